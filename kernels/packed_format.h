@@ -45,6 +45,8 @@ struct PackedFormat {
     return scales == ScaleForm::kSignedHalves || scales == ScaleForm::kNibbleHalves ||
            scales == ScaleForm::kUe4m3Halves;
   }
+  // Codes that are signed numbers of four bits once their zero is subtracted.
+  constexpr bool signed_nibbles() const { return bits == 4 && zero == 8 && table == CodeTable::kLinear; }
 };
 
 [[maybe_unused]] static constexpr PackedFormat packed_format(DType type) {

@@ -42,15 +42,15 @@ template <class P>
   if constexpr (P::kScales == ScaleForm::kFloatZero) {
     decode_nibbles<P>(s.first, Simd::load_u8(octets(header) + 64), quants, out);
   } else if constexpr (P::kByColumn) {
-    decode_nibbles<P>(s.first, s.second, quants, out);
+    decode_nibbles<P>(s.first, second_of(s), quants, out);
   } else {
     using Pairs = ScaledPairs<P::kDotBits, P::kZero>;
     const auto pairs_of = [&](int half) {
-      const auto scale = P::kHalves && half == 1 ? s.second : s.first;
+      const auto scale = P::kHalves && half == 1 ? second_of(s) : s.first;
       if constexpr (P::kScales == ScaleForm::kNibbleHalves) {
         return Pairs(scale, Simd::mul(s.minimum[half], Simd::set1(-32.0f)));
       } else {
-        return Pairs(scale, s.second);
+        return Pairs(scale, second_of(s));
       }
     };
     const Pairs first = pairs_of(0);

@@ -11,22 +11,26 @@ constexpr std::int64_t kPackGrain = 4096;
 // Where a row lies among those of its tile of blocks or floats.
 struct TilePlace {
   std::int64_t first = 0;  // row of the tile
-  std::int64_t index = 0;
-  std::int64_t rows = 0;  // of the tile, padding included
+  TileRow at;
+  std::int64_t padded = 0;  // rows of the tile, padding included
 };
 
 TilePlace place_of(std::int64_t row, std::int64_t rows) {
   const std::int64_t first = row / kRowTile * kRowTile;
-  return {first, row - first, padded_tile_rows(std::min<std::int64_t>(kRowTile, rows - first))};
+  const std::int64_t valid = std::min<std::int64_t>(kRowTile, rows - first);
+  return {first, {row - first, valid}, padded_tile_rows(valid)};
 }
 
-// The rows that pad a tile are zeros; `length` elements of each.
-template <class T>
-void clear_padding(T* tile, const TilePlace& last, std::int64_t length) {
-  for (std::int64_t row = last.index + 1; row < last.rows; ++row) {
-    for (std::int64_t i = 0; i < length; ++i)
-      tile[i * last.rows + row] = T{};
+// The rows that pad a tile are zeros.
+void clear_padding(float* tile, const TilePlace& last, std::int64_t depth) {
+  for (std::int64_t row = last.at.rows; row < last.padded; ++row) {
+    for (std::int64_t i = 0; i < depth; ++i)
+      tile[i * last.padded + row] = 0.0f;
   }
+}
+void clear_padding(const KernelTable& kernels, ActBlock* tile, const TilePlace& last, std::int64_t num_blocks) {
+  for (std::int64_t row = last.at.rows; row < last.padded; ++row)
+    kernels.place_row(nullptr, num_blocks, {row, last.at.rows}, tile);
 }
 
 std::size_t padded_values(const PackJob& job) {
@@ -88,7 +92,7 @@ void ActivationPacker::make_shared_blocks(std::span<const PackJob> jobs) {
   const std::int64_t step = std::max<std::int64_t>(1, kPackGrain / x.cols());
   pool_.run((x.x.rows + step - 1) / step, [&](int worker, std::int64_t piece) {
     for (std::int64_t row = piece * step; row < std::min(x.x.rows, (piece + 1) * step); ++row)
-      kernels_.quantize_row(make_row(x, row, worker), x.cols(), 1, blocks + row * row_blocks);
+      kernels_.quantize_row(make_row(x, row, worker), x.cols(), {0, 1}, blocks + row * row_blocks);
   });
   shared_ = blocks;
 }
@@ -164,10 +168,8 @@ void ActivationPacker::pack_row(const PackJob& job, const Room& room, std::int64
     const TilePlace place = place_of(row, rows);
     const std::int64_t count = job.x.cols() / kQuantBlock;
     ActBlock* tile = room.blocks + place.first * count;
-    const ActBlock* from = shared_ + job.source(row) * count;
-    for (std::int64_t i = 0; i < count; ++i)
-      tile[i * place.rows + place.index] = from[i];
-    if (row + 1 == rows) clear_padding(tile, place, count);
+    kernels_.place_row(shared_ + job.source(row) * count, count, place.at, tile);
+    if (row + 1 == rows) clear_padding(kernels_, tile, place, count);
     if (room.floats == nullptr && room.halves == nullptr) return;
   }
   pack_values(job, room, row, worker);
@@ -180,12 +182,12 @@ void ActivationPacker::pack_values(const PackJob& job, const Room& room, std::in
   const float* values = in_order(job.wanted.order, make_row(job.x, job.source(row), worker), worker);
   if (room.blocks != nullptr && !job.shares_blocks()) {
     ActBlock* tile = room.blocks + place.first * (depth / kQuantBlock);
-    kernels_.quantize_row(values, depth, place.rows, tile + place.index);
-    if (row + 1 == rows) clear_padding(tile, place, depth / kQuantBlock);
+    kernels_.quantize_row(values, depth, place.at, tile);
+    if (row + 1 == rows) clear_padding(kernels_, tile, place, depth / kQuantBlock);
   }
   if (room.floats != nullptr) {
     float* tile = room.floats + place.first * padded_depth(depth);
-    kernels_.spread_row(values, depth, place.rows, tile + place.index);
+    kernels_.spread_row(values, depth, place.padded, tile + place.at.index);
     if (row + 1 == rows) clear_padding(tile, place, padded_depth(depth));
   }
   if (room.halves != nullptr) kernels_.round_row({values, row, rows, depth}, room.halves);

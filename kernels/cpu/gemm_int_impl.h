@@ -3,6 +3,8 @@
 // row's arithmetic is a chain over blocks that is the same in every register block.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/packed_format.h"
 
@@ -33,6 +35,7 @@ struct Packed {
   static constexpr ScaleForm kScales = kFormat.scales;
   static constexpr bool kHalves = kFormat.has_halves();
   static constexpr bool kTable = kFormat.table != CodeTable::kLinear;
+  static constexpr bool kSignedNibbles = Columns::kSignedCodes && kFormat.signed_nibbles();
   // Nibbles that lie by column where a level wants that.
   static constexpr bool kByColumn = kBits == 4 && !kHalves;
 };
@@ -44,7 +47,7 @@ struct LookupTable {
 constexpr LookupTable lookup_table(PackedFormat format) {
   LookupTable out{};
   const CodeValues values = code_values(format.table);
-  const int zero = Columns::kSignedBytes ? 0 : format.zero;
+  const int zero = Columns::kSignedCodes ? 0 : format.zero;
   for (int i = 0; i < 16; ++i)
     out.of[i] = static_cast<std::uint8_t>(values.of[i] + zero);
   return out;
@@ -73,10 +76,26 @@ template <int kBits>
   }
 }
 
+// What quants of signed nibbles are multiplied with, as a power of two: the dot product divides by it.
+template <class P, class Level = Columns>
+constexpr int quant_shift() {
+  if constexpr (P::kSignedNibbles) {
+    return Level::kNibbleShift;
+  } else {
+    return 0;
+  }
+}
+template <class P, class Level = Columns>
+[[gnu::always_inline]] inline typename Level::B signed_group(const std::byte* q, int g) {
+  const typename Level::B pair = Level::load_bytes(q + 64 * (g / 2));
+  return g % 2 == 0 ? Level::signed_low_nibbles(pair) : Level::signed_high_nibbles(pair);
+}
+
 // The same as the dot product wants them.
 template <class P>
 [[gnu::always_inline]] inline typename Columns::B quant_group(const std::byte* q, int g) {
   if constexpr (P::kTable) return Columns::lookup(code_group<P::kBits>(q, g), kLookup<P>.of);
+  if constexpr (P::kSignedNibbles) return signed_group<P>(q, g);
   return code_group<P::kBits>(q, g);
 }
 
@@ -87,26 +106,32 @@ template <class P>
   return reinterpret_cast<const std::uint8_t*>(p);
 }
 
-// Scales of 32 x kLanes columns. One scale: `first` multiplies the quants, `second` is a minimum added per activation.
-// Two: each multiplies 16 of the quants.
-struct Scales {
+// Scales of 32 x kLanes columns. One scale: `first` multiplies the quants; `second`, where there is one, is a minimum
+// added per activation. Two: each multiplies 16 of the quants.
+struct OneScale {
   typename Columns::F first;
+};
+struct Scales : OneScale {
   typename Columns::F second;
 };
+// Zero where there is none.
+[[maybe_unused, gnu::always_inline]] inline typename Columns::F second_of(const OneScale&) {
+  return Columns::zero();
+}
+[[maybe_unused, gnu::always_inline]] inline typename Columns::F second_of(const Scales& s) {
+  return s.second;
+}
 // Beside two scales, what is added for each half: a 32nd of the minimum, because of what DotStart counts in.
 struct ScalesAndMinima : Scales {
   typename Columns::F minimum[2];
 };
-template <bool kMinima>
-struct ScalesFor {
-  using Type = Scales;
-};
-template <>
-struct ScalesFor<true> {
-  using Type = ScalesAndMinima;
-};
 template <class P>
-using ScalesOf = typename ScalesFor<P::kScales == ScaleForm::kNibbleHalves>::Type;
+constexpr bool kOneScale = P::kScales == ScaleForm::kHalf || P::kScales == ScaleForm::kHeaderHalf ||
+                           P::kScales == ScaleForm::kSigned || P::kScales == ScaleForm::kPower;
+template <class P>
+using ScalesOf =
+    std::conditional_t<kOneScale<P>, OneScale,
+                       std::conditional_t<P::kScales == ScaleForm::kNibbleHalves, ScalesAndMinima, Scales>>;
 
 // The f16 at the start of a header times the form's unit.
 template <class P>
@@ -130,26 +155,32 @@ template <class P>
   return s;
 }
 
+[[maybe_unused, gnu::always_inline]] inline Scales scale_and_minimum(typename Columns::F d, typename Columns::F m,
+                                                                     typename Columns::F scale,
+                                                                     typename Columns::F minimum) {
+  return {{Columns::mul(d, scale)}, Columns::sub(Columns::zero(), Columns::mul(m, minimum))};
+}
+
 template <class P>
 [[gnu::always_inline]] inline ScalesOf<P> load_scales(const std::byte* header, const std::byte* entry, int vec) {
   using F = typename Columns::F;
   const int lane = vec * Columns::kLanes;
   const auto* sub = reinterpret_cast<const std::int8_t*>(entry);
   if constexpr (P::kScales == ScaleForm::kHalf) {
-    return {Columns::load_f16(halves(entry) + lane), Columns::zero()};
+    return {Columns::load_f16(halves(entry) + lane)};
   } else if constexpr (P::kScales == ScaleForm::kHalfMinimum) {
     return {Columns::load_f16(halves(entry) + lane), Columns::load_f16(halves(entry) + 16 + lane)};
   } else if constexpr (P::kScales == ScaleForm::kHeaderHalf) {
-    return {Columns::load_f16(halves(header) + lane), Columns::zero()};
+    return {Columns::load_f16(halves(header) + lane)};
   } else if constexpr (P::kScales == ScaleForm::kSigned) {
-    return {Columns::mul(header_scale<P>(header, lane), Columns::load_i8(sub + lane)), Columns::zero()};
+    return {Columns::mul(header_scale<P>(header, lane), Columns::load_i8(sub + lane))};
   } else if constexpr (P::kScales == ScaleForm::kSignedHalves) {
     const F d = header_scale<P>(header, lane);
     return {Columns::mul(d, Columns::load_i8(sub + lane)), Columns::mul(d, Columns::load_i8(sub + 16 + lane))};
   } else if constexpr (P::kScales == ScaleForm::kNibbleHalves) {
     return load_nibble_scales<P>(header, entry, lane);
   } else if constexpr (P::kScales == ScaleForm::kPower) {
-    return {Columns::load_half_of_e8m0(octets(entry) + lane), Columns::zero()};
+    return {Columns::load_half_of_e8m0(octets(entry) + lane)};
   } else if constexpr (P::kScales == ScaleForm::kUe4m3Halves) {
     const F half = Columns::set1(0x1p119f);
     return {Columns::mul(half, Columns::load_small_e4m3(octets(entry) + lane)),
@@ -160,8 +191,7 @@ template <class P>
   } else {
     const F d = Columns::load_f16(halves(header) + lane);
     const F m = Columns::load_f16(halves(header) + 16 + lane);
-    return {Columns::mul(d, Columns::load_u8(octets(entry) + lane)),
-            Columns::sub(Columns::zero(), Columns::mul(m, Columns::load_u8(octets(entry) + 16 + lane)))};
+    return scale_and_minimum(d, m, Columns::load_u8(octets(entry) + lane), Columns::load_u8(octets(entry) + 16 + lane));
   }
 }
 
@@ -173,8 +203,8 @@ template <class P, int kCount, class Level = Columns>
     for (int v = 0; v < kCount; v += 2) {
       typename Level::F two[2];
       Level::load_f16_pair(halves(entry) + (vec + v) * Level::kLanes, two);
-      out[v] = {two[0], Level::zero()};
-      out[v + 1] = {two[1], Level::zero()};
+      out[v] = {two[0]};
+      out[v + 1] = {two[1]};
     }
   } else if constexpr (P::kScales == ScaleForm::kPair8 && Level::kLanes == 4 && kCount == 4) {
     typename Level::F scales[kVecs];
@@ -184,7 +214,7 @@ template <class P, int kCount, class Level = Columns>
     for (int v = 0; v < kVecs; ++v) {
       const typename Level::F d = Level::load_f16(halves(header) + v * Level::kLanes);
       const typename Level::F m = Level::load_f16(halves(header) + 16 + v * Level::kLanes);
-      out[v] = {Level::mul(d, scales[v]), Level::sub(Level::zero(), Level::mul(m, minima[v]))};
+      out[v] = scale_and_minimum(d, m, scales[v], minima[v]);
     }
   } else {
     for (int v = 0; v < kCount; ++v)
@@ -199,7 +229,7 @@ constexpr int log2_of(int power) {
 // Whether quants come to the dot product with their zero subtracted.
 template <class P, class W>
 constexpr bool is_centred() {
-  if (P::kZero == 0 || (Columns::kSignedBytes && P::kTable)) return true;
+  if (P::kZero == 0 || (Columns::kSignedCodes && P::kTable) || P::kSignedNibbles) return true;
   if constexpr (requires { W::kCentred; }) return W::kCentred;
   return P::kDotBits == 8 && Columns::kCentred8;
 }
@@ -214,11 +244,28 @@ constexpr DotStart start_of(int half) {
   return {0, log2_of(P::kZero) - 3};
 }
 
+// kRows rows of activations one by one: what accumulate() wants of them.
+struct RowBlocks {
+  const ActBlock* blocks;
+  operator const ActBlock*() const { return blocks; }
+  typename Columns::F scale(int row) const { return Columns::set1(blocks[row].scale); }
+  typename Columns::F total(int row) const { return Columns::set1(blocks[row].total); }
+  typename Columns::F start(int row, int i) const { return Columns::set1(static_cast<float>(blocks[row].start[i])); }
+};
+template <int kRows, class Level = Columns>
+[[gnu::always_inline]] inline auto rows_at(const ActBlock* x) {
+  if constexpr (Level::kQuads && kRows == 4) {
+    return typename Level::QuadRows{reinterpret_cast<const ActQuad*>(x)};
+  } else {
+    return RowBlocks{x};
+  }
+}
+
 // acc[p][r] += (32 quantised weights per lane of panel p) . (32 quantised activations of row r); acc[p] at p *
 // acc_stride. Integer sums stay below 2^24: exact in f32. The sums of several rows hide the latency of each.
-template <class P, int kPanels, int kRows, class W>
+template <class P, int kPanels, int kRows, class W, class Rows>
 [[gnu::always_inline]] inline void accumulate(typename Columns::F* acc, std::int64_t acc_stride, const W& w,
-                                              const ScalesOf<P>* s, const ActBlock* x) {
+                                              const ScalesOf<P>* s, const Rows& x) {
   using F = typename Columns::F;
   F sum[kRows][kPanels];
   if constexpr (P::kHalves) {
@@ -226,12 +273,12 @@ template <class P, int kPanels, int kRows, class W>
     Columns::template dot<P::kDotBits, 0, 4, kPanels, kRows>(w, x, start_of<P, W>(0), sum);
     Columns::template dot<P::kDotBits, 4, 8, kPanels, kRows>(w, x, start_of<P, W>(1), high);
     for (int r = 0; r < kRows; ++r) {
-      const F scale = Columns::set1(x[r].scale);
+      const F scale = x.scale(r);
       for (int p = 0; p < kPanels; ++p) {
         F both = Columns::fma(high[r][p], s[p].second, Columns::mul(sum[r][p], s[p].first));
         if constexpr (P::kScales == ScaleForm::kNibbleHalves) {
-          both = Columns::fma(Columns::set1(static_cast<float>(x[r].start[3])), s[p].minimum[0], both);
-          both = Columns::fma(Columns::set1(static_cast<float>(x[r].start[4])), s[p].minimum[1], both);
+          both = Columns::fma(x.start(r, 3), s[p].minimum[0], both);
+          both = Columns::fma(x.start(r, 4), s[p].minimum[1], both);
         }
         F& into = acc[p * acc_stride + r];
         into = Columns::fma(both, scale, into);
@@ -241,10 +288,10 @@ template <class P, int kPanels, int kRows, class W>
     Columns::template dot<P::kDotBits, 0, 8, kPanels, kRows>(w, x, start_of<P, W>(0), sum);
     // The product of the scales does not wait for the sum.
     for (int r = 0; r < kRows; ++r) {
-      const F scale = Columns::set1(x[r].scale);
+      const F scale = x.scale(r);
       for (int p = 0; p < kPanels; ++p) {
         F& into = acc[p * acc_stride + r];
-        if constexpr (P::kZero == 0) into = Columns::fma(Columns::set1(x[r].total), s[p].second, into);
+        if constexpr (P::kZero == 0) into = Columns::fma(x.total(r), s[p].second, into);
         into = Columns::fma(sum[r][p], Columns::mul(scale, s[p].first), into);
       }
     }
@@ -272,11 +319,18 @@ template <class P, int kPanels, int kRows, class W>
 // The bytes of all sixteen columns, for levels whose vectors are a quarter of them.
 template <class P>
 struct WholePanel {
+  static constexpr int kShift = 0;
   const std::byte* quants;
   const std::byte* line(int group) const { return quants + 64 * group; }
   typename Columns::B operator()(int column, int group) const {
     return Columns::load_bytes(line(group) + column * kVecBytes);
   }
+};
+
+// Weights of a dot product that are multiplied with 2^kShift.
+template <int kTimes, class Quants>
+struct ShiftedQuants : Quants {
+  static constexpr int kShift = kTimes;
 };
 
 // kRows rows times kPanels panels; vectors [kVec, kVec + kSpan) of each panel.
@@ -317,12 +371,13 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
             s[p] = load_scales<P>(header[p], meta[p], kVec + v);
         }
         if constexpr (kTogether == 4 && P::kBits == 8) {
-          accumulate<P, 4, kRows>(&acc[0][0][0], kStride, WholePanel<P>{quants[0]}, s, x);
+          accumulate<P, 4, kRows>(&acc[0][0][0], kStride, WholePanel<P>{quants[0]}, s, rows_at<kRows>(x));
         } else {
           const auto quants_of = [&](int c, int group) {
             return quant_group<P>(quants[c / kTogether] + (kVec + v + c % kTogether) * kVecBytes, group);
           };
-          accumulate<P, kPanels * kTogether, kRows>(&acc[0][v][0], kStride, quants_of, s, x);
+          const ShiftedQuants<quant_shift<P>(), decltype(quants_of)> shifted{quants_of};
+          accumulate<P, kPanels * kTogether, kRows>(&acc[0][v][0], kStride, shifted, s, rows_at<kRows>(x));
         }
       }
       for (int p = 0; p < kPanels; ++p) {
@@ -401,9 +456,36 @@ void quantize_block(const float* x, ActBlock& out) {
   out.start[4] = -32 * high;
 }
 
-void quantize_row(const float* x, std::int64_t depth, std::int64_t tile_rows, ActBlock* out) {
-  for (std::int64_t b = 0; b < depth / kQuantBlock; ++b)
-    quantize_block(x + b * kQuantBlock, out[b * tile_rows]);
+// Where the first of the quads that `at` is in lies, or the row's own block.
+template <class Level = Columns>
+[[gnu::always_inline]] inline void put_block(const ActBlock& block, TileRow at, ActBlock* row_blocks) {
+  if constexpr (Level::kQuads) {
+    if (at.in_quad()) {
+      return Level::put(block, static_cast<int>(at.index % 4),
+                        *reinterpret_cast<ActQuad*>(row_blocks + at.index / 4 * 4));
+    }
+  }
+  row_blocks[at.index] = block;
+}
+
+void place_row(const ActBlock* from, std::int64_t num_blocks, TileRow at, ActBlock* tile) {
+  const ActBlock zero{};
+  const std::int64_t stride = padded_tile_rows(at.rows);
+  for (std::int64_t b = 0; b < num_blocks; ++b)
+    put_block(from == nullptr ? zero : from[b], at, tile + b * stride);
+}
+
+void quantize_row(const float* x, std::int64_t depth, TileRow at, ActBlock* tile) {
+  const std::int64_t stride = padded_tile_rows(at.rows);
+  for (std::int64_t b = 0; b < depth / kQuantBlock; ++b) {
+    if constexpr (Columns::kQuads) {
+      ActBlock block;
+      quantize_block(x + b * kQuantBlock, block);
+      put_block(block, at, tile + b * stride);
+    } else {
+      quantize_block(x + b * kQuantBlock, tile[b * stride + at.index]);
+    }
+  }
 }
 
 }  // namespace

@@ -12,12 +12,22 @@ namespace {
 constexpr std::int64_t kChunkBlocks = 16;
 constexpr std::int64_t kTilesAtOnce = 8;  // row tiles that share the unpacking of a chunk
 
+// Whether unpacked groups are brought into an order of the level's own, and a sum holds two columns of two rows instead
+// of one vector of columns.
+template <class Level = Columns>
+constexpr bool orders_groups() {
+  return requires {
+    requires Level::kOrdersGroups;
+  };
+}
+constexpr int kSumsPerVec = orders_groups() ? 2 : 1;
+
 // One block times the vectors of columns that are multiplied together, as the arithmetic wants it.
 template <class P>
 struct Unpacked {
   static constexpr int kSpan = Columns::kGemmVecs;
   typename Columns::B quants[8][kSpan];
-  ScalesOf<P> scales[kSpan];
+  ScalesOf<P> scales[kSpan * kSumsPerVec];
 };
 
 template <class P>
@@ -28,14 +38,6 @@ struct RowsScratch {
 
 inline std::size_t rows_scratch_bytes() {
   return sizeof(RowsScratch<Packed<DType::kQ2_K>>);  // has the most scales
-}
-
-// Whether unpacked groups are brought into an order of the level's own.
-template <class Level = Columns>
-constexpr bool orders_groups() {
-  return requires {
-    requires Level::kOrdersGroups;
-  };
 }
 
 // Eight bits need no unpacking.
@@ -62,10 +64,26 @@ struct Chunk {
 template <class P, class Level = Columns>
 [[gnu::always_inline]] inline typename Level::B stored_group(const std::byte* q, int g) {
   const typename Level::B quants = quant_group<P>(q, g);
-  if constexpr (Level::kSignedBytes && !P::kTable && P::kBits != 8 && P::kZero != 0) {
+  if constexpr (Level::kSignedCodes && !P::kTable && !P::kSignedNibbles && P::kBits != 8 && P::kZero != 0) {
     return quants - static_cast<std::uint8_t>(P::kZero);
   } else {
     return quants;
+  }
+}
+
+// Those of four columns as two sums of two columns want them.
+template <class P, class Level = Columns>
+[[gnu::always_inline]] inline void double_scales(const ScalesOf<P> of, ScalesOf<P>* out) {
+  const auto spread = [](const typename Level::F& all, typename Level::F& low, typename Level::F& high) {
+    low = all;
+    high = all;
+    Level::trade_halves(low, high);
+  };
+  spread(of.first, out[0].first, out[1].first);
+  if constexpr (!kOneScale<P>) spread(of.second, out[0].second, out[1].second);
+  if constexpr (P::kScales == ScaleForm::kNibbleHalves) {
+    spread(of.minimum[0], out[0].minimum[0], out[1].minimum[0]);
+    spread(of.minimum[1], out[0].minimum[1], out[1].minimum[1]);
   }
 }
 
@@ -92,6 +110,10 @@ template <class P, class Level = Columns>
     }
   }
   load_scales_of<P, kSpan>(header, meta, part * kSpan, out.scales);
+  if constexpr (orders_groups<Level>()) {
+    for (int v = kSpan - 1; v >= 0; --v)
+      double_scales<P>(out.scales[v], out.scales + 2 * v);
+  }
 }
 
 template <class P, int kPanels>
@@ -122,14 +144,15 @@ struct Ahead {
   std::int64_t lines;
 };
 
-template <class P, int kPanels>
-[[gnu::always_inline]] inline void ask_for_block(const Ahead& ahead, std::int64_t block) {
-  const std::byte* from = ahead.from + block * P::kQuantBytes;
-  std::int64_t line = 0;
-  do {
+template <int kPanels>
+[[gnu::always_inline]] inline void ask_for_block(const Ahead& ahead, const std::byte* from) {
+  const auto ask = [&](std::int64_t line) {
     for (int p = 0; p < kPanels; ++p)
       __builtin_prefetch(from + static_cast<std::size_t>(p) * ahead.panel_bytes + 64 * line);
-  } while (++line < ahead.lines);
+  };
+  ask(0);
+  for (std::int64_t line = 1; line < ahead.lines; ++line)
+    ask(line);
 }
 
 template <class P, int kPanels>
@@ -146,7 +169,8 @@ void ask_for_scales(const Chunk<P, kPanels>& chunk) {
 template <class P, int kPanels>
 struct StoredQuants {
   static constexpr int kSpan = Columns::kGemmVecs;
-  static constexpr bool kCentred = Columns::kSignedBytes || (P::kDotBits == 8 && Columns::kCentred8);
+  static constexpr int kShift = quant_shift<P>();
+  static constexpr bool kCentred = Columns::kSignedCodes || (P::kDotBits == 8 && Columns::kCentred8);
   static constexpr int kGroupBytes = (kInPlace<P> ? kVecs : kSpan) * kVecBytes;
   const std::byte* of_panel[kPanels];
 
@@ -158,11 +182,66 @@ struct StoredQuants {
   }
 };
 
+// The sums of kRows rows and kColumns vectors of columns, in registers: one for each row and vector, or where groups
+// are ordered two for each pair of rows and vector.
+template <int kRows, int kColumns, class Level = Columns>
+struct TileSums {
+  static constexpr bool kInPairs = orders_groups<Level>();
+  static constexpr int kUnits = kInPairs ? (kRows + 1) / 2 : kRows;
+  static constexpr int kSums = kColumns * kSumsPerVec;
+  using F = typename Level::F;
+  F of[kSums][kUnits];
+
+  static auto rows_at(const ActBlock* x) {
+    if constexpr (!kInPairs) {
+      return quire::rows_at<kRows>(x);
+    } else if constexpr (kRows == 4) {
+      return typename Level::QuadPairs{reinterpret_cast<const ActQuad*>(x)};
+    } else {
+      return typename Level::template RowPair<kRows>{x};
+    }
+  }
+  [[gnu::always_inline]] void clear() {
+    for (int c = 0; c < kSums; ++c) {
+      for (int u = 0; u < kUnits; ++u)
+        of[c][u] = Level::zero();
+    }
+  }
+  // place(row, column): where they wait.
+  template <class Place>
+  [[gnu::always_inline]] void load(const Place& place) {
+    for (int c = 0; c < kColumns; ++c) {
+      for (int u = 0; u < kUnits; ++u) {
+        if constexpr (kInPairs) {
+          of[2 * c][u] = Level::load(place(2 * u, c));
+          of[2 * c + 1][u] = kRows == 1 ? of[2 * c][u] : Level::load(place(2 * u + 1, c));
+          Level::trade_halves(of[2 * c][u], of[2 * c + 1][u]);
+        } else {
+          of[c][u] = Level::load(place(u, c));
+        }
+      }
+    }
+  }
+  template <class Place>
+  [[gnu::always_inline]] void store(const Place& place) {
+    for (int c = 0; c < kColumns; ++c) {
+      for (int u = 0; u < kUnits; ++u) {
+        if constexpr (kInPairs) {
+          Level::trade_halves(of[2 * c][u], of[2 * c + 1][u]);
+          Level::store(place(2 * u, c), of[2 * c][u]);
+          if constexpr (kRows > 1) Level::store(place(2 * u + 1, c), of[2 * c + 1][u]);
+        } else {
+          Level::store(place(u, c), of[c][u]);
+        }
+      }
+    }
+  }
+};
+
 // sums[row][panel][column] of kRows rows += a chunk, from zero where it is the first.
 template <class P, int kRows, int kPanels>
 [[gnu::noinline]] void multiply_chunk(const Chunk<P, kPanels>& of, const Ahead& next, const Unpacked<P>* unpacked,
                                       const ActBlock* tile, std::int64_t tile_rows, bool first, float* sums) {
-  using F = typename Columns::F;
   const Chunk<P, kPanels> chunk = of;  // in registers
   const Ahead ahead = next;
   constexpr int kSpan = Columns::kGemmVecs;
@@ -172,16 +251,22 @@ template <class P, int kRows, int kPanels>
     const auto sums_of = [&](int r, int c) {
       return sums + (r * kPanels + c / kSpan) * kPanelCols + vec_of(c) * Columns::kLanes;
     };
-    F acc[kColumns][kRows];
-    for (int c = 0; c < kColumns; ++c) {
-      for (int r = 0; r < kRows; ++r)
-        acc[c][r] = first ? Columns::zero() : Columns::load(sums_of(r, c));
+    TileSums<kRows, kColumns> acc;
+    if (first) {
+      acc.clear();
+    } else {
+      acc.load(sums_of);
     }
     const std::int64_t lines = first_vec == 0 ? ahead.lines : 0;
-    const ActBlock* x = tile;
     const Unpacked<P>* blocks = unpacked + first_vec / kSpan;
-    for (std::int64_t b = 0; b < chunk.count; ++b, x += tile_rows, blocks += kPanels * kVecs / kSpan) {
-      if (lines > 0) ask_for_block<P, kPanels>(ahead, b);
+    const std::byte* asked = ahead.from;
+    std::int64_t b = 0;
+    const ActBlock* const end = tile + chunk.count * tile_rows;
+    for (const ActBlock* x = tile; x != end; x += tile_rows, ++b, blocks += kPanels * kVecs / kSpan) {
+      if (lines > 0) {
+        ask_for_block<kPanels>(ahead, asked);
+        asked += P::kQuantBytes;
+      }
       StoredQuants<P, kPanels> quants;
       ScalesOf<P> copied[kColumns];
       const ScalesOf<P>* s = copied;
@@ -203,12 +288,9 @@ template <class P, int kRows, int kPanels>
             copied[p * kSpan + v] = block.scales[v];
         }
       }
-      accumulate<P, kColumns, kRows>(&acc[0][0], kRows, quants, s, x);
+      accumulate<P, acc.kSums, acc.kUnits>(&acc.of[0][0], acc.kUnits, quants, s, acc.rows_at(x));
     }
-    for (int c = 0; c < kColumns; ++c) {
-      for (int r = 0; r < kRows; ++r)
-        Columns::store(sums_of(r, c), acc[c][r]);
-    }
+    acc.store(sums_of);
   }
 }
 

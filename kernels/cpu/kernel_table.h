@@ -33,6 +33,24 @@ struct alignas(64) ActBlock {
   std::int32_t start[5];  // for zeros of 8, 16 and 128, then for a zero of 32 the first and the second half
 };
 
+// The blocks of four rows as one, for levels that multiply four rows at a time: row r of a tile is in one where the
+// tile has at least three of rows [r / 4 * 4, + 4). It lies where the four blocks would.
+struct alignas(64) ActQuad {
+  std::int8_t quants[4 * kQuantBlock];  // in the order of the level
+  float scale[4];
+  float total[4];
+  std::int32_t start[5][4];
+};
+static_assert(sizeof(ActQuad) == 4 * sizeof(ActBlock));
+
+// The place of a row among the rows of its tile.
+struct TileRow {
+  std::int64_t index;
+  std::int64_t rows;  // without padding
+
+  bool in_quad() const { return rows - index / 4 * 4 >= 3; }
+};
+
 // What a dot product begins with: start[index] times a power of two.
 struct DotStart {
   int index = -1;  // below zero: from nothing
@@ -56,7 +74,7 @@ enum class Activation : std::uint8_t {
 enum class PanelForm : std::uint8_t {
   kByFeature,        // groups of four features, columns side by side
   kNibblesByColumn,  // the same, but codes of four bits one column after the other, each in the order of nibble_place
-  kSignedBytes,      // by feature, codes of eight bits with their zero of 128 subtracted
+  kSignedCodes,  // by feature, codes of eight bits with their zero of 128 subtracted, linear ones of four bits with 8
 };
 
 // Which of the 32 nibbles of a column a feature is, by columns: features 4 to 7 of each eight are in the second half.
@@ -81,7 +99,7 @@ struct GemmArgs {
   std::size_t quants_offset = 0;  // inside a panel, of the quants behind scales; 0 for float types
   std::int64_t depth = 0;         // input features
   std::int64_t rows = 0;
-  const ActBlock* blocks = nullptr;       // [tile][depth / 32][padded rows of the tile]
+  const ActBlock* blocks = nullptr;       // [tile][depth / 32][padded rows of the tile], some in ActQuads
   const float* floats = nullptr;          // [tile][padded depth][padded rows of the tile]
   const std::uint16_t* halves = nullptr;  // bf16 in the order of the level's round_row, or turn_rows
   float* out = nullptr;
@@ -196,9 +214,11 @@ struct KernelTable {
   Activation activation[kNumWeightTypes];  // by DType
   PanelForm panel_form;                    // of its packed weights
   std::size_t (*gemm_scratch)();           // bytes that each thread needs for a product
-  // Pack one row of activations; null where no type wants them. out: the first block or feature of the row among the
-  // `tile_rows` rows of its tile; of halves, all rows of the operation.
-  void (*quantize_row)(const float* x, std::int64_t depth, std::int64_t tile_rows, ActBlock* out);
+  // Pack one row of activations; null where no type wants them. tile: its first block; out: the first feature of the
+  // row among the `tile_rows` rows of its tile; of halves, all rows of the operation.
+  void (*quantize_row)(const float* x, std::int64_t depth, TileRow at, ActBlock* tile);
+  // Copies the blocks of a row that is a tile of its own into its place of another tile; zeros where `from` is null.
+  void (*place_row)(const ActBlock* from, std::int64_t num_blocks, TileRow at, ActBlock* tile);
   void (*spread_row)(const float* x, std::int64_t depth, std::int64_t tile_rows, float* out);
   void (*round_row)(const RowOfMany& x, std::uint16_t* out);
   // Up to kPairRows rows that begin at a multiple of that, from halves to pairs.

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/neon_quads.h"
 
 namespace quire {
 namespace {
@@ -54,68 +54,72 @@ class NeonLine {
   }
 };
 
-// Features [4 * kBegin, 4 * kEnd) of a block of 32; groups of four features lie kGroupBytes apart.
-template <int kBegin, int kEnd, int kGroupBytes>
+// Features [4 * kBegin, 4 * kEnd) of a block of 32. Weights: says how many bytes groups of four features lie apart.
+template <int kBegin, int kEnd, class Weights>
 class NeonTile {
+  static constexpr int kGroupBytes = Weights::kGroupBytes;
+
  public:
-  // The sums as f32, [row][four columns].
-  [[gnu::always_inline]] static void dot(const std::byte* weights, const ActBlock* x, float32x4_t (*out)[2]) {
+#ifdef __ARM_FEATURE_MATMUL_INT8
+  static constexpr int kUnits = 2;  // pairs of rows
+  static constexpr int kSums = 4;   // pairs of columns
+#else
+  static constexpr int kUnits = 4;  // rows
+  static constexpr int kSums = 2;   // four columns
+#endif
+  // The sums as f32.
+  [[gnu::always_inline]] static void dot(const std::byte* weights, const ActQuad* x, float32x4_t (*out)[kSums]) {
     Rows low;
     Rows high;
     asm volatile("" ::: "memory");  // what was unpacked lies there
     load(x, low, high);
-    Sums sums;
+    int32x4_t sums[kUnits][kSums];
     clear(sums);
     if constexpr (kBegin == 0) add_half<0>(weights, low, sums);
     if constexpr (kEnd == 8) add_half<4>(weights, high, sums);
     asm volatile("" ::: "memory");  // the scales, loaded earlier, would take the sums' registers
-    finish(sums, out);
+    for (int u = 0; u < kUnits; ++u) {
+      for (int i = 0; i < kSums; ++i)
+        out[u][i] = shifted_back<Weights::kShift>(sums[u][i]);
+    }
   }
 
  private:
-  // With SDOT rows a to d times columns 0 to 3 and 4 to 7. With SMMLA pairs of rows times pairs of columns: a of rows 0
-  // and 1 with columns 0 to 3, b the same with columns 4 to 7, c and d of rows 2 and 3.
-  struct Sums {
-    int32x4_t a0, a1, b0, b1, c0, c1, d0, d1;
-  };
-  struct Rows {  // sixteen features of each
-    int8x16_t a, b, c, d;
+  using Sums = int32x4_t[kUnits][kSums];
+  // Sixteen features: of row r, or of SMMLA features 8 * (r % 2) of the pair of rows r / 2.
+  struct Rows {
+    int8x16_t of[4];
   };
 
   [[gnu::always_inline]] static void clear(Sums& s) {
+    const auto at = [&](int i) -> int32x4_t& { return s[i / kSums][i % kSums]; };
     asm volatile(
         "movi %0.4s, #0\n\tmovi %1.4s, #0\n\tmovi %2.4s, #0\n\tmovi %3.4s, #0\n\t"
         "movi %4.4s, #0\n\tmovi %5.4s, #0\n\tmovi %6.4s, #0\n\tmovi %7.4s, #0"
-        : "=w"(s.a0), "=w"(s.a1), "=w"(s.b0), "=w"(s.b1), "=w"(s.c0), "=w"(s.c1), "=w"(s.d0), "=w"(s.d1));
+        : "=w"(at(0)), "=w"(at(1)), "=w"(at(2)), "=w"(at(3)), "=w"(at(4)), "=w"(at(5)), "=w"(at(6)), "=w"(at(7)));
   }
 
-  template <int kRow>
-  [[gnu::always_inline]] static void load_row(const ActBlock* x, int8x16_t& low, int8x16_t& high) {
-    if constexpr (kEnd - kBegin == 8) {
-      asm volatile("ldp %q0, %q1, [%2, %3]" : "=w"(low), "=w"(high) : "r"(x), "i"(kRow * sizeof(ActBlock)));
-    } else {
-      (kBegin == 0 ? low : high) = vld1q_s8(x[kRow].quants + 4 * kBegin);
-    }
-  }
-  [[gnu::always_inline]] static void load(const ActBlock* x, Rows& low, Rows& high) {
-    load_row<0>(x, low.a, high.a);
-    load_row<1>(x, low.b, high.b);
-    load_row<2>(x, low.c, high.c);
-    load_row<3>(x, low.d, high.d);
+  template <int kOffset>
+  [[gnu::always_inline]] static void load_two(const ActQuad* x, int8x16_t& first, int8x16_t& second) {
+    asm volatile("ldp %q0, %q1, [%2, %3]" : "=w"(first), "=w"(second) : "r"(x), "i"(kOffset));
   }
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
+  [[gnu::always_inline]] static void load(const ActQuad* x, Rows& low, Rows& high) {
+    if constexpr (kBegin == 0) {
+      load_two<0>(x, low.of[0], low.of[1]);
+      load_two<64>(x, low.of[2], low.of[3]);
+    }
+    if constexpr (kEnd == 8) {
+      load_two<32>(x, high.of[0], high.of[1]);
+      load_two<96>(x, high.of[2], high.of[3]);
+    }
+  }
   // Sixteen features: groups kGroup to kGroup + 3, ordered for SMMLA two by two.
   template <int kGroup>
   [[gnu::always_inline]] static void add_half(const std::byte* weights, const Rows& x, Sums& s) {
-    const auto first = [](int8x16_t a, int8x16_t b) {
-      return vreinterpretq_s8_s64(vzip1q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));
-    };
-    const auto second = [](int8x16_t a, int8x16_t b) {
-      return vreinterpretq_s8_s64(vzip2q_s64(vreinterpretq_s64_s8(a), vreinterpretq_s64_s8(b)));
-    };
-    add<kGroup * kGroupBytes>(weights, first(x.a, x.b), first(x.c, x.d), s);
-    add<(kGroup + 2) * kGroupBytes>(weights, second(x.a, x.b), second(x.c, x.d), s);
+    add<kGroup * kGroupBytes>(weights, x.of[0], x.of[2], s);
+    add<(kGroup + 2) * kGroupBytes>(weights, x.of[1], x.of[3], s);
   }
   template <int kOffset>
   [[gnu::always_inline]] static void add(const std::byte* weights, int8x16_t ab, int8x16_t cd, Sums& s) {
@@ -124,33 +128,33 @@ class NeonTile {
     asm volatile(
         "ldp %q[w0], %q[w1], [%[from], %[offset]]\n\t"
         "smmla %[a0].4s, %[ab].16b, %[w0].16b\n\t"
-        "smmla %[c0].4s, %[cd].16b, %[w0].16b\n\t"
+        "smmla %[b0].4s, %[cd].16b, %[w0].16b\n\t"
         "smmla %[a1].4s, %[ab].16b, %[w1].16b\n\t"
-        "smmla %[c1].4s, %[cd].16b, %[w1].16b\n\t"
+        "smmla %[b1].4s, %[cd].16b, %[w1].16b\n\t"
         "ldp %q[w0], %q[w1], [%[from], %[next]]\n\t"
-        "smmla %[b0].4s, %[ab].16b, %[w0].16b\n\t"
-        "smmla %[d0].4s, %[cd].16b, %[w0].16b\n\t"
-        "smmla %[b1].4s, %[ab].16b, %[w1].16b\n\t"
-        "smmla %[d1].4s, %[cd].16b, %[w1].16b"
-        : [w0] "=&w"(w0), [w1] "=&w"(w1), [a0] "+w"(s.a0), [a1] "+w"(s.a1), [b0] "+w"(s.b0), [b1] "+w"(s.b1),
-          [c0] "+w"(s.c0), [c1] "+w"(s.c1), [d0] "+w"(s.d0), [d1] "+w"(s.d1)
+        "smmla %[a2].4s, %[ab].16b, %[w0].16b\n\t"
+        "smmla %[b2].4s, %[cd].16b, %[w0].16b\n\t"
+        "smmla %[a3].4s, %[ab].16b, %[w1].16b\n\t"
+        "smmla %[b3].4s, %[cd].16b, %[w1].16b"
+        : [w0] "=&w"(w0), [w1] "=&w"(w1), [a0] "+w"(s[0][0]), [a1] "+w"(s[0][1]), [a2] "+w"(s[0][2]),
+          [a3] "+w"(s[0][3]), [b0] "+w"(s[1][0]), [b1] "+w"(s[1][1]), [b2] "+w"(s[1][2]), [b3] "+w"(s[1][3])
         : [ab] "w"(ab), [cd] "w"(cd), [from] "r"(weights), [offset] "i"(kOffset), [next] "i"(kOffset + kGroupBytes));
   }
-  [[gnu::always_inline]] static void finish(const Sums& s, float32x4_t (*out)[2]) {
-    finish_pair(s.a0, s.a1, out[0][0], out[1][0]);
-    finish_pair(s.b0, s.b1, out[0][1], out[1][1]);
-    finish_pair(s.c0, s.c1, out[2][0], out[3][0]);
-    finish_pair(s.d0, s.d1, out[2][1], out[3][1]);
-  }
-  // Columns 0 and 1 of two rows, then columns 2 and 3.
-  [[gnu::always_inline]] static void finish_pair(int32x4_t left, int32x4_t right, float32x4_t& upper,
-                                                 float32x4_t& lower) {
-    const int64x2_t a = vreinterpretq_s64_s32(left);
-    const int64x2_t b = vreinterpretq_s64_s32(right);
-    upper = vcvtq_f32_s32(vreinterpretq_s32_s64(vzip1q_s64(a, b)));
-    lower = vcvtq_f32_s32(vreinterpretq_s32_s64(vzip2q_s64(a, b)));
-  }
 #else
+  template <int kRow>
+  [[gnu::always_inline]] static void load_row(const ActQuad* x, Rows& low, Rows& high) {
+    if constexpr (kEnd - kBegin == 8) {
+      load_two<kRow * kQuantBlock>(x, low.of[kRow], high.of[kRow]);
+    } else {
+      (kBegin == 0 ? low : high).of[kRow] = vld1q_s8(x->quants + kRow * kQuantBlock + 4 * kBegin);
+    }
+  }
+  [[gnu::always_inline]] static void load(const ActQuad* x, Rows& low, Rows& high) {
+    load_row<0>(x, low, high);
+    load_row<1>(x, low, high);
+    load_row<2>(x, low, high);
+    load_row<3>(x, low, high);
+  }
   template <int kGroup>
   [[gnu::always_inline]] static void add_half(const std::byte* weights, const Rows& x, Sums& s) {
     add<kGroup * kGroupBytes, 0>(weights, x, s);
@@ -172,20 +176,10 @@ class NeonTile {
         "sdot %[b1].4s, %[w1].16b, %[xb].4b[%[lane]]\n\t"
         "sdot %[c1].4s, %[w1].16b, %[xc].4b[%[lane]]\n\t"
         "sdot %[d1].4s, %[w1].16b, %[xd].4b[%[lane]]"
-        : [w0] "=&w"(w0), [w1] "=&w"(w1), [a0] "+w"(s.a0), [b0] "+w"(s.b0), [c0] "+w"(s.c0), [d0] "+w"(s.d0),
-          [a1] "+w"(s.a1), [b1] "+w"(s.b1), [c1] "+w"(s.c1), [d1] "+w"(s.d1)
-        : [xa] "w"(x.a), [xb] "w"(x.b), [xc] "w"(x.c), [xd] "w"(x.d), [from] "r"(weights), [offset] "i"(kOffset),
-          [lane] "i"(kLane));
-  }
-  [[gnu::always_inline]] static void finish(const Sums& s, float32x4_t (*out)[2]) {
-    out[0][0] = vcvtq_f32_s32(s.a0);
-    out[0][1] = vcvtq_f32_s32(s.a1);
-    out[1][0] = vcvtq_f32_s32(s.b0);
-    out[1][1] = vcvtq_f32_s32(s.b1);
-    out[2][0] = vcvtq_f32_s32(s.c0);
-    out[2][1] = vcvtq_f32_s32(s.c1);
-    out[3][0] = vcvtq_f32_s32(s.d0);
-    out[3][1] = vcvtq_f32_s32(s.d1);
+        : [w0] "=&w"(w0), [w1] "=&w"(w1), [a0] "+w"(s[0][0]), [a1] "+w"(s[0][1]), [b0] "+w"(s[1][0]),
+          [b1] "+w"(s[1][1]), [c0] "+w"(s[2][0]), [c1] "+w"(s[2][1]), [d0] "+w"(s[3][0]), [d1] "+w"(s[3][1])
+        : [xa] "w"(x.of[0]), [xb] "w"(x.of[1]), [xc] "w"(x.of[2]), [xd] "w"(x.of[3]), [from] "r"(weights),
+          [offset] "i"(kOffset), [lane] "i"(kLane));
   }
 #endif
 };

@@ -57,8 +57,14 @@ void pack_float8(const QuantGroup& group, std::size_t column, std::byte* out) {
     out[kPanelCols * i + column] = static_cast<std::byte>(group.quants[i]);
 }
 
+// The bits of each code that PanelForm::kSignedCodes changes: those that subtract its zero.
+std::uint8_t flipped_bits(const PackedFormat& format) {
+  if (format.bits == 8) return 0x80;
+  return format.signed_nibbles() ? 0x08 : 0;
+}
+
 // Bit planes first, then nibbles: group g of four features is the low or high half of bytes [64 * (g / 2), + 64). Eight
-// quants, two groups, are handled at a time as bytes of one word. flipped: the bits of whole bytes that change.
+// quants, two groups, are handled at a time as bytes of one word. flipped: bits of each code that change.
 void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::uint8_t flipped, std::byte* out) {
   auto* bytes = reinterpret_cast<std::uint8_t*>(out) + 4 * column;
   if (bits == 8) {
@@ -70,7 +76,7 @@ void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::uin
   const auto planes = static_cast<std::size_t>(bits - 4);
   std::uint64_t plane[2] = {0, 0};
   for (std::size_t pair = 0; pair < 4; ++pair) {
-    const std::uint64_t quants = load_u64(&group.quants[8 * pair]);
+    const std::uint64_t quants = load_u64(&group.quants[8 * pair]) ^ (0x0101010101010101ull * flipped);
     const std::uint64_t nibbles = quants & kLowNibbles;
     store_u32(bytes + 64 * (planes + pair), nibbles | (nibbles >> 28));
     const std::uint64_t high = (quants >> 4) & kLowNibbles;
@@ -105,7 +111,7 @@ void pack_quantised(const WeightSource& source, std::int64_t first_row, std::siz
   const std::size_t row_bytes = dtype_bytes(source.type, source.cols);
   const std::size_t quant_bytes = 64 * static_cast<std::size_t>(format.bits);
   const bool by_column = format.bits == 4 && !format.has_halves() && form == PanelForm::kNibblesByColumn;
-  const std::uint8_t flipped = form == PanelForm::kSignedBytes ? 0x80 : 0;
+  const std::uint8_t flipped = form == PanelForm::kSignedCodes ? flipped_bits(format) : 0;
   std::byte* meta = out;
   std::byte* header = out;
   std::byte* quants = out + panel_layout(source.type, source.cols).quants_offset;

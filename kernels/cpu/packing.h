@@ -11,7 +11,7 @@ namespace quire {
 // Changes with every change of the layout: weights packed by one version mean nothing to another.
 constexpr const char* packing_name(PanelForm form) {
   if (form == PanelForm::kNibblesByColumn) return "panels of 16, nibbles by column, version 1";
-  return form == PanelForm::kSignedBytes ? "panels of 16, signed bytes, version 1" : "panels of 16, version 1";
+  return form == PanelForm::kSignedCodes ? "panels of 16, signed codes, version 1" : "panels of 16, version 1";
 }
 
 struct PanelLayout {

@@ -20,8 +20,9 @@ struct Simd {
 #else
   static constexpr bool kCentred8 = true;
 #endif
-  static constexpr bool kSignedBytes = false;
+  static constexpr bool kSignedCodes = false;
   static constexpr int kGemmVecs = 2;
+  static constexpr bool kQuads = false;
   static constexpr int kGemmRows = 4;
   static constexpr int kGemmPanels = 1;
   static constexpr int kSinglePanels = 1;

@@ -16,7 +16,8 @@ struct Simd {
   using Columns = Simd;  // what matrix products work with: vectors of a panel's columns
   static constexpr int kLanes = 16;
   static constexpr bool kCentred8 = false;
-  static constexpr bool kSignedBytes = false;
+  static constexpr bool kSignedCodes = false;
+  static constexpr bool kQuads = false;
   static constexpr int kGemmRows = 4;
   static constexpr int kGemmPanels = 2;
   static constexpr int kGemmVecs = 1;

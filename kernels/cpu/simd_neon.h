@@ -112,12 +112,31 @@ struct NeonColumns : NeonDot {
   static B load_bytes(const void* p) { return vld1q_u8(static_cast<const std::uint8_t*>(p)); }
   static B low_nibbles(B a) { return vandq_u8(a, vdupq_n_u8(0xf)); }
   static B high_nibbles(B a) { return vshrq_n_u8(a, 4); }
+#ifdef __ARM_FEATURE_DOTPROD
+  static constexpr int kNibbleShift = 4;
+  static B signed_low_nibbles(B a) {
+    return vshlq_n_u8(a, 4);
+  }
+  static B signed_high_nibbles(B a) {
+    return vandq_u8(a, vdupq_n_u8(0xf0));
+  }
+#else
+  static constexpr int kNibbleShift = 0;  // sums of products of sixteen bits have no room
+  static B signed_low_nibbles(B a) {
+    return signed_high_nibbles(vshlq_n_u8(a, 4));
+  }
+  static B signed_high_nibbles(B a) {
+    return vreinterpretq_u8_s8(vshrq_n_s8(vreinterpretq_s8_u8(a), 4));
+  }
+#endif
   // By the compiler's operators: they become shifts by a constant where there is one.
   template <int kMask>
   [[gnu::always_inline]] static B take_bits(B plane, int shift) {
     return (plane >> static_cast<std::uint8_t>(shift)) & vdupq_n_u8(kMask);
   }
-  static B lookup(B a, const std::uint8_t* table) { return vqtbl1q_u8(vld1q_u8(table), a); }
+  static B lookup(B a, const std::uint8_t* table) {
+    return vqtbl1q_u8(vld1q_u8(table), a);
+  }
   template <int kMask>
   [[gnu::always_inline]] static B merge_bits(B a, B plane, int shift) {
     const B moved = shift >= 0 ? plane << static_cast<std::uint8_t>(shift) : plane >> static_cast<std::uint8_t>(-shift);

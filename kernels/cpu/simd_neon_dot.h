@@ -6,6 +6,7 @@
 #include <arm_neon.h>
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/kernel_table.h"
@@ -16,20 +17,36 @@ namespace {
 
 struct NeonDot {
   static constexpr bool kCentred8 = true;
-  static constexpr bool kSignedBytes = true;
+  static constexpr bool kSignedCodes = true;
 #ifdef __ARM_FEATURE_DOTPROD
   static constexpr int kGemmVecs = 2;
+  static constexpr bool kQuads = true;
+  using QuadRows = NeonQuadRows;
+  static void put(const ActBlock& block, int row, ActQuad& quad) {
+    put_in_quad(block, row, quad);
+  }
 #else
   static constexpr int kGemmVecs = 1;  // sums of pairs take the registers of the second
+  static constexpr bool kQuads = false;
 #endif
 #ifdef __ARM_FEATURE_MATMUL_INT8
   static constexpr bool kOrdersGroups = true;
+  using QuadPairs = NeonQuadPairs;
+  template <int kRows>
+  using RowPair = NeonRowPair<kRows>;
   // Two groups of four features of four columns become eight features of columns 0 and 1 and of columns 2 and 3.
   static void order_groups(uint8x16_t& first, uint8x16_t& second) {
     const uint32x4_t a = vreinterpretq_u32_u8(first);
     const uint32x4_t b = vreinterpretq_u32_u8(second);
     first = vreinterpretq_u8_u32(vzip1q_u32(a, b));
     second = vreinterpretq_u8_u32(vzip2q_u32(a, b));
+  }
+  // Four columns of each of two rows become columns 0 and 1 of both and columns 2 and 3 of both, or back.
+  static void trade_halves(float32x4_t& first, float32x4_t& second) {
+    const float64x2_t a = vreinterpretq_f64_f32(first);
+    const float64x2_t b = vreinterpretq_f64_f32(second);
+    first = vreinterpretq_f32_f64(vzip1q_f64(a, b));
+    second = vreinterpretq_f32_f64(vzip2q_f64(a, b));
   }
 #endif
 
@@ -38,14 +55,6 @@ struct NeonDot {
                                          float32x4_t (*out)[kPanels]) {
 #ifdef __ARM_FEATURE_DOTPROD
     if constexpr (requires { weights.line(0); }) return NeonLine::dot(weights.line(0), x, out);
-    if constexpr (requires { weights.address(0, 0); }) {
-      if constexpr (kRows == 4) {
-        return NeonTile<kBegin, kEnd, W::kGroupBytes>::dot(weights.address(0, 0), x, out);
-      }
-#ifdef __ARM_FEATURE_MATMUL_INT8
-      if constexpr (kRows < 4) return dot_ordered<kBegin, kEnd, kRows>(weights, x, out);
-#endif
-    }
 #endif
     int32x4_t sum[kRows][kPanels];
     for (int r = 0; r < kRows; ++r) {
@@ -58,7 +67,10 @@ struct NeonDot {
       activations[r][0] = vld1q_s8(x[r].quants);
       activations[r][1] = vld1q_s8(x[r].quants + 16);
     }
-    add_groups<kBegin, kPanels, kRows>(weights, activations, sum, std::make_integer_sequence<int, kEnd - kBegin>());
+    const auto add = [&]<int... kOffsets>(std::integer_sequence<int, kOffsets...>) {
+      (add_group<kBegin + kOffsets, kPanels, kRows>(weights, activations, sum), ...);
+    };
+    add(std::make_integer_sequence<int, kEnd - kBegin>());
 #else
     for (int p = 0; p < kPanels; ++p) {
       int32x4_t pairs[kRows][2];  // sums of two features: of columns 0 and 1, of columns 2 and 3
@@ -72,9 +84,58 @@ struct NeonDot {
 #endif
     for (int r = 0; r < kRows; ++r) {
       for (int p = 0; p < kPanels; ++p)
-        out[r][p] = vcvtq_f32_s32(sum[r][p]);
+        out[r][p] = shifted_back<W::kShift>(sum[r][p]);
     }
   }
+
+#ifdef __ARM_FEATURE_DOTPROD
+  // Four rows of a quad: of all weights of a panel at once, or of a tile.
+  template <int kBits, int kBegin, int kEnd, int kPanels, int kRows, class W>
+  [[gnu::always_inline]] static void dot(const W& weights, const NeonQuadRows& x, DotStart start,
+                                         float32x4_t (*out)[kPanels]) {
+    static_assert(kRows == 4);
+    if constexpr (requires { weights.address(0, 0); }) {
+      return NeonTile<kBegin, kEnd, W>::dot(weights.address(0, 0), x.quad, out);
+    }
+    int32x4_t sum[4][kPanels];
+    for (int r = 0; r < 4; ++r) {
+      for (int p = 0; p < kPanels; ++p)
+        sum[r][p] = vdupq_n_s32(start.index < 0 ? 0 : x.start_value(r, start));
+    }
+    int8x16_t activations[8];
+    for (int i = 0; i < 8; ++i)
+      activations[i] = vld1q_s8(x.quad->quants + 16 * i);
+    const auto add = [&]<int... kOffsets>(std::integer_sequence<int, kOffsets...>) {
+      (add_group_of_quad<kBegin + kOffsets, kPanels>(weights, activations, sum), ...);
+    };
+    add(std::make_integer_sequence<int, kEnd - kBegin>());
+    for (int r = 0; r < 4; ++r) {
+      for (int p = 0; p < kPanels; ++p)
+        out[r][p] = shifted_back<W::kShift>(sum[r][p]);
+    }
+  }
+#endif
+#ifdef __ARM_FEATURE_MATMUL_INT8
+  template <int kBits, int kBegin, int kEnd, int kSums, int kPairs, class W>
+  [[gnu::always_inline]] static void dot(const W& weights, const NeonQuadPairs& x, DotStart, float32x4_t (*out)[4]) {
+    static_assert(kSums == 4 && kPairs == 2);
+    NeonTile<kBegin, kEnd, W>::dot(weights.address(0, 0), x.quad, out);
+  }
+  template <int kBits, int kBegin, int kEnd, int kSums, int kPairs, int kRows, class W>
+  [[gnu::always_inline]] static void dot(const W& weights, const NeonRowPair<kRows>& x, DotStart,
+                                         float32x4_t (*out)[4]) {
+    static_assert(kSums == 4 && kPairs == 1);
+    int32x4_t sum[4] = {};
+    for (int g = kBegin; g < kEnd; g += 2) {
+      const int8x8_t last = vld1_s8(x.blocks[kRows - 1].quants + 4 * g);
+      const int8x16_t pair = vcombine_s8(kRows == 1 ? last : vld1_s8(x.blocks[0].quants + 4 * g), last);
+      for (int i = 0; i < 4; ++i)
+        sum[i] = vmmlaq_s32(sum[i], pair, vreinterpretq_s8_u8(weights(i % 2, g + i / 2)));
+    }
+    for (int i = 0; i < 4; ++i)
+      out[0][i] = shifted_back<W::kShift>(sum[i]);
+  }
+#endif
 
   // What int8_rate measures: one step of the dot product above.
 #ifdef __ARM_FEATURE_DOTPROD
@@ -95,34 +156,6 @@ struct NeonDot {
 
  private:
 #ifdef __ARM_FEATURE_DOTPROD
-#ifdef __ARM_FEATURE_MATMUL_INT8
-  // One or two rows, of which SMMLA takes two: a single one is the second as well.
-  template <int kBegin, int kEnd, int kRows, class W>
-  [[gnu::always_inline]] static void dot_ordered(const W& weights, const ActBlock* x, float32x4_t (*out)[2]) {
-    static_assert(kRows <= 2);
-    int32x4_t sum[2][2] = {};
-    for (int g = kBegin; g < kEnd; g += 2) {
-      const int8x8_t last = vld1_s8(x[kRows - 1].quants + 4 * g);
-      const int8x16_t pair = vcombine_s8(kRows == 1 ? last : vld1_s8(x[0].quants + 4 * g), last);
-      for (int p = 0; p < 2; ++p) {
-        sum[p][0] = vmmlaq_s32(sum[p][0], pair, vreinterpretq_s8_u8(weights(0, g + p)));
-        sum[p][1] = vmmlaq_s32(sum[p][1], pair, vreinterpretq_s8_u8(weights(1, g + p)));
-      }
-    }
-    for (int p = 0; p < 2; ++p) {
-      const int64x2_t a = vreinterpretq_s64_s32(sum[p][0]);
-      const int64x2_t b = vreinterpretq_s64_s32(sum[p][1]);
-      out[0][p] = vcvtq_f32_s32(vreinterpretq_s32_s64(vzip1q_s64(a, b)));
-      if constexpr (kRows == 2) out[1][p] = vcvtq_f32_s32(vreinterpretq_s32_s64(vzip2q_s64(a, b)));
-    }
-  }
-#endif
-
-  template <int kBegin, int kPanels, int kRows, class W, int... kOffsets>
-  [[gnu::always_inline]] static void add_groups(const W& weights, const int8x16_t (*x)[2], int32x4_t (*sum)[kPanels],
-                                                std::integer_sequence<int, kOffsets...>) {
-    (add_group<kBegin + kOffsets, kPanels, kRows>(weights, x, sum), ...);
-  }
   template <int kGroup, int kPanels, int kRows, class W>
   [[gnu::always_inline]] static void add_group(const W& weights, const int8x16_t (*x)[2], int32x4_t (*sum)[kPanels]) {
     int8x16_t w[kPanels];
@@ -132,6 +165,22 @@ struct NeonDot {
       for (int r = 0; r < kRows; ++r)
         sum[r][p] = vdotq_laneq_s32(sum[r][p], w[p], x[r][kGroup / 4], kGroup % 4);
     }
+  }
+  template <int kGroup, int kPanels, class W>
+  [[gnu::always_inline]] static void add_group_of_quad(const W& weights, const int8x16_t (&x)[8],
+                                                       int32x4_t (*sum)[kPanels]) {
+    int8x16_t w[kPanels];
+    for (int p = 0; p < kPanels; ++p)
+      w[p] = vreinterpretq_s8_u8(weights(p, kGroup));
+    const auto row = [&]<int kRow>(std::integral_constant<int, kRow>) {
+      constexpr NeonQuadPlace kPlace = place_in_quad(kRow, kGroup);
+      for (int p = 0; p < kPanels; ++p)
+        sum[kRow][p] = vdotq_laneq_s32(sum[kRow][p], w[p], x[kPlace.vector], kPlace.lane);
+    };
+    row(std::integral_constant<int, 0>());
+    row(std::integral_constant<int, 1>());
+    row(std::integral_constant<int, 2>());
+    row(std::integral_constant<int, 3>());
   }
 #else
   template <int kBits, int kBegin, int kEnd, int kRows, class W>

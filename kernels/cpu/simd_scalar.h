@@ -13,7 +13,8 @@ struct Simd {
   using Columns = Simd;  // what matrix products work with: vectors of a panel's columns
   static constexpr int kLanes = 16;
   static constexpr bool kCentred8 = false;     // whether dot<8> already subtracts the 128 of Q8_0
-  static constexpr bool kSignedBytes = false;  // whether panels hold its quants so, see PanelForm
+  static constexpr bool kSignedCodes = false;  // whether panels hold its quants so, see PanelForm
+  static constexpr bool kQuads = false;        // whether four rows lie in an ActQuad
   static constexpr int kGemmRows = 4;          // rows per register block, quantised types
   static constexpr int kGemmPanels = 1;
   static constexpr int kGemmVecs = 1;      // vectors across a panel at once, with many rows
