@@ -55,8 +55,25 @@ std::vector<int> one_per_core(const std::vector<int>& processors, const std::fil
   return cores;
 }
 
+std::vector<int> fast_cores(const std::vector<int>& cores, const std::filesystem::path& cpus) {
+  std::vector<int> capacities;
+  for (const int cpu : cores) {
+    const std::string text = read_text(cpus / ("cpu" + std::to_string(cpu)) / "cpu_capacity");
+    int capacity = 0;
+    std::from_chars(text.data(), text.data() + text.size(), capacity);
+    if (capacity <= 0) return cores;
+    capacities.push_back(capacity);
+  }
+  std::vector<int> fast;
+  for (std::size_t i = 0; i < cores.size(); ++i) {
+    if (2 * capacities[i] >= *std::ranges::max_element(capacities)) fast.push_back(cores[i]);
+  }
+  return fast;
+}
+
 std::vector<int> usable_cores() {
-  return one_per_core(allowed_processors(), "/sys/devices/system/cpu");
+  const std::filesystem::path cpus = "/sys/devices/system/cpu";
+  return fast_cores(one_per_core(allowed_processors(), cpus), cpus);
 }
 
 std::optional<int> parse_cpu_max(std::string_view text) {

@@ -104,6 +104,26 @@ TEST_CASE("of two hyper-threads of a core one is counted") {
   std::filesystem::remove_all(cpus);
 }
 
+TEST_CASE("of big and little cores the big ones compute") {
+  const std::filesystem::path cpus =
+      std::filesystem::temp_directory_path() / ("quire-capacities-" + std::to_string(getpid()));
+  const auto write = [&](int cpu, const std::string& capacity) {
+    const std::filesystem::path folder = cpus / ("cpu" + std::to_string(cpu));
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "cpu_capacity") << capacity << '\n';
+  };
+  write(0, "250");
+  write(1, "250");
+  write(2, "512");
+  write(3, "1024");
+  CHECK(fast_cores({0, 1, 2, 3}, cpus) == std::vector<int>{2, 3});
+  CHECK(fast_cores({0, 1}, cpus) == std::vector<int>{0, 1});        // nothing faster is ours
+  CHECK(fast_cores({2, 3, 9}, cpus) == std::vector<int>{2, 3, 9});  // of one it is not known
+  write(4, "garbage");
+  CHECK(fast_cores({0, 3, 4}, cpus) == std::vector<int>{0, 3, 4});
+  std::filesystem::remove_all(cpus);
+}
+
 TEST_CASE("there is at least one usable core and default thread") {
   CHECK(usable_cores().size() >= 1);
   CHECK(default_threads() >= 1);
