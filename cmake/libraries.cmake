@@ -66,8 +66,10 @@ if(QUIRE_SANITIZE)
   target_compile_options(quire_server PRIVATE -O0)
 endif()
 
-# It compiles Boost.URL, which takes seconds and which no change of another file should repeat.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/server/client/http_url.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+# They compile Boost.URL, Asio and Beast, whose bodies no other file repeats.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/server/client/http_url.cpp ${PROJECT_SOURCE_DIR}/server/client/boost_bodies.cpp
+  PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+target_compile_definitions(quire_server PUBLIC BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION)
 
 include(${PROJECT_SOURCE_DIR}/cmake/web.cmake)
 
