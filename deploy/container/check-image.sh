@@ -22,8 +22,10 @@ if [ -z "$(buildah images -q quire-base 2>/dev/null)" ]; then
 fi
 
 buildah manifest rm quire 2>/dev/null || true
+# BUILDPLATFORM: old versions of buildah do not set it, and look for a base of the target's architecture.
 buildah build --format docker --platform linux/amd64,linux/arm64 --manifest quire \
-  ${QUIRE_CCACHE:+--volume "$QUIRE_CCACHE:/root/.cache/ccache"} --build-arg BASE=localhost/quire-base .
+  ${QUIRE_CCACHE:+--volume "$QUIRE_CCACHE:/root/.cache/ccache"} --build-arg BASE=localhost/quire-base \
+  --build-arg "BUILDPLATFORM=linux/$(dpkg --print-architecture)" .
 
 container=
 server=

@@ -53,7 +53,7 @@ TEST_CASE("masked attention agrees with double precision for every cache type", 
   }
 }
 
-TEST_CASE("masked attention agrees with double precision for large heads", "[kernels][attention]") {
+TEST_CASE("masked attention agrees with double precision for large heads", "[kernels][attention][.long]") {
   const MaskCase cases[] = {{"256", {4, 2, 256}, {.window = 64}},
                             {"512", {2, 1, 512}, {.window = 600, .softcap = 3.0f}},
                             {"192 and 128", {2, 2, 192, 128}, {}},
@@ -67,7 +67,7 @@ TEST_CASE("masked attention agrees with double precision for large heads", "[ker
   }
 }
 
-TEST_CASE("masked attention gives the same bits however the rows come", "[kernels][attention]") {
+TEST_CASE("masked attention gives the same bits however the rows come", "[kernels][attention][.long]") {
   const std::vector<std::vector<Chunk>> in_chunks = {{{0, 0, 17}, {1, 0, 2}},
                                                      {{1, 2, 3}, {0, 17, 300}},
                                                      {{2, 0, 259}, {0, 300, 301}, {1, 3, 5}},

@@ -98,7 +98,7 @@ struct Tables {
 
 }  // namespace
 
-TEST_CASE("sequences of random trees of beginnings attend together as they do alone") {
+TEST_CASE("sequences of random trees of beginnings attend together as they do alone", "[kernels][attention][.long]") {
   AttentionOptions capped;
   capped.softcap = 5.0f;
   AttentionOptions latent;

@@ -221,7 +221,7 @@ TEST_CASE("Rows with an adapter have the same bits alone, in chunks and beside o
     INFO(isa);
     ModelRunner runner(*model, isa, KvDType::kF16);
     runner.model().allow_adapters(8);
-    const std::vector<std::int32_t> ids[] = {tokens(70, 1), tokens(600, 2), tokens(33, 5), tokens(90, 9)};
+    const std::vector<std::int32_t> ids[] = {tokens(70, 1), tokens(300, 2), tokens(33, 5), tokens(90, 9)};
     const std::vector<Logits> plain{runner.append_together({ids[0]})[0], runner.append_together({ids[1]})[0]};
     const auto first = runner.model().load_adapter(folder / "adapter0");
     const auto second = runner.model().load_adapter(folder / "adapter1");

@@ -52,7 +52,7 @@ TEST_CASE("Every family agrees with the scalar reference", "[model][families]") 
 }
 
 // Sizes that are no multiple of a vector, a block or each other; other numbers of layers, heads and experts.
-TEST_CASE("Every family agrees with the scalar reference in other shapes", "[model][families]") {
+TEST_CASE("Every family agrees with the scalar reference in other shapes", "[model][families][.long]") {
   struct Change {
     const char* keys;
     bool for_experts;
