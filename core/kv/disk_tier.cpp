@@ -72,21 +72,6 @@ void DiskTier::read(PrefixIndex& index, PrefixNode node) {
   ++num_reads_;
 }
 
-bool DiskTier::receive(PrefixIndex& index, std::vector<Arrived>& arrived) {
-  const std::size_t num_before = events_.size();
-  folder_.take_events(events_, kMostEvents);
-  const bool has_more = events_.size() == num_before + kMostEvents;
-  for (; !events_.empty(); events_.pop_front()) {
-    try {
-      if (arrived.size() == arrived.capacity()) arrived.reserve(2 * arrived.size() + 1);
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-    take_event(index, events_.front(), arrived);
-  }
-  return has_more;
-}
-
 void DiskTier::take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) {
   const auto known = nodes_.find(event.key);
   switch (event.kind) {

@@ -41,7 +41,6 @@ class DiskTier final : public RecordTier {
   bool can_take(std::int64_t payload_bytes) override;
   bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload) override;
   void read(PrefixIndex& index, PrefixNode node) override;
-  bool receive(PrefixIndex& index, std::vector<Arrived>& arrived) override;
   // Until the folder has done what it was asked; false where `until` came first.
   bool wait_idle(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max()) override {
     return folder_.wait_idle(until);
@@ -53,10 +52,9 @@ class DiskTier final : public RecordTier {
   std::uint64_t num_reads() const { return num_reads_; }  // begun so far
 
  private:
-  static constexpr std::size_t kMostEvents = 512;
-
   void begin_to_write(PrefixIndex& index, PrefixNode node, BlockPayload payload);
-  void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
+  void fetch_events(TierEvents& out, std::size_t most) noexcept override { folder_.take_events(out, most); }
+  void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) override;
   bool add_found(PrefixIndex& index, const TierEvent& event);
   bool add_below(PrefixIndex& index, PrefixNode parent, const TierEvent& event);
   void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
@@ -76,7 +74,6 @@ class DiskTier final : public RecordTier {
     std::int64_t payload_bytes;
   };
   std::unordered_map<PrefixNode, Writing> writings_;  // of the records
-  TierEvents events_;
   std::uint64_t num_reads_ = 0;
   bool is_loaded_ = false;
   TierFolder folder_;  // last: its thread calls `ready` as soon as it is made

@@ -5,11 +5,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "core/kv/prefix_index.h"
-#include "core/kv/tier_record.h"
+#include "core/kv/tier_event.h"
 
 namespace quire {
 
@@ -39,11 +40,20 @@ class RecordTier {
   };
   // What happened since; a bounded part of it. True where more may be waiting. What has arrived without memory to hand
   // it over comes with a later call. The user that read() added to a node is the caller's to drop once it has arrived.
-  virtual bool receive(PrefixIndex& index, std::vector<Arrived>& arrived) = 0;
+  virtual bool receive(PrefixIndex& index, std::vector<Arrived>& arrived);
 
   // Until what was asked is done; false where `until` came first.
   virtual bool wait_idle(std::chrono::steady_clock::time_point until) = 0;
   virtual void drop_writes() = 0;  // what waits to be written is lost
+
+ protected:
+  // Moves at most `most` events of the thread that serves the tier to the end of `out`.
+  virtual void fetch_events(TierEvents& out, std::size_t most) noexcept = 0;
+  // Appends at most one element to `arrived`, for which there is room.
+  virtual void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) = 0;
+
+ private:
+  TierEvents events_;  // fetched and not yet taken, for want of memory
 };
 
 }  // namespace quire

@@ -102,18 +102,7 @@ void SharedTier::forget_if_failed(PrefixIndex& index) {
 
 bool SharedTier::receive(PrefixIndex& index, std::vector<Arrived>& arrived) {
   forget_if_failed(index);
-  const std::size_t num_before = events_.size();
-  store_->take_events(events_, kMostEvents);
-  const bool has_more = events_.size() == num_before + kMostEvents;
-  for (; !events_.empty(); events_.pop_front()) {
-    try {
-      if (arrived.size() == arrived.capacity()) arrived.reserve(2 * arrived.size() + 1);
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-    take_event(index, events_.front(), arrived);
-  }
-  return has_more;
+  return RecordTier::receive(index, arrived);
 }
 
 void SharedTier::take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) {

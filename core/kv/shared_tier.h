@@ -53,11 +53,10 @@ class SharedTier final : public RecordTier {
   SharedStoreStats stats() const { return store_->stats(); }
 
  private:
-  static constexpr std::size_t kMostEvents = 512;
-
   bool remember(PrefixIndex& index, PrefixNode node, std::int64_t payload_bytes, bool is_there);
   void forget_if_failed(PrefixIndex& index);
-  void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
+  void fetch_events(TierEvents& out, std::size_t most) noexcept override { store_->take_events(out, most); }
+  void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) override;
   void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
   void forget(PrefixIndex& index, PrefixNode node);
   void strike(PrefixIndex& index, PrefixNode node);
@@ -70,7 +69,6 @@ class SharedTier final : public RecordTier {
   std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // by the keys of their records
   std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // the same of those that are being read
   std::unordered_map<PrefixNode, std::int64_t> payload_bytes_;
-  TierEvents events_;
   std::uint64_t num_look_ups_ = 0;
   std::uint64_t num_failures_ = 0;  // of the store, that are known here
   const std::unique_ptr<SharedStore> store_;

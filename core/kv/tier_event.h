@@ -2,7 +2,10 @@
 // Invariant: a request becomes the event that says what became of it, so that answering takes no memory.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <list>
 
 #include "core/kv/tier_record.h"
@@ -27,5 +30,11 @@ struct TierEvent {
   bool only_if_absent = false;  // of what is written: a record that is there may hold more
 };
 using TierEvents = std::list<TierEvent>;
+
+// Moves the first `most` of `from`, or all where there are fewer, to the end of `to`.
+inline void move_first(TierEvents& from, std::size_t most, TierEvents& to) noexcept {
+  const auto end = std::next(from.begin(), static_cast<std::ptrdiff_t>(std::min(most, from.size())));
+  to.splice(to.end(), from, from.begin(), end);
+}
 
 }  // namespace quire

@@ -134,8 +134,7 @@ void TierFolder::read(TierEvents read) noexcept {
 
 void TierFolder::take_events(TierEvents& out, std::size_t most) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto end = std::next(events_.begin(), static_cast<std::ptrdiff_t>(std::min(most, events_.size())));
-  out.splice(out.end(), events_, events_.begin(), end);
+  move_first(events_, most, out);
 }
 
 bool TierFolder::can_write() const {

@@ -157,8 +157,7 @@ void RedisStore::look_up(KeyLookUps look_up) noexcept {
 
 void RedisStore::take_events(TierEvents& out, std::size_t most) noexcept {
   const std::lock_guard lock(mutex_);
-  const auto end = std::next(events_.begin(), static_cast<std::ptrdiff_t>(std::min(most, events_.size())));
-  out.splice(out.end(), events_, events_.begin(), end);
+  move_first(events_, most, out);
 }
 
 void RedisStore::take_look_ups(KeyLookUps& out) noexcept {
