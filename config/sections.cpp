@@ -17,6 +17,7 @@ const std::vector<ConfigSection>& config_sections() {
        "Downloads of models that an admin asks for; the hub and its cache are the environment's (HF_*)."},
       {"batches", "Files and batches, whose requests use what all others leave of the machine."},
       {"security", "API keys, quotas and browser access."},
+      {"shared_quotas", "A store that several daemons share the rates of keys through."},
       {"scheduler", "The composition of the engine's steps."},
       {"speculation", "Drafted tokens that the model verifies, several in a step."},
       {"kv_cache", "The KV cache: memory for keys and values."},

@@ -7,9 +7,11 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <memory>
 
 #include "core/base/log.h"
 #include "server/connect_models.h"
+#include "server/fleet/quota_sharer.h"
 #include "server/http/batch_service.h"
 #include "server/http/server.h"
 #include "server/model_host.h"
@@ -131,6 +133,14 @@ void make_slot_folder(const SlotFileOptions& slots) {
                      "' cannot be used: " + (failed ? failed.message() : "it is no folder"));
 }
 
+// Null: each daemon counts for itself. What batches take is counted apart on every daemon, and shared apart.
+std::unique_ptr<QuotaSharer> share_quotas(const SharedQuotaOptions& options, ServerState& state) {
+  if (options.server.url.empty()) return nullptr;
+  return std::make_unique<QuotaSharer>(
+      options, std::vector<QuotaSharer::Table>{{&state.quotas, ""}, {&state.batch_quotas, "batch:"}},
+      state.shared_quotas);
+}
+
 }  // namespace
 
 EngineOptions engine_options(const ServeOptions& options) {
@@ -166,6 +176,7 @@ std::vector<HostedModelSpec> model_specs(const ServeOptions& options) {
 int serve(const ServeOptions& options, ConfigSource source) {
   check_exposure(options.server);
   check_store_options(options.shared_store);
+  check_quota_options(options.shared_quotas);
   make_slot_folder(options.server.slots);
   raise_descriptor_limit();
   map_large_buffers();
@@ -177,6 +188,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
   std::size_t num_cut = 0;
   {
     Server server(options.server, take_handed_sockets());
+    const std::unique_ptr<QuotaSharer> quotas = share_quotas(options.shared_quotas, server.state());
     server.state().admin.reload = [&reloader] { return reloader.reload(); };
     connect_models(server.state(), models);
     server.state().admin.pulls = &pulls;

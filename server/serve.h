@@ -9,6 +9,7 @@
 #include "core/engine/engine.h"
 #include "kernels/registry.h"
 #include "server/fleet/event_options.h"
+#include "server/fleet/quota_options.h"
 #include "server/fleet/redis_options.h"
 #include "server/http/server_options.h"
 #include "server/models/model_spec.h"
@@ -26,6 +27,7 @@ struct ServeOptions {
   BackendOptions backend;
   RedisStoreOptions shared_store;
   CacheEventOptions cache_events;
+  SharedQuotaOptions shared_quotas;
   Isolation isolation = Isolation::kAuto;
 };
 

@@ -53,7 +53,7 @@ class RecordTier {
   virtual void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) = 0;
 
  private:
-  TierEvents events_;  // fetched and not yet taken, for want of memory
+  TierEvents events_;  // fetched, and not taken where memory failed
 };
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// RedisStoreOptions: which Redis or Valkey server the KV blocks of several daemons are shared through, and how. Plain;
-// any thread.
+// RedisServer: a Redis or Valkey server. RedisStoreOptions: that through which several daemons share KV blocks, and
+// how. Plain; any thread.
 #pragma once
 
 #include <chrono>
@@ -8,16 +8,26 @@
 
 namespace quire {
 
-struct RedisStoreOptions {
-  std::string url{};  // redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]; empty: there is no store
+struct RedisServer {
+  std::string url{};  // redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]; empty: there is none
   std::string ca{};   // a PEM file of the authorities that a rediss server must convince; empty: the system's
+  std::chrono::milliseconds patience{500};
+  std::chrono::milliseconds first_pause{1'000};  // after a failure; doubled with each that follows
+  std::chrono::milliseconds longest_pause{30'000};
+};
+
+struct RedisStoreOptions {
+  std::string url{};             // as of RedisServer
+  std::string ca{};              // as of RedisServer
   std::string prefix = "quire";  // of all keys
   std::int64_t max_bytes_in_flight = std::int64_t{64} << 20;
   std::chrono::milliseconds ttl{0};  // of what is written; 0: as long as the store keeps it
   std::chrono::milliseconds patience{500};
-  std::chrono::milliseconds first_pause{1'000};  // after a failure; doubled with each that follows
+  std::chrono::milliseconds first_pause{1'000};
   std::chrono::milliseconds longest_pause{30'000};
   std::chrono::milliseconds refusal_pause{5'000};  // without writing, after the store refused to
+
+  RedisServer server() const { return {url, ca, patience, first_pause, longest_pause}; }
 };
 
 // Throws StartupError for a URL or a file of authorities that cannot be used.

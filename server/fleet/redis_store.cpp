@@ -1,55 +1,21 @@
 #include "server/fleet/redis_store.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
-#include <exception>
 #include <span>
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/base/result.h"
 
 namespace quire {
 
-namespace asio = boost::asio;
-
 namespace {
 
+constexpr const char* kSetting = "kv_cache.shared";
 // Of records that are being written: what is read does not wait behind more.
 constexpr std::int64_t kMostBytesOnTheWire = std::int64_t{4} << 20;
-// A connection that stood so long ends the doubling of pauses.
-constexpr std::chrono::seconds kLongEnough{10};
 constexpr std::int64_t kMostHeadBytes = std::int64_t{1} << 20;  // of a record beside its payload
-
-RedisUrl url_of(const RedisStoreOptions& options) {
-  auto url = parse_redis_url(options.url);
-  if (!url) {
-    throw StartupError(
-        "kv_cache.shared.url: it is not redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], with special characters "
-        "of "
-        "the password written as %XX");
-  }
-  return *std::move(url);
-}
-
-std::optional<asio::ssl::context> tls_of(const RedisStoreOptions& options, const RedisUrl& url) {
-  if (!url.secure) return std::nullopt;
-  asio::ssl::context context(asio::ssl::context::tls_client);
-  ::SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
-  context.set_verify_mode(asio::ssl::verify_peer);
-  boost::system::error_code failed;
-  if (options.ca.empty()) {
-    context.set_default_verify_paths(failed);
-  } else {
-    context.load_verify_file(options.ca, failed);
-  }
-  if (failed) throw StartupError(fmt::format("kv_cache.shared.ca: '{}': {}", options.ca, failed.message()));
-  return context;
-}
 
 // A write that takes the record's bytes from where they are.
 RedisCommand set_command(const std::string& name, const TierEvent& write, std::chrono::milliseconds lifetime) {
@@ -76,41 +42,19 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }  // namespace
 
 void check_store_options(const RedisStoreOptions& options) {
-  if (!options.url.empty()) tls_of(options, url_of(options));
+  if (!options.url.empty()) check_redis_server(options.server(), kSetting);
 }
 
 RedisStore::RedisStore(const RedisStoreOptions& options, std::function<void()> ready)
     : options_(options),
-      url_(url_of(options)),
       ready_(std::move(ready)),
-      tls_(tls_of(options, url_)),
-      again_(context_),
-      pause_(options.first_pause) {
-  asio::post(context_, [this] { connect(); });
-  thread_ = std::thread([this] { run(); });
-}
-
-RedisStore::~RedisStore() {
-  context_.stop();
-  thread_.join();
-}
-
-void RedisStore::run() {
-  pthread_setname_np(pthread_self(), "kv-net");
-  const auto keeps_running = asio::make_work_guard(context_);
-  while (!context_.stopped()) {
-    try {
-      context_.run();
-    } catch (const std::exception& error) {  // memory, or a thread for looking up a name
-      if (connection_ != nullptr) std::exchange(connection_, nullptr)->close();
-      try {
-        note_failed(error.what());
-      } catch (const std::exception&) {  // it is not connected again; what is asked is answered as not there
-      }
-    }
-  }
-  if (connection_ != nullptr) std::exchange(connection_, nullptr)->close();
-}
+      link_(options.server(),
+            {.setting = kSetting,
+             .thread = "kv-net",
+             .use = "KV blocks are shared through it",
+             .consequence = "requests are served without it",
+             .max_reply_bytes = static_cast<std::size_t>(options.max_bytes_in_flight + kMostHeadBytes)},
+            {.up = [this] { note_up(); }, .failed = [this] { note_failed(); }}) {}
 
 bool RedisStore::can_take(std::int64_t payload_bytes) {
   if (!is_up()) return false;
@@ -120,10 +64,7 @@ bool RedisStore::can_take(std::int64_t payload_bytes) {
 
 // Where memory fails, the next one wakes the thread.
 void RedisStore::wake() noexcept {
-  try {
-    asio::post(context_, [this] { pump(); });
-  } catch (const std::exception&) {
-  }
+  link_.post([this] { pump(); });
 }
 
 void RedisStore::write(TierEvents write) noexcept {
@@ -190,44 +131,17 @@ SharedStoreStats RedisStore::stats() const {
   return stats;
 }
 
-void RedisStore::connect() {
-  connection_ = std::make_shared<RedisConnection>(
-      context_, url_, tls_ ? &*tls_ : nullptr, options_.patience,
-      static_cast<std::size_t>(options_.max_bytes_in_flight + kMostHeadBytes),
-      RedisConnection::Events{.up = [this] { note_up(); },
-                              .failed = [this](const std::string& why) { note_failed(why); }});
-  connection_->start();
-}
-
 void RedisStore::note_up() {
-  up_at_ = Clock::now();
-  is_up_.store(true, std::memory_order_relaxed);
-  said_down_ = false;
-  log::info("kv_cache.shared: {} answers; KV blocks are shared through it", url_.place());
   ready_();  // the engine says so
   pump();
 }
 
-void RedisStore::note_failed(const std::string& why) {
-  connection_ = nullptr;
-  const bool was_up = is_up_.exchange(false, std::memory_order_relaxed);
-  if (was_up && Clock::now() - up_at_ >= kLongEnough) pause_ = options_.first_pause;
-  if (!std::exchange(said_down_, true)) {
-    log::warn(
-        "kv_cache.shared: {} is not used: {}; requests are served without it, and it is tried again from time to "
-        "time",
-        url_.place(), why);
-  }
+void RedisStore::note_failed() {
   {
     const std::lock_guard lock(mutex_);
     ++stats_.num_failures;
   }
   fail_queued();
-  again_.expires_after(pause_);
-  pause_ = std::min(2 * pause_, options_.longest_pause);
-  again_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) connect();
-  });
 }
 
 // What waits is answered as not there.
@@ -286,10 +200,10 @@ bool RedisStore::send_next() {
 
 // A failed connection answers with null: note_failed() then answers all that is asked.
 void RedisStore::send_read(TierEvents::iterator read) {
-  connection_->call(redis_command({"GET", name_of(read->record.fingerprint, read->key)}),
-                    [this, read, sent = Clock::now()](const RespReply* reply) {
-                      if (reply != nullptr) take_read(read, *reply, sent);
-                    });
+  link_.call(redis_command({"GET", name_of(read->record.fingerprint, read->key)}),
+             [this, read, sent = Clock::now()](const RespReply* reply) {
+               if (reply != nullptr) take_read(read, *reply, sent);
+             });
 }
 
 // A reply's own time: from the one before it, or from the question where that came later.
@@ -311,10 +225,10 @@ void RedisStore::take_read(TierEvents::iterator read, const RespReply& reply, Cl
 
 void RedisStore::send_write(TierEvents::iterator write) {
   bytes_on_the_wire_ += std::ssize(*write->record.payload);
-  connection_->call(set_command(name_of(write->record.fingerprint, write->key), *write, options_.ttl),
-                    [this, write](const RespReply* reply) {
-                      if (reply != nullptr) take_write(write, *reply);
-                    });
+  link_.call(set_command(name_of(write->record.fingerprint, write->key), *write, options_.ttl),
+             [this, write](const RespReply* reply) {
+               if (reply != nullptr) take_write(write, *reply);
+             });
 }
 
 void RedisStore::take_write(TierEvents::iterator write, const RespReply& reply) {
@@ -332,11 +246,11 @@ void RedisStore::take_write(TierEvents::iterator write, const RespReply& reply) 
     if (!is_written) refused_until_ = Clock::now() + options_.refusal_pause;
   }
   if (!is_written && !std::exchange(said_refused_, true)) {
-    log::warn("kv_cache.shared: {} refuses writes ({}); it is read, and written again every {} s", url_.place(),
+    log::warn("kv_cache.shared: {} refuses writes ({}); it is read, and written again every {} s", link_.place(),
               reply.text, std::chrono::duration_cast<std::chrono::seconds>(options_.refusal_pause).count());
   }
   if (is_written && std::exchange(said_refused_, false))
-    log::info("kv_cache.shared: {} takes writes again", url_.place());
+    log::info("kv_cache.shared: {} takes writes again", link_.place());
   if (!is_written) drop_writes();
   post(write);
   pump();
@@ -347,10 +261,10 @@ void RedisStore::send_look_up(KeyLookUps::iterator asked) {
   asked->record_bytes.reserve(asked->keys.size());
   const Clock::time_point sent = Clock::now();
   for (const ChainKey& key : asked->keys) {
-    connection_->call(redis_command({"STRLEN", name_of(asked->fingerprint, key)}),
-                      [this, asked, sent](const RespReply* reply) {
-                        if (reply != nullptr) take_size(asked, *reply, sent);
-                      });
+    link_.call(redis_command({"STRLEN", name_of(asked->fingerprint, key)}),
+               [this, asked, sent](const RespReply* reply) {
+                 if (reply != nullptr) take_size(asked, *reply, sent);
+               });
   }
 }
 
@@ -371,10 +285,8 @@ void RedisStore::take_size(KeyLookUps::iterator asked, const RespReply& reply, C
 
 // A store that refuses to be read is not used; a key of another type is only not there.
 void RedisStore::note_refusal(const RespReply& reply) {
-  if (reply.kind != RespReply::Kind::kError || reply.text.starts_with("WRONGTYPE") || connection_ == nullptr) return;
-  const std::shared_ptr<RedisConnection> connection = std::exchange(connection_, nullptr);
-  connection->close();
-  note_failed("it refuses to be read: " + reply.text);
+  if (reply.kind == RespReply::Kind::kError && !reply.text.starts_with("WRONGTYPE"))
+    link_.give_up("it refuses to be read: " + reply.text);
 }
 
 void RedisStore::post(TierEvents::iterator event) {

@@ -5,21 +5,14 @@
 // and its fingerprint are right; at most max_bytes_in_flight wait to be written.
 #pragma once
 
-#include <atomic>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ssl.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <thread>
 
 #include "core/kv/shared_store.h"
-#include "server/fleet/redis_connection.h"
+#include "server/fleet/redis_link.h"
 #include "server/fleet/redis_options.h"
 
 namespace quire {
@@ -29,11 +22,10 @@ class RedisStore final : public SharedStore {
   // `ready` is called on the store's thread. Throws StartupError as check_store_options() does; a store that cannot be
   // reached is none.
   RedisStore(const RedisStoreOptions& options, std::function<void()> ready);
-  ~RedisStore() override;
   RedisStore(const RedisStore&) = delete;
   RedisStore& operator=(const RedisStore&) = delete;
 
-  bool is_up() const override { return is_up_.load(std::memory_order_relaxed); }
+  bool is_up() const override { return link_.is_up(); }
   bool can_take(std::int64_t payload_bytes) override;
   void write(TierEvents write) noexcept override;
   void read(TierEvents read) noexcept override;
@@ -47,12 +39,10 @@ class RedisStore final : public SharedStore {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void run();
   void wake() noexcept;
   // The store's thread only, from here on.
-  void connect();
   void note_up();
-  void note_failed(const std::string& why);
+  void note_failed();
   void fail_queued();
   void pump();
   bool send_next();
@@ -67,23 +57,14 @@ class RedisStore final : public SharedStore {
   std::string name_of(const ChainKey& fingerprint, const ChainKey& key) const;
 
   const RedisStoreOptions options_;
-  const RedisUrl url_;
   const std::function<void()> ready_;
-  std::optional<boost::asio::ssl::context> tls_;
-  boost::asio::io_context context_;
-  boost::asio::steady_timer again_;  // when it is connected again
-  std::shared_ptr<RedisConnection> connection_;
-  std::chrono::milliseconds pause_;
-  Clock::time_point up_at_{};
   Clock::time_point last_reply_{};
   std::int64_t bytes_on_the_wire_ = 0;  // of writes without a reply
   TierEvents asked_;                    // of the store, and not answered
   KeyLookUps looking_up_;
-  bool said_down_ = false;
   bool said_refused_ = false;
 
-  std::atomic<bool> is_up_{false};
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // of all below but the link
   std::condition_variable changed_;
   TierEvents reads_;
   TierEvents writes_;
@@ -94,7 +75,7 @@ class RedisStore final : public SharedStore {
   std::int64_t num_asked_ = 0;         // and not answered
   Clock::time_point refused_until_{};
   SharedStoreStats stats_;
-  std::thread thread_;
+  RedisLink link_;  // last: its thread calls this as soon as it is made
 };
 
 }  // namespace quire

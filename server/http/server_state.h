@@ -108,6 +108,7 @@ struct ServerState {
   LiveOperations sockets;  // open WebSockets, which a drain closes once they have answered
   QuotaTable quotas;
   QuotaTable batch_quotas;  // the same bounds, counted apart: a batch takes nothing of its owner's other requests
+  SharedQuotaCounts shared_quotas;
   FailureLimiter failures;
   StreamStore streams;
   StatusHistory history;

@@ -198,6 +198,17 @@ void add_batches(std::vector<MetricFamily>& all, const BatchStore::Counts& count
   all.push_back(std::move(batches));
 }
 
+void add_shared_quotas(std::vector<MetricFamily>& all, const SharedQuotaCounts& counts) {
+  all.push_back(single("quire:shared_quotas_up",
+                       "1 while the store that keys' rates are shared through answers; 0: this daemon holds its part",
+                       FamilyType::Gauge, counts.is_up ? 1.0 : 0.0));
+  all.push_back(single("quire:shared_quota_replicas", "Daemons that share the rates, as the store said last",
+                       FamilyType::Gauge, static_cast<double>(counts.num_replicas)));
+  all.push_back(single("quire:shared_quota_failures_total",
+                       "Times that the store of the rates was given up for a while", FamilyType::Counter,
+                       static_cast<double>(counts.num_failures)));
+}
+
 }  // namespace
 
 std::vector<MetricFamily> state_families(const ServerState& state) {
@@ -223,6 +234,7 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
   all.push_back(std::move(reloads));
   all.push_back(single("quire:last_reload_successful", "0 where the last reload was refused", FamilyType::Gauge,
                        state.reloads.last_failed.load() ? 0.0 : 1.0));
+  if (state.shared_quotas.is_shared) add_shared_quotas(all, state.shared_quotas);
   if (const auto settings = state.settings(); settings->tls) {
     all.push_back(single("quire:tls_certificate_expiry_timestamp_seconds", "When the certificate expires, Unix time",
                          FamilyType::Gauge, static_cast<double>(settings->tls->expiry())));

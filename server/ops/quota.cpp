@@ -22,15 +22,6 @@ Error over(const std::string& name, const std::string& what, std::optional<doubl
   return error;
 }
 
-// How long a bucket needs to hold `wanted` again.
-double wait_for(double wanted, double level, std::int64_t per_minute) {
-  return std::max(0.0, wanted - level) * kMinute / static_cast<double>(per_minute);
-}
-
-Error too_soon(const std::string& name, const char* what, double wanted, double level, std::int64_t per_minute) {
-  return over(name, fmt::format("{} {} per minute", per_minute, what), wait_for(wanted, level, per_minute));
-}
-
 // As OpenAI writes it: 120ms, 1s, 6m0s.
 std::string show(double seconds) {
   const auto ms = std::llround(std::ceil(seconds * 1000.0));
@@ -55,17 +46,59 @@ QuotaTable::Lease& QuotaTable::Lease::operator=(Lease&& other) noexcept {
 void QuotaTable::Lease::release() {
   if (table_ == nullptr) return;
   const std::lock_guard lock(table_->mutex_);
-  table_->usage_[name_].num_running -= num_held_;
+  table_->usage_of(name_).num_running -= num_held_;
   table_ = nullptr;
 }
 
-double QuotaTable::refill(Bucket& bucket, std::int64_t per_minute, Clock::time_point now) {
+QuotaTable::Usage& QuotaTable::usage_of(const std::string& key_name) {
+  const auto [at, is_new] = usage_.try_emplace(key_name);
+  if (is_new) {
+    at->second.requests.bucket = key_name + ":requests";
+    at->second.tokens.bucket = key_name + ":tokens";
+  }
+  return at->second;
+}
+
+void QuotaTable::list(Rate& rate) {
+  if (!std::exchange(rate.is_listed, true)) to_report_.push_back(&rate);
+  wake_();
+}
+
+double QuotaTable::refill(Rate& rate, std::int64_t per_minute, Clock::time_point now) {
   const auto capacity = static_cast<double>(per_minute);
-  const double passed = std::chrono::duration<double>(now - bucket.at).count();
-  bucket.level = bucket.used ? std::min(capacity, bucket.level + std::max(0.0, passed) * capacity / kMinute) : capacity;
-  bucket.at = now;
-  bucket.used = true;
-  return bucket.level;
+  const double passed = std::chrono::duration<double>(now - rate.at).count();
+  rate.level = rate.used ? std::min(capacity, rate.level + std::max(0.0, passed) * capacity / kMinute) : capacity;
+  rate.at = std::max(rate.at, now);
+  rate.used = true;
+  rate.per_minute = per_minute;
+  return wake_ ? std::min(rate.level, rate.shared.level(limit_of(rate), now)) : rate.level;
+}
+
+bool QuotaTable::may_take(Rate& rate, double wanted, std::int64_t per_minute, Clock::time_point now) {
+  refill(rate, per_minute, now);
+  if (rate.level < wanted) return false;
+  if (!wake_ || rate.shared.may_take(wanted, limit_of(rate), now)) return true;
+  rate.shared.note_refused();
+  list(rate);
+  return false;
+}
+
+void QuotaTable::take(Rate& rate, double amount, std::int64_t per_minute, Clock::time_point now) {
+  refill(rate, per_minute, now);
+  rate.level -= amount;
+  if (!wake_) return;
+  rate.shared.take(amount, limit_of(rate), now);
+  list(rate);
+}
+
+double QuotaTable::seconds_until(Rate& rate, double wanted, Clock::time_point now) const {
+  const double own = std::max(0.0, wanted - rate.level) * kMinute / static_cast<double>(rate.per_minute);
+  return wake_ ? std::max(own, rate.shared.seconds_until(wanted, limit_of(rate), now)) : own;
+}
+
+Error QuotaTable::too_soon(const std::string& name, const char* what, double wanted, Rate& rate,
+                           Clock::time_point now) const {
+  return over(name, fmt::format("{} {} per minute", rate.per_minute, what), seconds_until(rate, wanted, now));
 }
 
 Result<QuotaTable::Lease> QuotaTable::admit(const ApiKey& key, Clock::time_point now) {
@@ -73,18 +106,16 @@ Result<QuotaTable::Lease> QuotaTable::admit(const ApiKey& key, Clock::time_point
   const KeyQuota& quota = key.quota;
   if (!is_limited(quota)) return lease;
   const std::lock_guard lock(mutex_);
-  Usage& usage = usage_[key.name];
+  Usage& usage = usage_of(key.name);
   if (quota.max_concurrent > 0 && usage.num_running >= quota.max_concurrent) {
     return tl::make_unexpected(over(key.name, fmt::format("{} concurrent requests", quota.max_concurrent), 1.0));
   }
-  if (quota.tokens_per_minute > 0) {
-    const double level = refill(usage.tokens, quota.tokens_per_minute, now);
-    if (level < 1.0) return tl::make_unexpected(too_soon(key.name, "tokens", 1.0, level, quota.tokens_per_minute));
-  }
+  if (quota.tokens_per_minute > 0 && refill(usage.tokens, quota.tokens_per_minute, now) < 1.0)
+    return tl::make_unexpected(too_soon(key.name, "tokens", 1.0, usage.tokens, now));
   if (quota.requests_per_minute > 0) {
-    const double level = refill(usage.requests, quota.requests_per_minute, now);
-    if (level < 1.0) return tl::make_unexpected(too_soon(key.name, "requests", 1.0, level, quota.requests_per_minute));
-    usage.requests.level -= 1.0;
+    if (!may_take(usage.requests, 1.0, quota.requests_per_minute, now))
+      return tl::make_unexpected(too_soon(key.name, "requests", 1.0, usage.requests, now));
+    take(usage.requests, 1.0, quota.requests_per_minute, now);
   }
   ++usage.num_running;
   lease.table_ = this;
@@ -97,7 +128,7 @@ Result<QuotaTable::Lease> QuotaTable::admit(const ApiKey& key, Clock::time_point
 Result<void> QuotaTable::Lease::hold(std::int64_t num_sequences) {
   if (table_ == nullptr) return {};
   const std::lock_guard lock(table_->mutex_);
-  Usage& usage = table_->usage_[name_];
+  Usage& usage = table_->usage_of(name_);
   const std::int64_t after = usage.num_running - num_held_ + num_sequences;
   if (num_sequences > num_held_ && quota_.max_concurrent > 0 && after > quota_.max_concurrent) {
     const bool can_pass = num_sequences <= quota_.max_concurrent;
@@ -119,11 +150,10 @@ Result<void> QuotaTable::Lease::take_requests(std::int64_t num_further, Clock::t
     return tl::make_unexpected(std::move(error));
   }
   const std::lock_guard lock(table_->mutex_);
-  Bucket& bucket = table_->usage_[name_].requests;
-  const double level = refill(bucket, quota_.requests_per_minute, now);
-  if (level < wanted)
-    return tl::make_unexpected(too_soon(name_, "requests", wanted, level, quota_.requests_per_minute));
-  bucket.level -= wanted;
+  Rate& rate = table_->usage_of(name_).requests;
+  if (!table_->may_take(rate, wanted, quota_.requests_per_minute, now))
+    return tl::make_unexpected(table_->too_soon(name_, "requests", wanted, rate, now));
+  table_->take(rate, wanted, quota_.requests_per_minute, now);
   return {};
 }
 
@@ -139,38 +169,78 @@ Result<void> QuotaTable::Lease::take_prompt(std::int64_t num_tokens, std::int64_
     return tl::make_unexpected(std::move(error));
   }
   const std::lock_guard lock(table_->mutex_);
-  Bucket& bucket = table_->usage_[name_].tokens;
-  const double level = refill(bucket, quota_.tokens_per_minute, now);
-  if (level < wanted) return tl::make_unexpected(too_soon(name_, "tokens", wanted, level, quota_.tokens_per_minute));
-  bucket.level -= wanted;
+  Rate& rate = table_->usage_of(name_).tokens;
+  if (!table_->may_take(rate, wanted, quota_.tokens_per_minute, now))
+    return tl::make_unexpected(table_->too_soon(name_, "tokens", wanted, rate, now));
+  table_->take(rate, wanted, quota_.tokens_per_minute, now);
   return {};
 }
 
 void QuotaTable::Lease::take_generated(std::int64_t num_tokens, Clock::time_point now) {
   if (table_ == nullptr || quota_.tokens_per_minute == 0) return;
   const std::lock_guard lock(table_->mutex_);
-  Bucket& bucket = table_->usage_[name_].tokens;
-  refill(bucket, quota_.tokens_per_minute, now);
-  bucket.level -= static_cast<double>(num_tokens);
+  table_->take(table_->usage_of(name_).tokens, static_cast<double>(num_tokens), quota_.tokens_per_minute, now);
 }
 
 std::vector<std::pair<std::string, std::string>> QuotaTable::headers(const ApiKey& key, Clock::time_point now) {
   std::vector<std::pair<std::string, std::string>> fields;
   const std::lock_guard lock(mutex_);
-  const auto add = [&](const char* what, Bucket& bucket, std::int64_t per_minute) {
+  const auto add = [&](const char* what, Rate& rate, std::int64_t per_minute) {
     if (per_minute == 0) return;
-    const double level = refill(bucket, per_minute, now);
+    const double level = refill(rate, per_minute, now);
     const auto left = std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(level)));
     fields.push_back({fmt::format("x-ratelimit-limit-{}", what), std::to_string(per_minute)});
     fields.push_back({fmt::format("x-ratelimit-remaining-{}", what), std::to_string(left)});
-    fields.push_back({fmt::format("x-ratelimit-reset-{}", what),
-                      show(wait_for(static_cast<double>(per_minute), level, per_minute))});
+    fields.push_back(
+        {fmt::format("x-ratelimit-reset-{}", what), show(seconds_until(rate, static_cast<double>(per_minute), now))});
   };
   if (key.quota.requests_per_minute == 0 && key.quota.tokens_per_minute == 0) return fields;
-  Usage& usage = usage_[key.name];
+  Usage& usage = usage_of(key.name);
   add("requests", usage.requests, key.quota.requests_per_minute);
   add("tokens", usage.tokens, key.quota.tokens_per_minute);
   return fields;
+}
+
+void QuotaTable::share(std::int64_t num_replicas, std::function<void()> wake) {
+  const std::lock_guard lock(mutex_);
+  num_replicas_ = num_replicas;
+  wake_ = std::move(wake);
+}
+
+void QuotaTable::set_num_replicas(std::int64_t num_replicas) {
+  const std::lock_guard lock(mutex_);
+  num_replicas_ = num_replicas;
+}
+
+std::vector<QuotaTable::Report> QuotaTable::begin_reports(Clock::time_point now) {
+  std::vector<Report> reports;
+  const std::lock_guard lock(mutex_);
+  reports.reserve(to_report_.size());
+  for (Rate* const rate : to_report_) {
+    rate->is_listed = false;
+    if (!rate->shared.wants_report()) continue;  // its answer lists it again
+    const SharedRate::Report ask = rate->shared.begin_report(limit_of(*rate), now);
+    reports.push_back({rate->bucket, rate->per_minute, ask, rate});
+  }
+  to_report_.clear();
+  return reports;
+}
+
+void QuotaTable::note_answer(const Report& report, double level, Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  report.rate->shared.note_answer(level, limit_of(*report.rate), now);
+  if (wake_ && report.rate->shared.wants_report()) list(*report.rate);
+}
+
+void QuotaTable::note_failure(Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [name, usage] : usage_) {
+    for (Rate* const rate : {&usage.requests, &usage.tokens}) {
+      if (rate->per_minute == 0) continue;
+      rate->shared.note_failure(limit_of(*rate), now);
+      if (wake_) list(*rate);  // until the store is back
+    }
+  }
 }
 
 }  // namespace quire

@@ -1,9 +1,12 @@
 // QuotaTable: the use of each API key's quotas. Any thread. Rates are token buckets that hold a minute's worth: a key
 // that was idle may use all of it at once. Prompt tokens are taken before a request is queued, generated ones when it
-// ends, because they are not known earlier; they may leave a debt, which later requests wait for. Lease: one admitted
-// request's share, released when destroyed. One thread at a time. Must not outlive its table.
+// ends, because they are not known earlier; they may leave a debt, which later requests wait for. Rates that are
+// shared with other daemons are bounded here too, whatever the store says. Lease: one admitted request's share,
+// released when destroyed. One thread at a time. Must not outlive its table.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -13,10 +16,21 @@
 #include "core/base/result.h"
 #include "core/request/request.h"
 #include "server/ops/key_ring.h"
+#include "server/ops/shared_rate.h"
 
 namespace quire {
 
+// What the metrics show of a store that rates are shared through.
+struct SharedQuotaCounts {
+  std::atomic<bool> is_shared{false};
+  std::atomic<bool> is_up{false};
+  std::atomic<std::int64_t> num_replicas{0};  // as the store said last
+  std::atomic<std::int64_t> num_failures{0};
+};
+
 class QuotaTable {
+  struct Rate;
+
  public:
   class Lease {
    public:
@@ -49,21 +63,51 @@ class QuotaTable {
   // OpenAI's x-ratelimit-* header fields, name and value, for the rates that the key has.
   std::vector<std::pair<std::string, std::string>> headers(const ApiKey& key, Clock::time_point now);
 
+  // From now on the rates are shared with other daemons, of which there are num_replicas until set_num_replicas().
+  // `wake` is called, on any thread and under the table's lock, where there is something to report; null: not shared.
+  void share(std::int64_t num_replicas, std::function<void()> wake);
+  void set_num_replicas(std::int64_t num_replicas);
+  struct Report {
+    std::string bucket;  // the same on every daemon
+    std::int64_t per_minute = 0;
+    SharedRate::Report ask{};
+    Rate* rate = nullptr;
+  };
+  // What the store should be asked now. Each is answered, or note_failure() says that none of them will be.
+  std::vector<Report> begin_reports(Clock::time_point now);
+  void note_answer(const Report& report, double level, Clock::time_point now);
+  void note_failure(Clock::time_point now);
+
  private:
-  struct Bucket {
+  struct Rate {
     double level = 0.0;
     Clock::time_point at{};
     bool used = false;  // false: full
+    SharedRate shared;
+    std::int64_t per_minute = 0;  // as of its last use
+    std::string bucket{};         // its name, where it is shared
+    bool is_listed = false;       // in to_report_
   };
   struct Usage {
-    Bucket requests;
-    Bucket tokens;
+    Rate requests;
+    Rate tokens;
     std::int64_t num_running = 0;  // sequences
   };
-  static double refill(Bucket& bucket, std::int64_t per_minute, Clock::time_point now);
+  Usage& usage_of(const std::string& key_name);
+  void list(Rate& rate);
+  // What is left of the rate, after it was refilled.
+  double refill(Rate& rate, std::int64_t per_minute, Clock::time_point now);
+  bool may_take(Rate& rate, double wanted, std::int64_t per_minute, Clock::time_point now);
+  void take(Rate& rate, double amount, std::int64_t per_minute, Clock::time_point now);
+  double seconds_until(Rate& rate, double wanted, Clock::time_point now) const;
+  SharedRate::Limit limit_of(const Rate& rate) const { return {rate.per_minute, num_replicas_}; }
+  Error too_soon(const std::string& name, const char* what, double wanted, Rate& rate, Clock::time_point now) const;
 
   std::mutex mutex_;
   std::unordered_map<std::string, Usage> usage_;  // by key name: bounded by the keys there ever were
+  std::function<void()> wake_;                    // null: rates are not shared
+  std::vector<Rate*> to_report_;
+  std::int64_t num_replicas_ = 1;
 };
 
 }  // namespace quire

@@ -1,0 +1,52 @@
+// QuotaSharer: the rates of API keys, held together by all daemons that use one Redis or Valkey server. Its thread
+// `quota-net` reports what the tables took and brings back what is left; no request waits for it.
+// Invariants: of one bucket at most one report is on its way; what is no answer to it is a failure of the store, after
+// which each daemon holds its part of each rate; all times in the store are the store's own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/fleet/quota_options.h"
+#include "server/fleet/redis_link.h"
+#include "server/ops/quota.h"
+
+namespace quire {
+
+// Throws StartupError for options that cannot be used.
+void check_quota_options(const SharedQuotaOptions& options);
+
+class QuotaSharer {
+ public:
+  struct Table {
+    QuotaTable* table;
+    std::string scope;  // tells its buckets from another table's
+  };
+
+  // The tables and counts must outlive it. Before the first request.
+  QuotaSharer(const SharedQuotaOptions& options, std::vector<Table> tables, SharedQuotaCounts& counts);
+  ~QuotaSharer();
+  QuotaSharer(const QuotaSharer&) = delete;
+  QuotaSharer& operator=(const QuotaSharer&) = delete;
+
+ private:
+  void wake() noexcept;
+  // The link's thread only, from here on.
+  void note_up();
+  void pump();
+  void beat();
+  void note_failed();
+  void ask(QuotaTable& table, const std::string& scope, const QuotaTable::Report& report);
+  void take_answer(const RespReply* reply, QuotaTable* table, const QuotaTable::Report& report);
+
+  const SharedQuotaOptions options_;
+  const std::vector<Table> tables_;
+  SharedQuotaCounts& counts_;
+  const std::string id_;  // of this daemon
+  std::atomic<bool> is_woken_{false};
+  RedisLink link_;  // last: its thread calls this as soon as it is made
+};
+
+}  // namespace quire

@@ -1,0 +1,82 @@
+// RedisLink: a thread with a connection to a Redis or Valkey server, made again after each failure. Any thread may
+// post(); everything else, and the events, are the link's thread's.
+// Invariants: `up` and `failed` alternate, but that an attempt that fails is a `failed` of its own; after a failure the
+// server is left alone for a pause that doubles each time, up to the longest, until a connection stood for a while.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ssl.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "server/fleet/redis_connection.h"
+#include "server/fleet/redis_options.h"
+
+namespace quire {
+
+// Throws StartupError, which begins with the setting's name, for a URL or a file of authorities that cannot be used.
+void check_redis_server(const RedisServer& server, const char* setting);
+
+class RedisLink {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Options {
+    const char* setting;      // begins messages
+    const char* thread;       // its name
+    const char* use;          // of a server that answers, for the log
+    const char* consequence;  // of one that is not used
+    std::size_t max_reply_bytes;
+    std::chrono::milliseconds beat{0};  // between two `beat` events; 0: none
+  };
+  struct Events {
+    std::function<void()> up;
+    std::function<void()> failed;
+    std::function<void()> beat{};  // while it is up
+  };
+
+  // Throws StartupError as check_redis_server() does; a server that cannot be reached is none.
+  RedisLink(const RedisServer& server, const Options& options, Events events);
+  ~RedisLink();  // what was called has its answer
+  RedisLink(const RedisLink&) = delete;
+  RedisLink& operator=(const RedisLink&) = delete;
+
+  bool is_up() const { return is_up_.load(std::memory_order_relaxed); }
+  std::string place() const { return url_.place(); }
+  // Runs `work` on the thread. Where memory fails it is not run.
+  void post(std::function<void()> work) noexcept;
+
+  // `done` gets null where the server is not connected, or not until its reply; `failed` comes after that.
+  void call(RedisCommand command, RedisConnection::Done done);
+  // The server does not do what it is for: as if the connection had failed. Harmless where that is so already.
+  void give_up(const std::string& why);
+
+ private:
+  void run();
+  void connect();
+  void note_up();
+  void note_failed(const std::string& why);
+  void beat();
+
+  const RedisServer server_;
+  const Options options_;
+  const RedisUrl url_;
+  const Events events_;
+  std::optional<boost::asio::ssl::context> tls_;
+  boost::asio::io_context context_;
+  boost::asio::steady_timer again_;  // when it is connected again
+  boost::asio::steady_timer beat_;
+  std::shared_ptr<RedisConnection> connection_;
+  std::chrono::milliseconds pause_;
+  Clock::time_point up_at_{};
+  bool said_down_ = false;
+  std::atomic<bool> is_up_{false};
+  std::thread thread_;
+};
+
+}  // namespace quire
