@@ -1,98 +1,17 @@
 // Daemons that share KV blocks through a real Redis: a conversation continues at another one where it stood, with the same
 // text; and whatever becomes of the store, no request fails or says anything else.
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { QuireServer } from "./server_process.mjs";
-
-const kHasRedis = spawnSync("redis-server", ["--version"]).status === 0;
-const options = { skip: kHasRedis ? false : "redis-server is not installed" };
-
-async function free_port() {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
-}
-
-// A redis-server on a port that stays its own over restarts.
-class Redis {
-  #process;
-  constructor(port) {
-    this.port = port;
-    this.folder = mkdtempSync(join(tmpdir(), "quire-redis-"));
-    after(() => {
-      this.#process?.kill("SIGKILL");
-      rmSync(this.folder, { recursive: true, force: true });
-    });
-  }
-  get url() {
-    return `redis://127.0.0.1:${this.port}/1`;
-  }
-  async start(flags = []) {
-    this.#process = spawn("redis-server", ["--port", this.port, "--bind", "127.0.0.1", "--save", "", "--dir", this.folder, ...flags],
-      { stdio: ["ignore", "pipe", "inherit"] });
-    let log = "";
-    for await (const bytes of this.#process.stdout) {
-      log += bytes;
-      if (/Ready to accept connections/.test(log)) break;
-    }
-    assert.match(log, /Ready to accept connections/);
-  }
-  async kill() {
-    this.#process.kill("SIGKILL");
-    await once(this.#process, "exit");
-  }
-  // The bytes of its answer to one command.
-  async command(...words) {
-    const socket = net.connect(this.port, "127.0.0.1");
-    socket.write(`*${words.length}\r\n${words.map((word) => `$${Buffer.byteLength(`${word}`)}\r\n${word}\r\n`).join("")}`);
-    const [bytes] = await once(socket, "data");
-    socket.destroy();
-    return bytes.toString();
-  }
-}
-
-async function start_redis(flags) {
-  const redis = new Redis(await free_port());
-  await redis.start(flags);
-  return redis;
-}
-
-async function start(redis, flags = []) {
-  const server = await QuireServer.start([...(redis ? ["--kv-cache.shared.url", redis.url] : []), ...flags]);
-  after(() => server.kill());
-  if (redis) await server.metric_becomes("quire:shared_store_up", (value) => value === 1);
-  return server;
-}
-
-async function chat(server, messages) {
-  const response = await server.post("/v1/chat/completions", { model: "quire-demo", messages, max_tokens: 48, temperature: 0 });
-  assert.equal(response.status, 200);
-  const { choices, usage } = await response.json();
-  const cached = usage.prompt_tokens_details.cached_tokens;
-  return { text: choices[0].message.content, tokens: usage.total_tokens, prompt: usage.prompt_tokens, computed: usage.prompt_tokens - cached };
-}
+import { chat, completed, published, start } from "./fleet_support.mjs";
+import { long_model } from "./long_model.mjs";
+import { free_port, kNeedsRedis as options, Redis, serve_garbage, start_redis } from "./redis_server.mjs";
 
 const kSystem = "You answer questions about a server of language models, in a few words and to the point. ".repeat(20);
 const kQuestions = ["What is a KV block?", "What is a batch?", "What is a prefix cache?", "What is a sampler?"];
-
-// What a daemon computed is in the store: the figures are of one moment after the answer.
-async function published(server) {
-  for (;;) {
-    const metrics = await server.metrics();
-    const busy = ["vllm:num_requests_running", "vllm:num_requests_waiting", "quire:shared_store_blocks_waiting"];
-    if (busy.every((name) => metrics[name] === 0)) return;
-    await new Promise((resolve) => setImmediate(resolve));
-  }
-}
 
 // Each turn by the next of the servers, once all that it was said before is in the store.
 async function converse(servers) {
@@ -132,6 +51,28 @@ test("a conversation continues at another daemon, and at a fresh one, with the s
   const { models: [{ shared_store }] } = await (await fetch(`${fresh.url}/status`)).json();
   assert.ok(shared_store.up && shared_store.blocks_read > 0);
   await fresh.stop();
+});
+
+test("the second turn of a conversation of 4,000 tokens computes only what is new at another daemon", options, async () => {
+  const folder = mkdtempSync(join(tmpdir(), "quire-long-"));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  const redis = await start_redis();
+  const model = { model: long_model(folder) };
+  const servers = [await start(redis, [], model), await start(redis, [], model)];
+  const topics = ["river", "token", "story", "cache"];
+  const messages = [{ role: "system", content: kSystem }, { role: "user",
+    content: Array.from({ length: 3700 }, (_, word) => topics[(word * word + (word >> 5)) % 4]).join(" ") }];
+  const first = await chat(servers[0], messages, "quire-long");
+  assert.ok(first.prompt >= 4000, `${first.prompt} tokens`);
+  assert.equal(first.computed, first.prompt);
+  await published(servers[0]);
+  messages.push({ role: "assistant", content: first.text }, { role: "user", content: kQuestions[0] });
+  const second = await chat(servers[1], messages, "quire-long");
+  const num_new = second.prompt - first.tokens;
+  assert.ok(second.computed <= num_new + 64, `${second.computed} of ${second.prompt} computed, ${num_new} new`);
+  const alone = await start(null, [], model);
+  assert.equal((await chat(alone, messages, "quire-long")).text, second.text);
+  for (const server of [...servers, alone]) await server.stop();
 });
 
 test("another layout, and another type of cache, share nothing with it", options, async () => {
@@ -175,32 +116,6 @@ test("TLS, a user and a password: no store is used without them, and the passwor
 });
 
 const kIndices = Array.from({ length: 12 }, (_, index) => index);
-const prompt_of = (index) =>
-  `${index} ` + Array.from({ length: 120 }, (_, word) => ["block", "river", "token", "story", "cache"][(index * 3 + word * word) % 5]).join(" ");
-
-async function completed(server, index) {
-  const body = { model: "quire-demo", prompt: prompt_of(index), max_tokens: 24, temperature: 0, ignore_eos: true };
-  const response = await server.post("/v1/completions", body);
-  assert.equal(response.status, 200, await response.clone().text());
-  return (await response.json()).choices[0].text;
-}
-
-// Answers whatever is asked with what is no reply.
-async function serve_garbage(port, garbage) {
-  const sockets = new Set();
-  const server = net.createServer((socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {}).on("data", () => socket.write(garbage));
-  });
-  server.listen(port, "127.0.0.1");
-  await once(server, "listening");
-  return () => {
-    for (const socket of sockets) socket.destroy();
-    server.close();
-    return once(server, "close");
-  };
-}
-
 test("a store that is killed, restarted, filled, paused or says garbage under load: no request fails or differs", options, async () => {
   const alone = await start(null, ["--kv-cache.prefix-caching", "false"]);
   const expected = [];
