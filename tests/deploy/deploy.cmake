@@ -12,6 +12,7 @@ deploy_test(systemd)
 deploy_test(monitoring)
 deploy_test(compose)
 deploy_test(helm)
+deploy_test(chart_values)
 if(NOT QUIRE_SANITIZE)
   deploy_test(package)  # what is packed is never a sanitizer's build
   deploy_test(release)

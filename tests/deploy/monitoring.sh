@@ -20,7 +20,7 @@ promtool check rules "$work/dashboard.yml"
 
 # With a certificate, whose expiry is a metric too.
 openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=localhost -keyout "$work/key.pem" -out "$work/cert.pem" 2> "$work/openssl.log"
-"$quire" serve --server.tls.certificate "$work/cert.pem" --server.tls.key "$work/key.pem" --model "$root/deploy/demo-model/quire-demo.gguf" --port 0 --kv-cache.num-blocks 256 2> "$work/log" &
+"$quire" serve --server.tls.certificate "$work/cert.pem" --server.tls.key "$work/key.pem" --model "$root/deploy/demo-model/quire-demo.gguf" --shared-quotas.url redis://127.0.0.1:1 --port 0 --kv-cache.num-blocks 256 2> "$work/log" &
 server=$!
 until grep -q 'is ready after' "$work/log"; do kill -0 $server || { cat "$work/log"; exit 1; }; done
 url=$(sed -n 's/.*listening on \([0-9.:]*\).*/https:\/\/\1/p' "$work/log" | head -1)

@@ -114,6 +114,24 @@ assert.deepEqual(monitor.spec.endpoints[0].authorization.credentials, { name: "m
 assert.deepEqual(full.all("Service").map((service) => "quire/headless" in service.metadata.labels), [false, true]);
 assert.equal(monitor.spec.endpoints[0].port, full.get("Service").spec.ports[0].name);
 
+// KEDA instead of a HorizontalPodAutoscaler of the chart's own: never both, and never without the address to ask.
+const keda = render({ autoscaling: { enabled: true, target: "6", keda: { enabled: true, prometheusAddress: "http://prometheus:9090" } } });
+assert.deepEqual(keda.kinds, ["ConfigMap", "Deployment", "PodDisruptionBudget", "ScaledObject", "Service", "Service"]);
+const scaled = keda.get("ScaledObject").spec;
+assert.equal(scaled.scaleTargetRef.name, keda.get("Deployment").metadata.name);
+assert.deepEqual([scaled.minReplicaCount, scaled.maxReplicaCount], [2, 8]);
+assert.deepEqual(scaled.advanced.horizontalPodAutoscalerConfig.behavior, scaler.behavior);
+assert.deepEqual(scaled.triggers[0].metadata, { serverAddress: "http://prometheus:9090", threshold: "6",
+  query: `sum(vllm:num_requests_waiting{namespace="models", pod=~"${keda.get("Deployment").metadata.name}-.*"})` });
+assert.equal("replicas" in keda.get("Deployment").spec, false, "the autoscaler owns the number");
+assert.throws(() => render({ autoscaling: { enabled: true, keda: { enabled: true } } }), /prometheusAddress is needed/);
+
+// A roll-out has time to load the model, and may replace pods one after another where nothing is free for one more.
+assert.ok(spec.progressDeadlineSeconds > spec.minReadySeconds + 900);
+const tight = render({ rollout: { maxSurge: 0, maxUnavailable: "25%", minReadySeconds: 30 } }).get("Deployment").spec;
+assert.deepEqual(tight.strategy.rollingUpdate, { maxSurge: 0, maxUnavailable: "25%" });
+assert.equal(tight.minReadySeconds, 30);
+
 // Several models, a folder to write, environment, GPUs.
 const several = render({
   models: [{ name: "chat", path: "/usr/share/quire/quire-demo.gguf" }, { name: "other", path: "/usr/share/quire/quire-demo.gguf", preload: false }],

@@ -52,6 +52,12 @@ func parse(chart string) *template.Template {
 			text, err := yaml.Marshal(value)
 			return strings.TrimSuffix(string(text), "\n"), err
 		},
+		"required": func(message string, value interface{}) (interface{}, error) {
+			if value == nil || value == "" {
+				return nil, fmt.Errorf("%s", message)
+			}
+			return value, nil
+		},
 		"include": func(name string, data interface{}) (string, error) {
 			var text bytes.Buffer
 			err := root.ExecuteTemplate(&text, name, data)
