@@ -9,6 +9,8 @@ namespace quire::sim {
 
 namespace {
 
+constexpr double kTick = 1e-6;  // seconds: a time rounded to the clock's ticks has passed
+
 // Generated text is like nothing else: a token that no prompt has, by request.
 TokenId output_token(SequenceId id) {
   return TokenId{static_cast<std::int32_t>(-1 - id.value)};
@@ -25,16 +27,24 @@ SchedulerOptions for_states(SchedulerOptions options, std::int64_t num_states) {
 
 }  // namespace
 
-Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report)
+Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report, SimStore* store)
     : options_(options),
       report_(report),
       kv_(num_blocks, options.block_size, options.prefix_caching, content_hash, "", options.num_states,
           {options.window_tokens, options.num_window_parts}),
       tier_(options.tier_blocks * options.block_size * static_cast<std::int64_t>(sizeof(TokenId))),
       scheduler_(for_states(options.scheduler, options.num_states), kv_) {
-  if (options.tier_blocks == 0) return;
-  lower_tier_.emplace(kv_, 0, 0, &tier_, nullptr);  // blocks without bytes: where they are is all that counts here
-  lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
+  if (options.tier_blocks == 0 && store == nullptr) return;
+  // Where blocks are is all that counts here; a store has records of one byte.
+  const std::int64_t block_bytes = store == nullptr ? 0 : 1;
+  if (store != nullptr) {
+    auto client = std::make_unique<SimStoreClient>(*store, options_, clock_s_, report);
+    client_ = client.get();
+    shared_.emplace(SharedTierOptions{.block_size = options.block_size, .block_bytes = block_bytes}, std::move(client));
+  }
+  lower_tier_.emplace(kv_, block_bytes, 0, options.tier_blocks > 0 ? &tier_ : nullptr, nullptr, LowerTierOptions{},
+                      shared_ ? &*shared_ : nullptr);
+  if (options.tier_blocks > 0) lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
 }
 
 void Replica::arrive(const TraceRequest& request, std::int64_t number) {
@@ -70,7 +80,7 @@ void Replica::arrive(const TraceRequest& request, std::int64_t number) {
 
 void Replica::run_until(double time_s) {
   while (true) {
-    if (!in_step_ && (lives_.empty() || clock_s_ >= time_s)) return;
+    if (!in_step_ && ((lives_.empty() && !is_publishing()) || clock_s_ >= time_s)) return;
     if (!in_step_) begin_step();
     if (clock_s_ + output_.seconds > time_s) return;
     end_step();
@@ -95,12 +105,23 @@ void Replica::begin_step() {
   for (const Sequence* sequence : plan_.started)
     note_started(static_cast<const Live&>(*sequence));
   output_.clear();
-  restore_s_ = static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0;
+  restore_s_ = options_.tier_blocks > 0 ? static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0 : 0.0;
   output_.seconds = restore_s_ + (plan_.empty() ? 0.0 : options_.price.seconds(plan_.terms));
+  // What waits for the store waits until its next answer.
+  const bool waits = plan_.empty() && client_ != nullptr && lower_tier_->is_restoring() && !lower_tier_->is_moving();
+  if (waits) output_.seconds = std::max(output_.seconds, wait_for_store());
   in_step_ = true;
   report_.num_preemptions += static_cast<std::int64_t>(scheduler_.num_preemptions() - preemptions_before);
   report_.num_swaps += static_cast<std::int64_t>(scheduler_.num_swaps() - swaps_before);
   report_.num_restored_blocks += num_restored;
+}
+
+// Until the store's next answer, or a restore is given up.
+double Replica::wait_for_store() const {
+  double until_s = client_->next_answer_s();
+  if (const auto deadline = lower_tier_->next_deadline())
+    until_s = std::min(until_s, std::chrono::duration<double>(deadline->time_since_epoch()).count() + kTick);
+  return std::max(kTick, until_s - clock_s_);
 }
 
 // At the first border between two slices after `time_s`, or at once: then what its slice computed is lost.

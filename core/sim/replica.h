@@ -13,13 +13,15 @@
 #include "core/kv/kv_cache.h"
 #include "core/kv/lower_tier.h"
 #include "core/sched/scheduler.h"
+#include "core/sim/sim_store.h"
 #include "core/sim/simulation.h"
 
 namespace quire::sim {
 
 class Replica {
  public:
-  Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report);
+  // store: that all replicas share; null: none. It must outlive them.
+  Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report, SimStore* store = nullptr);
 
   // Begins all steps before `time_s`, and ends those that end by then.
   void run_until(double time_s);
@@ -47,7 +49,10 @@ class Replica {
   void begin_step();
   void end_step();
   void end_early(double time_s);
+  double wait_for_store() const;
   void restore(Sequence& sequence);
+  // Without a request: what was computed last is on its way to the shared store.
+  bool is_publishing() const { return shared_ && lower_tier_->num_to_publish() > 0; }
   std::int64_t move_blocks();  // how many came from the tier below
   void keep_step();
   void note_started(const Live& live);
@@ -59,6 +64,8 @@ class Replica {
   SimReport& report_;
   KvCache kv_;
   HostTier tier_;
+  SimStoreClient* client_ = nullptr;     // of shared_, which owns it
+  std::optional<SharedTier> shared_;     // where there is one
   std::optional<LowerTier> lower_tier_;  // where there is one
   Scheduler scheduler_;
   std::vector<Live*> arrived_;  // during the step

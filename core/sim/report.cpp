@@ -60,6 +60,8 @@ std::string json_of(const SimCase& each) {
   add("preemptions", r.num_preemptions);
   add("swaps", r.num_swaps);
   add("restored_blocks", r.num_restored_blocks);
+  add("shared_writes", r.num_shared_writes);
+  add("shared_reads", r.num_shared_reads);
   add("blocks", r.num_blocks);
   add("peak_blocks", r.peak_blocks);
   add("fairness", r.fairness());

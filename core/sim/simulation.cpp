@@ -61,9 +61,10 @@ class Timeline {
 class Fleet {
  public:
   Fleet(const SimOptions& options, std::int64_t num_blocks, SimReport& report)
-      : options_(options), timeline_(report.timeline) {
+      : options_(options), store_(options.shared_blocks), timeline_(report.timeline) {
     for (std::int32_t i = 0; i < options.num_replicas; ++i) {
-      replicas_.push_back(std::make_unique<Replica>(options, num_blocks, report));
+      replicas_.push_back(
+          std::make_unique<Replica>(options, num_blocks, report, options.shared_blocks > 0 ? &store_ : nullptr));
     }
   }
 
@@ -117,6 +118,7 @@ class Fleet {
   }
 
   const SimOptions& options_;
+  SimStore store_;
   Timeline timeline_;
   std::vector<std::unique_ptr<Replica>> replicas_;
 };
@@ -128,13 +130,18 @@ std::optional<Error> nonsense(const SimOptions& options) {
   if (options.tier_blocks < 0 || options.tier_block_ms < 0.0) {
     return refuse("simulate: tier_blocks and tier_block_ms must not be negative");
   }
-  if (options.num_states < 0 || (options.num_states > 0 && options.tier_blocks > 0))
-    return refuse("simulate: num_states must not be negative, and a tier below keeps no states");
+  if (options.shared_blocks < 0 || options.shared_block_ms < 0.0 || options.shared_latency_ms < 0.0)
+    return refuse("simulate: shared_blocks, shared_block_ms and shared_latency_ms must not be negative");
+  const bool has_tier = options.tier_blocks > 0 || options.shared_blocks > 0;
+  if (options.num_states < 0 || (options.num_states > 0 && has_tier))
+    return refuse(
+        "simulate: num_states must not be negative, and neither a tier below nor a shared store keeps states");
   if (options.num_window_parts < 0 || options.window_tokens < 0)
     return refuse("simulate: window_tokens and num_window_parts must not be negative");
   if (options.num_window_parts > 0) {
-    if (options.num_states > 0 || options.tier_blocks > 0)
-      return refuse("simulate: with num_states or tier_blocks no window parts are kept; leave one of them out");
+    if (options.num_states > 0 || has_tier)
+      return refuse(
+          "simulate: with num_states, tier_blocks or shared_blocks no window parts are kept; leave one of them out");
     const std::int64_t least = WindowPool::least_parts(options.window_tokens, options.block_size);
     if (options.window_tokens == 0 || options.num_window_parts < least)
       return invalid(fmt::format("simulate: num_window_parts must be at least {}, and window_tokens be given", least))

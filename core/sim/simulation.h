@@ -35,6 +35,9 @@ struct SimOptions {
   std::int64_t num_window_parts = 0;  // of blocks, that those layers keep in each replica; 0: as much as the others
   std::int64_t tier_blocks = 0;       // of each replica, in a tier below the pool: host memory or disk; 0: none
   double tier_block_ms = 0.05;        // a block's way there and back
+  std::int64_t shared_blocks = 0;     // in a store that all replicas write to and read from; 0: there is none
+  double shared_block_ms = 0.5;       // a block's way to it or from it, for each replica one block after another
+  double shared_latency_ms = 1.0;     // of a question and its answer
   std::int32_t max_drafts = 0;        // of each sequence in a step; 0: none. As in the engine, not beside states
   double draft_acceptance = 0.7;      // how likely each draft is right if those before it are
   std::int32_t num_replicas = 1;
@@ -84,7 +87,9 @@ struct SimReport {
   std::int64_t num_preemptions = 0;
   std::int64_t num_swaps = 0;            // of them, those that left their blocks to the tier below
   std::int64_t num_restored_blocks = 0;  // from the tier below
-  std::int64_t num_blocks = 0;           // of the fleet
+  std::int64_t num_shared_writes = 0;    // of blocks, to the shared store
+  std::int64_t num_shared_reads = 0;
+  std::int64_t num_blocks = 0;  // of the fleet
   std::int64_t peak_blocks = 0;
   double busy_s = 0.0;  // summed over the replicas
   Distribution ttft_s;

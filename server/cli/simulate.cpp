@@ -27,6 +27,7 @@ struct Asked {
   std::vector<std::string> weights;
   std::int32_t num_replicas = 1;
   std::string route = "round-robin";
+  std::int64_t shared_blocks = 0;
   std::string json_file;
   std::string html_file;
   bool keeps_steps = false;
@@ -96,6 +97,7 @@ void run(const Asked& asked) {
   std::vector<std::string> items = asked.set;
   items.push_back(fmt::format("replicas={}", asked.num_replicas));
   items.push_back("route=" + asked.route);
+  if (asked.shared_blocks > 0) items.push_back(fmt::format("shared_blocks={}", asked.shared_blocks));
   for (const std::string& item : items)
     base = require(sim::make_cases(base, {item})).front().options;
   std::vector<sim::SimCase> cases = require(sim::make_cases(base, asked.sweep));
@@ -134,6 +136,9 @@ void add_simulate(CLI::App& app) {
   command->add_option("--weight", asked->weights, "Under policy=fair: key=weight");
   command->add_option("--replicas", asked->num_replicas, "Machines in the fleet");
   command->add_option("--route", asked->route, "round-robin, least-loaded or prefix");
+  command->add_option("--shared", asked->shared_blocks,
+                      "KV blocks in a store that the machines share; prices by --set shared_block_ms=, "
+                      "shared_latency_ms=");
   command->add_option("--json", asked->json_file, "Write the report as JSON to this file");
   command->add_flag("--steps", asked->keeps_steps, "With --json: the batch of each step");
   command->add_option("--html", asked->html_file, "Write the report as one HTML page to this file");

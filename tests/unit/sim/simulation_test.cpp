@@ -340,6 +340,62 @@ TEST_CASE("a tier below the pool serves what the pool had to give up", "[sim]") 
   CHECK(simulated(options, *opened(path)).num_cached_blocks < with.num_cached_blocks);
 }
 
+TEST_CASE("a store that three replicas share serves what one pool of the summed size does", "[sim]") {
+  QUIRE_REQUIRE_MATERIAL(path, kConversation);
+  SimOptions options = fast(5'000, kHashBlockSize);
+  options.num_replicas = 3;
+  const SimReport apart = simulated(options, *opened(path));
+  options.shared_blocks = 20'000;  // blocks that are used in a pool are not renewed in the store: it needs more room
+  const SimReport shared = simulated(options, *opened(path));
+  SimOptions one = fast(15'000, kHashBlockSize);
+  one.scheduler.max_num_seqs *= 3;
+  const SimReport whole = simulated(one, *opened(path));
+  CHECK(shared.num_requests == whole.num_requests);
+  CHECK(shared.num_output_tokens == whole.num_output_tokens);
+  CHECK(shared.hit_rate() >= 0.95 * whole.hit_rate());
+  CHECK(apart.hit_rate() < 0.95 * whole.hit_rate());
+  CHECK(shared.num_shared_reads > 10'000);
+  CHECK(shared.num_shared_writes > 100'000);
+}
+
+TEST_CASE("a shared store is used where that costs less than computing", "[sim]") {
+  SimOptions options = fast(20'000, 16);
+  options.num_replicas = 3;
+  options.shared_blocks = 100'000;
+  options.shared_block_ms = 0.01;
+  const std::string traffic = "requests=600,rate=20,prompt=1500,max=4000,output=20,shared=1024,groups=200,seed=7";
+  const SimReport cheap = simulated(options, traffic);
+  CHECK(cheap.num_shared_reads > 1'000);
+  const SimReport again = simulated(options, traffic);
+  CHECK(again.num_shared_reads == cheap.num_shared_reads);
+  CHECK(again.duration_s == cheap.duration_s);
+  SimOptions without = options;
+  without.shared_blocks = 0;
+  const SimReport none = simulated(without, traffic);
+  CHECK(none.num_shared_reads + none.num_shared_writes == 0);
+  CHECK(none.num_output_tokens == cheap.num_output_tokens);
+  CHECK(cheap.num_computed_tokens < none.num_computed_tokens);
+  SECTION("blocks that take too long") {
+    options.shared_block_ms = 500.0;
+  }
+  SECTION("answers that take too long") {
+    options.shared_latency_ms = 5'000.0;
+  }
+  const SimReport dear = simulated(options, traffic);
+  CHECK(dear.num_output_tokens == none.num_output_tokens);
+  CHECK(dear.num_shared_reads < cheap.num_shared_reads / 5);
+}
+
+TEST_CASE("one replica that shares a store with none computes no less and no more", "[sim]") {
+  const std::string traffic = "requests=300,rate=20,prompt=1500,max=4000,output=20,shared=1024,groups=20,seed=7";
+  SimOptions options = fast(20'000, 16);
+  const SimReport alone = simulated(options, traffic);
+  options.shared_blocks = 100'000;
+  const SimReport with = simulated(options, traffic);
+  CHECK(with.num_computed_tokens == alone.num_computed_tokens);
+  CHECK(with.num_shared_reads == 0);
+}
+
 TEST_CASE("preempted sequences swap where that is cheaper, and their tokens are not computed twice", "[sim]") {
   SimOptions options = fast(400, 16);
   options.scheduler.max_num_seqs = 64;
