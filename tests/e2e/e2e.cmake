@@ -21,8 +21,13 @@ list(FILTER e2e_tests EXCLUDE REGEX "/gpu\\.test\\.mjs$")  # on a daemon of its 
 if(QUIRE_SANITIZE)  # a sanitizer's own memory is more than all else
   list(FILTER e2e_tests EXCLUDE REGEX "/memory\\.test\\.mjs$")
 endif()
+# Run by `make long` alone, with all others on the late device below: they take long, or wait for rates.
+set(e2e_long fleet_load haproxy page_looks page_views shared_quotas)
 foreach(script ${e2e_tests})
   get_filename_component(name ${script} NAME_WE)
+  if(name IN_LIST e2e_long AND NOT QUIRE_SANITIZE)
+    continue()
+  endif()
   add_test(NAME e2e_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder})
   set_tests_properties(e2e_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;threads"
     ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire>;QUIRE_MODEL=${QUIRE_DEMO_MODEL}")
