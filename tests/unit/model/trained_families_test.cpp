@@ -62,7 +62,7 @@ TEST_CASE("The trained families' logits are the scalar reference's", "[model][fa
     const Trained it(family);
     const auto ids = ids_of(*it.model, text);
     const auto exact = it.reference.logits(ids);
-    for (const char* isa : {"scalar", "avx2"}) {
+    for (const char* isa : {"scalar", kVectorIsa}) {
       INFO(family << " on " << isa);
       const Logits logits = ModelRunner(*it.model, isa, KvDType::kF32, 1).append_chunked(ids, 16);
       REQUIRE(logits.size() == exact.size());
@@ -86,7 +86,7 @@ TEST_CASE("The trained reranker's scores are the scalar reference's", "[model][f
   for (const char* text : {"what is a kv block?", "who made you?", "a server answers many users at once"}) {
     const auto ids = ids_of(*it.model, text);
     INFO(text);
-    const Logits labels = ModelRunner(*it.model, "avx2", KvDType::kF32, 1).append_labels(ids);
+    const Logits labels = ModelRunner(*it.model, kVectorIsa, KvDType::kF32, 1).append_labels(ids);
     CHECK(farthest_logit(labels.front(), it.reference.labels(ids)) < kRounding);
   }
 }
