@@ -5,7 +5,7 @@ PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev
   libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev libedit-dev prometheus-cpp-dev \
   libhiredis-dev libzmq3-dev cppzmq-dev zlib1g-dev libjs-marked node-dompurify libjs-highlight.js libjs-katex libjs-chart.js
 TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps openssl python3 systemd haproxy prometheus chromium \
-  redis-server python3-zmq python3-msgpack
+  redis-server python3-zmq python3-msgpack python3-jsonschema python3-yaml
 
 space := $(subst ,, )
 # Counts the steps and the seconds, and is never silent for more than five.
