@@ -456,7 +456,7 @@ void quantize_block(const float* x, ActBlock& out) {
   out.start[4] = -32 * high;
 }
 
-// Where the first of the quads that `at` is in lies, or the row's own block.
+// Puts a block of the row at `at` into its quad, or where it is a block of its own. row_blocks: those of the tile.
 template <class Level = Columns>
 [[gnu::always_inline]] inline void put_block(const ActBlock& block, TileRow at, ActBlock* row_blocks) {
   if constexpr (Level::kQuads) {
