@@ -1,12 +1,10 @@
 // The registry: what it makes, and the one clear line where it cannot.
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
-#include <fstream>
 #include <stdexcept>
 
 #include "kernels/cpu/topology.h"
 #include "kernels/registry.h"
+#include "tests/support/temporary_folder.h"
 
 namespace quire::test {
 namespace {
@@ -87,41 +85,27 @@ TEST_CASE("a cgroup's cpu.max gives whole processors") {
 }
 
 TEST_CASE("of two hyper-threads of a core one is counted") {
-  const std::filesystem::path cpus =
-      std::filesystem::temp_directory_path() / ("quire-cpus-" + std::to_string(getpid()));
-  const auto write = [&](int cpu, const std::string& siblings) {
-    const std::filesystem::path folder = cpus / ("cpu" + std::to_string(cpu)) / "topology";
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "thread_siblings_list") << siblings << '\n';
-  };
-  write(0, "0,2");
-  write(1, "1,3");
-  write(2, "0,2");
-  write(3, "1,3");
-  CHECK(one_per_core({0, 1, 2, 3}, cpus) == std::vector<int>{0, 1});
-  CHECK(one_per_core({2, 3}, cpus) == std::vector<int>{2, 3});  // whose siblings are not ours
-  CHECK(one_per_core({1, 3, 7, 8}, cpus) == std::vector<int>{1, 7, 8});
-  std::filesystem::remove_all(cpus);
+  const TemporaryFolder cpus;
+  cpus.write("cpu0/topology/thread_siblings_list", "0,2\n");
+  cpus.write("cpu1/topology/thread_siblings_list", "1,3\n");
+  cpus.write("cpu2/topology/thread_siblings_list", "0,2\n");
+  cpus.write("cpu3/topology/thread_siblings_list", "1,3\n");
+  CHECK(one_per_core({0, 1, 2, 3}, cpus.path()) == std::vector<int>{0, 1});
+  CHECK(one_per_core({2, 3}, cpus.path()) == std::vector<int>{2, 3});  // whose siblings are not ours
+  CHECK(one_per_core({1, 3, 7, 8}, cpus.path()) == std::vector<int>{1, 7, 8});
 }
 
 TEST_CASE("of big and little cores the big ones compute") {
-  const std::filesystem::path cpus =
-      std::filesystem::temp_directory_path() / ("quire-capacities-" + std::to_string(getpid()));
-  const auto write = [&](int cpu, const std::string& capacity) {
-    const std::filesystem::path folder = cpus / ("cpu" + std::to_string(cpu));
-    std::filesystem::create_directories(folder);
-    std::ofstream(folder / "cpu_capacity") << capacity << '\n';
-  };
-  write(0, "250");
-  write(1, "250");
-  write(2, "512");
-  write(3, "1024");
-  CHECK(fast_cores({0, 1, 2, 3}, cpus) == std::vector<int>{2, 3});
-  CHECK(fast_cores({0, 1}, cpus) == std::vector<int>{0, 1});        // nothing faster is ours
-  CHECK(fast_cores({2, 3, 9}, cpus) == std::vector<int>{2, 3, 9});  // of one it is not known
-  write(4, "garbage");
-  CHECK(fast_cores({0, 3, 4}, cpus) == std::vector<int>{0, 3, 4});
-  std::filesystem::remove_all(cpus);
+  const TemporaryFolder cpus;
+  cpus.write("cpu0/cpu_capacity", "250\n");
+  cpus.write("cpu1/cpu_capacity", "250\n");
+  cpus.write("cpu2/cpu_capacity", "512\n");
+  cpus.write("cpu3/cpu_capacity", "1024\n");
+  CHECK(fast_cores({0, 1, 2, 3}, cpus.path()) == std::vector<int>{2, 3});
+  CHECK(fast_cores({0, 1}, cpus.path()) == std::vector<int>{0, 1});        // nothing faster is ours
+  CHECK(fast_cores({2, 3, 9}, cpus.path()) == std::vector<int>{2, 3, 9});  // of one it is not known
+  cpus.write("cpu4/cpu_capacity", "garbage\n");
+  CHECK(fast_cores({0, 3, 4}, cpus.path()) == std::vector<int>{0, 3, 4});
 }
 
 TEST_CASE("there is at least one usable core and default thread") {
