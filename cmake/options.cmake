@@ -9,7 +9,9 @@ add_library(quire_options INTERFACE)
 target_include_directories(quire_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
 target_compile_options(quire_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual -Werror
-  -fno-math-errno -ffp-contract=off -fdiagnostics-color=auto)
+  -fno-math-errno -ffp-contract=off -fdiagnostics-color=auto
+  # No path of this machine in a binary; and a compiler cache serves every clone.
+  -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 target_compile_definitions(quire_options INTERFACE QUIRE_VERSION="${PROJECT_VERSION}")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports false positives of these two inside the standard library and Asio's coroutines.
