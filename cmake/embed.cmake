@@ -17,9 +17,11 @@ foreach(entry ${FILES})
     execute_process(COMMAND gzip -9nc ${path} OUTPUT_FILE ${FOLDER}/${index}.gz COMMAND_ERROR_IS_FATAL ANY)
     set(path ${FOLDER}/${index}.gz)
   endif()
-  string(APPEND blobs "__asm__(\".section .rodata\\nquire_web_${index}:\\n.incbin \\\"${path}\\\"\\nquire_web_${index}_end:\\n.previous\\n\");\n"
-    "extern \"C\" const char quire_web_${index}[];\nextern \"C\" const char quire_web_${index}_end[];\n")
-  string(APPEND rows "      {\"${name}\", \"\\\"${hash}\\\"\", {quire_web_${index}, quire_web_${index}_end}, ${compressed}},\n")
+  # Not the distance between two symbols: a compiler may take them for different objects.
+  file(SIZE ${path} size)
+  string(APPEND blobs "__asm__(\".section .rodata\\nquire_web_${index}:\\n.incbin \\\"${path}\\\"\\n.previous\\n\");\n"
+    "extern \"C\" const char quire_web_${index}[];\n")
+  string(APPEND rows "      {\"${name}\", \"\\\"${hash}\\\"\", {quire_web_${index}, ${size}}, ${compressed}},\n")
   math(EXPR index "${index} + 1")
 endforeach()
 file(WRITE ${OUTPUT} "#include \"server/web/assets.h\"\n\n${blobs}

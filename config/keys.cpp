@@ -369,10 +369,13 @@ Keys queue_keys() {
   };
 }
 
+// Of this build; what the key accepts names the levels of every architecture, so that its page is one.
+bool is_isa_name(std::string_view name) {
+  const std::vector<IsaLevel> levels = cpu_isa_levels();
+  return name == "auto" || std::ranges::find(levels, name, &IsaLevel::name) != levels.end();
+}
+
 Keys backend_keys() {
-  std::vector<std::string> levels = {"auto"};
-  for (const IsaLevel& level : cpu_isa_levels())
-    levels.push_back(level.name);
   return {
       types::known_text(
           {"backend.device",
@@ -383,9 +386,11 @@ Keys backend_keys() {
       types::number(
           {"backend.cuda.memory", "The share of a GPU's free memory that models may take"},
           [](Config & c) -> auto& { return c.serve.backend.cuda.memory; }, 0.01, 1.0),
-      types::text_choice(
+      types::known_text(
           {"backend.cpu.isa", "The instruction set of the kernels; auto: the best that the processor has", {"--isa"}},
-          [](Config & c) -> auto& { return c.serve.backend.cpu.isa; }, levels),
+          [](Config & c) -> auto& { return c.serve.backend.cpu.isa; },
+          "auto, scalar, avx2, avx512, avx512bf16 or amx; on arm64 auto, scalar, neon, dotprod or i8mm", {},
+          is_isa_name),
       types::integer<int>({"backend.cpu.threads",
                            "Compute threads; 0: one for each physical core that the process may use",
                            {"--threads", "-t"}},

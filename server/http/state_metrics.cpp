@@ -64,19 +64,22 @@ ProcessStat read_process_stat() {
   std::string text((std::istreambuf_iterator<char>(file)), {});
   std::istringstream rest(text.substr(std::min(text.size(), text.rfind(')') + 1)));
   // proc(5) numbers the fields; the state, which is no number, is the third.
-  constexpr int kUserTime = 14, kSystemTime = 15, kThreads = 20, kStart = 22, kVirtual = 23, kResident = 24;
+  constexpr int kUserTime = 14, kSystemTime = 15, kThreads = 20, kStart = 22;
   const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
   ProcessStat stat;
   std::string state;
   rest >> state;
   double value = 0.0;
-  for (int field = 4; field <= kResident && rest >> value; ++field) {
+  for (int field = 4; field <= kStart && rest >> value; ++field) {
     if (field == kUserTime || field == kSystemTime) stat.cpu_seconds += value / ticks;
     if (field == kThreads) stat.num_threads = value;
     if (field == kStart) stat.start_seconds = value / ticks;
-    if (field == kVirtual) stat.virtual_bytes = value;
-    if (field == kResident) stat.resident_bytes = value * static_cast<double>(::sysconf(_SC_PAGESIZE));
   }
+  double virtual_pages = 0.0, resident_pages = 0.0;
+  std::ifstream("/proc/self/statm") >> virtual_pages >> resident_pages;
+  const auto page_bytes = static_cast<double>(::sysconf(_SC_PAGESIZE));
+  stat.virtual_bytes = virtual_pages * page_bytes;
+  stat.resident_bytes = resident_pages * page_bytes;
   return stat;
 }
 

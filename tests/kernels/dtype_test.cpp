@@ -40,6 +40,17 @@ std::string field(const std::string& line, const std::string& key) {
   return line.substr(begin, line.find('"', begin) - begin);
 }
 
+// To the bit, but for which NaN it is: infinity times zero has another sign on arm64 than on x86-64.
+bool same_numbers(const std::vector<float>& values, const std::vector<std::byte>& expected) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    float other = 0.0f;
+    std::memcpy(&other, expected.data() + i * sizeof other, sizeof other);
+    const bool both_nan = std::isnan(values[i]) && std::isnan(other);
+    if (!both_nan && std::memcmp(&values[i], &other, sizeof other) != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 TEST_CASE("every element type has a name that parses back, in any case") {
@@ -104,7 +115,7 @@ TEST_CASE("dequantisation equals ggml's to the bit") {
     REQUIRE(expected.size() == values.size() * sizeof(float));
     dequantize(*type, blocks.data(), 1024, values.data());
     INFO(field(line, "type") << " " << field(line, "row"));
-    CHECK(std::memcmp(values.data(), expected.data(), expected.size()) == 0);
+    CHECK(same_numbers(values, expected));
     ++checked[field(line, "type")];
   }
   CHECK(checked.size() == 14);
