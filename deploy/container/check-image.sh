@@ -77,6 +77,7 @@ for image in json.load(sys.stdin)["manifests"]:
   url=$(sed -n 's/.*listening on \([0-9.:]*\).*/http:\/\/\1/p' "$work/log" | head -1)
   inside probe "$url/readyz"
   curl -sf "$url/v1/models" | grep -q quire-demo
+  curl -sf "$url/" | grep -qi '<!doctype html>'
   curl -sf -H 'Content-Type: application/json' -d '{"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8}' \
     "$url/v1/chat/completions" | grep -q '"content"'
   kill -TERM $server
