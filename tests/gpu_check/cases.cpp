@@ -35,12 +35,16 @@ struct LinearShape {
   std::int64_t outputs;
   std::int64_t depth;
   ProductInput::Form form = ProductInput::Form::kPlain;
+  bool reversed = false;  // columns take the inputs from the last to the first
 };
 
 std::vector<float> run_linear(Backend& backend, const LinearShape& shape) {
   std::mt19937 random(11);
   const Weights weights = random_weights(random, shape.type, shape.outputs, shape.depth);
-  const WeightSource source = weights.source();
+  WeightSource source = weights.source();
+  std::vector<std::int32_t> order(static_cast<std::size_t>(shape.depth));
+  std::iota(order.rbegin(), order.rend(), 0);
+  if (shape.reversed) source.order = order.data();
   const std::vector<float> bias = random_floats(random, shape.outputs);
   const auto linear = backend.load_linear({&source, 1}, bias);
   const bool is_gated = shape.form == ProductInput::Form::kGated;
@@ -217,7 +221,7 @@ std::vector<DeviceCase> device_cases() {
   };
   for (const DType type : kAllTypes) {
     const std::string name(dtype_info(type).name);
-    for (const std::int64_t rows : {1, 8, 33, 64, 65, 130})
+    for (const std::int64_t rows : {1, 8, 20, 33, 64, 65, 130})
       add_linear(name, {type, rows, 150, 512});
     out.push_back({"embed " + name, [type](Backend& backend) { return run_embed(backend, type); }});
   }
@@ -226,6 +230,7 @@ std::vector<DeviceCase> device_cases() {
     add_linear(name + " of a norm over 2304", {type, 9, 70, 2304, ProductInput::Form::kNormed});
     add_linear(name + " of gated rows", {type, 70, 70, 512, ProductInput::Form::kGated});
     add_linear(name + " of many rows", {type, 550, 40, 256});
+    add_linear(name + " of reversed inputs", {type, 3, 40, 256, ProductInput::Form::kPlain, true});
   }
   for (const DType type : {DType::kQ4_K, DType::kBF16})
     out.push_back({"experts of " + std::string(dtype_info(type).name),

@@ -1,0 +1,67 @@
+// ComparedDevice: an emulated device that executes each kernel twice, in the emulator and by the PTX of nvcc, on the
+// same arguments and the same memory, and compares all of the memory afterwards. The emulator's results stay.
+// One thread at a time.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernels/emulated/emulated_device.h"
+#include "tests/ptx/kernel_programs.h"
+#include "tests/ptx/machine.h"
+
+namespace quire::ptx {
+
+class ComparedDevice final : public gpu::Device {
+ public:
+  // programs outlives it.
+  ComparedDevice(const KernelPrograms& programs, const RunOptions& options);
+
+  // What differed, or what PTX did that is wrong; a line each, with the kernel's name.
+  const std::vector<std::string>& differences() const { return differences_; }
+  const std::set<std::string>& launched() const { return launched_; }
+  // Of the last launch of a kernel.
+  const LaunchCounts& counts(const std::string& kernel) const { return counts_.at(kernel); }
+  // All kernels that there are.
+  std::vector<std::string> kernel_names() const;
+
+  std::string name() const override { return "emulated GPU and its PTX"; }
+  std::size_t total_memory() const override { return emulated_.total_memory(); }
+  std::size_t free_memory() const override { return emulated_.free_memory(); }
+  std::byte* allocate(std::size_t bytes, std::string_view what) override;
+  void free(std::byte* memory) override;
+  std::byte* allocate_host(std::size_t bytes) override { return emulated_.allocate_host(bytes); }
+  void free_host(std::byte* memory) override { emulated_.free_host(memory); }
+  void copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, gpu::Stream stream) override;
+  void copy_to_host(std::byte* to, const std::byte* from, std::size_t bytes, gpu::Stream stream) override;
+  void fill(std::byte* to, std::byte value, std::size_t bytes, gpu::Stream stream) override;
+  const gpu::Kernel& kernel(std::string_view name) const override { return emulated_.kernel(name); }
+  void launch_bytes(const gpu::Kernel& kernel, gpu::Grid grid, const void* args, std::size_t args_bytes,
+                    gpu::Stream stream) override;
+  gpu::Event create_event() override { return emulated_.create_event(); }
+  void record(gpu::Event event, gpu::Stream stream) override { emulated_.record(event, stream); }
+  void wait(gpu::Stream stream, gpu::Event event) override { emulated_.wait(stream, event); }
+  bool done(gpu::Event event) override { return emulated_.done(event); }
+  void synchronize(gpu::Event event) override { emulated_.synchronize(event); }
+  void synchronize() override { emulated_.synchronize(); }
+
+ private:
+  using Contents = std::vector<std::vector<std::byte>>;
+
+  Contents contents() const;
+  void restore(const Contents& contents);
+  void run_ptx(const gpu::Kernel& kernel, gpu::Grid grid, std::span<const std::byte> args);
+  void compare(const gpu::Kernel& kernel, const Contents& expected);
+
+  const KernelPrograms& programs_;
+  RunOptions options_;
+  gpu::EmulatedDevice emulated_;
+  std::map<std::byte*, std::size_t> memory_;
+  std::vector<std::string> differences_;
+  std::set<std::string> launched_;
+  std::map<std::string, LaunchCounts> counts_;
+};
+
+}  // namespace quire::ptx

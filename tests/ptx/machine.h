@@ -1,0 +1,72 @@
+// Executes a function of PTX for a grid, a block after the other. Global addresses are the process's own; each access
+// is checked against the ranges that were given. Shared memory that nothing wrote must not be read. One thread at a
+// time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "tests/ptx/counts.h"
+#include "tests/ptx/warp.h"
+
+namespace quire::ptx {
+
+struct MemoryRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+struct Launch {
+  std::int64_t grid_x = 1;
+  std::int64_t grid_y = 1;
+  int threads = kLanes;
+  int shared_bytes = 0;
+  std::span<const std::byte> params;
+};
+
+struct RunOptions {
+  std::uint64_t seed = 0;  // 0: warps in turn, lanes in lockstep; else lanes and warps alone, in an order drawn by it
+  bool early_copies = false;  // asynchronous copies land when they are issued
+};
+
+// One block while it is executed.
+class Block {
+ public:
+  Block(const Function& function, const Launch& launch, std::span<const MemoryRange> memory, const RunOptions& options,
+        LaunchCounts& counts);
+
+  void run(std::int64_t x, std::int64_t y, std::mt19937_64* random);
+
+  const Function& function() const { return function_; }
+  const Launch& launch() const { return launch_; }
+  const RunOptions& options() const { return options_; }
+  std::int64_t x() const { return x_; }
+  std::int64_t y() const { return y_; }
+  std::span<std::byte> shared() { return shared_; }
+  std::span<std::uint8_t> written() { return written_; }  // of shared memory: 1
+  bool in_range(std::uint64_t address, int bytes) const;
+  InstructionCounts& counts_of(const Instruction& in);
+  void count_access(const Instruction& in, Space space, const LaneAddresses& addresses);
+
+ private:
+  Warp* choose(std::mt19937_64* random);
+  void release_barrier();
+
+  const Function& function_;
+  const Launch& launch_;
+  std::span<const MemoryRange> memory_;  // in order
+  const RunOptions& options_;
+  LaunchCounts& counts_;
+  std::int64_t x_ = 0;
+  std::int64_t y_ = 0;
+  std::vector<std::byte> shared_;
+  std::vector<std::uint8_t> written_;
+  std::vector<std::unique_ptr<Warp>> warps_;
+};
+
+// memory: in order of addresses. Throws PtxError.
+LaunchCounts execute(const Function& function, const Launch& launch, std::span<const MemoryRange> memory,
+                     const RunOptions& options);
+
+}  // namespace quire::ptx
