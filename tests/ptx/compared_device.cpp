@@ -5,8 +5,9 @@
 
 namespace quire::ptx {
 
-ComparedDevice::ComparedDevice(const KernelPrograms& programs, const RunOptions& options)
-    : programs_(programs), options_(options), emulated_({.immediate = true}) {}
+ComparedDevice::ComparedDevice(const KernelPrograms& programs, const RunOptions& options,
+                               std::vector<std::string>* differences)
+    : programs_(programs), options_(options), emulated_({.immediate = true}), differences_(differences) {}
 
 std::vector<std::string> ComparedDevice::kernel_names() const {
   std::vector<std::string> out;
@@ -53,7 +54,6 @@ void ComparedDevice::restore(const Contents& contents) {
 
 void ComparedDevice::launch_bytes(const gpu::Kernel& kernel, gpu::Grid grid, const void* args, std::size_t args_bytes,
                                   gpu::Stream stream) {
-  launched_.insert(kernel.name);
   const Contents before = contents();
   emulated_.launch_bytes(kernel, grid, args, args_bytes, stream);
   const Contents expected = contents();
@@ -62,7 +62,7 @@ void ComparedDevice::launch_bytes(const gpu::Kernel& kernel, gpu::Grid grid, con
     run_ptx(kernel, grid, {static_cast<const std::byte*>(args), args_bytes});
     compare(kernel, expected);
   } catch (const PtxError& error) {
-    differences_.push_back(kernel.name + ": " + error.what());
+    differences_->push_back(kernel.name + ": " + error.what());
   }
   restore(expected);
 }
@@ -78,7 +78,8 @@ void ComparedDevice::run_ptx(const gpu::Kernel& kernel, gpu::Grid grid, std::spa
                       .threads = kernel.threads,
                       .shared_bytes = kernel.shared_bytes,
                       .params = args};
-  counts_[kernel.name] = execute(programs_.of(kernel.name), launch, memory, options_);
+  const LaunchCounts& counts = counts_[kernel.name] = execute(programs_.of(kernel.name), launch, memory, options_);
+  bank_conflicts_[kernel.name] += counts.bank_conflicts();
 }
 
 void ComparedDevice::compare(const gpu::Kernel& kernel, const Contents& expected) {
@@ -87,8 +88,8 @@ void ComparedDevice::compare(const gpu::Kernel& kernel, const Contents& expected
     const std::vector<std::byte>& wanted = expected[i++];
     const auto found = std::ranges::mismatch(std::span(data, bytes), wanted);
     if (found.in2 == wanted.end()) continue;
-    differences_.push_back(kernel.name + ": other bits than the emulator's, first at byte " +
-                           std::to_string(found.in2 - wanted.begin()) + " of " + std::to_string(bytes));
+    differences_->push_back(kernel.name + ": other bits than the emulator's, first at byte " +
+                            std::to_string(found.in2 - wanted.begin()) + " of " + std::to_string(bytes));
     return;
   }
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -16,14 +15,13 @@ namespace quire::ptx {
 
 class ComparedDevice final : public gpu::Device {
  public:
-  // programs outlives it.
-  ComparedDevice(const KernelPrograms& programs, const RunOptions& options);
+  // differences: what differed, or what PTX did that is wrong, a line each with the kernel's name. Both outlive it.
+  ComparedDevice(const KernelPrograms& programs, const RunOptions& options, std::vector<std::string>* differences);
 
-  // What differed, or what PTX did that is wrong; a line each, with the kernel's name.
-  const std::vector<std::string>& differences() const { return differences_; }
-  const std::set<std::string>& launched() const { return launched_; }
   // Of the last launch of a kernel.
   const LaunchCounts& counts(const std::string& kernel) const { return counts_.at(kernel); }
+  // Of all launches of each kernel.
+  const std::map<std::string, std::int64_t>& bank_conflicts() const { return bank_conflicts_; }
   // All kernels that there are.
   std::vector<std::string> kernel_names() const;
 
@@ -59,9 +57,9 @@ class ComparedDevice final : public gpu::Device {
   RunOptions options_;
   gpu::EmulatedDevice emulated_;
   std::map<std::byte*, std::size_t> memory_;
-  std::vector<std::string> differences_;
-  std::set<std::string> launched_;
+  std::vector<std::string>* differences_;
   std::map<std::string, LaunchCounts> counts_;
+  std::map<std::string, std::int64_t> bank_conflicts_;
 };
 
 }  // namespace quire::ptx

@@ -73,7 +73,7 @@ To rounded(float value) {
 
 template <class From, class To>
 void add_between(Operations& out, const std::string& from, const std::string& to) {
-  out["cvt." + to + "." + from] = {&convert<From, To, [](From a) { return static_cast<To>(a); }>, Kind::kConvert};
+  out["cvt." + to + "." + from] = {&convert<From, To, [](From a) { return static_cast<To>(a); }>, Kind::kInteger};
 }
 
 template <class From>

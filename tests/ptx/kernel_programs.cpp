@@ -65,6 +65,13 @@ const Function& KernelPrograms::of(const std::string& kernel) const {
   return found->second;
 }
 
+std::string kernel_of(const std::string& function) {
+  const std::map<std::string, std::string> kernels = kernels_by_type();
+  const auto found = kernels.find(type_of(function));
+  if (found == kernels.end()) throw PtxError("a kernel that is not in the list: " + function);
+  return found->second;
+}
+
 std::optional<std::vector<std::string>> emitted_texts() {
   const char* const folder = std::getenv("QUIRE_PTX");
   if (folder == nullptr) return std::nullopt;

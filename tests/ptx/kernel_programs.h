@@ -29,6 +29,9 @@ class KernelPrograms {
 // it).
 std::optional<std::vector<std::string>> emitted_texts();
 
+// The name of the kernel that a function of nvcc is, by the function's mangled name. Throws PtxError.
+std::string kernel_of(const std::string& function);
+
 // The text of one kernel's function, of its family's text, with all that it refers to.
 std::string text_of_kernel(const std::vector<std::string>& texts, const std::string& kernel);
 

@@ -24,34 +24,49 @@ std::vector<DeviceCase> cases_with(std::initializer_list<std::string_view> parts
   return out;
 }
 
-// Runs them and returns which kernels were compared.
-std::set<std::string> compare(const KernelPrograms& programs, const std::vector<DeviceCase>& cases,
-                              const RunOptions& options) {
-  std::set<std::string> launched;
+// Runs them and returns the bank conflicts of each kernel that was compared.
+std::map<std::string, std::int64_t> compare(const KernelPrograms& programs, const std::vector<DeviceCase>& cases,
+                                            const RunOptions& options) {
+  std::map<std::string, std::int64_t> conflicts;
   for (const DeviceCase& test : cases) {
-    auto owned = std::make_unique<ComparedDevice>(programs, options);
+    std::vector<std::string> differences;
+    auto owned = std::make_unique<ComparedDevice>(programs, options, &differences);
     const ComparedDevice& device = *owned;
     const auto backend = gpu::make_gpu_backend(std::move(owned), {.name = "cuda"});
     test.run(*backend);
     INFO(test.name);
-    for (const std::string& difference : device.differences())
+    for (const std::string& difference : differences)
       FAIL_CHECK(difference);
-    launched.insert(device.launched().begin(), device.launched().end());
+    for (const auto& [kernel, count] : device.bank_conflicts())
+      conflicts[kernel] += count;
   }
-  return launched;
+  return conflicts;
 }
 
 }  // namespace
 
-TEST_CASE("the PTX of every kernel has the emulator's bits in the memory of the device", "[.nvcc]") {
+TEST_CASE("the PTX of every kernel has the emulator's bits in all of the memory, and no bank conflict", "[.nvcc]") {
   const auto texts = ptx::emitted_texts();
   REQUIRE(texts);
   const KernelPrograms programs(*texts);
-  const std::set<std::string> launched = compare(programs, cases_with({""}), {});
-  for (const std::string& kernel : ComparedDevice(programs, {}).kernel_names()) {
+  const auto conflicts = compare(programs, cases_with({""}), {});
+  for (const std::string& kernel : ComparedDevice(programs, {}, nullptr).kernel_names()) {
     INFO(kernel);
-    CHECK(launched.contains(kernel));
+    const auto found = conflicts.find(kernel);
+    REQUIRE(found != conflicts.end());
+    CHECK(found->second == 0);
   }
+}
+
+// The kernels in which threads meet, or copy asynchronously.
+TEST_CASE("the PTX of the kernels has the emulator's bits in other orders of lanes and warps", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const KernelPrograms programs(*texts);
+  const auto cases = cases_with({"Q4_K, 8 rows", "Q6_K, 65 rows", "BF16, 20 rows", "Q8_0 of a norm", "norms",
+                                 "graph operations, nonlinearity 0", "attention int8 3 heads of 24"});
+  for (const std::uint64_t seed : {1U, 2U})
+    compare(programs, cases, {.seed = seed, .early_copies = seed == 2});
 }
 
 }  // namespace quire::test

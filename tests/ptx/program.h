@@ -27,8 +27,8 @@ using Handler = void (*)(Warp& warp, const Instruction& in, std::uint32_t lanes)
 
 // What instructions are counted as.
 enum class Kind : std::uint8_t {
-  kFloat,  // arithmetic in f32
-  kConvert,
+  kFloat,    // arithmetic in f32
+  kConvert,  // to and from f32
   kInteger,
   kSelect,  // comparisons, selections and operations on predicates
   kMove,

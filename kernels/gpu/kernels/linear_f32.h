@@ -31,17 +31,20 @@ struct LinearFloat {
   template <class Thread>
   static QUIRE_DEVICE void fetch(Thread& t, const Args& args, std::int64_t depth, float* weights, float* x) {
     const std::int64_t row_bytes = EmbedRows<kType>::row_bytes(args.depth);
+    // A warp stores eight features of four rows at once, each to a bank of its own.
     for (int i = t.index(); i < kTile * kDepth; i += kThreads) {
-      const std::int64_t k = depth + i % kDepth;
-      const std::int64_t output = t.block_x() * kTile + i / kDepth;
-      const std::int64_t row = t.block_y() * kTile + i / kDepth;
+      const int feature = i % 8 + 8 * (i / (8 * kTile));
+      const int place = i / 8 % kTile;
+      const std::int64_t k = depth + feature;
+      const std::int64_t output = t.block_x() * kTile + place;
+      const std::int64_t row = t.block_y() * kTile + place;
       float weight = 0.0f;
       float value = 0.0f;
       if (k < args.depth && output < args.output.outputs)
         weight = EmbedRows<kType>::value(t, args.weights + output * row_bytes, k);
       if (k < args.depth && row < args.output.rows) value = args.x[row * args.x_stride + k];
-      weights[i % kDepth * kStride + i / kDepth] = weight;
-      x[i % kDepth * kStride + i / kDepth] = value;
+      weights[feature * kStride + place] = weight;
+      x[feature * kStride + place] = value;
     }
   }
 

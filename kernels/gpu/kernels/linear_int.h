@@ -39,45 +39,72 @@ QUIRE_DEVICE int lane_row(int lane, int element) {
   return 2 * (lane % 4) + element % 2;
 }
 
+// What a lane multiplies of one tile: its part of the B operand, and the scales and sums of its two rows.
+template <class F>
+struct LaneTile {
+  static constexpr int kParts = F::kHalves ? 2 : 1;  // of a block, each with a scale
+  std::uint32_t b[2];
+  float scale[2];
+  std::int32_t start[kParts][2];  // of the integer sums: minus the weights' zero times the activations
+  float minima[kParts][2];        // what the weights' minima are multiplied with
+};
+
+template <class F, class Thread>
+QUIRE_DEVICE LaneTile<F> load_tile(Thread& t, const ActTile& x) {
+  LaneTile<F> out{};
+  out.b[0] = x.quants[t.lane()][0];
+  out.b[1] = x.quants[t.lane()][1];
+  // The scales of two rows that lie together.
+  const auto rows = load_as<Words4>(reinterpret_cast<const std::byte*>(&x.scales[lane_row(t.lane(), 0)]));
+  QUIRE_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    const std::uint32_t sums = rows.of[2 * r + 1];
+    const std::int32_t low = static_cast<std::int16_t>(sums & 0xffffu);
+    const std::int32_t high = static_cast<std::int32_t>(sums) >> 16;
+    out.scale[r] = float_of_bits(rows.of[2 * r]);
+    if constexpr (F::kHalves) {
+      out.start[0][r] = -F::kZero * low;
+      out.start[1][r] = -F::kZero * high;
+      out.minima[0][r] = static_cast<float>(-32 * low);
+      out.minima[1][r] = static_cast<float>(-32 * high);
+    } else {
+      out.start[0][r] = -F::kZero * (low + high);
+      out.minima[0][r] = out.scale[r] * static_cast<float>(low + high);
+    }
+  }
+  return out;
+}
+
 // acc += one block of 32 features times one tile. s: of the lane's two outputs.
 template <class F, class Thread>
-QUIRE_DEVICE void multiply_tile(Thread& t, const std::uint32_t (&a)[4], const OutputScales (&s)[2], const ActTile& x,
-                                float (&acc)[kLaneElements]) {
-  const std::uint32_t b[2] = {x.quants[t.lane()][0], x.quants[t.lane()][1]};
-  const ActScale of_row[2] = {x.scales[lane_row(t.lane(), 0)], x.scales[lane_row(t.lane(), 1)]};
+QUIRE_DEVICE void multiply_tile(Thread& t, const std::uint32_t (&a)[4], const OutputScales (&s)[2],
+                                const LaneTile<F>& x, float (&acc)[kLaneElements]) {
   std::int32_t sum[kLaneElements];
+  for (int i = 0; i < kLaneElements; ++i)
+    sum[i] = x.start[0][i % 2];
   if constexpr (F::kHalves) {
     std::int32_t high[kLaneElements];
-    for (int i = 0; i < kLaneElements; ++i) {
-      sum[i] = -F::kZero * of_row[i % 2].low_sum;
-      high[i] = -F::kZero * of_row[i % 2].high_sum;
-    }
-    t.mma_u8s8_k16(sum, a[0], a[1], b[0]);
-    t.mma_u8s8_k16(high, a[2], a[3], b[1]);
+    for (int i = 0; i < kLaneElements; ++i)
+      high[i] = x.start[1][i % 2];
+    t.mma_u8s8_k16(sum, a[0], a[1], x.b[0]);
+    t.mma_u8s8_k16(high, a[2], a[3], x.b[1]);
     QUIRE_UNROLL
     for (int i = 0; i < kLaneElements; ++i) {
       const OutputScales& w = s[i / 2];
-      const ActScale& r = of_row[i % 2];
       float both = __builtin_fmaf(static_cast<float>(high[i]), w.second, static_cast<float>(sum[i]) * w.first);
       if constexpr (F::kScales == ScaleForm::kNibbleHalves) {
-        both = __builtin_fmaf(static_cast<float>(-32 * r.low_sum), w.minimum[0], both);
-        both = __builtin_fmaf(static_cast<float>(-32 * r.high_sum), w.minimum[1], both);
+        both = __builtin_fmaf(x.minima[0][i % 2], w.minimum[0], both);
+        both = __builtin_fmaf(x.minima[1][i % 2], w.minimum[1], both);
       }
-      acc[i] = __builtin_fmaf(both, r.scale, acc[i]);
+      acc[i] = __builtin_fmaf(both, x.scale[i % 2], acc[i]);
     }
   } else {
-    for (int i = 0; i < kLaneElements; ++i)
-      sum[i] = -F::kZero * (of_row[i % 2].low_sum + of_row[i % 2].high_sum);
-    t.mma_u8s8_k32(sum, a, b);
+    t.mma_u8s8_k32(sum, a, x.b);
     QUIRE_UNROLL
     for (int i = 0; i < kLaneElements; ++i) {
       const OutputScales& w = s[i / 2];
-      const ActScale& r = of_row[i % 2];
-      if constexpr (F::kZero == 0) {
-        const float total = r.scale * static_cast<float>(r.low_sum + r.high_sum);
-        acc[i] = __builtin_fmaf(total, w.second, acc[i]);
-      }
-      acc[i] = __builtin_fmaf(static_cast<float>(sum[i]), r.scale * w.first, acc[i]);
+      if constexpr (F::kZero == 0) acc[i] = __builtin_fmaf(x.minima[0][i % 2], w.second, acc[i]);
+      acc[i] = __builtin_fmaf(static_cast<float>(sum[i]), x.scale[i % 2] * w.first, acc[i]);
     }
   }
 }

@@ -59,7 +59,8 @@ struct LinearSkinny {
       const ActTile* x = args.tiles + first_tile * args.num_blocks + first_block + block;
       QUIRE_UNROLL
       for (int tile = 0; tile < kTiles; ++tile) {
-        if (first_tile + tile < num_tiles) multiply_tile<F>(t, a, s, x[tile * args.num_blocks], acc[tile]);
+        if (first_tile + tile < num_tiles)
+          multiply_tile<F>(t, a, s, load_tile<F>(t, x[tile * args.num_blocks]), acc[tile]);
       }
     }
   }

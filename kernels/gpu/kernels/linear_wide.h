@@ -52,18 +52,23 @@ struct LinearWide {
     t.commit_copies();
   }
 
+  // The weights of one block of the depth, of those groups that there are; of others zeros.
+  struct BlockWeights {
+    std::uint32_t a[kGroups][4];
+    OutputScales scales[kGroups][2];
+  };
+
   template <class Thread>
-  static QUIRE_DEVICE void multiply_block(Thread& t, const std::byte* strip, LaneCodes<F>& codes, int block,
-                                          const ActTile* x, std::int64_t num_tiles,
-                                          float (&acc)[kTiles][kLaneElements]) {
-    codes.load(strip + F::kLayout.scale_bytes, t.lane(), block);
-    std::uint32_t a[4];
-    operand_of(t, codes, block, a);
-    const OutputScales s[2] = {scales_of<F>(t, strip, block, lane_output(t.lane(), 0)),
-                               scales_of<F>(t, strip, block, lane_output(t.lane(), 2))};
+  static QUIRE_DEVICE void load_weights(Thread& t, const Args& args, const WarpPlace& place, std::int64_t strip,
+                                        int block, LaneCodes<F> (&codes)[kGroups], BlockWeights& out) {
     QUIRE_UNROLL
-    for (int tile = 0; tile < kTiles; ++tile) {
-      if (tile < num_tiles) multiply_tile<F>(t, a, s, x[tile * kStageBlocks], acc[tile]);
+    for (int g = 0; g < kGroups; ++g) {
+      if (g >= place.num_groups) break;
+      const std::byte* from = args.strips + ((place.first_group + g) * place.num_strips + strip) * F::kLayout.bytes;
+      codes[g].load(from + F::kLayout.scale_bytes, t.lane(), block);
+      operand_of(t, codes[g], block, out.a[g]);
+      for (int o = 0; o < 2; ++o)
+        out.scales[g][o] = scales_of<F>(t, from, block, lane_output(t.lane(), 2 * o));
     }
   }
 
@@ -80,12 +85,16 @@ struct LinearWide {
     QUIRE_UNROLL
     for (int i = 0; i < kStageBlocks; ++i) {
       if (step * kStageBlocks + i >= args.num_blocks) break;
+      BlockWeights weights{};
+      load_weights(t, args, place, strip, sub * kStageBlocks + i, codes, weights);
+      const ActTile* x = stage + place.stage_tile * kStageBlocks + i;
       QUIRE_UNROLL
-      for (int g = 0; g < kGroups; ++g) {
-        if (g >= place.num_groups) break;
-        const std::byte* from = args.strips + ((place.first_group + g) * place.num_strips + strip) * F::kLayout.bytes;
-        multiply_block(t, from, codes[g], sub * kStageBlocks + i, stage + place.stage_tile * kStageBlocks + i,
-                       place.num_tiles, acc[g]);
+      for (int tile = 0; tile < kTiles; ++tile) {
+        if (tile >= place.num_tiles) break;
+        const LaneTile<F> rows = load_tile<F>(t, x[tile * kStageBlocks]);
+        QUIRE_UNROLL
+        for (int g = 0; g < kGroups; ++g)
+          multiply_tile<F>(t, weights.a[g], weights.scales[g], rows, acc[g][tile]);
       }
     }
   }

@@ -1,0 +1,121 @@
+// What the interpreter counts in the PTX of the products holds the bounds of the design. Needs the texts of nvcc
+// (run.sh).
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "kernels/gpu/form_names.h"
+#include "kernels/gpu/pack_strips.h"
+#include "kernels/packed_format.h"
+#include "tests/ptx/compared_device.h"
+#include "tests/ptx/products.h"
+
+namespace quire::test {
+namespace {
+
+using ptx::ComparedDevice;
+using ptx::Function;
+using ptx::Instruction;
+using ptx::KernelPrograms;
+using ptx::Kind;
+using ptx::LaunchCounts;
+
+std::vector<DType> types_in_strips() {
+  std::vector<DType> out;
+  std::ranges::copy_if(kKernelTypes, std::back_inserter(out), gpu::lies_in_strips);
+  return out;
+}
+
+// What a lane does in f32 for the scales of one output and one block, conversions to f32 included.
+int scale_instructions(PackedFormat format) {
+  const int unit = format.unit != 1.0f ? 1 : 0;
+  switch (format.scales) {
+    case ScaleForm::kHalf:
+    case ScaleForm::kHeaderHalf: return 1;           // the half
+    case ScaleForm::kHalfMinimum: return 2;          // two halves
+    case ScaleForm::kPair8: return 7;                // two halves, two bytes, two products, one sign
+    case ScaleForm::kSigned: return 3 + unit;        // a half, a byte, their product
+    case ScaleForm::kSignedHalves: return 5 + unit;  // a half, two bytes, two products
+    case ScaleForm::kNibbleHalves: return 11;        // two halves, a 32nd, four nibbles, four products
+    case ScaleForm::kUe4m3Halves: return 2;          // two products
+    case ScaleForm::kFloatZero: return 3;            // a byte, its product, one sign
+    default: return 0;
+  }
+}
+
+// The design's count for one m16n8k32 (GPU.md, 12 and 18): each of a lane's four elements is converted, its two scales
+// are multiplied, and it is added. A minimum adds a multiply-add to each element, and a conversion and a product to
+// each of two rows, which two groups of outputs share. Two halves are two sums: each is converted, and the second joins
+// the first by a multiply-add. Scales of the weights serve eight tiles of rows.
+double design_count(PackedFormat format) {
+  double elements = format.has_halves() ? 4 * (2 + 1 + 1 + 1) : 4 * 3;
+  if (format.scales == ScaleForm::kNibbleHalves) {
+    elements += 4 * 2 + 2 * 2 / 2;
+  } else if (!format.has_halves() && format.zero == 0) {
+    elements += 4 + 2 * 2 / 2;
+  }
+  return elements + 2.0 * scale_instructions(format) / 8;
+}
+
+// Of all instructions, loads, moves, arithmetic on integers and branches, for one in f32. ptxas leaves out some of
+// them.
+constexpr double kMostForEach = 3.6;
+
+double ratio(std::int64_t count, std::int64_t of) {
+  return static_cast<double>(count) / static_cast<double>(of);
+}
+
+std::int64_t copied_sectors(const Function& function, const LaunchCounts& counts) {
+  std::int64_t sectors = 0;
+  for (std::size_t i = 0; i < counts.of.size(); ++i)
+    sectors += function.instructions[i].kind == Kind::kCopyAsync ? counts.of[i].sectors : 0;
+  return sectors;
+}
+
+}  // namespace
+
+TEST_CASE("linear_skinny moves each byte of the weights once, and at most 1.05 bytes in all for it", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const KernelPrograms programs(*texts);
+  for (const DType type : types_in_strips()) {
+    std::vector<std::string> differences;
+    ComparedDevice device(programs, {}, &differences);
+    const auto weights =
+        static_cast<std::int64_t>(run_product(device, {.type = type, .rows = 1, .outputs = 2048, .depth = 1024}));
+    const std::string kernel = "linear_skinny " + std::string(gpu::form_name(type)) + " 1";
+    INFO(kernel);
+    CHECK(differences.empty());
+    const LaunchCounts& counts = device.counts(kernel);
+    CHECK(copied_sectors(programs.of(kernel), counts) * ptx::kSectorBytes == weights);
+    // Activations are read again for every 16 outputs, out of the L2: each of their sectors counts once.
+    CHECK(ratio(std::ssize(counts.touched) * ptx::kSectorBytes, weights) <= 1.05);
+  }
+}
+
+TEST_CASE("linear_wide executes the design's count of instructions in f32 for each product of fragments", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const KernelPrograms programs(*texts);
+  for (const DType type : types_in_strips()) {
+    std::vector<std::string> differences;
+    ComparedDevice device(programs, {}, &differences);
+    run_product(device, {.type = type, .rows = 128, .outputs = 128, .depth = 1024, .is_wide = true});
+    const std::string kernel = "linear_wide " + std::string(gpu::form_name(type));
+    CHECK(differences.empty());
+    const LaunchCounts& counts = device.counts(kernel);
+    const Function& function = programs.of(kernel);
+    const auto products = counts.executed(
+        function, [](const Instruction& in) { return in.text.starts_with("mma.sync.aligned.m16n8k32"); });
+    const auto halves = counts.executed(function, Kind::kMma) - products;
+    const auto all = counts.executed(function, [](const Instruction&) { return true; });
+    const auto in_f32 = counts.executed(function, Kind::kFloat) + counts.executed(function, Kind::kConvert);
+    CHECK(products + halves / 2 == 128 * 128 * 1024 / (16 * 8 * 32));
+    const double count = ratio(in_f32, products + halves / 2);
+    const double expected = design_count(packed_format(type));
+    CHECK(count >= expected);
+    CHECK(count <= 1.1 * expected);
+    CHECK(ratio(all, in_f32) <= kMostForEach);
+  }
+}
+
+}  // namespace quire::test
