@@ -29,19 +29,23 @@ struct InspectArguments {
   BackendOptions backend;
   InspectOptions shown;
   std::uint64_t adapter_bytes = 0;
+  std::uint64_t gpu_bytes = 0;  // plan for a GPU that has so many; 0: for what is here
   std::string draft_model;
   bool as_json = false;
 };
 
-void inspect(const InspectArguments& arguments) {
+void inspect(InspectArguments& arguments) {
   require_model_path(arguments.path);
+  const bool is_planned = arguments.gpu_bytes > 0;
+  if (is_planned) arguments.backend.device = "cpu";  // whose sizes are a GPU's
   const auto backend = create_backend(arguments.backend);
-  const MachineMemory machine = device_memory(arguments.backend);
+  const MachineMemory machine = is_planned ? planned_gpu(arguments.gpu_bytes) : device_memory(arguments.backend);
+  if (is_planned) arguments.shown.device = machine.limited_by;
   ServingLimits limits;
   limits.adapter_bytes = arguments.adapter_bytes;
   if (arguments.as_json) {
     return fmt::print("{}", inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, limits, machine,
-                                                  arguments.draft_model));
+                                                  arguments.draft_model, arguments.shown.device));
   }
   fmt::print("{}", inspect_model(arguments.path, *backend, KvCacheOptions{}, limits, machine, arguments.shown,
                                  arguments.draft_model));
@@ -65,6 +69,11 @@ void add_inspect(CLI::App& app) {
   inspect_command->add_flag("--tensors", arguments->shown.tensors, "List all tensors with type, shape and size");
   inspect_command
       ->add_option("--adapter-memory", arguments->adapter_bytes, "Plan for a model with so much memory for adapters")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(false));
+  inspect_command
+      ->add_option("--device-memory", arguments->gpu_bytes,
+                   "Plan for a GPU with so much memory, which need not be here")
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(false));
   inspect_command->add_option("--draft-model", arguments->draft_model,

@@ -66,6 +66,7 @@ test("inspect is brief, or whole, or JSON", () => {
   assert.match(quire("inspect", model, "--tensors").stdout, /blk\.0\.attn_q\.weight/);
   assert.match(quire("inspect", model, "--metadata").stdout, /general\.architecture = "llama"/);
   assert.equal(JSON.parse(quire("inspect", model, "--json").stdout).model.architecture, "llama");
+  assert.match(quire("inspect", model, "--device-memory", "24GiB").stdout, /memory plan on a GPU of 24\.0 GiB:[^]* of 21\.6 GiB that a GPU of 24\.0 GiB has left/);
 });
 
 test("tokenize shows a text's tokens", () => {

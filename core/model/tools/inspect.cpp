@@ -239,7 +239,8 @@ std::string inspect_model(const std::filesystem::path& path, const Backend& back
     if (loaded_drafter != nullptr) out += "\ndrafts by " + describe_model(loaded_drafter->info());
     const MemoryPlan plan =
         plan_memory(memory_needs(*model, backend, options, limits, loaded_drafter.get()), options, machine);
-    out += fmt::format("\nmemory plan on {}:\n{}\n", backend.name(), plan.describe());
+    out += fmt::format("\nmemory plan on {}:\n{}\n", shown.device.empty() ? backend.name() : shown.device,
+                       plan.describe());
   } catch (const StartupError& error) {
     out += fmt::format("\ncannot be served: {}\n", error.what());
   }
@@ -248,7 +249,8 @@ std::string inspect_model(const std::filesystem::path& path, const Backend& back
 
 std::string inspect_model_as_json(const std::filesystem::path& path, const Backend& backend,
                                   const KvCacheOptions& options, const ServingLimits& limits,
-                                  const MachineMemory& machine, const std::filesystem::path& drafter) {
+                                  const MachineMemory& machine, const std::filesystem::path& drafter,
+                                  const std::string& device) {
   const Contents contents = read_contents(path);
   json out = {{"path", path.string()}, {"format", contents.format}, {"bytes", contents.bytes}};
   for (const Entry& entry : contents.metadata)
@@ -265,11 +267,16 @@ std::string inspect_model_as_json(const std::filesystem::path& path, const Backe
     if (loaded_drafter != nullptr) out["draft_model"] = model_to_json(loaded_drafter->info());
     const MemoryPlan plan =
         plan_memory(memory_needs(*model, backend, options, limits, loaded_drafter.get()), options, machine);
-    out["plan"] = plan_to_json(plan, backend.name());
+    out["plan"] = plan_to_json(plan, device.empty() ? backend.name() : device);
   } catch (const StartupError& error) {
     out["refusal"] = error.what();
   }
   return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+MachineMemory planned_gpu(std::uint64_t bytes) {
+  const auto left = static_cast<std::uint64_t>(static_cast<double>(bytes) * CudaOptions().memory);
+  return {.available = left, .limited_by = fmt::format("a GPU of {}", format_bytes(bytes))};
 }
 
 }  // namespace quire

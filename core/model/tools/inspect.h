@@ -12,6 +12,7 @@ namespace quire {
 struct InspectOptions {
   bool metadata = false;  // every key
   bool tensors = false;   // every tensor; else their number and bytes by type
+  std::string device;     // that is planned for; empty: the backend's own
 };
 
 // The model and the memory plan on this backend and machine; where the model cannot be served or does not fit, the
@@ -22,9 +23,13 @@ std::string inspect_model(const std::filesystem::path& path, const Backend& back
                           const std::filesystem::path& drafter = {});
 
 // The same with all metadata and tensors, as a JSON object: path, format, bytes, metadata, tensors, model, and plan or
-// refusal.
+// refusal. device: as of InspectOptions.
 std::string inspect_model_as_json(const std::filesystem::path& path, const Backend& backend,
                                   const KvCacheOptions& options, const ServingLimits& limits,
-                                  const MachineMemory& machine, const std::filesystem::path& drafter = {});
+                                  const MachineMemory& machine, const std::filesystem::path& drafter = {},
+                                  const std::string& device = {});
+
+// What a GPU of so much memory leaves to models by default, for a plan without that GPU.
+MachineMemory planned_gpu(std::uint64_t bytes);
 
 }  // namespace quire

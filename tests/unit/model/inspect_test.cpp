@@ -51,6 +51,24 @@ TEST_CASE("inspect says why a vocabulary-only file cannot be served", "[inspect]
   CHECK_THAT(inspect(path, std::uint64_t{4} << 30), Contains("tensors: 0") && Contains("cannot be served"));
 }
 
+TEST_CASE("inspect plans for a GPU of any memory", "[inspect]") {
+  const auto path = test::source_folder() / "deploy/demo-model/quire-demo.gguf";
+  const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
+  const auto plan = [&](std::uint64_t bytes) {
+    const MachineMemory gpu = planned_gpu(bytes);
+    return inspect_model(path, *backend, {}, {.max_num_seqs = 8}, gpu, {.device = gpu.limited_by});
+  };
+  CHECK_THAT(plan(std::uint64_t{24} << 30),
+             Contains("memory plan on a GPU of 24.0 GiB:") && Contains("of 21.6 GiB that a GPU of 24.0 GiB has left"));
+  CHECK_THAT(plan(std::uint64_t{64} << 20),
+             Contains("cannot be served") && Contains("a GPU of 64.0 MiB has 57.6 MiB left"));
+  const MachineMemory gpu = planned_gpu(std::uint64_t{24} << 30);
+  const auto shown =
+      nlohmann::json::parse(inspect_model_as_json(path, *backend, {}, {.max_num_seqs = 8}, gpu, {}, gpu.limited_by));
+  CHECK(shown.at("plan").at("backend") == "a GPU of 24.0 GiB");
+  CHECK(shown.at("plan").at("available_bytes") == gpu.available);
+}
+
 TEST_CASE("inspect is brief where nothing more is asked for", "[inspect]") {
   const auto path = test::source_folder() / "deploy/demo-model/quire-demo.gguf";
   const std::string text = inspect(path, std::uint64_t{4} << 30, {});
