@@ -151,7 +151,7 @@ void Engine::Impl::loop() {
       if (!live_.empty()) checked = false;
       continue;
     }
-    if (draining && live_.empty()) {
+    if (draining && live_.empty() && held_ends_.empty()) {
       const std::lock_guard lock(drained_mutex);
       drained = true;
       drained_changed.notify_all();
@@ -205,8 +205,10 @@ std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
   if (const auto given_up = lower_tier_ != nullptr ? lower_tier_->next_deadline() : std::nullopt) {
     if (!next || *given_up < *next) next = given_up;
   }
+  for (const HeldEnd& held : held_ends_)
+    next = std::min(next.value_or(held.publication.give_up), held.publication.give_up);
   const Clock::rep drain = drain_deadline.load(std::memory_order_acquire);
-  if (drain != kNotDraining && !live_.empty()) {
+  if (drain != kNotDraining && !(live_.empty() && held_ends_.empty())) {
     const Clock::time_point at{Clock::duration(drain)};
     if (!next || at < *next) next = at;
   }

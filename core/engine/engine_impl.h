@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -70,6 +71,12 @@ class Engine::Impl {
 
  private:
   using Turn = std::optional<StepTurns::Turn>;  // of a step and the rounds before it, once it is taken
+  // The last event of a request whose prompt is on its way to the shared store.
+  struct HeldEnd {
+    std::shared_ptr<OutputSink> sink;
+    LowerTier::Publication publication;
+    OutputEvent event;
+  };
   using Deadlines = std::set<std::pair<Clock::time_point, LiveRequest*>>;
 
   // engine.cpp
@@ -90,6 +97,8 @@ class Engine::Impl {
   void note_started(const StepPlan& plan, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void end(Generation& generation, FinishInfo info) QUIRE_REQUIRES(kEngineThread);
   void end_request(LiveRequest& live, FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
+  bool hold_end(Generation& generation) noexcept QUIRE_REQUIRES(kEngineThread);
+  void send_held_ends(std::optional<Clock::time_point> now) QUIRE_REQUIRES(kEngineThread);
   SharedError drained_error() const QUIRE_REQUIRES(kEngineThread);
   void erase(LiveRequest& live) QUIRE_REQUIRES(kEngineThread);
 
@@ -176,6 +185,7 @@ class Engine::Impl {
       nullptr;  // of the steps that were submitted and are not done, the last
 
   std::unordered_map<std::string, std::unique_ptr<LiveRequest>> live_ QUIRE_GUARDED_BY(kEngineThread);
+  std::list<HeldEnd> held_ends_ QUIRE_GUARDED_BY(kEngineThread);
   Deadlines deadlines_ QUIRE_GUARDED_BY(kEngineThread);
   Deadlines queue_deadlines_ QUIRE_GUARDED_BY(kEngineThread);
   std::vector<Submission> submissions_ QUIRE_GUARDED_BY(kEngineThread);

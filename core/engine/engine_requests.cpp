@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/log.h"
 #include "core/engine/engine_impl.h"
 #include "core/model/layers/adapter.h"
 #include "core/sampling/philox.h"
@@ -106,8 +107,10 @@ std::unique_ptr<LiveRequest> Engine::Impl::make_live(Submission& submission) {
 // arrives, those of the next to start, a preempted sequence's above all, as long as they wait.
 void Engine::Impl::restore_blocks(Sequence& sequence, Clock::time_point now) {
   if (lower_tier_ == nullptr || sequence.max_cached_tokens <= 0) return;
+  const auto& published = sequence.request->transfer.has;
+  const bool is_fetch = published && lower_tier_->is_prefix(*published, sequence.table, sequence.tokens);
   lower_tier_->restore(sequence.table, sequence.tokens, sequence.prefix_limit(),
-                       scheduler_.most_restore_seconds(sequence), now);
+                       scheduler_.most_restore_seconds(sequence), now, is_fetch);
 }
 
 void Engine::Impl::move_blocks(Clock::time_point now) {
@@ -115,6 +118,7 @@ void Engine::Impl::move_blocks(Clock::time_point now) {
   for (Sequence* sequence : scheduler_.next_to_start())
     restore_blocks(*sequence, now);
   lower_tier_->begin_step(now);
+  send_held_ends(now);
   stats_.num_blocks_restored = lower_tier_->num_restored();
 }
 
@@ -210,16 +214,54 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
   generation.event.num_cached_tokens = info.num_cached_tokens;
   if (info.reason != FinishReason::kError) note_slot(generation);
   generation.event.finish = std::move(info);
+  const bool is_held = hold_end(generation);
   scheduler_.finish(generation);
   generation.state = Sequence::State::kDone;
   publish();
-  live.sink->send(std::move(generation.event));
+  if (!is_held) live.sink->send(std::move(generation.event));
   auto& choice = live.choices[static_cast<std::size_t>(generation.choice)];
   // Until the latest step is done: one before it may be in flight, too.
   const auto names = [&](const Step& step) { return step.names(generation); };
   if (latest_ != nullptr && std::ranges::any_of(steps_, names)) latest_->ended.push_back(std::move(choice));
   choice.reset();
   if (++live.num_ended == live.request->num_choices) erase(live);
+}
+
+// Whether the generation's last event waits until the shared store has the prompt. Before its blocks are released.
+bool Engine::Impl::hold_end(Generation& generation) noexcept {
+  const LiveRequest& live = *generation.live;
+  const FinishReason reason = generation.event.finish->reason;
+  const bool is_whole = reason == FinishReason::kStop || reason == FinishReason::kLength;
+  const bool is_last = live.num_ended + 1 == live.request->num_choices;
+  if (!live.request->transfer.publishes || !is_whole || !is_last) return false;
+  if (lower_tier_ == nullptr || !lower_tier_->can_publish()) return false;
+  return attempt(no_memory_, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
+           std::list<HeldEnd> held(1);
+           lower_tier_->begin_publication(held.front().publication, generation.table, live.request->prompt,
+                                          Clock::now());
+           held.front().sink = live.sink;
+           held.front().event = std::move(generation.event);
+           held_ends_.splice(held_ends_.end(), held);
+           return {};
+         }) == nullptr;
+}
+
+// Those that have nothing more to wait for; without a time, all.
+void Engine::Impl::send_held_ends(std::optional<Clock::time_point> now) {
+  for (auto held = held_ends_.begin(); held != held_ends_.end();) {
+    if (now && !lower_tier_->has_ended(held->publication, *now)) {
+      ++held;
+      continue;
+    }
+    const SharedError error = attempt(no_memory_, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
+      held->event.finish->published =
+          std::make_shared<const SharedPrefix>(lower_tier_->end_publication(held->publication));
+      return {};
+    });
+    if (error != nullptr) log::warn("no memory to say what of a prompt is published");
+    held->sink->send(std::move(held->event));
+    held = held_ends_.erase(held);
+  }
 }
 
 void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const SharedError& error) {
@@ -251,6 +293,7 @@ void Engine::Impl::erase(LiveRequest& live) {
 }
 
 void Engine::Impl::cut_all(FinishReason reason, const SharedError& error) {
+  send_held_ends(std::nullopt);
   while (!live_.empty())
     end_request(*live_.begin()->second, reason, error);
 }

@@ -28,6 +28,7 @@ struct BlockTable {
   bool is_open = false;
   bool is_restoring = false;  // LowerTier brings back some of its prefix: it is not to be started before that has ended
   bool is_looked_up = false;  // the shared store was asked what it has of its prefix
+  bool is_fetched = false;    // what it has was fetched at any price, or that was given up
   CacheClass cache_class = CacheClass::kPlain;  // of its blocks, once they are released
 };
 

@@ -62,7 +62,7 @@ void KvCache::close(BlockTable& table) {
   QUIRE_CHECK(table.blocks.empty(), "blocks are released before their table is closed");
   index_.release_root(table.root);
   table.keys.clear();
-  table.is_looked_up = false;
+  table.is_looked_up = table.is_fetched = false;
   table.is_open = false;
 }
 

@@ -62,29 +62,31 @@ LowerTier::~LowerTier() {
 }
 
 bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
-                        Clock::time_point now) {
+                        Clock::time_point now, bool at_any_price) {
   if (table.is_restoring) return true;
+  const bool is_fetch = at_any_price && shared_ != nullptr && !std::exchange(table.is_fetched, true);
+  Restore restore{.id = next_restore_,
+                  .table = &table,
+                  .tokens = tokens,
+                  .limit = limit,
+                  .compute_seconds = is_fetch ? 0.0 : compute_seconds,
+                  .give_up = now + patience(compute_seconds, limit),
+                  .began = now};
+  if (is_fetch) restore.give_up = std::max(restore.give_up, now + kPatience);
   try {
-    return begin_restore(table, tokens, limit, compute_seconds, now);
+    return begin_restore(std::move(restore));
   } catch (const std::bad_alloc&) {
     return false;
   }
 }
 
-bool LowerTier::begin_restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit,
-                              double compute_seconds, Clock::time_point now) {
-  Restore restore{.id = next_restore_,
-                  .table = &table,
-                  .tokens = tokens,
-                  .limit = limit,
-                  .compute_seconds = compute_seconds,
-                  .give_up = now + patience(compute_seconds, limit),
-                  .began = now};
+bool LowerTier::begin_restore(Restore restore) {
+  BlockTable& table = *restore.table;
   if (disk_ == nullptr || disk_->is_loaded()) {
     restore.num_blocks = num_blocks_to_restore(restore);
     if (!look_up(restore) && restore.num_blocks == 0) return false;
   }
-  kv_.reserve(restore.held, limit);
+  kv_.reserve(restore.held, restore.limit);
   restores_.push_back(std::move(restore));
   kv_.open(restores_.back().held, table);  // its root is there
   ++next_restore_;

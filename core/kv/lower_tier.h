@@ -18,6 +18,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "core/base/shared_prefix.h"
 #include "core/kv/block_move.h"
 #include "core/kv/chain_transfer.h"
 #include "core/kv/disk_tier.h"
@@ -45,9 +46,10 @@ class LowerTier : public KvCacheListener {
 
   // Asks for what follows the cached part of a waiting sequence's tokens, at most `limit` of them. The table is
   // restoring until as much of it has come as will; tokens must stay where they are so long. compute_seconds: of one
-  // token, 0 where that is not known or not to be asked. Returns whether there is something to wait for.
+  // token, 0 where that is not known or not to be asked. at_any_price: another process has just published it for this
+  // table; once for each. Returns whether there is something to wait for.
   bool restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
-               Clock::time_point now = Clock::now());
+               Clock::time_point now = Clock::now(), bool at_any_price = false);
   // Before a step is planned: takes what disk and store did, and brings back a step's share.
   void begin_step(Clock::time_point now = Clock::now());
   // Once the step is planned: all that moves with it, in order, into the empty `moves`. It must stay until
@@ -65,6 +67,26 @@ class LowerTier : public KvCacheListener {
 
   // Blocks that are new in the pool and on their way to the shared store, but not yet given to it.
   std::uint64_t num_to_publish() const { return to_publish_.size() + outgoing_.size(); }
+
+  // The full blocks of a sequence's first tokens on their way to the shared store.
+  struct Publication {
+    BlockTable held{};  // without blocks: its root stays
+    std::vector<TokenId> tokens{};
+    PrefixNode node{};  // of the last block that is written; the root: none is
+    std::int64_t num_written = 0;
+    std::int64_t num_offered = 0;  // up to the last block that was offered again, because the store lacked it
+    Clock::time_point give_up{};
+  };
+  bool can_publish() const { return shared_ != nullptr; }
+  // For a table that is open: also of blocks that it is about to release.
+  void begin_publication(Publication& publication, const BlockTable& table, std::span<const TokenId> tokens,
+                         Clock::time_point now);
+  // Whether it has ended: all of it is written, or what follows will not be for now.
+  bool has_ended(Publication& publication, Clock::time_point now);
+  // What is written of it; it is closed then.
+  SharedPrefix end_publication(Publication& publication);
+  // Whether these are the first tokens of the sequence, in this arithmetic and layout.
+  bool is_prefix(const SharedPrefix& prefix, BlockTable& table, std::span<const TokenId> tokens) const;
 
   // What moving a block to the host tier and back costs; 0: not yet known. Nothing: there is no such tier.
   std::optional<double> swap_seconds() const;
@@ -123,8 +145,7 @@ class LowerTier : public KvCacheListener {
   }
 
   std::int64_t num_blocks_to_restore(const Restore& restore);
-  bool begin_restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
-                     Clock::time_point now);
+  bool begin_restore(Restore restore);
   bool advance(Restore& restore);
   bool try_to_advance(Restore& restore);
   bool read_ahead(const Restore& restore);
@@ -174,6 +195,11 @@ class LowerTier : public KvCacheListener {
   void publish_new();
   bool publish(PrefixNode node);
   void give_up_look_up(const Restore& restore, Clock::time_point now);
+
+  // lower_tier_publication.cpp
+  void move_on(Publication& publication, PrefixNode node);
+  bool is_on_its_way(PrefixNode node) const;
+  bool offer_again(Publication& publication, PrefixNode node);
 
   KvCache& kv_;
   PrefixIndex& index_;

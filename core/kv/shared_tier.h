@@ -40,6 +40,7 @@ class SharedTier final : public RecordTier {
   bool wait_idle(std::chrono::steady_clock::time_point until) override { return store_->wait_idle(until); }
   void drop_writes() override { store_->drop_writes(); }
 
+  const ChainKey& fingerprint() const { return options_.fingerprint; }
   bool is_up() const { return store_->is_up(); }
   // Asks which of these keys the store has; the answer has the id that is returned. Throws where memory fails.
   std::uint64_t look_up(std::vector<ChainKey> keys);

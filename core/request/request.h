@@ -13,6 +13,7 @@
 #include "core/base/ids.h"
 #include "core/base/pooling.h"
 #include "core/base/result.h"
+#include "core/base/shared_prefix.h"
 #include "core/base/thread_role.h"
 #include "core/grammar/grammar.h"
 #include "core/request/sampling_params.h"
@@ -41,7 +42,8 @@ struct Request {
   std::shared_ptr<const Adapter> adapter;         // of the engine's model; null: none
   Pooling pooling = Pooling::kNone;               // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;
-  bool reports_progress = false;       // events report how much of the prompt is computed
+  bool reports_progress = false;  // events report how much of the prompt is computed
+  PrefixTransfer transfer;
   std::vector<TokenId> scored_tokens;  // of PooledOutput::kTokenLogprobs
   std::optional<Clock::time_point> deadline;
   Clock::time_point arrival{};
@@ -76,6 +78,7 @@ struct FinishInfo {
   Clock::duration queue_time{};
   Clock::duration prefill_time{};
   Clock::duration decode_time{};
+  std::shared_ptr<const SharedPrefix> published{};  // where it was asked for, and at least tried
 };
 
 // Of choice 0, after a step that computed some of its prompt.

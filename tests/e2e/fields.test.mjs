@@ -200,7 +200,7 @@ test("wrong types and ranges are refused by name, streamed or not", async () => 
     max_tokens: -1, min_tokens: "1", frequency_penalty: 3, presence_penalty: -3, repetition_penalty: 0, bad_words: [""],
     allowed_token_ids: [], stop_token_ids: [-1], truncate_prompt_tokens: 0, prompt_logprobs: -1, stream_options: { include_usage: 1 },
     priority: "high", cache_salt: 1, request_id: 1, timeout: 0, ignore_eos: "yes", skip_special_tokens: 1, guided_choice: [],
-    response_format: { type: "xml" }, suffix: "x",
+    response_format: { type: "xml" }, suffix: "x", kv_transfer_params: { do_remote_decode: 1 },
   };
   for (const [name, value] of Object.entries(wrong)) {
     for (const stream of [false, true]) {

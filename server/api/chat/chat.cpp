@@ -6,6 +6,7 @@
 #include "server/api/conversation/chat_prompt.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/generation/constraints.h"
+#include "server/api/generation/prefix_transfer.h"
 #include "server/api/generation/prompt_fit.h"
 
 namespace quire {
@@ -64,6 +65,7 @@ Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call
   auto& [body, reader, model] = asked;
   GenerationFields fields = read_generation_fields(reader, *model);
   ChatFields chat = read_chat_fields(reader, fields);
+  fields.transfer = read_prefix_transfer(reader);
   read_store(reader, call, *body, chat);
   ChatPromptFields prompt = read_chat_prompt_fields(reader);
   const ToolFields tools = read_tool_fields(reader);

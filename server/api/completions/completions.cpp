@@ -9,6 +9,7 @@
 #include "server/api/generation/generation_operation.h"
 #include "server/api/generation/infill.h"
 #include "server/api/generation/logprobs.h"
+#include "server/api/generation/prefix_transfer.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
 
@@ -243,6 +244,9 @@ Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call
   if (const std::string suffix = reader.string("suffix").value_or(""); !suffix.empty())
     put_before(reader, *model, suffix, fields, prompts);
   auto grammar = read_constraint(reader, *model);
+  fields.transfer = read_prefix_transfer(reader);
+  if (fields.transfer.publishes && prompts.size() > 1)
+    reader.fail("kv_transfer_params", "'kv_transfer_params.do_remote_decode' takes one prompt at a time");
   if (reader.error()) return tl::make_unexpected(*reader.error());
 
   std::vector<std::int32_t> max_tokens;

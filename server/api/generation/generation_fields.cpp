@@ -243,7 +243,6 @@ void refuse_known(FieldReader& reader) {
   reader.refuse_unless("length_penalty", 1, "it belongs to beam search, which is not served");
   reader.refuse("logits_processors", "code in requests is not run");
   reader.refuse("vllm_xargs", "code that would read it is not run");
-  reader.refuse("kv_transfer_params", "disaggregated serving is not available");
   reader.refuse("ec_transfer_params", "disaggregated serving is not available");
   reader.refuse("prompt_embeds", "prompts are texts or token ids");
   reader.refuse("multimodal_data", "only text is served");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/shared_prefix.h"
 #include "core/request/sampling_params.h"
 #include "core/request/speculation_options.h"
 #include "server/api/common/field_reader.h"
@@ -42,6 +43,7 @@ struct GenerationFields {
   std::string request_id;
   std::optional<std::chrono::milliseconds> timeout;
   std::optional<SpeculationOptions> speculation;  // absent: the server's
+  PrefixTransfer transfer;
 };
 
 // Errors stay in the reader. `model` gives the tokenizer that bad_words and token ids are judged by, and its own

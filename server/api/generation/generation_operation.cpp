@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/api/common/errors.h"
+#include "server/api/generation/prefix_transfer.h"
 
 namespace quire {
 
@@ -48,6 +49,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   request->reports_progress = fields_.return_progress;
   request->priority = fields_.priority;
   request->slot = fields_.slot;
+  request->transfer = fields_.transfer;
   request->grammar = std::move(grammar);
   request->arrival = call.arrival;
   if (fields_.timeout) request->deadline = call.arrival + *fields_.timeout;
@@ -67,6 +69,7 @@ Wanted GenerationOperation::on_event(std::size_t index, OutputEvent event, std::
   }
   if (error_) return Wanted::kNothing;
   cached_tokens_[index] = std::max<std::int64_t>(cached_tokens_[index], event.num_cached_tokens);
+  if (event.finish && event.finish->published != nullptr) published_ = event.finish->published;
   if (event.finish)
     cached_tokens_[index] = std::max<std::int64_t>(cached_tokens_[index], event.finish->num_cached_tokens);
   if (!event.prompt_logprobs.empty()) on_prompt_logprobs(index, std::move(event.prompt_logprobs));
@@ -108,16 +111,25 @@ Json GenerationOperation::progress_json(std::size_t index, const PromptProgress&
 
 void GenerationOperation::finish(std::string& out) {
   if (!fields_.stream) {
-    out += dump_json(whole_response());
+    out += dump_json(with_transfer(whole_response()));
     return;
   }
-  if (fields_.include_usage) append_sse(out, "", dump_json(usage_chunk()));
+  if (fields_.include_usage || fields_.transfer.publishes) {
+    Json chunk = with_transfer(usage_chunk());
+    if (!fields_.include_usage) chunk.erase("usage");
+    append_sse(out, "", dump_json(chunk));
+  }
   append_sse(out, "", "[DONE]");
 }
 
 void GenerationOperation::fail(const Error& error, std::string& out) {
   append_sse(out, "error", error_body(error));
   append_sse(out, "", "[DONE]");
+}
+
+Json GenerationOperation::with_transfer(Json body) const {
+  if (fields_.transfer.publishes) body["kv_transfer_params"] = prefix_transfer_json(published_);
+  return body;
 }
 
 std::string GenerationOperation::chunk_prefix(std::string_view object) const {

@@ -92,6 +92,8 @@ class GenerationOperation : public Operation {
 
  private:
   std::int64_t completion_tokens(const Choice& choice) const;
+  // The body with what is to be said of the prompt's blocks, where that was asked for.
+  Json with_transfer(Json body) const;
   Json progress_json(std::size_t index, const PromptProgress& progress) const;
 
   std::shared_ptr<const ServedModel> model_;
@@ -99,7 +101,8 @@ class GenerationOperation : public Operation {
   ResponseHeader header_;
   std::string engine_id_;  // unique, whatever id the client chose
   std::vector<Choice> choices_;
-  std::vector<std::int64_t> cached_tokens_;  // by request
+  std::vector<std::int64_t> cached_tokens_;        // by request
+  std::shared_ptr<const SharedPrefix> published_;  // of the last one
 };
 
 }  // namespace quire

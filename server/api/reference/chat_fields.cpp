@@ -66,6 +66,7 @@ constexpr FieldRow kResponseRows[] = {
     {"previous_response_id", text(), Support::kConditional, R"("resp_0")", "supported: this one is not stored"},
     {"max_output_tokens", integer(1, kMostInt32), Support::kSupported, "5",
      "an upper bound; the context's end is another"},
+    {"kv_transfer_params", only("[]"), Support::kRefused, "{}", "completions and chat completions take it"},
     {"max_tool_calls", integer(1, kMostInt32), Support::kSupported, "5",
      "counts the server's own tools, of which there are none"},
     {"store", boolean(), Support::kSupported, "false", "kept in memory, within server.responses' bounds"},

@@ -88,7 +88,6 @@ constexpr FieldRow kGenerationRows[] = {
     {"use_beam_search", only("[false]"), Support::kRefused, "true", "only sampling is served"},
     {"length_penalty", only("[1]"), Support::kRefused, "2", "it belongs to beam search"},
     {"logits_processors", only("[]"), Support::kRefused, R"(["x"])", "code in requests is not run"},
-    {"kv_transfer_params", only("[]"), Support::kRefused, "{}", "disaggregated serving is not available"},
     {"guided_whitespace_pattern", only("[]"), Support::kRefused, R"("x")",
      "runs of white space in JSON are bounded by engine.json_whitespace"},
     {"vllm_xargs", only("[]"), Support::kRefused, R"({"a":1})", ""},
@@ -125,6 +124,9 @@ constexpr FieldRow kChoiceRows[] = {
     {"request_id", text(), Support::kSupported, R"("r")", "the response's id ends with it"},
     {"response_format", object(), Support::kSupported, R"({"type":"json_object"})",
      "text, json_object, json_schema, structural_tag"},
+    {"kv_transfer_params", object(), Support::kSupported, R"({"do_remote_decode":true})",
+     "prefill apart from decode, as vLLM's: do_remote_decode computes the prompt, waits until the shared store has its "
+     "blocks and answers the parameters with which do_remote_prefill takes them over at another replica"},
     {"n_predict", integer(-2, kMostInt32), Support::kSupported, "5",
      "llama-server's name for max_tokens; -1: to the context's end"},
 };

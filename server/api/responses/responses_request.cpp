@@ -32,6 +32,7 @@ void refuse_chat_names(FieldReader& reader) {
 void refuse_unserved(FieldReader& reader) {
   reader.refuse_unless("return_progress", false, "a response's events are OpenAI's own");
   refuse_native_fields(reader);
+  reader.refuse("kv_transfer_params", "completions and chat completions take it");
   reader.refuse("prompt", "the server keeps no prompt templates");
   reader.refuse("moderation", "the server has no moderation model");
   reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");

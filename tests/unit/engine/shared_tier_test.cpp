@@ -273,3 +273,106 @@ TEST_CASE("a recurrent state behind a block goes to the store with it, and comes
   CHECK(computed(7, longer(longer(prompt, 4, 9), 4, 10)) == 4);
   CHECK(computed(8, longer(prompt, 4, 9)) == 20);
 }
+
+TEST_CASE("a prompt is published once the store has its blocks, or will not have them", "[tier][shared]") {
+  Fleet fleet;
+  Replica replica(fleet.records);
+  const auto now = LowerTier::Clock::now();
+  LowerTier::Publication publication;
+  const auto begin = [&] {
+    BlockTable table;
+    replica.kv.open(table, "");
+    replica.tier->begin_publication(publication, table, fleet.prompt, now);
+    replica.kv.close(table);
+  };
+  const auto end = [&] {
+    for (int i = 0; i < 20 && !replica.tier->has_ended(publication, now); ++i)
+      replica.step();
+    REQUIRE(replica.tier->has_ended(publication, now));
+    const SharedPrefix prefix = replica.tier->end_publication(publication);
+    replica.kv.check_integrity();
+    return prefix;
+  };
+  SECTION("computed just now") {
+    replica.step();
+    replica.serve(fleet.prompt);
+    begin();
+    CHECK_FALSE(replica.tier->has_ended(publication, now));
+    CHECK(end().num_tokens == 16);
+    CHECK(fleet.records->size() == 4);
+  }
+  SECTION("computed while the store was away") {
+    replica.store->up = false;
+    replica.serve(fleet.prompt);
+    replica.step();
+    begin();
+    CHECK(end().num_tokens == 0);
+    replica.store->up = true;
+    begin();
+    const SharedPrefix prefix = end();
+    CHECK(prefix.num_tokens == 16);
+    CHECK(prefix.num_blocks == 4);
+    CHECK(fleet.records->size() == 4);
+    // Its name holds for this prompt, in this arithmetic, and nothing else.
+    BlockTable table;
+    replica.kv.open(table, "");
+    CHECK(replica.tier->is_prefix(prefix, table, fleet.prompt));
+    SharedPrefix other = prefix;
+    other.fingerprint.back() ^= 1;
+    CHECK_FALSE(replica.tier->is_prefix(other, table, fleet.prompt));
+    other = prefix;
+    other.num_tokens = 12;
+    CHECK_FALSE(replica.tier->is_prefix(other, table, fleet.prompt));
+    other.num_tokens = std::int64_t{1} << 40;
+    CHECK_FALSE(replica.tier->is_prefix(other, table, fleet.prompt));
+    replica.kv.close(table);
+  }
+  SECTION("the store takes them and answers nothing") {
+    replica.store->answers = false;
+    replica.serve(fleet.prompt);
+    begin();
+    for (int i = 0; i < 20; ++i)
+      replica.step();
+    CHECK_FALSE(replica.tier->has_ended(publication, now));
+    CHECK(replica.tier->has_ended(publication, publication.give_up));
+    CHECK(replica.tier->end_publication(publication).num_tokens == 0);
+  }
+  SECTION("never computed") {
+    begin();
+    CHECK(replica.tier->has_ended(publication, now));
+    CHECK(end().num_tokens == 0);
+  }
+}
+
+TEST_CASE("what another process published for a prompt is fetched once at any price", "[tier][shared]") {
+  Fleet fleet;
+  Replica(fleet.records).serve_and_publish(fleet.prompt);
+  Replica second(fleet.records);
+  second.store->answers = false;
+  BlockTable table;
+  second.kv.open(table, "");
+  const auto now = LowerTier::Clock::now();
+  constexpr double kNothing = 1e-12;  // what computing costs
+  REQUIRE(second.tier->restore(table, fleet.prompt, 16, kNothing, now));
+  second.tier->begin_step(second.tier->next_deadline().value());
+  CHECK_FALSE(table.is_restoring);
+  second.kv.close(table);
+  // The store took longer than computing: it is not asked, but for this.
+  second.kv.open(table, "");
+  CHECK_FALSE(second.tier->restore(table, fleet.prompt, 16, kNothing, now));
+  REQUIRE(second.tier->restore(table, fleet.prompt, 16, kNothing, now, true));
+  CHECK(second.tier->next_deadline().value() > now + std::chrono::seconds(1));
+  second.tier->begin_step(second.tier->next_deadline().value());
+  CHECK_FALSE(table.is_restoring);
+  CHECK_FALSE(second.tier->restore(table, fleet.prompt, 16, kNothing, now, true));
+  second.kv.close(table);
+  second.store->answer();  // late: nothing waits for it
+  second.store->answers = true;
+  second.step();
+  second.kv.open(table, "");
+  REQUIRE(second.tier->restore(table, fleet.prompt, 16, kNothing, now, true));
+  for (int i = 0; table.is_restoring && i < 50; ++i)
+    second.step();
+  CHECK(second.tier->num_restored() == 4);
+  second.kv.close(table);
+}
