@@ -236,6 +236,7 @@ std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) co
   served->defaults = loaded_->generation_defaults();
   served->tasks = read_text_tasks(spec.model.path, *served->tokenizer);
   served->tasks.num_labels = loaded_->info().num_labels;
+  served->fingerprint = engine_->limits().fingerprint;
   served->max_model_len = engine_->limits().max_model_len;
   served->max_num_choices = engine_->limits().max_num_choices;
   return served;

@@ -12,6 +12,7 @@
 #include "core/base/log.h"
 #include "server/connect_models.h"
 #include "server/fleet/quota_sharer.h"
+#include "server/fleet/stream_sharer.h"
 #include "server/http/batch_service.h"
 #include "server/http/server.h"
 #include "server/model_host.h"
@@ -141,6 +142,15 @@ std::unique_ptr<QuotaSharer> share_quotas(const SharedQuotaOptions& options, Ser
       state.shared_quotas);
 }
 
+// Null: a stream is resumed where it was begun, or nowhere.
+std::unique_ptr<StreamSharer> share_streams(const RedisStoreOptions& options, ServerState& state) {
+  if (options.url.empty()) return nullptr;
+  auto sharer =
+      std::make_unique<StreamSharer>(StreamSharer::Options{.server = options.server(), .prefix = options.prefix});
+  state.shared_streams = sharer.get();
+  return sharer;
+}
+
 }  // namespace
 
 EngineOptions engine_options(const ServeOptions& options) {
@@ -189,6 +199,8 @@ int serve(const ServeOptions& options, ConfigSource source) {
   {
     Server server(options.server, take_handed_sockets());
     const std::unique_ptr<QuotaSharer> quotas = share_quotas(options.shared_quotas, server.state());
+    const std::unique_ptr<StreamSharer> streams = share_streams(options.shared_store, server.state());
+    const std::shared_ptr<void> unshared(nullptr, [&server](void*) { server.state().shared_streams = nullptr; });
     server.state().admin.reload = [&reloader] { return reloader.reload(); };
     connect_models(server.state(), models);
     server.state().admin.pulls = &pulls;

@@ -117,7 +117,10 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
     lower_tier_ = std::make_unique<LowerTier>(kv_, block_bytes, extra_bytes(*executor_), host_.get(), disk_.get(),
                                               LowerTierOptions{}, shared_.get());
   }
-  limits = {.max_model_len = scheduler_.max_model_len(), .max_num_choices = options.scheduler.max_num_seqs};
+  const ChainKey identity = root_key(kv_.index().identity());
+  limits = {.max_model_len = scheduler_.max_model_len(),
+            .max_num_choices = options.scheduler.max_num_seqs,
+            .fingerprint = fmt::format("{:016x}{:016x}", identity.high, identity.low)};
   stats_.num_blocks = kv_.pool().num_blocks();
   stats_.num_parts = kv_.window().num_parts();
   if (host_) stats_.host_tier_bytes = tiers.host_tier_bytes;

@@ -51,6 +51,7 @@ struct EngineOptions {
 struct EngineLimits {
   std::int64_t max_model_len = 0;  // prompt + max_tokens
   std::int32_t max_num_choices = 0;
+  std::string fingerprint{};  // of the model, its arithmetic and version, 32 hexadecimal digits
 };
 
 class Engine {

@@ -102,7 +102,7 @@ asio::awaitable<bool> OperationDriver::send(std::string_view data) {
   if (saved_) {
     numbered = saved_->append(data);
     data = numbered;
-    if (expiry_) co_return true;
+    if (expiry_ || data.empty()) co_return true;
   }
   std::string frame;
   frame.reserve(data.size() + 512);

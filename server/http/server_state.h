@@ -59,6 +59,8 @@ struct ReloadCounts {
   std::atomic<bool> last_failed{false};
 };
 
+class StreamSharer;
+
 class LiveOperations {
  public:
   void add(const std::shared_ptr<Mailbox>& mailbox);
@@ -117,6 +119,7 @@ struct ServerState {
   RequestTrace request_trace;
   const std::unique_ptr<SpanExporter> spans;              // null: none are exported
   TextPool* text = nullptr;                               // set before the first session
+  std::atomic<StreamSharer*> shared_streams{nullptr};     // set before the first session; null: streams stay here
   BatchService* batches = nullptr;                        // set before the first session; null: none are served
   std::function<void(std::function<void()>)> post_admin;  // runs it on the admin thread; set before the first session
 

@@ -7,6 +7,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <memory>
 
+#include "server/fleet/stream_sharer.h"
 #include "server/http/body_budget.h"
 #include "server/http/callback_wait.h"
 #include "server/http/gate.h"
@@ -98,6 +99,7 @@ class Session {
 
   // session_call.cpp
   boost::asio::awaitable<bool> call_api();
+  boost::asio::awaitable<bool> answer_call(Call call);
   Call call_of_head() const;
   // nullopt: the client left.
   boost::asio::awaitable<std::optional<Parsed>> parse(const Call& call);
@@ -115,6 +117,12 @@ class Session {
   bool keeps_stream() const;
   bool resumes() const;
   boost::asio::awaitable<bool> resume_stream();
+  boost::asio::awaitable<bool> refuse_to_resume();
+  void end_shared(const std::string& name);
+  std::string stream_name(const Call& call) const;
+  std::shared_ptr<const StreamOrigin> new_origin() const;
+  boost::asio::awaitable<bool> resume_elsewhere(std::string body, std::size_t number);
+  boost::asio::awaitable<StreamSharer::Taken> take_stream(std::string name);
   boost::asio::awaitable<bool> read_saved(std::shared_ptr<SavedStream> stream, std::size_t number);
 
   // session_admin.cpp
@@ -146,6 +154,7 @@ class Session {
   std::optional<BodyBudget::Upload> upload_;  // from the body's first byte until it is parsed
   RequestRecord record_;
   std::string request_id_;
+  std::optional<std::size_t> resume_after_;  // the client has so many events of this answer, from another daemon
   bool keep_alive_ = true;
 };
 

@@ -39,6 +39,12 @@ asio::awaitable<bool> Session::call_api() {
   auto body = co_await read_body();
   if (!body) co_return false;
   call.body = std::move(*body);
+  call.origin = new_origin();
+  co_return co_await answer_call(std::move(call));
+}
+
+asio::awaitable<bool> Session::answer_call(Call call) {
+  const std::string name = call.origin != nullptr ? stream_name(call) : std::string();
   auto parsed = co_await parse(call);
   call.body = std::string();
   upload_.reset();
@@ -55,6 +61,7 @@ asio::awaitable<bool> Session::call_api() {
     Response response = error_response(taken.error());
     co_return co_await respond(std::move(response));
   }
+  if ((**parsed)->origin()) call.stream_name = name;
   co_return co_await drive(std::move(**parsed), call);
 }
 
@@ -197,7 +204,13 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
     if (operation->streams() && operation->stream_form() == StreamForm::kEvents && keeps_stream()) {
       saved = state_.streams.open(record_.key_name, request_id_, now);
     }
-    const std::shared_ptr<void> closed(nullptr, [this, saved](void*) {
+    if (resume_after_ && (!saved || call.stream_name.empty())) co_return co_await refuse_to_resume();
+    if (saved && resume_after_) saved->begin_after(*resume_after_);
+    const std::string shared = saved ? call.stream_name : std::string();
+    StreamSharer* const sharer = state_.shared_streams.load();
+    if (!shared.empty() && sharer != nullptr) sharer->begin(shared, *operation->origin(), options().resume.window);
+    const std::shared_ptr<void> closed(nullptr, [this, saved, shared](void*) {
+      if (!shared.empty()) end_shared(shared);
       if (saved) state_.streams.close(record_.key_name, request_id_, Clock::now() + options().resume.window);
     });
     OperationDriver driver(state_, *transport_, *operation, framing(), options().timeout.write);

@@ -1,8 +1,14 @@
 // Session: a stream that is kept for its client, and sent again from the event after the last one that arrived.
+#include <fmt/format.h>
+
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <charconv>
+#include <ctime>
+#include <random>
 
+#include "server/api/common/sha256.h"
+#include "server/http/listener.h"
 #include "server/http/session.h"
 
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
@@ -11,6 +17,13 @@
 namespace quire {
 
 namespace asio = boost::asio;
+
+namespace {
+
+constexpr std::chrono::milliseconds kLookAgain{250};
+constexpr std::chrono::milliseconds kLongestAnswer{1'500};  // of the store: it is given up by then
+
+}  // namespace
 
 // A client that names its request may come back for its stream.
 bool Session::keeps_stream() const {
@@ -28,18 +41,93 @@ asio::awaitable<bool> Session::resume_stream() {
   std::size_t number = 0;
   const std::string_view digits = head_.field("last-event-id");
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool is_number = error == std::errc() && end == digits.data() + digits.size();
   auto stream = state_.streams.find(record_.key_name, request_id_, Clock::now());
-  const bool usable =
-      stream && error == std::errc() && end == digits.data() + digits.size() && !stream->after(number, nullptr).lost;
-  if (!usable) {
-    Response response = error_response(
-        404, "stream_not_found",
-        "No stream of this request id can be resumed after this event: send the request without Last-Event-ID");
-    co_return co_await respond(std::move(response));
-  }
+  if (!stream && is_number && state_.shared_streams.load() != nullptr)
+    co_return co_await resume_elsewhere(std::move(*body), number);
+  const bool usable = stream && is_number && !stream->after(number, nullptr).lost;
+  if (!usable) co_return co_await refuse_to_resume();
   stream->add_reader();
   const std::shared_ptr<void> reader(nullptr, [stream](void*) { stream->remove_reader(); });
   co_return co_await read_saved(stream, number);
+}
+
+asio::awaitable<bool> Session::refuse_to_resume() {
+  Response response = error_response(
+      404, "stream_not_found",
+      "No stream of this request id can be resumed after this event: send the request without Last-Event-ID");
+  co_return co_await respond(std::move(response));
+}
+
+// The same for the same request of the same key on every daemon, and no other's.
+std::string Session::stream_name(const Call& call) const {
+  std::string text;
+  for (const std::string* part : {&call.key_name, &call.path, &call.query, &request_id_, &call.body})
+    text += std::to_string(part->size()) + ':' + *part;
+  std::string name;
+  for (const unsigned char byte : sha256(text))
+    name += fmt::format("{:02x}", byte);
+  return name;
+}
+
+void Session::end_shared(const std::string& name) {
+  if (StreamSharer* const sharer = state_.shared_streams.load()) sharer->end(name);
+}
+
+// Null: the answer is given here or nowhere.
+std::shared_ptr<const StreamOrigin> Session::new_origin() const {
+  if (state_.shared_streams.load() == nullptr || !keeps_stream()) return nullptr;
+  std::random_device device;
+  return std::make_shared<const StreamOrigin>(StreamOrigin{.seed = (std::uint64_t{device()} << 32) | device(),
+                                                           .created = static_cast<std::int64_t>(std::time(nullptr)),
+                                                           .id_tail = make_id(""),
+                                                           .fingerprint = ""});
+}
+
+// A daemon that has just gone counts as there until its lease ends: that is waited for.
+asio::awaitable<StreamSharer::Taken> Session::take_stream(std::string name) {
+  StreamSharer& sharer = *state_.shared_streams.load();
+  const auto until = Clock::now() + sharer.lease() + kLookAgain;
+  for (;;) {
+    const auto answer = std::make_shared<StreamSharer::Taken>();
+    const std::function<void(std::function<void(std::optional<Error>)>)> ask = [&](auto done) {
+      sharer.take(name, options().resume.window, [answer, done](StreamSharer::Taken taken) {
+        *answer = std::move(taken);
+        done(std::nullopt);
+      });
+    };
+    const WaitResult waited = co_await wait_for_callback(state_, *transport_, ask, kLongestAnswer);
+    if (waited.client_gone || waited.error) co_return StreamSharer::Taken{};
+    if (!answer->is_elsewhere || Clock::now() >= until) co_return *answer;
+    asio::steady_timer timer(transport_->executor(), kLookAgain);
+    co_await timer.async_wait(kUseTuple);
+  }
+}
+
+// The daemon that ran the stream has gone: the same answer is made here, without the events that the client has. It is
+// a request like any other, for quotas and the queue too.
+asio::awaitable<bool> Session::resume_elsewhere(std::string body, std::size_t number) {
+  Call call = call_of_head();
+  call.body = std::move(body);
+  const std::string name = stream_name(call);
+  StreamSharer::Taken taken = co_await take_stream(name);
+  if (taken.is_elsewhere) {
+    Error error{ErrorKind::kUnavailable, "Another daemon runs this stream", "stream_elsewhere", "",
+                std::chrono::seconds(1)};
+    Response response = error_response(error);
+    co_return co_await respond(std::move(response));
+  }
+  if (!taken.origin) co_return co_await refuse_to_resume();
+  state_.shared_streams.load()->begin(name, *taken.origin, options().resume.window);
+  const std::shared_ptr<void> ended(nullptr, [this, name](void*) { end_shared(name); });
+  const Arrival arrival{is_admin_, transport_->peer() == kLocalPeer, transport_->peer(), false};
+  admission_ = pass_gate(state_, *settings_, head_, arrival);
+  if (admission_.refusal) co_return co_await respond(std::move(*admission_.refusal));
+  ++state_.num_calls;
+  call.created = taken.origin->created;
+  call.origin = std::make_shared<const StreamOrigin>(*std::move(taken.origin));
+  resume_after_ = number;
+  co_return co_await answer_call(std::move(call));
 }
 
 asio::awaitable<bool> Session::read_saved(std::shared_ptr<SavedStream> stream, std::size_t number) {

@@ -16,7 +16,7 @@ std::string SavedStream::append(std::string_view events) {
       const std::size_t size = end == std::string_view::npos ? events.size() : end + 2;
       std::string event = "id: " + std::to_string(events_.size() + 1) + "\n" + std::string(events.substr(0, size));
       events.remove_prefix(size);
-      numbered += event;
+      if (events_.size() >= begin_after_) numbered += event;
       const auto bytes = static_cast<std::int64_t>(event.size());
       // The numbers continue without their events, so that what is sent stays consistent.
       lost_ = lost_ || store_.num_bytes_.load() + bytes > store_.max_bytes_.load();

@@ -37,6 +37,8 @@ class SavedStream {
   // Takes whole events and returns them with their numbers ("id: 7").
   std::string append(std::string_view events);
   void finish();
+  // From now on append() returns what comes after that event: the client has the others. Before the first one.
+  void begin_after(std::size_t number) { begin_after_ = number; }
 
   struct Rest {
     std::string events;
@@ -55,6 +57,7 @@ class SavedStream {
   StreamStore& store_;
   std::mutex mutex_;
   std::vector<std::string> events_;
+  std::size_t begin_after_ = 0;
   std::vector<std::function<void()>> wakers_;
   std::int64_t num_bytes_ = 0;
   bool finished_ = false;

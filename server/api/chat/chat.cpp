@@ -79,9 +79,13 @@ Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call
   const auto bounded =
       check_prompt_logprobs(static_cast<std::int64_t>(prepared->prompt.size()), fields, "prompt_logprobs");
   if (!bounded) return tl::make_unexpected(bounded.error());
+  auto origin = take_origin(call, *model, 1, fields);
+  if (!origin) return tl::make_unexpected(origin.error());
+  prepared->reading.id_tail = fields.id_tail;
   ResponseHeader header{response_id(kChatIdPrefix, fields), call.created, model->name};
   auto operation = std::make_unique<ChatOperation>(model, std::move(fields), std::move(header), std::move(chat),
                                                    std::move(prepared->reading));
+  if (*origin) operation->set_origin(**std::move(origin));
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
   return operation;
 }

@@ -15,6 +15,7 @@
 #include "core/request/request.h"
 #include "server/api/common/background_responses.h"
 #include "server/api/common/response_store.h"
+#include "server/api/common/stream_origin.h"
 
 namespace quire {
 
@@ -30,6 +31,9 @@ struct Call {
   bool is_background = false;                                 // a line of a batch: it uses what all others leave
   std::shared_ptr<ResponseStore> responses;                   // null: none are stored
   std::shared_ptr<BackgroundResponses> background = nullptr;  // null: none run
+  // How the answer is begun, so that another daemon can give it too; null: as every other.
+  std::shared_ptr<const StreamOrigin> origin = nullptr;
+  std::string stream_name = {};  // under which it is kept for them; empty: it is not
   // A message of a WebSocket: it keeps the last response that is not stored, for the next one to continue from.
   std::shared_ptr<ResponseStore> socket_responses = nullptr;
 };
@@ -88,6 +92,9 @@ class Operation {
   };
   const std::optional<Replay>& replay() const { return replay_; }
 
+  // Of a stream whose events follow from this and the request alone.
+  const std::optional<StreamOrigin>& origin() const { return origin_; }
+
   // What was left out of the request, and what looks misspelt in it.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void set_warnings(std::vector<std::string> warnings) { warnings_ = std::move(warnings); }
@@ -104,6 +111,7 @@ class Operation {
   StreamForm stream_form_ = StreamForm::kEvents;
   std::string background_id_;
   std::optional<Replay> replay_;
+  std::optional<StreamOrigin> origin_;
   std::vector<std::string> warnings_;
   std::optional<Error> error_;
 };

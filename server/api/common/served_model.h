@@ -33,6 +33,7 @@ struct ServedModel {
   std::shared_ptr<AdapterPool> adapters;   // null: it takes none
   bool has_draft_model = false;            // that may draft for it
   std::shared_ptr<const Adapter> adapter;  // that every request has: this is the model under the adapter's name
+  std::string fingerprint;                 // of its files, arithmetic and version: the same one gives the same bits
   std::int64_t max_model_len = 0;          // prompt and new tokens of one choice together
   std::int32_t max_num_choices = 1;
   std::shared_ptr<RequestQueue> queue;  // holding it keeps the model's engine alive

@@ -263,9 +263,12 @@ Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call
   const auto bounded =
       check_prompt_logprobs(num_tokens, fields, completion.prompt_logprobs ? "prompt_logprobs" : "logprobs");
   if (!bounded) return tl::make_unexpected(bounded.error());
+  auto origin = take_origin(call, *model, prompts.size(), fields);
+  if (!origin) return tl::make_unexpected(origin.error());
   ResponseHeader header{response_id("cmpl-", fields), call.created, model->name};
   auto operation =
       std::make_unique<CompletionOperation>(model, std::move(fields), std::move(header), completion, prompts);
+  if (*origin) operation->set_origin(**std::move(origin));
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     operation->add_prompt(std::move(prompts[i].tokens), max_tokens[i], grammar, call, false);
   }

@@ -6,7 +6,7 @@
 
 namespace quire {
 
-ChatReader::ChatReader(const ChatReading& reading) {
+ChatReader::ChatReader(const ChatReading& reading) : id_tail_(reading.id_tail) {
   if (reading.format == nullptr) return;
   parser_ = std::make_unique<OutputParser>(*reading.format, reading.tools, reading.options);
 }
@@ -23,7 +23,8 @@ OutputDelta ChatReader::read(std::string_view text, std::size_t num_tokens, bool
   }
   for (ToolCallDelta& call : delta.tool_calls) {
     num_calls_ = std::max(num_calls_, call.index + 1);
-    if (!call.name.empty() && call.id.empty()) call.id = make_id("call_");
+    if (!call.name.empty() && call.id.empty())
+      call.id = id_tail_.empty() ? make_id("call_") : "call_" + id_tail_ + std::to_string(call.index);
   }
   return delta;
 }

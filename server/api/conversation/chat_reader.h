@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct ChatReading {
   const ToolFormat* format = nullptr;  // null: the text is content as it stands
   std::vector<ToolSpec> tools;
   OutputParserOptions options;
+  std::string id_tail;  // of calls' ids, before their places; empty: they are random
 };
 
 class ChatReader {
@@ -29,6 +31,7 @@ class ChatReader {
   std::int64_t num_reasoning_tokens() const { return num_reasoning_tokens_; }
 
  private:
+  std::string id_tail_;
   std::unique_ptr<OutputParser> parser_;  // null: content as it stands
   std::size_t num_calls_ = 0;
   std::int64_t num_reasoning_tokens_ = 0;

@@ -330,7 +330,27 @@ void read_retention(FieldReader& reader, GenerationFields& fields, bool continue
 }
 
 std::string response_id(std::string_view prefix, const GenerationFields& fields) {
-  return fields.request_id.empty() ? make_id(prefix) : std::string(prefix) + fields.request_id;
+  if (fields.request_id.empty() && fields.id_tail.empty()) return make_id(prefix);
+  return std::string(prefix) + (fields.request_id.empty() ? fields.id_tail : fields.request_id);
+}
+
+Result<std::optional<StreamOrigin>> take_origin(const Call& call, const ServedModel& model, std::size_t num_prompts,
+                                                GenerationFields& fields) {
+  if (call.origin == nullptr || !fields.stream) return std::nullopt;
+  // Choices take turns as they come, progress depends on the cache, and an adapter is identified by its name alone.
+  const bool is_one = num_prompts == 1 && fields.num_choices == 1 && !fields.return_progress;
+  if (!is_one || model.adapter != nullptr || model.fingerprint.empty()) return std::nullopt;
+  StreamOrigin origin = *call.origin;
+  if (!origin.fingerprint.empty() && origin.fingerprint != model.fingerprint) {
+    return failure(ErrorKind::kNotFound,
+                   "The stream was begun by another model or version: send the request without "
+                   "Last-Event-ID",
+                   "stream_not_found");
+  }
+  origin.fingerprint = model.fingerprint;
+  if (!fields.sampling.seed) fields.sampling.seed = origin.seed;
+  fields.id_tail = origin.id_tail;
+  return origin;
 }
 
 }  // namespace quire

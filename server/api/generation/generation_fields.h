@@ -11,6 +11,7 @@
 #include "core/request/sampling_params.h"
 #include "core/request/speculation_options.h"
 #include "server/api/common/field_reader.h"
+#include "server/api/common/operation.h"
 #include "server/api/common/served_model.h"
 
 namespace quire {
@@ -44,6 +45,7 @@ struct GenerationFields {
   std::optional<std::chrono::milliseconds> timeout;
   std::optional<SpeculationOptions> speculation;  // absent: the server's
   PrefixTransfer transfer;
+  std::string id_tail;  // of the response's id; empty: a random one
 };
 
 // Errors stay in the reader. `model` gives the tokenizer that bad_words and token ids are judged by, and its own
@@ -63,5 +65,10 @@ void read_retention(FieldReader& reader, GenerationFields& fields, bool continue
 
 // The response's id: the request's own, or a fresh one.
 std::string response_id(std::string_view prefix, const GenerationFields& fields);
+
+// For an answer that another daemon may continue: what it is begun with is put into the fields. Nothing for one whose
+// events depend on more than that. An error where it was begun by another model.
+Result<std::optional<StreamOrigin>> take_origin(const Call& call, const ServedModel& model, std::size_t num_prompts,
+                                                GenerationFields& fields);
 
 }  // namespace quire

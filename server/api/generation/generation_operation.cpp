@@ -63,6 +63,24 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
 }
 
 Wanted GenerationOperation::on_event(std::size_t index, OutputEvent event, std::string& out) {
+  if (!origin_ || event.tokens.size() == 0 || (event.finish && event.finish->error))
+    return take_event(index, std::move(event), out);
+  // The end comes with the last token, or, where a token of its own is the end, after it.
+  const std::size_t num_tokens = event.tokens.size();
+  const bool ends_apart = event.finish && event.finish->stop_token;
+  Wanted wanted = Wanted::kMore;
+  for (std::size_t i = 0; i < num_tokens + (ends_apart ? 1 : 0) && wanted == Wanted::kMore && !error_; ++i) {
+    OutputEvent single{.choice = event.choice};
+    single.num_cached_tokens = event.num_cached_tokens;
+    if (i < num_tokens) single.tokens.push_back(std::span(event.tokens)[i]);
+    if (i < event.logprobs.size()) single.logprobs.push_back(std::move(event.logprobs[i]));
+    if (i + 1 == num_tokens + (ends_apart ? 1 : 0)) single.finish = std::move(event.finish);
+    wanted = take_event(index, std::move(single), out);
+  }
+  return wanted;
+}
+
+Wanted GenerationOperation::take_event(std::size_t index, OutputEvent event, std::string& out) {
   if (event.finish && event.finish->error) error_ = *event.finish->error;
   if (event.finish && !error_ && event.finish->reason == FinishReason::kError) {
     error_ = Error{ErrorKind::kInternal, "The generation failed", "internal_error", "", std::nullopt};

@@ -40,6 +40,10 @@ class GenerationOperation : public Operation {
   void add_prompt(std::vector<TokenId> prompt, std::int32_t max_tokens, std::shared_ptr<const Grammar> grammar,
                   const Call& call, bool at_text_start);
 
+  // Of a stream of one choice, before its prompt is added: its chunks are those of single tokens, so that they are the
+  // same wherever it is computed.
+  void set_origin(StreamOrigin origin) { origin_ = std::move(origin); }
+
   Wanted on_event(std::size_t index, OutputEvent event, std::string& out) final;
   void finish(std::string& out) override;
   void fail(const Error& error, std::string& out) override;
@@ -91,6 +95,7 @@ class GenerationOperation : public Operation {
   static Json returned_ids(std::span<const TokenId> tokens, const Choice& choice);
 
  private:
+  Wanted take_event(std::size_t index, OutputEvent event, std::string& out);
   std::int64_t completion_tokens(const Choice& choice) const;
   // The body with what is to be said of the prompt's blocks, where that was asked for.
   Json with_transfer(Json body) const;

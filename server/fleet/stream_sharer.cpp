@@ -1,0 +1,129 @@
+#include "server/fleet/stream_sharer.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <sstream>
+#include <utility>
+
+namespace quire {
+
+namespace {
+
+constexpr std::size_t kMostReplyBytes = 4096;
+constexpr const char* kEnded = "-";  // the owner of a stream that has ended
+constexpr const char* kElsewhere = "elsewhere";
+
+// KEYS: the record. ARGV: this daemon, how long the record lives, and what a daemon's lease begins with. Answers with
+// the record, which is this daemon's then. Redis runs it as one step.
+constexpr const char* kTake = R"(
+local record = redis.call('GET', KEYS[1])
+if not record then return '' end
+local owner, rest = string.match(record, '^(%S+) (.*)$')
+if not owner then return '' end
+if owner ~= '-' and owner ~= ARGV[1] and redis.call('EXISTS', ARGV[3] .. owner) == 1 then return 'elsewhere' end
+redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. rest, 'PX', ARGV[2])
+return record
+)";
+
+std::string random_id() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+std::string record_of(const StreamOrigin& origin) {
+  return fmt::format("{} {} {} {}", origin.seed, origin.created, origin.id_tail, origin.fingerprint);
+}
+
+// Nothing for anything but what was written.
+std::optional<StreamOrigin> parse_record(const std::string& text) {
+  std::istringstream words(text);
+  std::string owner;
+  StreamOrigin origin;
+  words >> owner >> origin.seed >> origin.created >> origin.id_tail >> origin.fingerprint;
+  const bool is_whole = !words.fail() && words.eof() && is_id_tail(origin.id_tail) && origin.created >= 0;
+  return is_whole ? std::optional(std::move(origin)) : std::nullopt;
+}
+
+}  // namespace
+
+StreamSharer::StreamSharer(const Options& options)
+    : options_(options),
+      prefix_('{' + options.prefix + ":streams}:"),
+      id_(random_id()),
+      link_(options.server,
+            {.setting = "kv_cache.shared",
+             .thread = "stream-net",
+             .use = "streams can be resumed at another daemon",
+             .consequence = "streams are resumed at their own daemon alone",
+             .max_reply_bytes = kMostReplyBytes,
+             .beat = options.heartbeat},
+            {.up = [this] { beat(); }, .failed = [] {}, .beat = [this] { beat(); }}) {}
+
+StreamSharer::~StreamSharer() = default;
+
+void StreamSharer::begin(const std::string& name, const StreamOrigin& origin,
+                         std::chrono::milliseconds window) noexcept {
+  link_.post([this, name, stream = Active{record_of(origin), window}] {
+    active_.insert_or_assign(name, stream);
+    write(name, id_, stream);
+  });
+}
+
+void StreamSharer::end(const std::string& name) noexcept {
+  link_.post([this, name] {
+    const auto ended = active_.extract(name);
+    if (!ended.empty()) write(name, kEnded, ended.mapped());
+  });
+}
+
+void StreamSharer::take(const std::string& name, std::chrono::milliseconds window,
+                        std::function<void(Taken)> done) noexcept {
+  link_.post([this, name, window, done = std::move(done)] {
+    link_.call(
+        redis_command({"EVAL", kTake, "1", key_of(name), id_, std::to_string(window.count()), prefix_ + "alive:"}),
+        [this, done](const RespReply* reply) {
+          Taken taken;
+          if (reply != nullptr && reply->kind == RespReply::Kind::kText) {
+            taken.is_elsewhere = reply->text == kElsewhere;
+            taken.origin = parse_record(reply->text);
+          }
+          done(std::move(taken));
+          check(reply);
+        });
+  });
+}
+
+// First the lease, so that no record has an owner without one.
+void StreamSharer::beat() {
+  link_.call(redis_command({"SET", prefix_ + "alive:" + id_, "1", "PX", std::to_string(options_.lease.count())}),
+             [this](const RespReply* reply) { check(reply); });
+  renew();
+}
+
+// Records that a store lost are written again. A stream that another daemon took meanwhile is that one's.
+void StreamSharer::renew() {
+  for (const auto& [name, stream] : active_) {
+    link_.call(redis_command({"PEXPIRE", key_of(name), std::to_string(stream.window.count())}),
+               [this, name = name](const RespReply* reply) {
+                 const auto lost = active_.find(name);
+                 const bool is_gone = reply != nullptr && reply->kind == RespReply::Kind::kNumber && reply->number == 0;
+                 if (is_gone && lost != active_.end()) write(name, id_, lost->second);
+               });
+  }
+}
+
+void StreamSharer::write(const std::string& name, const std::string& owner, const Active& stream) {
+  link_.call(
+      redis_command({"SET", key_of(name), owner + ' ' + stream.record, "PX", std::to_string(stream.window.count())}),
+      [this](const RespReply* reply) { check(reply); });
+}
+
+// A store that is full, or only read, keeps no records: streams go on without it.
+void StreamSharer::check(const RespReply* reply) {
+  if (reply == nullptr || reply->kind != RespReply::Kind::kError) return;
+  const bool is_full = reply->text.starts_with("OOM") || reply->text.starts_with("READONLY");
+  if (!is_full) link_.give_up("it refuses to keep streams: " + reply->text);
+}
+
+}  // namespace quire

@@ -1,0 +1,65 @@
+// StreamSharer: what another daemon needs to continue a stream whose daemon has gone: how the answer was begun, kept in
+// a Redis or Valkey server while the stream runs and for a window after. Any thread asks; its thread `stream-net` does.
+// Invariants: a record has one daemon that runs its stream, which renews a lease of its own; another one takes it only
+// where that lease has run out or the stream has ended; a store that does not answer has no record.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "server/api/common/stream_origin.h"
+#include "server/fleet/redis_link.h"
+
+namespace quire {
+
+class StreamSharer {
+ public:
+  struct Options {
+    RedisServer server;
+    std::string prefix = "quire";            // of all keys
+    std::chrono::milliseconds lease{2'000};  // of this daemon, renewed
+    std::chrono::milliseconds heartbeat{500};
+  };
+  explicit StreamSharer(const Options& options);
+  ~StreamSharer();
+  StreamSharer(const StreamSharer&) = delete;
+  StreamSharer& operator=(const StreamSharer&) = delete;
+
+  // How long a daemon that has gone still counts as there.
+  std::chrono::milliseconds lease() const { return options_.lease; }
+
+  // A stream begins here, or has ended. Its record is kept for `window` longer.
+  void begin(const std::string& name, const StreamOrigin& origin, std::chrono::milliseconds window) noexcept;
+  void end(const std::string& name) noexcept;
+
+  struct Taken {
+    std::optional<StreamOrigin> origin;  // the stream is this daemon's from now on
+    bool is_elsewhere = false;           // another daemon runs it
+  };
+  // `done` is called once, on the thread of this.
+  void take(const std::string& name, std::chrono::milliseconds window, std::function<void(Taken)> done) noexcept;
+
+ private:
+  struct Active {
+    std::string record;
+    std::chrono::milliseconds window;
+  };
+
+  // The link's thread only, from here on.
+  void beat();
+  void renew();
+  void write(const std::string& name, const std::string& owner, const Active& stream);
+  void check(const RespReply* reply);
+  std::string key_of(const std::string& name) const { return prefix_ + "stream:" + name; }
+
+  const Options options_;
+  const std::string prefix_;  // with a mark that keeps all its keys on one node of a cluster
+  const std::string id_;      // of this daemon
+  std::map<std::string, Active> active_;
+  RedisLink link_;  // last: its thread calls this as soon as it is made
+};
+
+}  // namespace quire
