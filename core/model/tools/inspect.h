@@ -12,7 +12,7 @@ namespace quire {
 struct InspectOptions {
   bool metadata = false;  // every key
   bool tensors = false;   // every tensor; else their number and bytes by type
-  std::string device;     // that is planned for; empty: the backend's own
+  std::string device{};   // that is planned for; empty: the backend's own
 };
 
 // The model and the memory plan on this backend and machine; where the model cannot be served or does not fit, the
