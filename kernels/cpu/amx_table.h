@@ -41,6 +41,7 @@ constexpr KernelTable make_amx_table(const char* name) {
                   .tiles_together = kTilesTogether,
                   .scratch = tile_attention_scratch,
                   .pack_queries = pack_split_queries,
+                  .pack_int4_queries = nullptr,  // attend_masked takes it
                   .run = attend_amx<Tiles>};
   return table;
 }

@@ -252,6 +252,7 @@ constexpr AttendKernel attend_kernel() {
           .tiles_together = 1,
           .scratch = attend_scratch,
           .pack_queries = pack_queries,
+          .pack_int4_queries = pack_int4_queries,
           .run = attend};
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cpu/attention_masked_impl.h"
+#include "kernels/cpu/quantize_impl.h"
 
 namespace quire {
 namespace {
@@ -25,84 +26,137 @@ inline const std::uint16_t* int4_scales(const KvHeadView& kv, const std::byte* f
   return scales + group * kv.block_size + inside;
 }
 
-// acc += queries times the codes of `count` features, whose bytes are `row_bytes` apart.
-template <int kCount, int kTokenVecs>
-[[gnu::always_inline]] inline void multiply_int4_keys(const float* query, std::int64_t count,
-                                                      const std::uint8_t* const* keys, std::int64_t row_bytes,
-                                                      typename Simd::F (*acc)[kCount]) {
-  using F = typename Simd::F;
-  const std::uint8_t* key[kTokenVecs];
-  for (int v = 0; v < kTokenVecs; ++v)
-    key[v] = keys[v];
-  for (const float* end = query + count * kQueryTile; query < end;) {
-#pragma GCC unroll 4
-    for (int pair = 0; pair < 4; ++pair, query += 2 * kQueryTile) {
-      F even[kTokenVecs];
-      F odd[kTokenVecs];
-      for (int v = 0; v < kTokenVecs; ++v) {
-        even[v] = Simd::load_low_nibbles(key[v]);
-        odd[v] = Simd::load_high_nibbles(key[v]);
-        key[v] += row_bytes;
-      }
-      for (int q = 0; q < kCount; ++q) {
-        const F x = Simd::set1(query[q]);
-        for (int v = 0; v < kTokenVecs; ++v)
-          acc[v][q] = Simd::fma(even[v], x, acc[v][q]);
-      }
-      for (int q = 0; q < kCount; ++q) {
-        const F x = Simd::set1(query[kQueryTile + q]);
-        for (int v = 0; v < kTokenVecs; ++v)
-          acc[v][q] = Simd::fma(odd[v], x, acc[v][q]);
-      }
+// Asks for the part of a block's K or V, codes and scales, that a vector of tokens is of the block: ahead is where the
+// block's begins. The parts of all its vectors are the whole.
+inline void fetch_int4_block(const std::byte* ahead, std::int64_t dim, std::int64_t group_dim, std::int64_t inside) {
+  const std::int64_t token_bytes = dim / 2 + groups_of(dim, group_dim) * 4;
+  const std::byte* part = ahead + inside * token_bytes;
+  for (std::int64_t at = 0; at < Simd::kLanes * token_bytes; at += 64)
+    __builtin_prefetch(part + at);
+}
+
+// Queries over an int4 cache: [head_dim / 32][kQueryTile] blocks of eight bits, whose scale is of 32 features; behind
+// them, of each group of K's features, the queries' sums times that scale: what a minimum of one is worth.
+struct Int4Queries {
+  const ActBlock* blocks;
+  const float* sums;
+};
+
+inline std::int64_t num_query_blocks(std::int64_t head_dim) {
+  return padded_depth(head_dim) / kQuantBlock;
+}
+
+inline Int4Queries int4_queries(const QueryTile& tile, std::int64_t head_dim) {
+  const auto* blocks = reinterpret_cast<const ActBlock*>(tile.queries);
+  return {blocks, reinterpret_cast<const float*>(blocks + num_query_blocks(head_dim) * kQueryTile)};
+}
+
+void pack_int4_queries(const float* const* rows, std::int64_t count, std::int64_t head_dim, float* out) {
+  constexpr float kStart = -32.0f;  // what a block's start[3] and [4] are times the sum of a half
+  auto* blocks = reinterpret_cast<ActBlock*>(out);
+  auto* sums = reinterpret_cast<float*>(blocks + num_query_blocks(head_dim) * kQueryTile);
+  for (std::int64_t i = 0; i < padded_tile_rows(count); ++i) {
+    const float* row = rows[i < count ? i : 0];
+    for (std::int64_t b = 0; b < num_query_blocks(head_dim); ++b) {
+      ActBlock& block = blocks[b * kQueryTile + i];
+      quantize_block(row + b * kQuantBlock, block);
+      for (int half = 0; half < 2; ++half)
+        sums[(2 * b + half) * kQueryTile + i] = block.scale * (static_cast<float>(block.start[3 + half]) / kStart);
     }
   }
 }
 
-// Queries are followed by the sums of their elements, group by group: what a minimum of one is worth.
-template <int kCount, int kTokenVecs>
-void score_int4_keys(const KvHeadView& kv, const QueryTile& tile, const Place* places, float* scores) {
+// 32 features of vectors of tokens, as a dot product takes them: groups of four features, by Columns' lanes.
+template <int kVecs>
+struct Int4Words {
+  static constexpr int kShift = 0;
+  static constexpr int kParts = Simd::kLanes / Columns::kLanes;  // Columns' vectors of a vector of tokens
+  const std::uint8_t* at[kVecs];                                 // words of the first eight features
+  std::int64_t row_bytes;                                        // to those of the next eight
+
+  [[gnu::always_inline]] typename Columns::B operator()(int part, int group) const {
+    const std::uint8_t* words = at[part / kParts] + group / 2 * row_bytes + part % kParts * 4 * Columns::kLanes;
+    const typename Columns::B codes = Columns::load_bytes(words);
+    return group % 2 == 0 ? Columns::low_nibbles(codes) : Columns::high_nibbles(codes);
+  }
+};
+
+// total += half kHalf of a block's 32 features, and the minima's share of it; partial: its sum before the block's
+// scale.
+template <int kHalf, int kCount, int kVecs>
+[[gnu::always_inline]] inline void score_int4_half(const KvHeadView& kv, const Int4Words<kVecs>& words,
+                                                   const ActBlock* queries, const float* sums, const Place* places,
+                                                   std::int64_t group, typename Simd::F (*partial)[kCount],
+                                                   typename Simd::F (*total)[kCount]) {
   using F = typename Simd::F;
+  constexpr int kParts = Int4Words<kVecs>::kParts;
   const std::int64_t minima = groups_of(kv.head_dim, kKeyGroup) * kv.block_size;
-  const float* query = tile.queries;
-  const float* sums = tile.queries + kv.head_dim * kQueryTile;
-  F total[kTokenVecs][kCount];
-  for (int v = 0; v < kTokenVecs; ++v) {
+  typename Columns::F dots[kCount][kVecs * kParts];
+  Columns::template dot<4, 4 * kHalf, 4 * kHalf + 4, kVecs * kParts, kCount>(words, queries, {}, dots);
+  for (int v = 0; v < kVecs; ++v) {
+    const std::uint16_t* scales =
+        int4_scales(kv, kv.base + places[v].block, kv.head_dim, group + kHalf, places[v].inside);
+    const F scale = Simd::load_f16(scales);
+    const F minimum = Simd::load_f16(scales + minima);
+    for (int q = 0; q < kCount; ++q) {
+      F dot;
+      __builtin_memcpy(&dot, &dots[q][v * kParts], sizeof dot);
+      partial[v][q] = kHalf == 0 ? Simd::mul(dot, scale) : Simd::fma(dot, scale, partial[v][q]);
+      total[v][q] = Simd::fma(Simd::set1(sums[kHalf * kQueryTile + q]), minimum, total[v][q]);
+    }
+  }
+}
+
+template <int kCount, int kVecs>
+void score_int4_vectors(const KvHeadView& kv, const QueryTile& tile, const Place* places, float* scores) {
+  using F = typename Simd::F;
+  const Int4Queries queries = int4_queries(tile, kv.head_dim);
+  F total[kVecs][kCount];
+  for (int v = 0; v < kVecs; ++v) {
     for (int q = 0; q < kCount; ++q)
       total[v][q] = Simd::zero();
   }
-  for (std::int64_t begin = 0; begin < kv.head_dim; begin += kKeyGroup, sums += kQueryTile) {
-    const std::uint8_t* key[kTokenVecs];
-    F acc[kTokenVecs][kCount];
-    for (int v = 0; v < kTokenVecs; ++v) {
-      const std::byte* row = kv.base + places[v].block + begin / 2 * kv.block_size + places[v].inside;
-      key[v] = reinterpret_cast<const std::uint8_t*>(row);
-      for (int q = 0; q < kCount; ++q)
-        acc[v][q] = Simd::zero();
+  // V's scales and minima, too: the sums over V begin with the minima of all tokens.
+  for (int v = 0; v < kVecs; ++v) {
+    const std::byte* ahead = kv.base + places[v].ahead_of_key + (places[v].key_before_value ? kv.value_offset : 0);
+    fetch_int4_block(ahead, kv.head_dim, kKeyGroup, places[v].inside);
+    const std::byte* values = kv.base + places[v].block + kv.value_offset;
+    for (std::int64_t row = 0; row < 2 * kv.padded_dim / kValueGroup; ++row)
+      __builtin_prefetch(int4_scales(kv, values, kv.padded_dim, row, places[v].inside));
+  }
+  Int4Words<kVecs> words;
+  words.row_bytes = 4 * kv.block_size;
+  for (std::int64_t begin = 0; begin < kv.head_dim; begin += kQuantBlock) {
+    const ActBlock* block = queries.blocks + begin / kQuantBlock * kQueryTile;
+    const std::int64_t group = begin / kKeyGroup;
+    const float* sums = queries.sums + group * kQueryTile;
+    for (int v = 0; v < kVecs; ++v) {
+      words.at[v] = reinterpret_cast<const std::uint8_t*>(kv.base + places[v].block) +
+                    begin / kWordCodes * words.row_bytes + places[v].inside * 4;
     }
-    const std::int64_t left = kv.head_dim - begin;
-    const std::int64_t count = left < kKeyGroup ? left : kKeyGroup;
-    multiply_int4_keys<kCount, kTokenVecs>(query, count, key, kv.block_size, acc);
-    query += count * kQueryTile;
-    for (int v = 0; v < kTokenVecs; ++v) {
-      const Place& place = places[v];
-      const std::byte* ahead = kv.base + place.ahead_of_key + (place.key_before_value ? kv.value_offset : 0);
-      fetch_ahead<kKeyGroup * Simd::kLanes / 2>(ahead + (place.inside * kv.head_dim + begin * Simd::kLanes) / 2);
-      __builtin_prefetch(int4_scales(kv, ahead, kv.head_dim, begin / kKeyGroup * 2, place.inside));
-      const std::uint16_t* scales =
-          int4_scales(kv, kv.base + place.block, kv.head_dim, begin / kKeyGroup, place.inside);
-      const F scale = Simd::load_f16(scales);
-      const F minimum = Simd::load_f16(scales + minima);
-      for (int q = 0; q < kCount; ++q) {
-        total[v][q] = Simd::fma(acc[v][q], scale, total[v][q]);
-        total[v][q] = Simd::fma(Simd::set1(sums[q]), minimum, total[v][q]);
-      }
+    F partial[kVecs][kCount];
+    score_int4_half<0, kCount, kVecs>(kv, words, block, sums, places, group, partial, total);
+    if (begin + kKeyGroup < kv.head_dim)
+      score_int4_half<1, kCount, kVecs>(kv, words, block, sums, places, group, partial, total);
+    for (int v = 0; v < kVecs; ++v) {
+      for (int q = 0; q < kCount; ++q)
+        total[v][q] = Simd::fma(partial[v][q], Simd::set1(block[q].scale), total[v][q]);
     }
   }
   const F factor = Simd::set1(tile.scale * 1.44269504f);  // to base 2
-  for (int v = 0; v < kTokenVecs; ++v) {
+  for (int v = 0; v < kVecs; ++v) {
     for (int q = 0; q < kCount; ++q)
       Simd::store(scores + q * kPartition + v * Simd::kLanes, Simd::mul(total[v][q], factor));
   }
+}
+
+// As many vectors of tokens at once as leave registers for three results of each and query.
+template <int kCount, int kTokenVecs>
+void score_int4_keys(const KvHeadView& kv, const QueryTile& tile, const Place* places, float* scores) {
+  constexpr int kMost = kCount < 8 ? 8 / kCount : 1;
+  constexpr int kAtOnce = kMost < kTokenVecs ? kMost : kTokenVecs;
+  for (int v = 0; v < kTokenVecs; v += kAtOnce)
+    score_int4_vectors<kCount, kAtOnce>(kv, tile, places + v, scores + v * Simd::kLanes);
 }
 
 // Which lanes of a vector of a partition hold tokens of the context; others may lie in memory never written.
@@ -145,86 +199,103 @@ void begin_int4_sums(const KvHeadView& kv, const Places& places, const KnownToke
   }
 }
 
-// weighted[q][..] += probability times scale, times codes, over the vectors of tokens [begin, end), for the columns of
-// kRowVecs vectors of bytes of one group.
-template <int kCount, int kRowVecs, bool kLow, bool kHigh>
+// How a tile of queries meets the codes of V: vectors of bytes of a group, halves of their nibbles and groups at once,
+// by the registers that their sums take.
+template <int kCount>
+struct Int4ValueShape {
+  static constexpr int kByteVecs = kValueGroup / 2 / Simd::kLanes;
+  static constexpr bool kWide = Simd::kValueVecs > 1;  // thirty-two registers
+  static constexpr int kRowVecs = kCount <= 2 ? kByteVecs : 1;
+  static constexpr int kHalves = kCount < 8 || kWide ? 2 : 1;
+  static constexpr int kGroups = !kWide || kCount == 8 ? 1 : kCount == 4 ? 2 : 4;
+};
+
+// weighted[q][..] += probability times scale, times codes, over the vectors of tokens [begin, end), for kGroups groups
+// from `group` on. scaled: [kGroups][kQueryTile][kPartition]. first: vector of bytes in a group, half: of the nibbles.
+template <int kCount, int kGroups>
 void weigh_int4_columns(const KvHeadView& kv, const Places& places, std::int64_t begin, std::int64_t end,
-                        const float* scaled, std::int64_t group, std::int64_t byte, float* weighted) {
+                        const float* scaled, std::int64_t group, std::int64_t byte, int half, float* weighted) {
   using F = typename Simd::F;
-  constexpr int kHalves = kLow && kHigh ? 2 : 1;
-  const auto sums = [&](int q, int v, int half) {
-    const std::int64_t column = group * kValueGroup + byte + v * Simd::kLanes + (kLow ? half : 1) * kValueGroup / 2;
-    return weighted + q * kv.padded_dim + column;
+  using Shape = Int4ValueShape<kCount>;
+  constexpr int kRowVecs = kGroups * Shape::kRowVecs;
+  const auto column = [&](int v, int h) {
+    const std::int64_t of_group = byte + v % Shape::kRowVecs * Simd::kLanes + (half + h) * kValueGroup / 2;
+    return (group + v / Shape::kRowVecs) * kValueGroup + of_group;
   };
-  F acc[kCount][kRowVecs][kHalves];
+  F acc[kCount][kRowVecs][Shape::kHalves];
   for (int q = 0; q < kCount; ++q) {
     for (int v = 0; v < kRowVecs; ++v) {
-      for (int half = 0; half < kHalves; ++half)
-        acc[q][v][half] = Simd::load(sums(q, v, half));
+      for (int h = 0; h < Shape::kHalves; ++h)
+        acc[q][v][h] = Simd::load(weighted + q * kv.padded_dim + column(v, h));
     }
   }
   const std::int64_t row_bytes = kv.padded_dim / 2;
-  const bool fetches = group == 0 && byte == 0 && kLow;
+  const bool fetches = group == 0 && byte == 0 && half == 0;
   for (std::int64_t i = begin; i < end; ++i) {
     const Place& place = places.at[i];
     const std::byte* row = kv.base + place.block + kv.value_offset + place.inside * row_bytes;
     if (fetches) {
       const std::byte* ahead = kv.base + place.ahead_of_value + (place.value_before_key ? 0 : kv.value_offset);
-      for (std::int64_t at = 0; at < Simd::kLanes * row_bytes; at += 64)
-        __builtin_prefetch(ahead + place.inside * row_bytes + at);
+      fetch_int4_block(ahead, kv.padded_dim, kValueGroup, place.inside);
     }
     const auto* value = reinterpret_cast<const std::uint8_t*>(row) + group * kValueGroup / 2 + byte;
     const float* p = scaled + i * Simd::kLanes;
     const std::int64_t left = places.num_tokens - i * Simd::kLanes;
     const float* stop = p + (left < Simd::kLanes ? left : Simd::kLanes);
     for (; p < stop; ++p, value += row_bytes) {
-      F codes[kRowVecs][kHalves];
       for (int v = 0; v < kRowVecs; ++v) {
-        if constexpr (kLow) codes[v][0] = Simd::load_low_nibbles(value + v * Simd::kLanes);
-        if constexpr (kHigh) codes[v][kHalves - 1] = Simd::load_high_nibbles(value + v * Simd::kLanes);
-      }
-      for (int q = 0; q < kCount; ++q) {
-        const F weight = Simd::set1(p[q * kPartition]);
-        for (int v = 0; v < kRowVecs; ++v) {
-          for (int half = 0; half < kHalves; ++half)
-            acc[q][v][half] = Simd::fma(weight, codes[v][half], acc[q][v][half]);
+        const std::uint8_t* at = value + v / Shape::kRowVecs * kValueGroup / 2 + v % Shape::kRowVecs * Simd::kLanes;
+        F codes[2];
+        if (Shape::kHalves == 2 || half == 0) codes[0] = Simd::load_low_nibbles(at);
+        if (Shape::kHalves == 2 || half == 1) codes[Shape::kHalves - 1] = Simd::load_high_nibbles(at);
+        for (int q = 0; q < kCount; ++q) {
+          const F weight = Simd::set1(p[(v / Shape::kRowVecs * kQueryTile + q) * kPartition]);
+          for (int h = 0; h < Shape::kHalves; ++h)
+            acc[q][v][h] = Simd::fma(weight, codes[h], acc[q][v][h]);
         }
       }
     }
   }
   for (int q = 0; q < kCount; ++q) {
     for (int v = 0; v < kRowVecs; ++v) {
-      for (int half = 0; half < kHalves; ++half)
-        Simd::store(sums(q, v, half), acc[q][v][half]);
+      for (int h = 0; h < Shape::kHalves; ++h)
+        Simd::store(weighted + q * kv.padded_dim + column(v, h), acc[q][v][h]);
     }
+  }
+}
+
+template <int kCount, int kGroups>
+void weigh_int4_groups(const KvHeadView& kv, const Places& places, const KnownTokens& known, std::int64_t begin,
+                       std::int64_t end, const float* scores, std::int64_t group, float* weighted) {
+  using Shape = Int4ValueShape<kCount>;
+  alignas(64) float scaled[kGroups * kQueryTile * kPartition];
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::byte* values = kv.base + places.at[i].block + kv.value_offset;
+    for (int g = 0; g < kGroups; ++g) {
+      const std::uint16_t* scales = int4_scales(kv, values, kv.padded_dim, group + g, places.at[i].inside);
+      const typename Simd::F scale = known.keep(Simd::load_f16(scales), i);
+      for (int q = 0; q < kCount; ++q) {
+        const typename Simd::F p = Simd::load(scores + q * kPartition + i * Simd::kLanes);
+        Simd::store(scaled + (g * kQueryTile + q) * kPartition + i * Simd::kLanes, Simd::mul(p, scale));
+      }
+    }
+  }
+  for (int byte = 0; byte < kValueGroup / 2; byte += Shape::kRowVecs * Simd::kLanes) {
+    for (int half = 0; half < 2; half += Shape::kHalves)
+      weigh_int4_columns<kCount, kGroups>(kv, places, begin, end, scaled, group, byte, half, weighted);
   }
 }
 
 template <int kCount>
 void weigh_int4_values(const KvHeadView& kv, const Places& places, const KnownTokens& known, std::int64_t begin,
                        std::int64_t end, const float* scores, float* weighted) {
-  constexpr int kByteVecs = kValueGroup / 2 / Simd::kLanes;  // of a group
-  constexpr int kRowVecs = kCount <= 2 ? kByteVecs : 1;
-  alignas(64) float scaled[kQueryTile * kPartition];
-  for (std::int64_t group = 0; group < kv.padded_dim / kValueGroup; ++group) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::byte* values = kv.base + places.at[i].block + kv.value_offset;
-      const std::uint16_t* scales = int4_scales(kv, values, kv.padded_dim, group, places.at[i].inside);
-      const typename Simd::F scale = known.keep(Simd::load_f16(scales), i);
-      for (int q = 0; q < kCount; ++q) {
-        const std::int64_t at = q * kPartition + i * Simd::kLanes;
-        Simd::store(scaled + at, Simd::mul(Simd::load(scores + at), scale));
-      }
-    }
-    for (int byte = 0; byte < kValueGroup / 2; byte += kRowVecs * Simd::kLanes) {
-      if constexpr (kCount < 8 || Simd::kValueVecs > 1) {
-        weigh_int4_columns<kCount, kRowVecs, true, true>(kv, places, begin, end, scaled, group, byte, weighted);
-      } else {
-        weigh_int4_columns<kCount, kRowVecs, true, false>(kv, places, begin, end, scaled, group, byte, weighted);
-        weigh_int4_columns<kCount, kRowVecs, false, true>(kv, places, begin, end, scaled, group, byte, weighted);
-      }
-    }
-  }
+  constexpr int kGroups = Int4ValueShape<kCount>::kGroups;
+  const std::int64_t groups = kv.padded_dim / kValueGroup;
+  std::int64_t group = 0;
+  for (; group + kGroups <= groups; group += kGroups)
+    weigh_int4_groups<kCount, kGroups>(kv, places, known, begin, end, scores, group, weighted);
+  for (; group < groups; ++group)
+    weigh_int4_groups<kCount, 1>(kv, places, known, begin, end, scores, group, weighted);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "kernels/check.h"
 #include "kernels/cpu/hadamard.h"
@@ -55,7 +54,6 @@ AttentionRunner::Call AttentionRunner::call_of(const CpuKvStorage& kv, std::int6
             .head_dim = shape.key_dim,
             .value_dim = value_dim,
             .padded_dim = padded_value_dim(dtype, value_dim),
-            .packed_dim = shape.key_dim + (rotated ? groups_of(shape.key_dim, kKeyGroup) : 0),
             .masked = masked,
             .rotated = rotated};
   // Many heads on one of K and V are work for several threads.
@@ -123,7 +121,7 @@ void AttentionRunner::begin_tile(const Call& call, const Item& item, std::int64_
 }
 
 float* AttentionRunner::queries_at(const Call& call, const Worker& worker, std::int64_t index) const {
-  return worker.queries + index * call.kernel->query_tile * padded_depth(call.packed_dim);
+  return worker.queries + index * call.kernel->query_tile * padded_depth(call.head_dim);
 }
 
 KvHeadView AttentionRunner::view_of(const Call& call, std::int64_t group) const {
@@ -139,9 +137,9 @@ void AttentionRunner::prepare_workers(const Call& call) {
   for (const Item& item : items_)
     tiles = std::max(tiles, item.tiles);
   const std::int64_t scratch = call.kernel->scratch(call.head_dim);
-  const std::int64_t queries = tiles * call.kernel->query_tile * padded_depth(call.packed_dim);
+  const std::int64_t queries = tiles * call.kernel->query_tile * padded_depth(call.head_dim);
   const std::int64_t states = (kTilesTogether + tiles) * state_floats(call);
-  const std::int64_t rotated = call.rotated ? call.kernel->query_tile * padded_depth(call.packed_dim) : 0;
+  const std::int64_t rotated = call.rotated ? call.kernel->query_tile * padded_depth(call.head_dim) : 0;
   for (Worker& worker : workers_) {
     worker.scratch = worker.memory.get<float>(static_cast<std::size_t>(scratch + queries + states + rotated));
     worker.queries = worker.scratch + scratch;
@@ -175,18 +173,14 @@ void AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t
       __builtin_prefetch(rows[i] + d);
   }
   if (call.masked) set_mask(call, item, group, tile, &worker.masks[static_cast<std::size_t>(index)], &out);
-  for (std::int64_t i = 0; call.rotated && i < out.count; ++i)
-    rows[i] = rotate_query(call, rows[i], worker.rotated + i * padded_depth(call.packed_dim));
-  call.kernel->pack_queries(rows, out.count, call.packed_dim, out.scale, queries);
-}
-
-const float* AttentionRunner::rotate_query(const Call& call, const float* query, float* out) {
-  rotate_head(query, call.head_dim, out);
-  for (std::int64_t begin = 0; begin < call.head_dim; begin += kKeyGroup) {
-    const std::int64_t end = std::min(begin + kKeyGroup, call.head_dim);
-    out[call.head_dim + begin / kKeyGroup] = std::accumulate(out + begin, out + end, 0.0f);
+  if (!call.rotated) return call.kernel->pack_queries(rows, out.count, head_dim, out.scale, queries);
+  for (std::int64_t i = 0; i < out.count; ++i) {
+    float* rotated = worker.rotated + i * padded_depth(head_dim);
+    rotate_head(rows[i], head_dim, rotated);
+    std::fill(rotated + head_dim, rotated + padded_depth(head_dim), 0.0f);
+    rows[i] = rotated;
   }
-  return out;
+  call.kernel->pack_int4_queries(rows, out.count, head_dim, queries);
 }
 
 void AttentionRunner::set_mask(const Call& call, const Item& item, std::int64_t group, std::int64_t tile,

@@ -70,7 +70,6 @@ class AttentionRunner {
     std::int64_t head_dim;     // of K
     std::int64_t value_dim;
     std::int64_t padded_dim;  // of V
-    std::int64_t packed_dim;  // floats of a query as packed: int4 adds the sum of each group
     bool masked;
     bool rotated;  // K and V are, as int4 keeps them
   };
@@ -108,8 +107,6 @@ class AttentionRunner {
   // The worker's tile `index` becomes this one of the group's.
   void make_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile, Worker& worker,
                  std::int64_t index) const;
-  // A query as kernels over int4 take it. Returns out.
-  static const float* rotate_query(const Call& call, const float* query, float* out);
   void set_mask(const Call& call, const Item& item, std::int64_t group, std::int64_t tile, TileMask* mask,
                 QueryTile* out) const;
   void end_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile, const SoftmaxState& state);

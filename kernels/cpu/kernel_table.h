@@ -132,6 +132,7 @@ enum class KvElement : std::uint8_t { kF32, kF16, kBF16, kI8, kI4 };
 // int4: this many features of a token and head share a scale and a minimum; a value is minimum + scale * code. What
 // K loses costs more than what V does.
 inline constexpr std::int64_t kKeyGroup = 16;
+inline constexpr std::int64_t kWordCodes = 8;  // of K's features in four bytes
 inline constexpr std::int64_t kValueGroup = 32;
 
 constexpr std::int64_t groups_of(std::int64_t head_dim, std::int64_t group) {
@@ -139,8 +140,9 @@ constexpr std::int64_t groups_of(std::int64_t head_dim, std::int64_t group) {
 }
 
 // One head of one layer's K/V: inside a block K is [head_dim][block_size] and V is [block_size][padded_dim], each for
-// int8 followed by block_size f32 scales. Of int4, a byte of K holds features 2i and 2i + 1 of a token, a byte of V
-// features i and i + 16 of each 32; f16 scales [groups][block_size] and f16 minima of the same shape follow.
+// int8 followed by block_size f32 scales. Of int4, four bytes of K hold eight features of a token, [head_dim / 8]
+// [block_size], byte i of them features i and i + 4; a byte of V holds features i and i + 16 of each 32. f16 scales
+// [groups][block_size] and f16 minima of the same shape follow.
 struct KvHeadView {
   std::byte* base = nullptr;     // of block 0: K of this head
   std::size_t block_stride = 0;  // bytes from one block to the next
@@ -201,6 +203,8 @@ struct AttendKernel {
   std::int64_t (*scratch)(std::int64_t head_dim);  // floats that each thread needs
   // `count` query vectors, to query_tile * padded_depth(head_dim) floats. scale: of the softmax.
   void (*pack_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float scale, float* out);
+  // The same for an int4 cache: rows are rotated, and zeros from head_dim to padded_depth(head_dim).
+  void (*pack_int4_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float* out);
   // Tokens [partition * kPartition, ...) of the context: for one tile of each of `num_heads` heads with equal counts
   // and visible tokens, because what they read of a block lies together; or for `num_tiles` tiles of one head, in the
   // order of what they see, each of which sees some of the partition.

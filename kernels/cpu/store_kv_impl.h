@@ -107,8 +107,9 @@ void store_key(const KvHeadView& kv, std::int64_t block, std::int64_t offset, co
   std::byte* base = kv.base + static_cast<std::size_t>(block) * kv.block_stride;
   if (kv.element == KvElement::kI4) {
     return store_int4<kKeyGroup>(
-        kv, base, kv.head_dim, offset, key, [&](std::int64_t i) { return i / 2 * kv.block_size + offset; },
-        [](std::int64_t i) { return i % 2 == 1; });
+        kv, base, kv.head_dim, offset, key,
+        [&](std::int64_t i) { return (i / kWordCodes * kv.block_size + offset) * 4 + i % 4; },
+        [](std::int64_t i) { return i % kWordCodes >= 4; });
   }
   std::byte* scales = base + kv.head_dim * kv.block_size;
   store_vector(kv, base + offset * element_bytes(kv.element), kv.block_size, scales, offset, key);

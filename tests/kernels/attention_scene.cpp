@@ -74,6 +74,24 @@ std::vector<double> rounded(const float* x, std::int64_t count, KvDType dtype, s
   return out;
 }
 
+// One head's query as attention takes it: over int4 rotated, to eight bits with a scale for 32 features.
+std::vector<double> rounded_query(const float* x, std::int64_t count, KvDType dtype) {
+  std::vector<float> rotated(x, x + count);
+  if (dtype != KvDType::kI4) return {rotated.begin(), rotated.end()};
+  rotate(rotated);
+  std::vector<double> out;
+  for (std::size_t begin = 0; begin < rotated.size(); begin += 32) {
+    const std::size_t end = std::min(begin + 32, rotated.size());
+    float bound = 0.0f;
+    for (std::size_t i = begin; i < end; ++i)
+      bound = std::max(bound, std::fabs(rotated[i]));
+    for (std::size_t i = begin; i < end; ++i)
+      out.push_back(static_cast<double>(std::nearbyint(rotated[i] * (127.0f / bound)) * (bound / 127.0f)));
+  }
+  rotate(out);
+  return out;
+}
+
 }  // namespace
 
 AttentionScene::AttentionScene(std::uint32_t seed, Heads heads, KvDType dtype, std::vector<std::int64_t> lengths,
@@ -214,9 +232,10 @@ double AttentionScene::score(std::size_t sequence, std::int64_t position, std::i
   const std::int64_t dim = heads_.head_dim;
   const std::int64_t kv_head = head / (heads_.num_heads / heads_.num_kv_heads);
   const std::vector<double> key = rounded(&from.k.at(token, kv_head * dim), dim, layout_.dtype);
+  const std::vector<double> query = rounded_query(&from.q.at(position, head * dim), dim, layout_.dtype);
   double out = 0.0;
   for (std::int64_t d = 0; d < dim; ++d)
-    out += key[static_cast<std::size_t>(d)] * static_cast<double>(from.q.at(position, head * dim + d));
+    out += key[static_cast<std::size_t>(d)] * query[static_cast<std::size_t>(d)];
   out *= static_cast<double>(options_.scale);
   const auto cap = static_cast<double>(options_.softcap);
   if (cap > 0.0) out = cap * std::tanh(out / cap);
