@@ -13,6 +13,7 @@ import { kNeedsRedis as options, start_redis } from "./redis_server.mjs";
 const kWindow = ["--server.resume.window", "60s"];
 const kDraws = { model: "quire-demo", max_tokens: 600, temperature: 1, ignore_eos: true, stream: true, stream_options: { include_usage: true } };
 const kCases = [
+  ["/v1/completions", { ...kDraws, temperature: 0, prompt: "A KV block holds the keys and values of tokens. ".repeat(6) }],
   ["/v1/completions", { ...kDraws, prompt: "Once upon a time", logprobs: 2 }],
   ["/v1/chat/completions", { ...kDraws, messages: [{ role: "user", content: "What is a KV block?" }] }],
   ["/v1/chat/completions", { ...kDraws, messages: [{ role: "user", content: "What is a KV block?" }], tool_choice: "required",
@@ -63,15 +64,16 @@ async function kept(redis, count) {
 
 test("a stream whose daemon is killed continues at another, event for event", options, async () => {
   const redis = await start_redis();
-  const second = await start(redis, kWindow);
+  // Drafts that are right give several tokens in one step, which the other daemon makes one by one.
+  const second = await start(redis, [...kWindow, "--speculation.method", "prompt_lookup"]);
   const alone = await start(null);
   for (const [index, request] of kCases.entries()) {
     const seeded = [request[0], { ...request[1], seed: 5 }];
     const undisturbed = await stream(alone, seeded, {});
     for (const [what, asked] of [["seeded", seeded], ["unseeded", request]]) {
       const id = `${what}-${index}`;
-      const first = await start(redis, kWindow);
-      const most = index === 2 ? 6 : 40;
+      const first = await start(redis, [...kWindow, "--speculation.method", "none"]);
+      const most = index === 3 ? 6 : 40;
       const begun = await stream(first, asked, { "X-Request-Id": id }, most, async () => {
         while ((await num_streams(redis)) <= index * 2 + (what === "seeded" ? 0 : 1));
         first.kill();
