@@ -8,7 +8,7 @@
 namespace quire::gpu {
 
 template <class K>
-__global__ void __launch_bounds__(K::kThreads) kernel_entry(const __grid_constant__ typename K::Args args) {
+__global__ void __launch_bounds__(K::kThreads, 1) kernel_entry(const __grid_constant__ typename K::Args args) {
   extern __shared__ __align__(16) std::byte shared[];
   CudaThread thread(shared);
   K::run(thread, args);

@@ -33,7 +33,6 @@ Matrix attended(Backend& backend, AttentionScene& scene) {
   const auto kv = scene.make_cache(backend);
   Matrix out(scene.num_rows(kChunks), scene.width());
   scene.run(backend, *kv, kChunks, out.view());
-  backend.synchronize();
   return out;
 }
 

@@ -206,6 +206,7 @@ void AttentionScene::run(Backend& backend, KvStorage& kv, const std::vector<Chun
   if (out.data == nullptr) return;
   if (is_plain) return backend.attention(kv, kLayer, batch, q.view(), heads_.num_heads, options_.scale, out);
   backend.graph()->attention(kv, kLayer, batch, q.view(), options_, out);
+  backend.synchronize();  // q, k and v end here
 }
 
 Matrix AttentionScene::run_in_calls(Backend& backend, const std::vector<std::vector<Chunk>>& calls) {

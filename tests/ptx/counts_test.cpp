@@ -58,7 +58,7 @@ double design_count(PackedFormat format) {
 
 // Of all instructions, loads, moves, arithmetic on integers and branches, for one in f32. ptxas leaves out some of
 // them.
-constexpr double kMostForEach = 3.6;
+constexpr double kMostForEach = 3.8;
 
 double ratio(std::int64_t count, std::int64_t of) {
   return static_cast<double>(count) / static_cast<double>(of);

@@ -1,5 +1,5 @@
 // linear_wide: quantised weights times many rows. A block has 128 outputs and 128 rows; eight warps of 32 outputs times
-// 64 rows. Activations go through shared memory in four stages of 64 features, filled by asynchronous copies; weights
+// 64 rows. Activations go through shared memory in three stages of 64 features, filled by asynchronous copies; weights
 // go to registers, unpacked once for 64 rows. Grid: x outputs / 128, y rows / 128.
 #pragma once
 
@@ -13,7 +13,7 @@ struct LinearWide {
   using F = Form<kType>;
   static constexpr int kWarps = 8;
   static constexpr int kThreads = kWarps * kWarpLanes;
-  static constexpr int kStages = 4;
+  static constexpr int kStages = 3;
   static constexpr int kStageBlocks = 2;
   static constexpr int kStripSteps = kStripBlocks / kStageBlocks;
   static constexpr int kGroups = 2;       // of 16 outputs, of a warp
@@ -21,7 +21,9 @@ struct LinearWide {
   static constexpr int kBlockTiles = 16;  // of a block
   static constexpr int kBlockGroups = 8;
   static constexpr int kStageTiles = kBlockTiles * kStageBlocks;
-  static constexpr int kSharedBytes = kStages * kStageTiles * static_cast<int>(sizeof(ActTile));
+  static constexpr int kRingBytes = kStages * kStageTiles * static_cast<int>(sizeof(ActTile));
+  static constexpr int kElements = kGroups * kTiles * kLaneElements;  // of a thread
+  static constexpr int kSharedBytes = kRingBytes + kElements * kThreads * static_cast<int>(sizeof(float));
 
   // What a warp computes: up to kGroups groups of outputs times up to kTiles tiles of rows.
   struct WarpPlace {
@@ -116,7 +118,8 @@ struct LinearWide {
     const WarpPlace place = place_of(t, args);
     for (int step = 0; step < kStages - 1; ++step)
       fetch(t, args, step);
-    float total[kGroups][kTiles][kLaneElements] = {};
+    // A thread's sums of cuts lie in shared memory: registers would be spilled.
+    float* total = reinterpret_cast<float*>(t.shared() + kRingBytes) + t.index();
     float acc[kGroups][kTiles][kLaneElements] = {};
     LaneCodes<F> codes[kGroups] = {};
     for (std::int64_t strip = 0; strip < place.num_strips; ++strip) {
@@ -128,29 +131,24 @@ struct LinearWide {
     write(t, args, place, total);
   }
 
-  static QUIRE_DEVICE void close_cut(float (&total)[kGroups][kTiles][kLaneElements],
-                                     float (&acc)[kGroups][kTiles][kLaneElements], bool first) {
+  static QUIRE_DEVICE void close_cut(float* total, float (&acc)[kGroups][kTiles][kLaneElements], bool first) {
     QUIRE_UNROLL
-    for (int i = 0; i < kGroups * kTiles * kLaneElements; ++i) {
-      const int g = i / (kTiles * kLaneElements);
-      const int tile = i / kLaneElements % kTiles;
-      float& part = acc[g][tile][i % kLaneElements];
-      float& sum = total[g][tile][i % kLaneElements];
-      sum = first ? part : sum + part;
+    for (int i = 0; i < kElements; ++i) {
+      float& part = acc[i / (kTiles * kLaneElements)][i / kLaneElements % kTiles][i % kLaneElements];
+      total[i * kThreads] = first ? part : total[i * kThreads] + part;
       part = 0.0f;
     }
   }
 
   template <class Thread>
-  static QUIRE_DEVICE void write(Thread& t, const Args& args, const WarpPlace& place,
-                                 const float (&total)[kGroups][kTiles][kLaneElements]) {
+  static QUIRE_DEVICE void write(Thread& t, const Args& args, const WarpPlace& place, const float* total) {
     QUIRE_UNROLL
-    for (int i = 0; i < kGroups * kTiles * kLaneElements; ++i) {
+    for (int i = 0; i < kElements; ++i) {
       const int g = i / (kTiles * kLaneElements);
       const int tile = i / kLaneElements % kTiles;
       const int element = i % kLaneElements;
       write_element(args.output, (place.first_tile + tile) * kTileRows + lane_row(t.lane(), element),
-                    (place.first_group + g) * kStripOutputs + lane_output(t.lane(), element), total[g][tile][element]);
+                    (place.first_group + g) * kStripOutputs + lane_output(t.lane(), element), total[i * kThreads]);
     }
   }
 };
