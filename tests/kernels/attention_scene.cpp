@@ -203,9 +203,11 @@ void AttentionScene::run(Backend& backend, KvStorage& kv, const std::vector<Chun
   const bool is_plain = options_.window == 0 && options_.chunk == 0 && options_.softcap == 0.0f &&
                         options_.sinks == nullptr && options_.alibi == 0.0f && heads_.values() == heads_.head_dim;
   backend.store_kv(kv, kLayer, batch, k.view(), options_.value_in_key ? MatrixView{} : v.view());
-  if (out.data == nullptr) return;
-  if (is_plain) return backend.attention(kv, kLayer, batch, q.view(), heads_.num_heads, options_.scale, out);
-  backend.graph()->attention(kv, kLayer, batch, q.view(), options_, out);
+  if (out.data != nullptr && is_plain) {
+    backend.attention(kv, kLayer, batch, q.view(), heads_.num_heads, options_.scale, out);
+  } else if (out.data != nullptr) {
+    backend.graph()->attention(kv, kLayer, batch, q.view(), options_, out);
+  }
   backend.synchronize();  // q, k and v end here
 }
 

@@ -10,9 +10,9 @@ namespace quire {
 
 // What the text shows beside the model's description and the memory plan.
 struct InspectOptions {
-  bool metadata = false;  // every key
-  bool tensors = false;   // every tensor; else their number and bytes by type
-  std::string device{};   // that is planned for; empty: the backend's own
+  bool metadata = false;    // every key
+  bool tensors = false;     // every tensor; else their number and bytes by type
+  std::string device = {};  // that is planned for; empty: the backend's own
 };
 
 // The model and the memory plan on this backend and machine; where the model cannot be served or does not fit, the
