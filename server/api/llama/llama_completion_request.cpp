@@ -55,6 +55,7 @@ void add_parts(FieldReader& reader, const Json& parts, const ServedModel& model,
 LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model) {
   LlamaCompletionRequest request;
   request.fields = read_generation_fields(reader, model, llama_defaults());
+  reader.refuse("kv_transfer_params", "completions and chat completions take it");
   GenerationFields& fields = request.fields;
   request.num_predict = fields.max_tokens.value_or(-1);
   if (fields.sampling.seed == static_cast<std::uint64_t>(kDefaultSeed)) fields.sampling.seed.reset();
@@ -157,6 +158,7 @@ Json llama_default_settings(const ServedModel& model) {
   FieldReader reader(nothing);
   LlamaCompletionRequest request;
   request.fields = read_generation_fields(reader, model, llama_defaults());
+  reader.refuse("kv_transfer_params", "completions and chat completions take it");
   return llama_settings(request);
 }
 

@@ -41,6 +41,7 @@ void read_sampling(FieldReader& reader, const ServedModel& model, MessagesReques
   reader.number("temperature", 0.0, 1.0);
   refuse_foreign(reader);
   request.fields = read_generation_fields(reader, model);
+  reader.refuse("kv_transfer_params", "completions and chat completions take it");
   if (auto stop = reader.strings("stop_sequences", kMaxStopStrings)) request.fields.stop = std::move(*stop);
   for (const std::string& text : request.fields.stop) {
     if (text.empty()) reader.fail("stop_sequences", "'stop_sequences' must not hold an empty string");

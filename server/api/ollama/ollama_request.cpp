@@ -34,6 +34,7 @@ void read_options(FieldReader& reader, OllamaRequest& request) {
   options.refuse_unless("penalize_newline", true, "line ends are penalised as other tokens are");
   options.integer("num_keep", -1, kMaxInt32);  // a context is not shifted: nothing has to be kept of it
   request.fields = read_generation_fields(options, *request.model, ollama_defaults());
+  options.refuse("kv_transfer_params", "completions and chat completions take it");
   if (const auto count = options.integer("num_predict", -2, kMaxInt32); count && *count >= 0)
     request.fields.max_tokens = static_cast<std::int32_t>(*count);
   if (request.fields.max_tokens == 0) options.fail("num_predict", "'options.num_predict' must not be 0");
