@@ -17,9 +17,9 @@ foreach(entry ${FILES})
     execute_process(COMMAND gzip -9nc ${path} OUTPUT_FILE ${FOLDER}/${index}.gz COMMAND_ERROR_IS_FATAL ANY)
     set(path ${FOLDER}/${index}.gz)
   endif()
-  # Not the distance between two symbols: a compiler may take them for different objects.
+  # Global names: of local ones the assembler for arm64 keeps the section alone where code takes their addresses from a table.
   file(SIZE ${path} size)
-  string(APPEND blobs "__asm__(\".section .rodata\\nquire_web_${index}:\\n.incbin \\\"${path}\\\"\\n.previous\\n\");\n"
+  string(APPEND blobs "__asm__(\".section .rodata\\n.globl quire_web_${index}\\n.hidden quire_web_${index}\\nquire_web_${index}:\\n.incbin \\\"${path}\\\"\\n.previous\\n\");\n"
     "extern \"C\" const char quire_web_${index}[];\n")
   string(APPEND rows "      {\"${name}\", \"\\\"${hash}\\\"\", {quire_web_${index}, ${size}}, ${compressed}},\n")
   math(EXPR index "${index} + 1")
