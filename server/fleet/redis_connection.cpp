@@ -15,7 +15,10 @@ namespace {
 
 constexpr std::size_t kReadAtOnce = 256 << 10;
 constexpr std::size_t kCommandsAtOnce = 64;
-constexpr int kLooksAtOnce = 5;  // of the watch, during the patience
+constexpr int kLooksAtOnce = 5;           // of the watch, during the patience
+constexpr std::chrono::seconds kIdle{1};  // a connection without a command for so long is pinged
+// A reply may be later than the patience by the time that the bytes since its command take at this rate.
+constexpr double kSlowestBytesPerSecond = 8e6;
 
 }  // namespace
 
@@ -55,7 +58,7 @@ void RedisConnection::with_stream(Use&& use) {
 }
 
 void RedisConnection::start() {
-  note_progress();
+  note_progress(0);
   watch();
   resolver_.async_resolve(url_.host, url_.port,
                           bound([](RedisConnection& self, const Failure& error, const auto& addresses) {
@@ -105,8 +108,8 @@ void RedisConnection::greet() {
 
 void RedisConnection::call(RedisCommand command, Done done) {
   if (is_closed_) return done(nullptr);
-  if (awaiting_.empty()) note_progress();
-  awaiting_.push_back(std::move(done));
+  if (awaiting_.empty()) note_progress(0);
+  awaiting_.push_back({std::move(done), Clock::now(), num_moved_bytes_});
   to_write_.push_back(std::move(command));
   if (writing_.empty()) write();
 }
@@ -125,7 +128,8 @@ void RedisConnection::write() {
   }
   const auto keeps_moving = [self = shared_from_this(), before = std::size_t{0}](const Failure& error,
                                                                                  std::size_t done) mutable {
-    if (std::exchange(before, done) != done) self->note_progress();
+    if (before != done) self->note_progress(done - before);
+    before = done;
     return error ? std::size_t{0} : std::size_t{1} << 20;
   };
   with_stream([&](auto& stream) {
@@ -143,7 +147,7 @@ void RedisConnection::read() {
     stream.async_read_some(asio::buffer(received_),
                            bound([](RedisConnection& self, const Failure& error, std::size_t size) {
                              if (self.failed("it closed the connection", error)) return;
-                             self.note_progress();
+                             self.note_progress(size);
                              self.reader_.feed({self.received_.data(), size});
                              self.take_replies();
                              if (!self.is_closed_) self.read();
@@ -156,7 +160,7 @@ void RedisConnection::take_replies() {
     const std::unique_ptr<RespReply> reply = reader_.next();
     if (reply == nullptr) break;
     if (awaiting_.empty()) return fail("it answers what was not asked");
-    const Done done = std::move(awaiting_.front());
+    const Done done = std::move(awaiting_.front().done);
     awaiting_.pop_front();
     done(reply.get());
   }
@@ -166,11 +170,20 @@ void RedisConnection::take_replies() {
 void RedisConnection::watch() {
   timer_.expires_after(patience_ / kLooksAtOnce);
   timer_.async_wait(bound([](RedisConnection& self, const Failure& /*error*/) {
-    const bool is_late = Clock::now() - self.moved_at_ >= self.patience_;
-    if (is_late && (!self.is_up_ || !self.awaiting_.empty()))
-      return self.fail(fmt::format("it did not answer within {} ms", self.patience_.count()));
+    if (self.is_late()) return self.fail(fmt::format("it did not answer within {} ms", self.patience_.count()));
+    if (self.is_up_ && self.awaiting_.empty() && Clock::now() - self.moved_at_ >= kIdle)
+      self.call(redis_command({"PING"}), [](const RespReply*) {});
     self.watch();
   }));
+}
+
+bool RedisConnection::is_late() const {
+  const Clock::time_point now = Clock::now();
+  if (awaiting_.empty()) return !is_up_ && now - moved_at_ >= patience_;
+  if (now - moved_at_ >= patience_) return true;
+  const Awaited& oldest = awaiting_.front();
+  const auto num_bytes = static_cast<double>(num_moved_bytes_ - oldest.num_moved_bytes_before);
+  return now - oldest.asked_at >= patience_ + std::chrono::duration<double>(num_bytes / kSlowestBytesPerSecond);
 }
 
 bool RedisConnection::failed(const char* what, const Failure& error) {
@@ -186,10 +199,10 @@ void RedisConnection::close() {
   timer_.cancel();
   // What a command calls may hold the last reference to this connection.
   const auto self = shared_from_this();
-  std::deque<Done> awaiting;
+  std::deque<Awaited> awaiting;
   awaiting.swap(awaiting_);
-  for (const Done& done : awaiting)
-    done(nullptr);
+  for (const Awaited& awaited : awaiting)
+    awaited.done(nullptr);
 }
 
 void RedisConnection::fail(const std::string& why) {

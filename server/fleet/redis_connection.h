@@ -1,8 +1,9 @@
 // RedisConnection: one connection to a Redis or Valkey server: its name is looked up, it is connected, secured,
 // authenticated, and then takes commands, whose replies come in their order. One thread at a time: that of its context.
 // Invariants: `up` is called at most once, `failed` exactly once unless close() comes first, and nothing is called
-// after either; each command's `done` is called once, with null where the connection failed before its reply. A
-// connection on which nothing moves for `patience` while a reply is due, or that is not up by then, has failed.
+// after either; each command's `done` is called once, with null where the connection failed before its reply. It fails
+// where nothing moves for `patience` while a reply is due, where a reply is later than that and the bytes between
+// explain, or where it is not up by then; a second without a command, it is pinged.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -52,6 +53,11 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
  private:
   using Tcp = boost::asio::ip::tcp;
   using Failure = boost::system::error_code;
+  struct Awaited {
+    Done done;
+    Clock::time_point asked_at;
+    std::size_t num_moved_bytes_before;
+  };
 
   void connect(const Tcp::resolver::results_type& addresses);
   void secure();
@@ -60,7 +66,11 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   void take_replies();
   void write();
   void watch();
-  void note_progress() { moved_at_ = Clock::now(); }
+  bool is_late() const;
+  void note_progress(std::size_t num_bytes) {
+    moved_at_ = Clock::now();
+    num_moved_bytes_ += num_bytes;
+  }
   void fail(const std::string& why);
   bool failed(const char* what, const Failure& error);
   // Calls then(self, arguments...) unless the connection is closed by then.
@@ -81,8 +91,9 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   std::vector<char> received_;
   std::deque<RedisCommand> to_write_;
   std::deque<RedisCommand> writing_;
-  std::deque<Done> awaiting_;
+  std::deque<Awaited> awaiting_;
   Clock::time_point moved_at_ = Clock::now();
+  std::size_t num_moved_bytes_ = 0;  // both ways
   bool is_up_ = false;
   bool is_closed_ = false;
 };

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 
 #include "core/base/result.h"
@@ -226,6 +227,40 @@ TEST_CASE("a store that stops answering is noticed, nothing waits for it, and it
   redis.behave({});
   client.wait_up();
   CHECK(client.read(1) != nullptr);
+}
+
+TEST_CASE("a store that stops answering is noticed on an idle connection") {
+  FakeRedis redis;
+  Client client(redis.url(), {.patience = 50ms});
+  client.wait_up();
+  redis.behave([](const FakeRedis::Words&, const std::string&) { return ""; });
+  client.wait_for([&] { return !client.store.is_up(); });
+  redis.behave({});
+  client.wait_up();
+}
+
+TEST_CASE("a store whose replies keep coming, each of them late, is given up like one that is silent") {
+  using Clock = std::chrono::steady_clock;
+  std::deque<std::pair<Clock::time_point, std::string>> due;
+  const Clock::time_point begin = Clock::now();
+  FakeRedis redis;
+  Client client(redis.url(), {.patience = 50ms});
+  client.wait_up();
+  // Half of the time since `begin`, at most 200 ms: replies never stop for long.
+  redis.behave([&](const FakeRedis::Words&, const std::string& reply) {
+    const Clock::time_point now = Clock::now();
+    due.emplace_back(now + std::min<Clock::duration>((now - begin) / 2, 200ms) + 1ms, reply);
+    std::string out;
+    for (; due.front().first <= Clock::now(); due.pop_front())
+      out += due.front().second;
+    return out;
+  });
+  client.wait_for([&] {
+    if (client.store.is_up()) client.ask(1);
+    return client.store.stats().num_failures >= 1;
+  });
+  redis.behave({});
+  client.wait_up();
 }
 
 TEST_CASE("a store that is full, or refuses writes, is read and written again later") {
