@@ -18,4 +18,11 @@ std::string printable(std::string_view text, std::size_t max_length) {
   return out;
 }
 
+std::string hex_digits(std::span<const unsigned char> bytes) {
+  std::string digits;
+  for (const unsigned char byte : bytes)
+    digits += fmt::format("{:02x}", byte);
+  return digits;
+}
+
 }  // namespace quire

@@ -1,7 +1,8 @@
-// Text from a file or a client, made fit for one line of a message or a log. Any thread; pure.
+// Text or bytes from a file or a client, made fit for one line of a message or a log. Any thread; pure.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -9,5 +10,8 @@ namespace quire {
 
 // Control characters and bytes above ASCII as \xNN; no more than max_length bytes of the text are shown.
 std::string printable(std::string_view text, std::size_t max_length = 80);
+
+// Two lower-case hexadecimal digits for each byte.
+std::string hex_digits(std::span<const unsigned char> bytes);
 
 }  // namespace quire

@@ -120,7 +120,7 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
   const ChainKey identity = root_key(kv_.index().identity());
   limits = {.max_model_len = scheduler_.max_model_len(),
             .max_num_choices = options.scheduler.max_num_seqs,
-            .fingerprint = fmt::format("{:016x}{:016x}", identity.high, identity.low)};
+            .fingerprint = hex_digits(identity)};
   stats_.num_blocks = kv_.pool().num_blocks();
   stats_.num_parts = kv_.window().num_parts();
   if (host_) stats_.host_tier_bytes = tiers.host_tier_bytes;

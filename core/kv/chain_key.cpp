@@ -1,5 +1,6 @@
 #include "core/kv/chain_key.h"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <array>
@@ -18,6 +19,10 @@ ChainKey key_of(XXH128_hash_t hash) {
 }
 
 }  // namespace
+
+std::string hex_digits(const ChainKey& key) {
+  return fmt::format("{:016x}{:016x}", key.high, key.low);
+}
 
 ChainKey root_key(std::string_view identity) {
   return key_of(XXH3_128bits(identity.data(), identity.size()));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "core/base/ids.h"
@@ -16,6 +17,9 @@ struct ChainKey {
   std::uint64_t high = 0;
   bool operator==(const ChainKey&) const = default;
 };
+
+// 32 hexadecimal digits, as names of files and fingerprints show a key.
+std::string hex_digits(const ChainKey& key);
 
 // The key of a chain's beginning. `identity` names all that its blocks depend on besides tokens.
 ChainKey root_key(std::string_view identity);

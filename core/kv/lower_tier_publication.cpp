@@ -1,5 +1,4 @@
 // LowerTier: prompts that are on their way to the shared store, for a daemon that decodes them.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <new>
@@ -13,10 +12,6 @@ namespace {
 
 // Without another block written: a store that fails is noticed long before.
 constexpr std::chrono::seconds kPublishPatience{5};
-
-std::string hex(const ChainKey& key) {
-  return fmt::format("{:016x}{:016x}", key.high, key.low);
-}
 
 }  // namespace
 
@@ -82,16 +77,16 @@ SharedPrefix LowerTier::end_publication(Publication& publication) {
   kv_.close(publication.held);
   SharedPrefix prefix{.num_tokens = publication.num_written * kv_.block_size(),
                       .num_blocks = static_cast<std::int32_t>(publication.num_written),
-                      .fingerprint = hex(shared_->fingerprint())};
-  if (publication.num_written > 0) prefix.last_block = hex(last_block);
+                      .fingerprint = hex_digits(shared_->fingerprint())};
+  if (publication.num_written > 0) prefix.last_block = hex_digits(last_block);
   return prefix;
 }
 
 bool LowerTier::is_prefix(const SharedPrefix& prefix, BlockTable& table, std::span<const TokenId> tokens) const {
   const std::int64_t num_blocks = prefix.num_tokens / kv_.block_size();
   if (shared_ == nullptr || num_blocks <= 0 || prefix.num_tokens > std::ssize(tokens)) return false;
-  return prefix.fingerprint == hex(shared_->fingerprint()) &&
-         prefix.last_block == hex(kv_.key_at(table, tokens, num_blocks - 1));
+  return prefix.fingerprint == hex_digits(shared_->fingerprint()) &&
+         prefix.last_block == hex_digits(kv_.key_at(table, tokens, num_blocks - 1));
 }
 
 }  // namespace quire

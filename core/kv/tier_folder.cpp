@@ -29,10 +29,6 @@ namespace {
 constexpr const char* kSuffix = ".kv";
 constexpr const char* kLockFile = "lock";
 
-std::string name_of(const ChainKey& key) {
-  return fmt::format("{:016x}{:016x}", key.high, key.low);
-}
-
 // The open lock file of a folder; -1 and errno where that fails, EWOULDBLOCK where another process holds it.
 int lock_of(const fs::path& folder) {
   const int file = open((folder / kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -68,7 +64,7 @@ std::uint64_t random_number() {
 
 TierFolder::TierFolder(const TierFolderOptions& options, std::function<void()> ready)
     : options_(options),
-      folder_(options.directory / ("kv-" + name_of(options.fingerprint))),
+      folder_(options.directory / ("kv-" + hex_digits(options.fingerprint))),
       ready_(std::move(ready)),
       number_(random_number()) {
   std::error_code error;
@@ -362,7 +358,7 @@ void TierFolder::read_one(TierEvent& read) const noexcept {
 }
 
 fs::path TierFolder::path_of(const ChainKey& key) const {
-  return folder_ / (name_of(key) + kSuffix);
+  return folder_ / (hex_digits(key) + kSuffix);
 }
 
 }  // namespace quire

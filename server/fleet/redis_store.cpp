@@ -302,8 +302,7 @@ void RedisStore::post(TierEvents::iterator event) {
 }
 
 std::string RedisStore::name_of(const ChainKey& fingerprint, const ChainKey& key) const {
-  return fmt::format("{}:{:016x}{:016x}:{:016x}{:016x}", options_.prefix, fingerprint.high, fingerprint.low, key.high,
-                     key.low);
+  return fmt::format("{}:{}:{}", options_.prefix, hex_digits(fingerprint), hex_digits(key));
 }
 
 }  // namespace quire

@@ -1,5 +1,4 @@
 // Session: a stream that is kept for its client, and sent again from the event after the last one that arrived.
-#include <fmt/format.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -7,6 +6,7 @@
 #include <ctime>
 #include <random>
 
+#include "core/base/printable.h"
 #include "server/api/common/sha256.h"
 #include "server/http/listener.h"
 #include "server/http/session.h"
@@ -64,10 +64,7 @@ std::string Session::stream_name(const Call& call) const {
   std::string text;
   for (const std::string* part : {&call.key_name, &call.path, &call.query, &request_id_, &call.body})
     text += std::to_string(part->size()) + ':' + *part;
-  std::string name;
-  for (const unsigned char byte : sha256(text))
-    name += fmt::format("{:02x}", byte);
-  return name;
+  return hex_digits(sha256(text));
 }
 
 void Session::end_shared(const std::string& name) {

@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "core/base/printable.h"
+
 namespace quire::hub {
 
 namespace {
@@ -37,10 +39,7 @@ std::string Checksum::finish() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
   unsigned int size = 0;
   EVP_DigestFinal_ex(as_context(context_.get()), bytes.data(), &size);
-  std::string digits;
-  for (unsigned int i = 0; i < size; ++i)
-    digits += fmt::format("{:02x}", bytes[i]);
-  return digits;
+  return hex_digits(std::span(bytes).first(size));
 }
 
 }  // namespace quire::hub

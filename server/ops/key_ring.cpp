@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
 #include "server/api/common/sha256.h"
 
@@ -95,10 +96,7 @@ const ApiKey* KeyRing::named(std::string_view name) const {
 }
 
 std::string hash_of_key(std::string_view key) {
-  std::string digits;
-  for (const unsigned char byte : sha256(key))
-    digits += fmt::format("{:02x}", byte);
-  return digits;
+  return hex_digits(sha256(key));
 }
 
 }  // namespace quire

@@ -2,13 +2,13 @@
 // the first daemon would have sent. A real Redis keeps how the answer was begun.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { start } from "./fleet_support.mjs";
 import { long_model } from "./long_model.mjs";
 import { kNeedsRedis as options, start_redis } from "./redis_server.mjs";
+import { cut_stream } from "./server_process.mjs";
 
 const kWindow = ["--server.resume.window", "60s"];
 const kDraws = { model: "quire-demo", max_tokens: 600, temperature: 1, ignore_eos: true, stream: true, stream_options: { include_usage: true } };
@@ -20,31 +20,7 @@ const kCases = [
     tools: [{ type: "function", function: { name: "look_up", parameters: { type: "object", properties: { word: { type: "string" } }, required: ["word"] } } }] }],
 ];
 
-// The answer's events; ends the connection after `most` of them, once `before_end` is done.
-function stream(server, [path, body], fields, most = Infinity, before_end = async () => {}) {
-  return new Promise((resolve, reject) => {
-    const events = [];
-    const request = http.request(server.url + path, { method: "POST", agent: false,
-      headers: { "Content-Type": "application/json", ...fields } }, (response) => {
-      let rest = "";
-      response.on("data", (bytes) => {
-        const parts = (rest + bytes).split("\n\n");
-        rest = parts.pop();
-        for (const part of parts) {
-          if (events.length >= most) break;
-          if (!part.startsWith(":")) events.push(part);
-        }
-        if (events.length < most) return;
-        response.pause();
-        before_end().then(() => request.destroy());
-      });
-      response.on("close", () => resolve({ status: response.statusCode, events, rest, retry: response.headers["retry-after"] }));
-      response.on("error", () => {});
-    });
-    request.on("error", (error) => (events.length ? undefined : reject(error)));
-    request.end(JSON.stringify(body));
-  });
-}
+const stream = (server, [path, body], headers, ...until) => cut_stream(server.url + path, body, headers, ...until);
 
 const data_of = (event) => /^data: (.*)$/m.exec(event)[1];
 const number_of = (event) => Number(/^id: (\d+)$/m.exec(event)[1]);

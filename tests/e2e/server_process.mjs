@@ -2,6 +2,7 @@
 // QUIRE_BINARY: the binary under test. QUIRE_MODEL: the model (the bundled one where ctest sets it).
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import http from "node:http";
 import { createInterface } from "node:readline";
 
 // A wait without an end is a failure that says what was waited for. Sanitizers take many times as long.
@@ -130,4 +131,29 @@ export async function* sse_events(response) {
     }
   }
   throw new Error("the stream ended without [DONE]");
+}
+
+// The events of an answer as text, comments left out; its connection is destroyed after `most` of them, once `before_end` is done.
+export function cut_stream(url, body, headers, most = Infinity, before_end = async () => {}) {
+  return new Promise((resolve, reject) => {
+    const events = [];
+    const request = http.request(url, { method: "POST", agent: false, headers: { "Content-Type": "application/json", ...headers } }, (response) => {
+      let rest = "";
+      response.on("data", (bytes) => {
+        const parts = (rest + bytes).split("\n\n");
+        rest = parts.pop();
+        for (const part of parts) {
+          if (events.length >= most) break;
+          if (!part.startsWith(":")) events.push(part);
+        }
+        if (events.length < most) return;
+        response.pause();
+        before_end().then(() => request.destroy());
+      });
+      response.on("close", () => resolve({ status: response.statusCode, events, rest, retry: response.headers["retry-after"] }));
+      response.on("error", () => {});
+    });
+    request.on("error", (error) => (events.length ? undefined : reject(error)));
+    request.end(JSON.stringify(body));
+  });
 }

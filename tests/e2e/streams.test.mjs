@@ -2,12 +2,11 @@
 import assert from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
 import { mkdtempSync } from "node:fs";
-import http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import tls from "node:tls";
-import { QuireServer } from "./server_process.mjs";
+import { cut_stream, QuireServer } from "./server_process.mjs";
 
 const folder = mkdtempSync(join(tmpdir(), "quire-"));
 const certificate = join(folder, "certificate.pem");
@@ -65,28 +64,10 @@ test("a renewed certificate is served after a reload", { skip: !has_openssl && "
   await server.stop();
 });
 
-// Sends the request and gives its events; destroys the connection after `most` of them.
-function stream(port, body, fields, most = Infinity) {
-  return new Promise((resolve, reject) => {
-    const events = [];
-    const request = http.request({ port, host: "127.0.0.1", path: "/v1/completions", method: "POST", agent: false,
-      headers: { "Content-Type": "application/json", ...fields } }, (response) => {
-      let rest = "";
-      response.on("data", (bytes) => {
-        const parts = (rest + bytes).split("\n\n");
-        rest = parts.pop();
-        for (const part of parts) {
-          if (events.length >= most) break;
-          events.push({ id: Number(/^id: (\d+)$/m.exec(part)?.[1]), data: /^data: (.*)$/m.exec(part)[1] });
-        }
-        if (events.length >= most) request.destroy();
-      });
-      response.on("close", () => resolve({ status: response.statusCode, events }));
-      response.on("error", () => {});
-    });
-    request.on("error", (error) => (events.length ? undefined : reject(error)));
-    request.end(JSON.stringify(body));
-  });
+// The request's events with their numbers; the connection is destroyed after `most` of them.
+async function stream(port, body, headers, most) {
+  const { status, events } = await cut_stream(`http://127.0.0.1:${port}/v1/completions`, body, headers, most);
+  return { status, events: events.map((event) => ({ id: Number(/^id: (\d+)$/m.exec(event)?.[1]), data: /^data: (.*)$/m.exec(event)[1] })) };
 }
 
 test("a stream that lost its connection is taken up, and is whole", async () => {

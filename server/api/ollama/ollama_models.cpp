@@ -5,6 +5,7 @@
 
 #include <ctime>
 
+#include "core/base/printable.h"
 #include "core/text/fill_in_the_middle.h"
 #include "server/api/common/sha256.h"
 #include "server/api/conversation/prepared_chat.h"
@@ -28,10 +29,7 @@ std::string utc_time(std::int64_t unix_seconds) {
 std::string digest_of(const TableEntry& model) {
   const std::string text =
       fmt::format("{} {} {}", model.name, model.created, model.info ? model.info->file_bytes : std::uint64_t{0});
-  std::string digest;
-  for (const unsigned char byte : sha256(text))
-    digest += fmt::format("{:02x}", byte);
-  return digest;
+  return hex_digits(sha256(text));
 }
 
 std::string parameter_size(std::int64_t count) {

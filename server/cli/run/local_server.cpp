@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
 
 namespace quire::cli {
@@ -30,10 +31,7 @@ constexpr const char* kKeyVariable = "QUIRE_RUN_KEY";
 std::string random_key() {
   std::array<unsigned char, 16> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) refuse("draw a random key");
-  std::string key;
-  for (const unsigned char byte : bytes)
-    key += fmt::format("{:02x}", byte);
-  return key;
+  return hex_digits(bytes);
 }
 
 // A listening socket on a free port of this machine.
