@@ -59,7 +59,7 @@ long: build/check/build.ninja
 	$(CTEST) --test-dir build/check --output-on-failure --parallel 2 -C long -L '^long$$'
 	@tests/skipped.sh build/check
 
-# The engine and the door under both: what continuous integration runs of asan and tsan below.
+# The engine and the server under both: the short form of asan and tsan below.
 SANITIZED_UNITS := engine_tests server_tests
 sanitizers: build/asan/build.ninja build/tsan/build.ninja
 	for kind in asan tsan; do \
