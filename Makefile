@@ -18,7 +18,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build build-cuda lint tidy check long sanitizers asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
+.PHONY: run test build build-cuda lint tidy check long asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
   packages test-packages arm64-packages packages-for rootfs \
   fuzz-packages screenshots docs agents release image deb check-deploy check-arm64 \
   check-arm64-short clean
@@ -58,14 +58,6 @@ long: build/check/build.ninja
 	$(NINJA) -C build/check
 	$(CTEST) --test-dir build/check --output-on-failure --parallel 2 -C long -L '^long$$'
 	@tests/skipped.sh build/check
-
-# The engine and the server under both: the short form of asan and tsan below.
-SANITIZED_UNITS := engine_tests server_tests
-sanitizers: build/asan/build.ninja build/tsan/build.ninja
-	for kind in asan tsan; do \
-	  $(NINJA) -C build/$$kind $(SANITIZED_UNITS) && \
-	  $(CTEST) --test-dir build/$$kind --output-on-failure --parallel 2 -R '^($(subst $(space),|,$(SANITIZED_UNITS)))$$' || exit 1; \
-	done
 
 # What has parsers and memory under AddressSanitizer and UndefinedBehaviorSanitizer, what has threads under ThreadSanitizer. Of
 # models their files' parsers are among the fuzzers.

@@ -1,5 +1,4 @@
 // LowerTier: prompts that are on their way to the shared store, for a daemon that decodes them.
-
 #include <algorithm>
 #include <new>
 #include <utility>

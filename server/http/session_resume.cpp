@@ -1,5 +1,4 @@
 // Session: a stream that is kept for its client, and sent again from the event after the last one that arrived.
-
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <charconv>
