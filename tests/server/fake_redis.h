@@ -97,8 +97,9 @@ class FakeRedis {
     std::vector<char> piece(1 << 16);
     boost::system::error_code error;
     auto token = boost::asio::redirect_error(boost::asio::use_awaitable, error);
-    while (!error) {
+    for (;;) {
       const std::size_t size = co_await stream.async_read_some(boost::asio::buffer(piece), token);
+      if (error) co_return;
       buffer.append(piece.data(), size);
       std::string out;
       bool closes = false;
@@ -108,7 +109,7 @@ class FakeRedis {
         if (!closes) out += reply;
       }
       co_await boost::asio::async_write(stream, boost::asio::buffer(out), token);
-      if (closes) co_return;
+      if (error || closes) co_return;
     }
   }
 
