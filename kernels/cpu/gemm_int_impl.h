@@ -332,14 +332,20 @@ struct ShiftedQuants : Quants {
   static constexpr int kShift = kTimes;
 };
 
+template <class P>
+[[gnu::always_inline]] inline void prefetch_group(const std::byte* quants, const std::byte* meta) {
+  for (int line = 0; line < P::kQuantBytes; line += 64)
+    __builtin_prefetch(quants + kPrefetch + line);
+  __builtin_prefetch(meta + kPrefetchScales);
+}
+
 // kRows rows times kPanels panels; vectors [kVec, kVec + kSpan) of each panel.
 template <class P, int kRows, int kPanels, int kVec, int kSpan>
 [[gnu::always_inline]] inline void int_block(const GemmArgs& args, std::int64_t panel) {
   using F = typename Columns::F;
   // Short vectors of one row go together: their weights lie side by side.
   constexpr int kTogether = kRows == 1 && kPanels == 1 && Columns::kLanes == 4 ? kSpan : 1;
-  constexpr int kStride =
-      kTogether > 1 ? kRows : kSpan * kRows;  // of `acc` from one of them, or of the panels, to the next
+  constexpr int kStride = kTogether > 1 ? kRows : kSpan * kRows;  // of `acc`, from one of them or of the panels
   F acc[kPanels][kSpan][kRows];
   const std::byte* meta[kPanels];
   const std::byte* quants[kPanels];
@@ -380,11 +386,7 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
         }
       }
       for (int p = 0; p < kPanels; ++p) {
-        if (kVec == 0) {
-          for (int line = 0; line < P::kQuantBytes; line += 64)
-            __builtin_prefetch(quants[p] + kPrefetch + line);
-          __builtin_prefetch(meta[p] + kPrefetchScales);
-        }
+        if (kVec == 0) prefetch_group<P>(quants[p], meta[p]);
         meta[p] += P::kEntry;
         quants[p] += P::kQuantBytes;
       }
@@ -393,9 +395,8 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
   }
   for (int p = 0; p < kPanels; ++p) {
     for (int v = 0; v < kSpan; ++v) {
-      for (int r = 0; r < kRows && r < args.rows; ++r) {
+      for (int r = 0; r < kRows && r < args.rows; ++r)
         write_out(args, r, (panel + p) * kPanelCols + (kVec + v) * Columns::kLanes, acc[p][v][r]);
-      }
     }
   }
 }

@@ -97,7 +97,7 @@ class LineCall {
 
   asio::awaitable<std::optional<Error>> wake(const SleepingModel& asleep) {
     const MailboxReader reader(executor_);
-    const std::shared_ptr<Mailbox> mailbox = reader.mailbox();
+    const std::shared_ptr<Mailbox>& mailbox = reader.mailbox();
     control_.set_mailbox(mailbox);
     const ModelWaker::Done done = [mailbox](std::optional<Error> error) { mailbox->interrupt(std::move(error)); };
     if (asleep.adapter != nullptr) {

@@ -20,7 +20,7 @@ asio::awaitable<WaitResult> wait_for_callback(ServerState& state, Transport& tra
                                               std::optional<std::chrono::milliseconds> longest) {
   // Nothing is ever put into it: it is interrupted by the first caller.
   const MailboxReader reader(transport.executor());
-  const std::shared_ptr<Mailbox> mailbox = reader.mailbox();
+  const std::shared_ptr<Mailbox>& mailbox = reader.mailbox();
   WaitResult waited;
   asio::steady_timer timer(transport.executor());
   state.live.add(mailbox);

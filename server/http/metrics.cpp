@@ -46,78 +46,96 @@ prometheus::MetricFamily plain(const char* name, const char* help, prometheus::M
   return family;
 }
 
-std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine, const std::string& model) {
-  using Type = prometheus::MetricType;
-  const auto number = [](auto value) { return static_cast<double>(value); };
-  const auto share = [&](auto part, auto whole) { return whole == 0 ? 0.0 : number(part) / number(whole); };
+// The families of one model's engine, in the order in which they are added.
+class EngineFamilies {
+ public:
+  explicit EngineFamilies(const std::string& model) : model_(model) {}
+
+  template <class Value>
+  void gauge(const char* name, const char* help, Value value) {
+    families_.push_back(plain(name, help, prometheus::MetricType::Gauge, static_cast<double>(value), model_));
+  }
+  template <class Value>
+  void counter(const char* name, const char* help, Value value) {
+    families_.push_back(plain(name, help, prometheus::MetricType::Counter, static_cast<double>(value), model_));
+  }
+  std::vector<prometheus::MetricFamily> take() { return std::move(families_); }
+
+ private:
+  const std::string& model_;
+  std::vector<prometheus::MetricFamily> families_;
+};
+
+void add_memory_families(EngineFamilies& out, const EngineStats& engine) {
+  const auto share = [](auto part, auto whole) {
+    return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+  };
   // The one that runs out first.
   const double used =
       std::max(share(engine.num_blocks_used, engine.num_blocks), share(engine.num_parts_used, engine.num_parts));
-  const auto gauge = [&](const char* name, const char* help, double value) {
-    return plain(name, help, Type::Gauge, value, model);
-  };
-  const auto counter = [&](const char* name, const char* help, double value) {
-    return plain(name, help, Type::Counter, value, model);
-  };
-  return {
-      gauge("vllm:num_requests_running", "Sequences in the batch", number(engine.num_running)),
-      gauge("vllm:num_requests_waiting", "Requests that wait for their first step", number(engine.num_waiting)),
-      gauge("vllm:kv_cache_usage_perc", "Share of KV blocks that sequences use, or of parts for windows, 0 to 1", used),
-      gauge("quire:kv_blocks", "KV blocks in the pool", number(engine.num_blocks)),
-      gauge("quire:kv_blocks_used", "KV blocks that sequences use", number(engine.num_blocks_used)),
-      gauge("quire:kv_blocks_cached", "KV blocks kept for their content only", number(engine.num_blocks_cached)),
-      gauge("quire:kv_window_parts", "Parts of KV blocks for layers with a window; 0: those keep as much as others",
-            number(engine.num_parts)),
-      gauge("quire:kv_window_parts_used", "Parts that sequences see through a window", number(engine.num_parts_used)),
-      gauge("quire:kv_window_parts_cached", "Parts kept for their content only", number(engine.num_parts_cached)),
-      gauge("quire:kv_blocks_used_peak", "Most KV blocks ever used at once", number(engine.num_blocks_used_peak)),
-      gauge("quire:host_tier_bytes", "Bytes that the host tier may hold; 0: there is none",
-            number(engine.host_tier_bytes)),
-      gauge("quire:host_tier_bytes_used", "Bytes of KV blocks in the host tier", number(engine.host_tier_bytes_used)),
-      gauge("quire:disk_tier_bytes", "Bytes that the disk tier may hold; 0: there is none",
-            number(engine.disk_tier_bytes)),
-      gauge("quire:disk_tier_bytes_used", "Bytes of KV blocks in the disk tier", number(engine.disk_tier_bytes_used)),
-      counter("quire:kv_event_losses_total",
+  out.gauge("vllm:num_requests_running", "Sequences in the batch", engine.num_running);
+  out.gauge("vllm:num_requests_waiting", "Requests that wait for their first step", engine.num_waiting);
+  out.gauge("vllm:kv_cache_usage_perc", "Share of KV blocks that sequences use, or of parts for windows, 0 to 1", used);
+  out.gauge("quire:kv_blocks", "KV blocks in the pool", engine.num_blocks);
+  out.gauge("quire:kv_blocks_used", "KV blocks that sequences use", engine.num_blocks_used);
+  out.gauge("quire:kv_blocks_cached", "KV blocks kept for their content only", engine.num_blocks_cached);
+  out.gauge("quire:kv_window_parts", "Parts of KV blocks for layers with a window; 0: those keep as much as others",
+            engine.num_parts);
+  out.gauge("quire:kv_window_parts_used", "Parts that sequences see through a window", engine.num_parts_used);
+  out.gauge("quire:kv_window_parts_cached", "Parts kept for their content only", engine.num_parts_cached);
+  out.gauge("quire:kv_blocks_used_peak", "Most KV blocks ever used at once", engine.num_blocks_used_peak);
+  out.gauge("quire:host_tier_bytes", "Bytes that the host tier may hold; 0: there is none", engine.host_tier_bytes);
+  out.gauge("quire:host_tier_bytes_used", "Bytes of KV blocks in the host tier", engine.host_tier_bytes_used);
+  out.gauge("quire:disk_tier_bytes", "Bytes that the disk tier may hold; 0: there is none", engine.disk_tier_bytes);
+  out.gauge("quire:disk_tier_bytes_used", "Bytes of KV blocks in the disk tier", engine.disk_tier_bytes_used);
+  out.counter("quire:kv_event_losses_total",
               "Times that events of the prefix cache were lost before they were published; all that is there follows",
-              number(engine.num_event_losses)),
-      gauge("quire:shared_store_up", "1: the shared store answers; 0: it does not, or there is none",
-            number(engine.shared_store.is_up)),
-      gauge("quire:shared_store_blocks_waiting", "KV blocks that are to be written to the shared store",
-            number(engine.shared_store.num_waiting)),
-      counter("quire:shared_store_failures_total", "Times that the shared store was given up for a while",
-              number(engine.shared_store.num_failures)),
-      counter("quire:shared_store_blocks_read_total", "KV blocks read from the shared store",
-              number(engine.shared_store.num_read)),
-      counter("quire:shared_store_blocks_missed_total",
+              engine.num_event_losses);
+}
+
+void add_shared_store_families(EngineFamilies& out, const SharedStoreStats& store) {
+  out.gauge("quire:shared_store_up", "1: the shared store answers; 0: it does not, or there is none", store.is_up);
+  out.gauge("quire:shared_store_blocks_waiting", "KV blocks that are to be written to the shared store",
+            store.num_waiting);
+  out.counter("quire:shared_store_failures_total", "Times that the shared store was given up for a while",
+              store.num_failures);
+  out.counter("quire:shared_store_blocks_read_total", "KV blocks read from the shared store", store.num_read);
+  out.counter("quire:shared_store_blocks_missed_total",
               "KV blocks that were asked of the shared store, and were gone or damaged, or did not come",
-              number(engine.shared_store.num_missed)),
-      counter("quire:shared_store_blocks_written_total", "KV blocks written to the shared store",
-              number(engine.shared_store.num_written)),
-      counter("quire:shared_store_blocks_lost_total", "KV blocks that the shared store did not take",
-              number(engine.shared_store.num_lost)),
-      counter("quire:shared_store_read_bytes_total", "Bytes read from the shared store",
-              number(engine.shared_store.bytes_read)),
-      counter("quire:shared_store_written_bytes_total", "Bytes of KV blocks written to the shared store",
-              number(engine.shared_store.bytes_written)),
-      counter("vllm:prompt_tokens_total", "Prompt tokens of requests that started", number(engine.prompt_tokens)),
-      counter("vllm:generation_tokens_total", "Tokens generated", number(engine.generation_tokens)),
-      counter("vllm:num_preemptions_total", "Sequences preempted because the pool had no free blocks",
-              number(engine.num_preemptions)),
-      counter("quire:preemptions_swapped_total", "Preemptions that left their blocks to the host tier",
-              number(engine.num_swaps)),
-      counter("quire:kv_blocks_restored_total", "KV blocks that came back from a tier below the pool",
-              number(engine.num_blocks_restored)),
-      counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up", number(engine.prefix_cache_queries)),
-      counter("vllm:prefix_cache_hits_total", "Prompt tokens found", number(engine.prefix_cache_hits)),
-      counter("vllm:spec_decode_num_drafts_total", "Times that a sequence's drafted tokens were verified",
-              number(engine.num_drafts)),
-      counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens that were verified",
-              number(engine.num_draft_tokens)),
-      counter("vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were right",
-              number(engine.num_accepted_tokens)),
-      counter("quire:engine_steps_total", "Steps of the engine", number(engine.num_steps)),
-      counter("quire:computed_tokens_total", "Rows that went through the model", number(engine.computed_tokens)),
-  };
+              store.num_missed);
+  out.counter("quire:shared_store_blocks_written_total", "KV blocks written to the shared store", store.num_written);
+  out.counter("quire:shared_store_blocks_lost_total", "KV blocks that the shared store did not take", store.num_lost);
+  out.counter("quire:shared_store_read_bytes_total", "Bytes read from the shared store", store.bytes_read);
+  out.counter("quire:shared_store_written_bytes_total", "Bytes of KV blocks written to the shared store",
+              store.bytes_written);
+}
+
+void add_work_families(EngineFamilies& out, const EngineStats& engine) {
+  out.counter("vllm:prompt_tokens_total", "Prompt tokens of requests that started", engine.prompt_tokens);
+  out.counter("vllm:generation_tokens_total", "Tokens generated", engine.generation_tokens);
+  out.counter("vllm:num_preemptions_total", "Sequences preempted because the pool had no free blocks",
+              engine.num_preemptions);
+  out.counter("quire:preemptions_swapped_total", "Preemptions that left their blocks to the host tier",
+              engine.num_swaps);
+  out.counter("quire:kv_blocks_restored_total", "KV blocks that came back from a tier below the pool",
+              engine.num_blocks_restored);
+  out.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up", engine.prefix_cache_queries);
+  out.counter("vllm:prefix_cache_hits_total", "Prompt tokens found", engine.prefix_cache_hits);
+  out.counter("vllm:spec_decode_num_drafts_total", "Times that a sequence's drafted tokens were verified",
+              engine.num_drafts);
+  out.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens that were verified", engine.num_draft_tokens);
+  out.counter("vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were right",
+              engine.num_accepted_tokens);
+  out.counter("quire:engine_steps_total", "Steps of the engine", engine.num_steps);
+  out.counter("quire:computed_tokens_total", "Rows that went through the model", engine.computed_tokens);
+}
+
+std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine, const std::string& model) {
+  EngineFamilies out(model);
+  add_memory_families(out, engine);
+  add_shared_store_families(out, engine.shared_store);
+  add_work_families(out, engine);
+  return out.take();
 }
 
 template <class Counts, class Bounds>

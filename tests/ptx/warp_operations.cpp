@@ -136,7 +136,7 @@ void add_warp_operations(Operations& out) {
 }
 
 const Operations& operations() {
-  static const Operations all = [] {
+  static const Operations kAll = [] {
     Operations out;
     add_integer_operations(out);
     add_bit_operations(out);
@@ -146,7 +146,7 @@ const Operations& operations() {
     add_warp_operations(out);
     return out;
   }();
-  return all;
+  return kAll;
 }
 
 }  // namespace quire::ptx

@@ -61,11 +61,10 @@ struct Client {
     wait_for([this] { return store.is_up(); });
   }
   TierEvent write(TierRecord record, bool only_if_absent = false) {
+    const ChainKey key = record.key;
     TierEvents write;
-    write.push_back({.kind = TierEvent::Kind::kWritten,
-                     .key = record.key,
-                     .record = std::move(record),
-                     .only_if_absent = only_if_absent});
+    write.push_back(
+        {.kind = TierEvent::Kind::kWritten, .key = key, .record = std::move(record), .only_if_absent = only_if_absent});
     store.write(std::move(write));
     return answered();
   }
