@@ -11,11 +11,11 @@ namespace quire {
 namespace {
 
 constexpr std::size_t kMostReplyBytes = 4096;
-constexpr const char* kEnded = "-";  // the owner of a stream that has ended
 constexpr const char* kElsewhere = "elsewhere";
 
+// Redis runs a script as one step. A stream that has ended has the owner '-'.
 // KEYS: the record. ARGV: this daemon, how long the record lives, and what a daemon's lease begins with. Answers with
-// the record, which is this daemon's then. Redis runs it as one step.
+// the record, which is this daemon's then.
 constexpr const char* kTake = R"(
 local record = redis.call('GET', KEYS[1])
 if not record then return '' end
@@ -24,6 +24,16 @@ if not owner then return '' end
 if owner ~= '-' and owner ~= ARGV[1] and redis.call('EXISTS', ARGV[3] .. owner) == 1 then return 'elsewhere' end
 redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. rest, 'PX', ARGV[2])
 return record
+)";
+
+// KEYS: the record. ARGV: this daemon, the rest of the record and how long it lives. The stream has ended, unless
+// another daemon took it over meanwhile.
+constexpr const char* kEnd = R"(
+local record = redis.call('GET', KEYS[1])
+local owner = record and string.match(record, '^(%S+) ')
+if owner and owner ~= ARGV[1] then return 'elsewhere' end
+redis.call('SET', KEYS[1], '- ' .. ARGV[2], 'PX', ARGV[3])
+return 'ended'
 )";
 
 std::string random_id() {
@@ -66,14 +76,17 @@ void StreamSharer::begin(const std::string& name, const StreamOrigin& origin,
                          std::chrono::milliseconds window) noexcept {
   link_.post([this, name, stream = Active{record_of(origin), window}] {
     active_.insert_or_assign(name, stream);
-    write(name, id_, stream);
+    write(name, stream, false);
   });
 }
 
 void StreamSharer::end(const std::string& name) noexcept {
   link_.post([this, name] {
     const auto ended = active_.extract(name);
-    if (!ended.empty()) write(name, kEnded, ended.mapped());
+    if (ended.empty()) return;
+    link_.call(redis_command({"EVAL", kEnd, "1", key_of(name), id_, ended.mapped().record,
+                              std::to_string(ended.mapped().window.count())}),
+               [this](const RespReply* reply) { check(reply); });
   });
 }
 
@@ -101,22 +114,23 @@ void StreamSharer::beat() {
   renew();
 }
 
-// Records that a store lost are written again. A stream that another daemon took meanwhile is that one's.
+// Records that a store lost are written again, unless another daemon did so before.
 void StreamSharer::renew() {
   for (const auto& [name, stream] : active_) {
     link_.call(redis_command({"PEXPIRE", key_of(name), std::to_string(stream.window.count())}),
                [this, name = name](const RespReply* reply) {
                  const auto lost = active_.find(name);
                  const bool is_gone = reply != nullptr && reply->kind == RespReply::Kind::kNumber && reply->number == 0;
-                 if (is_gone && lost != active_.end()) write(name, id_, lost->second);
+                 if (is_gone && lost != active_.end()) write(name, lost->second, true);
                });
   }
 }
 
-void StreamSharer::write(const std::string& name, const std::string& owner, const Active& stream) {
-  link_.call(
-      redis_command({"SET", key_of(name), owner + ' ' + stream.record, "PX", std::to_string(stream.window.count())}),
-      [this](const RespReply* reply) { check(reply); });
+void StreamSharer::write(const std::string& name, const Active& stream, bool only_if_absent) {
+  std::vector<std::string> words = {"SET", key_of(name), id_ + ' ' + stream.record, "PX",
+                                    std::to_string(stream.window.count())};
+  if (only_if_absent) words.emplace_back("NX");
+  link_.call(redis_command(words), [this](const RespReply* reply) { check(reply); });
 }
 
 // A store that is full, or only read, keeps no records: streams go on without it.

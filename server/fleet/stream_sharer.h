@@ -1,7 +1,8 @@
 // StreamSharer: what another daemon needs to continue a stream whose daemon has gone: how the answer was begun, kept in
 // a Redis or Valkey server while the stream runs and for a window after. Any thread asks; its thread `stream-net` does.
 // Invariants: a record has one daemon that runs its stream, which renews a lease of its own; another one takes it only
-// where that lease has run out or the stream has ended; a store that does not answer has no record.
+// where that lease has run out or the stream has ended, and only its own daemon says that it has ended; a store that
+// does not answer has no record.
 #pragma once
 
 #include <chrono>
@@ -51,7 +52,7 @@ class StreamSharer {
   // The link's thread only, from here on.
   void beat();
   void renew();
-  void write(const std::string& name, const std::string& owner, const Active& stream);
+  void write(const std::string& name, const Active& stream, bool only_if_absent);
   void check(const RespReply* reply);
   std::string key_of(const std::string& name) const { return prefix_ + "stream:" + name; }
 

@@ -1,6 +1,7 @@
 // A stream whose daemon is killed is continued at another one, which computes it again: every event is the very one that
 // the first daemon would have sent. A real Redis keeps how the answer was begun.
 import assert from "node:assert/strict";
+import { Agent, request } from "node:http";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -114,4 +115,39 @@ test("a stream is continued for its own key and request alone, by one daemon at 
   assert.equal(whole.status, 200);
   assert.equal(data_of(whole.events.at(-1)), "[DONE]");
   await late.stop();
+});
+
+test("a daemon whose stream another one took over says no more that it has ended", options, async () => {
+  const redis = await start_redis();
+  const folder = mkdtempSync(join(tmpdir(), "quire-resume-"));
+  after(() => rmSync(folder, { recursive: true, force: true }));
+  const server = await start(redis, kWindow, { model: long_model(folder) });
+  const in_store = (script) => redis.command("EVAL", `redis.call('SELECT', 1) local keys = redis.call('KEYS', '*:stream:*') ${script}`, 0);
+  // One connection: the daemon has done all of a request that is its own before it reads the next.
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  after(() => agent.destroy());
+  const whole = (id, max_tokens, at_first = async () => {}) => new Promise((resolve, reject) => {
+    const asked = request(`${server.url}/v1/completions`, { method: "POST", agent, headers: { "Content-Type": "application/json", "X-Request-Id": id } }, (response) => {
+      let text = "";
+      let attack;
+      response.on("data", (bytes) => {
+        text += bytes;
+        attack ??= at_first();
+      });
+      response.on("end", () => attack.then(() => resolve(text)));
+    });
+    asked.on("error", reject).end(JSON.stringify({ ...kDraws, model: "quire-long", prompt: "Once", max_tokens }));
+  });
+  const text = await whole("taken", 4000, async () => {
+    await kept(redis, 1);
+    // What a daemon does that found the lease of this one run out, while it was stopped.
+    await in_store("redis.call('SET', keys[1], (string.gsub(redis.call('GET', keys[1]), '^%S+', 'another'))) return 1");
+  });
+  assert.match(text, /\[DONE\]/);
+  // What it does after that comes after it in the store as well.
+  await whole("next", 5);
+  await kept(redis, 2);
+  const owners = await in_store("local owners = '' for i = 1, 2 do owners = owners .. string.match(redis.call('GET', keys[i]), '^%S+') .. ' ' end return owners");
+  assert.match(owners, /(^|\s)another /);
+  await server.stop();
 });
