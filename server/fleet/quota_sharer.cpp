@@ -77,6 +77,7 @@ QuotaSharer::QuotaSharer(const SharedQuotaOptions& options, std::vector<Table> t
     : options_(options),
       tables_(std::move(tables)),
       counts_(counts),
+      prefix_('{' + options.prefix + ":quotas}:"),
       id_(random_id()),
       link_(options.server,
             {.setting = kSetting,
@@ -84,6 +85,7 @@ QuotaSharer::QuotaSharer(const SharedQuotaOptions& options, std::vector<Table> t
              .use = "rates of keys are shared through it",
              .consequence = "each daemon holds its part of every key's rates",
              .max_reply_bytes = kMostReplyBytes,
+             .home = prefix_,
              .beat = options.heartbeat},
             {.up = [this] { note_up(); }, .failed = [this] { note_failed(); }, .beat = [this] { beat(); }}) {
   counts_.is_shared = true;
@@ -116,7 +118,7 @@ void QuotaSharer::note_up() {
 }
 
 void QuotaSharer::beat() {
-  link_.call(redis_command({"EVAL", kScript, "1", options_.prefix + ":replicas", id_}),
+  link_.call(prefix_, redis_command({"EVAL", kScript, "1", prefix_ + "replicas", id_}),
              [this](const RespReply* reply) { take_answer(reply, nullptr, {}); });
   pump();
 }
@@ -129,10 +131,10 @@ void QuotaSharer::note_failed() {
 }
 
 void QuotaSharer::ask(QuotaTable& table, const std::string& scope, const QuotaTable::Report& report) {
-  const std::string bucket = fmt::format("{}:quota:{}{}", options_.prefix, scope, report.bucket);
-  link_.call(redis_command({"EVAL", kScript, "2", options_.prefix + ":replicas", bucket, id_,
-                            std::to_string(report.per_minute), fmt::format("{:.6f}", report.ask.amount),
-                            fmt::format("{:.6f}", report.ask.level)}),
+  const std::string bucket = fmt::format("{}{}{}", prefix_, scope, report.bucket);
+  link_.call(prefix_,
+             redis_command({"EVAL", kScript, "2", prefix_ + "replicas", bucket, id_, std::to_string(report.per_minute),
+                            fmt::format("{:.6f}", report.ask.amount), fmt::format("{:.6f}", report.ask.level)}),
              [this, &table, report](const RespReply* reply) { take_answer(reply, &table, report); });
 }
 

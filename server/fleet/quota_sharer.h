@@ -44,7 +44,8 @@ class QuotaSharer {
   const SharedQuotaOptions options_;
   const std::vector<Table> tables_;
   SharedQuotaCounts& counts_;
-  const std::string id_;  // of this daemon
+  const std::string prefix_;  // with a mark that keeps all its keys on one node of a cluster
+  const std::string id_;      // of this daemon
   std::atomic<bool> is_woken_{false};
   RedisLink link_;  // last: its thread calls this as soon as it is made
 };

@@ -61,6 +61,7 @@ RedisLink::RedisLink(const RedisServer& server, const Options& options, Events e
       tls_(tls_of(server, url_, options.setting)),
       again_(context_),
       beat_(context_),
+      seeds_{{url_.host, url_.port}},
       pause_(server.first_pause) {
   asio::post(context_, [this] { connect(); });
   thread_ = std::thread([this] { run(); });
@@ -78,14 +79,14 @@ void RedisLink::run() {
     try {
       context_.run();
     } catch (const std::exception& error) {  // memory, or a thread for looking up a name
-      if (connection_ != nullptr) std::exchange(connection_, nullptr)->close();
+      if (router_ != nullptr) std::exchange(router_, nullptr)->close();
       try {
         note_failed(error.what());
       } catch (const std::exception&) {  // it is not connected again; what is asked is answered as not there
       }
     }
   }
-  if (connection_ != nullptr) std::exchange(connection_, nullptr)->close();
+  if (router_ != nullptr) std::exchange(router_, nullptr)->close();
 }
 
 void RedisLink::post(std::function<void()> work) noexcept {
@@ -96,21 +97,28 @@ void RedisLink::post(std::function<void()> work) noexcept {
 }
 
 void RedisLink::connect() {
-  connection_ = std::make_shared<RedisConnection>(
-      context_, url_, tls_ ? &*tls_ : nullptr, server_.patience, options_.max_reply_bytes,
+  router_ = std::make_shared<RedisRouter>(
+      context_,
+      RedisRouter::Options{.setting = options_.setting,
+                           .url = url_,
+                           .tls = tls_ ? &*tls_ : nullptr,
+                           .server = server_,
+                           .max_reply_bytes = options_.max_reply_bytes,
+                           .home = options_.home},
+      seeds_,
       RedisConnection::Events{.up = [this] { note_up(); },
                               .failed = [this](const std::string& why) { note_failed(why); }});
-  connection_->start();
+  router_->start();
 }
 
-void RedisLink::call(RedisCommand command, RedisConnection::Done done) {
-  if (connection_ == nullptr) return done(nullptr);
-  connection_->call(std::move(command), std::move(done));
+void RedisLink::call(const std::string& key, RedisCommand command, RedisConnection::Done done) {
+  if (router_ == nullptr) return done(nullptr);
+  router_->call(key, std::move(command), std::move(done));
 }
 
 void RedisLink::give_up(const std::string& why) {
-  if (connection_ == nullptr) return;
-  std::exchange(connection_, nullptr)->close();
+  if (router_ == nullptr) return;
+  std::exchange(router_, nullptr)->close();
   note_failed(why);
 }
 
@@ -133,7 +141,7 @@ void RedisLink::beat() {
 }
 
 void RedisLink::note_failed(const std::string& why) {
-  connection_ = nullptr;
+  router_ = nullptr;
   const bool was_up = is_up_.exchange(false, std::memory_order_relaxed);
   if (was_up && Clock::now() - up_at_ >= kLongEnough) pause_ = server_.first_pause;
   if (!std::exchange(said_down_, true)) {

@@ -1,7 +1,7 @@
-// RedisLink: a thread with a connection to a Redis or Valkey server, made again after each failure. Any thread may
-// post(); everything else, and the events, are the link's thread's.
-// Invariants: `up` and `failed` alternate, but that an attempt that fails is a `failed` of its own; after a failure the
-// server is left alone for a pause that doubles each time, up to the longest, until a connection stood for a while.
+// RedisLink: a thread with a connection to a Redis or Valkey server or cluster, made again after each failure. Any
+// thread may post(); everything else, and the events, are the link's thread's. Invariants: `up` and `failed` alternate,
+// but that an attempt that fails is a `failed` of its own; after a failure the server is left alone for a pause that
+// doubles each time, up to the longest, until a connection stood for a while.
 #pragma once
 
 #include <atomic>
@@ -14,9 +14,11 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "server/fleet/redis_connection.h"
 #include "server/fleet/redis_options.h"
+#include "server/fleet/redis_router.h"
 
 namespace quire {
 
@@ -32,6 +34,7 @@ class RedisLink {
     const char* use;          // of a server that answers, for the log
     const char* consequence;  // of one that is not used
     std::size_t max_reply_bytes;
+    std::string home{};                 // a key whose node, of a cluster, all keys lie on; empty: on any
     std::chrono::milliseconds beat{0};  // between two `beat` events; 0: none
   };
   struct Events {
@@ -51,8 +54,9 @@ class RedisLink {
   // Runs `work` on the thread. Where memory fails it is not run.
   void post(std::function<void()> work) noexcept;
 
-  // `done` gets null where the server is not connected, or not until its reply; `failed` comes after that.
-  void call(RedisCommand command, RedisConnection::Done done);
+  // `done` gets null where the node that has the key is not connected, or not until its reply; where the server fails
+  // with that, `failed` comes after it.
+  void call(const std::string& key, RedisCommand command, RedisConnection::Done done);
   // The server does not do what it is for: as if the connection had failed. Harmless where that is so already.
   void give_up(const std::string& why);
 
@@ -71,7 +75,8 @@ class RedisLink {
   boost::asio::io_context context_;
   boost::asio::steady_timer again_;  // when it is connected again
   boost::asio::steady_timer beat_;
-  std::shared_ptr<RedisConnection> connection_;
+  std::vector<RedisAddress> seeds_;
+  std::shared_ptr<RedisRouter> router_;
   std::chrono::milliseconds pause_;
   Clock::time_point up_at_{};
   bool said_down_ = false;

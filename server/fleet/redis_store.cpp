@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "core/base/log.h"
 
@@ -144,7 +145,7 @@ void RedisStore::note_failed() {
   fail_queued();
 }
 
-// What waits is answered as not there.
+// What waits is answered as not there, and what could not be sent. What was sent has had its answer, or null.
 void RedisStore::fail_queued() {
   {
     const std::lock_guard lock(mutex_);
@@ -198,25 +199,25 @@ bool RedisStore::send_next() {
   return next != Next::kNothing;
 }
 
-// A failed connection answers with null: note_failed() then answers all that is asked.
 void RedisStore::send_read(TierEvents::iterator read) {
-  link_.call(redis_command({"GET", name_of(read->record.fingerprint, read->key)}),
-             [this, read, sent = Clock::now()](const RespReply* reply) {
-               if (reply != nullptr) take_read(read, *reply, sent);
-             });
+  const std::string name = name_of(read->record.fingerprint, read->key);
+  link_.call(name, redis_command({"GET", name}),
+             [this, read, sent = Clock::now()](const RespReply* reply) { take_read(read, reply, sent); });
 }
 
-// A reply's own time: from the one before it, or from the question where that came later.
-void RedisStore::take_read(TierEvents::iterator read, const RespReply& reply, Clock::time_point sent) {
-  read->seconds = seconds_since(std::max(sent, last_reply_));
-  last_reply_ = Clock::now();
+// A reply's own time: from the one before it, or from the question where that came later. Null: there is none.
+void RedisStore::take_read(TierEvents::iterator read, const RespReply* reply, Clock::time_point sent) {
   std::optional<TierRecord> record;
-  if (reply.kind == RespReply::Kind::kText) record = parse_record(std::as_bytes(std::span(reply.text)));
+  if (reply != nullptr) {
+    read->seconds = seconds_since(std::max(sent, last_reply_));
+    last_reply_ = Clock::now();
+    if (reply->kind == RespReply::Kind::kText) record = parse_record(std::as_bytes(std::span(reply->text)));
+  }
   const bool is_right = record && record->key == read->key && record->fingerprint == read->record.fingerprint;
   read->record = is_right ? *std::move(record) : TierRecord{};
   {
     const std::lock_guard lock(mutex_);
-    stats_.bytes_read += reply.text.size();
+    if (reply != nullptr) stats_.bytes_read += reply->text.size();
     ++(is_right ? stats_.num_read : stats_.num_missed);
   }
   post(read);
@@ -225,15 +226,15 @@ void RedisStore::take_read(TierEvents::iterator read, const RespReply& reply, Cl
 
 void RedisStore::send_write(TierEvents::iterator write) {
   bytes_on_the_wire_ += std::ssize(*write->record.payload);
-  link_.call(set_command(name_of(write->record.fingerprint, write->key), *write, options_.ttl),
-             [this, write](const RespReply* reply) {
-               if (reply != nullptr) take_write(write, *reply);
-             });
+  const std::string name = name_of(write->record.fingerprint, write->key);
+  link_.call(name, set_command(name, *write, options_.ttl),
+             [this, write](const RespReply* reply) { take_write(write, reply); });
 }
 
-void RedisStore::take_write(TierEvents::iterator write, const RespReply& reply) {
+void RedisStore::take_write(TierEvents::iterator write, const RespReply* reply) {
   const std::int64_t num_bytes = std::ssize(*write->record.payload);
-  const bool is_written = reply.kind != RespReply::Kind::kError;
+  const bool is_refused = reply != nullptr && reply->kind == RespReply::Kind::kError;
+  const bool is_written = reply != nullptr && !is_refused;
   bytes_on_the_wire_ -= num_bytes;
   write->record.payload.reset();
   write->kind = is_written ? TierEvent::Kind::kWritten : TierEvent::Kind::kLost;
@@ -243,35 +244,40 @@ void RedisStore::take_write(TierEvents::iterator write, const RespReply& reply) 
     --stats_.num_waiting;
     ++(is_written ? stats_.num_written : stats_.num_lost);
     if (is_written) stats_.bytes_written += static_cast<std::uint64_t>(num_bytes);
-    if (!is_written) refused_until_ = Clock::now() + options_.refusal_pause;
+    if (is_refused) refused_until_ = Clock::now() + options_.refusal_pause;
   }
-  if (!is_written && !std::exchange(said_refused_, true)) {
+  if (is_refused && !std::exchange(said_refused_, true)) {
     log::warn("kv_cache.shared: {} refuses writes ({}); it is read, and written again every {} s", link_.place(),
-              reply.text, std::chrono::duration_cast<std::chrono::seconds>(options_.refusal_pause).count());
+              reply->text, std::chrono::duration_cast<std::chrono::seconds>(options_.refusal_pause).count());
   }
   if (is_written && std::exchange(said_refused_, false))
     log::info("kv_cache.shared: {} takes writes again", link_.place());
-  if (!is_written) drop_writes();
+  if (is_refused) drop_writes();
   post(write);
+  if (reply == nullptr) return wake();  // not from here: each that fails would end in the next
   pump();
 }
 
-// The sizes are asked for in one go, and are there with the last of them.
+// The sizes are asked for in one go, and are there with the last of them. They come from several nodes of a cluster.
 void RedisStore::send_look_up(KeyLookUps::iterator asked) {
-  asked->record_bytes.reserve(asked->keys.size());
-  const Clock::time_point sent = Clock::now();
-  for (const ChainKey& key : asked->keys) {
-    link_.call(redis_command({"STRLEN", name_of(asked->fingerprint, key)}),
-               [this, asked, sent](const RespReply* reply) {
-                 if (reply != nullptr) take_size(asked, *reply, sent);
-               });
+  asked->record_bytes.assign(asked->keys.size(), 0);
+  const auto asking = std::make_shared<Asking>(Asking{asked, asked->keys.size(), Clock::now()});
+  std::vector<std::string> names;
+  for (const ChainKey& key : asked->keys)
+    names.push_back(name_of(asked->fingerprint, key));
+  for (std::size_t place = 0; place < names.size(); ++place) {
+    link_.call(names[place], redis_command({"STRLEN", names[place]}),
+               [this, asking, place](const RespReply* reply) { take_size(*asking, place, reply); });
   }
 }
 
-void RedisStore::take_size(KeyLookUps::iterator asked, const RespReply& reply, Clock::time_point sent) {
-  asked->record_bytes.push_back(reply.kind == RespReply::Kind::kNumber ? reply.number : 0);
-  if (asked->record_bytes.size() == asked->keys.size()) {
-    asked->seconds = seconds_since(sent);
+void RedisStore::take_size(Asking& asking, std::size_t place, const RespReply* reply) {
+  const KeyLookUps::iterator asked = asking.look_up;
+  asking.is_answered = asking.is_answered || reply != nullptr;
+  if (reply != nullptr && reply->kind == RespReply::Kind::kNumber) asked->record_bytes[place] = reply->number;
+  if (--asking.num_awaited == 0) {
+    asked->seconds = seconds_since(asking.sent);
+    if (!asking.is_answered) asked->record_bytes.clear();
     {
       const std::lock_guard lock(mutex_);
       --num_asked_;
@@ -284,9 +290,9 @@ void RedisStore::take_size(KeyLookUps::iterator asked, const RespReply& reply, C
 }
 
 // A store that refuses to be read is not used; a key of another type is only not there.
-void RedisStore::note_refusal(const RespReply& reply) {
-  if (reply.kind == RespReply::Kind::kError && !reply.text.starts_with("WRONGTYPE"))
-    link_.give_up("it refuses to be read: " + reply.text);
+void RedisStore::note_refusal(const RespReply* reply) {
+  if (reply != nullptr && reply->kind == RespReply::Kind::kError && !reply->text.starts_with("WRONGTYPE"))
+    link_.give_up("it refuses to be read: " + reply->text);
 }
 
 void RedisStore::post(TierEvents::iterator event) {

@@ -39,6 +39,12 @@ class RedisStore final : public SharedStore {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Asking {  // a look-up, until the last reply
+    KeyLookUps::iterator look_up;
+    std::size_t num_awaited;
+    Clock::time_point sent;
+    bool is_answered = false;  // by any node
+  };
 
   void wake() noexcept;
   // The store's thread only, from here on.
@@ -50,10 +56,11 @@ class RedisStore final : public SharedStore {
   void send_read(TierEvents::iterator read);
   void send_write(TierEvents::iterator write);
   void send_look_up(KeyLookUps::iterator asked);
-  void take_read(TierEvents::iterator read, const RespReply& reply, Clock::time_point sent);
-  void take_write(TierEvents::iterator write, const RespReply& reply);
-  void take_size(KeyLookUps::iterator asked, const RespReply& reply, Clock::time_point sent);
-  void note_refusal(const RespReply& reply);
+  // Null: there is no reply.
+  void take_read(TierEvents::iterator read, const RespReply* reply, Clock::time_point sent);
+  void take_write(TierEvents::iterator write, const RespReply* reply);
+  void take_size(Asking& asking, std::size_t place, const RespReply* reply);
+  void note_refusal(const RespReply* reply);
   void post(TierEvents::iterator event);
   std::string name_of(const ChainKey& fingerprint, const ChainKey& key) const;
 

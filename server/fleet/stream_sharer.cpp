@@ -67,6 +67,7 @@ StreamSharer::StreamSharer(const Options& options)
              .use = "streams can be resumed at another daemon",
              .consequence = "streams are resumed at their own daemon alone",
              .max_reply_bytes = kMostReplyBytes,
+             .home = prefix_,
              .beat = options.heartbeat},
             {.up = [this] { beat(); }, .failed = [] {}, .beat = [this] { beat(); }}) {}
 
@@ -84,7 +85,8 @@ void StreamSharer::end(const std::string& name) noexcept {
   link_.post([this, name] {
     const auto ended = active_.extract(name);
     if (ended.empty()) return;
-    link_.call(redis_command({"EVAL", kEnd, "1", key_of(name), id_, ended.mapped().record,
+    link_.call(key_of(name),
+               redis_command({"EVAL", kEnd, "1", key_of(name), id_, ended.mapped().record,
                               std::to_string(ended.mapped().window.count())}),
                [this](const RespReply* reply) { check(reply); });
   });
@@ -94,6 +96,7 @@ void StreamSharer::take(const std::string& name, std::chrono::milliseconds windo
                         std::function<void(Taken)> done) noexcept {
   link_.post([this, name, window, done = std::move(done)] {
     link_.call(
+        key_of(name),
         redis_command({"EVAL", kTake, "1", key_of(name), id_, std::to_string(window.count()), prefix_ + "alive:"}),
         [this, done](const RespReply* reply) {
           Taken taken;
@@ -109,7 +112,8 @@ void StreamSharer::take(const std::string& name, std::chrono::milliseconds windo
 
 // First the lease, so that no record has an owner without one.
 void StreamSharer::beat() {
-  link_.call(redis_command({"SET", prefix_ + "alive:" + id_, "1", "PX", std::to_string(options_.lease.count())}),
+  link_.call(prefix_,
+             redis_command({"SET", prefix_ + "alive:" + id_, "1", "PX", std::to_string(options_.lease.count())}),
              [this](const RespReply* reply) { check(reply); });
   renew();
 }
@@ -117,7 +121,7 @@ void StreamSharer::beat() {
 // Records that a store lost are written again, unless another daemon did so before.
 void StreamSharer::renew() {
   for (const auto& [name, stream] : active_) {
-    link_.call(redis_command({"PEXPIRE", key_of(name), std::to_string(stream.window.count())}),
+    link_.call(key_of(name), redis_command({"PEXPIRE", key_of(name), std::to_string(stream.window.count())}),
                [this, name = name](const RespReply* reply) {
                  const auto lost = active_.find(name);
                  const bool is_gone = reply != nullptr && reply->kind == RespReply::Kind::kNumber && reply->number == 0;
@@ -130,7 +134,7 @@ void StreamSharer::write(const std::string& name, const Active& stream, bool onl
   std::vector<std::string> words = {"SET", key_of(name), id_ + ' ' + stream.record, "PX",
                                     std::to_string(stream.window.count())};
   if (only_if_absent) words.emplace_back("NX");
-  link_.call(redis_command(words), [this](const RespReply* reply) { check(reply); });
+  link_.call(key_of(name), redis_command(words), [this](const RespReply* reply) { check(reply); });
 }
 
 // A store that is full, or only read, keeps no records: streams go on without it.

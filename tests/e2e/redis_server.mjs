@@ -37,6 +37,7 @@ export class Redis {
   async start(flags = []) {
     this.#process = spawn("redis-server", ["--port", this.port, "--bind", "127.0.0.1", "--save", "", "--dir", this.folder, ...flags],
       { stdio: ["ignore", "pipe", "inherit"] });
+    this.is_dead = false;
     let log = "";
     for await (const bytes of this.#process.stdout) {
       log += bytes;
@@ -45,8 +46,12 @@ export class Redis {
     assert.match(log, /Ready to accept connections/);
   }
   async kill() {
+    this.is_dead = true;
     this.#process.kill("SIGKILL");
     await once(this.#process, "exit");
+  }
+  async num_keys(pattern) {
+    return Number(/^:(\d+)/.exec(await this.command("EVAL", `return #redis.call('KEYS', '${pattern}')`, 0))[1]);
   }
   // The bytes of its answer to one command.
   async command(...words) {
@@ -62,6 +67,73 @@ export async function start_redis(flags) {
   const redis = new Redis(await free_port());
   await redis.start(flags);
   return redis;
+}
+
+// Nodes with the slots, and one replica of each, on ports of their own.
+class RedisCluster {
+  constructor(nodes) {
+    this.nodes = nodes;  // the replicas last
+    this.size = nodes.length / 2;
+  }
+  get url() {
+    return `redis://127.0.0.1:${this.nodes[0].port}`;
+  }
+  masters() {
+    return this.nodes.slice(0, this.size);
+  }
+  async num_keys(pattern) {
+    const counts = await Promise.all(this.nodes.filter((node) => !node.is_dead).map((node) => node.num_keys(pattern)));
+    return Math.max(...counts);
+  }
+  async master_of(key) {
+    for (const node of this.masters()) {
+      if (!(await node.command("GET", key)).startsWith("-MOVED")) return node;
+    }
+    throw new Error(`no node has ${key}`);
+  }
+  // The replica of a node, once it has taken its slots over and the others know.
+  async promoted(node) {
+    const replica = this.nodes[this.nodes.indexOf(node) + this.size];
+    const living = this.nodes.filter((each) => !each.is_dead);
+    const knows = async (each) => new RegExp(`:${replica.port}@\\S* \\S*master.* \\d+-\\d+`).test(await each.command("CLUSTER", "NODES"));
+    while ((await Promise.all(living.map(knows))).includes(false));
+    return replica;
+  }
+}
+
+async function until(is_true) {
+  while (!(await is_true())) await new Promise((resolve) => setImmediate(resolve));
+}
+
+export async function start_redis_cluster(num_masters) {
+  const nodes = [];
+  for (let i = 0; i < 2 * num_masters; ++i) {
+    const node = new Redis(await free_port());
+    // Replicas are to be there when their masters die, however late the disk-less copy began.
+    await node.start(["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no",
+      "--cluster-port", await free_port(), "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"]);
+    nodes.push(node);
+  }
+  const bus_of_first = /cluster-port\r\n\$\d+\r\n(\d+)/.exec(await nodes[0].command("CONFIG", "GET", "cluster-port"))[1];
+  const first = (place) => Math.floor((16384 * place) / num_masters);
+  for (const [place, node] of nodes.entries()) {
+    if (place < num_masters) await node.command("CLUSTER", "ADDSLOTSRANGE", first(place), first(place + 1) - 1);
+    await node.command("CLUSTER", "SET-CONFIG-EPOCH", place + 1);
+    if (place > 0) await node.command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port, bus_of_first);
+  }
+  const is_met = async (node) => (await node.command("CLUSTER", "NODES")).match(/ connected/g)?.length === nodes.length;
+  await until(async () => !(await Promise.all(nodes.map(is_met))).includes(false));
+  for (let place = 0; place < num_masters; ++place) {
+    const id = /[0-9a-f]{40}/.exec(await nodes[place].command("CLUSTER", "MYID"))[0];
+    const replica = nodes[place + num_masters];
+    await until(async () => (await replica.command("CLUSTER", "REPLICATE", id)).startsWith("+OK"));
+    await until(async () => /master_link_status:up/.test(await replica.command("INFO", "replication")));
+  }
+  await until(async () => {
+    const infos = await Promise.all(nodes.map((node) => node.command("CLUSTER", "INFO")));
+    return infos.every((info) => /cluster_state:ok/.test(info) && /cluster_slots_ok:16384/.test(info));
+  });
+  return new RedisCluster(nodes);
 }
 
 // Answers whatever is asked with what is no reply.

@@ -47,9 +47,9 @@ class FakeRedis {
     thread_.join();
   }
 
+  std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
   std::string url(const std::string& user = "", const std::string& path = "") const {
-    return (tls_ ? "rediss://" : "redis://") + user + "127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port()) +
-           path;
+    return (tls_ ? "rediss://" : "redis://") + user + "127.0.0.1:" + std::to_string(port()) + path;
   }
   void behave(Behaviour behaviour) {
     const std::lock_guard lock(mutex_);

@@ -99,10 +99,10 @@ TEST_CASE("two daemons together admit what a key may, and batches count apart") 
   // A burst at one of them passes the limit by no more than the other's part, and all is reported but what was
   // refilled before the first answer.
   CHECK((total >= 100 && total <= 150));
-  Daemon::wait_for([&] { return reported(redis, "test:quota:alice:requests") > total - 20; });
+  Daemon::wait_for([&] { return reported(redis, "{test:quotas}:alice:requests") > total - 20; });
   CHECK(first.burst(key_of("bob", 10)) >= 5);
   CHECK(first.batches.admit(alice, first.now));
-  Daemon::wait_for([&] { return reported(redis, "test:quota:batch:alice:requests") > 0.0; });
+  Daemon::wait_for([&] { return reported(redis, "{test:quotas}:batch:alice:requests") > 0.0; });
 }
 
 TEST_CASE("one busy daemon is given all that the store has") {
@@ -133,7 +133,7 @@ TEST_CASE("tokens that were generated beyond the limit are owed by all daemons")
   REQUIRE(lease);
   CHECK(lease->take_prompt(800, 1, first.now));
   lease->take_generated(700, first.now);
-  Daemon::wait_for([&] { return reported(redis, "test:quota:alice:tokens") > 1'300.0; });
+  Daemon::wait_for([&] { return reported(redis, "{test:quotas}:alice:tokens") > 1'300.0; });
   auto other = second.table.admit(alice, second.now);
   REQUIRE(other);  // it knows nothing yet, and has its half
   CHECK(other->take_prompt(400, 1, second.now));
@@ -224,10 +224,10 @@ TEST_CASE("what a store is asked names the daemon, the bucket and the limit, and
                        {{&table, ""}}, counts);
     Daemon::wait_for([&] { return counts.num_replicas == 2; });
     CHECK(table.admit(alice, Clock::now()));
-    Daemon::wait_for([&] { return reported(redis, "quire:quota:alice:requests") > 0.0; });
+    Daemon::wait_for([&] { return reported(redis, "{quire:quotas}:alice:requests") > 0.0; });
     for (const FakeRedis::Words& asked : redis.commands()) {
       if (asked[0] != "EVAL" || asked[2] != "2") continue;
-      CHECK(asked[3] == "quire:replicas");
+      CHECK(asked[3] == "{quire:quotas}:replicas");
       CHECK(asked[5].size() == 16);
       CHECK((asked[6] == "6" && asked[8] == "6.000000"));
     }

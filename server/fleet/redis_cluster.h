@@ -1,0 +1,51 @@
+// How a Redis or Valkey cluster spreads keys: the slot of a key, the node of a slot, and what a node says that is asked
+// for another one's. Value types; any thread. Invariant: what cannot be read of a node's words is left out.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire {
+
+constexpr std::size_t kNumRedisSlots = 16384;
+
+struct RedisAddress {
+  std::string host;
+  std::string port;
+  auto operator<=>(const RedisAddress&) const = default;
+};
+
+// Keys with the same text between the first `{` and the `}` after it, where there is any, have the same slot.
+std::uint16_t redis_slot(std::string_view key);
+
+// "MOVED SLOT HOST:PORT": the node that has the slot; "ASK SLOT HOST:PORT": that which may have this key already.
+struct RedisRedirection {
+  bool is_for_good = false;  // MOVED
+  std::uint16_t slot = 0;
+  RedisAddress address;  // without a host: that of the node that said so
+};
+std::optional<RedisRedirection> parse_redirection(std::string_view error);
+
+// Which node has which slot.
+class RedisSlotMap {
+ public:
+  // As CLUSTER NODES answers a connection to `asked`; `by_name`: nodes are connected by their names, where they have
+  // any. Nothing where no node has a slot.
+  static std::optional<RedisSlotMap> parse(std::string_view nodes, const RedisAddress& asked, bool by_name);
+
+  const RedisAddress* find(std::uint16_t slot) const;  // null: no node has it
+  void move(std::uint16_t slot, const RedisAddress& address);
+  const std::vector<RedisAddress>& nodes() const { return nodes_; }  // each that has slots, and replicas
+
+ private:
+  std::int16_t place_of(const RedisAddress& address);
+
+  std::vector<RedisAddress> nodes_;
+  std::vector<std::int16_t> owners_ = std::vector<std::int16_t>(kNumRedisSlots, -1);  // places in nodes_
+};
+
+}  // namespace quire
