@@ -1,25 +1,26 @@
 #include "config/key_groups.h"
 #include "config/key_types.h"
+#include "config/redis_keys.h"
 
 namespace quire {
 
 namespace types = config_types;
 
+namespace {
+
+RedisServer& store_server(Config& config) {
+  return config.serve.shared_store.server;
+}
+
+}  // namespace
+
 std::vector<ConfigKey> fleet_keys() {
-  ConfigKey url = types::text(
-      {"kv_cache.shared.url",
-       "A Redis or Valkey server that several daemons share KV blocks through: "
-       "redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]; empty: none. Daemons of the same version share where "
-       "model, "
-       "instruction set, kv_cache.dtype and block size are the same"},
-      [](Config & c) -> auto& { return c.serve.shared_store.url; });
-  url.is_secret = true;
-  return {
-      url,
-      types::text(
-          {"kv_cache.shared.ca",
-           "A PEM file with the authorities that are trusted for a rediss server; empty: the system's"},
-          [](Config & c) -> auto& { return c.serve.shared_store.ca; }),
+  std::vector<ConfigKey> keys =
+      redis_server_keys<store_server>("kv_cache.shared",
+                                      "several daemons share KV blocks through, where version, model, instruction set, "
+                                      "kv_cache.dtype and block size are "
+                                      "the same");
+  const std::vector<ConfigKey> others = {
       types::text(
           {"kv_cache.shared.prefix", "How the keys of KV blocks begin in the shared store"},
           [](Config & c) -> auto& { return c.serve.shared_store.prefix; }),
@@ -53,6 +54,8 @@ std::vector<ConfigKey> fleet_keys() {
           {"kv_cache.events.max_queued", "Batches that may wait to be sent; further ones are lost, and counted"},
           [](Config & c) -> auto& { return c.serve.cache_events.max_queued; }, {1, 1'000'000}),
   };
+  keys.insert(keys.end(), others.begin(), others.end());
+  return keys;
 }
 
 }  // namespace quire

@@ -122,7 +122,7 @@ ModelOpener open_hosts(const BackendOptions& backend, const RedisStoreOptions& s
   std::shared_ptr<CacheEventPublisher> publisher;
   if (!cache_events.endpoint.empty()) publisher = std::make_shared<CacheEventPublisher>(cache_events);
   SharedStoreFactory store;
-  if (!shared_store.url.empty()) {
+  if (shared_store.server.is_given()) {
     store = [shared_store](std::function<void()> ready) {
       return std::make_unique<RedisStore>(shared_store, std::move(ready));
     };

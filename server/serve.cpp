@@ -136,7 +136,7 @@ void make_slot_folder(const SlotFileOptions& slots) {
 
 // Null: each daemon counts for itself. What batches take is counted apart on every daemon, and shared apart.
 std::unique_ptr<QuotaSharer> share_quotas(const SharedQuotaOptions& options, ServerState& state) {
-  if (options.server.url.empty()) return nullptr;
+  if (!options.server.is_given()) return nullptr;
   return std::make_unique<QuotaSharer>(
       options, std::vector<QuotaSharer::Table>{{&state.quotas, ""}, {&state.batch_quotas, "batch:"}},
       state.shared_quotas);
@@ -144,9 +144,9 @@ std::unique_ptr<QuotaSharer> share_quotas(const SharedQuotaOptions& options, Ser
 
 // Null: a stream is resumed where it was begun, or nowhere.
 std::unique_ptr<StreamSharer> share_streams(const RedisStoreOptions& options, ServerState& state) {
-  if (options.url.empty()) return nullptr;
+  if (!options.server.is_given()) return nullptr;
   auto sharer =
-      std::make_unique<StreamSharer>(StreamSharer::Options{.server = options.server(), .prefix = options.prefix});
+      std::make_unique<StreamSharer>(StreamSharer::Options{.server = options.server, .prefix = options.prefix});
   state.shared_streams = sharer.get();
   return sharer;
 }

@@ -10,7 +10,7 @@
 namespace quire {
 
 struct SharedQuotaOptions {
-  RedisServer server;            // without a URL each daemon counts for itself
+  RedisServer server;            // where none is given each daemon counts for itself
   std::string prefix = "quire";  // of all keys
   std::int64_t replicas = 1;     // that there are, until the store has said how many
   std::chrono::milliseconds heartbeat{5'000};

@@ -70,7 +70,7 @@ std::string random_id() {
 }  // namespace
 
 void check_quota_options(const SharedQuotaOptions& options) {
-  if (!options.server.url.empty()) check_redis_server(options.server, kSetting);
+  if (options.server.is_given()) check_redis_server(options.server, kSetting);
 }
 
 QuotaSharer::QuotaSharer(const SharedQuotaOptions& options, std::vector<Table> tables, SharedQuotaCounts& counts)

@@ -11,6 +11,7 @@
 
 #include "core/base/log.h"
 #include "core/base/result.h"
+#include "server/ops/secret_file.h"
 
 namespace quire {
 
@@ -21,13 +22,22 @@ namespace {
 // A connection that stood so long ends the doubling of pauses.
 constexpr std::chrono::seconds kLongEnough{10};
 
+std::string text_of_url(const RedisServer& server, const char* setting) {
+  if (server.url_file.empty()) return server.url;
+  if (!server.url.empty())
+    throw StartupError(fmt::format("{0}.url and {0}.url_file: only one of them can be", setting));
+  auto text = read_secret_file(server.url_file);
+  if (!text) throw StartupError(fmt::format("{}.url_file: '{}' cannot be read", setting, server.url_file));
+  return *std::move(text);
+}
+
 RedisUrl url_of(const RedisServer& server, const char* setting) {
-  auto url = parse_redis_url(server.url);
+  auto url = parse_redis_url(text_of_url(server, setting));
   if (!url) {
     throw StartupError(
-        fmt::format("{}.url: it is not redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], with special characters "
+        fmt::format("{}.{}: it is not redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], with special characters "
                     "of the password written as %XX",
-                    setting));
+                    setting, server.url_file.empty() ? "url" : "url_file"));
   }
   return *std::move(url);
 }

@@ -22,7 +22,7 @@
 
 namespace quire {
 
-// Throws StartupError, which begins with the setting's name, for a URL or a file of authorities that cannot be used.
+// Throws StartupError, which begins with the setting's name, for a URL or a file that cannot be used.
 void check_redis_server(const RedisServer& server, const char* setting);
 
 class RedisLink {

@@ -1,5 +1,5 @@
-// RedisServer: a Redis or Valkey server. RedisStoreOptions: that through which several daemons share KV blocks, and
-// how. Plain; any thread.
+// RedisServer: a Redis or Valkey server, or any node of a cluster. RedisStoreOptions: that through which several
+// daemons share KV blocks, and how. Plain; any thread.
 #pragma once
 
 #include <chrono>
@@ -9,28 +9,25 @@
 namespace quire {
 
 struct RedisServer {
-  std::string url{};  // redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]; empty: there is none
-  std::string ca{};   // a PEM file of the authorities that a rediss server must convince; empty: the system's
+  std::string url{};       // redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]
+  std::string url_file{};  // that has the URL instead, read at the start
+  std::string ca{};        // a PEM file of the authorities that a rediss server must convince; empty: the system's
   std::chrono::milliseconds patience{500};
   std::chrono::milliseconds first_pause{1'000};  // after a failure; doubled with each that follows
   std::chrono::milliseconds longest_pause{30'000};
+
+  bool is_given() const { return !url.empty() || !url_file.empty(); }
 };
 
 struct RedisStoreOptions {
-  std::string url{};             // as of RedisServer
-  std::string ca{};              // as of RedisServer
+  RedisServer server{};
   std::string prefix = "quire";  // of all keys
   std::int64_t max_bytes_in_flight = std::int64_t{64} << 20;
-  std::chrono::milliseconds ttl{0};  // of what is written; 0: as long as the store keeps it
-  std::chrono::milliseconds patience{500};
-  std::chrono::milliseconds first_pause{1'000};
-  std::chrono::milliseconds longest_pause{30'000};
+  std::chrono::milliseconds ttl{0};                // of what is written; 0: as long as the store keeps it
   std::chrono::milliseconds refusal_pause{5'000};  // without writing, after the store refused to
-
-  RedisServer server() const { return {url, ca, patience, first_pause, longest_pause}; }
 };
 
-// Throws StartupError for a URL or a file of authorities that cannot be used.
+// Throws StartupError for a URL or a file that cannot be used.
 void check_store_options(const RedisStoreOptions& options);
 
 }  // namespace quire

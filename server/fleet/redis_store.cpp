@@ -43,13 +43,13 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }  // namespace
 
 void check_store_options(const RedisStoreOptions& options) {
-  if (!options.url.empty()) check_redis_server(options.server(), kSetting);
+  if (options.server.is_given()) check_redis_server(options.server, kSetting);
 }
 
 RedisStore::RedisStore(const RedisStoreOptions& options, std::function<void()> ready)
     : options_(options),
       ready_(std::move(ready)),
-      link_(options.server(),
+      link_(options.server,
             {.setting = kSetting,
              .thread = "kv-net",
              .use = "KV blocks are shared through it",

@@ -5,17 +5,15 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
 #include "server/api/common/sha256.h"
+#include "server/ops/secret_file.h"
 
 namespace quire {
 
 namespace {
-
-constexpr std::size_t kMostKeyBytes = 4096;
 
 Sha256 from_hex(const ApiKeyOptions& options) {
   const auto digit = [&](char c) -> unsigned {
@@ -35,25 +33,15 @@ Sha256 from_hex(const ApiKeyOptions& options) {
   return hash;
 }
 
-std::string read_file(const ApiKeyOptions& options) {
-  std::ifstream file(options.file, std::ios::binary);
-  std::string text(kMostKeyBytes, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file && !file.eof()) {
-    throw StartupError(
-        fmt::format("security.keys: the file '{}' of the key '{}' cannot be read", options.file, options.name));
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  // Editors and `echo` end a file with a line break that is no part of the key.
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))
-    text.pop_back();
-  return text;
-}
-
 std::string plain_key(const ApiKeyOptions& options) {
   std::string key;
   if (!options.file.empty()) {
-    key = read_file(options);
+    auto text = read_secret_file(options.file);
+    if (!text) {
+      throw StartupError(
+          fmt::format("security.keys: the file '{}' of the key '{}' cannot be read", options.file, options.name));
+    }
+    key = *std::move(text);
   } else if (const char* value = std::getenv(options.env.c_str())) {
     key = value;
   }

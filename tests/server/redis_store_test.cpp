@@ -9,6 +9,7 @@
 #include "core/base/result.h"
 #include "server/fleet/redis_url.h"
 #include "tests/server/fake_redis.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace quire;
 using namespace quire::test;
@@ -32,9 +33,9 @@ struct Client {
   explicit Client(const std::string& url, RedisStoreOptions options = {})
       : store(with(std::move(options), url), [this] { note_ready(); }) {}
   static RedisStoreOptions with(RedisStoreOptions options, const std::string& url) {
-    options.url = url;
-    options.first_pause = std::min(options.first_pause, std::chrono::milliseconds(20));
-    options.longest_pause = std::min(options.longest_pause, std::chrono::milliseconds(40));
+    options.server.url = url;
+    options.server.first_pause = std::min(options.server.first_pause, std::chrono::milliseconds(20));
+    options.server.longest_pause = std::min(options.server.longest_pause, std::chrono::milliseconds(40));
     return options;
   }
 
@@ -118,14 +119,15 @@ TEST_CASE("a URL of a store says where it is and as which user to ask it") {
                           "redis://u@a", "redis://a?b", "redis://a b"}) {
     INFO(bad);
     CHECK_FALSE(parse_redis_url(bad));
-    CHECK_THROWS_AS(RedisStore(RedisStoreOptions{.url = bad}, [] {}), StartupError);
+    CHECK_THROWS_AS(RedisStore(RedisStoreOptions{.server = {.url = bad}}, [] {}), StartupError);
   }
 }
 
 TEST_CASE("records are written to a store and read from it, plain and over TLS, as a user, in a database") {
   const bool secure = GENERATE(false, true);
   FakeRedis redis(secure);
-  Client client(redis.url("kv:secret@", "/2"), {.ca = secure ? certificate().certificate : "", .ttl = 1'500ms});
+  Client client(redis.url("kv:secret@", "/2"),
+                {.server = {.ca = secure ? certificate().certificate : ""}, .ttl = 1'500ms});
   client.wait_up();
   CHECK(redis.commands().at(0) == FakeRedis::Words{"AUTH", "kv", "secret"});
   CHECK(redis.commands().at(1) == FakeRedis::Words{"SELECT", "2"});
@@ -144,6 +146,32 @@ TEST_CASE("records are written to a store and read from it, plain and over TLS, 
   CHECK(client.write(record_of(1, 128)).kind == TierEvent::Kind::kWritten);
   CHECK(client.write(record_of(1, 64), true).kind == TierEvent::Kind::kWritten);
   CHECK(client.read(1)->size() == 128);
+}
+
+TEST_CASE("a URL may lie in a file, which ends with a line break or not") {
+  FakeRedis redis;
+  const TemporaryFolder folder;
+  const std::string path = (folder / "url").string();
+  const auto of_file = [&](const std::string& text) {
+    folder.write("url", text);
+    return RedisStoreOptions{.server = {.url_file = path}};
+  };
+  for (const char* end : {"", "\n", "\r\n"}) {
+    Client client("", of_file(redis.url("kv:secret@") + end));
+    client.wait_up();
+    CHECK(client.write(record_of(1)).kind == TierEvent::Kind::kWritten);
+  }
+  CHECK(redis.commands().at(0) == FakeRedis::Words{"AUTH", "kv", "secret"});
+  for (const char* bad : {"", "\n", "redis://a b", "secret"}) {
+    INFO(bad);
+    CHECK_THROWS_WITH(check_store_options(of_file(bad)),
+                      Catch::StartsWith("kv_cache.shared.url_file: it is not redis"));
+  }
+  RedisStoreOptions both = of_file(redis.url());
+  both.server.url = redis.url();
+  CHECK_THROWS_AS(check_store_options(both), StartupError);
+  CHECK_THROWS_WITH(check_store_options({.server = {.url_file = path + "x"}}), Catch::EndsWith("cannot be read"));
+  CHECK_NOTHROW(check_store_options({}));
 }
 
 TEST_CASE("a server that no authority speaks for is no store") {
@@ -208,7 +236,7 @@ TEST_CASE("a store that answers with anything but replies is given up, and what 
 
 TEST_CASE("a store that stops answering is noticed, nothing waits for it, and it is used again once it answers") {
   FakeRedis redis;
-  Client client(redis.url(), {.patience = 50ms});
+  Client client(redis.url(), {.server = {.patience = 50ms}});
   client.wait_up();
   client.write(record_of(1));
   redis.behave([](const FakeRedis::Words&, const std::string&) { return ""; });
@@ -230,7 +258,7 @@ TEST_CASE("a store that stops answering is noticed, nothing waits for it, and it
 
 TEST_CASE("a store that stops answering is noticed on an idle connection") {
   FakeRedis redis;
-  Client client(redis.url(), {.patience = 50ms});
+  Client client(redis.url(), {.server = {.patience = 50ms}});
   client.wait_up();
   redis.behave([](const FakeRedis::Words&, const std::string&) { return ""; });
   client.wait_for([&] { return !client.store.is_up(); });
@@ -243,7 +271,7 @@ TEST_CASE("a store whose replies keep coming, each of them late, is given up lik
   std::deque<std::pair<Clock::time_point, std::string>> due;
   const Clock::time_point begin = Clock::now();
   FakeRedis redis;
-  Client client(redis.url(), {.patience = 50ms});
+  Client client(redis.url(), {.server = {.patience = 50ms}});
   client.wait_up();
   // Half of the time since `begin`, at most 200 ms: replies never stop for long.
   redis.behave([&](const FakeRedis::Words&, const std::string& reply) {
@@ -319,7 +347,7 @@ TEST_CASE("a store that refuses its user, or to be read, is not used") {
 
 TEST_CASE("no more waits to be written than is allowed, and dropping it answers it") {
   FakeRedis redis;
-  Client client(redis.url(), {.max_bytes_in_flight = 1'000, .patience = 60s});
+  Client client(redis.url(), {.server = {.patience = 60s}, .max_bytes_in_flight = 1'000});
   client.wait_up();
   redis.behave([](const FakeRedis::Words&, const std::string&) { return ""; });
   const auto begin_to_write = [&](std::uint64_t key, std::size_t size) {

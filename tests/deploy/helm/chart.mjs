@@ -114,6 +114,20 @@ assert.deepEqual(monitor.spec.endpoints[0].authorization.credentials, { name: "m
 assert.deepEqual(full.all("Service").map((service) => "quire/headless" in service.metadata.labels), [false, true]);
 assert.equal(monitor.spec.endpoints[0].port, full.get("Service").spec.ports[0].name);
 
+// The password of a shared store is in a secret that the daemon reads, and nowhere in the ConfigMap.
+const stored = render({ storeSecret: "quire-store", config: { kv_cache: { dtype: "f16" } } });
+const file_of_url = /url_file: "?\/run\/secrets\/store\/url"?$/gm;
+assert.equal(check_config(stored).match(file_of_url).length, 2);
+const stored_pod = stored.get("Deployment").spec.template.spec;
+const store_volume = stored_pod.volumes.find(({ secret }) => secret?.secretName === "quire-store");
+assert.deepEqual(stored_pod.containers[0].volumeMounts.find(({ name }) => name === store_volume.name),
+  { name: "store", mountPath: "/run/secrets/store", readOnly: true });
+// What config says of one of the two stays.
+const named = check_config(render({ storeSecret: "quire-store", config: { shared_quotas: { url: "redis://quotas" } } }));
+assert.equal(named.match(file_of_url).length, 1);
+assert.match(named, /url: "?redis:\/\/quotas"?$/m);
+assert.equal(check_config(plain).match(file_of_url), null);
+
 // KEDA instead of a HorizontalPodAutoscaler of the chart's own: never both, and never without the address to ask.
 const keda = render({ autoscaling: { enabled: true, target: "6", keda: { enabled: true, prometheusAddress: "http://prometheus:9090" } } });
 assert.deepEqual(keda.kinds, ["ConfigMap", "Deployment", "PodDisruptionBudget", "ScaledObject", "Service", "Service"]);

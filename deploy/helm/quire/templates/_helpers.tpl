@@ -17,6 +17,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- /* quire.yaml: what the user gave, under what the chart relies on. */ -}}
 {{- define "quire.config" -}}
 {{- $default := dict "log" (dict "format" "json") -}}
+{{- if .Values.storeSecret -}}
+{{- $file := "/run/secrets/store/url" -}}
+{{- if not (dig "kv_cache" "shared" "url" "" .Values.config) -}}
+{{- $_ := set $default "kv_cache" (dict "shared" (dict "url_file" $file)) -}}
+{{- end -}}
+{{- if not (dig "shared_quotas" "url" "" .Values.config) -}}
+{{- $_ := set $default "shared_quotas" (dict "url_file" $file) -}}
+{{- end -}}
+{{- end -}}
 {{- $server := dict "host" "0.0.0.0" "port" 8080 -}}
 {{- if .Values.tls.secret -}}
 {{- $_ := set $server "tls" (dict "certificate" "/run/secrets/tls/tls.crt" "key" "/run/secrets/tls/tls.key") -}}
