@@ -9,8 +9,6 @@ namespace quire {
 
 namespace {
 
-constexpr double kMinute = 60.0;
-
 bool is_limited(const KeyQuota& quota) {
   return quota.requests_per_minute > 0 || quota.tokens_per_minute > 0 || quota.max_concurrent > 0;
 }
@@ -64,19 +62,15 @@ void QuotaTable::list(Rate& rate) {
   wake_();
 }
 
-double QuotaTable::refill(Rate& rate, std::int64_t per_minute, Clock::time_point now) {
-  const auto capacity = static_cast<double>(per_minute);
-  const double passed = std::chrono::duration<double>(now - rate.at).count();
-  rate.level = rate.used ? std::min(capacity, rate.level + std::max(0.0, passed) * capacity / kMinute) : capacity;
-  rate.at = std::max(rate.at, now);
-  rate.used = true;
+double QuotaTable::level(Rate& rate, std::int64_t per_minute, Clock::time_point now) {
   rate.per_minute = per_minute;
-  return wake_ ? std::min(rate.level, rate.shared.level(limit_of(rate), now)) : rate.level;
+  const double own = rate.own.refill(static_cast<double>(per_minute), now);
+  return wake_ ? std::min(own, rate.shared.level(limit_of(rate), now)) : own;
 }
 
 bool QuotaTable::may_take(Rate& rate, double wanted, std::int64_t per_minute, Clock::time_point now) {
-  refill(rate, per_minute, now);
-  if (rate.level < wanted) return false;
+  rate.per_minute = per_minute;
+  if (rate.own.refill(static_cast<double>(per_minute), now) < wanted) return false;
   if (!wake_ || rate.shared.may_take(wanted, limit_of(rate), now)) return true;
   rate.shared.note_refused();
   list(rate);
@@ -84,15 +78,16 @@ bool QuotaTable::may_take(Rate& rate, double wanted, std::int64_t per_minute, Cl
 }
 
 void QuotaTable::take(Rate& rate, double amount, std::int64_t per_minute, Clock::time_point now) {
-  refill(rate, per_minute, now);
-  rate.level -= amount;
+  rate.per_minute = per_minute;
+  rate.own.refill(static_cast<double>(per_minute), now) -= amount;
   if (!wake_) return;
   rate.shared.take(amount, limit_of(rate), now);
   list(rate);
 }
 
 double QuotaTable::seconds_until(Rate& rate, double wanted, Clock::time_point now) const {
-  const double own = std::max(0.0, wanted - rate.level) * kMinute / static_cast<double>(rate.per_minute);
+  const auto capacity = static_cast<double>(rate.per_minute);
+  const double own = TokenBucket::seconds_until(wanted, rate.own.level(capacity, now), capacity);
   return wake_ ? std::max(own, rate.shared.seconds_until(wanted, limit_of(rate), now)) : own;
 }
 
@@ -110,7 +105,7 @@ Result<QuotaTable::Lease> QuotaTable::admit(const ApiKey& key, Clock::time_point
   if (quota.max_concurrent > 0 && usage.num_running >= quota.max_concurrent) {
     return tl::make_unexpected(over(key.name, fmt::format("{} concurrent requests", quota.max_concurrent), 1.0));
   }
-  if (quota.tokens_per_minute > 0 && refill(usage.tokens, quota.tokens_per_minute, now) < 1.0)
+  if (quota.tokens_per_minute > 0 && level(usage.tokens, quota.tokens_per_minute, now) < 1.0)
     return tl::make_unexpected(too_soon(key.name, "tokens", 1.0, usage.tokens, now));
   if (quota.requests_per_minute > 0) {
     if (!may_take(usage.requests, 1.0, quota.requests_per_minute, now))
@@ -187,8 +182,8 @@ std::vector<std::pair<std::string, std::string>> QuotaTable::headers(const ApiKe
   const std::lock_guard lock(mutex_);
   const auto add = [&](const char* what, Rate& rate, std::int64_t per_minute) {
     if (per_minute == 0) return;
-    const double level = refill(rate, per_minute, now);
-    const auto left = std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(level)));
+    const double now_left = level(rate, per_minute, now);
+    const auto left = std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(now_left)));
     fields.push_back({fmt::format("x-ratelimit-limit-{}", what), std::to_string(per_minute)});
     fields.push_back({fmt::format("x-ratelimit-remaining-{}", what), std::to_string(left)});
     fields.push_back(

@@ -17,6 +17,7 @@
 #include "core/request/request.h"
 #include "server/ops/key_ring.h"
 #include "server/ops/shared_rate.h"
+#include "server/ops/token_bucket.h"
 
 namespace quire {
 
@@ -80,9 +81,7 @@ class QuotaTable {
 
  private:
   struct Rate {
-    double level = 0.0;
-    Clock::time_point at{};
-    bool used = false;  // false: full
+    TokenBucket own;
     SharedRate shared;
     std::int64_t per_minute = 0;  // as of its last use
     std::string bucket{};         // its name, where it is shared
@@ -95,8 +94,8 @@ class QuotaTable {
   };
   Usage& usage_of(const std::string& key_name);
   void list(Rate& rate);
-  // What is left of the rate, after it was refilled.
-  double refill(Rate& rate, std::int64_t per_minute, Clock::time_point now);
+  // What is left of the rate.
+  double level(Rate& rate, std::int64_t per_minute, Clock::time_point now);
   bool may_take(Rate& rate, double wanted, std::int64_t per_minute, Clock::time_point now);
   void take(Rate& rate, double amount, std::int64_t per_minute, Clock::time_point now);
   double seconds_until(Rate& rate, double wanted, Clock::time_point now) const;

@@ -8,11 +8,13 @@
 #include <chrono>
 #include <cstdint>
 
+#include "server/ops/token_bucket.h"
+
 namespace quire {
 
 class SharedRate {
  public:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = TokenBucket::Time;
   struct Limit {
     std::int64_t per_minute = 0;  // at least 1
     std::int64_t num_replicas = 1;
@@ -43,15 +45,10 @@ class SharedRate {
   void note_failure(const Limit& limit, Time now);
 
  private:
-  double known(const Limit& limit, Time now) const;
   double& refilled_part(const Limit& limit, Time now);
 
-  double bucket_ = 0.0;  // at the last answer
-  Time answered_at_{};
-  bool is_answered_ = false;  // once; before that the bucket counts as full
-  double part_ = 0.0;
-  Time part_at_{};
-  bool is_part_used_ = false;  // false: full
+  TokenBucket bucket_;  // the store's at the last answer, without what was taken here since; full before the first
+  TokenBucket part_;    // this replica's
   double unreported_ = 0.0;
   double reported_ = 0.0;  // and not answered
   bool is_asking_ = false;
