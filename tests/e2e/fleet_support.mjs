@@ -31,8 +31,8 @@ export async function published(server) {
 export const prompt_of = (index) =>
   `${index} ` + Array.from({ length: 120 }, (_, word) => ["block", "river", "token", "story", "cache"][(index * 3 + word * word) % 5]).join(" ");
 
-export async function completed(server, index, headers = { "Content-Type": "application/json" }) {
-  const body = { model: "quire-demo", prompt: prompt_of(index), max_tokens: 24, temperature: 0, ignore_eos: true };
+export async function completed(server, index, headers = { "Content-Type": "application/json" }, more = {}) {
+  const body = { model: "quire-demo", prompt: prompt_of(index), max_tokens: 24, temperature: 0, ignore_eos: true, ...more };
   const response = await server.post("/v1/completions", body, { headers });
   assert.equal(response.status, 200, await response.clone().text());
   return (await response.json()).choices[0].text;
