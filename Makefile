@@ -60,8 +60,8 @@ long: build/check/build.ninja
 	@tests/skipped.sh build/check
 
 # What has parsers and memory under AddressSanitizer and UndefinedBehaviorSanitizer, what has threads under ThreadSanitizer. Of
-# models their files' parsers are among the fuzzers.
-ASAN_UNITS := kernel_tests text_tests grammar_tests engine_tests config_tests server_tests
+# models their files' parsers are among the fuzzers; kernels, which take ten minutes, are in `make asan`.
+ASAN_UNITS := text_tests grammar_tests engine_tests config_tests server_tests
 TSAN_UNITS := engine_tests server_tests
 asan-units: build/asan/build.ninja
 	$(NINJA) -C build/asan $(ASAN_UNITS) fuzzers

@@ -5,15 +5,13 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
-#include <random>
 #include <utility>
 
 namespace quire {
 
 namespace {
 
-constexpr const char* kSetting = "shared_quotas";
-constexpr std::size_t kMostReplyBytes = 4096;
+constexpr const char* kQuotaSetting = "shared_quotas";
 constexpr std::int64_t kMostReplicas = 1'000'000;
 
 // KEYS: the daemons, and a bucket where one is asked for. ARGV: this daemon; the bucket's capacity, which is a minute's
@@ -62,15 +60,10 @@ std::optional<Answer> parse_answer(const RespReply& reply) {
   return is_right ? std::optional(answer) : std::nullopt;
 }
 
-std::string random_id() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
-}
-
 }  // namespace
 
 void check_quota_options(const SharedQuotaOptions& options) {
-  if (options.server.is_given()) check_redis_server(options.server, kSetting);
+  if (options.server.is_given()) check_redis_server(options.server, kQuotaSetting);
 }
 
 QuotaSharer::QuotaSharer(const SharedQuotaOptions& options, std::vector<Table> tables, SharedQuotaCounts& counts)
@@ -78,13 +71,13 @@ QuotaSharer::QuotaSharer(const SharedQuotaOptions& options, std::vector<Table> t
       tables_(std::move(tables)),
       counts_(counts),
       prefix_('{' + options.prefix + ":quotas}:"),
-      id_(random_id()),
+      id_(random_daemon_id()),
       link_(options.server,
-            {.setting = kSetting,
+            {.setting = kQuotaSetting,
              .thread = "quota-net",
              .use = "rates of keys are shared through it",
              .consequence = "each daemon holds its part of every key's rates",
-             .max_reply_bytes = kMostReplyBytes,
+             .max_reply_bytes = kShortReplyBytes,
              .home = prefix_,
              .beat = options.heartbeat},
             {.up = [this] { note_up(); }, .failed = [this] { note_failed(); }, .beat = [this] { beat(); }}) {

@@ -7,6 +7,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <exception>
+#include <random>
 #include <utility>
 
 #include "core/base/log.h"
@@ -58,6 +59,11 @@ std::optional<asio::ssl::context> tls_of(const RedisServer& server, const RedisU
 }
 
 }  // namespace
+
+std::string random_daemon_id() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
 
 void check_redis_server(const RedisServer& server, const char* setting) {
   tls_of(server, url_of(server, setting), setting);

@@ -25,6 +25,12 @@ namespace quire {
 // Throws StartupError, which begins with the setting's name, for a URL or a file that cannot be used.
 void check_redis_server(const RedisServer& server, const char* setting);
 
+// Enough for what a script of Quire's answers with.
+constexpr std::size_t kShortReplyBytes = 4096;
+
+// Names a daemon among those that share a server: 128 random bits in hexadecimal.
+std::string random_daemon_id();
+
 class RedisLink {
  public:
   using Clock = std::chrono::steady_clock;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <random>
 #include <sstream>
 #include <utility>
 
@@ -10,7 +9,6 @@ namespace quire {
 
 namespace {
 
-constexpr std::size_t kMostReplyBytes = 4096;
 constexpr const char* kElsewhere = "elsewhere";
 
 // Redis runs a script as one step. A stream that has ended has the owner '-'.
@@ -36,11 +34,6 @@ redis.call('SET', KEYS[1], '- ' .. ARGV[2], 'PX', ARGV[3])
 return 'ended'
 )";
 
-std::string random_id() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
-}
-
 std::string record_of(const StreamOrigin& origin) {
   return fmt::format("{} {} {} {}", origin.seed, origin.created, origin.id_tail, origin.fingerprint);
 }
@@ -60,13 +53,13 @@ std::optional<StreamOrigin> parse_record(const std::string& text) {
 StreamSharer::StreamSharer(const Options& options)
     : options_(options),
       prefix_('{' + options.prefix + ":streams}:"),
-      id_(random_id()),
+      id_(random_daemon_id()),
       link_(options.server,
             {.setting = "kv_cache.shared",
              .thread = "stream-net",
              .use = "streams can be resumed at another daemon",
              .consequence = "streams are resumed at their own daemon alone",
-             .max_reply_bytes = kMostReplyBytes,
+             .max_reply_bytes = kShortReplyBytes,
              .home = prefix_,
              .beat = options.heartbeat},
             {.up = [this] { beat(); }, .failed = [] {}, .beat = [this] { beat(); }}) {}

@@ -228,7 +228,7 @@ TEST_CASE("what a store is asked names the daemon, the bucket and the limit, and
     for (const FakeRedis::Words& asked : redis.commands()) {
       if (asked[0] != "EVAL" || asked[2] != "2") continue;
       CHECK(asked[3] == "{quire:quotas}:replicas");
-      CHECK(asked[5].size() == 16);
+      CHECK(asked[5].size() == 32);
       CHECK((asked[6] == "6" && asked[8] == "6.000000"));
     }
   }
