@@ -14,7 +14,7 @@ constexpr const char* kElsewhere = "elsewhere";
 // Redis runs a script as one step. A stream that has ended has the owner '-'.
 // KEYS: the record. ARGV: this daemon, how long the record lives, and what a daemon's lease begins with. Answers with
 // the record, which is this daemon's then.
-constexpr const char* kTake = R"(
+constexpr const char* kTakeScript = R"(
 local record = redis.call('GET', KEYS[1])
 if not record then return '' end
 local owner, rest = string.match(record, '^(%S+) (.*)$')
@@ -26,7 +26,7 @@ return record
 
 // KEYS: the record. ARGV: this daemon, the rest of the record and how long it lives. The stream has ended, unless
 // another daemon took it over meanwhile.
-constexpr const char* kEnd = R"(
+constexpr const char* kEndScript = R"(
 local record = redis.call('GET', KEYS[1])
 local owner = record and string.match(record, '^(%S+) ')
 if owner and owner ~= ARGV[1] then return 'elsewhere' end
@@ -79,7 +79,7 @@ void StreamSharer::end(const std::string& name) noexcept {
     const auto ended = active_.extract(name);
     if (ended.empty()) return;
     link_.call(key_of(name),
-               redis_command({"EVAL", kEnd, "1", key_of(name), id_, ended.mapped().record,
+               redis_command({"EVAL", kEndScript, "1", key_of(name), id_, ended.mapped().record,
                               std::to_string(ended.mapped().window.count())}),
                [this](const RespReply* reply) { check(reply); });
   });
@@ -88,18 +88,18 @@ void StreamSharer::end(const std::string& name) noexcept {
 void StreamSharer::take(const std::string& name, std::chrono::milliseconds window,
                         std::function<void(Taken)> done) noexcept {
   link_.post([this, name, window, done = std::move(done)] {
-    link_.call(
-        key_of(name),
-        redis_command({"EVAL", kTake, "1", key_of(name), id_, std::to_string(window.count()), prefix_ + "alive:"}),
-        [this, done](const RespReply* reply) {
-          Taken taken;
-          if (reply != nullptr && reply->kind == RespReply::Kind::kText) {
-            taken.is_elsewhere = reply->text == kElsewhere;
-            taken.origin = parse_record(reply->text);
-          }
-          done(std::move(taken));
-          check(reply);
-        });
+    link_.call(key_of(name),
+               redis_command(
+                   {"EVAL", kTakeScript, "1", key_of(name), id_, std::to_string(window.count()), prefix_ + "alive:"}),
+               [this, done](const RespReply* reply) {
+                 Taken taken;
+                 if (reply != nullptr && reply->kind == RespReply::Kind::kText) {
+                   taken.is_elsewhere = reply->text == kElsewhere;
+                   taken.origin = parse_record(reply->text);
+                 }
+                 done(std::move(taken));
+                 check(reply);
+               });
   });
 }
 
