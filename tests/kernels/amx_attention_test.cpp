@@ -44,7 +44,7 @@ AmxCounts attention_counts(AmxTrap& trap, Heads heads, KvDType dtype, std::int64
 
 }  // namespace
 
-TEST_CASE("attention in the AMX level's machine code gives the bits of its emulation") {
+TEST_CASE("attention in the AMX level's machine code gives the bits of its emulation", "[kernels][.long]") {
   REQUIRE_AMX_VECTORS();
   const AmxTiles tiles;
   const Heads shapes[] = {{14, 2, 64}, {4, 1, 80}, {2, 2, 96}, {4, 4, 128}, {8, 1, 256}, {9, 1, 16}};
@@ -67,7 +67,8 @@ TEST_CASE("attention in the AMX level's machine code gives the bits of its emula
   }
 }
 
-TEST_CASE("attention on the AMX level multiplies no tile of tokens that no query of the tile sees") {
+TEST_CASE("attention on the AMX level multiplies no tile of tokens that no query of the tile sees",
+          "[kernels][.long]") {
   REQUIRE_AMX_VECTORS();
   REQUIRE_TRAPPED_TILES();
   AmxTrap trap;

@@ -134,7 +134,8 @@ void store_tile(void* to) {
 
 }  // namespace
 
-TEST_CASE("the AMX level's machine code gives the bits of its emulation for every type and number of rows") {
+TEST_CASE("the AMX level's machine code gives the bits of its emulation for every type and number of rows",
+          "[kernels][.long]") {
   REQUIRE_AMX_VECTORS();
   const AmxTiles tiles;
   for (const DType type : kAllTypes) {

@@ -132,7 +132,7 @@ TEST_CASE("MXFP4 blocks of a stack of experts are read as matrices one below the
   }
 }
 
-TEST_CASE("A model in every quantised format computes what its decoded weights do", "[model][hf][quantized]") {
+TEST_CASE("A model in every quantised format computes what its decoded weights do", "[model][hf][quantized][.long]") {
   SynthSpec spec = find_synth_shape("tiny-qwen3").value();
   spec.types = find_synth_types("F32").value();
   const TemporaryFolder folder;

@@ -82,7 +82,7 @@ TEST_CASE("Every tensor type agrees with the double-precision reference", "[mode
   check_levels(small_spec("tiny-qwen2", "Q8_0"), 20);
 }
 
-TEST_CASE("Every RoPE scaling agrees with the double-precision reference", "[model][reference]") {
+TEST_CASE("Every RoPE scaling agrees with the double-precision reference", "[model][reference][.long]") {
   SynthSpec spec = small_spec("tiny-llama", "F32");
   spec.config.rope.factor = 4.0;
   spec.config.rope.original_context = 32.0;
