@@ -148,9 +148,9 @@ bench: build
 
 # The server's own figures: connections, streams, overhead, time to ready. With BEFORE=BUILD, the build folder of an older commit in
 # which these targets were built: both in turns, and their ratios.
-bench-server: build/check/build.ninja
-	$(NINJA) -C build/check quire bench_server bench_daemon
-	$(if $(BEFORE),tests/bench/server_ratios.py $(BEFORE) build/check,tests/bench/server.sh build/check build/bench)
+bench-server: build/measure/build.ninja
+	$(NINJA) -C build/measure quire bench_server bench_daemon
+	$(if $(BEFORE),tests/bench/server_ratios.py $(BEFORE) build/measure,tests/bench/server.sh build/measure build/bench)
 
 # Hostile load under AddressSanitizer, then checks of what it left.
 MINUTES ?= 30

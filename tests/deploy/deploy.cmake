@@ -1,6 +1,6 @@
 # How Quire is deployed, checked by the tools that will read it. A check whose tool is absent says so and is skipped (77).
 function(deploy_test name)
-  add_test(NAME deploy_${name} COMMAND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/${name}.sh $<TARGET_FILE:quire>)
+  add_test(NAME deploy_${name} COMMAND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/${name}.sh $<TARGET_FILE:quire> ${ARGN})
   set_tests_properties(deploy_${name} PROPERTIES SKIP_RETURN_CODE 77 LABELS deploy)
 endfunction()
 
@@ -15,5 +15,6 @@ deploy_test(helm)
 deploy_test(chart_values)
 if(NOT QUIRE_SANITIZE)
   deploy_test(package)  # what is packed is never a sanitizer's build
-  deploy_test(release)
+  deploy_test(release CONFIGURATIONS long)
+  set_tests_properties(deploy_release PROPERTIES LABELS "deploy;long")
 endif()

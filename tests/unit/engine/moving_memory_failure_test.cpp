@@ -103,7 +103,7 @@ class MovingScene {
 }  // namespace
 
 TEST_CASE("memory that is exhausted anywhere while blocks move costs at most the request that needed it",
-          "[engine][memory]") {
+          "[engine][memory][.long]") {
   const FailsIn where = GENERATE(FailsIn::kFallible, FailsIn::kOtherThreads);
   const std::int64_t window = GENERATE(0, 8);
   const TemporaryFolder untouched;

@@ -332,7 +332,7 @@ class Shadow {
 
 int num_operations() {
   const char* asked = std::getenv("QUIRE_PROPERTY_OPERATIONS");
-  return asked != nullptr ? std::atoi(asked) : 2'000'000;
+  return asked != nullptr ? std::atoi(asked) : 500'000;
 }
 
 }  // namespace
