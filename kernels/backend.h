@@ -19,6 +19,8 @@
 
 namespace quire {
 
+class StepOps;
+
 // Row-major f32 activations [rows, cols]; `stride` floats from one row to the next.
 struct MatrixView {
   float* data = nullptr;
@@ -190,6 +192,8 @@ class Backend {
   virtual std::size_t kv_block_bytes(const KvLayout& layout) const = 0;
 
   // --- operations, in the order a layer uses them -------------------------------------------------------------------
+  // An id below zero is what was drawn for place -id - 1 in the step before, where the backend has steps(); such an id
+  // that is not in the table is row 0.
   virtual void embed(const Embedding& table, std::span<const std::int32_t> ids, MatrixView out) = 0;
   // out[r] = x[r] / rms(x[r]) * weight. x and out may be the same.
   virtual void rms_norm(MatrixView x, const float* weight, float eps, MatrixView out) = 0;
@@ -216,6 +220,8 @@ class Backend {
   virtual RecurrentOps* recurrent() { return nullptr; }
   // What the layers of other families need beyond these; null where the backend has none of it.
   virtual GraphOps* graph() { return nullptr; }
+  // Two steps in flight, and drawing on the device; null where a step is done when its operations return.
+  virtual StepOps* steps() { return nullptr; }
 
   // Runs body(begin, end) over [0, count) on the compute threads, caller included; returns when all is done. `grain` is
   // the smallest piece worth a thread.

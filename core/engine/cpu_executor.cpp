@@ -12,10 +12,6 @@ namespace quire {
 
 namespace {
 
-std::span<float> row_of(const MatrixView& matrix, std::int64_t row) {
-  return {matrix.data + row * matrix.stride, static_cast<std::size_t>(matrix.cols)};
-}
-
 constexpr float kLikelyLead = 1.5F;  // of the best logit over the second, of a draft that is likely
 
 // Whether the row's best token stands out.
@@ -30,34 +26,18 @@ bool has_clear_best(std::span<const float> logits) {
   return best - second >= kLikelyLead;
 }
 
-SampleRow row_for(const DrawRow& draw, std::span<float> logits, bool is_shared) {
-  return {.logits = logits,
-          .is_shared = is_shared,
-          .state = draw.state,
-          .tokens = draw.tokens,
-          .num_prompt_tokens = draw.num_prompt_tokens,
-          .mask = draw.mask};
-}
-
-constexpr std::int64_t kStatesPerSequence = 3;  // its own, and two snapshots
-
 }  // namespace
 
-CpuExecutor::CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
-                         const ExecutorLimits& limits, std::unique_ptr<StateStorage> states,
-                         std::unique_ptr<KvStorage> window_storage)
+CpuExecutor::CpuExecutor(Model& model, Backend& backend, ExecutorMemory memory, const ExecutorLimits& limits)
     : model_(model),
       backend_(backend),
-      storage_(std::move(storage)),
-      states_(std::move(states)),
-      window_storage_(std::move(window_storage)),
+      memory_(std::move(memory)),
       sampler_(backend, model.vocab_size(), limits.max_tokens) {
-  const std::int64_t max_logit_rows = std::min(limits.max_sequences + kMaxPromptLogitRows, limits.max_rows);
-  model_.reserve(limits.max_rows, max_logit_rows);
-  const auto max_draws = static_cast<std::size_t>(2 * limits.max_sequences + kMostDraftsOfStep);
+  model_.reserve(limits.max_rows, limits.max_logit_rows());
+  const auto max_draws = static_cast<std::size_t>(limits.max_draws());
   output_.entries.reserve(max_draws);
   output_.tokens.reserve(max_draws);
-  output_.logprobs.reserve(static_cast<std::size_t>(max_logit_rows));
+  output_.logprobs.reserve(static_cast<std::size_t>(limits.max_logit_rows()));
   rows_.reserve(max_draws);
   drafted_.reserve(static_cast<std::size_t>(limits.max_sequences));
 }
@@ -69,19 +49,9 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   computed_ = {};
   if (failure_ != nullptr) return *this;
   try {
-    output_.moved = do_moves(plan.transfers.moves, *storage_, states_.get(), window_storage_.get());
-    for (const BlockCopy& copy : plan.transfers.copies) {
-      switch (copy.of) {
-        case BlockCopy::Of::kBlock: storage_->copy_block(copy.source.value, copy.destination.value); break;
-        case BlockCopy::Of::kPart: window_storage_->copy_block(copy.source.value, copy.destination.value); break;
-        case BlockCopy::Of::kState: states_->copy_state(copy.source.value, copy.destination.value); break;
-      }
-    }
+    output_.moved = memory_.move(plan.transfers);
     if (plan.empty()) return *this;
-    StepArrays with_storages = arrays;
-    with_storages.state_storage = states_.get();
-    with_storages.window_storage = window_storage_.get();
-    computed_ = model_.forward(with_storages, *storage_);
+    computed_ = model_.forward(memory_.with_storages(arrays), *memory_.storage);
     computed_.logits = backend_.on_host(computed_.logits, HostResult::kLogits);
     computed_.hidden = backend_.on_host(computed_.hidden, HostResult::kHidden);
     computed_.labels = backend_.on_host(computed_.labels, HostResult::kLabels);
@@ -94,12 +64,8 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
 
 // The first rows of the step are computed: of each entry, those of its rows that are among them.
 void CpuExecutor::note_computed(const StepPlan& plan, const StepArrays& arrays) {
-  const auto values = [](const MatrixView& rows) {
-    QUIRE_CHECK(rows.rows == 0 || rows.stride == rows.cols, "hidden states and labels lie row after row");
-    return std::span<const float>(rows.data, static_cast<std::size_t>(rows.rows * rows.cols));
-  };
-  output_.hidden = values(computed_.hidden);
-  output_.labels = values(computed_.labels);
+  output_.hidden = dense_values(computed_.hidden);
+  output_.labels = dense_values(computed_.labels);
   if (computed_.num_rows < arrays.num_rows()) output_.end_early(plan, computed_.num_rows);
   output_.cut_slice = computed_.cut_slice;
 }
@@ -120,12 +86,12 @@ DraftOutput CpuExecutor::draft(const DraftArrays& arrays, std::span<const DrawRo
   drafted_.clear();
   rows_.clear();
   try {
-    const MatrixView logits = model_.draft(arrays, *storage_);
+    const MatrixView logits = model_.draft(arrays, *memory_.storage);
     backend_.synchronize();
-    for (const DrawRow& draw : draws) {
-      const std::span<float> row = row_of(logits, draw.logit_row);
+    for (std::size_t i = 0; i < draws.size(); ++i) {
+      const std::span<float> row = logits_of(logits, draws[i].logit_row);
       drafted_.push_back({.token = std::nullopt, .is_likely = has_clear_best(row)});
-      rows_.push_back(row_for(draw, row, false));
+      rows_.push_back(sample_row(draws, i, row));
     }
   } catch (const DeviceError&) {
     draft_failure_ = std::current_exception();
@@ -149,7 +115,7 @@ void CpuExecutor::score(std::span<const ScoreRow> scores) {
       if (scores[i].logit_row >= computed_.logits.rows) continue;
       try {
         output_.logprobs[i] =
-            Sampler::logprob_of(row_of(computed_.logits, scores[i].logit_row), scores[i].token, scores[i].num_top);
+            Sampler::logprob_of(logits_of(computed_.logits, scores[i].logit_row), scores[i].token, scores[i].num_top);
       } catch (const std::bad_alloc&) {
         output_.logprobs[i].reset();
       }
@@ -159,12 +125,8 @@ void CpuExecutor::score(std::span<const ScoreRow> scores) {
 
 void CpuExecutor::sample(std::span<const DrawRow> draws) {
   rows_.clear();
-  for (std::size_t i = 0; i < draws.size() && draws[i].logit_row < computed_.logits.rows; ++i) {
-    const DrawRow& draw = draws[i];
-    const bool is_shared = (i > 0 && draws[i - 1].logit_row == draw.logit_row) ||
-                           (i + 1 < draws.size() && draws[i + 1].logit_row == draw.logit_row);
-    rows_.push_back(row_for(draw, row_of(computed_.logits, draw.logit_row), is_shared));
-  }
+  for (std::size_t i = 0; i < draws.size() && draws[i].logit_row < computed_.logits.rows; ++i)
+    rows_.push_back(sample_row(draws, i, logits_of(computed_.logits, draws[i].logit_row)));
   sampler_.sample(rows_);
   output_.tokens.resize(draws.size());
   for (std::size_t i = 0; i < rows_.size(); ++i)
@@ -179,30 +141,9 @@ StepOutput& CpuExecutor::wait() {
 
 std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                                                const SchedulerOptions& scheduler, const KvCounts& counts) {
-  const std::int64_t pool = storage->layout().num_blocks * storage->layout().block_size;
-  const std::int64_t asked = scheduler.max_model_len > 0 ? scheduler.max_model_len : pool;
-  ExecutorLimits limits{.max_rows = scheduler.max_num_batched_tokens,
-                        .max_sequences = scheduler.max_num_seqs,
-                        .max_tokens = std::min({asked, pool, model.max_context()})};
-  if (!model.is_causal()) limits.max_rows = std::max(limits.max_rows, limits.max_tokens);
-  std::unique_ptr<StateStorage> states;
-  if (model.state_floats() > 0) {
-    if (backend.recurrent() == nullptr)
-      throw StartupError(backend.name() + " does not compute the model's recurrent layers");
-    const std::int64_t num_wanted =
-        counts.num_states > 0 ? counts.num_states : kStatesPerSequence * scheduler.max_num_seqs;
-    states = backend.recurrent()->allocate_states({.num_states = num_wanted, .floats = model.state_floats()});
-  }
-  std::unique_ptr<KvStorage> window_storage;
-  if (counts.num_window_parts > 0) {
-    KvLayout layout = model.kv_split().windowed;
-    layout.num_blocks = counts.num_window_parts;
-    layout.block_size = storage->layout().block_size;
-    layout.dtype = storage->layout().dtype;
-    window_storage = backend.allocate_kv(layout);
-  }
-  return std::make_unique<CpuExecutor>(model, backend, std::move(storage), limits, std::move(states),
-                                       std::move(window_storage));
+  const ExecutorLimits limits = executor_limits(model, *storage, scheduler);
+  return std::make_unique<CpuExecutor>(model, backend,
+                                       executor_memory(model, backend, std::move(storage), scheduler, counts), limits);
 }
 
 }  // namespace quire

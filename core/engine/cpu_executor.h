@@ -7,29 +7,22 @@
 #include <memory>
 #include <vector>
 
-#include "core/engine/executor.h"
+#include "core/engine/executor_memory.h"
 
 namespace quire {
-
-struct ExecutorLimits {
-  std::int64_t max_rows = 0;       // of a step
-  std::int64_t max_sequences = 0;  // in a step, and as many choices that are forked in it
-  std::int64_t max_tokens = 0;     // of a sequence
-};
 
 class CpuExecutor final : public Executor, private Ticket {
  public:
   // The model and the backend must outlive the executor.
-  CpuExecutor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage, const ExecutorLimits& limits,
-              std::unique_ptr<StateStorage> states = nullptr, std::unique_ptr<KvStorage> window_storage = nullptr);
+  CpuExecutor(Model& model, Backend& backend, ExecutorMemory memory, const ExecutorLimits& limits);
 
   std::int64_t depth() const override { return 1; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
   DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override;
   const Model& model() const override { return model_; }
-  KvStorage& storage() override { return *storage_; }
-  KvStorage* window_storage() override { return window_storage_.get(); }
-  StateStorage* states() override { return states_.get(); }
+  KvStorage& storage() override { return *memory_.storage; }
+  KvStorage* window_storage() override { return memory_.window_storage.get(); }
+  StateStorage* states() override { return memory_.states.get(); }
   std::string name() const override { return backend_.name(); }
 
  private:
@@ -41,9 +34,7 @@ class CpuExecutor final : public Executor, private Ticket {
 
   Model& model_;
   Backend& backend_;
-  const std::unique_ptr<KvStorage> storage_;
-  const std::unique_ptr<StateStorage> states_;       // null: the model has no recurrent layers
-  const std::unique_ptr<KvStorage> window_storage_;  // null: all layers keep all tokens
+  const ExecutorMemory memory_;
   Sampler sampler_;
   ModelOutput computed_;
   StepOutput output_;

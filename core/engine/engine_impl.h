@@ -131,7 +131,7 @@ class Engine::Impl {
   void emit(const Step& step) QUIRE_REQUIRES(kEngineThread);
   void finish_entries(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
   void persist(Clock::time_point until) QUIRE_REQUIRES(kEngineThread);
-  void wait_in_vain(Step& step) QUIRE_REQUIRES(kEngineThread);
+  void wait_in_vain(Step& step, const std::string& known) QUIRE_REQUIRES(kEngineThread);
   void device_failed(const std::string& what) QUIRE_REQUIRES(kEngineThread);
   void refuse_all(const char* message, const char* code) QUIRE_REQUIRES(kEngineThread);
   void publish() QUIRE_REQUIRES(kEngineThread);

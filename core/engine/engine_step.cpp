@@ -247,7 +247,7 @@ bool Engine::Impl::finish(Step& step) {
     output = &step.ticket->wait();
   } catch (const DeviceError& error) {
     forget_drafts(step);
-    if (latest_ != &step) wait_in_vain(*latest_);
+    if (latest_ != &step) wait_in_vain(*latest_, error.what());
     device_failed(error.what());
     return false;
   }
@@ -362,11 +362,12 @@ void Engine::Impl::emit(const Step& step) {
   }
 }
 
-void Engine::Impl::wait_in_vain(Step& step) {
+// `known`: what the device has reported already.
+void Engine::Impl::wait_in_vain(Step& step, const std::string& known) {
   try {
     step.ticket->wait();
   } catch (const std::exception& error) {
-    log::error("the device failed in the next step too: {}", error.what());
+    if (error.what() != known) log::error("the device failed in the next step too: {}", error.what());
   }
 }
 

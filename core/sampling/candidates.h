@@ -1,6 +1,7 @@
 // Candidates: the tokens that can still be drawn, while samplers cut them down. Pure functions; any thread.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -8,6 +9,11 @@ namespace quire {
 
 // A temperature so low that dividing by it would overflow; greedy in all but name.
 inline constexpr float kGreedyBelow = 1e-5F;
+
+// What min_p leaves lies above this, relative to the best logit.
+inline float min_p_threshold(float min_p) {
+  return std::log(min_p) - 1e-3F;
+}
 
 struct Candidate {
   float logit;  // the Sampler's own order: relative to the maximum, divided by the temperature

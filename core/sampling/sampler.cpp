@@ -115,6 +115,8 @@ std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scrat
   const bool xtc =
       params.xtc_probability > 0.0F && params.xtc_threshold <= 0.5F &&
       uniform(state.seed_, state.choice_, position, Draw::kXtc) < static_cast<double>(params.xtc_probability);
+  if (maximum.value == std::numeric_limits<float>::infinity())
+    return maximum.id;  // at no finite distance to the others
   if (!xtc && !truncates(params, row.logits.size())) {
     const float scale = 1.0F / params.temperature;
     const std::int32_t id = find_by_share(row.logits, maximum.value, scale, u, scratch.chunk_sums);
@@ -122,7 +124,6 @@ std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scrat
   }
   collect(row.logits, maximum.value, params, xtc, scratch);
   Candidates& candidates = scratch.candidates;
-  if (candidates.empty()) return maximum.id;  // an infinite logit leaves no finite distance to the others
   if (params.typical_p < 1.0F) cut_typical(candidates, params.typical_p);
   if (params.top_p < 1.0F && !top_p_is_first(params)) {
     cut_top_p(candidates, static_cast<double>(params.top_p) * total_weight(candidates));
@@ -155,7 +156,7 @@ void Sampler::collect(std::span<const float> logits, float maximum, const Sampli
   const double mass = by_mass ? static_cast<double>(params.top_p) * sum_of_exponentials(logits, maximum, scale) : 0.0;
   for (float threshold : kThresholds) {
     if (by_min_p) {
-      threshold = std::max(kFloor, std::log(params.min_p) - 1e-3F);
+      threshold = std::max(kFloor, min_p_threshold(params.min_p));
     } else if (!by_count && !by_mass) {
       threshold = kFloor;  // all of them are wanted
     }

@@ -22,6 +22,8 @@
 
 namespace quire {
 
+struct DrawEdit;
+
 // What sampling remembers of one sequence from token to token.
 class SamplerState {
  public:
@@ -33,12 +35,16 @@ class SamplerState {
   void append(TokenId token);  // a generated token
   // Of the token that was drawn last, for the samplers that follow the draws: DrawnToken::observed.
   void observe(float observed);
+  // What apply() does to logits but for masks and DRY, as edits that ascend by token; `window` is scratch.
+  void list_edits(std::span<const TokenId> tokens, std::int64_t num_prompt_tokens, std::int64_t vocab_size,
+                  std::vector<std::int32_t>& window, std::vector<DrawEdit>& out) const;
   // Whether the request itself keeps `token` away after `generated`, whatever the model says.
   bool forbids(TokenId token, std::span<const TokenId> generated) const;
 
  private:
   friend class Sampler;
   friend class SamplerChain;
+  friend class DrawPlan;
   // What applying takes besides the state: kept by the Sampler from row to row.
   struct Scratch {
     std::vector<std::int32_t> window;
@@ -49,9 +55,10 @@ class SamplerState {
   void apply_limits(std::span<float> logits, std::span<const TokenId> tokens, std::int64_t num_prompt_tokens) const;
   void apply_penalties(std::span<float> logits, std::span<const TokenId> tokens, Scratch& scratch) const;
   void apply_dry(std::span<float> logits, std::span<const TokenId> tokens, Scratch& scratch) const;
-  void apply_bans(std::span<float> logits, std::span<const TokenId> generated) const;
-  void apply_counted_penalties(std::span<float> logits, std::span<const TokenId> drafts, Scratch& scratch) const;
-  void apply_window_penalties(std::span<float> logits, std::span<const TokenId> window, Scratch& scratch) const;
+  template <class Ban>
+  void visit_bans(std::span<const TokenId> generated, const Ban& ban) const;
+  template <class Penalise>
+  void visit_penalties(std::span<const TokenId> tokens, std::vector<std::int32_t>& ids, const Penalise& penalise) const;
   void penalize(float& logit, std::int32_t count) const;
   bool keeps_ends_away(std::span<const TokenId> generated) const;
 

@@ -7,14 +7,25 @@
 #include "core/sampling/mask.h"
 #include "core/sampling/sampler.h"
 #include "core/sampling/softmax.h"
+#include "kernels/step_ops.h"
 
 namespace quire {
 
 namespace {
 
-void ban(std::span<float> logits, TokenId token) {
-  if (token.value >= 0 && static_cast<std::size_t>(token.value) < logits.size()) {
-    logits[static_cast<std::size_t>(token.value)] = kMinusInfinity;
+// The logit of a token; null where there is none.
+float* logit_of(std::span<float> logits, std::int32_t token) {
+  if (token < 0 || static_cast<std::size_t>(token) >= logits.size()) return nullptr;
+  return &logits[static_cast<std::size_t>(token)];
+}
+
+// Calls visit(id, how many) for each of the sorted ids.
+template <class Visit>
+void visit_runs(std::span<const std::int32_t> ids, const Visit& visit) {
+  for (auto begin = ids.begin(); begin != ids.end();) {
+    const auto end = std::upper_bound(begin, ids.end(), *begin);
+    visit(*begin, static_cast<std::int32_t>(end - begin));
+    begin = end;
   }
 }
 
@@ -103,21 +114,37 @@ void SamplerState::apply(std::span<float> logits, std::span<const TokenId> token
 void SamplerState::apply_limits(std::span<float> logits, std::span<const TokenId> tokens,
                                 std::int64_t num_prompt_tokens) const {
   if (!allowed_.empty()) apply_mask(logits, allowed_);
-  apply_bans(logits, tokens.subspan(static_cast<std::size_t>(num_prompt_tokens)));
+  visit_bans(tokens.subspan(static_cast<std::size_t>(num_prompt_tokens)), [&](TokenId token) {
+    if (float* const logit = logit_of(logits, token.value)) *logit = kMinusInfinity;
+  });
   for (const auto& [token, bias] : params_.logit_bias) {
-    if (token.value >= 0 && static_cast<std::size_t>(token.value) < logits.size()) {
-      logits[static_cast<std::size_t>(token.value)] += bias;
-    }
+    if (float* const logit = logit_of(logits, token.value)) *logit += bias;
   }
 }
 
 void SamplerState::apply_penalties(std::span<float> logits, std::span<const TokenId> tokens, Scratch& scratch) const {
-  if (params_.penalty_last_n && penalizes(params_)) {
-    const auto wanted = static_cast<std::uint32_t>(*params_.penalty_last_n);  // -1: more than there can be
-    apply_window_penalties(logits, tokens.last(std::min<std::size_t>(wanted, tokens.size())), scratch);
-  } else if (counts_needed(params_)) {
-    apply_counted_penalties(logits, tokens.subspan(std::min(num_counted_, tokens.size())), scratch);
-  }
+  visit_penalties(tokens, scratch.window, [&](std::int32_t token, std::int32_t count) {
+    if (float* const logit = logit_of(logits, token)) penalize(*logit, count);
+  });
+}
+
+void SamplerState::list_edits(std::span<const TokenId> tokens, std::int64_t num_prompt_tokens, std::int64_t vocab_size,
+                              std::vector<std::int32_t>& window, std::vector<DrawEdit>& out) const {
+  const auto begin = std::ssize(out);
+  const auto add = [&](const DrawEdit& edit) {
+    if (edit.token >= 0 && edit.token < vocab_size) out.push_back(edit);
+  };
+  visit_bans(tokens.subspan(static_cast<std::size_t>(num_prompt_tokens)),
+             [&](TokenId token) { add({.token = token.value, .kind = DrawEdit::Kind::kBan}); });
+  for (const auto& [token, bias] : params_.logit_bias)
+    add({.token = token.value, .kind = DrawEdit::Kind::kAdd, .value = bias});
+  const bool has_others = std::ssize(out) > begin;
+  visit_penalties(tokens, window, [&](std::int32_t token, std::int32_t count) {
+    add({.token = token, .kind = DrawEdit::Kind::kPenalise, .count = count});
+  });
+  if (has_others)
+    std::stable_sort(out.begin() + begin, out.end(),
+                     [](const DrawEdit& a, const DrawEdit& b) { return a.token < b.token; });
 }
 
 void SamplerState::apply_dry(std::span<float> logits, std::span<const TokenId> tokens, Scratch& scratch) const {
@@ -128,15 +155,14 @@ void SamplerState::apply_dry(std::span<float> logits, std::span<const TokenId> t
   }
 }
 
-void SamplerState::apply_bans(std::span<float> logits, std::span<const TokenId> generated) const {
+template <class Ban>
+void SamplerState::visit_bans(std::span<const TokenId> generated, const Ban& ban) const {
   if (keeps_ends_away(generated)) {
-    for (const TokenId token : ends_)
-      ban(logits, token);
-    for (const TokenId token : params_.stop_token_ids)
-      ban(logits, token);
+    std::ranges::for_each(ends_, ban);
+    std::ranges::for_each(params_.stop_token_ids, ban);
   }
   for (const auto& word : params_.bad_words) {
-    if (nears(word, generated)) ban(logits, word.back());
+    if (nears(word, generated)) ban(word.back());
   }
 }
 
@@ -161,50 +187,36 @@ void SamplerState::penalize(float& logit, std::int32_t count) const {
   logit -= params_.presence_penalty;
 }
 
-// `drafts` follow what was counted, as if they had been generated.
-void SamplerState::apply_counted_penalties(std::span<float> logits, std::span<const TokenId> drafts,
-                                           Scratch& scratch) const {
-  std::vector<std::int32_t>& ids = scratch.window;
+// The tokens that the penalties are of, ascending, and how often each was generated. Tokens behind those that were
+// counted are drafts, as if they had been generated.
+template <class Penalise>
+void SamplerState::visit_penalties(std::span<const TokenId> tokens, std::vector<std::int32_t>& ids,
+                                   const Penalise& penalise) const {
+  if (!penalizes(params_)) return;
+  const bool in_window = params_.penalty_last_n.has_value();
+  const auto wanted = static_cast<std::uint32_t>(params_.penalty_last_n.value_or(0));  // -1: more than there can be
+  const auto listed = in_window ? tokens.last(std::min<std::size_t>(wanted, tokens.size()))
+                                : tokens.subspan(std::min(num_counted_, tokens.size()));
   ids.clear();
-  for (const TokenId token : drafts)
+  for (const TokenId token : listed)
     ids.push_back(token.value);
   std::sort(ids.begin(), ids.end());
-  const auto penalize_token = [&](std::int32_t token, std::int32_t num_generated) {
-    if (token >= 0 && static_cast<std::size_t>(token) < logits.size())
-      penalize(logits[static_cast<std::size_t>(token)], num_generated);
-  };
+  if (in_window) return visit_runs(ids, penalise);
   auto next = ids.begin();
-  const auto take_drafted = [&](auto begin) {
+  const auto take_drafted = [&] {
+    const auto begin = next;
     next = std::upper_bound(begin, ids.end(), *begin);
     return static_cast<std::int32_t>(next - begin);
   };
   for (const auto& [token, num_generated] : counts_) {
     while (next != ids.end() && *next < token) {
       const std::int32_t drafted = *next;
-      penalize_token(drafted, take_drafted(next));
+      penalise(drafted, take_drafted());
     }
     const bool is_drafted = next != ids.end() && *next == token;
-    penalize_token(token, num_generated + (is_drafted ? take_drafted(next) : 0));
+    penalise(token, num_generated + (is_drafted ? take_drafted() : 0));
   }
-  while (next != ids.end()) {
-    const std::int32_t drafted = *next;
-    penalize_token(drafted, take_drafted(next));
-  }
-}
-
-void SamplerState::apply_window_penalties(std::span<float> logits, std::span<const TokenId> window,
-                                          Scratch& scratch) const {
-  std::vector<std::int32_t>& ids = scratch.window;
-  ids.clear();
-  for (const TokenId token : window) {
-    if (token.value >= 0 && static_cast<std::size_t>(token.value) < logits.size()) ids.push_back(token.value);
-  }
-  std::sort(ids.begin(), ids.end());
-  for (auto begin = ids.begin(); begin != ids.end();) {
-    const auto end = std::upper_bound(begin, ids.end(), *begin);
-    penalize(logits[static_cast<std::size_t>(*begin)], static_cast<std::int32_t>(end - begin));
-    begin = end;
-  }
+  visit_runs(std::span<const std::int32_t>(next, ids.end()), penalise);
 }
 
 }  // namespace quire

@@ -43,6 +43,7 @@ CudaDevice::CudaDevice(int number) : number_(number) {
   name_ = gpu_label(facts);
   add_row_kernels(kernels_);
   add_attention_kernels(kernels_);
+  add_draw_kernels(kernels_);
   add_linear_skinny_kernels(kernels_);
   add_linear_wide_kernels(kernels_);
   for (const CudaKernel& kernel : kernels_)

@@ -22,6 +22,7 @@ EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options)
     : options_(options), emulator_({options.seed, options.mutation}), random_(options.seed) {
   add_row_kernels(kernels_);
   add_attention_kernels(kernels_);
+  add_draw_kernels(kernels_);
   add_linear_skinny_kernels(kernels_);
   add_linear_wide_kernels(kernels_);
 }
@@ -200,6 +201,7 @@ bool EmulatedDevice::done(Event event) {
 }
 
 void EmulatedDevice::synchronize(Event event) {
+  if (options_.ignored_wait >= 0 && options_.ignored_wait-- == 0) return;
   const EventState& state = events_.at(static_cast<std::size_t>(event));
   while (state.completed < state.recorded)
     run_one();

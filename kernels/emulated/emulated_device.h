@@ -4,6 +4,7 @@
 // Invariants: memory begins poisoned and ends at a page that faults; freed memory faults and is not handed out again.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -21,6 +22,7 @@ struct EmulatedDeviceOptions {
   std::size_t memory = std::size_t{8} << 30;
   Mutation mutation = {};
   bool ignore_waits = false;  // planted fault: streams do not wait for events
+  int ignored_wait = -1;      // planted fault: the n-th wait of the host for an event, counted from 0, returns at once
   // Injected: the n-th of its kind fails, counted from 0; below zero: none.
   int failing_allocation = -1;
   int failing_copy = -1;
@@ -50,6 +52,10 @@ class EmulatedDevice final : public Device {
   void synchronize(Event event) override;
   void synchronize() override;
 
+  // Whether nothing is left to be done.
+  bool is_idle() const {
+    return std::ranges::all_of(streams_, [](const auto& queue) { return queue.empty(); });
+  }
   // The kernels by name, for tests that go through all of them.
   const std::vector<EmulatedKernel>& kernels() const { return kernels_; }
 

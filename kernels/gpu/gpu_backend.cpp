@@ -11,6 +11,7 @@
 #include "kernels/gpu/gpu_graph_ops.h"
 #include "kernels/gpu/gpu_kv.h"
 #include "kernels/gpu/gpu_linear.h"
+#include "kernels/gpu/gpu_steps.h"
 #include "kernels/gpu/host_results.h"
 #include "kernels/gpu/kernels/embed.h"
 #include "kernels/gpu/kernels/row_ops.h"
@@ -64,6 +65,7 @@ class GpuBackend final : public Backend {
         pool_(options.threads, {}),
         uploads_(*device_),
         results_(*device_),
+        steps_(*device_, uploads_, results_),
         linear_(*device_),
         attention_(*device_, uploads_),
         graph_(*device_, uploads_, linear_, attention_) {}
@@ -118,6 +120,7 @@ class GpuBackend final : public Backend {
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
   GraphOps* graph() override { return &graph_; }
+  StepOps* steps() override { return &steps_; }
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override;
   MatrixView on_host(MatrixView x, HostResult result) override { return results_.copy(x, result); }
@@ -137,6 +140,7 @@ class GpuBackend final : public Backend {
   std::vector<float> sines_;
   StepUploads uploads_;
   HostResults results_;
+  GpuSteps steps_;
   GpuLinearRunner linear_;
   GpuAttention attention_;
   GpuGraphOps graph_;
@@ -160,11 +164,11 @@ std::unique_ptr<Buffer> GpuBackend::upload(std::span<const float> values) {
 
 void GpuBackend::embed(const Embedding& table, std::span<const std::int32_t> ids, MatrixView out) {
   const auto& embedding = static_cast<const GpuEmbedding&>(table);
-  const auto known = [&](std::int32_t id) { return id >= 0 && id < embedding.rows(); };
+  const auto known = [&](std::int32_t id) { return id < embedding.rows(); };
   QUIRE_CHECK(std::ranges::all_of(ids, known), "token id outside the embedding table");
   if (ids.empty()) return;
   const EmbedArgs args{.table = embedding.table(),
-                       .ids = uploads_.put(ids),
+                       .ids = steps_.known_ids(ids, embedding.rows()),
                        .cols = embedding.dim(),
                        .out = out.data,
                        .out_stride = out.stride};

@@ -3,12 +3,14 @@
 namespace quire::gpu {
 
 HostResults::~HostResults() {
-  for (const Place& place : places_)
-    device_.free_host(place.data);
+  for (const auto& set : places_) {
+    for (const Place& place : set)
+      device_.free_host(place.data);
+  }
 }
 
 MatrixView HostResults::copy(MatrixView x, HostResult result) {
-  Place& place = places_.at(static_cast<std::size_t>(result));
+  Place& place = places_[current_].at(static_cast<std::size_t>(result));
   const MatrixView none{.data = reinterpret_cast<float*>(place.data), .rows = 0, .cols = x.cols, .stride = x.cols};
   if (x.rows == 0 || x.cols == 0) return none;
   const std::size_t row_bytes = static_cast<std::size_t>(x.cols) * sizeof(float);

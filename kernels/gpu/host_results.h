@@ -1,5 +1,5 @@
-// HostResults: pinned memory that a step's results are copied to for the host. Engine thread only. Invariant: memory
-// that a copy may still write is not given up.
+// HostResults: pinned memory that a step's results are copied to for the host. Engine thread only. There are two sets
+// of it, for two steps in flight. Invariant: memory that a copy may still write is not given up.
 #pragma once
 
 #include <array>
@@ -18,6 +18,8 @@ class HostResults {
 
   // As Backend::on_host.
   MatrixView copy(MatrixView x, HostResult result);
+  // Results go to set 0 or 1 from here on.
+  void begin(std::size_t set) { current_ = set; }
 
  private:
   struct Place {
@@ -26,7 +28,8 @@ class HostResults {
   };
 
   Device& device_;
-  std::array<Place, 3> places_;
+  std::array<std::array<Place, 3>, 2> places_;  // by set and result
+  std::size_t current_ = 0;
 };
 
 }  // namespace quire::gpu

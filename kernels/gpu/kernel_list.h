@@ -4,6 +4,7 @@
 
 #include "kernels/gpu/form_names.h"
 #include "kernels/gpu/kernels/attention.h"
+#include "kernels/gpu/kernels/draw.h"
 #include "kernels/gpu/kernels/embed.h"
 #include "kernels/gpu/kernels/experts.h"
 #include "kernels/gpu/kernels/graph_rows.h"
@@ -77,6 +78,15 @@ void visit_attention(const Visit& visit) {
   visit("attend bf16", Instance<Attend<KvType::kBF16>>());
   visit("attend int8", Instance<Attend<KvType::kI8>>());
   visit("merge_partitions", Instance<MergePartitions>());
+}
+
+template <class Visit>
+void visit_draw(const Visit& visit) {
+  visit("draw_rows", Instance<DrawRows>());
+  visit("draw_sums", Instance<DrawSums>());
+  visit("draw_pick", Instance<DrawPick>());
+  visit("score_pick", Instance<ScorePick>());
+  visit("fill_tokens", Instance<FillTokens>());
 }
 
 }  // namespace quire::gpu

@@ -1,8 +1,9 @@
 // StepUploads: the arrays that operations take from the host, copied to the device through pinned memory. Engine thread
-// only. Invariant: pinned and device memory of an array is not used again before reset(), which is called when all that
-// was enqueued is done.
+// only. There are two sets of that memory, for two steps in flight. Invariant: pinned and device memory of an array is
+// not used again before begin() or reset() of its set, which is called when all that was enqueued with it is done.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,13 @@ class StepUploads {
   const T* put(std::span<const T> values) {
     return reinterpret_cast<const T*>(put_bytes(std::as_bytes(values)));
   }
-  void reset();
+  // The same to a place on the device that is there already.
+  void send(std::span<const std::byte> values, std::byte* to);
+  // Memory of the device alone, for as long as that of the arrays.
+  std::byte* room(std::size_t bytes) { return take(bytes).device; }
+  // Arrays come from set 0 or 1 from here on.
+  void begin(std::size_t set);
+  void reset() { begin(current_); }
 
  private:
   struct Place {
@@ -38,14 +45,18 @@ class StepUploads {
     DeviceMemory device;
     std::size_t used;
   };
+  struct Set {
+    std::vector<Chunk> chunks;
+    std::vector<Sent> sent;  // the last ones since begin()
+  };
   static constexpr std::size_t kRemembered = 8;
 
   const std::byte* put_bytes(std::span<const std::byte> values);
   Place take(std::size_t bytes);
 
   Device& device_;
-  std::vector<Chunk> chunks_;
-  std::vector<Sent> sent_;  // the last ones since reset()
+  std::array<Set, 2> sets_;
+  std::size_t current_ = 0;
 };
 
 }  // namespace quire::gpu

@@ -241,6 +241,7 @@ std::vector<DeviceCase> device_cases() {
                    [kind](Backend& backend) { return run_graph(backend, static_cast<Nonlinearity>(kind)); }});
   add_attention_cases(out);
   out.push_back({"blocks written, copied and read", run_blocks});
+  add_draw_cases(out);
   return out;
 }
 

@@ -16,5 +16,6 @@ struct DeviceCase {
 };
 
 std::vector<DeviceCase> device_cases();
+void add_draw_cases(std::vector<DeviceCase>& out);  // which are among them
 
 }  // namespace quire::test

@@ -50,13 +50,15 @@ T extract(T value, T position, T count) {
   return static_cast<T>(out);
 }
 
+template <class T>
 void insert(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  constexpr std::uint64_t kBits = 8 * sizeof(T);
   for_lanes(lanes, [&](std::size_t i) {
     const auto from = warp.lanes_of(in.registers[1])[i];
-    auto out = warp.lanes_of(in.registers[2])[i] & 0xffffffffU;
+    std::uint64_t out = static_cast<T>(warp.lanes_of(in.registers[2])[i]);
     const auto begin = warp.lanes_of(in.registers[3])[i] & 255U;
     const auto length = warp.lanes_of(in.registers[4])[i] & 255U;
-    for (std::uint64_t bit = 0; bit < length && begin + bit < 32; ++bit)
+    for (std::uint64_t bit = 0; bit < length && begin + bit < kBits; ++bit)
       out = (out & ~(1ULL << (begin + bit))) | (from >> bit & 1U) << (begin + bit);
     warp.lanes_of(in.registers[0])[i] = out;
   });
@@ -93,7 +95,8 @@ void add_bit_operations(Operations& out) {
   out["lop3.b32"] = {&logic3};
   out["bfe.u32"] = {&ternary<std::uint32_t, &extract<std::uint32_t>>};
   out["bfe.s32"] = {&ternary<std::int32_t, &extract<std::int32_t>>};
-  out["bfi.b32"] = {&insert};
+  out["bfi.b32"] = {&insert<std::uint32_t>};
+  out["bfi.b64"] = {&insert<std::uint64_t>};
   out["shf.l.wrap.b32"] = {&ternary<Word, &funnel<true, true>>};
   out["shf.l.clamp.b32"] = {&ternary<Word, &funnel<true, false>>};
   out["shf.r.wrap.b32"] = {&ternary<Word, &funnel<false, true>>};

@@ -109,6 +109,7 @@ void add_conversions(Operations& out) {
   add_from<std::int64_t>(out, "s64");
   add_from_float<std::int32_t>(out, "s32");
   add_from_float<std::uint32_t>(out, "u32");
+  out["cvt.f64.f32"] = {&convert<float, double, [](float a) { return static_cast<double>(a); }>, Kind::kConvert};
   out["cvt.f32.f16"] = {&convert<Half, float, [](Half a) { return widened<10>(a); }>, Kind::kConvert};
   out["cvt.f32.bf16"] = {&convert<Half, float, [](Half a) { return widened<7>(a); }>, Kind::kConvert};
   out["cvt.rn.f16.f32"] = {&convert<float, Half, [](float a) { return narrowed<10>(a); }>, Kind::kConvert};

@@ -18,25 +18,38 @@ float larger(float a, float b) {
   return a > b ? a : b;
 }
 
-bool unordered(float a, float b) {
+template <class T>
+bool unordered(T a, T b) {
   return std::isnan(a) || std::isnan(b);
 }
 
-void add_float_comparisons(Operations& out) {
-  out["setp.eq.f32"] = {&binary<float, [](float a, float b) { return a == b; }>, Kind::kSelect};
-  out["setp.ne.f32"] = {&binary<float, [](float a, float b) { return a < b || b < a; }>, Kind::kSelect};
-  out["setp.lt.f32"] = {&binary<float, [](float a, float b) { return a < b; }>, Kind::kSelect};
-  out["setp.le.f32"] = {&binary<float, [](float a, float b) { return a <= b; }>, Kind::kSelect};
-  out["setp.gt.f32"] = {&binary<float, [](float a, float b) { return b < a; }>, Kind::kSelect};
-  out["setp.ge.f32"] = {&binary<float, [](float a, float b) { return a >= b; }>, Kind::kSelect};
-  out["setp.equ.f32"] = {&binary<float, [](float a, float b) { return unordered(a, b) || a == b; }>, Kind::kSelect};
-  out["setp.neu.f32"] = {&binary<float, [](float a, float b) { return unordered(a, b) || a != b; }>, Kind::kSelect};
-  out["setp.ltu.f32"] = {&binary<float, [](float a, float b) { return unordered(a, b) || a < b; }>, Kind::kSelect};
-  out["setp.leu.f32"] = {&binary<float, [](float a, float b) { return unordered(a, b) || a <= b; }>, Kind::kSelect};
-  out["setp.gtu.f32"] = {&binary<float, [](float a, float b) { return unordered(a, b) || b < a; }>, Kind::kSelect};
-  out["setp.geu.f32"] = {&binary<float, [](float a, float b) { return unordered(a, b) || a >= b; }>, Kind::kSelect};
-  out["setp.num.f32"] = {&binary<float, [](float a, float b) { return !unordered(a, b); }>, Kind::kSelect};
-  out["setp.nan.f32"] = {&binary<float, [](float a, float b) { return unordered(a, b); }>, Kind::kSelect};
+template <class T>
+void add_comparisons(Operations& out, const std::string& type) {
+  const auto add = [&](const std::string& relation, Handler run) {
+    out["setp." + relation + "." + type] = {run, Kind::kSelect};
+  };
+  add("eq", &binary<T, [](T a, T b) { return a == b; }>);
+  add("ne", &binary<T, [](T a, T b) { return a < b || b < a; }>);
+  add("lt", &binary<T, [](T a, T b) { return a < b; }>);
+  add("le", &binary<T, [](T a, T b) { return a <= b; }>);
+  add("gt", &binary<T, [](T a, T b) { return b < a; }>);
+  add("ge", &binary<T, [](T a, T b) { return a >= b; }>);
+  add("equ", &binary<T, [](T a, T b) { return unordered(a, b) || a == b; }>);
+  add("neu", &binary<T, [](T a, T b) { return unordered(a, b) || a != b; }>);
+  add("ltu", &binary<T, [](T a, T b) { return unordered(a, b) || a < b; }>);
+  add("leu", &binary<T, [](T a, T b) { return unordered(a, b) || a <= b; }>);
+  add("gtu", &binary<T, [](T a, T b) { return unordered(a, b) || b < a; }>);
+  add("geu", &binary<T, [](T a, T b) { return unordered(a, b) || a >= b; }>);
+  add("num", &binary<T, [](T a, T b) { return !unordered(a, b); }>);
+  add("nan", &binary<T, [](T a, T b) { return unordered(a, b); }>);
+}
+
+// Counted apart from the arithmetic in f32, which the designs of kernels count.
+void add_double_operations(Operations& out) {
+  out["add.rn.f64"] = {&binary<double, [](double a, double b) { return a + b; }>, Kind::kInteger};
+  out["sub.rn.f64"] = {&binary<double, [](double a, double b) { return a - b; }>, Kind::kInteger};
+  out["mul.rn.f64"] = {&binary<double, [](double a, double b) { return a * b; }>, Kind::kInteger};
+  add_comparisons<double>(out, "f64");
 }
 
 }  // namespace
@@ -53,7 +66,8 @@ void add_float_operations(Operations& out) {
   out["abs.f32"] = {&unary<float, [](float a) { return std::fabs(a); }>, Kind::kFloat};
   out["min.f32"] = {&binary<float, &smaller>, Kind::kFloat};
   out["max.f32"] = {&binary<float, &larger>, Kind::kFloat};
-  add_float_comparisons(out);
+  add_comparisons<float>(out, "f32");
+  add_double_operations(out);
 }
 
 }  // namespace quire::ptx

@@ -105,4 +105,12 @@ TEST_CASE("each barrier in the PTX of attention and norms is found where it is l
   CHECK(not_needed(*texts, "layer_norm", "bar.sync", graph).empty());
 }
 
+TEST_CASE("each barrier in the PTX of drawing is found where it is left out", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const Work draws = operation("draws and scores");
+  CHECK(not_needed(*texts, "draw_rows", "bar.sync", draws).empty());
+  CHECK(not_needed(*texts, "draw_sums", "bar.sync", draws).empty());
+}
+
 }  // namespace quire::test

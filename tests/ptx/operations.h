@@ -65,6 +65,9 @@ std::uint64_t bits_of(T value) {
   if constexpr (std::is_same_v<T, float>) {
     if (std::isnan(value)) return 0x7fffffff;
   }
+  if constexpr (std::is_same_v<T, double>) {
+    if (std::isnan(value)) return 0x7fffffffffffffff;
+  }
   return std::bit_cast<typename Unsigned<sizeof(T)>::Type>(value);
 }
 

@@ -63,6 +63,7 @@ TEST_CASE("the PTX interpreter moves and chooses bits as the ISA states") {
       {"bfe.s32 %r0, 0x80000000, 28, 8;", 0xfffffff8U},
       {"bfe.u32 %r0, -1, 4, 0;", 0},
       {"bfi.b32 %r0, 0xff, 0x11111111, 8, 4;", 0x11111f11U},
+      {"bfi.b64 %rd0, -1, 0, 40, 4; shr.u64 %rd0, %rd0, 32; cvt.u32.u64 %r0, %rd0;", 0xf00U},
       {"shf.l.wrap.b32 %r0, 0x80000000, 0x1, 1;", 3},
       {"shf.l.wrap.b32 %r0, 0x80000000, 0x1, 33;", 3},
       {"shf.l.clamp.b32 %r0, 0x80000000, 0x1, 33;", 0x80000000U},
@@ -103,6 +104,19 @@ TEST_CASE("the PTX interpreter rounds f32 once, to nearest even") {
       {"setp.ne.f32 %p0, 0f7FC00000, 0f3F800000; selp.b32 %r0, 4, 5, %p0;", 5},
       {"setp.gtu.f32 %p0, 0f7FC00000, 0f3F800000; selp.b32 %r0, 4, 5, %p0;", 4},
       {"setp.lt.f32 %p0, 0fBF800000, 0f3F800000; selp.b32 %r0, 4, 5, %p0;", 4},
+  });
+}
+
+TEST_CASE("the PTX interpreter computes in f64, rounded once") {
+  check({
+      // 2^53 + 1 is a tie, 2^53 + 2 is exact.
+      {"add.rn.f64 %fd0, 0d4340000000000000, 0d3FF0000000000000; mov.b64 {%r0, %r1}, %fd0;", 0},
+      {"add.rn.f64 %fd0, 0d4340000000000000, 0d4000000000000000; mov.b64 {%r0, %r1}, %fd0;", 1},
+      {"sub.rn.f64 %fd0, 0d3FF0000000000000, 0d3FF0000000000001; mov.b64 {%r1, %r0}, %fd0;", 0xbcb00000U},
+      {"mul.rn.f64 %fd0, 0d3FF0000000000001, 0d3FF0000000000001; mov.b64 {%r0, %r1}, %fd0;", 2},
+      {"cvt.f64.f32 %fd0, 0f3EAAAAAB; mov.b64 {%r0, %r1}, %fd0;", 0x60000000U},
+      {"setp.gtu.f64 %p0, 0d7FF8000000000000, 0d3FF0000000000000; selp.b32 %r0, 4, 5, %p0;", 4},
+      {"setp.lt.f64 %p0, 0dBFF0000000000000, 0d3FF0000000000000; selp.b32 %r0, 4, 5, %p0;", 4},
   });
 }
 

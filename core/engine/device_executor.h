@@ -1,0 +1,65 @@
+// DeviceExecutor: an Executor of a backend with steps(): a step is enqueued when it is submitted, and again when its
+// draws are known, and two are in flight. The device draws, but for the rows whose request asks for samplers that it
+// lacks: the engine thread waits for the logits of a step with such a row and draws from them on the host. Engine
+// thread only. Invariant: as Executor's; which of them draws a token changes no text.
+#pragma once
+
+#include <array>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/engine/executor_memory.h"
+#include "core/sampling/draw_plan.h"
+
+namespace quire {
+
+class DeviceExecutor final : public Executor {
+ public:
+  // The model and the backend, which has steps(), must outlive the executor.
+  DeviceExecutor(Model& model, Backend& backend, ExecutorMemory memory, const ExecutorLimits& limits);
+
+  std::int64_t depth() const override { return StepOps::kInFlight; }
+  Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
+  const Model& model() const override { return model_; }
+  KvStorage& storage() override { return *memory_.storage; }
+  KvStorage* window_storage() override { return memory_.window_storage.get(); }
+  StateStorage* states() override { return memory_.states.get(); }
+  std::string name() const override { return backend_.name(); }
+
+ private:
+  class Submitted final : public Ticket {
+   public:
+    void draw(const DrawBatch& batch) override;
+    StepOutput& wait() override;
+
+    DeviceExecutor* executor = nullptr;
+    std::int64_t number = -1;
+    MatrixView logits;  // the device's
+    StepOutput output;
+    std::vector<std::size_t> drawn_places;              // that the device draws
+    std::vector<TokenScore> scores;                     // that it makes, and
+    std::vector<std::optional<TokenLogprob>*> targets;  // where in the output each belongs
+    std::exception_ptr failure;                         // of the device, for wait() to report
+  };
+
+  void compute(Submitted& step, const StepPlan& plan, const StepArrays& arrays);
+  void draw(Submitted& step, const DrawBatch& batch);
+  bool plan_draw(Submitted& step, const DrawBatch& batch, std::size_t i);
+  void draw_on_host(Submitted& step, const DrawBatch& batch);
+  void finish(Submitted& step);
+
+  Model& model_;
+  Backend& backend_;
+  StepOps& steps_;
+  const ExecutorMemory memory_;
+  Sampler sampler_;
+  DrawPlan plan_;
+  std::vector<SampleRow> host_rows_;
+  std::vector<std::size_t> host_places_;
+  std::array<Submitted, StepOps::kInFlight> submitted_;
+  std::size_t num_submitted_ = 0;
+};
+
+}  // namespace quire
