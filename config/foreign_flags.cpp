@@ -95,7 +95,7 @@ constexpr std::array kFlags = std::to_array<ForeignFlag>({
     {"--tool-call-parser", "use --tool-format"},
     {"--enable-auto-tool-choice", kAlwaysOn},
     {"--reasoning-parser", "reasoning is detected from the chat template; leave it out"},
-    {"--enforce-eager", "there are no graphs to disable; leave it out"},
+    {"--enforce-eager", "set backend.cuda.graphs to false"},
     {"--tensor-parallel-size", kOneProcess},
     {"-tp", kOneProcess},
     {"--pipeline-parallel-size", kOneProcess},

@@ -386,6 +386,9 @@ Keys backend_keys() {
       types::number(
           {"backend.cuda.memory", "The share of a GPU's free memory that models may take"},
           [](Config & c) -> auto& { return c.serve.backend.cuda.memory; }, 0.01, 1.0),
+      types::boolean(
+          {"backend.cuda.graphs", "Launch the kernels of steps that repeat together; false: one by one"},
+          [](Config & c) -> auto& { return c.serve.backend.cuda.graphs; }),
       types::known_text(
           {"backend.cpu.isa", "The instruction set of the kernels; auto: the best that the processor has", {"--isa"}},
           [](Config & c) -> auto& { return c.serve.backend.cpu.isa; },

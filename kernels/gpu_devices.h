@@ -14,6 +14,7 @@ struct GpuOptions {
   int number = 0;             // of the GPU, from 0
   double memory_share = 0.9;  // of the memory that is free, what models may take
   int threads = 1;            // of the host, for parallel_for
+  bool graphs = true;         // launches that repeat from step to step are enqueued as one
 };
 
 // A GPU that can be used, or one line that says why there is none.

@@ -46,7 +46,10 @@ Choice choose_gpu(const BackendOptions& options) {
   Choice choice;
   const auto number = gpu_number(options.device);
   if (!number) return choice;
-  choice.options = {.number = *number, .memory_share = options.cuda.memory, .threads = num_threads(options.cpu)};
+  choice.options = {.number = *number,
+                    .memory_share = options.cuda.memory,
+                    .threads = num_threads(options.cpu),
+                    .graphs = options.cuda.graphs};
   choice.probe = probe_gpu(choice.options);
   if (!choice.probe.memory && options.device != "auto")
     throw std::runtime_error("backend.device is \"" + options.device + "\", and " + choice.probe.absent);

@@ -19,6 +19,7 @@ struct CpuOptions {
 
 struct CudaOptions {
   double memory = 0.9;  // share of the GPU's free memory that models may take
+  bool graphs = true;   // kernels that repeat from step to step are launched together
 };
 
 struct BackendOptions {

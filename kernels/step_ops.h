@@ -88,6 +88,10 @@ class StepOps {
   // What is enqueued from here on is the next step, whose number is returned. Waits for the step before the last, whose
   // memory it takes over.
   virtual std::int64_t begin() = 0;
+  // Behind begin(): what is enqueued up to launch() is likely to be enqueued again by a step to come.
+  virtual void expect_repetition() = 0;
+  // Lets the device begin with what is enqueued. Called once, behind the forward pass.
+  virtual void launch() = 0;
   // Draws and scores, once in a step; the logits are those of its own forward pass. num_places: of its tokens, those
   // that the host draws included.
   virtual void draw(MatrixView logits, std::int64_t num_places, std::span<const TokenDraw> draws,

@@ -69,7 +69,10 @@ Ticket& DeviceExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   step.failure = nullptr;
   try {
     step.number = steps_.begin();
+    const bool is_decode = plan.num_tokens == std::ssize(plan.entries);
+    if (is_decode) steps_.expect_repetition();
     compute(step, plan, arrays);
+    steps_.launch();
   } catch (const DeviceError&) {
     step.failure = std::current_exception();
   }

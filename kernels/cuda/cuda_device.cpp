@@ -9,6 +9,19 @@ namespace {
 
 constexpr int kSharedWithoutAsking = 48 << 10;
 
+// arguments: of the launch, which it points to.
+cudaKernelNodeParams node_params(const Launch& launch, void** arguments) {
+  QUIRE_CHECK(launch.args.size() == launch.kernel->args_bytes, "arguments of another kernel");
+  arguments[0] = const_cast<std::byte*>(launch.args.data());
+  cudaKernelNodeParams params{};
+  params.func = const_cast<void*>(static_cast<const CudaKernel*>(launch.kernel)->function);
+  params.gridDim = dim3(static_cast<unsigned>(launch.grid.x), static_cast<unsigned>(launch.grid.y));
+  params.blockDim = dim3(static_cast<unsigned>(launch.kernel->threads));
+  params.sharedMemBytes = static_cast<unsigned>(launch.kernel->shared_bytes);
+  params.kernelParams = arguments;
+  return params;
+}
+
 std::string text_of(cudaError_t error) {
   return std::string(cudaGetErrorString(error)) + " (" + cudaGetErrorName(error) + ")";
 }
@@ -67,6 +80,8 @@ void CudaDevice::prepare_kernels() {
 
 CudaDevice::~CudaDevice() {
   enter();
+  for (const auto& [number, made] : graphs_)
+    destroy(made);
   for (const cudaEvent_t each : events_)
     cudaEventDestroy(each);
   for (const cudaStream_t each : streams_) {
@@ -165,6 +180,48 @@ void CudaDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* args,
                         dim3(static_cast<unsigned>(kernel.threads)), arguments,
                         static_cast<std::size_t>(kernel.shared_bytes), stream(which)),
        "launching " + kernel.name);
+}
+
+Graph CudaDevice::create_graph(std::span<const Launch> launches) {
+  enter();
+  MadeGraph& made = graphs_[++last_graph_];
+  note(cudaGraphCreate(&made.graph, 0), "making a graph");
+  for (const Launch& launch : launches) {
+    void* arguments[1];
+    const cudaKernelNodeParams params = node_params(launch, arguments);
+    cudaGraphNode_t node = nullptr;
+    const cudaGraphNode_t* const before = made.nodes.empty() ? nullptr : &made.nodes.back();
+    note(cudaGraphAddKernelNode(&node, made.graph, before, made.nodes.empty() ? 0 : 1, &params), "making a graph");
+    made.nodes.push_back(node);
+  }
+  note(cudaGraphInstantiate(&made.executable, made.graph, 0), "making a graph");
+  return last_graph_;
+}
+
+void CudaDevice::update_graph(Graph graph, std::size_t index, const Launch& launch) {
+  enter();
+  const MadeGraph& made = graphs_.at(graph);
+  void* arguments[1];
+  const cudaKernelNodeParams params = node_params(launch, arguments);
+  note(cudaGraphExecKernelNodeSetParams(made.executable, made.nodes.at(index), &params), "changing a graph");
+}
+
+void CudaDevice::launch_graph(Graph graph, Stream which) {
+  enter();
+  note(cudaGraphLaunch(graphs_.at(graph).executable, stream(which)), "launching a graph");
+}
+
+void CudaDevice::destroy_graph(Graph graph) {
+  enter();
+  const auto found = graphs_.find(graph);
+  QUIRE_CHECK(found != graphs_.end(), "a graph that there is not");
+  destroy(found->second);
+  graphs_.erase(found);
+}
+
+void CudaDevice::destroy(const MadeGraph& made) {
+  if (made.executable != nullptr) note(cudaGraphExecDestroy(made.executable), "giving up a graph");
+  if (made.graph != nullptr) note(cudaGraphDestroy(made.graph), "giving up a graph");
 }
 
 Event CudaDevice::create_event() {

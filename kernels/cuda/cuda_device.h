@@ -38,6 +38,10 @@ class CudaDevice final : public Device {
   void fill(std::byte* to, std::byte value, std::size_t bytes, Stream stream) override;
   const Kernel& kernel(std::string_view name) const override;
   void launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes, Stream stream) override;
+  Graph create_graph(std::span<const Launch> launches) override;
+  void update_graph(Graph graph, std::size_t index, const Launch& launch) override;
+  void launch_graph(Graph graph, Stream stream) override;
+  void destroy_graph(Graph graph) override;
   Event create_event() override;
   void record(Event event, Stream stream) override;
   void wait(Stream stream, Event event) override;
@@ -46,7 +50,15 @@ class CudaDevice final : public Device {
   void synchronize() override;
 
  private:
+  // Nodes belong to the graph that the executable one was made of.
+  struct MadeGraph {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    std::vector<cudaGraphNode_t> nodes;
+  };
+
   void enter() const;
+  void destroy(const MadeGraph& made);
   void prepare_kernels();
   void note(cudaError_t error, std::string_view during);
   void throw_error() const;
@@ -59,6 +71,8 @@ class CudaDevice final : public Device {
   std::map<std::string, const CudaKernel*, std::less<>> by_name_;
   std::array<cudaStream_t, kNumStreams> streams_{};
   std::vector<cudaEvent_t> events_;
+  std::map<Graph, MadeGraph> graphs_;
+  Graph last_graph_ = 0;
   std::string error_;
 };
 

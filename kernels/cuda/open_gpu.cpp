@@ -21,7 +21,7 @@ GpuProbe probe_gpu(const GpuOptions& options) {
 
 std::unique_ptr<Backend> open_gpu(const GpuOptions& options) {
   return gpu::make_gpu_backend(std::make_unique<gpu::CudaDevice>(options.number),
-                               {.name = "cuda", .threads = options.threads});
+                               {.name = "cuda", .threads = options.threads, .graphs = options.graphs});
 }
 
 }  // namespace quire

@@ -73,6 +73,7 @@ void EmulatedDevice::check_device_range(const std::byte* from, std::size_t bytes
 }
 
 void EmulatedDevice::copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) {
+  num_copies_in_ += stream == Stream::kCompute ? 1 : 0;
   enqueue({.kind = Operation::Kind::kCopyIn, .to = to, .from = from, .bytes = bytes}, stream);
 }
 
@@ -93,14 +94,40 @@ const Kernel& EmulatedDevice::kernel(std::string_view name) const {
 
 void EmulatedDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes,
                                   Stream stream) {
-  QUIRE_CHECK(args_bytes == kernel.args_bytes, "arguments of another kernel");
+  enqueue(checked({&kernel, grid, {static_cast<const std::byte*>(args), args_bytes}}), stream);
+}
+
+EmulatedDevice::Operation EmulatedDevice::checked(const Launch& launch) {
+  const Grid grid = launch.grid;
+  QUIRE_CHECK(launch.args.size() == launch.kernel->args_bytes, "arguments of another kernel");
   QUIRE_CHECK(grid.x >= 1 && grid.x < (std::int64_t{1} << 31) && grid.y >= 1 && grid.y < 65536, "grid out of range");
-  const auto* bytes = static_cast<const std::byte*>(args);
-  enqueue({.kind = Operation::Kind::kLaunch,
-           .kernel = static_cast<const EmulatedKernel*>(&kernel),
-           .grid = grid,
-           .args = std::vector<std::byte>(bytes, bytes + args_bytes)},
-          stream);
+  return {.kind = Operation::Kind::kLaunch,
+          .kernel = static_cast<const EmulatedKernel*>(launch.kernel),
+          .grid = grid,
+          .args = std::vector<std::byte>(launch.args.begin(), launch.args.end())};
+}
+
+Graph EmulatedDevice::create_graph(std::span<const Launch> launches) {
+  std::vector<Operation>& operations = graphs_[++last_graph_];
+  for (const Launch& launch : launches)
+    operations.push_back(checked(launch));
+  return last_graph_;
+}
+
+void EmulatedDevice::update_graph(Graph graph, std::size_t index, const Launch& launch) {
+  Operation& operation = graphs_.at(graph).at(index);
+  QUIRE_CHECK(operation.kernel == launch.kernel, "a graph's kernel does not change");
+  if (!options_.ignore_updates) operation = checked(launch);
+}
+
+void EmulatedDevice::launch_graph(Graph graph, Stream stream) {
+  ++num_graph_launches_;
+  for (const Operation& operation : graphs_.at(graph))
+    enqueue(operation, stream);
+}
+
+void EmulatedDevice::destroy_graph(Graph graph) {
+  QUIRE_CHECK(graphs_.erase(graph) == 1, "a graph that there is not");
 }
 
 Event EmulatedDevice::create_event() {

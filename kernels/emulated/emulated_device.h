@@ -23,6 +23,7 @@ struct EmulatedDeviceOptions {
   Mutation mutation = {};
   bool ignore_waits = false;  // planted fault: streams do not wait for events
   int ignored_wait = -1;      // planted fault: the n-th wait of the host for an event, counted from 0, returns at once
+  bool ignore_updates = false;  // planted fault: a graph keeps the arguments that it was made with
   // Injected: the n-th of its kind fails, counted from 0; below zero: none.
   int failing_allocation = -1;
   int failing_copy = -1;
@@ -45,6 +46,10 @@ class EmulatedDevice final : public Device {
   void fill(std::byte* to, std::byte value, std::size_t bytes, Stream stream) override;
   const Kernel& kernel(std::string_view name) const override;
   void launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes, Stream stream) override;
+  Graph create_graph(std::span<const Launch> launches) override;
+  void update_graph(Graph graph, std::size_t index, const Launch& launch) override;
+  void launch_graph(Graph graph, Stream stream) override;
+  void destroy_graph(Graph graph) override;
   Event create_event() override;
   void record(Event event, Stream stream) override;
   void wait(Stream stream, Event event) override;
@@ -52,6 +57,8 @@ class EmulatedDevice final : public Device {
   void synchronize(Event event) override;
   void synchronize() override;
 
+  std::int64_t num_copies_in() const { return num_copies_in_; }  // that were enqueued, of the compute stream
+  std::int64_t num_graph_launches() const { return num_graph_launches_; }
   // Whether nothing is left to be done.
   bool is_idle() const {
     return std::ranges::all_of(streams_, [](const auto& queue) { return queue.empty(); });
@@ -78,6 +85,7 @@ class EmulatedDevice final : public Device {
     std::int64_t completed = 0;
   };
 
+  static Operation checked(const Launch& launch);
   void enqueue(Operation operation, Stream stream);
   bool can_run(Stream stream) const;
   bool run_one();  // false where nothing is enqueued
@@ -98,6 +106,10 @@ class EmulatedDevice final : public Device {
   std::size_t allocated_ = 0;
   std::array<std::deque<Operation>, kNumStreams> streams_;
   std::vector<EventState> events_;
+  std::map<Graph, std::vector<Operation>> graphs_;
+  Graph last_graph_ = 0;
+  std::int64_t num_copies_in_ = 0;
+  std::int64_t num_graph_launches_ = 0;
   std::string error_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -34,6 +35,16 @@ inline constexpr int kNumStreams = 2;
 
 using Event = std::int64_t;
 
+// One kernel of a graph. args: the kernel's Args.
+struct Launch {
+  const Kernel* kernel = nullptr;
+  Grid grid;
+  std::span<const std::byte> args;
+};
+
+// Launches that are enqueued together.
+using Graph = std::int64_t;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -60,8 +71,19 @@ class Device {
   template <class Args>
   void launch(const Kernel& kernel, Grid grid, const Args& args, Stream stream = Stream::kCompute) {
     static_assert(std::is_trivially_copyable_v<Args>);
-    launch_bytes(kernel, grid, &args, sizeof args, stream);
+    Args copied = args;
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&copied);  // launches with the same arguments have the same bytes
+#endif
+    launch_bytes(kernel, grid, &copied, sizeof copied, stream);
   }
+
+  // One behind the other, in this order; what the launches view is copied.
+  virtual Graph create_graph(std::span<const Launch> launches) = 0;
+  // Another grid and other arguments of the same kernel, for the launches of the graph that follow.
+  virtual void update_graph(Graph graph, std::size_t index, const Launch& launch) = 0;
+  virtual void launch_graph(Graph graph, Stream stream) = 0;
+  virtual void destroy_graph(Graph graph) = 0;  // none of its launches may be enqueued any more
 
   // An event is done when all that was on the stream before record() is; a new event is done.
   virtual Event create_event() = 0;

@@ -7,6 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/gpu/form_names.h"
+#include "kernels/gpu/gathering_device.h"
 #include "kernels/gpu/gpu_attention.h"
 #include "kernels/gpu/gpu_graph_ops.h"
 #include "kernels/gpu/gpu_kv.h"
@@ -57,7 +58,7 @@ class GpuBackend final : public Backend {
  public:
   GpuBackend(std::unique_ptr<Device> device, const GpuBackendOptions& options)
       : name_(options.name + kArithmetic),
-        device_(std::move(device)),
+        device_(std::make_unique<GatheringDevice>(std::move(device), options.graphs)),
         norm_(device_->kernel("make_rows normed")),
         head_norm_(device_->kernel("head_norm")),
         rope_(device_->kernel("rope")),
@@ -130,7 +131,7 @@ class GpuBackend final : public Backend {
   void put_rows(std::span<const float> values, MatrixView out);
 
   std::string name_;
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<GatheringDevice> device_;
   const Kernel& norm_;
   const Kernel& head_norm_;
   const Kernel& rope_;

@@ -8,7 +8,7 @@
 
 namespace quire::gpu {
 
-GpuSteps::GpuSteps(Device& device, StepUploads& uploads, HostResults& results)
+GpuSteps::GpuSteps(GatheringDevice& device, StepUploads& uploads, HostResults& results)
     : device_(device),
       uploads_(uploads),
       results_(results),

@@ -15,13 +15,15 @@ namespace quire::gpu {
 
 class GpuSteps final : public StepOps {
  public:
-  GpuSteps(Device& device, StepUploads& uploads, HostResults& results);
+  GpuSteps(GatheringDevice& device, StepUploads& uploads, HostResults& results);
   GpuSteps(const GpuSteps&) = delete;
   GpuSteps& operator=(const GpuSteps&) = delete;
   ~GpuSteps() override;
 
   void reserve(std::int64_t max_draws, std::int64_t max_scores, std::int64_t vocab_size) override;
   std::int64_t begin() override;
+  void expect_repetition() override { device_.expect_repetition(); }
+  void launch() override { device_.flush(); }
   void draw(MatrixView logits, std::int64_t num_places, std::span<const TokenDraw> draws,
             std::span<const TokenScore> scores) override;
   void put_drawn(std::int64_t place, std::int32_t token) override;
@@ -51,7 +53,7 @@ class GpuSteps final : public StepOps {
   void take_results(Set& set, std::size_t num_draws, std::size_t num_scores);
   void grow(DeviceMemory& memory, std::byte*& host, std::size_t bytes);
 
-  Device& device_;
+  GatheringDevice& device_;
   StepUploads& uploads_;
   HostResults& results_;
   const Kernel& fill_;

@@ -35,7 +35,7 @@ std::unique_ptr<Backend> open_gpu(const GpuOptions& options) {
       .failing_launch = number_of("QUIRE_EMULATED_FAILURE", -1),
   };
   return gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(device),
-                               {.name = "cuda-emulated", .threads = options.threads});
+                               {.name = "cuda-emulated", .threads = options.threads, .graphs = options.graphs});
 }
 
 }  // namespace quire

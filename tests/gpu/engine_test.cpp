@@ -76,6 +76,7 @@ struct ServedOptions {
   enum class By : std::uint8_t { kProcessor, kOneStep, kTwoSteps };
   By by = By::kTwoSteps;
   EmulatedDeviceOptions device = {};
+  bool graphs = true;
   std::int64_t num_blocks = 200;
   EngineOptions engine = {};
 };
@@ -85,9 +86,7 @@ class Served {
  public:
   explicit Served(const ServedOptions& options)
       : loaded_(open_model(small_model())),
-        backend_(options.by == ServedOptions::By::kProcessor
-                     ? create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}})
-                     : gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(options.device), {})),
+        backend_(backend(options)),
         model_(loaded_->build(*backend_, [](auto, auto) {})),
         engine_(executor(options), {TokenId{2}}, options.engine) {}
 
@@ -103,8 +102,16 @@ class Served {
   }
   void abort(const std::string& id) { engine_.queue().abort(id, std::nullopt); }
   EngineStats stats() const { return engine_.stats(); }
+  const gpu::EmulatedDevice& device() const { return *device_; }
 
  private:
+  std::unique_ptr<Backend> backend(const ServedOptions& options) {
+    if (options.by == ServedOptions::By::kProcessor)
+      return create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
+    auto device = std::make_unique<gpu::EmulatedDevice>(options.device);
+    device_ = device.get();
+    return gpu::make_gpu_backend(std::move(device), {.graphs = options.graphs});
+  }
   std::unique_ptr<Executor> executor(const ServedOptions& options) {
     KvLayout layout = model_->kv_layout();
     layout.num_blocks = options.num_blocks;
@@ -119,6 +126,7 @@ class Served {
   }
 
   std::shared_ptr<const LoadedModel> loaded_;
+  gpu::EmulatedDevice* device_ = nullptr;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   Engine engine_;
@@ -241,6 +249,51 @@ TEST_CASE("random requests on the GPU with two steps in flight say what they say
     CHECK(two.stats().num_blocks_used == 0);
     CHECK(two.stats().num_preemptions > 0);
   }
+}
+
+TEST_CASE("a step that decodes is one copy of arrays and one graph, and says what it says without graphs") {
+  std::vector<Request> requests = made_requests(7, 4);
+  for (Request& request : requests) {
+    request.grammar = nullptr;
+    request.num_choices = 1;
+    request.sampling = {};
+    request.sampling.temperature = 0.0F;
+    request.sampling.max_tokens = 40;
+    request.sampling.ignore_eos = true;
+  }
+  Served without({.graphs = false});
+  const Sinks expected = serve(without, requests, false);
+  CHECK(without.device().num_graph_launches() == 0);
+  Served with({});
+  Sinks sinks;
+  for (const Request& request : requests)
+    sinks.push_back(with.submit(request));
+  std::int64_t num_decodes = 0;
+  std::int64_t graphs = 0;
+  std::int64_t copies = with.device().num_copies_in();
+  while (with.step()) {
+    const bool decodes = with.device().num_graph_launches() > graphs;
+    // The arrays of the pass, and those of the draws of a step.
+    if (decodes) CHECK(with.device().num_copies_in() - copies <= 2);
+    num_decodes += decodes ? 1 : 0;
+    graphs = with.device().num_graph_launches();
+    copies = with.device().num_copies_in();
+  }
+  CHECK(num_decodes >= 38);
+  CHECK(graphs == num_decodes);
+  compare(requests, sinks, expected);
+}
+
+TEST_CASE("a graph that keeps old arguments is found") {
+  const std::vector<Request> requests = made_requests(1, 4);
+  Served right({});
+  Served wrong({.device = {.ignore_updates = true}});
+  const Sinks expected = serve(right, requests, false);
+  const Sinks got = serve(wrong, requests, false);
+  const bool differ = !std::ranges::equal(got, expected, [](const auto& one, const auto& other) {
+    return std::ranges::equal(one->choices, other->choices, {}, &ChoiceOutput::tokens, &ChoiceOutput::tokens);
+  });
+  CHECK(differ);
 }
 
 TEST_CASE("random requests on the GPU draw the tokens that the processor draws") {

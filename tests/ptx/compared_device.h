@@ -38,6 +38,13 @@ class ComparedDevice final : public gpu::Device {
   const gpu::Kernel& kernel(std::string_view name) const override { return emulated_.kernel(name); }
   void launch_bytes(const gpu::Kernel& kernel, gpu::Grid grid, const void* args, std::size_t args_bytes,
                     gpu::Stream stream) override;
+  // What is compared is launched kernel by kernel.
+  gpu::Graph create_graph(std::span<const gpu::Launch> launches) override { return emulated_.create_graph(launches); }
+  void update_graph(gpu::Graph graph, std::size_t index, const gpu::Launch& launch) override {
+    emulated_.update_graph(graph, index, launch);
+  }
+  void launch_graph(gpu::Graph graph, gpu::Stream stream) override { emulated_.launch_graph(graph, stream); }
+  void destroy_graph(gpu::Graph graph) override { emulated_.destroy_graph(graph); }
   gpu::Event create_event() override { return emulated_.create_event(); }
   void record(gpu::Event event, gpu::Stream stream) override { emulated_.record(event, stream); }
   void wait(gpu::Stream stream, gpu::Event event) override { emulated_.wait(stream, event); }

@@ -1,0 +1,101 @@
+// GatheringDevice: a Device that gathers what is launched on the compute stream, with the arrays that the launches
+// read, and enqueues it together: one copy for arrays that lie side by side, then the launches, as a graph where
+// launches of the same kernels are expected again. Whatever else touches that stream or waits comes behind what is
+// gathered. Engine thread only, but for what the other device lets other threads do. Invariant: the stream does the
+// same operations in the same order, but for arrays, which go ahead of the launches gathered with them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kernels/gpu/device.h"
+
+namespace quire::gpu {
+
+class GatheringDevice final : public Device {
+ public:
+  struct Counts {
+    std::int64_t num_copies = 0;  // of arrays
+    std::int64_t num_plain_launches = 0;
+    std::int64_t num_graphs = 0;  // that were made
+    std::int64_t num_graph_launches = 0;
+    std::int64_t num_updates = 0;  // of one kernel of a graph
+  };
+
+  GatheringDevice(std::unique_ptr<Device> device, bool makes_graphs);
+
+  // An array for what is launched from here on, in memory that nothing gathered before uses.
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes);
+  // What is launched up to the next flush() is likely to be launched again, with other arguments at most.
+  void expect_repetition() { is_repetition_ = true; }
+  // Enqueues what is gathered.
+  void flush();
+  const Counts& counts() const { return counts_; }
+
+  std::string name() const override { return device_->name(); }
+  std::size_t total_memory() const override { return device_->total_memory(); }
+  std::size_t free_memory() const override { return device_->free_memory(); }
+  std::byte* allocate(std::size_t bytes, std::string_view what) override { return device_->allocate(bytes, what); }
+  void free(std::byte* memory) override { device_->free(memory); }
+  std::byte* allocate_host(std::size_t bytes) override { return device_->allocate_host(bytes); }
+  void free_host(std::byte* memory) override { device_->free_host(memory); }
+  void copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
+  void copy_to_host(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
+  void fill(std::byte* to, std::byte value, std::size_t bytes, Stream stream) override;
+  const Kernel& kernel(std::string_view name) const override { return device_->kernel(name); }
+  void launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes, Stream stream) override;
+  Graph create_graph(std::span<const Launch> launches) override { return device_->create_graph(launches); }
+  void update_graph(Graph graph, std::size_t index, const Launch& launch) override;
+  void launch_graph(Graph graph, Stream stream) override;
+  void destroy_graph(Graph graph) override { device_->destroy_graph(graph); }
+  Event create_event() override { return device_->create_event(); }
+  void record(Event event, Stream stream) override;
+  void wait(Stream stream, Event event) override;
+  bool done(Event event) override { return device_->done(event); }
+  void synchronize(Event event) override;
+  void synchronize() override;
+
+ private:
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    std::size_t bytes;
+  };
+  // Launches, and the bytes of their arguments one behind the other.
+  struct Gathered {
+    struct Item {
+      const Kernel* kernel;
+      Grid grid;
+      std::size_t args;  // where they begin
+    };
+    std::vector<Item> items;
+    std::vector<std::byte> args;
+
+    Launch launch(std::size_t index) const;
+    bool has_kernels_of(const Gathered& other) const;
+    bool is_same(std::size_t index, const Gathered& other) const;
+    void clear();
+  };
+  struct Known {
+    Gathered launches;
+    Graph graph;
+    std::int64_t last_use;
+  };
+
+  void flush_for(Stream stream);
+  void launch_as_graph();
+  Known* closest(std::size_t& num_different);
+  Known& make_graph();
+  void update(Known& known);
+
+  const std::unique_ptr<Device> device_;
+  const bool makes_graphs_;
+  bool is_repetition_ = false;
+  std::vector<Copy> copies_;
+  Gathered gathered_;
+  std::vector<Known> known_;
+  std::int64_t num_uses_ = 0;  // of graphs
+  Counts counts_;
+};
+
+}  // namespace quire::gpu
