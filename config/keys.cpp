@@ -383,6 +383,12 @@ Keys backend_keys() {
            {"--device"}},
           [](Config & c) -> auto& { return c.serve.backend.device; }, "auto, cpu, cuda (the first GPU) or cuda:N",
           {"auto", "cpu", "cuda", "cuda:0"}, is_device_name),
+      types::integer<int>({"backend.tensor_parallel",
+                           "GPUs, from backend.device on, that compute each model together: its weights and KV blocks "
+                           "are divided among "
+                           "them",
+                           {"--tensor-parallel-size"}},
+                          [](Config & c) -> auto& { return c.serve.backend.tensor_parallel; }, {1, 8}),
       types::number(
           {"backend.cuda.memory", "The share of a GPU's free memory that models may take"},
           [](Config & c) -> auto& { return c.serve.backend.cuda.memory; }, 0.01, 1.0),

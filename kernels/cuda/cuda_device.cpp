@@ -170,8 +170,14 @@ Event CudaDevice::create_event() {
   enter();
   cudaEvent_t made = nullptr;
   note(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "making an event");
+  const std::lock_guard lock(events_mutex_);
   events_.push_back(made);
   return static_cast<Event>(events_.size()) - 1;
+}
+
+cudaEvent_t CudaDevice::event(Event which) const {
+  const std::lock_guard lock(events_mutex_);
+  return events_.at(static_cast<std::size_t>(which));
 }
 
 void CudaDevice::record(Event which, Stream on) {
@@ -206,6 +212,31 @@ void CudaDevice::synchronize() {
   for (const cudaStream_t each : streams_)
     note(cudaStreamSynchronize(each), "what was enqueued");
   throw_error();
+}
+
+void CudaDevice::meet(const Device& peer) {
+  const int other = static_cast<const CudaDevice&>(peer).number_;
+  enter();
+  int can_reach = 0;
+  note(cudaDeviceCanAccessPeer(&can_reach, number_, other), "looking for a way to another GPU");
+  if (can_reach == 0) return;
+  const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+    return;
+  }
+  note(error, "opening a way to another GPU");
+}
+
+void CudaDevice::wait_for(Stream on, const Device& peer, Event which) {
+  enter();
+  note(cudaStreamWaitEvent(stream(on), static_cast<const CudaDevice&>(peer).event(which), 0), "waiting for a GPU");
+}
+
+void CudaDevice::copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes, Stream which) {
+  const int other = static_cast<const CudaDevice&>(peer).number_;
+  enter();
+  note(cudaMemcpyPeerAsync(to, number_, from, other, bytes, stream(which)), "a copy from another GPU");
 }
 
 }  // namespace quire::gpu

@@ -18,10 +18,11 @@ std::size_t at(std::int64_t index) {
 }  // namespace
 
 Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend,
-                         std::shared_ptr<const void> sources_owner, std::int64_t first_kv_layer)
+                         std::shared_ptr<const void> sources_owner, std::int64_t first_kv_layer, RankSum* rank_sum)
     : spec_(spec),
       weights_(std::move(weights)),
       backend_(backend),
+      rank_sum_(rank_sum),
       sources_owner_(std::move(sources_owner)),
       state_places_(state_places(spec)),
       keeps_one_layer_(quire::keeps_one_layer(spec)),
@@ -80,6 +81,7 @@ void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
     if (widths_[slot] > 0) activation.buffer = backend_.allocate(rows * widths_[slot]);
     activation.capacity = rows;
   }
+  reserve_shares(slice_rows);
   const auto most = at(slice_rows);
   slice_query_start_.reserve(most + 1);
   slice_context_len_.reserve(most);
@@ -222,10 +224,6 @@ void Transformer::norm(const PackedGroup& group, WeightRole role, MatrixView x, 
     return;
   }
   graph().layer_norm(x, group.vector(role), group.bias(role), eps_, out);
-}
-
-bool Transformer::is_interrupted(const StepArrays& arrays) {
-  return arrays.interrupt != nullptr && arrays.interrupt->load(std::memory_order_relaxed);
 }
 
 ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {

@@ -1,0 +1,25 @@
+// A model cut for devices that compute it together (tensor parallelism; arXiv 1909.08053): each rank has a part of the
+// heads of attention and of the columns of feed-forwards and experts, and all of the rest; rank 0 alone has the head
+// and what is added once (biases behind a sum). Any thread. Invariants: the parts of the ranks make up the whole; a
+// matrix is cut between blocks of its type, so that no weight is read anew.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/model/layers/weight_sources.h"
+
+namespace quire {
+
+// Why the model cannot be cut for so many devices; empty: it can.
+std::string why_not_cut(const ModelSpec& spec, const WeightSources& weights, int num_ranks);
+// Throws StartupError, one line that says why and which numbers of devices fit.
+void require_cut(const ModelSpec& spec, const WeightSources& weights, int num_ranks);
+
+struct RankPart {
+  ModelSpec spec;
+  WeightSources weights;  // views into the whole model's
+};
+RankPart part_of_rank(const ModelSpec& spec, const WeightSources& weights, int rank, int num_ranks);
+
+}  // namespace quire
