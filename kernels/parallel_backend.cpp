@@ -127,8 +127,13 @@ void ParallelBackend::synchronize() {
 std::unique_ptr<KvStorage> ParallelBackend::allocate_kv(const KvLayout& layout) {
   const KvLayout part = layout_of_rank(layout, num_ranks());
   std::vector<std::unique_ptr<KvStorage>> parts;
-  for (const Rank& rank : ranks_)
-    parts.push_back(rank.backend->allocate_kv(part));
+  try {
+    for (const Rank& rank : ranks_)
+      parts.push_back(rank.backend->allocate_kv(part));
+  } catch (const DeviceError&) {
+    synchronize();  // what is enqueued may use what is given up
+    throw;
+  }
   return std::make_unique<ParallelKvStorage>(layout, std::move(parts));
 }
 

@@ -22,6 +22,9 @@ class RankSum {
   virtual MatrixView share(std::int64_t rows, std::int64_t cols) = 0;
   // Enqueues out = the sum of all ranks' shares, or out += ...; this rank's is what share() returned, enqueued already.
   virtual void add_up(MatrixView share, MatrixView out, bool accumulate) = 0;
+  // On rank 0 enqueues what puts the other ranks' columns behind its own in `all`, whose first they are; `part` is this
+  // rank's columns, which it does not write again before another sum.
+  virtual void gather(MatrixView part, MatrixView all) = 0;
   // What rank 0 says; waits for the other ranks' threads.
   virtual bool agree(bool value) = 0;
   // After a pass that failed. Nothing may be enqueued on any rank.

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "kernels/backend.h"
 #include "kernels/check.h"
 
 namespace quire::gpu {
@@ -34,13 +33,11 @@ MatrixView GpuRankSum::share(std::int64_t rows, std::int64_t cols) {
 }
 
 void GpuRankSum::add_up(MatrixView share, MatrixView out, bool accumulate) {
-  const std::size_t turn = num_sums_++ % kSharePlaces;
-  const std::size_t bytes = static_cast<std::size_t>(share.rows * share.cols) * sizeof(float);
-  QUIRE_CHECK(share.data == shares_.at(turn).as<float>() && out.rows == share.rows && out.cols == share.cols,
+  QUIRE_CHECK(share.data == shares_.at(num_sums_ % kSharePlaces).as<float>() && out.rows == share.rows &&
+                  out.cols == share.cols,
               "a sum of other than the share");
-  device_.record(events_.at(turn), Stream::kCompute);
-  table_->places.at(rank_).at(turn) = {reinterpret_cast<const std::byte*>(share.data), events_.at(turn)};
-  table_->meeting->meet();
+  const std::size_t turn = show(share);
+  const std::size_t bytes = static_cast<std::size_t>(share.rows * share.cols) * sizeof(float);
   SumRanksArgs args{.num_ranks = static_cast<int>(table_->devices.size()),
                     .cols = out.cols,
                     .out = out.data,
@@ -50,13 +47,42 @@ void GpuRankSum::add_up(MatrixView share, MatrixView out, bool accumulate) {
   for (std::size_t rank = 0; rank < table_->devices.size(); ++rank) {
     args.shares[rank] = share.data;
     if (rank == rank_) continue;
-    const RankTable::Place place = table_->places[rank].at(turn);
-    device_.wait_for(Stream::kCompute, *table_->devices[rank], place.event);
-    device_.copy_from(*table_->devices[rank], copy, place.share, bytes, Stream::kCompute);
+    const MatrixView from = wait_for(rank, turn).share;
+    device_.copy_from(*table_->devices[rank], copy, reinterpret_cast<const std::byte*>(from.data), bytes,
+                      Stream::kCompute);
     args.shares[rank] = reinterpret_cast<const float*>(copy);
     copy += bytes;
   }
   if (out.rows > 0) device_.launch(kernel_, {.x = out.rows}, args);
+}
+
+void GpuRankSum::gather(MatrixView part, MatrixView all) {
+  const std::size_t turn = show(part);
+  if (rank_ > 0) return;
+  std::int64_t column = part.cols;
+  for (std::size_t rank = 1; rank < table_->devices.size(); ++rank) {
+    const MatrixView from = wait_for(rank, turn).share;
+    QUIRE_CHECK(from.rows == all.rows && column + from.cols <= all.cols, "columns of another product");
+    for (std::int64_t row = 0; row < from.rows; ++row)
+      device_.copy_from(*table_->devices[rank], reinterpret_cast<std::byte*>(all.data + row * all.stride + column),
+                        reinterpret_cast<const std::byte*>(from.data + row * from.stride),
+                        static_cast<std::size_t>(from.cols) * sizeof(float), Stream::kCompute);
+    column += from.cols;
+  }
+}
+
+std::size_t GpuRankSum::show(MatrixView share) {
+  const std::size_t turn = num_sums_++ % kSharePlaces;
+  device_.record(events_.at(turn), Stream::kCompute);
+  table_->places.at(rank_).at(turn) = {share, events_.at(turn)};
+  table_->meeting->meet();
+  return turn;
+}
+
+const RankTable::Place& GpuRankSum::wait_for(std::size_t rank, std::size_t turn) {
+  const RankTable::Place& place = table_->places.at(rank).at(turn);
+  device_.wait_for(Stream::kCompute, *table_->devices[rank], place.event);
+  return place;
 }
 
 bool GpuRankSum::agree(bool value) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "kernels/gpu/device.h"
 #include "kernels/gpu/device_memory.h"
 #include "kernels/gpu/kernels/sum_ranks.h"
@@ -22,7 +23,7 @@ inline constexpr std::size_t kSharePlaces = 2;
 // What the ranks see of each other. A rank writes its own row before they meet, and reads the others' behind it.
 struct RankTable {
   struct Place {
-    const std::byte* share = nullptr;
+    MatrixView share;  // in the rank's device
     Event event = 0;
   };
   explicit RankTable(const std::vector<Device*>& all)
@@ -43,10 +44,16 @@ class GpuRankSum final : public RankSum {
   void reserve(std::int64_t rows, std::int64_t cols) override;
   MatrixView share(std::int64_t rows, std::int64_t cols) override;
   void add_up(MatrixView share, MatrixView out, bool accumulate) override;
+  void gather(MatrixView part, MatrixView all) override;
   bool agree(bool value) override;
   void restart() override;
 
  private:
+  // Shows the other ranks what this one has enqueued, and waits until they have; the place that they all used.
+  std::size_t show(MatrixView share);
+  // The stream waits for the share of another rank.
+  const RankTable::Place& wait_for(std::size_t rank, std::size_t turn);
+
   Device& device_;
   const std::size_t rank_;
   const std::shared_ptr<RankTable> table_;

@@ -1,5 +1,7 @@
 #include "tests/parallel/backend_runner.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace quire::test {
@@ -76,6 +78,22 @@ Logits BackendRunner::chunked(const Tokens& ids, std::size_t chunk) {
       out.push_back(std::move(row));
   }
   return out;
+}
+
+double difference(const Logits& logits, const Logits& expected) {
+  if (logits.size() != expected.size()) return 1e9;
+  double worst = 0.0;
+  for (std::size_t row = 0; row < logits.size(); ++row) {
+    double scale = 1e-9;
+    double most = logits[row].size() == expected[row].size() ? 0.0 : 1e9;
+    for (std::size_t i = 0; i < std::min(logits[row].size(), expected[row].size()); ++i) {
+      const double d = std::fabs(static_cast<double>(logits[row][i]) - static_cast<double>(expected[row][i]));
+      scale = std::max(scale, std::fabs(static_cast<double>(expected[row][i])));
+      most = d >= 0.0 ? std::max(most, d) : 1e9;  // a NaN is the worst
+    }
+    worst = std::max(worst, most / scale);
+  }
+  return worst;
 }
 
 Tokens some_tokens(std::int32_t count, std::int32_t first) {

@@ -38,6 +38,9 @@ class BackendRunner {
   std::unique_ptr<KvStorage> kv_;
 };
 
+// The largest of all rows, relative to the row's largest expected logit.
+double difference(const Logits& logits, const Logits& expected);
+
 Tokens some_tokens(std::int32_t count, std::int32_t first = 7);
 
 }  // namespace quire::test

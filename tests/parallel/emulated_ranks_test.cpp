@@ -1,7 +1,6 @@
 // Models on several emulated devices: the same bits in every order of the devices' streams, and failures of one of
 // them.
 #include <catch2/catch.hpp>
-#include <cmath>
 
 #include "core/model/tools/synth.h"
 #include "kernels/emulated/emulated_device.h"
@@ -16,7 +15,7 @@ using gpu::EmulatedDevice;
 using gpu::EmulatedDeviceOptions;
 
 // Heads and columns that two and four devices divide between blocks of 256.
-std::shared_ptr<const LoadedModel> made(const std::string& shape, const std::string& types) {
+std::shared_ptr<const LoadedModel> model_of(const std::string& shape, const std::string& types) {
   const TemporaryFolder folder;
   SynthSpec spec = find_synth_shape(shape).value();
   spec.types = find_synth_types(types).value();
@@ -56,25 +55,10 @@ std::unique_ptr<Backend> one_device(std::uint64_t seed = 1) {
                                {.name = "cuda-emulated"});
 }
 
-double difference(const Logits& logits, const Logits& expected) {
-  double worst = 0.0;
-  for (std::size_t row = 0; row < expected.size(); ++row) {
-    double scale = 1e-9;
-    double most = 0.0;
-    for (std::size_t i = 0; i < expected[row].size(); ++i) {
-      const double d = std::fabs(static_cast<double>(logits.at(row).at(i)) - static_cast<double>(expected[row][i]));
-      scale = std::max(scale, std::fabs(static_cast<double>(expected[row][i])));
-      most = d >= 0.0 ? std::max(most, d) : 1e9;  // a NaN is the worst
-    }
-    worst = std::max(worst, most / scale);
-  }
-  return worst;
-}
-
 }  // namespace
 
 TEST_CASE("one rank gives the bits of the plain backend", "[parallel]") {
-  const auto model = made("tiny-llama", "Q8_0");
+  const auto model = model_of("tiny-llama", "Q8_0");
   const Tokens ids = some_tokens(9);
   CHECK(BackendRunner(*model, ranks(devices(1, 1))).step({ids}) == BackendRunner(*model, one_device()).step({ids}));
 }
@@ -92,7 +76,7 @@ TEST_CASE("several devices compute what one computes, with the same bits in ever
                            {"tiny-qwen3", "Q8_0", 4},
                            {"tiny-mixtral", "Q8_0", 2}}) {
     INFO(each.shape << " of " << each.types << " on " << each.num_ranks);
-    const auto model = made(each.shape, each.types);
+    const auto model = model_of(each.shape, each.types);
     const Tokens ids = some_tokens(9);
     const Logits alone = BackendRunner(*model, one_device()).step({ids});
     const Logits expected = BackendRunner(*model, ranks(devices(each.num_ranks, 0))).step({ids});
@@ -107,7 +91,7 @@ TEST_CASE("several devices compute what one computes, with the same bits in ever
 }
 
 TEST_CASE("a wait for another device that is left out is found", "[parallel]") {
-  const auto model = made("tiny-llama", "Q8_0");
+  const auto model = model_of("tiny-llama", "Q8_0");
   const Tokens ids = some_tokens(5);
   const Logits expected = BackendRunner(*model, ranks(devices(2, 0))).step({ids});
   int found = 0;
@@ -120,7 +104,7 @@ TEST_CASE("a wait for another device that is left out is found", "[parallel]") {
 }
 
 TEST_CASE("a device that fails in a pass fails it once, whichever device it is, and holds up no other", "[parallel]") {
-  const auto model = made("tiny-mixtral", "Q8_0");  // routing waits for the device in the middle of a pass
+  const auto model = model_of("tiny-mixtral", "Q8_0");  // routing waits for the device in the middle of a pass
   const Tokens ids = some_tokens(3);
   for (const std::size_t failing : {0U, 1U}) {
     for (const int launch : {0, 3, 11, 25}) {
@@ -137,7 +121,7 @@ TEST_CASE("a device that fails in a pass fails it once, whichever device it is, 
 }
 
 TEST_CASE("after a pass for which one device had no memory the next one has the right bits", "[parallel]") {
-  const auto model = made("tiny-llama", "Q8_0");
+  const auto model = model_of("tiny-llama", "Q8_0");
   const Tokens ids = some_tokens(6);
   const Logits expected = BackendRunner(*model, ranks(devices(2, 0))).step({ids});
   int num_failed = 0;

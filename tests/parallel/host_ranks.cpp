@@ -1,6 +1,6 @@
 #include "tests/parallel/host_ranks.h"
 
-#include <array>
+#include <algorithm>
 
 #include "kernels/registry.h"
 
@@ -9,10 +9,13 @@ namespace {
 
 struct HostTable {
   explicit HostTable(int num_ranks)
-      : meeting(std::make_shared<Rendezvous>(num_ranks)), shares(static_cast<std::size_t>(num_ranks)) {}
+      : meeting(std::make_shared<Rendezvous>(num_ranks)),
+        shares(static_cast<std::size_t>(num_ranks)),
+        parts(shares.size()) {}
 
   std::shared_ptr<Rendezvous> meeting;
   std::vector<std::vector<float>> shares;
+  std::vector<MatrixView> parts;
   bool agreed = false;
 };
 
@@ -38,6 +41,18 @@ class HostRankSum final : public RankSum {
         float& to = out.data[row * out.stride + i];
         to = accumulate ? to + sum : sum;
       }
+    }
+    table_->meeting->meet();
+  }
+  void gather(MatrixView part, MatrixView all) override {
+    table_->parts[rank_] = part;
+    table_->meeting->meet();
+    std::int64_t column = part.cols;
+    for (std::size_t rank = 1; rank_ == 0 && rank < table_->parts.size(); ++rank) {
+      const MatrixView from = table_->parts[rank];
+      for (std::int64_t row = 0; row < from.rows; ++row)
+        std::copy_n(from.data + row * from.stride, from.cols, all.data + row * all.stride + column);
+      column += from.cols;
     }
     table_->meeting->meet();
   }

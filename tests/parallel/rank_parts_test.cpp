@@ -1,7 +1,6 @@
 // Models cut into parts, on the processor: the parts together compute what the whole computes, and what cannot be cut
 // is refused in one line.
 #include <catch2/catch.hpp>
-#include <cmath>
 
 #include "core/base/result.h"
 #include "core/model/tools/memory_plan.h"
@@ -22,23 +21,6 @@ std::shared_ptr<const LoadedModel> made(const std::string& shape, const std::str
   if (!spec.family && keys == " kv=4") spec.config.num_kv_heads = 4;
   write_synthetic_gguf(spec, folder / "model.gguf", {});
   return open_model(folder / "model.gguf");  // mapped: the name may go
-}
-
-double difference(const Logits& logits, const Logits& expected) {
-  REQUIRE(logits.size() == expected.size());
-  double worst = 0.0;
-  for (std::size_t row = 0; row < logits.size(); ++row) {
-    REQUIRE(logits[row].size() == expected[row].size());
-    double scale = 1e-9;
-    double most = 0.0;
-    for (std::size_t i = 0; i < logits[row].size(); ++i) {
-      const double d = std::fabs(static_cast<double>(logits[row][i]) - static_cast<double>(expected[row][i]));
-      scale = std::max(scale, std::fabs(static_cast<double>(expected[row][i])));
-      most = d >= 0.0 ? std::max(most, d) : 1e9;  // a NaN is the worst
-    }
-    worst = std::max(worst, most / scale);
-  }
-  return worst;
 }
 
 // Sums of parts are rounded at other places than one sum, and nothing else differs.

@@ -97,10 +97,9 @@ const GenerationDefaults& LoadedModel::generation_defaults() const {
   return checkpoint_->generation;
 }
 
-// Rank 0 has the most of what is not cut.
-std::size_t LoadedModel::weight_bytes(const Backend& backend, int num_ranks) const {
-  const RankPart part = part_of_rank(checkpoint_->spec, checkpoint_->weights, 0, num_ranks);
-  const WeightSources& weights = part.weights;
+namespace {
+
+std::size_t bytes_of(const WeightSources& weights, const Backend& backend) {
   // Embedding rows are read where the file is mapped.
   std::size_t bytes = 0;
   for (const auto& [role, table] : weights.model.rows)
@@ -112,11 +111,24 @@ std::size_t LoadedModel::weight_bytes(const Backend& backend, int num_ranks) con
   return bytes;
 }
 
+}  // namespace
+
+std::size_t LoadedModel::weight_bytes(const Backend& backend, int num_ranks) const {
+  std::size_t most = 0;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    most = std::max(most,
+                    bytes_of(part_of_rank(checkpoint_->spec, checkpoint_->weights, rank, num_ranks).weights, backend));
+  return most;
+}
+
 std::size_t LoadedModel::activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows, int num_ranks) const {
   if (num_ranks == 1) return Transformer::activation_bytes(checkpoint_->spec, num_rows, num_logit_rows);
-  const ModelSpec part = part_of_rank(checkpoint_->spec, checkpoint_->weights, 0, num_ranks).spec;
-  return Transformer::activation_bytes(part, num_rows, num_logit_rows) +
-         Transformer::share_bytes(part, num_rows, num_ranks);
+  std::size_t most = 0;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const ModelSpec part = part_of_rank(checkpoint_->spec, checkpoint_->weights, rank, num_ranks).spec;
+    most = std::max(most, Transformer::activation_bytes(part, num_rows, num_logit_rows));
+  }
+  return most + Transformer::share_bytes(checkpoint_->spec, num_rows, num_ranks);
 }
 
 void LoadedModel::require_ranks(int num_ranks) const {

@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-std::size_t at(int rank) {
+std::size_t rank_index(int rank) {
   return static_cast<std::size_t>(rank);
 }
 
@@ -32,8 +32,8 @@ ParallelModel::ParallelModel(const ModelSpec& spec, std::vector<std::unique_ptr<
 // What other ranks may still copy from is given up.
 void ParallelModel::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
   backend_.synchronize();
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-    ranks_[rank]->reserve(max_rows, rank == 0 ? max_logit_rows : 0);
+  for (const auto& rank : ranks_)
+    rank->reserve(max_rows, max_logit_rows);
 }
 
 ModelOutput ParallelModel::forward(const StepArrays& arrays, KvStorage& kv) {
@@ -41,8 +41,8 @@ ModelOutput ParallelModel::forward(const StepArrays& arrays, KvStorage& kv) {
   backend_.run([&](int rank) {
     StepArrays own = arrays;
     own.window_storage = part_of(arrays.window_storage, rank);
-    if (rank > 0) own.logit_rows = own.hidden_rows = own.label_rows = {};
-    const ModelOutput made = ranks_[at(rank)]->forward(own, *part_of(&kv, rank));
+    if (rank > 0) own.hidden_rows = own.label_rows = {};
+    const ModelOutput made = ranks_[rank_index(rank)]->forward(own, *part_of(&kv, rank));
     if (rank == 0) out = made;
   });
   return out;
@@ -52,7 +52,7 @@ std::unique_ptr<Model> build_parallel(const Checkpoint& checkpoint, ParallelBack
                                       const std::function<void(const WeightSource&)>& packed,
                                       std::int64_t first_kv_layer) {
   const int num_ranks = backend.num_ranks();
-  std::vector<std::unique_ptr<Transformer>> ranks(at(num_ranks));
+  std::vector<std::unique_ptr<Transformer>> ranks(rank_index(num_ranks));
   std::mutex mutex;
   const auto packed_by_one = [&](const WeightSource& matrix) {
     const std::lock_guard lock(mutex);
@@ -61,8 +61,8 @@ std::unique_ptr<Model> build_parallel(const Checkpoint& checkpoint, ParallelBack
   backend.run([&](int rank) {
     const RankPart part = part_of_rank(checkpoint.spec, checkpoint.weights, rank, num_ranks);
     PackedModel weights = pack_weights(part.weights, backend.rank(rank), packed_by_one, nullptr, nullptr);
-    ranks[at(rank)] = std::make_unique<Transformer>(part.spec, std::move(weights), backend.rank(rank), checkpoint.files,
-                                                    first_kv_layer, backend.sum(rank));
+    ranks[rank_index(rank)] = std::make_unique<Transformer>(part.spec, std::move(weights), backend.rank(rank),
+                                                            checkpoint.files, first_kv_layer, backend.sum(rank));
   });
   return std::make_unique<ParallelModel>(checkpoint.spec, std::move(ranks), backend);
 }

@@ -25,6 +25,10 @@ void Transformer::feed_experts(const Layer& layer, MatrixView router_in, MatrixV
   rank_sum_->add_up(share, out, false);
 }
 
+void Transformer::gather_logits(MatrixView own, MatrixView all) const {
+  if (rank_sum_ != nullptr) rank_sum_->gather(own, all);
+}
+
 void Transformer::reserve_shares(std::int64_t rows) const {
   if (rank_sum_ != nullptr) rank_sum_->reserve(rows, spec_.config.hidden_size);
 }

@@ -16,65 +16,65 @@ namespace quire {
 namespace {
 
 using Role = WeightRole;
-using Kind = FeedForwardSpec::Kind;
 
 constexpr std::int64_t kLeastGranule = 8;  // features that are cut together where the type has no blocks
 
-struct Range {
+struct FeatureRange {
   std::int64_t begin = 0;
   std::int64_t count = 0;
 };
 
-std::int64_t block_of(const LinearSource& product) {
-  std::int64_t block = 1;
-  for (const WeightSource& part : product.parts)
-    block = std::max<std::int64_t>(block, dtype_info(part.type).block_size);
-  return block;
-}
+using Products = std::span<const LinearSource>;
 
-std::int64_t block_of(const std::vector<LinearSource>& products) {
+std::int64_t features_of_block(Products products) {
   std::int64_t block = 1;
-  for (const LinearSource& product : products)
-    block = std::max(block, block_of(product));
+  for (const LinearSource& product : products) {
+    for (const WeightSource& part : product.parts)
+      block = std::max<std::int64_t>(block, dtype_info(part.type).block_size);
+  }
   return block;
 }
 
 // Which of `size` features a rank has: whole blocks, as many as any other or one more or less.
-Range cut(std::int64_t size, std::int64_t block, int rank, int num_ranks) {
+FeatureRange features_of_rank(std::int64_t size, std::int64_t block, int rank, int num_ranks) {
   const std::int64_t granule = std::max(block, kLeastGranule);
   const auto border = [&](int at) { return at == num_ranks ? size : size / granule * at / num_ranks * granule; };
   return {border(rank), border(rank + 1) - border(rank)};
 }
 
-bool can_cut(std::int64_t size, std::int64_t block, int num_ranks) {
+bool can_divide(std::int64_t size, std::int64_t block, int num_ranks) {
   return size / std::max(block, kLeastGranule) >= num_ranks;
 }
 
-template <class Map>
-const typename Map::mapped_type* find(const Map& map, Role role) {
-  const auto found = map.find(role);
-  return found == map.end() ? nullptr : &found->second;
+Products product_of(const SourceGroup& weights, Role role) {
+  const auto found = weights.products.find(role);
+  return found == weights.products.end() ? Products() : Products(&found->second, 1);
+}
+
+Products experts_of(const SourceGroup& weights, Role role) {
+  const auto found = weights.experts.find(role);
+  return found == weights.experts.end() ? Products() : Products(found->second);
 }
 
 // The order of a quantised matrix's columns is not that of its inputs.
-bool is_reordered(const LinearSource& product) {
-  return std::ranges::any_of(product.parts, [](const WeightSource& part) { return part.order != nullptr; });
+bool is_reordered(Products products) {
+  return std::ranges::any_of(products, [](const LinearSource& product) {
+    return std::ranges::any_of(product.parts, [](const WeightSource& part) { return part.order != nullptr; });
+  });
 }
 
-std::string why_not_columns(const char* what, std::int64_t size, const LinearSource* one,
-                            const std::vector<LinearSource>* several, int num_ranks) {
-  const bool reordered =
-      (one != nullptr && is_reordered(*one)) || (several != nullptr && std::ranges::any_of(*several, is_reordered));
-  if (reordered) return fmt::format("the columns of {} are in an order of their own", what);
-  const std::int64_t block = one != nullptr ? block_of(*one) : several != nullptr ? block_of(*several) : 1;
-  if (can_cut(size, block, num_ranks)) return "";
+std::string why_not_columns(const char* what, std::int64_t size, Products products, int num_ranks) {
+  if (is_reordered(products)) return fmt::format("the columns of {} are in an order of their own", what);
+  const std::int64_t block = features_of_block(products);
+  if (can_divide(size, block, num_ranks)) return "";
   return fmt::format("{} of {} features in blocks of {} cannot be divided", what, size, std::max(block, kLeastGranule));
 }
 
-std::string why_not_model(const ModelSpec& spec) {
+std::string why_not_model(const ModelSpec& spec, int num_ranks) {
   if (!spec.is_causal) return "it attends in both directions";
   if (spec.num_labels > 0) return "it is a classifier";
   if (spec.next_tokens) return "its block that predicts further tokens is used";
+  if (spec.has_head && !can_divide(spec.config.vocab_size, 1, num_ranks)) return "its vocabulary is too small";
   if (spec.num_streams > 1 || spec.laurel_rank > 0) return "it has residual streams";
   return "";
 }
@@ -88,28 +88,27 @@ std::string why_not_attention(const LayerSpec& layer, const SourceGroup& weights
       !attention.unit_qk_norm && (attention.qk_norm == QkNorm::kFullWidth || attention.qk_norm == QkNorm::kLayerFull);
   if (norms_all || attention.output_norm) return "a norm of attention is over all heads";
   if (attention.alibi != 0.0) return "its slopes of attention are those of all heads";
-  const LinearSource* out = find(weights.products, Role::kAttentionOutput);
-  if (out == nullptr) return "";
-  if (is_reordered(*out)) return "the columns of the output of attention are in an order of their own";
+  const Products out = product_of(weights, Role::kAttentionOutput);
+  if (is_reordered(out)) return "the columns of the output of attention are in an order of their own";
   const std::int64_t width = attention.num_heads / num_ranks * attention.value_dim;
-  if (width % block_of(*out) == 0) return "";
+  if (width % features_of_block(out) == 0) return "";
   return fmt::format("the {} heads of {} features are {} for each, which blocks of {} do not divide",
-                     attention.num_heads, attention.value_dim, width, block_of(*out));
+                     attention.num_heads, attention.value_dim, width, features_of_block(out));
 }
 
 std::string why_not_feed_forward(const FeedForwardSpec& ffn, const SourceGroup& weights, int num_ranks) {
+  using Kind = FeedForwardSpec::Kind;
   if (ffn.kind == Kind::kNone) return "";
   std::string why;
   if (ffn.kind != Kind::kExperts) {
     if (ffn.sub_norm) return "a norm of the feed-forward is over all of its columns";
     if (ffn.sparsity) return "its feed-forwards are sparse";
-    why = why_not_columns("a feed-forward", ffn.size, find(weights.products, Role::kDown), nullptr, num_ranks);
+    why = why_not_columns("a feed-forward", ffn.size, product_of(weights, Role::kDown), num_ranks);
   }
-  if (ffn.kind != Kind::kDense && why.empty())
-    why = why_not_columns("an expert", ffn.expert_size, nullptr, find(weights.experts, Role::kDownExperts), num_ranks);
-  if (ffn.kind != Kind::kDense && ffn.shared_size > 0 && why.empty())
-    why = why_not_columns("the shared expert", ffn.shared_size, find(weights.products, Role::kDownShared), nullptr,
-                          num_ranks);
+  if (ffn.kind == Kind::kDense || !why.empty()) return why;
+  why = why_not_columns("an expert", ffn.expert_size, experts_of(weights, Role::kDownExperts), num_ranks);
+  if (ffn.shared_size > 0 && why.empty())
+    why = why_not_columns("the shared expert", ffn.shared_size, product_of(weights, Role::kDownShared), num_ranks);
   return why;
 }
 
@@ -125,7 +124,7 @@ std::string why_not_layer(const LayerSpec& layer, const SourceGroup& weights, in
 // Columns of rows that are made, or that lie in a file.
 class ColumnsMaker final : public RowMaker {
  public:
-  ColumnsMaker(const WeightSource& whole, Range columns)
+  ColumnsMaker(const WeightSource& whole, FeatureRange columns)
       : whole_(whole),
         skipped_(dtype_bytes(whole.type, columns.begin)),
         bytes_(dtype_bytes(whole.type, columns.count)),
@@ -149,20 +148,28 @@ class ColumnsMaker final : public RowMaker {
 };
 
 // The weights of one rank.
-class Cutter {
+class RankCutter {
  public:
-  Cutter(int rank, int num_ranks, std::vector<std::shared_ptr<const void>>& owned)
+  RankCutter(int rank, int num_ranks, std::vector<std::shared_ptr<const void>>& owned)
       : rank_(rank), num_ranks_(num_ranks), owned_(owned) {}
 
   void cut_layer(const LayerSpec& whole, LayerSpec& spec, SourceGroup& group) {
     if (whole.mixer == Mixer::kAttention) cut_attention(whole.attention, spec.attention, group);
+    using Kind = FeedForwardSpec::Kind;
     const Kind kind = whole.feed_forward.kind;
     if (kind == Kind::kDense || kind == Kind::kBoth) cut_dense(whole.feed_forward, spec.feed_forward, group);
     if (kind == Kind::kExperts || kind == Kind::kBoth) cut_experts(whole.feed_forward, spec.feed_forward, group);
   }
 
+  // The others' logits are gathered on rank 0.
+  void cut_head(ModelSpec& spec, SourceGroup& model) const {
+    const FeatureRange part = columns_of(spec.config.vocab_size, 1);
+    take_rows(model.products, Role::kHead, {part});
+    if (rank_ > 0) spec.config.vocab_size = part.count;
+  }
+
  private:
-  Range heads(std::int64_t count, std::int64_t width) const {
+  FeatureRange heads(std::int64_t count, std::int64_t width) const {
     const std::int64_t each = count / num_ranks_ * width;
     return {rank_ * each, each};
   }
@@ -170,13 +177,13 @@ class Cutter {
   void cut_attention(const AttentionSpec& whole, AttentionSpec& spec, SourceGroup& group) {
     spec.num_heads = whole.num_heads / num_ranks_;
     spec.num_kv_heads = whole.num_kv_heads / num_ranks_;
-    const Range query = heads(whole.num_heads, whole.key_dim);
-    const Range key = heads(whole.num_kv_heads, whole.key_dim);
-    const Range value = heads(whole.num_kv_heads, whole.value_dim);
-    const Range attended = heads(whole.num_heads, whole.value_dim);
-    std::vector<Range> rows{query};
+    const FeatureRange query = heads(whole.num_heads, whole.key_dim);
+    const FeatureRange key = heads(whole.num_kv_heads, whole.key_dim);
+    const FeatureRange value = heads(whole.num_kv_heads, whole.value_dim);
+    const FeatureRange attended = heads(whole.num_heads, whole.value_dim);
+    std::vector<FeatureRange> rows{query};
     std::int64_t end = whole.num_heads * whole.key_dim;
-    const auto take = [&](Range range, std::int64_t size) {
+    const auto take = [&](FeatureRange range, std::int64_t size) {
       rows.push_back({end + range.begin, range.count});
       end += size;
     };
@@ -197,7 +204,7 @@ class Cutter {
   }
 
   void cut_dense(const FeedForwardSpec& whole, FeedForwardSpec& spec, SourceGroup& group) {
-    const Range part = columns_of(whole.size, block_of(group.products.at(Role::kDown)));
+    const FeatureRange part = columns_of(whole.size, features_of_block(product_of(group, Role::kDown)));
     spec.size = part.count;
     take_rows(group.products, Role::kGate, halves(part, whole.size, whole.is_gated));
     take_columns(group.products.at(Role::kDown), part);
@@ -205,7 +212,7 @@ class Cutter {
 
   void cut_experts(const FeedForwardSpec& whole, FeedForwardSpec& spec, SourceGroup& group) {
     std::vector<LinearSource>& down = group.experts.at(Role::kDownExperts);
-    const Range part = columns_of(whole.expert_size, block_of(down));
+    const FeatureRange part = columns_of(whole.expert_size, features_of_block(down));
     spec.expert_size = part.count;
     for (LinearSource& expert : group.experts.at(Role::kGateExperts))
       expert = rows_in(expert, halves(part, whole.expert_size, whole.experts_gated));
@@ -214,24 +221,26 @@ class Cutter {
     if (rank_ > 0) group.vectors.erase(Role::kExpertsBias);
     if (rank_ > 0 && whole.latent_size > 0) group.products.at(Role::kLatentUp).bias.clear();
     if (whole.shared_size == 0) return;
-    const Range shared = columns_of(whole.shared_size, block_of(group.products.at(Role::kDownShared)));
+    const FeatureRange shared = columns_of(whole.shared_size, features_of_block(product_of(group, Role::kDownShared)));
     spec.shared_size = shared.count;
     take_rows(group.products, Role::kGateShared, halves(shared, whole.shared_size, whole.experts_gated));
     take_columns(group.products.at(Role::kDownShared), shared);
   }
 
-  Range columns_of(std::int64_t size, std::int64_t block) const { return cut(size, block, rank_, num_ranks_); }
+  FeatureRange columns_of(std::int64_t size, std::int64_t block) const {
+    return features_of_rank(size, block, rank_, num_ranks_);
+  }
 
   // Of the gate's outputs and of those that it gates, which follow.
-  static std::vector<Range> halves(Range part, std::int64_t size, bool is_gated) {
-    std::vector<Range> out{part};
+  static std::vector<FeatureRange> halves(FeatureRange part, std::int64_t size, bool is_gated) {
+    std::vector<FeatureRange> out{part};
     if (is_gated) out.push_back({size + part.begin, part.count});
     return out;
   }
 
-  static LinearSource rows_in(const LinearSource& whole, const std::vector<Range>& ranges) {
+  static LinearSource rows_in(const LinearSource& whole, const std::vector<FeatureRange>& ranges) {
     LinearSource out;
-    for (const Range& range : ranges) {
+    for (const FeatureRange& range : ranges) {
       std::int64_t first = 0;  // of the part's rows among all
       for (const WeightSource& part : whole.parts) {
         const std::int64_t begin = std::max(range.begin, first);
@@ -246,12 +255,12 @@ class Cutter {
     return out;
   }
 
-  static void take_rows(std::map<Role, LinearSource>& products, Role role, const std::vector<Range>& ranges) {
+  static void take_rows(std::map<Role, LinearSource>& products, Role role, const std::vector<FeatureRange>& ranges) {
     LinearSource& product = products.at(role);
     product = rows_in(product, ranges);
   }
 
-  static void take_values(std::map<Role, std::vector<float>>& vectors, Role role, Range range) {
+  static void take_values(std::map<Role, std::vector<float>>& vectors, Role role, FeatureRange range) {
     const auto found = vectors.find(role);
     if (found == vectors.end()) return;
     const auto begin = found->second.begin() + range.begin;
@@ -259,7 +268,7 @@ class Cutter {
   }
 
   // The bias is added by rank 0.
-  void take_columns(LinearSource& product, Range columns) {
+  void take_columns(LinearSource& product, FeatureRange columns) {
     for (WeightSource& part : product.parts) {
       QUIRE_CHECK(part.order == nullptr, "columns cut that are in an order of their own");
       auto maker = std::make_shared<ColumnsMaker>(part, columns);
@@ -282,7 +291,7 @@ class Cutter {
 std::string why_not_cut(const ModelSpec& spec, const WeightSources& weights, int num_ranks) {
   if (num_ranks == 1) return "";
   if (num_ranks > kMostRanks) return fmt::format("more than {} devices are not used together", kMostRanks);
-  std::string why = why_not_model(spec);
+  std::string why = why_not_model(spec, num_ranks);
   for (std::size_t layer = 0; layer < spec.layers.size() && why.empty(); ++layer)
     why = why_not_layer(spec.layers[layer], weights.layers[layer], num_ranks);
   return why;
@@ -305,12 +314,10 @@ void require_cut(const ModelSpec& spec, const WeightSources& weights, int num_ra
 RankPart part_of_rank(const ModelSpec& spec, const WeightSources& weights, int rank, int num_ranks) {
   RankPart out{spec, weights};
   if (num_ranks == 1) return out;
-  Cutter cutter(rank, num_ranks, out.weights.owned);
+  RankCutter cutter(rank, num_ranks, out.weights.owned);
   for (std::size_t layer = 0; layer < spec.layers.size(); ++layer)
     cutter.cut_layer(spec.layers[layer], out.spec.layers[layer], out.weights.layers[layer]);
-  if (rank == 0) return out;
-  out.spec.has_head = false;
-  out.weights.model.products.erase(Role::kHead);
+  if (spec.has_head) cutter.cut_head(out.spec, out.weights.model);
   return out;
 }
 

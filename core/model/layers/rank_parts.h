@@ -1,7 +1,8 @@
 // A model cut for devices that compute it together (tensor parallelism; arXiv 1909.08053): each rank has a part of the
-// heads of attention and of the columns of feed-forwards and experts, and all of the rest; rank 0 alone has the head
-// and what is added once (biases behind a sum). Any thread. Invariants: the parts of the ranks make up the whole; a
-// matrix is cut between blocks of its type, so that no weight is read anew.
+// heads of attention, of the columns of feed-forwards and experts and of the rows of the head, and all of the rest;
+// rank 0 alone has what is added once (biases behind a sum). Any thread.
+// Invariants: the parts of the ranks make up the whole; a matrix is cut between blocks of its type, so that no weight
+// is read anew.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ std::string why_not_cut(const ModelSpec& spec, const WeightSources& weights, int
 void require_cut(const ModelSpec& spec, const WeightSources& weights, int num_ranks);
 
 struct RankPart {
-  ModelSpec spec;
+  ModelSpec spec;         // its vocabulary: on rank 0 the whole one, else the rank's part
   WeightSources weights;  // views into the whole model's
 };
 RankPart part_of_rank(const ModelSpec& spec, const WeightSources& weights, int rank, int num_ranks);

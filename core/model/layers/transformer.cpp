@@ -288,10 +288,12 @@ MatrixView Transformer::compute_logits(const StepArrays& arrays, MatrixView inpu
   const bool norms_on_the_way = spec_.norm == NormKind::kRms;
   if (!norms_on_the_way) norm(model, spec_.final_norm, input, input);
   const ProductInput in = norms_on_the_way ? normed(input, model.vector(spec_.final_norm), eps_) : ProductInput(input);
-  multiply(model, WeightRole::kHead, in, logits, false);
-  if (!arrays.adapters.empty()) add_to_logits(arrays, in, logits);
-  if (spec_.logit_scale != 1.0) graph().scale(logits, static_cast<float>(spec_.logit_scale));
-  if (spec_.logit_softcap != 0.0) graph().softcap(logits, static_cast<float>(spec_.logit_softcap));
+  const MatrixView own = columns(logits, 0, model.product(WeightRole::kHead).out_features());
+  multiply(model, WeightRole::kHead, in, own, false);
+  if (!arrays.adapters.empty()) add_to_logits(arrays, in, own);
+  if (spec_.logit_scale != 1.0) graph().scale(own, static_cast<float>(spec_.logit_scale));
+  if (spec_.logit_softcap != 0.0) graph().softcap(own, static_cast<float>(spec_.logit_softcap));
+  gather_logits(own, logits);
   return logits;
 }
 

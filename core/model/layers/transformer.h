@@ -221,6 +221,7 @@ class Transformer final : public Model {
   // The same with a matrix of which each rank has some columns.
   void multiply_cut(const Layer& layer, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
   void reserve_shares(std::int64_t rows) const;
+  void gather_logits(MatrixView own, MatrixView all) const;
   std::span<const AdapterRun> adapter_runs(const StepArrays& arrays, std::int64_t first, std::int64_t end);
   void add_low_rank(Slot slot, std::span<const LowRank> changes, const ProductInput& in, MatrixView out);
   void norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out);
