@@ -73,7 +73,7 @@ class HostRankSum final : public RankSum {
 }  // namespace
 
 std::unique_ptr<Backend> host_backend() {
-  return create_backend({.device = "cpu", .cpu = {.isa = "auto", .threads = 1, .pin = false}});
+  return create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
 }
 
 std::unique_ptr<ParallelBackend> host_ranks(int num_ranks) {

@@ -23,13 +23,17 @@ std::shared_ptr<const LoadedModel> made(const std::string& shape, const std::str
   return open_model(folder / "model.gguf");  // mapped: the name may go
 }
 
-// Sums of parts are rounded at other places than one sum, and nothing else differs.
-void check_parts(const LoadedModel& model, int num_ranks) {
+// Sums of parts are rounded at other places than one sum, and nothing else differs. Where activations are rounded to
+// int8 a last bit may tip one of them.
+constexpr double kOfFloats = 5e-4;
+constexpr double kOfInt8 = 0.03;
+
+void check_parts(const LoadedModel& model, int num_ranks, double limit = kOfFloats) {
   const Tokens ids = some_tokens(37);
   const Logits expected = BackendRunner(model, host_backend()).step({ids});
   BackendRunner parts(model, host_ranks(num_ranks));
   const Logits logits = parts.step({ids});
-  CHECK(difference(logits, expected) < 2e-3);
+  CHECK(difference(logits, expected) < limit);
   CHECK(parts.chunked(ids, 5) == logits);
   CHECK(parts.step({some_tokens(11, 90), ids, some_tokens(3, 5)}).at(11 + 20) == logits.at(20));
 }
@@ -48,12 +52,13 @@ std::string refusal(const LoadedModel& model, int num_ranks) {
 
 TEST_CASE("the parts of plain decoders compute what the whole computes, for every kind of weights", "[parallel]") {
   for (const char* shape : {"tiny-llama", "tiny-qwen2", "tiny-qwen3"}) {
-    for (const char* types : {"F32", "F16", "BF16", "Q8_0", "Q5_0", "MXFP4"}) {
+    for (const char* types : {"F32", "F16", "BF16", "Q8_0", "Q5_0", "Q4_1", "IQ4_NL"}) {
       INFO(shape << " of " << types);
-      check_parts(*made(shape, types), 2);
+      const bool is_float = std::string_view(types).find('F') != std::string_view::npos;
+      check_parts(*made(shape, types), 2, is_float ? kOfFloats : kOfInt8);
     }
   }
-  check_parts(*made("tiny-llama", "Q8_0", " kv=4"), 4);
+  check_parts(*made("tiny-llama", "Q8_0", " kv=4"), 4, kOfInt8);
   check_parts(*made("tiny-qwen2", "F16", " kv=4"), 4);
 }
 
@@ -73,9 +78,9 @@ TEST_CASE("the parts of every family that can be cut compute what the whole comp
 TEST_CASE("experts and fused products of quantised families are cut between blocks", "[parallel]") {
   for (const char* shape : {"tiny-mixtral", "tiny-gpt-oss", "tiny-phi3", "tiny-cohere2"}) {
     INFO(shape);
-    const auto model = made(shape, "Q8_0", " ff=192");
-    REQUIRE(refusal(*model, 2).empty());
-    check_parts(*model, 2);
+    const auto model = made(shape, "Q8_0", " ff=192 fe=96");
+    CHECK(refusal(*model, 2) == "");
+    if (refusal(*model, 2).empty()) check_parts(*model, 2, kOfInt8);
   }
 }
 
