@@ -1,5 +1,5 @@
-// Rendezvous: a point that all of a fixed number of threads reach before any goes on. Any thread, each once a round.
-// Invariant: a thread that cannot come gives the round up, and then no thread waits.
+// Rendezvous: a point that each of a fixed number of threads leaves once all have reached it. Any thread, each once a
+// round. Invariant: a thread that cannot come gives the round up, and then no thread waits.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,5 @@
 #include "kernels/cuda/cuda_device.h"
 
-#include <utility>
-
 #include "kernels/check.h"
 
 namespace quire::gpu {
@@ -11,6 +9,15 @@ constexpr int kSharedWithoutAsking = 48 << 10;
 
 std::string text_of(cudaError_t error) {
   return std::string(cudaGetErrorString(error)) + " (" + cudaGetErrorName(error) + ")";
+}
+
+// What the calling thread's calls are for from here on.
+cudaError_t choose_device(int number) {
+  thread_local int chosen = -1;
+  if (chosen == number) return cudaSuccess;
+  const cudaError_t error = cudaSetDevice(number);
+  chosen = error == cudaSuccess ? number : -1;
+  return error;
 }
 
 }  // namespace
@@ -30,7 +37,7 @@ GpuFacts read_facts(int number) {
   if (error == cudaSuccess) {
     facts.name = properties.name;
     facts.capability = 10 * properties.major + properties.minor;
-    error = cudaSetDevice(number);
+    error = choose_device(number);
   }
   if (error != cudaSuccess) facts.error = text_of(error);
   cudaGetLastError();  // what is reported here is not reported again
@@ -74,8 +81,7 @@ CudaDevice::~CudaDevice() {
 }
 
 void CudaDevice::enter() const {
-  thread_local int chosen = -1;
-  if (std::exchange(chosen, number_) != number_) cudaSetDevice(number_);
+  choose_device(number_);
 }
 
 // The first error is the cause of those after it.

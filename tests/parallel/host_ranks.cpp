@@ -19,7 +19,7 @@ struct HostTable {
   bool agreed = false;
 };
 
-// Each rank waits for the others before it goes on, so that one place for each is enough.
+// Each rank waits for the others before it proceeds, so that one place for each is enough.
 class HostRankSum final : public RankSum {
  public:
   HostRankSum(std::size_t rank, std::shared_ptr<HostTable> table) : rank_(rank), table_(std::move(table)) {}

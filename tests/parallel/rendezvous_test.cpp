@@ -7,7 +7,7 @@
 
 namespace quire::test {
 
-TEST_CASE("no thread goes on before all have come, round after round", "[parallel]") {
+TEST_CASE("no thread leaves before all have come, round after round", "[parallel]") {
   constexpr int kThreads = 4;
   constexpr int kRounds = 200;
   Rendezvous meeting(kThreads);

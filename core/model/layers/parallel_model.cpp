@@ -24,6 +24,7 @@ KvStorage* part_of(KvStorage* storage, int rank) {
 ParallelModel::ParallelModel(const ModelSpec& spec, std::vector<std::unique_ptr<Transformer>> ranks,
                              ParallelBackend& backend)
     : backend_(backend),
+      has_head_(spec.has_head),
       vocab_size_(spec.config.vocab_size),
       layout_(kv_layout_of(spec)),
       split_(kv_split_of(spec)),

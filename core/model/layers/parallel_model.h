@@ -21,6 +21,7 @@ class ParallelModel final : public Model {
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;
   ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override;
 
+  bool has_head() const override { return has_head_; }
   std::int64_t vocab_size() const override { return vocab_size_; }
   std::int64_t hidden_size() const override { return ranks_.front()->hidden_size(); }
   std::int64_t max_context() const override { return ranks_.front()->max_context(); }
@@ -29,6 +30,7 @@ class ParallelModel final : public Model {
 
  private:
   ParallelBackend& backend_;
+  const bool has_head_;
   const std::int64_t vocab_size_;
   const KvLayout layout_;
   const KvSplit split_;

@@ -2,7 +2,7 @@
 // heads of attention, of the columns of feed-forwards and experts and of the rows of the head, and all of the rest;
 // rank 0 alone has what is added once (biases behind a sum). Any thread.
 // Invariants: the parts of the ranks make up the whole; a matrix is cut between blocks of its type, so that no weight
-// is read anew.
+// is rounded again.
 #pragma once
 
 #include <cstdint>
