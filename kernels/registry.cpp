@@ -49,7 +49,7 @@ Choice choose_gpu(const BackendOptions& options) {
   const bool is_parallel = options.tensor_parallel > 1;
   const std::string parallel = "backend.tensor_parallel is " + std::to_string(options.tensor_parallel) + ", and ";
   if (!number && is_parallel)
-    throw std::runtime_error(parallel + "backend.device is " + options.device + ": it is of GPUs");
+    throw std::runtime_error(parallel + "backend.device is cpu: set it to cuda, or backend.tensor_parallel to 1");
   if (!number) return choice;
   choice.options = {.number = *number,
                     .count = options.tensor_parallel,

@@ -107,7 +107,7 @@ test("GPUs that are not there, and models that they cannot divide, end the daemo
   assert.deepEqual(refusal([...together, "--device", "cuda:1"], two()),
     { status: 2, line: "quire: backend.tensor_parallel is 2, and this machine has 2 emulated GPUs" });
   assert.deepEqual(refusal([...together, "--device", "cpu"], two()),
-    { status: 2, line: "quire: backend.tensor_parallel is 2, and backend.device is cpu: it is of GPUs" });
+    { status: 2, line: "quire: backend.tensor_parallel is 2, and backend.device is cpu: set it to cuda, or backend.tensor_parallel to 1" });
   const { status, line } = refusal(["--tensor-parallel-size", "4"], { QUIRE_EMULATED_DEVICES: "4" });
   assert.equal(status, 2);
   assert.match(line, /llama cannot be computed by 4 devices together: 4 heads of attention over 2 of K and V cannot be divided; 2 fits, or one device/);

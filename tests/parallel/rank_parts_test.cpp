@@ -5,6 +5,7 @@
 #include "core/base/result.h"
 #include "core/model/tools/memory_plan.h"
 #include "core/model/tools/synth.h"
+#include "kernels/registry.h"
 #include "tests/parallel/backend_runner.h"
 #include "tests/parallel/host_ranks.h"
 #include "tests/support/temporary_folder.h"
@@ -99,6 +100,14 @@ TEST_CASE("a model that so many devices cannot compute together is refused in on
   CHECK_THAT(refusal(*made("tiny-bitnet", "F32"), 2), Catch::Contains("a norm"));
   CHECK_THAT(refusal(*made("tiny-gemma3n", "F32"), 2), Catch::Contains("leave backend.tensor_parallel out"));
   CHECK_THROWS_AS(heads->build(*host_ranks(3), {}), StartupError);
+}
+
+TEST_CASE("several GPUs are asked of a machine that has none: one line", "[parallel]") {
+  CHECK_THROWS_WITH(create_backend({.device = "cpu", .tensor_parallel = 2}),
+                    "backend.tensor_parallel is 2, and backend.device is cpu: set it to cuda, or "
+                    "backend.tensor_parallel to 1");
+  CHECK_THROWS_WITH(create_backend({.device = "auto", .tensor_parallel = 2}),
+                    "backend.tensor_parallel is 2, and this build has no CUDA backend");
 }
 
 TEST_CASE("the memory plan of several devices is that of one of them", "[parallel]") {

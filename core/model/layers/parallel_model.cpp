@@ -38,15 +38,20 @@ void ParallelModel::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) 
 }
 
 ModelOutput ParallelModel::forward(const StepArrays& arrays, KvStorage& kv) {
-  ModelOutput out;
-  backend_.run([&](int rank) {
-    StepArrays own = arrays;
-    own.window_storage = part_of(arrays.window_storage, rank);
+  struct Pass {
+    const StepArrays& arrays;
+    KvStorage& kv;
+    std::vector<std::unique_ptr<Transformer>>& ranks;
+    ModelOutput out = {};
+  } pass{arrays, kv, ranks_};
+  backend_.run([&pass](int rank) {  // one reference: the function allocates nothing
+    StepArrays own = pass.arrays;
+    own.window_storage = part_of(own.window_storage, rank);
     if (rank > 0) own.hidden_rows = own.label_rows = {};
-    const ModelOutput made = ranks_[rank_index(rank)]->forward(own, *part_of(&kv, rank));
-    if (rank == 0) out = made;
+    const ModelOutput made = pass.ranks[rank_index(rank)]->forward(own, *part_of(&pass.kv, rank));
+    if (rank == 0) pass.out = made;
   });
-  return out;
+  return pass.out;
 }
 
 std::unique_ptr<Model> build_parallel(const Checkpoint& checkpoint, ParallelBackend& backend,
