@@ -14,7 +14,6 @@ constexpr std::string_view kHubToken = "set HF_TOKEN in the environment";
 constexpr std::string_view kAlwaysOn = "always on; leave it out";
 constexpr std::string_view kFilePrecision = "weights keep the precision of their file";
 constexpr std::string_view kPerRequest = "sampling is set per request; defaults come from the model's file";
-constexpr std::string_view kOneProcess = "one process uses one device; run several behind a proxy (fleet.md)";
 
 constexpr std::array kFlags = std::to_array<ForeignFlag>({
     {"-hff", kHubFile},
@@ -96,10 +95,9 @@ constexpr std::array kFlags = std::to_array<ForeignFlag>({
     {"--enable-auto-tool-choice", kAlwaysOn},
     {"--reasoning-parser", "reasoning is detected from the chat template; leave it out"},
     {"--enforce-eager", "set backend.cuda.graphs to false"},
-    {"--tensor-parallel-size", kOneProcess},
-    {"-tp", kOneProcess},
-    {"--pipeline-parallel-size", kOneProcess},
-    {"--data-parallel-size", kOneProcess},
+    {"-tp", "use --tensor-parallel-size"},
+    {"--pipeline-parallel-size", "layers are not divided among GPUs; use --tensor-parallel-size"},
+    {"--data-parallel-size", "run several behind a proxy (fleet.md)"},
     {"--disable-log-requests", "use --log.access off"},
     {"--allowed-origins", "use --security.cors-origins"},
     {"--uds", "use --server.unix-socket"},

@@ -159,6 +159,8 @@ struct BackendMemory {
   std::uint64_t available = 0;
 };
 
+class ParallelBackend;
+
 // What the host reads of a step's results; each has a place of its own there.
 enum class HostResult : std::uint8_t { kLogits, kHidden, kLabels };
 
@@ -167,6 +169,9 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;  // "cpu/avx512"
   virtual bool has(Ability /*ability*/) const { return true; }
+  // The backends of several devices that compute a model together; null: this one computes all of it.
+  virtual ParallelBackend* parallel() { return nullptr; }
+  virtual int num_ranks() const { return 1; }  // those devices
 
   // --- loading -----------------------------------------------------------------------------------------------------
   // Stacks `parts` (equal cols, possibly different types) into one operation with sum(rows) outputs: fused QKV,

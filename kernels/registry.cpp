@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <stdexcept>
+#include <utility>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_features.h"
@@ -45,14 +46,27 @@ struct Choice {
 Choice choose_gpu(const BackendOptions& options) {
   Choice choice;
   const auto number = gpu_number(options.device);
+  const bool is_parallel = options.tensor_parallel > 1;
+  const std::string parallel = "backend.tensor_parallel is " + std::to_string(options.tensor_parallel) + ", and ";
+  if (!number && is_parallel)
+    throw std::runtime_error(parallel + "backend.device is cpu: set it to cuda, or backend.tensor_parallel to 1");
   if (!number) return choice;
   choice.options = {.number = *number,
+                    .count = options.tensor_parallel,
                     .memory_share = options.cuda.memory,
                     .threads = num_threads(options.cpu),
                     .graphs = options.cuda.graphs};
   choice.probe = probe_gpu(choice.options);
   if (!choice.probe.memory && options.device != "auto")
     throw std::runtime_error("backend.device is \"" + options.device + "\", and " + choice.probe.absent);
+  if (!choice.probe.memory && is_parallel) throw std::runtime_error(parallel + choice.probe.absent);
+  for (int each = 1; each < options.tensor_parallel; ++each) {
+    GpuOptions other = choice.options;
+    other.number += each;
+    GpuProbe probe = probe_gpu(other);
+    if (!probe.memory) throw std::runtime_error(parallel + probe.absent);
+    if (probe.memory->available < choice.probe.memory->available) choice.probe = std::move(probe);
+  }
   return choice;
 }
 

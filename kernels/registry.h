@@ -24,6 +24,7 @@ struct CudaOptions {
 
 struct BackendOptions {
   std::string device = "auto";  // auto, cpu, cuda, cuda:N
+  int tensor_parallel = 1;      // GPUs from that one on, which compute a model together
   CpuOptions cpu = {};
   CudaOptions cuda = {};
 };
@@ -40,7 +41,8 @@ bool is_device_name(std::string_view name);
 // Throws std::runtime_error with one clear line where the options name what this machine has not.
 std::unique_ptr<Backend> create_backend(const BackendOptions& options);
 
-// Of the GPU that create_backend would choose, what models may still take; none: it would choose the CPU.
+// Of the GPU that create_backend would choose, what models may still take; none: it would choose the CPU. Of several
+// GPUs, the one that has the least.
 std::optional<BackendMemory> own_memory(const BackendOptions& options);
 
 }  // namespace quire

@@ -1,7 +1,5 @@
 #include "kernels/cuda/cuda_device.h"
 
-#include <utility>
-
 #include "kernels/check.h"
 
 namespace quire::gpu {
@@ -26,6 +24,15 @@ std::string text_of(cudaError_t error) {
   return std::string(cudaGetErrorString(error)) + " (" + cudaGetErrorName(error) + ")";
 }
 
+// What the calling thread's calls are for from here on.
+cudaError_t choose_device(int number) {
+  thread_local int chosen = -1;
+  if (chosen == number) return cudaSuccess;
+  const cudaError_t error = cudaSetDevice(number);
+  chosen = error == cudaSuccess ? number : -1;
+  return error;
+}
+
 }  // namespace
 
 GpuFacts read_facts(int number) {
@@ -43,7 +50,7 @@ GpuFacts read_facts(int number) {
   if (error == cudaSuccess) {
     facts.name = properties.name;
     facts.capability = 10 * properties.major + properties.minor;
-    error = cudaSetDevice(number);
+    error = choose_device(number);
   }
   if (error != cudaSuccess) facts.error = text_of(error);
   cudaGetLastError();  // what is reported here is not reported again
@@ -90,8 +97,7 @@ CudaDevice::~CudaDevice() {
 }
 
 void CudaDevice::enter() const {
-  thread_local int chosen = -1;
-  if (std::exchange(chosen, number_) != number_) cudaSetDevice(number_);
+  choose_device(number_);
 }
 
 // The first error is the cause of those after it.
@@ -228,8 +234,14 @@ Event CudaDevice::create_event() {
   enter();
   cudaEvent_t made = nullptr;
   note(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "making an event");
+  const std::lock_guard lock(events_mutex_);
   events_.push_back(made);
   return static_cast<Event>(events_.size()) - 1;
+}
+
+cudaEvent_t CudaDevice::event(Event which) const {
+  const std::lock_guard lock(events_mutex_);
+  return events_.at(static_cast<std::size_t>(which));
 }
 
 void CudaDevice::record(Event which, Stream on) {
@@ -264,6 +276,31 @@ void CudaDevice::synchronize() {
   for (const cudaStream_t each : streams_)
     note(cudaStreamSynchronize(each), "what was enqueued");
   throw_error();
+}
+
+void CudaDevice::meet(const Device& peer) {
+  const int other = static_cast<const CudaDevice&>(peer).number_;
+  enter();
+  int can_reach = 0;
+  note(cudaDeviceCanAccessPeer(&can_reach, number_, other), "looking for a way to another GPU");
+  if (can_reach == 0) return;
+  const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+    return;
+  }
+  note(error, "opening a way to another GPU");
+}
+
+void CudaDevice::wait_for(Stream on, const Device& peer, Event which) {
+  enter();
+  note(cudaStreamWaitEvent(stream(on), static_cast<const CudaDevice&>(peer).event(which), 0), "waiting for a GPU");
+}
+
+void CudaDevice::copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes, Stream which) {
+  const int other = static_cast<const CudaDevice&>(peer).number_;
+  enter();
+  note(cudaMemcpyPeerAsync(to, number_, from, other, bytes, stream(which)), "a copy from another GPU");
 }
 
 }  // namespace quire::gpu

@@ -1,12 +1,13 @@
-// CudaDevice: a Device over the CUDA runtime, which is linked statically. One thread at a time; each thread that comes
-// chooses the GPU for itself. Invariant: the first error that the runtime reports stays, and is thrown by every
-// synchronize() from then on.
+// CudaDevice: a Device over the CUDA runtime, which is linked statically. One thread at a time, but for
+// peers that look up events; each thread that comes chooses the GPU for itself. Invariant: the first error that the
+// runtime reports stays, and is thrown by every synchronize() from then on.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <array>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,10 @@ class CudaDevice final : public Device {
   bool done(Event event) override;
   void synchronize(Event event) override;
   void synchronize() override;
+  void meet(const Device& peer) override;
+  void wait_for(Stream stream, const Device& peer, Event event) override;
+  // Through the host's memory, by the driver, where the two cannot reach each other.
+  void copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
 
  private:
   // Nodes belong to the graph that the executable one was made of.
@@ -63,13 +68,14 @@ class CudaDevice final : public Device {
   void note(cudaError_t error, std::string_view during);
   void throw_error() const;
   cudaStream_t stream(Stream which) const { return streams_.at(static_cast<std::size_t>(which)); }
-  cudaEvent_t event(Event which) const { return events_.at(static_cast<std::size_t>(which)); }
+  cudaEvent_t event(Event which) const;
 
   int number_;
   std::string name_;
   std::vector<CudaKernel> kernels_;
   std::map<std::string, const CudaKernel*, std::less<>> by_name_;
   std::array<cudaStream_t, kNumStreams> streams_{};
+  mutable std::mutex events_mutex_;  // peers' threads look events up
   std::vector<cudaEvent_t> events_;
   std::map<Graph, MadeGraph> graphs_;
   Graph last_graph_ = 0;

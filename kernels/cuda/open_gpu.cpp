@@ -1,6 +1,9 @@
 // The GPUs of a build with CUDA: instead of kernels/no_gpu.cpp.
+#include <utility>
+#include <vector>
+
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/gpu/gpu_backend.h"
+#include "kernels/gpu/gpu_ranks.h"
 #include "kernels/gpu_devices.h"
 
 namespace quire {
@@ -20,8 +23,18 @@ GpuProbe probe_gpu(const GpuOptions& options) {
 }
 
 std::unique_ptr<Backend> open_gpu(const GpuOptions& options) {
-  return gpu::make_gpu_backend(std::make_unique<gpu::CudaDevice>(options.number),
-                               {.name = "cuda", .threads = options.threads, .graphs = options.graphs});
+  const gpu::GpuBackendOptions backend{.name = "cuda", .threads = options.threads, .graphs = options.graphs};
+  if (options.count == 1) return gpu::make_gpu_backend(std::make_unique<gpu::CudaDevice>(options.number), backend);
+  const gpu::GpuFacts first = gpu::read_facts(options.number);
+  std::vector<std::unique_ptr<gpu::Device>> devices;
+  for (int number = options.number; number < options.number + options.count; ++number) {
+    const gpu::GpuFacts facts = gpu::read_facts(number);
+    if (facts.name != first.name)
+      throw DeviceError(gpu::gpu_label(facts) + " and " + gpu::gpu_label(first) +
+                        " are of different kinds: backend.tensor_parallel takes GPUs of one kind");
+    devices.push_back(std::make_unique<gpu::CudaDevice>(number));
+  }
+  return gpu::make_gpu_ranks(std::move(devices), backend);
 }
 
 }  // namespace quire

@@ -19,18 +19,34 @@ std::size_t index_of(Stream stream) {
 }  // namespace
 
 EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options)
-    : options_(options), emulator_({options.seed, options.mutation}), random_(options.seed) {
+    : options_(options),
+      machine_(options.machine != nullptr ? options.machine : std::make_shared<EmulatedMachine>()),
+      emulator_({options.seed, options.mutation}),
+      random_(options.seed) {
   add_row_kernels(kernels_);
   add_attention_kernels(kernels_);
   add_draw_kernels(kernels_);
   add_linear_skinny_kernels(kernels_);
   add_linear_wide_kernels(kernels_);
+  const auto locked = lock();
+  machine_->devices.push_back(this);
+}
+
+EmulatedDevice::~EmulatedDevice() {
+  const auto locked = lock();
+  std::erase(machine_->devices, this);
+}
+
+std::size_t EmulatedDevice::free_memory() const {
+  const auto locked = lock();
+  return options_.memory - allocated_;
 }
 
 std::byte* EmulatedDevice::allocate(std::size_t bytes, std::string_view what) {
+  const auto locked = lock();
   const bool injected = options_.failing_allocation >= 0 && options_.failing_allocation-- == 0;
   if (injected || bytes > free_memory())
-    throw DeviceError("the GPU has no " + std::to_string(bytes) + " bytes for " + std::string(what));
+    throw DeviceError(options_.label + " has no " + std::to_string(bytes) + " bytes for " + std::string(what));
   GuardedMemory memory(bytes);
   memory.fill(kUnwritten);
   std::byte* const data = memory.data();
@@ -41,6 +57,7 @@ std::byte* EmulatedDevice::allocate(std::size_t bytes, std::string_view what) {
 
 void EmulatedDevice::free(std::byte* memory) {
   if (memory == nullptr) return;
+  const auto locked = lock();
   const auto found = memory_.find(memory);
   QUIRE_CHECK(found != memory_.end(), "freed device memory that was not allocated");
   allocated_ -= found->second.size();
@@ -50,6 +67,7 @@ void EmulatedDevice::free(std::byte* memory) {
 }
 
 std::byte* EmulatedDevice::allocate_host(std::size_t bytes) {
+  const auto locked = lock();
   GuardedMemory memory(bytes);
   std::byte* const data = memory.data();
   host_memory_.emplace(data, std::move(memory));
@@ -58,6 +76,7 @@ std::byte* EmulatedDevice::allocate_host(std::size_t bytes) {
 
 void EmulatedDevice::free_host(std::byte* memory) {
   if (memory == nullptr) return;
+  const auto locked = lock();
   const auto found = host_memory_.find(memory);
   QUIRE_CHECK(found != host_memory_.end(), "freed pinned memory that was not allocated");
   found->second.forbid();
@@ -131,22 +150,41 @@ void EmulatedDevice::destroy_graph(Graph graph) {
 }
 
 Event EmulatedDevice::create_event() {
+  const auto locked = lock();
   events_.emplace_back();
   return static_cast<Event>(events_.size()) - 1;
 }
 
 void EmulatedDevice::record(Event event, Stream stream) {
+  const auto locked = lock();
   ++events_.at(static_cast<std::size_t>(event)).recorded;
   enqueue({.kind = Operation::Kind::kRecord, .event = event}, stream);
 }
 
 void EmulatedDevice::wait(Stream stream, Event event) {
+  wait_for(stream, *this, event);
+}
+
+void EmulatedDevice::meet(const Device& peer) {
+  QUIRE_CHECK(machine_ == static_cast<const EmulatedDevice&>(peer).machine_, "a peer in another machine");
+}
+
+void EmulatedDevice::wait_for(Stream stream, const Device& peer, Event event) {
   if (options_.ignore_waits) return;
-  const std::int64_t target = events_.at(static_cast<std::size_t>(event)).recorded;
-  enqueue({.kind = Operation::Kind::kWait, .event = event, .target = target}, stream);
+  const auto locked = lock();
+  const auto& owner = static_cast<const EmulatedDevice&>(peer);
+  const std::int64_t target = owner.events_.at(static_cast<std::size_t>(event)).recorded;
+  enqueue({.kind = Operation::Kind::kWait, .event = event, .target = target, .peer = &owner}, stream);
+}
+
+void EmulatedDevice::copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes,
+                               Stream stream) {
+  const auto& owner = static_cast<const EmulatedDevice&>(peer);
+  enqueue({.kind = Operation::Kind::kCopyPeer, .to = to, .from = from, .bytes = bytes, .peer = &owner}, stream);
 }
 
 void EmulatedDevice::enqueue(Operation operation, Stream stream) {
+  const auto locked = lock();
   streams_[index_of(stream)].push_back(std::move(operation));
   while (options_.immediate && run_one())
     ;
@@ -157,52 +195,69 @@ bool EmulatedDevice::can_run(Stream stream) const {
   if (queue.empty()) return false;
   const Operation& first = queue.front();
   if (first.kind != Operation::Kind::kWait) return true;
-  return events_[static_cast<std::size_t>(first.event)].completed >= first.target;
+  return first.peer->events_[static_cast<std::size_t>(first.event)].completed >= first.target;
+}
+
+bool EmulatedDevice::is_idle() const {
+  return std::ranges::all_of(streams_, [](const auto& queue) { return queue.empty(); });
+}
+
+void EmulatedDevice::add_runnable(std::vector<Runnable>& out) {
+  for (const Stream stream : {Stream::kCompute, Stream::kCopy}) {
+    if (can_run(stream)) out.push_back({this, stream});
+  }
 }
 
 bool EmulatedDevice::run_one() {
-  std::array<Stream, kNumStreams> runnable{};
-  std::size_t count = 0;
-  bool any = false;
-  for (const Stream stream : {Stream::kCompute, Stream::kCopy}) {
-    any = any || !streams_[index_of(stream)].empty();
-    if (can_run(stream)) runnable[count++] = stream;
+  const auto locked = lock();
+  if (is_idle()) return false;
+  runnable_.clear();
+  add_runnable(runnable_);
+  for (EmulatedDevice* peer : machine_->devices) {
+    if (peer != this) peer->add_runnable(runnable_);
   }
-  if (!any) return false;
-  QUIRE_CHECK(count > 0, "streams that wait for each other");
-  auto& queue = streams_[index_of(runnable[options_.seed == 0 ? 0 : random_() % count])];
-  const Operation operation = std::move(queue.front());
-  queue.pop_front();
-  run(operation);
+  QUIRE_CHECK(!runnable_.empty(), "streams that wait for each other");
+  const Runnable next = runnable_[options_.seed == 0 ? 0 : random_() % runnable_.size()];
+  next.device->run_next(next.stream);
   return true;
 }
 
+void EmulatedDevice::run_next(Stream stream) {
+  auto& queue = streams_[index_of(stream)];
+  const Operation operation = std::move(queue.front());
+  queue.pop_front();
+  run(operation);
+}
+
 // After an error nothing runs, but events complete.
-bool EmulatedDevice::fails(int& countdown, const char* what) {
-  if (error_.empty() && countdown >= 0 && countdown-- == 0) error_ = what;
+bool EmulatedDevice::fails(int& countdown, const char* where) {
+  if (error_.empty() && countdown >= 0 && countdown-- == 0) error_ = options_.label + " failed in " + where;
   return !error_.empty();
 }
 
 void EmulatedDevice::run(const Operation& operation) {
   switch (operation.kind) {
-    case Operation::Kind::kCopyIn: return run_copy(operation, operation.to);
-    case Operation::Kind::kCopyOut: return run_copy(operation, operation.from);
+    case Operation::Kind::kCopyIn:
+    case Operation::Kind::kCopyOut:
+    case Operation::Kind::kCopyPeer: return run_copy(operation);
     case Operation::Kind::kFill:
       if (!error_.empty()) return;
       check_device_range(operation.to, operation.bytes);
       std::fill_n(operation.to, operation.bytes, operation.value);
       return;
     case Operation::Kind::kLaunch:
-      if (fails(options_.failing_launch, "the GPU failed in a kernel")) return;
+      if (fails(options_.failing_launch, "a kernel")) return;
       return run_grid(operation);
     case Operation::Kind::kRecord: ++events_[static_cast<std::size_t>(operation.event)].completed; return;
     case Operation::Kind::kWait: return;
   }
 }
 
-void EmulatedDevice::run_copy(const Operation& operation, const std::byte* on_device) {
-  if (fails(options_.failing_copy, "the GPU failed in a copy")) return;
-  check_device_range(on_device, operation.bytes);
+void EmulatedDevice::run_copy(const Operation& operation) {
+  if (fails(options_.failing_copy, "a copy")) return;
+  if (operation.kind != Operation::Kind::kCopyOut) check_device_range(operation.to, operation.bytes);
+  if (operation.kind == Operation::Kind::kCopyOut) check_device_range(operation.from, operation.bytes);
+  if (operation.kind == Operation::Kind::kCopyPeer) operation.peer->check_device_range(operation.from, operation.bytes);
   std::memmove(operation.to, operation.from, operation.bytes);
 }
 
@@ -216,11 +271,13 @@ void EmulatedDevice::run_grid(const Operation& operation) {
 }
 
 void EmulatedDevice::throw_error() const {
+  const auto locked = lock();
   if (!error_.empty()) throw DeviceError(error_);
 }
 
 // A caller that asks repeatedly sees it done in the end.
 bool EmulatedDevice::done(Event event) {
+  const auto locked = lock();
   const EventState& state = events_.at(static_cast<std::size_t>(event));
   for (std::uint64_t i = random_() % 3; i > 0 && state.completed < state.recorded; --i)
     run_one();
@@ -229,8 +286,12 @@ bool EmulatedDevice::done(Event event) {
 
 void EmulatedDevice::synchronize(Event event) {
   if (options_.ignored_wait >= 0 && options_.ignored_wait-- == 0) return;
-  const EventState& state = events_.at(static_cast<std::size_t>(event));
-  while (state.completed < state.recorded)
+  const auto is_done = [&] {
+    const auto locked = lock();
+    const EventState& state = events_.at(static_cast<std::size_t>(event));
+    return state.completed == state.recorded;
+  };
+  while (!is_done())
     run_one();
   throw_error();
 }

@@ -1,6 +1,7 @@
 // EmulatedDevice: a Device whose kernels run in the emulator. Enqueued work runs when a caller waits or polls, in an
 // order of the streams drawn by the seed: as late as a device may, and with copies that read and write host memory only
-// then. Engine thread only.
+// then. Devices of one EmulatedMachine are peers: a caller that waits for one runs the others' work too, one operation
+// at a time, in an order of all their streams drawn by the seed. A device is used by one thread, its peers by others.
 // Invariants: memory begins poisoned and ends at a page that faults; freed memory faults and is not handed out again.
 #pragma once
 
@@ -8,6 +9,8 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,27 +19,40 @@
 
 namespace quire::gpu {
 
+class EmulatedDevice;
+
+// What peers have in common.
+struct EmulatedMachine {
+  std::recursive_mutex mutex;  // of all that the devices hold
+  std::vector<EmulatedDevice*> devices;
+};
+
 struct EmulatedDeviceOptions {
   std::uint64_t seed = 0;  // of the emulator and of the streams; 0: every stream in turn, the compute stream first
   bool immediate = false;  // what is enqueued runs at once
   std::size_t memory = std::size_t{8} << 30;
   Mutation mutation = {};
-  bool ignore_waits = false;  // planted fault: streams do not wait for events
+  bool ignore_waits = false;  // planted fault: streams do not wait for events, peers' too
   int ignored_wait = -1;      // planted fault: the n-th wait of the host for an event, counted from 0, returns at once
   bool ignore_updates = false;  // planted fault: a graph keeps the arguments that it was made with
   // Injected: the n-th of its kind fails, counted from 0; below zero: none.
   int failing_allocation = -1;
   int failing_copy = -1;
   int failing_launch = -1;
+  std::shared_ptr<EmulatedMachine> machine = nullptr;  // null: the device is alone
+  std::string label = "the GPU";                       // in errors
 };
 
 class EmulatedDevice final : public Device {
  public:
   explicit EmulatedDevice(const EmulatedDeviceOptions& options);
+  EmulatedDevice(const EmulatedDevice&) = delete;
+  EmulatedDevice& operator=(const EmulatedDevice&) = delete;
+  ~EmulatedDevice() override;
 
   std::string name() const override { return "emulated GPU"; }
   std::size_t total_memory() const override { return options_.memory; }
-  std::size_t free_memory() const override { return options_.memory - allocated_; }
+  std::size_t free_memory() const override;
   std::byte* allocate(std::size_t bytes, std::string_view what) override;
   void free(std::byte* memory) override;
   std::byte* allocate_host(std::size_t bytes) override;
@@ -56,19 +72,19 @@ class EmulatedDevice final : public Device {
   bool done(Event event) override;
   void synchronize(Event event) override;
   void synchronize() override;
+  void meet(const Device& peer) override;
+  void wait_for(Stream stream, const Device& peer, Event event) override;
+  void copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
 
   std::int64_t num_copies_in() const { return num_copies_in_; }  // that were enqueued, of the compute stream
   std::int64_t num_graph_launches() const { return num_graph_launches_; }
-  // Whether nothing is left to be done.
-  bool is_idle() const {
-    return std::ranges::all_of(streams_, [](const auto& queue) { return queue.empty(); });
-  }
+  bool is_idle() const;  // whether nothing is left to be done
   // The kernels by name, for tests that go through all of them.
   const std::vector<EmulatedKernel>& kernels() const { return kernels_; }
 
  private:
   struct Operation {
-    enum class Kind : std::uint8_t { kCopyIn, kCopyOut, kFill, kLaunch, kRecord, kWait };
+    enum class Kind : std::uint8_t { kCopyIn, kCopyOut, kCopyPeer, kFill, kLaunch, kRecord, kWait };
     Kind kind = Kind::kCopyIn;
     std::byte* to = nullptr;
     const std::byte* from = nullptr;
@@ -78,25 +94,36 @@ class EmulatedDevice final : public Device {
     Grid grid = {};
     std::vector<std::byte> args = {};
     Event event = 0;
-    std::int64_t target = 0;  // of a wait: completed records of the event
+    std::int64_t target = 0;               // of a wait: completed records of the event
+    const EmulatedDevice* peer = nullptr;  // whose event or memory it is; null: the device's own
   };
   struct EventState {
     std::int64_t recorded = 0;
     std::int64_t completed = 0;
   };
 
+  // A stream of a device, whose next operation can run.
+  struct Runnable {
+    EmulatedDevice* device;
+    Stream stream;
+  };
+
+  std::lock_guard<std::recursive_mutex> lock() const { return std::lock_guard<std::recursive_mutex>(machine_->mutex); }
   static Operation checked(const Launch& launch);
   void enqueue(Operation operation, Stream stream);
   bool can_run(Stream stream) const;
-  bool run_one();  // false where nothing is enqueued
+  void add_runnable(std::vector<Runnable>& out);
+  bool run_one();  // of any device; false where nothing is enqueued on this one
+  void run_next(Stream stream);
   void run(const Operation& operation);
-  void run_copy(const Operation& operation, const std::byte* on_device);
+  void run_copy(const Operation& operation);
   void run_grid(const Operation& operation);
   void check_device_range(const std::byte* from, std::size_t bytes) const;
-  bool fails(int& countdown, const char* what);
+  bool fails(int& countdown, const char* where);
   void throw_error() const;
 
   EmulatedDeviceOptions options_;
+  const std::shared_ptr<EmulatedMachine> machine_;
   Emulator emulator_;
   std::mt19937_64 random_;
   std::vector<EmulatedKernel> kernels_;
@@ -110,6 +137,7 @@ class EmulatedDevice final : public Device {
   Graph last_graph_ = 0;
   std::int64_t num_copies_in_ = 0;
   std::int64_t num_graph_launches_ = 0;
+  std::vector<Runnable> runnable_;
   std::string error_;
 };
 

@@ -1,7 +1,8 @@
 // Device: a GPU's memory, streams, events and kernels, as the backend uses them. Engine thread only.
-// What is enqueued on a stream runs in order; streams run beside each other but for the events that they wait for. Host
-// memory of a copy may be read or written at any time until the stream has come to it. Errors of what was enqueued are
-// thrown by the next synchronize(), as DeviceError, and by every one after it.
+// What is enqueued on a stream runs in order; streams, of other devices too, run beside each other but for the events
+// that they wait for. Devices that work together (peers) are used by a thread each. Host memory of a copy may be read
+// or written at any time until the stream has come to it. Errors of what was enqueued are thrown by the next
+// synchronize(), as DeviceError, and by every one after it.
 #pragma once
 
 #include <cstddef>
@@ -92,6 +93,14 @@ class Device {
   virtual bool done(Event event) = 0;
   virtual void synchronize(Event event) = 0;
   virtual void synchronize() = 0;  // all streams
+
+  // Peers are of the same class. Once, before the other two: copies may go directly from one to the other where the
+  // machine can.
+  virtual void meet(const Device& peer) = 0;
+  // As wait(), for an event that the peer has recorded.
+  virtual void wait_for(Stream stream, const Device& peer, Event event) = 0;
+  virtual void copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes,
+                         Stream stream) = 0;
 };
 
 }  // namespace quire::gpu

@@ -170,6 +170,17 @@ void GatheringDevice::wait(Stream stream, Event event) {
   device_->wait(stream, event);
 }
 
+void GatheringDevice::wait_for(Stream stream, const Device& peer, Event event) {
+  flush_for(stream);
+  device_->wait_for(stream, other_of(peer), event);
+}
+
+void GatheringDevice::copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes,
+                                Stream stream) {
+  flush_for(stream);
+  device_->copy_from(other_of(peer), to, from, bytes, stream);
+}
+
 void GatheringDevice::synchronize(Event event) {
   flush();
   device_->synchronize(event);

@@ -54,6 +54,9 @@ class GatheringDevice final : public Device {
   bool done(Event event) override { return device_->done(event); }
   void synchronize(Event event) override;
   void synchronize() override;
+  void meet(const Device& peer) override { device_->meet(other_of(peer)); }
+  void wait_for(Stream stream, const Device& peer, Event event) override;
+  void copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
 
  private:
   struct Copy {
@@ -82,6 +85,7 @@ class GatheringDevice final : public Device {
     std::int64_t last_use;
   };
 
+  static const Device& other_of(const Device& peer) { return *static_cast<const GatheringDevice&>(peer).device_; }
   void flush_for(Stream stream);
   void launch_as_graph();
   Known* closest(std::size_t& num_different);

@@ -7,7 +7,6 @@
 #include "kernels/check.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/gpu/form_names.h"
-#include "kernels/gpu/gathering_device.h"
 #include "kernels/gpu/gpu_attention.h"
 #include "kernels/gpu/gpu_graph_ops.h"
 #include "kernels/gpu/gpu_kv.h"
@@ -56,9 +55,9 @@ class GpuEmbedding final : public Embedding {
 
 class GpuBackend final : public Backend {
  public:
-  GpuBackend(std::unique_ptr<Device> device, const GpuBackendOptions& options)
+  GpuBackend(std::unique_ptr<GatheringDevice> device, const GpuBackendOptions& options)
       : name_(options.name + kArithmetic),
-        device_(std::make_unique<GatheringDevice>(std::move(device), options.graphs)),
+        device_(std::move(device)),
         norm_(device_->kernel("make_rows normed")),
         head_norm_(device_->kernel("head_norm")),
         rope_(device_->kernel("rope")),
@@ -264,6 +263,11 @@ void GpuBackend::synchronize() {
 }  // namespace
 
 std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<Device> device, const GpuBackendOptions& options) {
+  QUIRE_CHECK(device != nullptr, "a GPU backend without a device");
+  return make_gpu_backend(std::make_unique<GatheringDevice>(std::move(device), options.graphs), options);
+}
+
+std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<GatheringDevice> device, const GpuBackendOptions& options) {
   QUIRE_CHECK(device != nullptr && options.threads >= 1, "a GPU backend without a device or threads");
   return std::make_unique<GpuBackend>(std::move(device), options);
 }

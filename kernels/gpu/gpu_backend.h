@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "kernels/backend.h"
-#include "kernels/gpu/device.h"
+#include "kernels/gpu/gathering_device.h"
 
 namespace quire::gpu {
 
@@ -18,5 +18,7 @@ struct GpuBackendOptions {
 };
 
 std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<Device> device, const GpuBackendOptions& options);
+// The same over a device that others know too.
+std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<GatheringDevice> device, const GpuBackendOptions& options);
 
 }  // namespace quire::gpu

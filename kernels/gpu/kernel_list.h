@@ -13,6 +13,7 @@
 #include "kernels/gpu/kernels/linear_wide.h"
 #include "kernels/gpu/kernels/norm_quantise.h"
 #include "kernels/gpu/kernels/row_ops.h"
+#include "kernels/gpu/kernels/sum_ranks.h"
 
 namespace quire::gpu {
 
@@ -61,6 +62,7 @@ void visit_rows(const Visit& visit) {
   visit("layer_norm", Instance<LayerNorm>());
   visit("combine_choices", Instance<CombineChoices>());
   visit("copy_bytes", Instance<CopyBytes>());
+  visit("sum_ranks", Instance<SumRanks>());
   visit("linear_f32 F32", Instance<LinearFloat<DType::kF32>>());
   visit("linear_f32 F16", Instance<LinearFloat<DType::kF16>>());
   visit("linear_f32 BF16", Instance<LinearFloat<DType::kBF16>>());

@@ -30,6 +30,7 @@ struct InspectArguments {
   InspectOptions shown;
   std::uint64_t adapter_bytes = 0;
   std::uint64_t gpu_bytes = 0;  // plan for a GPU that has so many; 0: for what is here
+  int num_gpus = 1;             // that compute the model together
   std::string draft_model;
   bool as_json = false;
 };
@@ -38,11 +39,13 @@ void inspect(InspectArguments& arguments) {
   require_model_path(arguments.path);
   const bool is_planned = arguments.gpu_bytes > 0;
   if (is_planned) arguments.backend.device = "cpu";  // whose sizes are a GPU's
+  if (!is_planned) arguments.backend.tensor_parallel = arguments.num_gpus;
   const auto backend = create_backend(arguments.backend);
   const MachineMemory machine = is_planned ? planned_gpu(arguments.gpu_bytes) : device_memory(arguments.backend);
   if (is_planned) arguments.shown.device = machine.limited_by;
   ServingLimits limits;
   limits.adapter_bytes = arguments.adapter_bytes;
+  limits.num_ranks = arguments.num_gpus;
   if (arguments.as_json) {
     return fmt::print("{}", inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, limits, machine,
                                                   arguments.draft_model, arguments.shown.device));
@@ -76,6 +79,11 @@ void add_inspect(CLI::App& app) {
                    "Plan for a GPU with so much memory, which need not be here")
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(false));
+  inspect_command
+      ->add_option("--tensor-parallel-size", arguments->num_gpus,
+                   "Plan for so many GPUs that compute the model together")
+      ->type_name("N")
+      ->check(CLI::Range(1, 8));
   inspect_command->add_option("--draft-model", arguments->draft_model,
                               "A model that drafts for it, in the memory plan");
   inspect_command->add_flag("--json", arguments->as_json, "Print all of it as a JSON object");

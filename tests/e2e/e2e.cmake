@@ -17,7 +17,7 @@ add_test(NAME e2e_packages COMMAND ${NPM} ci --no-audit --no-fund --omit=optiona
 set_tests_properties(e2e_packages PROPERTIES FIXTURES_SETUP e2e_packages LABELS "e2e;threads")
 
 file(GLOB e2e_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.test.mjs)
-list(FILTER e2e_tests EXCLUDE REGEX "/gpu\\.test\\.mjs$")  # on a daemon of its own, below
+list(FILTER e2e_tests EXCLUDE REGEX "/gpu(_parallel)?\\.test\\.mjs$")  # on a daemon of its own, below
 if(QUIRE_SANITIZE)  # a sanitizer's own memory is more than all else
   list(FILTER e2e_tests EXCLUDE REGEX "/memory\\.test\\.mjs$")
 endif()
@@ -60,11 +60,13 @@ endforeach()
 add_executable(quire_on_emulated ${CMAKE_CURRENT_LIST_DIR}/emulated_gpu.cpp)
 set_target_properties(quire_on_emulated PROPERTIES OUTPUT_NAME quire-emulated)
 target_link_libraries(quire_on_emulated PRIVATE quire_main quire_emulated)
-add_test(NAME e2e_gpu COMMAND ${NODE} --test gpu.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
-set_tests_properties(e2e_gpu PROPERTIES FIXTURES_REQUIRED e2e_packages ENVIRONMENT "${e2e_environment}")
-set_property(TEST e2e_gpu APPEND PROPERTY ENVIRONMENT "QUIRE_EMULATED=$<TARGET_FILE:quire_on_emulated>")
-# ThreadSanitizer does not follow the emulator's fibres.
-set_tests_properties(e2e_gpu PROPERTIES LABELS "e2e;long")
+foreach(name gpu gpu_parallel)
+  add_test(NAME e2e_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
+  set_tests_properties(e2e_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages ENVIRONMENT "${e2e_environment}")
+  set_property(TEST e2e_${name} APPEND PROPERTY ENVIRONMENT "QUIRE_EMULATED=$<TARGET_FILE:quire_on_emulated>")
+  # ThreadSanitizer does not follow the emulator's fibres.
+  set_tests_properties(e2e_${name} PROPERTIES LABELS "e2e;long")
+endforeach()
 
 # A daemon that says what a script says, for sessions of coding agents; their packages are a gigabyte, so `make agents` runs them.
 add_executable(quire_scripted EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/agents/scripted_executor_for.cpp)

@@ -1,11 +1,15 @@
-// What quire-emulated is linked with instead of kernels/no_gpu.cpp: every machine has one GPU, an emulated one. Results
-// come as late as from a GPU, in memory that was poisoned until then. QUIRE_EMULATED_SEED: another order of threads,
-// blocks and streams. QUIRE_EMULATED_FAILURE: the number of the kernel launch that fails, from which on all do.
+// What quire-emulated is linked with instead of kernels/no_gpu.cpp: every machine has one GPU, an emulated one, or as
+// many as QUIRE_EMULATED_DEVICES says. Results come as late as from a GPU, in memory that was poisoned until then.
+// QUIRE_EMULATED_SEED: another order of threads, blocks and streams. QUIRE_EMULATED_FAILURE: the number of the last
+// GPU's kernel launch that fails, from which on all do.
 #include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/device_error.h"
 #include "kernels/emulated/emulated_device.h"
-#include "kernels/gpu/gpu_backend.h"
+#include "kernels/gpu/gpu_ranks.h"
 #include "kernels/gpu_devices.h"
 
 namespace quire {
@@ -19,23 +23,44 @@ int number_of(const char* variable, int otherwise) {
   return text != nullptr ? std::atoi(text) : otherwise;
 }
 
+std::string label_of(int number) {
+  return "GPU " + std::to_string(number) + " (emulated)";
+}
+
 }  // namespace
 
 GpuProbe probe_gpu(const GpuOptions& options) {
-  if (options.number > 0) return {.memory = {}, .absent = "this machine has one GPU, an emulated one"};
-  return {.memory = BackendMemory{"GPU 0 (emulated)", kForModels}, .absent = {}};
+  const int num_devices = number_of("QUIRE_EMULATED_DEVICES", 1);
+  if (options.number >= num_devices) {
+    const std::string has =
+        num_devices == 1 ? "one GPU, an emulated one" : std::to_string(num_devices) + " emulated GPUs";
+    return {.memory = {}, .absent = "this machine has " + has};
+  }
+  return {.memory = BackendMemory{label_of(options.number), kForModels}, .absent = {}};
 }
 
 std::unique_ptr<Backend> open_gpu(const GpuOptions& options) {
   const GpuProbe probe = probe_gpu(options);
   if (!probe.memory) throw DeviceError(probe.absent);
-  const gpu::EmulatedDeviceOptions device{
+  const gpu::GpuBackendOptions backend{.name = "cuda-emulated", .threads = options.threads, .graphs = options.graphs};
+  gpu::EmulatedDeviceOptions device{
       .seed = static_cast<std::uint64_t>(number_of("QUIRE_EMULATED_SEED", 0)),
       .memory = kForModels + kBeside,
-      .failing_launch = number_of("QUIRE_EMULATED_FAILURE", -1),
   };
-  return gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(device),
-                               {.name = "cuda-emulated", .threads = options.threads, .graphs = options.graphs});
+  const int failing_launch = number_of("QUIRE_EMULATED_FAILURE", -1);
+  if (options.count == 1) {
+    device.failing_launch = failing_launch;
+    return gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(device), backend);
+  }
+  device.machine = std::make_shared<gpu::EmulatedMachine>();
+  std::vector<std::unique_ptr<gpu::Device>> devices;
+  for (int rank = 0; rank < options.count; ++rank) {
+    device.label = label_of(options.number + rank);
+    device.failing_launch = rank == options.count - 1 ? failing_launch : -1;
+    devices.push_back(std::make_unique<gpu::EmulatedDevice>(device));
+    ++device.seed;
+  }
+  return gpu::make_gpu_ranks(std::move(devices), backend);
 }
 
 }  // namespace quire

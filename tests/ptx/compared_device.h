@@ -51,6 +51,15 @@ class ComparedDevice final : public gpu::Device {
   bool done(gpu::Event event) override { return emulated_.done(event); }
   void synchronize(gpu::Event event) override { emulated_.synchronize(event); }
   void synchronize() override { emulated_.synchronize(); }
+  // It works alone.
+  void meet(const gpu::Device& peer) override { emulated_.meet(peer); }
+  void wait_for(gpu::Stream stream, const gpu::Device& peer, gpu::Event event) override {
+    emulated_.wait_for(stream, peer, event);
+  }
+  void copy_from(const gpu::Device& peer, std::byte* to, const std::byte* from, std::size_t bytes,
+                 gpu::Stream stream) override {
+    emulated_.copy_from(peer, to, from, bytes, stream);
+  }
 
  private:
   using Contents = std::vector<std::vector<std::byte>>;

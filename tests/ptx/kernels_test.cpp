@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/gpu/gpu_backend.h"
+#include "kernels/gpu/kernels/sum_ranks.h"
+#include "tests/gpu/device_arrays.h"
 #include "tests/gpu_check/cases.h"
 #include "tests/ptx/compared_device.h"
 
@@ -43,13 +45,40 @@ std::map<std::string, std::int64_t> compare(const KernelPrograms& programs, cons
   return conflicts;
 }
 
+// The same of the sum of several devices' shares, which no operation of one backend launches.
+std::int64_t compare_sum_of_ranks(const KernelPrograms& programs, const RunOptions& options) {
+  constexpr std::int64_t kRows = 3;
+  constexpr std::int64_t kCols = 300;
+  std::vector<std::string> differences;
+  ComparedDevice device(programs, options, &differences);
+  std::mt19937 random(8);
+  std::vector<DeviceArray<float>> shares;
+  for (int rank = 0; rank < gpu::kMostShares; ++rank)
+    shares.emplace_back(device, random_floats(random, kRows * kCols));
+  const DeviceMatrix out(device, random_matrix(random, kRows, kCols));
+  for (const int num_ranks : {2, 3, gpu::kMostShares}) {
+    gpu::SumRanksArgs args{.num_ranks = num_ranks, .cols = kCols};
+    for (int rank = 0; rank < num_ranks; ++rank)
+      args.shares[rank] = shares[static_cast<std::size_t>(rank)].data();
+    args.out = out.view().data;
+    args.out_stride = out.view().stride;
+    args.accumulate = num_ranks > 2;
+    device.launch(device.kernel("sum_ranks"), {.x = kRows}, args);
+  }
+  device.synchronize();
+  for (const std::string& difference : differences)
+    FAIL_CHECK(difference);
+  return device.bank_conflicts().at("sum_ranks");
+}
+
 }  // namespace
 
 TEST_CASE("the PTX of every kernel has the emulator's bits in all of the memory, and no bank conflict", "[.nvcc]") {
   const auto texts = ptx::emitted_texts();
   REQUIRE(texts);
   const KernelPrograms programs(*texts);
-  const auto conflicts = compare(programs, cases_with({""}), {});
+  auto conflicts = compare(programs, cases_with({""}), {});
+  conflicts["sum_ranks"] = compare_sum_of_ranks(programs, {});
   for (const std::string& kernel : ComparedDevice(programs, {}, nullptr).kernel_names()) {
     INFO(kernel);
     const auto found = conflicts.find(kernel);

@@ -42,7 +42,7 @@ void Transformer::attend(const Layer& layer, const ProductInput& in, MatrixView 
   if (from.gate.cols > 0) graph().gate(Nonlinearity::kSigmoid, from.gate, attended);
   gate_output(layer, in, attended);
   if (attention.output_norm) backend_.rms_norm(attended, layer.weights.vector(Role::kAttentionSubNorm), eps_, attended);
-  multiply(layer, Role::kAttentionOutput, attended, out, accumulate);
+  multiply_cut(layer, Role::kAttentionOutput, attended, out, accumulate);
 }
 
 void Transformer::gate_output(const Layer& layer, const ProductInput& in, MatrixView attended) {

@@ -13,19 +13,20 @@ void Transformer::feed_forward(const Layer& layer, const ProductInput& in, Matri
   const FeedForwardSpec& ffn = layer.spec.feed_forward;
   if (ffn.kind == FeedForwardSpec::Kind::kExperts) {
     QUIRE_CHECK(in.form == ProductInput::Form::kPlain && !accumulate, "experts take a made input");
-    return run_experts(layer, in.x, in.x, out);
+    return feed_experts(layer, in.x, in.x, out);
   }
   const MatrixView gate_up = room(kGateUp, out.rows, ffn.is_gated ? 2 * ffn.size : ffn.size);
   multiply(layer, Role::kGate, in, gate_up, false);
   const bool is_swiglu = ffn.activation.kind == Nonlinearity::kSilu && ffn.is_gated && ffn.activation.limit == 0.0F;
-  if (is_swiglu && !ffn.sub_norm && !ffn.sparsity) return multiply(layer, Role::kDown, gated(gate_up), out, accumulate);
+  if (is_swiglu && !ffn.sub_norm && !ffn.sparsity)
+    return multiply_cut(layer, Role::kDown, gated(gate_up), out, accumulate);
   const MatrixView activated = room(kActivated, out.rows, ffn.size);
   const MatrixView up = ffn.is_gated ? columns(gate_up, ffn.size, ffn.size) : MatrixView{};
   const MatrixView gate = columns(gate_up, 0, ffn.size);
   if (ffn.sparsity) graph().keep_excess(gate, static_cast<float>(*ffn.sparsity), ffn.sparsity_of_sample);
   graph().activate(ffn.activation, gate, up, activated);
   if (ffn.sub_norm) backend_.rms_norm(activated, layer.weights.vector(Role::kFfnSubNorm), eps_, activated);
-  multiply(layer, Role::kDown, activated, out, accumulate);
+  multiply_cut(layer, Role::kDown, activated, out, accumulate);
 }
 
 // A dense feed-forward and experts side by side, each with norms of its own; the router sees the unit-norm input.
@@ -39,7 +40,7 @@ void Transformer::feed_forward_both(const Layer& layer, MatrixView x, MatrixView
   backend_.rms_norm(x, layer.weights.vector(Role::kRouterScale), eps_, router_in);
   graph().scale(router_in, 1.0F / std::sqrt(static_cast<float>(x.cols)));
   norm(layer.weights, Role::kPreFfnNorm2, x, in);
-  run_experts(layer, router_in, in, out);
+  feed_experts(layer, router_in, in, out);
   norm(layer.weights, Role::kPostFfnNorm2, out, out);
   graph().add(dense, 1.0F, out);
 }

@@ -12,6 +12,8 @@
 #include "core/model/layers/abilities.h"
 #include "core/model/layers/checkpoint.h"
 #include "core/model/layers/packed_cache.h"
+#include "core/model/layers/parallel_model.h"
+#include "core/model/layers/rank_parts.h"
 #include "core/model/layers/transformer.h"
 
 namespace quire {
@@ -95,8 +97,9 @@ const GenerationDefaults& LoadedModel::generation_defaults() const {
   return checkpoint_->generation;
 }
 
-std::size_t LoadedModel::weight_bytes(const Backend& backend) const {
-  const WeightSources& weights = checkpoint_->weights;
+namespace {
+
+std::size_t bytes_of(const WeightSources& weights, const Backend& backend) {
   // Embedding rows are read where the file is mapped.
   std::size_t bytes = 0;
   for (const auto& [role, table] : weights.model.rows)
@@ -108,23 +111,46 @@ std::size_t LoadedModel::weight_bytes(const Backend& backend) const {
   return bytes;
 }
 
-std::size_t LoadedModel::activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows) const {
-  return Transformer::activation_bytes(checkpoint_->spec, num_rows, num_logit_rows);
+}  // namespace
+
+std::size_t LoadedModel::weight_bytes(const Backend& backend, int num_ranks) const {
+  std::size_t most = 0;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    most = std::max(most,
+                    bytes_of(part_of_rank(checkpoint_->spec, checkpoint_->weights, rank, num_ranks).weights, backend));
+  return most;
+}
+
+std::size_t LoadedModel::activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows, int num_ranks) const {
+  if (num_ranks == 1) return Transformer::activation_bytes(checkpoint_->spec, num_rows, num_logit_rows);
+  std::size_t most = 0;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const ModelSpec part = part_of_rank(checkpoint_->spec, checkpoint_->weights, rank, num_ranks).spec;
+    most = std::max(most, Transformer::activation_bytes(part, num_rows, num_logit_rows));
+  }
+  return most + Transformer::share_bytes(checkpoint_->spec, num_rows, num_ranks);
+}
+
+void LoadedModel::require_ranks(int num_ranks) const {
+  require_cut(checkpoint_->spec, checkpoint_->weights, num_ranks);
 }
 
 std::unique_ptr<Model> LoadedModel::build(Backend& backend,
                                           const std::function<void(std::uint64_t, std::uint64_t)>& progress,
                                           const PackedCacheOptions& cache, std::int64_t first_kv_layer) const {
   const Checkpoint& checkpoint = *checkpoint_;
-  require_abilities(checkpoint.spec, backend);
+  ParallelBackend* const parallel = backend.parallel();
+  require_abilities(checkpoint.spec, parallel == nullptr ? backend : parallel->rank(0));
+  require_ranks(backend.num_ranks());
   std::uint64_t total = 0;
   for_each_matrix(checkpoint.weights, [&](const WeightSource& matrix) { total += source_bytes(matrix); });
   std::uint64_t done = 0;
   const auto packed = [&](const WeightSource& matrix) {
-    checkpoint.release({matrix.data, source_bytes(matrix)});
+    if (matrix.maker == nullptr) checkpoint.release({matrix.data, source_bytes(matrix)});
     done += source_bytes(matrix);
-    if (progress) progress(done, total);
+    if (progress) progress(std::min(done, total), total);  // ranks have some weights each
   };
+  if (parallel != nullptr) return build_parallel(checkpoint, *parallel, packed, first_kv_layer);
   if (cache.folder.empty() || backend.packing().empty()) {
     PackedModel weights = pack_weights(checkpoint.weights, backend, packed, nullptr, nullptr);
     return std::make_unique<Transformer>(checkpoint.spec, std::move(weights), backend, checkpoint.files,

@@ -57,10 +57,12 @@ class LoadedModel {
   std::shared_ptr<const Tokenizer> tokenizer() const;
   const std::string& chat_template() const;  // empty where the model has none
   const GenerationDefaults& generation_defaults() const;
-  // Bytes that build() will keep resident on this backend.
-  std::size_t weight_bytes(const Backend& backend) const;
-  // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
-  std::size_t activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows) const;
+  // Bytes that build() will keep resident on this backend; num_ranks: on each of so many devices, at most.
+  std::size_t weight_bytes(const Backend& backend, int num_ranks = 1) const;
+  // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need there.
+  std::size_t activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows, int num_ranks = 1) const;
+  // Throws StartupError where so many devices cannot compute the model together.
+  void require_ranks(int num_ranks) const;
   // Packs all weights, or takes them from the cache of packed weights; `progress` receives bytes done of bytes in all.
   // first_kv_layer: of the KV storage, the model's first; those before are another model's.
   std::unique_ptr<Model> build(Backend& backend, const std::function<void(std::uint64_t, std::uint64_t)>& progress,

@@ -18,10 +18,11 @@ std::size_t at(std::int64_t index) {
 }  // namespace
 
 Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend,
-                         std::shared_ptr<const void> sources_owner, std::int64_t first_kv_layer)
+                         std::shared_ptr<const void> sources_owner, std::int64_t first_kv_layer, RankSum* rank_sum)
     : spec_(spec),
       weights_(std::move(weights)),
       backend_(backend),
+      rank_sum_(rank_sum),
       sources_owner_(std::move(sources_owner)),
       state_places_(state_places(spec)),
       keeps_one_layer_(quire::keeps_one_layer(spec)),
@@ -80,6 +81,7 @@ void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
     if (widths_[slot] > 0) activation.buffer = backend_.allocate(rows * widths_[slot]);
     activation.capacity = rows;
   }
+  reserve_shares(slice_rows);
   const auto most = at(slice_rows);
   slice_query_start_.reserve(most + 1);
   slice_context_len_.reserve(most);
@@ -224,10 +226,6 @@ void Transformer::norm(const PackedGroup& group, WeightRole role, MatrixView x, 
   graph().layer_norm(x, group.vector(role), group.bias(role), eps_, out);
 }
 
-bool Transformer::is_interrupted(const StepArrays& arrays) {
-  return arrays.interrupt != nullptr && arrays.interrupt->load(std::memory_order_relaxed);
-}
-
 ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
   const std::int64_t num_rows = arrays.num_rows();
   QUIRE_CHECK(std::ssize(arrays.positions) == num_rows * arrays.positions_per_row &&
@@ -290,10 +288,12 @@ MatrixView Transformer::compute_logits(const StepArrays& arrays, MatrixView inpu
   const bool norms_on_the_way = spec_.norm == NormKind::kRms;
   if (!norms_on_the_way) norm(model, spec_.final_norm, input, input);
   const ProductInput in = norms_on_the_way ? normed(input, model.vector(spec_.final_norm), eps_) : ProductInput(input);
-  multiply(model, WeightRole::kHead, in, logits, false);
-  if (!arrays.adapters.empty()) add_to_logits(arrays, in, logits);
-  if (spec_.logit_scale != 1.0) graph().scale(logits, static_cast<float>(spec_.logit_scale));
-  if (spec_.logit_softcap != 0.0) graph().softcap(logits, static_cast<float>(spec_.logit_softcap));
+  const MatrixView own = columns(logits, 0, model.product(WeightRole::kHead).out_features());
+  multiply(model, WeightRole::kHead, in, own, false);
+  if (!arrays.adapters.empty()) add_to_logits(arrays, in, own);
+  if (spec_.logit_scale != 1.0) graph().scale(own, static_cast<float>(spec_.logit_scale));
+  if (spec_.logit_softcap != 0.0) graph().softcap(own, static_cast<float>(spec_.logit_softcap));
+  gather_logits(own, logits);
   return logits;
 }
 

@@ -4,6 +4,7 @@
 // (attention), 1910.07467 (RMSNorm), 2002.05202 (SwiGLU), 2104.09864 (RoPE), 2305.13245 (GQA).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <span>
@@ -16,6 +17,8 @@
 
 namespace quire {
 
+class RankSum;
+
 class Transformer final : public Model {
  public:
   // Rows computed at once: enough that matrices are read seldom, few enough that activations stay small. A sequence
@@ -23,8 +26,9 @@ class Transformer final : public Model {
   static constexpr std::int64_t kMaxRows = 512;
 
   // `sources_owner` keeps alive what the embedding views. first_kv_layer: of the KV storage, the model's first.
+  // rank_sum: of the rank whose part of a model this is; null: it is a whole model.
   Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend, std::shared_ptr<const void> sources_owner,
-              std::int64_t first_kv_layer = 0);
+              std::int64_t first_kv_layer = 0, RankSum* rank_sum = nullptr);
 
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;
   void allow_adapters(std::int64_t max_rank) override;
@@ -45,6 +49,11 @@ class Transformer final : public Model {
 
   // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
   static std::size_t activation_bytes(const ModelSpec& spec, std::int64_t num_rows, std::int64_t num_logit_rows);
+  // The same of what ranks add up.
+  static std::size_t share_bytes(const ModelSpec& spec, std::int64_t num_rows, int num_ranks) {
+    const std::int64_t rows = spec.is_causal ? std::min(num_rows, kMaxRows) : num_rows;
+    return static_cast<std::size_t>((num_ranks + 1) * rows * spec.config.hidden_size) * sizeof(float);
+  }
 
  private:
   // What activations hold; each is one matrix that is reused by every layer.
@@ -137,7 +146,7 @@ class Transformer final : public Model {
 
   std::int64_t slice_end(const StepArrays& arrays, std::int64_t begin) const;
   Slice cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end);
-  static bool is_interrupted(const StepArrays& arrays);
+  bool is_interrupted(const StepArrays& arrays) const;
   // False: an interrupt cut the slice.
   bool compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x);
   void compute_rotations(const Slice& slice);
@@ -199,6 +208,7 @@ class Transformer final : public Model {
   void feed_forward(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate);
   void feed_forward_both(const Layer& layer, MatrixView x, MatrixView out);
   void run_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out);
+  void feed_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out);  // of all ranks
   // The router's logits, kept for the experts behind the mixer.
   void route_early(const Layer& layer, MatrixView x);
   MatrixView weighted_inputs(MatrixView in, std::int64_t chosen);
@@ -208,6 +218,10 @@ class Transformer final : public Model {
   void multiply(const PackedGroup& group, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
   // The same with what the rows' adapters change.
   void multiply(const Layer& layer, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
+  // The same with a matrix of which each rank has some columns.
+  void multiply_cut(const Layer& layer, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
+  void reserve_shares(std::int64_t rows) const;
+  void gather_logits(MatrixView own, MatrixView all) const;
   std::span<const AdapterRun> adapter_runs(const StepArrays& arrays, std::int64_t first, std::int64_t end);
   void add_low_rank(Slot slot, std::span<const LowRank> changes, const ProductInput& in, MatrixView out);
   void norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out);
@@ -232,6 +246,7 @@ class Transformer final : public Model {
   ModelSpec spec_;
   PackedModel weights_;
   Backend& backend_;
+  RankSum* const rank_sum_;
   std::shared_ptr<const void> sources_owner_;
   std::vector<RopeFrequencies> ropes_;
   std::vector<StatePlace> state_places_;

@@ -9,6 +9,7 @@
 #include "core/kv/window_pool.h"
 #include "core/model/layers/abilities.h"
 #include "core/model/layers/drafted_model.h"
+#include "kernels/parallel_backend.h"
 
 namespace quire {
 
@@ -155,11 +156,13 @@ std::string MemoryPlan::describe() const {
                                           num_window_parts, format_bytes(needs.window_part_bytes), needs.window_tokens);
   const std::string adapters =
       needs.adapter_bytes == 0 ? std::string() : fmt::format(", adapters up to {}", format_bytes(needs.adapter_bytes));
+  const std::string ranks =
+      needs.num_ranks == 1 ? std::string() : fmt::format("on each of {} devices: ", needs.num_ranks);
   return fmt::format(
-      "weights {}, activations {}{}\n"
+      "{}weights {}, activations {}{}\n"
       "KV pool {}: {} blocks of {} tokens, {} tokens, room for {} requests of 2048 tokens\n"
       "{}{}in all {} of {} that {} has left",
-      format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes), adapters, format_bytes(kv_bytes()),
+      ranks, format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes), adapters, format_bytes(kv_bytes()),
       num_blocks, block_size, kv_tokens(), num_requests_of(2048), window, states, format_bytes(total_bytes()),
       format_bytes(machine.available), machine.limited_by);
 }
@@ -205,14 +208,25 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
   return plan;
 }
 
+namespace {
+
+// On each of the devices.
+std::size_t kv_block_bytes(const Backend& backend, KvLayout layout, const KvCacheOptions& options, int num_ranks) {
+  layout.num_blocks = 1;
+  layout.block_size = options.block_size;
+  layout.dtype = options.dtype;
+  if (backend.num_ranks() > 1) return backend.kv_block_bytes(layout) / static_cast<std::size_t>(num_ranks);
+  return backend.kv_block_bytes(layout_of_rank(layout, num_ranks));
+}
+
+}  // namespace
+
 MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const KvCacheOptions& options,
                          const ServingLimits& limits, const LoadedModel* drafter) {
-  const auto block_bytes = [&](KvLayout layout) {
-    layout.num_blocks = 1;
-    layout.block_size = options.block_size;
-    layout.dtype = options.dtype;
-    return backend.kv_block_bytes(layout);
-  };
+  const int num_ranks = std::max(backend.num_ranks(), limits.num_ranks);
+  model.require_ranks(num_ranks);
+  if (drafter != nullptr) drafter->require_ranks(num_ranks);
+  const auto block_bytes = [&](const KvLayout& layout) { return kv_block_bytes(backend, layout, options, num_ranks); };
   const std::int64_t model_len =
       limits.max_model_len > 0 ? std::min(limits.max_model_len, model.info().max_context) : model.info().max_context;
   const bool is_causal = model.info().is_causal;
@@ -230,12 +244,13 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
   const bool splits = split.window > 0 && split.window < model_len && !(has_tier && block_bytes(split.full) == 0);
   const std::size_t part_bytes = splits ? block_bytes(split.windowed) : 0;
   const std::size_t whole_bytes = splits ? block_bytes(split.full) + part_bytes : block_bytes(layout);
-  const std::size_t drafter_weights = drafter == nullptr ? 0 : drafter->weight_bytes(backend);
+  const std::size_t drafter_weights = drafter == nullptr ? 0 : drafter->weight_bytes(backend, num_ranks);
   const std::size_t drafter_rows =
-      drafter == nullptr ? 0
-                         : drafter->activation_bytes(kMostDraftRows, std::min(num_logit_rows, kMostDraftedSequences));
-  return {.weight_bytes = model.weight_bytes(backend) + drafter_weights,
-          .activation_bytes = model.activation_bytes(num_rows, num_logit_rows) + drafter_rows,
+      drafter == nullptr
+          ? 0
+          : drafter->activation_bytes(kMostDraftRows, std::min(num_logit_rows, kMostDraftedSequences), num_ranks);
+  return {.weight_bytes = model.weight_bytes(backend, num_ranks) + drafter_weights,
+          .activation_bytes = model.activation_bytes(num_rows, num_logit_rows, num_ranks) + drafter_rows,
           // A model of recurrent layers alone keeps nothing in blocks.
           .kv_block_bytes = std::max<std::size_t>(1, whole_bytes),
           .useful_kv_tokens = is_causal ? limits.max_num_seqs * model_len
@@ -246,7 +261,8 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
           .limits = {limits.max_num_seqs, num_rows, model_len},
           .state_bytes = static_cast<std::uint64_t>(model.info().state_floats) * sizeof(float),
           .useful_states = kStatesPerSequence * limits.max_num_seqs,
-          .adapter_bytes = limits.adapter_bytes};
+          .adapter_bytes = limits.adapter_bytes,
+          .num_ranks = num_ranks};
 }
 
 }  // namespace quire

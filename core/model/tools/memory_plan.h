@@ -38,6 +38,7 @@ struct ServingLimits {
   std::int64_t max_num_batched_tokens = 2048;
   std::int64_t max_model_len = 0;   // 0: the model's own context
   std::uint64_t adapter_bytes = 0;  // that the model's adapters may take; 0: it takes none
+  int num_ranks = 1;                // devices that compute the model together, where the backend is one of them
 };
 
 // The plan's inputs in bytes, whatever they were measured from.
@@ -53,6 +54,7 @@ struct MemoryNeeds {
   std::uint64_t state_bytes = 0;        // what recurrent layers keep of one sequence; 0: the model has none
   std::int64_t useful_states = 0;       // of sequences that run, and snapshots of what they computed
   std::uint64_t adapter_bytes = 0;      // that the model's adapters may take; 0: it takes none
+  int num_ranks = 1;                    // devices that compute the model together; all of the above is on each
 };
 
 struct MemoryPlan {
@@ -90,6 +92,7 @@ inline constexpr std::uint64_t kStateShare = 20;
 // kDefaultKvShare.
 MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine);
 
+// Where several devices compute the model together, what the one needs that needs the most.
 // drafter: a model that drafts for it, whose K and V are in the same blocks; null: none.
 MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const KvCacheOptions& options,
                          const ServingLimits& limits, const LoadedModel* drafter = nullptr);

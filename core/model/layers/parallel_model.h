@@ -1,0 +1,46 @@
+// ParallelModel: a model whose parts (rank_parts.h) several devices compute together, each a Transformer over the
+// backend of its rank, enqueued by the rank's own thread. Engine thread only. Invariants: every rank runs the same
+// operations on the same rows in the same order, and holds the same hidden states; results are rank 0's.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/model/layers/transformer.h"
+#include "kernels/parallel_backend.h"
+
+namespace quire {
+
+struct Checkpoint;
+
+class ParallelModel final : public Model {
+ public:
+  // The model is the whole one's, of which each rank is a part.
+  ParallelModel(const ModelSpec& spec, std::vector<std::unique_ptr<Transformer>> ranks, ParallelBackend& backend);
+
+  void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;
+  ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override;
+
+  bool has_head() const override { return has_head_; }
+  std::int64_t vocab_size() const override { return vocab_size_; }
+  std::int64_t hidden_size() const override { return ranks_.front()->hidden_size(); }
+  std::int64_t max_context() const override { return ranks_.front()->max_context(); }
+  KvLayout kv_layout() const override { return layout_; }
+  KvSplit kv_split() const override { return split_; }
+
+ private:
+  ParallelBackend& backend_;
+  const bool has_head_;
+  const std::int64_t vocab_size_;
+  const KvLayout layout_;
+  const KvSplit split_;
+  std::vector<std::unique_ptr<Transformer>> ranks_;
+};
+
+// Packs each rank's weights on the rank's thread. `packed` receives the source of each matrix once it is packed, from
+// one thread at a time.
+std::unique_ptr<Model> build_parallel(const Checkpoint& checkpoint, ParallelBackend& backend,
+                                      const std::function<void(const WeightSource&)>& packed,
+                                      std::int64_t first_kv_layer);
+
+}  // namespace quire
