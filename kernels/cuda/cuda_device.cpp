@@ -167,12 +167,27 @@ void CudaDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* args,
        "launching " + kernel.name);
 }
 
-Event CudaDevice::create_event() {
+Event CudaDevice::create_event(unsigned flags) {
   enter();
   cudaEvent_t made = nullptr;
-  note(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "making an event");
+  note(cudaEventCreateWithFlags(&made, flags), "making an event");
   events_.push_back(made);
   return static_cast<Event>(events_.size()) - 1;
+}
+
+Event CudaDevice::create_event() {
+  return create_event(cudaEventDisableTiming);
+}
+
+Event CudaDevice::create_timed_event() {
+  return create_event(cudaEventDefault);
+}
+
+double CudaDevice::seconds_between(Event first, Event second) {
+  enter();
+  float milliseconds = 0.0f;
+  note(cudaEventElapsedTime(&milliseconds, event(first), event(second)), "reading the time of an event");
+  return static_cast<double>(milliseconds) / 1000.0;
 }
 
 void CudaDevice::record(Event which, Stream on) {

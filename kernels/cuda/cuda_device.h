@@ -39,6 +39,8 @@ class CudaDevice final : public Device {
   const Kernel& kernel(std::string_view name) const override;
   void launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes, Stream stream) override;
   Event create_event() override;
+  Event create_timed_event() override;
+  double seconds_between(Event first, Event second) override;
   void record(Event event, Stream stream) override;
   void wait(Stream stream, Event event) override;
   bool done(Event event) override;
@@ -47,6 +49,7 @@ class CudaDevice final : public Device {
 
  private:
   void enter() const;
+  Event create_event(unsigned flags);
   void prepare_kernels();
   void note(cudaError_t error, std::string_view during);
   void throw_error() const;

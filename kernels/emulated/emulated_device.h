@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <string>
@@ -46,6 +47,8 @@ class EmulatedDevice final : public Device {
   const Kernel& kernel(std::string_view name) const override;
   void launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes, Stream stream) override;
   Event create_event() override;
+  Event create_timed_event() override { return create_event(); }
+  double seconds_between(Event first, Event second) override;
   void record(Event event, Stream stream) override;
   void wait(Stream stream, Event event) override;
   bool done(Event event) override;
@@ -76,12 +79,14 @@ class EmulatedDevice final : public Device {
   struct EventState {
     std::int64_t recorded = 0;
     std::int64_t completed = 0;
+    std::chrono::steady_clock::time_point at{};  // the last one
   };
 
   void enqueue(Operation operation, Stream stream);
   bool can_run(Stream stream) const;
   bool run_one();  // false where nothing is enqueued
   void run(const Operation& operation);
+  static void complete(EventState& event);
   void run_copy(const Operation& operation, const std::byte* on_device);
   void run_grid(const Operation& operation);
   void check_device_range(const std::byte* from, std::size_t bytes) const;

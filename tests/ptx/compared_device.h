@@ -39,6 +39,10 @@ class ComparedDevice final : public gpu::Device {
   void launch_bytes(const gpu::Kernel& kernel, gpu::Grid grid, const void* args, std::size_t args_bytes,
                     gpu::Stream stream) override;
   gpu::Event create_event() override { return emulated_.create_event(); }
+  gpu::Event create_timed_event() override { return emulated_.create_timed_event(); }
+  double seconds_between(gpu::Event first, gpu::Event second) override {
+    return emulated_.seconds_between(first, second);
+  }
   void record(gpu::Event event, gpu::Stream stream) override { emulated_.record(event, stream); }
   void wait(gpu::Stream stream, gpu::Event event) override { emulated_.wait(stream, event); }
   bool done(gpu::Event event) override { return emulated_.done(event); }
