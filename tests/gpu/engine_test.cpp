@@ -278,8 +278,7 @@ TEST_CASE("random requests on the GPU draw the tokens that the processor draws")
   }
 }
 
-TEST_CASE(
-    "requests that are aborted with two steps in flight on the GPU change no other text, and give their blocks back") {
+TEST_CASE("requests that are aborted with two steps in flight on the GPU change no other text, and free their blocks") {
   const std::vector<Request> requests = made_requests(3, 9);
   Served one({.by = ServedOptions::By::kOneStep, .device = {.immediate = true}});
   const Sinks expected = serve(one, requests, true);
