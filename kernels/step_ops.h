@@ -5,12 +5,14 @@
 // parameters alone.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace quire {
 
 struct MatrixView;
+class KvStorage;
 
 // A change of one logit before a token is drawn. A row's edits ascend by token; those of one token are made in order.
 struct DrawEdit {
@@ -78,6 +80,26 @@ struct TokenScored {
   Top top[TokenScore::kMostTop] = {};
 };
 
+// A block that moves between its storage and the host.
+struct BlockTransfer {
+  KvStorage* storage = nullptr;
+  std::int32_t block = 0;
+  std::span<std::byte> out{};       // where it is read to; empty: it is written
+  std::span<const std::byte> in{};  // from here
+};
+
+// How long a step's transfers took.
+struct TransferTimes {
+  double read_s = 0.0;
+  double write_s = 0.0;
+};
+
+// A device's own memory, whatever uses it.
+struct DeviceMemoryUse {
+  std::uint64_t total = 0;  // 0: it has none of its own
+  std::uint64_t used = 0;
+};
+
 class StepOps {
  public:
   static constexpr std::int64_t kInFlight = 2;
@@ -88,8 +110,11 @@ class StepOps {
   // What is enqueued from here on is the next step, whose number is returned. Waits for the step before the last, whose
   // memory it takes over.
   virtual std::int64_t begin() = 0;
-  // Behind begin(): what is enqueued up to launch() is likely to be enqueued again by a step to come.
+  // What is enqueued from here to launch() is likely to be enqueued again by a step to come.
   virtual void expect_repetition() = 0;
+  // Blocks are moved in this order, behind what was enqueued before and before what follows. Bytes to be written are
+  // read at once, blocks are read to `out` by the end of wait(). Once in a step.
+  virtual void move_blocks(std::span<const BlockTransfer> transfers) = 0;
   // Lets the device begin with what is enqueued. Called once, behind the forward pass.
   virtual void launch() = 0;
   // Draws and scores, once in a step; the logits are those of its own forward pass. num_places: of its tokens, those
@@ -106,6 +131,8 @@ class StepOps {
   // Of such a step once it is done: by place, and in the order of the scores.
   virtual std::span<const TokenDrawn> drawn(std::int64_t step) const = 0;
   virtual std::span<const TokenScored> scored(std::int64_t step) const = 0;
+  virtual TransferTimes transfer_times(std::int64_t step) const = 0;
+  virtual DeviceMemoryUse memory() const = 0;
 };
 
 }  // namespace quire

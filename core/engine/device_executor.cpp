@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "core/base/log.h"
 #include "kernels/check.h"
 #include "kernels/device_error.h"
 
@@ -69,24 +70,52 @@ Ticket& DeviceExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   step.failure = nullptr;
   try {
     step.number = steps_.begin();
-    const bool is_decode = plan.num_tokens == std::ssize(plan.entries);
-    if (is_decode) steps_.expect_repetition();
     compute(step, plan, arrays);
     steps_.launch();
   } catch (const DeviceError&) {
     step.failure = std::current_exception();
+  } catch (...) {
+    finish_moves(step);
+    throw;
   }
   return step;
 }
 
+// Of a step that will not be computed.
+void DeviceExecutor::finish_moves(Submitted& step) {
+  try {
+    steps_.wait(step.number);
+  } catch (const DeviceError& error) {  // which the next step reports
+    log::error("blocks were not moved: {}", error.what());
+  }
+}
+
 void DeviceExecutor::compute(Submitted& step, const StepPlan& plan, const StepArrays& arrays) {
-  step.output.moved = memory_.move(plan.transfers);
+  move(step, plan.transfers);
   if (plan.empty()) return;
+  const bool is_decode = plan.num_tokens == std::ssize(plan.entries);
+  if (is_decode) steps_.expect_repetition();
   const ModelOutput computed = model_.forward(memory_.with_storages(arrays), *memory_.storage);
   QUIRE_CHECK(computed.num_rows == arrays.num_rows(), "a step on a device is computed whole");
   step.logits = computed.logits;
   step.output.hidden = dense_values(backend_.on_host(computed.hidden, HostResult::kHidden));
   step.output.labels = dense_values(backend_.on_host(computed.labels, HostResult::kLabels));
+}
+
+// Storages of states move them while the host waits.
+void DeviceExecutor::move(Submitted& step, const Transfers& transfers) {
+  if (memory_.states != nullptr) {
+    step.output.moved = memory_.move(transfers);
+    return;
+  }
+  try {
+    transfers_.clear();
+    memory_.list_moves(transfers.moves, transfers_);
+    steps_.move_blocks(transfers_);
+    memory_.copy(transfers.copies);
+  } catch (const std::bad_alloc&) {  // of the lists: this takes none
+    step.output.moved = memory_.move(transfers);
+  }
 }
 
 void DeviceExecutor::Submitted::draw(const DrawBatch& batch) {
@@ -194,6 +223,10 @@ StepOutput& DeviceExecutor::Submitted::wait() {
 }
 
 void DeviceExecutor::finish(Submitted& step) {
+  if (memory_.states == nullptr) {
+    const TransferTimes times = steps_.transfer_times(step.number);
+    step.output.moved = {.offload_s = times.read_s, .load_s = times.write_s};
+  }
   if (step.drawn_places.empty() && step.targets.empty()) return;
   const std::span<const TokenDrawn> drawn = steps_.drawn(step.number);
   const std::span<const TokenScored> scored = steps_.scored(step.number);

@@ -27,6 +27,7 @@ class DeviceExecutor final : public Executor {
   KvStorage* window_storage() override { return memory_.window_storage.get(); }
   StateStorage* states() override { return memory_.states.get(); }
   std::string name() const override { return backend_.name(); }
+  DeviceMemoryUse device_memory() const override { return steps_.memory(); }
 
  private:
   class Submitted final : public Ticket {
@@ -45,6 +46,8 @@ class DeviceExecutor final : public Executor {
   };
 
   void compute(Submitted& step, const StepPlan& plan, const StepArrays& arrays);
+  void move(Submitted& step, const Transfers& transfers);
+  void finish_moves(Submitted& step);
   void draw(Submitted& step, const DrawBatch& batch);
   bool plan_draw(Submitted& step, const DrawBatch& batch, std::size_t i);
   void draw_on_host(Submitted& step, const DrawBatch& batch);
@@ -56,6 +59,7 @@ class DeviceExecutor final : public Executor {
   const ExecutorMemory memory_;
   Sampler sampler_;
   DrawPlan plan_;
+  std::vector<BlockTransfer> transfers_;
   std::vector<SampleRow> host_rows_;
   std::vector<std::size_t> host_places_;
   std::array<Submitted, StepOps::kInFlight> submitted_;

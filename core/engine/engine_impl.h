@@ -135,6 +135,7 @@ class Engine::Impl {
   void device_failed(const std::string& what) QUIRE_REQUIRES(kEngineThread);
   void refuse_all(const char* message, const char* code) QUIRE_REQUIRES(kEngineThread);
   void publish() QUIRE_REQUIRES(kEngineThread);
+  void look_at_device(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void list_sequences(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
 
   // engine_drafts.cpp
@@ -206,6 +207,7 @@ class Engine::Impl {
   std::uint64_t num_passes_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // that were submitted
 
   EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);
+  Clock::time_point next_look_at_device_ QUIRE_GUARDED_BY(kEngineThread);
   StepMeter meter_ QUIRE_GUARDED_BY(kEngineThread);
 };
 

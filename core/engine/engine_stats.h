@@ -42,6 +42,10 @@ struct EngineStats {
   std::int64_t num_parts_used = 0;  // seen by a sequence through its window
   std::int64_t num_parts_cached = 0;
   std::int64_t num_parts_used_peak = 0;
+  // Of a device with memory of its own, in bytes, seen once a second; 0: the model is on the processor.
+  std::uint64_t device_memory = 0;
+  std::uint64_t device_memory_used = 0;   // by other processes too
+  std::int64_t most_steps_in_flight = 0;  // on the device
   // Of the tiers below the pool, in bytes; 0: there is no such tier.
   std::int64_t host_tier_bytes = 0;
   std::int64_t host_tier_bytes_used = 0;

@@ -414,14 +414,25 @@ void Engine::Impl::publish() {
   stats_.prefix_cache_hits = scheduler_.prefix_hits();
   stats_.num_preemptions = scheduler_.num_preemptions();
   stats_.num_swaps = scheduler_.num_swaps();
-  board.publish(stats_);
   const Clock::time_point now = Clock::now();
+  look_at_device(now);
+  board.publish(stats_);
   if (!view.wants_sequences(now, !live_.empty())) return;
   try {
     list_sequences(now);
   } catch (const std::bad_alloc&) {
     log::warn("no memory to list the sequences for the status page");
   }
+}
+
+// It may take the driver some microseconds.
+void Engine::Impl::look_at_device(Clock::time_point now) {
+  if (now < next_look_at_device_) return;
+  next_look_at_device_ = now + std::chrono::seconds(1);
+  const DeviceMemoryUse memory = executor_->device_memory();
+  stats_.device_memory = memory.total;
+  stats_.device_memory_used = memory.used;
+  stats_.most_steps_in_flight = executor_->depth();
 }
 
 void Engine::Impl::list_sequences(Clock::time_point now) {

@@ -17,6 +17,7 @@
 #include "core/sampling/sampler.h"
 #include "core/sched/scheduler_options.h"
 #include "core/sched/step_plan.h"
+#include "kernels/step_ops.h"
 
 namespace quire {
 
@@ -88,6 +89,7 @@ class Executor {
   virtual KvStorage* window_storage() = 0;  // parts for layers with a window; null: they keep all tokens
   virtual StateStorage* states() = 0;       // of recurrent layers; null: the model has none
   virtual std::string name() const = 0;     // of its arithmetic: another one computes other bits
+  virtual DeviceMemoryUse device_memory() const { return {}; }
 };
 
 // The executor of a model on its backend, for the steps that a scheduler with these options makes; both must outlive

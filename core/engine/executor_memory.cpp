@@ -15,14 +15,36 @@ constexpr std::int64_t kStatesPerSequence = 3;  // its own, and two snapshots
 
 MoveTimes ExecutorMemory::move(const Transfers& transfers) const {
   const MoveTimes times = do_moves(transfers.moves, *storage, states.get(), window_storage.get());
-  for (const BlockCopy& copy : transfers.copies) {
+  copy(transfers.copies);
+  return times;
+}
+
+void ExecutorMemory::copy(std::span<const BlockCopy> copies) const {
+  for (const BlockCopy& copy : copies) {
     switch (copy.of) {
       case BlockCopy::Of::kBlock: storage->copy_block(copy.source.value, copy.destination.value); break;
       case BlockCopy::Of::kPart: window_storage->copy_block(copy.source.value, copy.destination.value); break;
       case BlockCopy::Of::kState: states->copy_state(copy.source.value, copy.destination.value); break;
     }
   }
-  return times;
+}
+
+void ExecutorMemory::list_moves(std::span<const BlockMove> moves, std::vector<BlockTransfer>& out) const {
+  for (const BlockMove& move : moves) {
+    QUIRE_CHECK(move.state == kNoState && move.kind != BlockMove::Kind::kCopyState, "a move of a state");
+    const bool reads = move.kind == BlockMove::Kind::kOffload;
+    const auto add = [&](KvStorage* from, std::int32_t number, std::size_t begin) {
+      BlockTransfer transfer{.storage = from, .block = number};
+      if (reads) {
+        transfer.out = std::span(*move.unfilled).subspan(begin, from->block_bytes());
+      } else {
+        transfer.in = std::span(*move.bytes).subspan(begin, from->block_bytes());
+      }
+      out.push_back(transfer);
+    };
+    if (move.block != kNoBlock) add(storage.get(), move.block.value, 0);
+    if (move.part != kNoPart) add(window_storage.get(), move.part.value, storage->block_bytes());
+  }
 }
 
 StepArrays ExecutorMemory::with_storages(StepArrays arrays) const {

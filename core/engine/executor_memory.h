@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "core/engine/executor.h"
 
@@ -27,6 +28,9 @@ struct ExecutorMemory {
 
   // Does a plan's moves, then its copies. Takes no memory on the host.
   MoveTimes move(const Transfers& transfers) const;
+  void copy(std::span<const BlockCopy> copies) const;
+  // Adds moves as a device takes them; none of them names a state.
+  void list_moves(std::span<const BlockMove> moves, std::vector<BlockTransfer>& out) const;
   StepArrays with_storages(StepArrays arrays) const;
 };
 

@@ -230,13 +230,28 @@ void CudaDevice::destroy(const MadeGraph& made) {
   if (made.graph != nullptr) note(cudaGraphDestroy(made.graph), "giving up a graph");
 }
 
-Event CudaDevice::create_event() {
+Event CudaDevice::create_event(unsigned flags) {
   enter();
   cudaEvent_t made = nullptr;
-  note(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "making an event");
+  note(cudaEventCreateWithFlags(&made, flags), "making an event");
   const std::lock_guard lock(events_mutex_);
   events_.push_back(made);
   return static_cast<Event>(events_.size()) - 1;
+}
+
+Event CudaDevice::create_event() {
+  return create_event(cudaEventDisableTiming);
+}
+
+Event CudaDevice::create_timed_event() {
+  return create_event(cudaEventDefault);
+}
+
+double CudaDevice::seconds_between(Event first, Event second) {
+  enter();
+  float milliseconds = 0.0f;
+  note(cudaEventElapsedTime(&milliseconds, event(first), event(second)), "reading the time of an event");
+  return static_cast<double>(milliseconds) / 1000.0;
 }
 
 cudaEvent_t CudaDevice::event(Event which) const {

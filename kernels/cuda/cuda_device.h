@@ -44,6 +44,8 @@ class CudaDevice final : public Device {
   void launch_graph(Graph graph, Stream stream) override;
   void destroy_graph(Graph graph) override;
   Event create_event() override;
+  Event create_timed_event() override;
+  double seconds_between(Event first, Event second) override;
   void record(Event event, Stream stream) override;
   void wait(Stream stream, Event event) override;
   bool done(Event event) override;
@@ -64,6 +66,7 @@ class CudaDevice final : public Device {
 
   void enter() const;
   void destroy(const MadeGraph& made);
+  Event create_event(unsigned flags);
   void prepare_kernels();
   void note(cudaError_t error, std::string_view during);
   void throw_error() const;

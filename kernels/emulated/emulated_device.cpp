@@ -155,6 +155,16 @@ Event EmulatedDevice::create_event() {
   return static_cast<Event>(events_.size()) - 1;
 }
 
+void EmulatedDevice::complete(EventState& event) {
+  ++event.completed;
+  event.at = std::chrono::steady_clock::now();
+}
+
+double EmulatedDevice::seconds_between(Event first, Event second) {
+  const auto at = [&](Event event) { return events_.at(static_cast<std::size_t>(event)).at; };
+  return std::chrono::duration<double>(at(second) - at(first)).count();
+}
+
 void EmulatedDevice::record(Event event, Stream stream) {
   const auto locked = lock();
   ++events_.at(static_cast<std::size_t>(event)).recorded;
@@ -248,7 +258,7 @@ void EmulatedDevice::run(const Operation& operation) {
     case Operation::Kind::kLaunch:
       if (fails(options_.failing_launch, "a kernel")) return;
       return run_grid(operation);
-    case Operation::Kind::kRecord: ++events_[static_cast<std::size_t>(operation.event)].completed; return;
+    case Operation::Kind::kRecord: return complete(events_[static_cast<std::size_t>(operation.event)]);
     case Operation::Kind::kWait: return;
   }
 }

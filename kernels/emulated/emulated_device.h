@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -67,6 +68,8 @@ class EmulatedDevice final : public Device {
   void launch_graph(Graph graph, Stream stream) override;
   void destroy_graph(Graph graph) override;
   Event create_event() override;
+  Event create_timed_event() override { return create_event(); }
+  double seconds_between(Event first, Event second) override;
   void record(Event event, Stream stream) override;
   void wait(Stream stream, Event event) override;
   bool done(Event event) override;
@@ -100,6 +103,7 @@ class EmulatedDevice final : public Device {
   struct EventState {
     std::int64_t recorded = 0;
     std::int64_t completed = 0;
+    std::chrono::steady_clock::time_point at{};  // the last one
   };
 
   // A stream of a device, whose next operation can run.
@@ -116,6 +120,7 @@ class EmulatedDevice final : public Device {
   bool run_one();  // of any device; false where nothing is enqueued on this one
   void run_next(Stream stream);
   void run(const Operation& operation);
+  static void complete(EventState& event);
   void run_copy(const Operation& operation);
   void run_grid(const Operation& operation);
   void check_device_range(const std::byte* from, std::size_t bytes) const;

@@ -88,6 +88,9 @@ class Device {
 
   // An event is done when all that was on the stream before record() is; a new event is done.
   virtual Event create_event() = 0;
+  // An event whose time is known once it is done.
+  virtual Event create_timed_event() = 0;
+  virtual double seconds_between(Event first, Event second) = 0;  // two of those
   virtual void record(Event event, Stream stream) = 0;
   virtual void wait(Stream stream, Event event) = 0;
   virtual bool done(Event event) = 0;

@@ -49,6 +49,8 @@ class GatheringDevice final : public Device {
   void launch_graph(Graph graph, Stream stream) override;
   void destroy_graph(Graph graph) override { device_->destroy_graph(graph); }
   Event create_event() override { return device_->create_event(); }
+  Event create_timed_event() override { return device_->create_timed_event(); }
+  double seconds_between(Event first, Event second) override { return device_->seconds_between(first, second); }
   void record(Event event, Stream stream) override;
   void wait(Stream stream, Event event) override;
   bool done(Event event) override { return device_->done(event); }

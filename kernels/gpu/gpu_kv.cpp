@@ -50,26 +50,27 @@ KvLayerView GpuKvStorage::layer(std::int64_t layer) const {
   return view;
 }
 
-std::byte* GpuKvStorage::at(std::int32_t block) const {
-  QUIRE_CHECK(block >= 0 && block < layout_.num_blocks, "KV block out of range");
-  return memory_.data() + static_cast<std::size_t>(block) * shape_.bytes;
+std::byte* GpuKvStorage::block(std::int32_t number) const {
+  QUIRE_CHECK(number >= 0 && number < layout_.num_blocks, "KV block out of range");
+  return memory_.data() + static_cast<std::size_t>(number) * shape_.bytes;
 }
 
 void GpuKvStorage::copy_block(std::int32_t source, std::int32_t destination) {
-  const CopyBytesArgs args{.from = at(source), .to = at(destination), .bytes = static_cast<std::int64_t>(shape_.bytes)};
+  const CopyBytesArgs args{
+      .from = block(source), .to = block(destination), .bytes = static_cast<std::int64_t>(shape_.bytes)};
   constexpr std::int64_t kEach = CopyBytes::kThreads * 16;
   device_.launch(device_.kernel("copy_bytes"), {.x = (args.bytes + kEach - 1) / kEach}, args);
 }
 
 void GpuKvStorage::read_block(std::int32_t block, std::span<std::byte> out) const {
   QUIRE_CHECK(out.size() == shape_.bytes, "a KV block of another size");
-  device_.copy_to_host(out.data(), at(block), out.size(), Stream::kCompute);
+  device_.copy_to_host(out.data(), this->block(block), out.size(), Stream::kCompute);
   device_.synchronize();
 }
 
 void GpuKvStorage::write_block(std::int32_t block, std::span<const std::byte> in) {
   QUIRE_CHECK(in.size() == shape_.bytes, "a KV block of another size");
-  device_.copy_to_device(at(block), in.data(), in.size(), Stream::kCompute);
+  device_.copy_to_device(this->block(block), in.data(), in.size(), Stream::kCompute);
   device_.synchronize();
 }
 

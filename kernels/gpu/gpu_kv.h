@@ -29,12 +29,11 @@ class GpuKvStorage final : public KvStorage {
   void read_block(std::int32_t block, std::span<std::byte> out) const override;
   void write_block(std::int32_t block, std::span<const std::byte> in) override;
 
+  std::byte* block(std::int32_t number) const;
   KvLayerView layer(std::int64_t layer) const;
   std::int64_t num_heads(std::int64_t layer) const { return shape_.num_heads[static_cast<std::size_t>(layer)]; }
 
  private:
-  std::byte* at(std::int32_t block) const;
-
   Device& device_;
   KvLayout layout_;
   KvBlockShape shape_;

@@ -14,7 +14,8 @@ GpuSteps::GpuSteps(GatheringDevice& device, StepUploads& uploads, HostResults& r
       results_(results),
       fill_(device.kernel("fill_tokens")),
       enqueued_(device.create_event()),
-      draw_(device, uploads) {
+      draw_(device, uploads),
+      moves_(device) {
   for (Set& set : sets_)
     set.done = device.create_event();
 }
@@ -47,6 +48,7 @@ std::int64_t GpuSteps::begin() {
   device_.synchronize(set.done);
   uploads_.begin(static_cast<std::size_t>(number_ % kInFlight));
   results_.begin(static_cast<std::size_t>(number_ % kInFlight));
+  moves_.begin(static_cast<std::size_t>(number_ % kInFlight));
   return number_;
 }
 
@@ -102,6 +104,12 @@ void GpuSteps::wait(std::int64_t step) {
   const Set& set = set_of(step);
   if (set.is_open) end();
   device_.synchronize(set.done);
+  moves_.finish(static_cast<std::size_t>(step % kInFlight));
+}
+
+TransferTimes GpuSteps::transfer_times(std::int64_t step) const {
+  QUIRE_CHECK(step <= number_ && step > number_ - kInFlight, "a step that is not one of the last two");
+  return moves_.times(static_cast<std::size_t>(step % kInFlight));
 }
 
 std::span<const TokenDrawn> GpuSteps::drawn(std::int64_t step) const {

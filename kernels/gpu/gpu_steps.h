@@ -3,10 +3,12 @@
 // read only behind that of its step.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
 #include "kernels/gpu/gpu_draw.h"
+#include "kernels/gpu/gpu_moves.h"
 #include "kernels/gpu/host_results.h"
 #include "kernels/gpu/step_uploads.h"
 #include "kernels/step_ops.h"
@@ -23,6 +25,7 @@ class GpuSteps final : public StepOps {
   void reserve(std::int64_t max_draws, std::int64_t max_scores, std::int64_t vocab_size) override;
   std::int64_t begin() override;
   void expect_repetition() override { device_.expect_repetition(); }
+  void move_blocks(std::span<const BlockTransfer> transfers) override { moves_.enqueue(transfers); }
   void launch() override { device_.flush(); }
   void draw(MatrixView logits, std::int64_t num_places, std::span<const TokenDraw> draws,
             std::span<const TokenScore> scores) override;
@@ -32,6 +35,11 @@ class GpuSteps final : public StepOps {
   void wait(std::int64_t step) override;
   std::span<const TokenDrawn> drawn(std::int64_t step) const override;
   std::span<const TokenScored> scored(std::int64_t step) const override;
+  TransferTimes transfer_times(std::int64_t step) const override;
+  DeviceMemoryUse memory() const override {
+    const std::size_t total = device_.total_memory();
+    return {total, total - std::min(device_.free_memory(), total)};
+  }
 
   // Where the ids lie on the device, with those filled in that the step before draws.
   const std::int32_t* known_ids(std::span<const std::int32_t> ids, std::int64_t num_rows);
@@ -59,6 +67,7 @@ class GpuSteps final : public StepOps {
   const Kernel& fill_;
   Event enqueued_;
   GpuDraw draw_;
+  GpuMoves moves_;
   std::array<Set, kInFlight> sets_;
   std::int64_t number_ = -1;  // of the step that began last
 };

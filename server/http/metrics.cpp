@@ -84,6 +84,11 @@ void add_memory_families(EngineFamilies& out, const EngineStats& engine) {
   out.gauge("quire:kv_window_parts_used", "Parts that sequences see through a window", engine.num_parts_used);
   out.gauge("quire:kv_window_parts_cached", "Parts kept for their content only", engine.num_parts_cached);
   out.gauge("quire:kv_blocks_used_peak", "Most KV blocks ever used at once", engine.num_blocks_used_peak);
+  out.gauge("quire:device_memory_bytes", "Bytes of the GPU's memory; 0: the model is on the processor",
+            engine.device_memory);
+  out.gauge("quire:device_memory_bytes_used", "Bytes of the GPU's memory in use, by other processes too",
+            engine.device_memory_used);
+  out.gauge("quire:device_steps_in_flight_max", "Steps that may be enqueued at once", engine.most_steps_in_flight);
   out.gauge("quire:host_tier_bytes", "Bytes that the host tier may hold; 0: there is none", engine.host_tier_bytes);
   out.gauge("quire:host_tier_bytes_used", "Bytes of KV blocks in the host tier", engine.host_tier_bytes_used);
   out.gauge("quire:disk_tier_bytes", "Bytes that the disk tier may hold; 0: there is none", engine.disk_tier_bytes);

@@ -57,6 +57,42 @@ for (const [name, model] of models) {
   });
 }
 
+// Each draws by other means: filters, penalties, biases, a grammar, samplers that the host has alone; with logprobs.
+const schema = { type: "object", properties: { name: { type: "string", maxLength: 6 }, wet: { type: "boolean" } }, required: ["name", "wet"] };
+const drawings = [
+  { temperature: 0.8, top_k: 40, top_p: 0.9, logprobs: 5 },
+  { temperature: 1.2, min_p: 0.05, frequency_penalty: 0.6, presence_penalty: 0.4, repetition_penalty: 1.1 },
+  { temperature: 0.7, logit_bias: { 70: 3, 71: -100 }, n: 3, logprobs: 0 },
+  { temperature: 1, structured_outputs: { json: schema }, max_tokens: 60 },
+  { temperature: 0, structured_outputs: { json_object: true }, logprobs: 2, max_tokens: 30 },
+  { temperature: 0.9, typical_p: 0.8 },
+  { temperature: 0.9, xtc_probability: 0.5, xtc_threshold: 0.1 },
+].map((fields, i) => ({ prompt: prompts[i % prompts.length], seed: 40 + i, max_tokens: 20, return_token_ids: true, ...fields }));
+
+// The texts, and what is known of each token; logprobs to three places: the logits' last bits differ.
+async function described(body) {
+  const response = await server.post("/v1/completions", body);
+  assert.equal(response.status, 200, await response.clone().text());
+  return (await response.json()).choices.map(({ index, token_ids, text, finish_reason, logprobs }) => ({
+    index, token_ids, text, finish_reason, logprobs: logprobs?.token_logprobs?.map((value) => value.toFixed(3)),
+    top: logprobs?.top_logprobs?.map((top) => top && Object.keys(top).length),
+  }));
+}
+
+test("masks, penalties, biases, filters, choices and logprobs are on the GPU what they are on the processor", async () => {
+  const model = process.env.QUIRE_MODEL;
+  await serve(model, ["--device", "cpu", "--isa", "scalar"]);
+  const expected = [];
+  for (const body of drawings) expected.push(await described(body));
+  await server.stop();
+  await serve(model, [], { QUIRE_EMULATED_SEED: "5" });
+  assert.deepEqual(await Promise.all(drawings.map(described)), expected);
+  const metrics = await server.metrics();
+  assert.ok(metrics["quire:device_memory_bytes_used"] > 0);
+  assert.equal(metrics["quire:device_steps_in_flight_max"], 2);
+  await server.stop();
+});
+
 // Reads one token of a stream, then hangs up.
 async function abandon(body) {
   const hang_up = new AbortController();

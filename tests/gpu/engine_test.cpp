@@ -237,7 +237,7 @@ void compare(const std::vector<Request>& requests, const Sinks& got, const Sinks
 }  // namespace
 
 TEST_CASE("random requests on the GPU with two steps in flight say what they say with one at a time") {
-  const std::vector<Request> requests = made_requests(1, 14);
+  const std::vector<Request> requests = made_requests(1, 10);
   Served one({.by = ServedOptions::By::kOneStep, .device = {.immediate = true}});
   const Sinks expected = serve(one, requests, true);
   for (const std::uint64_t seed : {0U, 5U}) {
@@ -296,6 +296,27 @@ TEST_CASE("a graph that keeps old arguments is found") {
   CHECK(differ);
 }
 
+TEST_CASE("sequences that are swapped to the host beside two steps in flight on the GPU go on as if they had stayed") {
+  std::vector<Request> requests;
+  for (int i = 0; i < 6; ++i) {
+    requests.push_back(request_of(made_tokens(30 + i, 10 + i, kVocab), 36));
+    requests.back().id = std::to_string(i);
+    requests.back().sampling.temperature = 0.9F;
+    requests.back().sampling.seed = static_cast<std::uint64_t>(i);
+  }
+  Served one({.by = ServedOptions::By::kOneStep, .device = {.immediate = true}});
+  const Sinks expected = serve(one, requests, true);
+  ServedOptions crowded{.device = {.seed = 3}, .num_blocks = 10};
+  crowded.engine.scheduler.max_num_seqs = 4;
+  crowded.engine.scheduler.preemption = Preemption::kSwap;
+  crowded.engine.kv_cache.host_tier_bytes = 8 << 20;
+  Served two(crowded);
+  compare(requests, serve(two, requests, false), expected);
+  CHECK(two.stats().num_swaps > 0);
+  CHECK(two.stats().num_blocks_restored > 0);
+  CHECK(two.stats().num_blocks_used == 0);
+}
+
 TEST_CASE("random requests on the GPU draw the tokens that the processor draws") {
   std::vector<Request> requests = made_requests(2, 12);
   Served processor({.by = ServedOptions::By::kProcessor});
@@ -310,9 +331,8 @@ TEST_CASE("random requests on the GPU draw the tokens that the processor draws")
   }
 }
 
-TEST_CASE(
-    "requests that are aborted with two steps in flight on the GPU change no other text, and give their blocks back") {
-  const std::vector<Request> requests = made_requests(3, 12);
+TEST_CASE("requests that are aborted with two steps in flight on the GPU change no other text, and free their blocks") {
+  const std::vector<Request> requests = made_requests(3, 9);
   Served one({.by = ServedOptions::By::kOneStep, .device = {.immediate = true}});
   const Sinks expected = serve(one, requests, true);
   RequestMaker chance(4);

@@ -107,6 +107,37 @@ std::vector<std::vector<std::int32_t>> three_at_once(const EmulatedDeviceOptions
   return {chain.wait(second), chain.wait(third)};
 }
 
+// Two steps that move blocks: what the first reads and writes, and what the second reads of a copy.
+std::vector<std::vector<std::byte>> moved_blocks(const EmulatedDeviceOptions& options) {
+  const auto backend = gpu::make_gpu_backend(std::make_unique<EmulatedDevice>(options), {.name = "cuda-emulated"});
+  const auto kv = backend->allocate_kv({.num_layers = 2, .num_blocks = 4, .num_kv_heads = 1, .head_dim = 16});
+  const std::vector<std::byte> old(kv->block_bytes(), std::byte{1});
+  std::vector<std::byte> fresh(kv->block_bytes(), std::byte{2});
+  kv->write_block(0, old);
+  std::vector<std::vector<std::byte>> out(3, std::vector<std::byte>(kv->block_bytes()));
+  StepOps& steps = *backend->steps();
+  const std::int64_t first = steps.begin();
+  kv->copy_block(0, 3);
+  const BlockTransfer moves[] = {{.storage = kv.get(), .block = 3, .out = out[0]},
+                                 {.storage = kv.get(), .block = 3, .in = fresh}};
+  steps.move_blocks(moves);
+  std::ranges::fill(fresh, std::byte{9});  // it was read
+  kv->copy_block(3, 1);
+  steps.end();
+  const std::int64_t second = steps.begin();
+  const BlockTransfer reads[] = {{.storage = kv.get(), .block = 1, .out = out[1]},
+                                 {.storage = kv.get(), .block = 0, .out = out[2]}};
+  steps.move_blocks(reads);
+  kv->copy_block(3, 0);
+  steps.end();
+  steps.wait(first);
+  CHECK(steps.transfer_times(first).read_s == steps.transfer_times(first).write_s);
+  steps.wait(second);
+  CHECK(steps.transfer_times(second).write_s == 0.0);
+  backend->synchronize();
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("a step computes with the tokens that the step before it draws, which the host does not know yet") {
@@ -135,6 +166,19 @@ TEST_CASE("each wait for a step is found where it is left out") {
   CHECK(num_needed == 6);  // a result that is read too early
   // Memory of arrays that is used again too early: the third step's ids take the place of the first one's.
   CHECK(three_at_once({.ignored_wait = 2}) != three_at_once({}));
+}
+
+TEST_CASE(
+    "blocks move behind what was enqueued before them and before what follows, and a wait that is left out is found") {
+  const std::vector<std::byte> old(moved_blocks({}).at(0).size(), std::byte{1});
+  const std::vector<std::byte> fresh(old.size(), std::byte{2});
+  const std::vector<std::vector<std::byte>> right = {old, fresh, old};
+  bool is_found = false;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    CHECK(moved_blocks({.seed = seed}) == right);
+    is_found = is_found || moved_blocks({.seed = seed, .ignore_waits = true}) != right;
+  }
+  CHECK(is_found);
 }
 
 TEST_CASE("what a device reports surfaces where a step is waited for, and at every step after it") {

@@ -46,6 +46,10 @@ class ComparedDevice final : public gpu::Device {
   void launch_graph(gpu::Graph graph, gpu::Stream stream) override { emulated_.launch_graph(graph, stream); }
   void destroy_graph(gpu::Graph graph) override { emulated_.destroy_graph(graph); }
   gpu::Event create_event() override { return emulated_.create_event(); }
+  gpu::Event create_timed_event() override { return emulated_.create_timed_event(); }
+  double seconds_between(gpu::Event first, gpu::Event second) override {
+    return emulated_.seconds_between(first, second);
+  }
   void record(gpu::Event event, gpu::Stream stream) override { emulated_.record(event, stream); }
   void wait(gpu::Stream stream, gpu::Event event) override { emulated_.wait(stream, event); }
   bool done(gpu::Event event) override { return emulated_.done(event); }

@@ -24,7 +24,7 @@ bool unordered(T a, T b) {
 }
 
 template <class T>
-void add_comparisons(Operations& out, const std::string& type) {
+void add_float_comparisons(Operations& out, const std::string& type) {
   const auto add = [&](const std::string& relation, Handler run) {
     out["setp." + relation + "." + type] = {run, Kind::kSelect};
   };
@@ -49,7 +49,7 @@ void add_double_operations(Operations& out) {
   out["add.rn.f64"] = {&binary<double, [](double a, double b) { return a + b; }>, Kind::kInteger};
   out["sub.rn.f64"] = {&binary<double, [](double a, double b) { return a - b; }>, Kind::kInteger};
   out["mul.rn.f64"] = {&binary<double, [](double a, double b) { return a * b; }>, Kind::kInteger};
-  add_comparisons<double>(out, "f64");
+  add_float_comparisons<double>(out, "f64");
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ void add_float_operations(Operations& out) {
   out["abs.f32"] = {&unary<float, [](float a) { return std::fabs(a); }>, Kind::kFloat};
   out["min.f32"] = {&binary<float, &smaller>, Kind::kFloat};
   out["max.f32"] = {&binary<float, &larger>, Kind::kFloat};
-  add_comparisons<float>(out, "f32");
+  add_float_comparisons<float>(out, "f32");
   add_double_operations(out);
 }
 

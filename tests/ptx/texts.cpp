@@ -11,7 +11,8 @@ TextRun run_text(const std::string& body, const TextLaunch& launch) {
   const std::string text =
       ".version 9.0\n.target sm_80\n.address_size 64\n.extern .shared .align 16 .b8 memory[];\n"
       ".visible .entry test(.param .u64 in, .param .u64 out)\n{\n"
-      ".reg .pred %p<32>; .reg .b16 %rs<32>; .reg .b32 %r<32>; .reg .f32 %f<32>; .reg .b64 %rd<32>; .reg .f64 %fd<32>;\n"
+      ".reg .pred %p<32>; .reg .b16 %rs<32>; .reg .b32 %r<32>; .reg .f32 %f<32>; .reg .b64 %rd<32>; .reg .f64 "
+      "%fd<32>;\n"
       "ld.param.u64 %rd30, [in]; mov.u32 %r31, %tid.x;\n" +
       body +
       "\nld.param.u64 %rd31, [out]; mul.wide.u32 %rd29, %r31, 4; add.s64 %rd31, %rd31, %rd29;\n"
