@@ -1,4 +1,4 @@
-// CudaDevice: a Device over the CUDA runtime, which is linked statically. One thread at a time; each thread that comes
+// CudaDevice: a Device over the CUDA runtime, which is linked statically. Threads as Device says; each thread that comes
 // chooses the GPU for itself. Invariant: the first error that the runtime reports stays, and is thrown by every
 // synchronize() from then on.
 #pragma once
@@ -7,6 +7,7 @@
 
 #include <array>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ class CudaDevice final : public Device {
   std::size_t free_memory() const override;
   std::byte* allocate(std::size_t bytes, std::string_view what) override;
   void free(std::byte* memory) override;
+  void free_behind(std::byte* memory) override { free(memory); }  // the runtime's free waits for what is enqueued
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes) override;
   std::byte* allocate_host(std::size_t bytes) override;
   void free_host(std::byte* memory) override;
   void copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
@@ -58,8 +61,10 @@ class CudaDevice final : public Device {
   std::vector<CudaKernel> kernels_;
   std::map<std::string, const CudaKernel*, std::less<>> by_name_;
   std::array<cudaStream_t, kNumStreams> streams_{};
+  cudaStream_t uploads_ = nullptr;
   std::vector<cudaEvent_t> events_;
-  std::string error_;
+  mutable std::mutex error_mutex_;
+  std::string error_;  // under error_mutex_
 };
 
 }  // namespace quire::gpu

@@ -22,11 +22,18 @@ EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options)
     : options_(options), emulator_({options.seed, options.mutation}), random_(options.seed) {
   add_row_kernels(kernels_);
   add_attention_kernels(kernels_);
+  add_recurrent_kernels(kernels_);
   add_linear_skinny_kernels(kernels_);
   add_linear_wide_kernels(kernels_);
 }
 
+std::size_t EmulatedDevice::free_memory() const {
+  const std::scoped_lock lock(mutex_);
+  return options_.memory - allocated_;
+}
+
 std::byte* EmulatedDevice::allocate(std::size_t bytes, std::string_view what) {
+  const std::scoped_lock lock(mutex_);
   const bool injected = options_.failing_allocation >= 0 && options_.failing_allocation-- == 0;
   if (injected || bytes > free_memory())
     throw DeviceError("the GPU has no " + std::to_string(bytes) + " bytes for " + std::string(what));
@@ -39,6 +46,7 @@ std::byte* EmulatedDevice::allocate(std::size_t bytes, std::string_view what) {
 }
 
 void EmulatedDevice::free(std::byte* memory) {
+  const std::scoped_lock lock(mutex_);
   if (memory == nullptr) return;
   const auto found = memory_.find(memory);
   QUIRE_CHECK(found != memory_.end(), "freed device memory that was not allocated");
@@ -46,6 +54,16 @@ void EmulatedDevice::free(std::byte* memory) {
   found->second.forbid();
   freed_.push_back(std::move(found->second));
   memory_.erase(found);
+}
+
+void EmulatedDevice::free_behind(std::byte* memory) {
+  enqueue({.kind = Operation::Kind::kFree, .to = memory}, Stream::kCompute);
+}
+
+void EmulatedDevice::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  run_copy({.kind = Operation::Kind::kCopyIn, .to = to, .from = from, .bytes = bytes}, to);
+  throw_error();
 }
 
 std::byte* EmulatedDevice::allocate_host(std::size_t bytes) {
@@ -103,22 +121,26 @@ void EmulatedDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* a
 }
 
 Event EmulatedDevice::create_event() {
+  const std::scoped_lock lock(mutex_);
   events_.emplace_back();
   return static_cast<Event>(events_.size()) - 1;
 }
 
 void EmulatedDevice::record(Event event, Stream stream) {
+  const std::scoped_lock lock(mutex_);
   ++events_.at(static_cast<std::size_t>(event)).recorded;
   enqueue({.kind = Operation::Kind::kRecord, .event = event}, stream);
 }
 
 void EmulatedDevice::wait(Stream stream, Event event) {
   if (options_.ignore_waits) return;
+  const std::scoped_lock lock(mutex_);
   const std::int64_t target = events_.at(static_cast<std::size_t>(event)).recorded;
   enqueue({.kind = Operation::Kind::kWait, .event = event, .target = target}, stream);
 }
 
 void EmulatedDevice::enqueue(Operation operation, Stream stream) {
+  const std::scoped_lock lock(mutex_);
   streams_[index_of(stream)].push_back(std::move(operation));
   while (options_.immediate && run_one())
     ;
@@ -169,6 +191,7 @@ void EmulatedDevice::run(const Operation& operation) {
       return run_grid(operation);
     case Operation::Kind::kRecord: ++events_[static_cast<std::size_t>(operation.event)].completed; return;
     case Operation::Kind::kWait: return;
+    case Operation::Kind::kFree: return free(operation.to);
   }
 }
 
@@ -193,6 +216,7 @@ void EmulatedDevice::throw_error() const {
 
 // A caller that asks repeatedly sees it done in the end.
 bool EmulatedDevice::done(Event event) {
+  const std::scoped_lock lock(mutex_);
   const EventState& state = events_.at(static_cast<std::size_t>(event));
   for (std::uint64_t i = random_() % 3; i > 0 && state.completed < state.recorded; --i)
     run_one();
@@ -200,6 +224,7 @@ bool EmulatedDevice::done(Event event) {
 }
 
 void EmulatedDevice::synchronize(Event event) {
+  const std::scoped_lock lock(mutex_);
   const EventState& state = events_.at(static_cast<std::size_t>(event));
   while (state.completed < state.recorded)
     run_one();
@@ -207,6 +232,7 @@ void EmulatedDevice::synchronize(Event event) {
 }
 
 void EmulatedDevice::synchronize() {
+  const std::scoped_lock lock(mutex_);
   while (run_one())
     ;
   throw_error();

@@ -1,12 +1,13 @@
 // EmulatedDevice: a Device whose kernels run in the emulator. Enqueued work runs when a caller waits or polls, in an
 // order of the streams drawn by the seed: as late as a device may, and with copies that read and write host memory only
-// then. Engine thread only.
+// then. Threads as Device says: one at a time is inside.
 // Invariants: memory begins poisoned and ends at a page that faults; freed memory faults and is not handed out again.
 #pragma once
 
 #include <array>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,11 @@ class EmulatedDevice final : public Device {
 
   std::string name() const override { return "emulated GPU"; }
   std::size_t total_memory() const override { return options_.memory; }
-  std::size_t free_memory() const override { return options_.memory - allocated_; }
+  std::size_t free_memory() const override;
   std::byte* allocate(std::size_t bytes, std::string_view what) override;
   void free(std::byte* memory) override;
+  void free_behind(std::byte* memory) override;
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes) override;
   std::byte* allocate_host(std::size_t bytes) override;
   void free_host(std::byte* memory) override;
   void copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
@@ -55,7 +58,7 @@ class EmulatedDevice final : public Device {
 
  private:
   struct Operation {
-    enum class Kind : std::uint8_t { kCopyIn, kCopyOut, kFill, kLaunch, kRecord, kWait };
+    enum class Kind : std::uint8_t { kCopyIn, kCopyOut, kFill, kLaunch, kRecord, kWait, kFree };
     Kind kind = Kind::kCopyIn;
     std::byte* to = nullptr;
     const std::byte* from = nullptr;
@@ -82,6 +85,7 @@ class EmulatedDevice final : public Device {
   bool fails(int& countdown, const char* what);
   void throw_error() const;
 
+  mutable std::recursive_mutex mutex_;
   EmulatedDeviceOptions options_;
   Emulator emulator_;
   std::mt19937_64 random_;

@@ -26,7 +26,7 @@ class HostResults {
   };
 
   Device& device_;
-  std::array<Place, 3> places_;
+  std::array<Place, 4> places_;
 };
 
 }  // namespace quire::gpu

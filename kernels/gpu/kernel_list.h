@@ -11,7 +11,10 @@
 #include "kernels/gpu/kernels/linear_skinny.h"
 #include "kernels/gpu/kernels/linear_wide.h"
 #include "kernels/gpu/kernels/norm_quantise.h"
+#include "kernels/gpu/kernels/recurrent.h"
+#include "kernels/gpu/kernels/route.h"
 #include "kernels/gpu/kernels/row_ops.h"
+#include "kernels/gpu/kernels/streams.h"
 
 namespace quire::gpu {
 
@@ -58,7 +61,14 @@ void visit_rows(const Visit& visit) {
   visit("gather", Instance<Gather>());
   visit("row_math", Instance<RowMath>());
   visit("layer_norm", Instance<LayerNorm>());
+  visit("route", Instance<Route>());
+  visit("group_choices", Instance<GroupChoices>());
+  visit("plan_experts", Instance<PlanExperts>());
   visit("combine_choices", Instance<CombineChoices>());
+  visit("mix_streams", Instance<MixStreams>());
+  visit("add_to_streams", Instance<AddToStreams>());
+  visit("match_length", Instance<MatchLength>());
+  visit("keep_excess", Instance<KeepExcess>());
   visit("copy_bytes", Instance<CopyBytes>());
   visit("linear_f32 F32", Instance<LinearFloat<DType::kF32>>());
   visit("linear_f32 F16", Instance<LinearFloat<DType::kF16>>());
@@ -77,6 +87,16 @@ void visit_attention(const Visit& visit) {
   visit("attend bf16", Instance<Attend<KvType::kBF16>>());
   visit("attend int8", Instance<Attend<KvType::kI8>>());
   visit("merge_partitions", Instance<MergePartitions>());
+}
+
+template <class Visit>
+void visit_recurrent(const Visit& visit) {
+  visit("short_conv", Instance<ShortConv>());
+  visit("advance_state delta", Instance<AdvanceState<StateForm::kDelta>>());
+  visit("advance_state channels", Instance<AdvanceState<StateForm::kDeltaPerChannel>>());
+  visit("advance_state space", Instance<AdvanceState<StateForm::kStateSpace>>());
+  visit("selective_scan", Instance<SelectiveScan>());
+  visit("gated_norm", Instance<GatedNorm>());
 }
 
 }  // namespace quire::gpu

@@ -17,4 +17,7 @@ struct DeviceCase {
 
 std::vector<DeviceCase> device_cases();
 
+// Those of routing, recurrent mixers and residual streams, which device_cases() has too.
+void add_mixer_cases(std::vector<DeviceCase>& out);
+
 }  // namespace quire::test
