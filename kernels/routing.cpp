@@ -124,8 +124,8 @@ void ExpertOrder::group(std::span<const std::int32_t> ids, std::int64_t num_chos
 }
 
 void check_route_shapes(const MatrixView& logits, const RouteOptions& options) {
-  QUIRE_CHECK(options.num_chosen >= 1 && options.num_chosen <= logits.cols &&
-                  logits.cols % options.num_groups == 0 && options.num_groups_chosen <= options.num_groups,
+  QUIRE_CHECK(options.num_chosen >= 1 && options.num_chosen <= logits.cols && logits.cols % options.num_groups == 0 &&
+                  options.num_groups_chosen <= options.num_groups,
               "route: shapes do not fit");
 }
 

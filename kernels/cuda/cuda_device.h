@@ -1,5 +1,5 @@
-// CudaDevice: a Device over the CUDA runtime, which is linked statically. Threads as Device says; each thread that comes
-// chooses the GPU for itself. Invariant: the first error that the runtime reports stays, and is thrown by every
+// CudaDevice: a Device over the CUDA runtime, which is linked statically. Threads as Device says; each thread that
+// comes chooses the GPU for itself. Invariant: the first error that the runtime reports stays, and is thrown by every
 // synchronize() from then on.
 #pragma once
 

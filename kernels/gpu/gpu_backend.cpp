@@ -73,7 +73,9 @@ class GpuBackend final : public Backend {
 
   std::string name() const override { return name_; }
   bool has(Ability ability) const override {
-    return ability != Ability::kInt4Cache;
+    constexpr Ability kAbilities[] = {Ability::kGraph,      Ability::kMaskedAttention, Ability::kExperts,
+                                      Ability::kHeadLinear, Ability::kStreams,         Ability::kAdapters};
+    return std::ranges::find(kAbilities, ability) != std::end(kAbilities);
   }
 
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) override {

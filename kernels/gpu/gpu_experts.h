@@ -1,7 +1,7 @@
 // GpuExperts: routing of rows to experts and the experts' feed-forwards, all of it on the device: the host waits for no
-// choice. Choices are grouped by expert, rows quantised into tiles of each expert's own, and a product of all experts is
-// one launch over items that the device made. Engine thread only.
-// Invariant: a row's result depends on its own choices alone, whatever rows come with it.
+// choice. Choices are grouped by expert, rows quantised into tiles of each expert's own, and a product of all experts
+// is one launch over items that the device made. Engine thread only. Invariant: a row's result depends on its own
+// choices alone, whatever rows come with it.
 #pragma once
 
 #include <map>
@@ -76,7 +76,7 @@ class GpuExperts {
   std::int64_t num_experts_ = 0;
   std::int64_t num_choices_ = 0;
   Items items_[3] = {};                                   // of 8, 32 and 64 rows
-  DeviceMemory ids_, weights_, groups_;                    // of the last route()
+  DeviceMemory ids_, weights_, groups_;                   // of the last route()
   DeviceMemory ranges_, sources_, row_experts_, places_;  // of the last group()
   DeviceMemory tiles_, made_rows_;
 };

@@ -73,9 +73,8 @@ SequenceStates GpuRecurrentOps::sequences_of(const AttentionBatch& batch, const 
   const auto& storage = static_cast<const GpuStateStorage&>(*part.storage);
   const StateLayout& layout = storage.layout();
   QUIRE_CHECK(batch.state_ids.size() == batch.context_len.size(), "a recurrent layer without states");
-  QUIRE_CHECK(
-      std::ranges::all_of(batch.state_ids, [&](std::int32_t id) { return id >= 0 && id < layout.num_states; }),
-      "recurrent state out of range");
+  QUIRE_CHECK(std::ranges::all_of(batch.state_ids, [&](std::int32_t id) { return id >= 0 && id < layout.num_states; }),
+              "recurrent state out of range");
   return {.query_start = uploads_.put(batch.query_start),
           .context_len = uploads_.put(batch.context_len),
           .state_ids = uploads_.put(batch.state_ids),
@@ -85,8 +84,7 @@ SequenceStates GpuRecurrentOps::sequences_of(const AttentionBatch& batch, const 
 
 void GpuRecurrentOps::short_conv(const AttentionBatch& batch, const StatePart& state, const ConvArgs& args,
                                  MatrixView x, MatrixView before, MatrixView after, MatrixView out) {
-  QUIRE_CHECK(args.taps >= 2 && args.taps <= ShortConv::kMostTaps,
-              "a convolution of fewer than 2 or more than 8 taps");
+  QUIRE_CHECK(args.taps >= 2 && args.taps <= ShortConv::kMostTaps, "a convolution of fewer than 2 or more than 8 taps");
   if (x.rows == 0) return;
   const ShortConvArgs of_rows{.sequences = sequences_of(batch, state),
                               .channels = x.cols,

@@ -32,6 +32,7 @@ std::map<std::string, std::string> kernels_by_type() {
   gpu::visit_linear_wide(visit);
   gpu::visit_rows(visit);
   gpu::visit_attention(visit);
+  gpu::visit_recurrent(visit);
   return out;
 }
 

@@ -79,7 +79,17 @@ QUIRE_DEVICE float gated_of(float gate, float up, const ActivationArgs& args) {
   return least(value, args.limit) * within(up, args.limit);
 }
 
-enum class RowMathKind : std::uint8_t { kActivate, kGate, kAdd, kScale, kScaleByNumber, kScaleColumns, kScaleRows, kSoftcap, kClamp };
+enum class RowMathKind : std::uint8_t {
+  kActivate,
+  kGate,
+  kAdd,
+  kScale,
+  kScaleByNumber,
+  kScaleColumns,
+  kScaleRows,
+  kSoftcap,
+  kClamp
+};
 
 struct RowMathArgs {
   RowMathKind kind = RowMathKind::kActivate;

@@ -71,8 +71,7 @@ struct LinearFloat {
     float* x = weights + kDepth * kStride;
     const int output = t.index() % 16 * kEach;  // of the block's
     const int row = t.index() / 16 * kEach;
-    const bool is_used =
-        t.block_x() * kTile + output < args.output.outputs && first_row + row < args.output.rows;
+    const bool is_used = t.block_x() * kTile + output < args.output.outputs && first_row + row < args.output.rows;
     float acc[kEach][kEach] = {};
     for (std::int64_t depth = 0; depth < args.depth; depth += kDepth) {
       if (depth > 0) t.sync_block();  // the features before have been read

@@ -1,7 +1,7 @@
 // Mixers that keep a state per sequence: short convolutions, the delta rule, state spaces, the selective scan, and the
 // norm behind them. Formulas as on the CPU levels.
-// Invariant: a recurrence advances token by token in one order, and a token's arithmetic is its own: sums over a state's
-// rows are four chains, of every fourth row, added in one order, whatever tokens come together.
+// Invariant: a recurrence advances token by token in one order, and a token's arithmetic is its own: sums over a
+// state's rows are four chains, of every fourth row, added in one order, whatever tokens come together.
 #pragma once
 
 #include "kernels/gpu/kernels/graph_rows.h"

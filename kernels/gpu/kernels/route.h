@@ -19,7 +19,8 @@ struct RouteArgs {
   float* weights = nullptr;     // as many
 };
 
-// One warp a row. A lane computes the scores of every 32nd expert as often as they are asked for: they are kept nowhere.
+// One warp a row. A lane computes the scores of every 32nd expert as often as they are asked for: they are kept
+// nowhere.
 struct Route {
   using Args = RouteArgs;
   using Gate = RouteOptions::Gate;
@@ -177,8 +178,7 @@ struct Route {
     Ranked last = before_all();
     for (std::int64_t n = 0; n < args.options.num_chosen; ++n) {
       last = next(t, args.num_experts, last, [&](std::int64_t i) { return row.score_in_kept(i); });
-      const float weight =
-          args.options.gate == Gate::kSparseMixer ? mixer_weight(t, row, last) : row.gate(last.index);
+      const float weight = args.options.gate == Gate::kSparseMixer ? mixer_weight(t, row, last) : row.gate(last.index);
       if (t.lane() == 0) {
         ids[n] = last.index;
         weights[n] = weight;
