@@ -116,17 +116,22 @@ GpuExperts::Stack GpuExperts::make_stack(Experts experts) {
   for (const std::unique_ptr<Linear>& expert : experts)
     stack.serials.push_back(packed(expert).serial());
   for (std::size_t number = 0; number < packed(experts.front()).parts().size(); ++number) {
-    Part part{.first = &packed(experts.front()).parts()[number]};
+    const GpuLinear& first = packed(experts.front());
+    Part part{.first = &first.parts()[number]};
+    const auto* const first_order = part.first->order.as<const std::int32_t>();
+    if (first.bias() != nullptr) part.bias = first.bias() + part.first->first_output;
     std::vector<ExpertWeights> table;
     for (const std::unique_ptr<Linear>& expert : experts) {
       const GpuLinear& linear = packed(expert);
       const GpuLinear::Part& own = linear.parts()[number];
-      QUIRE_CHECK(own.rows == part.first->rows && own.floats == part.first->floats && own.wide == part.first->wide,
-                  "experts of one product are of one type");
-      part.has_order = part.has_order || own.order.data() != nullptr;
-      table.push_back({.weights = own.weights.data(),
-                       .bias = linear.bias() == nullptr ? nullptr : linear.bias() + own.first_output,
-                       .order = own.order.as<const std::int32_t>(),
+      const auto* const order = own.order.as<const std::int32_t>();
+      const bool is_alike = own.rows == part.first->rows && own.floats == part.first->floats &&
+                            own.wide == part.first->wide && (order == nullptr) == (first_order == nullptr) &&
+                            (linear.bias() == nullptr) == (first.bias() == nullptr);
+      QUIRE_CHECK(is_alike, "experts of one product are alike");
+      table.push_back({.weights = own.weights.data() - part.first->weights.data(),
+                       .bias = linear.bias() - first.bias(),
+                       .order = order - first_order,
                        .scale = own.scale});
     }
     const std::span bytes = std::as_bytes(std::span(table));
@@ -146,39 +151,42 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
   const std::size_t size = each <= kItemRows[0] ? 0 : each <= kItemRows[1] ? 1 : 2;
   bool is_quantised = false;  // in the order of features that the next part takes too
   for (const Part& part : stack.parts) {
-    ExpertRows rows{.sources = sources};
-    const ExpertRows in_order{.sources = sources,
-                              .experts = row_experts_.as<const std::int32_t>(),
-                              .ranges = ranges_.as<const ExpertRange>(),
-                              .weights = part.weights.as<const ExpertWeights>()};
-    if (part.has_order) rows = in_order;
+    const std::int32_t* const order = part.first->order.as<const std::int32_t>();
+    const ExpertRows rows{.sources = sources,
+                          .experts = row_experts_.as<const std::int32_t>(),
+                          .ranges = ranges_.as<const ExpertRange>(),
+                          .weights = part.weights.as<const ExpertWeights>()};
     const LinearOutput output{.rows = out.rows,
                               .outputs = part.first->rows,
                               .out = out.data + part.first->first_output,
-                              .out_stride = out.stride};
+                              .out_stride = out.stride,
+                              .bias = part.bias};
     if (part.first->floats != nullptr) {
       const Items& items = items_of(kFloats);
-      const MatrixView made = make_rows(x, rows, out.rows);
-      const LinearFloatArgs args{.x = made.data,
+      const MatrixView made = make_rows(x, order, rows);
+      const LinearFloatArgs args{.weights = part.first->weights.data(),
+                                 .x = made.data,
                                  .x_stride = made.stride,
                                  .depth = made.cols,
                                  .output = output,
-                                 .experts = {items.memory.as<const ExpertItem>(), in_order.weights}};
+                                 .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
       device_.launch(*part.first->floats, {.x = rounded_up(output.outputs, 64), .y = items.count}, args);
       continue;
     }
     const Items& items = items_of(size);
-    if (!is_quantised || part.has_order) quantise(x, in_order, out.rows);
-    is_quantised = !part.has_order;
-    const LinearIntArgs args{.tiles = tiles_.as<const ActTile>(),
+    if (!is_quantised || order != nullptr) quantise(x, order, rows);
+    is_quantised = order == nullptr;
+    const LinearIntArgs args{.strips = part.first->weights.data(),
+                             .tiles = tiles_.as<const ActTile>(),
                              .num_blocks = x.cols() / kBlockFeatures,
                              .output = output,
-                             .experts = {items.memory.as<const ExpertItem>(), in_order.weights}};
+                             .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
     device_.launch(*part.first->skinny[size], {.x = rounded_up(output.outputs, kStripOutputs), .y = items.count}, args);
   }
 }
 
-void GpuExperts::quantise(const ProductInput& x, const ExpertRows& rows, std::int64_t count) {
+void GpuExperts::quantise(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) {
+  const std::int64_t count = num_choices_;
   const std::int64_t tiles = (count + (kTileRows - 1) * std::min(count, num_experts_)) / kTileRows;
   reserve(tiles_, tiles * (x.cols() / kBlockFeatures) * static_cast<std::int64_t>(sizeof(ActTile)));
   const NormQuantiseArgs args{.x = x.x.data,
@@ -186,12 +194,14 @@ void GpuExperts::quantise(const ProductInput& x, const ExpertRows& rows, std::in
                               .depth = x.cols(),
                               .norm_weight = x.norm_weight,
                               .eps = x.eps,
+                              .order = order,
                               .tiles = tiles_.as<ActTile>(),
                               .experts = rows};
   device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = count}, args);
 }
 
-MatrixView GpuExperts::make_rows(const ProductInput& x, const ExpertRows& rows, std::int64_t count) {
+MatrixView GpuExperts::make_rows(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) {
+  const std::int64_t count = num_choices_;
   reserve(made_rows_, count * x.cols() * 4);
   const MatrixView made{made_rows_.as<float>(), count, x.cols(), x.cols()};
   const RowsArgs args{.x = x.x.data,
@@ -199,6 +209,7 @@ MatrixView GpuExperts::make_rows(const ProductInput& x, const ExpertRows& rows, 
                       .cols = x.cols(),
                       .weight = x.norm_weight,
                       .eps = x.eps,
+                      .order = order,
                       .out = made.data,
                       .out_stride = made.stride,
                       .experts = rows};

@@ -39,8 +39,8 @@ class GpuExperts {
   // Of one matrix of each expert, stacked into the expert's products.
   struct Part {
     const GpuLinear::Part* first = nullptr;  // the first expert's; all are alike
-    bool has_order = false;
-    DeviceMemory weights = {};  // [num_experts] ExpertWeights
+    const float* bias = nullptr;             // the first expert's
+    DeviceMemory weights = {};               // [num_experts] ExpertWeights
   };
   struct Stack {
     std::vector<std::uint64_t> serials;  // of the experts
@@ -61,8 +61,8 @@ class GpuExperts {
   const Items& items_of(std::size_t size);
   // sources: by place, the row of x; null: its own.
   void multiply(Experts experts, const ProductInput& x, const std::int32_t* sources, MatrixView out);
-  void quantise(const ProductInput& x, const ExpertRows& rows, std::int64_t count);
-  MatrixView make_rows(const ProductInput& x, const ExpertRows& rows, std::int64_t count);
+  void quantise(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows);
+  MatrixView make_rows(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows);
   void combine(MatrixView results, const ExpertChoices& choices, MatrixView out);
 
   Device& device_;

@@ -18,19 +18,19 @@ std::unique_ptr<Backend> gpu_with(const EmulatedDeviceOptions& options) {
   return gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(options), {.name = "cuda-emulated"});
 }
 
-constexpr std::int64_t kRows = 9;
-constexpr std::int64_t kWidth = 64;
+constexpr std::int64_t kExpertRows = 9;
+constexpr std::int64_t kExpertWidth = 64;
 
 struct SmallExperts {
   explicit SmallExperts(Backend& backend)
-      : logits(backend, kRows, 6, 1),
-        x(backend, kRows, kWidth, 2),
-        made(backend, 2 * kRows, 2 * kWidth),
-        results(backend, 2 * kRows, kWidth) {
+      : logits(backend, kExpertRows, 6, 1),
+        x(backend, kExpertRows, kExpertWidth, 2),
+        made(backend, 2 * kExpertRows, 2 * kExpertWidth),
+        results(backend, 2 * kExpertRows, kExpertWidth) {
     std::mt19937 random(3);
     for (int expert = 0; expert < 6; ++expert) {
-      const Weights both = random_weights(random, DType::kQ8_0, 2 * kWidth, kWidth);
-      const Weights low = random_weights(random, DType::kF32, kWidth, kWidth);
+      const Weights both = random_weights(random, DType::kQ8_0, 2 * kExpertWidth, kExpertWidth);
+      const Weights low = random_weights(random, DType::kF32, kExpertWidth, kExpertWidth);
       const WeightSource sources[] = {both.source(), low.source()};
       gate_up.push_back(backend.load_linear({sources, 1}, {}));
       down.push_back(backend.load_linear({sources + 1, 1}, {}));
@@ -113,14 +113,15 @@ TEST_CASE("experts are routed, grouped and multiplied without waiting for the de
   for (const std::uint64_t seed : {0U, 3U}) {
     const auto backend = gpu_with({.seed = seed});
     const SmallExperts experts(*backend);
-    const auto first = backend->allocate(kRows * kWidth);
-    experts.run(*backend, {first->data(), kRows, kWidth, kWidth});  // memory grows to what a step needs
+    const auto first = backend->allocate(kExpertRows * kExpertWidth);
+    experts.run(*backend,
+                {first->data(), kExpertRows, kExpertWidth, kExpertWidth});  // memory grows to what a step needs
     backend->synchronize();
-    const auto second = backend->allocate(kRows * kWidth);
-    experts.run(*backend, {second->data(), kRows, kWidth, kWidth});
+    const auto second = backend->allocate(kExpertRows * kExpertWidth);
+    experts.run(*backend, {second->data(), kExpertRows, kExpertWidth, kExpertWidth});
     CHECK(std::isnan(second->data()[0]));  // poison: nothing has run
     backend->synchronize();
-    CHECK(std::equal(first->data(), first->data() + kRows * kWidth, second->data()));
+    CHECK(std::equal(first->data(), first->data() + kExpertRows * kExpertWidth, second->data()));
   }
 }
 

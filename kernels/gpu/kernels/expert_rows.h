@@ -22,11 +22,11 @@ struct ExpertItem {
   std::int32_t rows;
 };
 
-// One expert's matrix.
+// Where an expert's matrix lies: how far behind the first expert's, so that compilers know what kind of memory it is.
 struct ExpertWeights {
-  const std::byte* weights = nullptr;
-  const float* bias = nullptr;
-  const std::int32_t* order = nullptr;  // of input features; null: their own
+  std::int64_t weights = 0;  // bytes
+  std::int64_t bias = 0;     // floats
+  std::int64_t order = 0;    // indices
   float scale = 1.0f;
 };
 
@@ -49,8 +49,8 @@ struct ExpertRows {
     const ExpertRange range = ranges[experts[place]];
     return 8 * static_cast<std::int64_t>(range.first_tile) + place - range.begin;
   }
-  QUIRE_DEVICE const std::int32_t* order(std::int64_t place, const std::int32_t* of_all) const {
-    return experts == nullptr ? of_all : weights[experts[place]].order;
+  QUIRE_DEVICE const std::int32_t* order(std::int64_t place, const std::int32_t* of_first) const {
+    return experts == nullptr || of_first == nullptr ? of_first : of_first + weights[experts[place]].order;
   }
 };
 

@@ -15,7 +15,7 @@ struct LinearFloatArgs {
   std::int64_t x_stride = 0;
   std::int64_t depth = 0;
   LinearOutput output;
-  ExpertProduct experts = {};  // instead of weights
+  ExpertProduct experts = {};  // weights and bias are the first one's
 };
 
 template <DType kType>
@@ -57,7 +57,7 @@ struct LinearFloat {
     if (args.experts.items != nullptr) {
       const ExpertItem item = args.experts.items[t.block_y()];
       if (item.rows == 0) return;
-      own.weights = args.experts.weights[item.expert].weights;
+      own.weights += args.experts.weights[item.expert].weights;
       own.x += item.first_row * args.x_stride;
       own.output.narrow_to(item, args.experts.weights[item.expert]);
       first_row = 0;

@@ -26,7 +26,7 @@ struct LinearOutput {
   QUIRE_DEVICE void narrow_to(const ExpertItem& item, const ExpertWeights& expert) {
     rows = item.rows;
     out += item.first_row * out_stride;
-    bias = expert.bias;
+    if (bias != nullptr) bias += expert.bias;
     scale = expert.scale;
   }
 };
@@ -36,7 +36,7 @@ struct LinearIntArgs {
   const ActTile* tiles = nullptr;     // [rows / 8][num_blocks]
   std::int64_t num_blocks = 0;        // of the depth
   LinearOutput output;
-  ExpertProduct experts = {};  // instead of strips; linear_skinny only
+  ExpertProduct experts = {};  // strips and bias are the first one's; linear_skinny only
 };
 
 // Two outputs of a lane times two rows of a tile: element 2 * o + r, as in the result of mma.m16n8k32.

@@ -84,7 +84,7 @@ struct LinearSkinny {
     if (args.experts.items != nullptr) {
       const ExpertItem item = args.experts.items[t.block_y()];
       if (item.rows == 0) return;
-      own.strips = args.experts.weights[item.expert].weights;
+      own.strips += args.experts.weights[item.expert].weights;
       own.tiles += item.first_tile * args.num_blocks;
       own.output.narrow_to(item, args.experts.weights[item.expert]);
       first_tile = 0;
