@@ -147,10 +147,9 @@ enum class Ability : std::uint8_t {
   kMaskedAttention,  // windows, chunks, soft caps, sinks, slopes, values in keys, attention in both directions
   kExperts,          // route, experts
   kHeadLinear,
-  kStreams,     // mix_streams, add_to_streams, match_length, keep_excess
-  kAdapters,    // load_linear_beside while steps run
-  kHostMemory,  // the host reads what upload() made
-  kInt4Cache,   // KvDType::kI4, but for layers whose V is part of K
+  kStreams,    // mix_streams, add_to_streams, match_length, keep_excess
+  kAdapters,   // load_linear_beside while steps run
+  kInt4Cache,  // KvDType::kI4, but for layers whose V is part of K
 };
 
 // Memory that a backend has to itself, beside the machine's.
@@ -162,7 +161,7 @@ struct BackendMemory {
 class ParallelBackend;
 
 // What the host reads of a step's results; each has a place of its own there.
-enum class HostResult : std::uint8_t { kLogits, kHidden, kLabels };
+enum class HostResult : std::uint8_t { kLogits, kHidden, kLabels, kDrafted };
 
 class Backend {
  public:

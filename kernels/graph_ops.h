@@ -45,6 +45,16 @@ struct RouteOptions {
   const float* expert_scale = nullptr;  // [experts] multiplies the weight of each
 };
 
+// The experts that rows take: arrays in the backend's memory.
+struct ExpertChoices {
+  std::int64_t num_rows = 0;
+  std::int64_t num_chosen = 0;        // of each row
+  const std::int32_t* ids = nullptr;  // [num_rows * num_chosen], in the order of the choice
+  const float* weights = nullptr;     // as many; null: each is 1
+
+  std::int64_t count() const { return num_rows * num_chosen; }
+};
+
 // Feed-forwards of which each row takes some.
 struct ExpertArgs {
   std::span<const std::unique_ptr<Linear>> gate_up;  // of each expert; `gated`: the gate's outputs, then up's
@@ -64,6 +74,7 @@ class GraphOps {
   virtual void copy(MatrixView x, MatrixView out) = 0;
   virtual void add(MatrixView x, float scale, MatrixView out) = 0;  // out += scale * x
   virtual void scale(MatrixView x, float factor) = 0;
+  virtual void scale(MatrixView x, const float* factor) = 0;  // by one number in the backend's memory
   virtual void scale_columns(MatrixView x, const float* factors) = 0;
   // x[r] *= factors[r]
   virtual void scale_rows(MatrixView x, std::span<const float> factors) = 0;
@@ -75,13 +86,14 @@ class GraphOps {
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          const AttentionOptions& options, MatrixView out) = 0;
 
-  // ids, weights: [rows * num_chosen], in the order of the choice.
-  virtual void route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
-                     std::span<float> weights) = 0;
+  // The choices lie in memory of the backend that its next route() overwrites.
+  virtual ExpertChoices route(MatrixView logits, const RouteOptions& options) = 0;
+  // x[i] *= the weight of choice i; x has a row for each choice.
+  virtual void scale_by_weights(const ExpertChoices& choices, MatrixView x) = 0;
   // out[r] = sum over j of weights[r * n + j] * down(f(gate_up x[r])) with the products of expert ids[r * n + j], in
-  // the order of j; n = ids.size() / rows. gate_up, results: room for a row of each choice.
-  virtual void experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights,
-                       MatrixView x, MatrixView gate_up, MatrixView results, MatrixView out) = 0;
+  // the order of j; n = num_chosen. gate_up, results: room for a row of each choice.
+  virtual void experts(const ExpertArgs& args, const ExpertChoices& choices, MatrixView x, MatrixView gate_up,
+                       MatrixView results, MatrixView out) = 0;
 
   // Residual streams (AltUp, arXiv 2301.13310), side by side in a row.
   // out[r][i] = x[r][i] + sum over k of factors[r][i * n + k] * x[r][k], in the order of k; n streams.

@@ -102,6 +102,8 @@ class RecurrentOps {
  public:
   virtual ~RecurrentOps() = default;
 
+  // Rows of the largest matrix states that it advances.
+  virtual std::int64_t most_key_dim() const { return std::int64_t{1} << 12; }
   virtual std::unique_ptr<StateStorage> allocate_states(const StateLayout& layout) = 0;
 
   // Causal depthwise convolution over the rows of each sequence: out[r] = bias + sum over j of weights[j] *

@@ -123,11 +123,18 @@ void ExpertOrder::group(std::span<const std::int32_t> ids, std::int64_t num_chos
   }
 }
 
-void check_route_shapes(const MatrixView& logits, const RouteOptions& options, std::span<const std::int32_t> ids,
-                        std::span<const float> weights) {
-  QUIRE_CHECK(std::ssize(ids) == logits.rows * options.num_chosen && ids.size() == weights.size() &&
-                  options.num_chosen <= logits.cols,
+void check_route_shapes(const MatrixView& logits, const RouteOptions& options) {
+  QUIRE_CHECK(options.num_chosen >= 1 && options.num_chosen <= logits.cols && logits.cols % options.num_groups == 0 &&
+                  options.num_groups_chosen <= options.num_groups,
               "route: shapes do not fit");
+}
+
+void check_expert_shapes(const ExpertChoices& choices, const MatrixView& x, const MatrixView& gate_up,
+                         const MatrixView& results, const MatrixView& out) {
+  const std::int64_t count = choices.count();
+  QUIRE_CHECK(choices.num_rows == x.rows && count == gate_up.rows && count == results.rows && x.rows == out.rows &&
+                  results.cols == out.cols,
+              "experts: shapes do not fit");
 }
 
 bool is_swiglu(const ExpertArgs& args) {

@@ -1,5 +1,5 @@
-// Routing of one row to experts, and the order in which experts compute their rows, on the host: the same arithmetic
-// and order for every backend. Any thread; one at a time for an ExpertOrder.
+// Routing of one row to experts, and the order in which experts compute their rows, on the host. Any thread; one at a
+// time for an ExpertOrder. Devices route by gpu/kernels/route.h: the same formulas and order of the choice.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,10 @@ struct ExpertOrder {
   void group(std::span<const std::int32_t> ids, std::int64_t num_chosen);
 };
 
-// Ends the program where they do not fit.
-void check_route_shapes(const MatrixView& logits, const RouteOptions& options, std::span<const std::int32_t> ids,
-                        std::span<const float> weights);
+// End the program where they do not fit.
+void check_route_shapes(const MatrixView& logits, const RouteOptions& options);
+void check_expert_shapes(const ExpertChoices& choices, const MatrixView& x, const MatrixView& gate_up,
+                         const MatrixView& results, const MatrixView& out);
 
 // Whether the experts' nonlinearity is the plain SwiGLU, which is a part of the product behind it.
 bool is_swiglu(const ExpertArgs& args);

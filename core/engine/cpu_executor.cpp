@@ -86,7 +86,7 @@ DraftOutput CpuExecutor::draft(const DraftArrays& arrays, std::span<const DrawRo
   drafted_.clear();
   rows_.clear();
   try {
-    const MatrixView logits = model_.draft(arrays, *memory_.storage);
+    const MatrixView logits = backend_.on_host(model_.draft(arrays, *memory_.storage), HostResult::kDrafted);
     backend_.synchronize();
     for (std::size_t i = 0; i < draws.size(); ++i) {
       const std::span<float> row = logits_of(logits, draws[i].logit_row);

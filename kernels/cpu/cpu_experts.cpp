@@ -13,30 +13,35 @@ constexpr std::int64_t kRouteGrain = 16384;  // comparisons that are worth a thr
 
 }  // namespace
 
-void CpuGraphOps::route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
-                        std::span<float> weights) {
-  check_route_shapes(logits, options, ids, weights);
+ExpertChoices CpuGraphOps::route(MatrixView logits, const RouteOptions& options) {
+  check_route_shapes(logits, options);
+  chosen_ids_.resize(static_cast<std::size_t>(logits.rows * options.num_chosen));
+  chosen_weights_.resize(chosen_ids_.size());
   const std::int64_t step = std::max<std::int64_t>(1, kRouteGrain / (logits.cols * (options.num_chosen + 8)));
   pool_.run((logits.rows + step - 1) / step, [&](int worker, std::int64_t piece) {
     RouteRoom& room = route_rooms_[static_cast<std::size_t>(worker)];
     for (std::int64_t row = piece * step; row < std::min(logits.rows, (piece + 1) * step); ++row) {
       const std::int64_t at = row * options.num_chosen;
-      route_row({row_of(logits, row), static_cast<std::size_t>(logits.cols)}, options, ids.data() + at,
-                weights.data() + at, room);
+      route_row({row_of(logits, row), static_cast<std::size_t>(logits.cols)}, options, chosen_ids_.data() + at,
+                chosen_weights_.data() + at, room);
     }
   });
+  return {logits.rows, options.num_chosen, chosen_ids_.data(), chosen_weights_.data()};
+}
+
+void CpuGraphOps::scale_by_weights(const ExpertChoices& choices, MatrixView x) {
+  QUIRE_CHECK(choices.count() == x.rows, "a row for each choice");
+  scale_rows(x, {choices.weights, static_cast<std::size_t>(x.rows)});
 }
 
 // --- feed-forwards ---------------------------------------------------------------------------------------------------
 
-void CpuGraphOps::experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights,
-                          MatrixView x, MatrixView gate_up, MatrixView results, MatrixView out) {
-  const auto num_choices = std::ssize(ids);
-  QUIRE_CHECK(ids.size() == weights.size() && num_choices == gate_up.rows && num_choices == results.rows &&
-                  x.rows == out.rows && results.cols == out.cols,
-              "experts: shapes do not fit");
+void CpuGraphOps::experts(const ExpertArgs& args, const ExpertChoices& choices, MatrixView x, MatrixView gate_up,
+                          MatrixView results, MatrixView out) {
+  check_expert_shapes(choices, x, gate_up, results, out);
   if (x.rows == 0) return;
-  order_.group(ids, num_choices / x.rows);
+  const std::int64_t num_choices = choices.count();
+  order_.group({choices.ids, static_cast<std::size_t>(num_choices)}, choices.num_chosen);
   const auto part = [](MatrixView view, const ExpertOrder::Rows& rows) {
     return MatrixView{row_of(view, rows.begin), rows.end - rows.begin, view.cols, view.stride};
   };
@@ -62,17 +67,17 @@ void CpuGraphOps::experts(const ExpertArgs& args, std::span<const std::int32_t> 
     jobs_.push_back({.weights = packed(args.down[rows.expert]), .x = in, .out = part(results, rows)});
   }
   linear_.run_jobs(jobs_, false);
-  combine(results, weights, out);
+  combine(results, choices.weights, out);
 }
 
-void CpuGraphOps::combine(MatrixView results, std::span<const float> weights, MatrixView out) {
+void CpuGraphOps::combine(MatrixView results, const float* weights, MatrixView out) {
   const std::int64_t each = results.rows / out.rows;
   for_rows(out.rows, each * out.cols, [&](std::int64_t row) {
     float* to = row_of(out, row);
     for (std::int64_t j = 0; j < each; ++j) {
       const auto choice = static_cast<std::size_t>(row * each + j);
       const float* from = row_of(results, order_.places[choice]);
-      const float weight = weights[choice];
+      const float weight = weights == nullptr ? 1.0f : weights[choice];
       if (j == 0) {
         kernels_.scale(from, weight, out.cols, to);
       } else {

@@ -28,6 +28,7 @@ class CpuGraphOps final : public GraphOps {
   void copy(MatrixView x, MatrixView out) override;
   void add(MatrixView x, float scale, MatrixView out) override;
   void scale(MatrixView x, float factor) override;
+  void scale(MatrixView x, const float* factor) override { scale(x, *factor); }
   void scale_columns(MatrixView x, const float* factors) override;
   void scale_rows(MatrixView x, std::span<const float> factors) override;
   void gate(Nonlinearity kind, MatrixView gate, MatrixView x) override;
@@ -35,10 +36,10 @@ class CpuGraphOps final : public GraphOps {
   void clamp(MatrixView x, float limit) override;
   void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                  const AttentionOptions& options, MatrixView out) override;
-  void route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
-             std::span<float> weights) override;
-  void experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights, MatrixView x,
-               MatrixView gate_up, MatrixView results, MatrixView out) override;
+  ExpertChoices route(MatrixView logits, const RouteOptions& options) override;
+  void scale_by_weights(const ExpertChoices& choices, MatrixView x) override;
+  void experts(const ExpertArgs& args, const ExpertChoices& choices, MatrixView x, MatrixView gate_up,
+               MatrixView results, MatrixView out) override;
   void mix_streams(MatrixView factors, MatrixView x, MatrixView out) override;
   void add_to_streams(MatrixView factors, MatrixView x, MatrixView streams) override;
   void match_length(MatrixView like, MatrixView x) override;
@@ -56,13 +57,15 @@ class CpuGraphOps final : public GraphOps {
         body(row);
     });
   }
-  void combine(MatrixView results, std::span<const float> weights, MatrixView out);
+  void combine(MatrixView results, const float* weights, MatrixView out);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
   LinearRunner& linear_;
   AttentionRunner& attention_;
   std::vector<RouteRoom> route_rooms_;  // of each worker
+  std::vector<std::int32_t> chosen_ids_;
+  std::vector<float> chosen_weights_;
   ExpertOrder order_;
   std::vector<LinearJob> jobs_;
 };

@@ -64,12 +64,14 @@ CudaDevice::CudaDevice(int number) : number_(number) {
   add_row_kernels(kernels_);
   add_attention_kernels(kernels_);
   add_draw_kernels(kernels_);
+  add_recurrent_kernels(kernels_);
   add_linear_skinny_kernels(kernels_);
   add_linear_wide_kernels(kernels_);
   for (const CudaKernel& kernel : kernels_)
     by_name_.emplace(kernel.name, &kernel);
   for (cudaStream_t& each : streams_)
     note(cudaStreamCreateWithFlags(&each, cudaStreamNonBlocking), "making a stream");
+  note(cudaStreamCreateWithFlags(&uploads_, cudaStreamNonBlocking), "making a stream");
   prepare_kernels();
   throw_error();
 }
@@ -94,6 +96,7 @@ CudaDevice::~CudaDevice() {
   for (const cudaStream_t each : streams_) {
     if (each != nullptr) cudaStreamDestroy(each);
   }
+  if (uploads_ != nullptr) cudaStreamDestroy(uploads_);
 }
 
 void CudaDevice::enter() const {
@@ -103,11 +106,13 @@ void CudaDevice::enter() const {
 // The first error is the cause of those after it.
 void CudaDevice::note(cudaError_t error, std::string_view during) {
   if (error == cudaSuccess) return;
+  const std::scoped_lock lock(error_mutex_);
   if (error_.empty()) error_ = name_ + " failed in " + std::string(during) + ": " + text_of(error);
   cudaGetLastError();
 }
 
 void CudaDevice::throw_error() const {
+  const std::scoped_lock lock(error_mutex_);
   if (!error_.empty()) throw DeviceError(error_);
 }
 
@@ -138,6 +143,13 @@ std::byte* CudaDevice::allocate(std::size_t bytes, std::string_view what) {
 void CudaDevice::free(std::byte* memory) {
   enter();
   note(cudaFree(memory), "freeing memory");
+}
+
+void CudaDevice::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
+  enter();
+  note(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, uploads_), "an upload");
+  note(cudaStreamSynchronize(uploads_), "an upload");
+  throw_error();
 }
 
 std::byte* CudaDevice::allocate_host(std::size_t bytes) {

@@ -1,6 +1,6 @@
-// CudaDevice: a Device over the CUDA runtime, which is linked statically. One thread at a time, but for
-// peers that look up events; each thread that comes chooses the GPU for itself. Invariant: the first error that the
-// runtime reports stays, and is thrown by every synchronize() from then on.
+// CudaDevice: a Device over the CUDA runtime, which is linked statically. Threads as Device says, and peers' threads
+// that look events up; each thread that comes chooses the GPU for itself. Invariant: the first error that the runtime
+// reports stays, and is thrown by every synchronize() from then on.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -32,6 +32,8 @@ class CudaDevice final : public Device {
   std::size_t free_memory() const override;
   std::byte* allocate(std::size_t bytes, std::string_view what) override;
   void free(std::byte* memory) override;
+  void free_behind(std::byte* memory) override { free(memory); }  // the runtime's free waits for what is enqueued
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes) override;
   std::byte* allocate_host(std::size_t bytes) override;
   void free_host(std::byte* memory) override;
   void copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
@@ -78,11 +80,13 @@ class CudaDevice final : public Device {
   std::vector<CudaKernel> kernels_;
   std::map<std::string, const CudaKernel*, std::less<>> by_name_;
   std::array<cudaStream_t, kNumStreams> streams_{};
+  cudaStream_t uploads_ = nullptr;
   mutable std::mutex events_mutex_;  // peers' threads look events up
   std::vector<cudaEvent_t> events_;
   std::map<Graph, MadeGraph> graphs_;
   Graph last_graph_ = 0;
-  std::string error_;
+  mutable std::mutex error_mutex_;
+  std::string error_;  // under error_mutex_
 };
 
 }  // namespace quire::gpu

@@ -17,5 +17,6 @@ void add_linear_wide_kernels(std::vector<CudaKernel>& out);
 void add_row_kernels(std::vector<CudaKernel>& out);
 void add_attention_kernels(std::vector<CudaKernel>& out);
 void add_draw_kernels(std::vector<CudaKernel>& out);
+void add_recurrent_kernels(std::vector<CudaKernel>& out);
 
 }  // namespace quire::gpu

@@ -26,6 +26,7 @@ EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options)
   add_row_kernels(kernels_);
   add_attention_kernels(kernels_);
   add_draw_kernels(kernels_);
+  add_recurrent_kernels(kernels_);
   add_linear_skinny_kernels(kernels_);
   add_linear_wide_kernels(kernels_);
   const auto locked = lock();
@@ -64,6 +65,16 @@ void EmulatedDevice::free(std::byte* memory) {
   found->second.forbid();
   freed_.push_back(std::move(found->second));
   memory_.erase(found);
+}
+
+void EmulatedDevice::free_behind(std::byte* memory) {
+  enqueue({.kind = Operation::Kind::kFree, .to = memory}, Stream::kCompute);
+}
+
+void EmulatedDevice::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const auto locked = lock();
+  run_copy({.kind = Operation::Kind::kCopyIn, .to = to, .from = from, .bytes = bytes});
+  throw_error();
 }
 
 std::byte* EmulatedDevice::allocate_host(std::size_t bytes) {
@@ -260,6 +271,7 @@ void EmulatedDevice::run(const Operation& operation) {
       return run_grid(operation);
     case Operation::Kind::kRecord: return complete(events_[static_cast<std::size_t>(operation.event)]);
     case Operation::Kind::kWait: return;
+    case Operation::Kind::kFree: return free(operation.to);
   }
 }
 
@@ -307,6 +319,7 @@ void EmulatedDevice::synchronize(Event event) {
 }
 
 void EmulatedDevice::synchronize() {
+  const auto locked = lock();
   while (run_one())
     ;
   throw_error();

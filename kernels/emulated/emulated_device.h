@@ -1,7 +1,8 @@
 // EmulatedDevice: a Device whose kernels run in the emulator. Enqueued work runs when a caller waits or polls, in an
 // order of the streams drawn by the seed: as late as a device may, and with copies that read and write host memory only
 // then. Devices of one EmulatedMachine are peers: a caller that waits for one runs the others' work too, one operation
-// at a time, in an order of all their streams drawn by the seed. A device is used by one thread, its peers by others.
+// at a time, in an order of all their streams drawn by the seed. Threads as Device says, each of a machine's devices by
+// its own: one at a time is inside the machine.
 // Invariants: memory begins poisoned and ends at a page that faults; freed memory faults and is not handed out again.
 #pragma once
 
@@ -56,6 +57,8 @@ class EmulatedDevice final : public Device {
   std::size_t free_memory() const override;
   std::byte* allocate(std::size_t bytes, std::string_view what) override;
   void free(std::byte* memory) override;
+  void free_behind(std::byte* memory) override;
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes) override;
   std::byte* allocate_host(std::size_t bytes) override;
   void free_host(std::byte* memory) override;
   void copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
@@ -87,7 +90,7 @@ class EmulatedDevice final : public Device {
 
  private:
   struct Operation {
-    enum class Kind : std::uint8_t { kCopyIn, kCopyOut, kCopyPeer, kFill, kLaunch, kRecord, kWait };
+    enum class Kind : std::uint8_t { kCopyIn, kCopyOut, kCopyPeer, kFill, kLaunch, kRecord, kWait, kFree };
     Kind kind = Kind::kCopyIn;
     std::byte* to = nullptr;
     const std::byte* from = nullptr;

@@ -33,5 +33,6 @@ void add_linear_wide_kernels(std::vector<EmulatedKernel>& out);
 void add_row_kernels(std::vector<EmulatedKernel>& out);
 void add_attention_kernels(std::vector<EmulatedKernel>& out);
 void add_draw_kernels(std::vector<EmulatedKernel>& out);
+void add_recurrent_kernels(std::vector<EmulatedKernel>& out);
 
 }  // namespace quire::gpu

@@ -1,8 +1,9 @@
-// Device: a GPU's memory, streams, events and kernels, as the backend uses them. Engine thread only.
-// What is enqueued on a stream runs in order; streams, of other devices too, run beside each other but for the events
-// that they wait for. Devices that work together (peers) are used by a thread each. Host memory of a copy may be read
-// or written at any time until the stream has come to it. Errors of what was enqueued are thrown by the next
-// synchronize(), as DeviceError, and by every one after it.
+// Device: a GPU's memory, streams, events and kernels, as the backend uses them. Engine thread only, but for allocate,
+// free, upload, free_behind and kernel: any thread, also while the engine's uses the device. Devices that work together
+// (peers) are used by a thread each. What is enqueued on a stream runs in order; streams, of other devices too, run
+// beside each other but for the events that they wait for. Host memory of a copy may be read or written at any time
+// until the stream has come to it. Errors of what was enqueued are thrown by the next synchronize(), as DeviceError,
+// and by every one after it.
 #pragma once
 
 #include <cstddef>
@@ -57,6 +58,10 @@ class Device {
   virtual std::byte* allocate(std::size_t bytes, std::string_view what) = 0;
   // Nothing that is enqueued may use it any more.
   virtual void free(std::byte* memory) = 0;
+  // Frees it once all is done that the compute stream has been given by now.
+  virtual void free_behind(std::byte* memory) = 0;
+  // Copies to the device beside what is enqueued, and returns when it is done. Throws DeviceError.
+  virtual void upload(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   virtual std::byte* allocate_host(std::size_t bytes) = 0;  // pinned
   virtual void free_host(std::byte* memory) = 0;
 

@@ -1,7 +1,8 @@
-// DeviceMemory: an array in a device's memory. Move-only owner. Engine thread only.
+// DeviceMemory: an array in a device's memory. Move-only owner; any thread, one at a time.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -11,18 +12,27 @@ namespace quire::gpu {
 
 class DeviceMemory {
  public:
+  // kBehind: what is enqueued when it is given up may still use it.
+  enum class Release : std::uint8_t { kNow, kBehind };
+
   DeviceMemory() = default;
-  DeviceMemory(Device& device, std::size_t bytes, std::string_view what)
-      : device_(&device), data_(device.allocate(bytes, what)), bytes_(bytes) {}
+  DeviceMemory(Device& device, std::size_t bytes, std::string_view what, Release release = Release::kNow)
+      : device_(&device), data_(device.allocate(bytes, what)), bytes_(bytes), release_(release) {}
   DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
   DeviceMemory& operator=(DeviceMemory&& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(release_, other.release_);
     return *this;
   }
   ~DeviceMemory() {
-    if (device_ != nullptr) device_->free(data_);
+    if (device_ == nullptr) return;
+    if (release_ == Release::kBehind) {
+      device_->free_behind(data_);
+    } else {
+      device_->free(data_);
+    }
   }
 
   std::byte* data() const { return data_; }
@@ -36,6 +46,7 @@ class DeviceMemory {
   Device* device_ = nullptr;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
+  Release release_ = Release::kNow;
 };
 
 }  // namespace quire::gpu

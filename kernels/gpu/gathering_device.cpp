@@ -41,7 +41,7 @@ void GatheringDevice::Gathered::clear() {
 GatheringDevice::GatheringDevice(std::unique_ptr<Device> device, bool makes_graphs)
     : device_(std::move(device)), makes_graphs_(makes_graphs) {}
 
-void GatheringDevice::upload(std::byte* to, const std::byte* from, std::size_t bytes) {
+void GatheringDevice::send_array(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (!copies_.empty()) {
     Copy& last = copies_.back();
     if (last.to + last.bytes == to && last.from + last.bytes == from) {

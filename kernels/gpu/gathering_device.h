@@ -25,7 +25,7 @@ class GatheringDevice final : public Device {
   GatheringDevice(std::unique_ptr<Device> device, bool makes_graphs);
 
   // An array for what is launched from here on, in memory that nothing gathered before uses.
-  void upload(std::byte* to, const std::byte* from, std::size_t bytes);
+  void send_array(std::byte* to, const std::byte* from, std::size_t bytes);
   // What is launched up to the next flush() is likely to be launched again, with other arguments at most.
   void expect_repetition() { is_repetition_ = true; }
   // Enqueues what is gathered.
@@ -37,6 +37,9 @@ class GatheringDevice final : public Device {
   std::size_t free_memory() const override { return device_->free_memory(); }
   std::byte* allocate(std::size_t bytes, std::string_view what) override { return device_->allocate(bytes, what); }
   void free(std::byte* memory) override { device_->free(memory); }
+  // Nothing that is still gathered may use it.
+  void free_behind(std::byte* memory) override { device_->free_behind(memory); }
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes) override { device_->upload(to, from, bytes); }
   std::byte* allocate_host(std::size_t bytes) override { return device_->allocate_host(bytes); }
   void free_host(std::byte* memory) override { device_->free_host(memory); }
   void copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;

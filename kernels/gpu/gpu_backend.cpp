@@ -11,6 +11,7 @@
 #include "kernels/gpu/gpu_graph_ops.h"
 #include "kernels/gpu/gpu_kv.h"
 #include "kernels/gpu/gpu_linear.h"
+#include "kernels/gpu/gpu_recurrent.h"
 #include "kernels/gpu/gpu_steps.h"
 #include "kernels/gpu/host_results.h"
 #include "kernels/gpu/kernels/embed.h"
@@ -68,20 +69,22 @@ class GpuBackend final : public Backend {
         steps_(*device_, uploads_, results_),
         linear_(*device_),
         attention_(*device_, uploads_),
-        graph_(*device_, uploads_, linear_, attention_) {}
+        graph_(*device_, uploads_, linear_, attention_),
+        recurrent_(*device_, uploads_) {}
   ~GpuBackend() override;
 
   std::string name() const override { return name_; }
   bool has(Ability ability) const override {
-    return ability == Ability::kGraph || ability == Ability::kMaskedAttention || ability == Ability::kHeadLinear ||
-           ability == Ability::kExperts;
+    constexpr Ability kAbilities[] = {Ability::kGraph,      Ability::kMaskedAttention, Ability::kExperts,
+                                      Ability::kHeadLinear, Ability::kStreams,         Ability::kAdapters};
+    return std::ranges::find(kAbilities, ability) != std::end(kAbilities);
   }
 
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) override {
     return std::make_unique<GpuLinear>(*device_, parts, bias);
   }
   std::unique_ptr<Linear> load_linear_beside(const WeightSource& matrix) override {
-    return std::make_unique<GpuLinear>(*device_, std::span(&matrix, 1), std::span<const float>());
+    return std::make_unique<GpuLinear>(device_, matrix);
   }
   std::unique_ptr<Embedding> load_embedding(const WeightSource& table) override {
     QUIRE_CHECK(table.cols % dtype_info(table.type).block_size == 0, "embedding rows cut through a block");
@@ -119,6 +122,7 @@ class GpuBackend final : public Backend {
     attention_.run(static_cast<const GpuKvStorage&>(kv), layer, batch, q, options, out);
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
+  RecurrentOps* recurrent() override { return &recurrent_; }
   GraphOps* graph() override { return &graph_; }
   StepOps* steps() override { return &steps_; }
   void parallel_for(std::int64_t count, std::int64_t grain,
@@ -130,7 +134,7 @@ class GpuBackend final : public Backend {
   void put_rows(std::span<const float> values, MatrixView out);
 
   std::string name_;
-  std::unique_ptr<GatheringDevice> device_;
+  std::shared_ptr<GatheringDevice> device_;
   const Kernel& norm_;
   const Kernel& head_norm_;
   const Kernel& rope_;
@@ -144,6 +148,7 @@ class GpuBackend final : public Backend {
   GpuLinearRunner linear_;
   GpuAttention attention_;
   GpuGraphOps graph_;
+  GpuRecurrentOps recurrent_;
 };
 
 // What is enqueued must not outlive the memory that it uses; wait() has thrown its error already.

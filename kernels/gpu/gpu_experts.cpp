@@ -1,95 +1,228 @@
 #include "kernels/gpu/gpu_experts.h"
 
+#include <algorithm>
+
 #include "kernels/check.h"
 #include "kernels/gpu/kernels/experts.h"
+#include "kernels/gpu/kernels/linear_f32.h"
+#include "kernels/gpu/kernels/norm_quantise.h"
+#include "kernels/gpu/kernels/route.h"
 #include "kernels/gpu/kernels/row_ops.h"
 
 namespace quire::gpu {
 namespace {
 
-MatrixView rows_from(MatrixView view, std::int64_t begin, std::int64_t end) {
-  return {view.data + begin * view.stride, end - begin, view.cols, view.stride};
+constexpr std::int64_t kItemRows[] = {8, 32, 64};
+constexpr std::size_t kFloats = 2;  // linear_f32 takes the largest items
+
+std::int64_t rounded_up(std::int64_t count, std::int64_t group) {
+  return (count + group - 1) / group;
+}
+
+const GpuLinear& packed(const std::unique_ptr<Linear>& linear) {
+  return static_cast<const GpuLinear&>(*linear);
 }
 
 }  // namespace
 
-GpuExperts::GpuExperts(Device& device, StepUploads& uploads, GpuLinearRunner& linear)
+GpuExperts::GpuExperts(Device& device)
     : device_(device),
-      uploads_(uploads),
-      linear_(linear),
-      gather_(device.kernel("gather")),
-      combine_(device.kernel("combine_choices")) {}
+      route_(device.kernel("route")),
+      group_(device.kernel("group_choices")),
+      plan_(device.kernel("plan_experts")),
+      combine_(device.kernel("combine_choices")),
+      quantise_{&device.kernel("norm_quantise plain"), &device.kernel("norm_quantise normed"),
+                &device.kernel("norm_quantise gated")},
+      make_rows_{&device.kernel("make_rows plain"), &device.kernel("make_rows normed"),
+                 &device.kernel("make_rows gated")} {
+  for (std::size_t i = 0; i < std::size(items_); ++i)
+    items_[i].rows = kItemRows[i];
+}
 
-void GpuExperts::reserve(DeviceMemory& memory, std::int64_t floats) {
-  const std::size_t bytes = static_cast<std::size_t>(floats) * sizeof(float);
-  if (memory.bytes() >= bytes) return;
+void GpuExperts::reserve(DeviceMemory& memory, std::int64_t bytes) {
+  if (static_cast<std::int64_t>(memory.bytes()) >= bytes) return;
   device_.synchronize();  // what is enqueued may still use what is given up
   memory = DeviceMemory();
-  memory = DeviceMemory(device_, bytes, "rows of experts");
+  memory = DeviceMemory(device_, static_cast<std::size_t>(bytes), "rows of experts");
 }
 
-// Once the device has been waited for, `out` has the values.
-void GpuExperts::enqueue_read(MatrixView x, std::vector<float>& out) {
-  reserve(dense_, x.rows * x.cols);
-  const GatherArgs copies{
-      .x = x.data, .x_stride = x.stride, .cols = x.cols, .out = dense_.as<float>(), .out_stride = x.cols};
-  device_.launch(gather_, {.x = x.rows}, copies);
-  out.resize(static_cast<std::size_t>(x.rows * x.cols));
-  device_.copy_to_host(reinterpret_cast<std::byte*>(out.data()), dense_.data(), out.size() * sizeof(float),
-                       Stream::kCompute);
+ExpertChoices GpuExperts::route(MatrixView logits, const RouteOptions& options) {
+  check_route_shapes(logits, options);
+  const std::int64_t count = logits.rows * options.num_chosen;
+  reserve(ids_, count * 4);
+  reserve(weights_, count * 4);
+  reserve(groups_, logits.rows * options.num_groups * 4);
+  const ExpertChoices choices{logits.rows, options.num_chosen, ids_.as<const std::int32_t>(),
+                              weights_.as<const float>()};
+  if (logits.rows == 0) return choices;
+  const RouteArgs args{.logits = logits.data,
+                       .stride = logits.stride,
+                       .num_experts = logits.cols,
+                       .options = options,
+                       .groups = groups_.as<float>(),
+                       .ids = ids_.as<std::int32_t>(),
+                       .weights = weights_.as<float>()};
+  device_.launch(route_, {.x = logits.rows}, args);
+  return choices;
 }
 
-void GpuExperts::route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
-                       std::span<float> weights) {
-  check_route_shapes(logits, options, ids, weights);
-  if (logits.rows == 0) return;
-  RouteOptions host = options;
-  std::vector<float> values;
-  std::vector<float> bias;
-  std::vector<float> scales;
-  const auto row_at = [&](const float* at) { return MatrixView{const_cast<float*>(at), 1, logits.cols, logits.cols}; };
-  enqueue_read(logits, values);
-  if (options.choice_bias != nullptr) enqueue_read(row_at(options.choice_bias), bias);
-  if (options.expert_scale != nullptr) enqueue_read(row_at(options.expert_scale), scales);
-  device_.synchronize();
-  if (options.choice_bias != nullptr) host.choice_bias = bias.data();
-  if (options.expert_scale != nullptr) host.expert_scale = scales.data();
-  for (std::int64_t row = 0; row < logits.rows; ++row) {
-    const std::int64_t at = row * options.num_chosen;
-    route_row({values.data() + row * logits.cols, static_cast<std::size_t>(logits.cols)}, host, ids.data() + at,
-              weights.data() + at, room_);
+void GpuExperts::group(const ExpertChoices& choices, std::int64_t num_experts) {
+  num_choices_ = choices.count();
+  num_experts_ = num_experts;
+  reserve(ranges_, num_experts * static_cast<std::int64_t>(sizeof(ExpertRange)));
+  for (DeviceMemory* each : {&sources_, &row_experts_, &places_})
+    reserve(*each, num_choices_ * 4);
+  for (Items& each : items_)
+    each.is_planned = false;
+  const GroupChoicesArgs args{.ids = choices.ids,
+                              .num_choices = num_choices_,
+                              .num_chosen = choices.num_chosen,
+                              .num_experts = num_experts,
+                              .ranges = ranges_.as<ExpertRange>(),
+                              .sources = sources_.as<std::int32_t>(),
+                              .experts = row_experts_.as<std::int32_t>(),
+                              .places = places_.as<std::int32_t>()};
+  device_.launch(group_, {.x = rounded_up(num_experts, GroupChoices::kThreads / kWarpLanes)}, args);
+}
+
+// Every expert that has rows may have a last item that is not full.
+const GpuExperts::Items& GpuExperts::items_of(std::size_t size) {
+  Items& items = items_[size];
+  if (items.is_planned) return items;
+  items.count = (num_choices_ + (items.rows - 1) * std::min(num_choices_, num_experts_)) / items.rows;
+  reserve(items.memory, items.count * static_cast<std::int64_t>(sizeof(ExpertItem)));
+  const PlanExpertsArgs args{.ranges = ranges_.as<ExpertRange>(),
+                             .num_experts = num_experts_,
+                             .item_rows = static_cast<std::int32_t>(items.rows),
+                             .num_items = items.count,
+                             .items = items.memory.as<ExpertItem>()};
+  device_.launch(plan_, {}, args);
+  items.is_planned = true;
+  return items;
+}
+
+const GpuExperts::Stack& GpuExperts::stack_of(Experts experts) {
+  const auto found = stacks_.find(packed(experts.front()).serial());
+  const auto serial_of = [](const std::unique_ptr<Linear>& expert) { return packed(expert).serial(); };
+  if (found != stacks_.end() && std::ranges::equal(found->second.serials, experts, {}, {}, serial_of))
+    return found->second;
+  Stack& stack = stacks_[packed(experts.front()).serial()];
+  stack = make_stack(experts);
+  return stack;
+}
+
+GpuExperts::Stack GpuExperts::make_stack(Experts experts) {
+  Stack stack;
+  for (const std::unique_ptr<Linear>& expert : experts)
+    stack.serials.push_back(packed(expert).serial());
+  for (std::size_t number = 0; number < packed(experts.front()).parts().size(); ++number) {
+    const GpuLinear& first = packed(experts.front());
+    Part part{.first = &first.parts()[number]};
+    const auto* const first_order = part.first->order.as<const std::int32_t>();
+    if (first.bias() != nullptr) part.bias = first.bias() + part.first->first_output;
+    std::vector<ExpertWeights> table;
+    for (const std::unique_ptr<Linear>& expert : experts) {
+      const GpuLinear& linear = packed(expert);
+      const GpuLinear::Part& own = linear.parts()[number];
+      const auto* const order = own.order.as<const std::int32_t>();
+      const bool is_alike = own.rows == part.first->rows && own.floats == part.first->floats &&
+                            own.wide == part.first->wide && (order == nullptr) == (first_order == nullptr) &&
+                            (linear.bias() == nullptr) == (first.bias() == nullptr);
+      QUIRE_CHECK(is_alike, "experts of one product are alike");
+      table.push_back({.weights = own.weights.data() - part.first->weights.data(),
+                       .bias = linear.bias() - first.bias(),
+                       .order = order - first_order,
+                       .scale = own.scale});
+    }
+    const std::span bytes = std::as_bytes(std::span(table));
+    part.weights = DeviceMemory(device_, bytes.size(), "a table of experts");
+    device_.upload(part.weights.data(), bytes.data(), bytes.size());
+    stack.parts.push_back(std::move(part));
+  }
+  return stack;
+}
+
+void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int32_t* sources, MatrixView out) {
+  const Stack& stack = stack_of(experts);
+  const GpuLinear& first = packed(experts.front());
+  QUIRE_CHECK(x.cols() == first.in_features() && out.cols == first.out_features() && out.rows == num_choices_,
+              "a product of experts of shapes that do not fit");
+  const std::int64_t each = rounded_up(num_choices_, std::min(num_choices_, num_experts_));
+  const std::size_t size = each <= kItemRows[0] ? 0 : each <= kItemRows[1] ? 1 : 2;
+  bool is_quantised = false;  // in the order of features that the next part takes too
+  for (const Part& part : stack.parts) {
+    const std::int32_t* const order = part.first->order.as<const std::int32_t>();
+    const ExpertRows rows{.sources = sources,
+                          .experts = row_experts_.as<const std::int32_t>(),
+                          .ranges = ranges_.as<const ExpertRange>(),
+                          .weights = part.weights.as<const ExpertWeights>()};
+    const LinearOutput output{.rows = out.rows,
+                              .outputs = part.first->rows,
+                              .out = out.data + part.first->first_output,
+                              .out_stride = out.stride,
+                              .bias = part.bias};
+    if (part.first->floats != nullptr) {
+      const Items& items = items_of(kFloats);
+      const MatrixView made = make_rows(x, order, rows);
+      const LinearFloatArgs args{.weights = part.first->weights.data(),
+                                 .x = made.data,
+                                 .x_stride = made.stride,
+                                 .depth = made.cols,
+                                 .output = output,
+                                 .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
+      device_.launch(*part.first->floats, {.x = rounded_up(output.outputs, 64), .y = items.count}, args);
+      continue;
+    }
+    const Items& items = items_of(size);
+    if (!is_quantised || order != nullptr) quantise(x, order, rows);
+    is_quantised = order == nullptr;
+    const LinearIntArgs args{.strips = part.first->weights.data(),
+                             .tiles = tiles_.as<const ActTile>(),
+                             .num_blocks = x.cols() / kBlockFeatures,
+                             .output = output,
+                             .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
+    device_.launch(*part.first->skinny[size], {.x = rounded_up(output.outputs, kStripOutputs), .y = items.count}, args);
   }
 }
 
-void GpuExperts::multiply_gathered(const ExpertArgs& args, MatrixView x, MatrixView gate_up) {
-  reserve(gathered_, gate_up.rows * x.cols);
-  const MatrixView gathered{gathered_.as<float>(), gate_up.rows, x.cols, x.cols};
-  const GatherArgs copies{.x = x.data,
-                          .x_stride = x.stride,
-                          .rows = uploads_.put(std::span<const std::int32_t>(order_.sources)),
-                          .cols = x.cols,
-                          .out = gathered.data,
-                          .out_stride = gathered.stride};
-  device_.launch(gather_, {.x = gathered.rows}, copies);
-  for (const ExpertOrder::Rows& rows : order_.rows)
-    linear_.run(static_cast<const GpuLinear&>(*args.gate_up[rows.expert]), rows_from(gathered, rows.begin, rows.end),
-                rows_from(gate_up, rows.begin, rows.end), false);
+void GpuExperts::quantise(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) {
+  const std::int64_t count = num_choices_;
+  const std::int64_t tiles = (count + (kTileRows - 1) * std::min(count, num_experts_)) / kTileRows;
+  reserve(tiles_, tiles * (x.cols() / kBlockFeatures) * static_cast<std::int64_t>(sizeof(ActTile)));
+  const NormQuantiseArgs args{.x = x.x.data,
+                              .stride = x.x.stride,
+                              .depth = x.cols(),
+                              .norm_weight = x.norm_weight,
+                              .eps = x.eps,
+                              .order = order,
+                              .tiles = tiles_.as<ActTile>(),
+                              .experts = rows};
+  device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = count}, args);
 }
 
-void GpuExperts::multiply_down(const ExpertArgs& args, MatrixView in, bool swiglu, MatrixView results) {
-  for (const ExpertOrder::Rows& rows : order_.rows) {
-    const MatrixView part = rows_from(in, rows.begin, rows.end);
-    linear_.run(static_cast<const GpuLinear&>(*args.down[rows.expert]), swiglu ? gated(part) : ProductInput(part),
-                rows_from(results, rows.begin, rows.end), false);
-  }
+MatrixView GpuExperts::make_rows(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) {
+  const std::int64_t count = num_choices_;
+  reserve(made_rows_, count * x.cols() * 4);
+  const MatrixView made{made_rows_.as<float>(), count, x.cols(), x.cols()};
+  const RowsArgs args{.x = x.x.data,
+                      .x_stride = x.x.stride,
+                      .cols = x.cols(),
+                      .weight = x.norm_weight,
+                      .eps = x.eps,
+                      .order = order,
+                      .out = made.data,
+                      .out_stride = made.stride,
+                      .experts = rows};
+  device_.launch(*make_rows_[static_cast<std::size_t>(x.form)], {.x = count}, args);
+  return made;
 }
 
-void GpuExperts::combine(MatrixView results, std::span<const float> weights, MatrixView out) {
+void GpuExperts::combine(MatrixView results, const ExpertChoices& choices, MatrixView out) {
   const CombineArgs args{.results = results.data,
                          .results_stride = results.stride,
-                         .places = uploads_.put(std::span<const std::int32_t>(order_.places)),
-                         .weights = uploads_.put(weights),
-                         .each = results.rows / out.rows,
+                         .places = places_.as<const std::int32_t>(),
+                         .weights = choices.weights,
+                         .each = choices.num_chosen,
                          .cols = out.cols,
                          .out = out.data,
                          .out_stride = out.stride};

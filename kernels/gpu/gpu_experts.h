@@ -1,52 +1,84 @@
-// GpuExperts: routing, for which the host waits for the logits, and experts' feed-forwards as products over rows that
-// are gathered by expert. Engine thread only.
-// Invariant: a row's result depends on its own choices alone, whatever rows are gathered with it.
+// GpuExperts: routing of rows to experts and the experts' feed-forwards, all of it on the device: the host waits for no
+// choice. Choices are grouped by expert, rows quantised into tiles of each expert's own, and a product of all experts
+// is one launch over items that the device made. Engine thread only. Invariant: a row's result depends on its own
+// choices alone, whatever rows come with it.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "kernels/gpu/gpu_linear.h"
-#include "kernels/gpu/step_uploads.h"
+#include "kernels/gpu/kernels/expert_rows.h"
 #include "kernels/routing.h"
 
 namespace quire::gpu {
 
 class GpuExperts {
  public:
-  GpuExperts(Device& device, StepUploads& uploads, GpuLinearRunner& linear);
+  explicit GpuExperts(Device& device);
 
-  // As GraphOps::route. Waits for what is enqueued.
-  void route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids, std::span<float> weights);
+  // As GraphOps::route.
+  ExpertChoices route(MatrixView logits, const RouteOptions& options);
   // As GraphOps::experts. `activate`: of all rows of gate_up, in place, where it is not SwiGLU.
   template <class Activate>
-  void run(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights, MatrixView x,
-           MatrixView gate_up, MatrixView results, MatrixView out, const Activate& activate) {
-    order_.group(ids, std::ssize(ids) / x.rows);
-    multiply_gathered(args, x, gate_up);
+  void run(const ExpertArgs& args, const ExpertChoices& choices, MatrixView x, MatrixView gate_up, MatrixView results,
+           MatrixView out, const Activate& activate) {
+    group(choices, std::ssize(args.gate_up));
+    multiply(args.gate_up, x, sources_.as<const std::int32_t>(), gate_up);
     const std::int64_t width = args.gated ? gate_up.cols / 2 : gate_up.cols;
     const MatrixView activated{gate_up.data, gate_up.rows, width, gate_up.stride};
     const bool swiglu = is_swiglu(args);
     if (!swiglu) activate(activated, MatrixView{gate_up.data + width, gate_up.rows, width, gate_up.stride});
-    multiply_down(args, swiglu ? gate_up : activated, swiglu, results);
-    combine(results, weights, out);
+    multiply(args.down, swiglu ? gated(gate_up) : ProductInput(activated), nullptr, results);
+    combine(results, choices, out);
   }
 
  private:
-  void reserve(DeviceMemory& memory, std::int64_t floats);
-  void enqueue_read(MatrixView x, std::vector<float>& out);
-  void multiply_gathered(const ExpertArgs& args, MatrixView x, MatrixView gate_up);
-  void multiply_down(const ExpertArgs& args, MatrixView in, bool swiglu, MatrixView results);
-  void combine(MatrixView results, std::span<const float> weights, MatrixView out);
+  using Experts = std::span<const std::unique_ptr<Linear>>;
+
+  // Of one matrix of each expert, stacked into the expert's products.
+  struct Part {
+    const GpuLinear::Part* first = nullptr;  // the first expert's; all are alike
+    const float* bias = nullptr;             // the first expert's
+    DeviceMemory weights = {};               // [num_experts] ExpertWeights
+  };
+  struct Stack {
+    std::vector<std::uint64_t> serials;  // of the experts
+    std::vector<Part> parts;
+  };
+  // Items of so many rows.
+  struct Items {
+    std::int64_t rows = 0;
+    std::int64_t count = 0;  // as many as there can be
+    DeviceMemory memory = {};
+    bool is_planned = false;  // for the present choices
+  };
+
+  const Stack& stack_of(Experts experts);
+  Stack make_stack(Experts experts);
+  void reserve(DeviceMemory& memory, std::int64_t bytes);
+  void group(const ExpertChoices& choices, std::int64_t num_experts);
+  const Items& items_of(std::size_t size);
+  // sources: by place, the row of x; null: its own.
+  void multiply(Experts experts, const ProductInput& x, const std::int32_t* sources, MatrixView out);
+  void quantise(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows);
+  MatrixView make_rows(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows);
+  void combine(MatrixView results, const ExpertChoices& choices, MatrixView out);
 
   Device& device_;
-  StepUploads& uploads_;
-  GpuLinearRunner& linear_;
-  const Kernel& gather_;
+  const Kernel& route_;
+  const Kernel& group_;
+  const Kernel& plan_;
   const Kernel& combine_;
-  RouteRoom room_;
-  ExpertOrder order_;
-  DeviceMemory gathered_;
-  DeviceMemory dense_;  // what the host reads
+  const Kernel* quantise_[3];  // by ProductInput::Form
+  const Kernel* make_rows_[3];
+  std::map<std::uint64_t, Stack> stacks_;  // by the first expert's serial
+  std::int64_t num_experts_ = 0;
+  std::int64_t num_choices_ = 0;
+  Items items_[3] = {};                                   // of 8, 32 and 64 rows
+  DeviceMemory ids_, weights_, groups_;                   // of the last route()
+  DeviceMemory ranges_, sources_, row_experts_, places_;  // of the last group()
+  DeviceMemory tiles_, made_rows_;
 };
 
 }  // namespace quire::gpu

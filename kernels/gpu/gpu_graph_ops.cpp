@@ -4,6 +4,7 @@
 
 #include "kernels/check.h"
 #include "kernels/gpu/kernels/row_ops.h"
+#include "kernels/gpu/kernels/streams.h"
 
 namespace quire::gpu {
 namespace {
@@ -20,10 +21,6 @@ ActivationArgs prepared(ActivationArgs args) {
   return args;
 }
 
-[[noreturn]] void refuse() {
-  check_failed("Backend::has", "an operation that is not computed on the GPU", __FILE__, __LINE__);
-}
-
 }  // namespace
 
 GpuGraphOps::GpuGraphOps(Device& device, StepUploads& uploads, GpuLinearRunner& linear, GpuAttention& attention)
@@ -31,10 +28,14 @@ GpuGraphOps::GpuGraphOps(Device& device, StepUploads& uploads, GpuLinearRunner& 
       uploads_(uploads),
       linear_(linear),
       attention_(attention),
-      experts_(device, uploads, linear),
+      experts_(device),
       row_math_(device.kernel("row_math")),
       layer_norm_(device.kernel("layer_norm")),
-      gather_(device.kernel("gather")) {}
+      gather_(device.kernel("gather")),
+      mix_streams_(device.kernel("mix_streams")),
+      add_to_streams_(device.kernel("add_to_streams")),
+      match_length_(device.kernel("match_length")),
+      keep_excess_(device.kernel("keep_excess")) {}
 
 void GpuGraphOps::run(RowMathArgs args, MatrixView out) {
   args.cols = out.cols;
@@ -79,6 +80,10 @@ void GpuGraphOps::scale(MatrixView x, float factor) {
   run({.kind = RowMathKind::kScale, .factor = factor}, x);
 }
 
+void GpuGraphOps::scale(MatrixView x, const float* factor) {
+  run({.kind = RowMathKind::kScaleByNumber, .factors = factor}, x);
+}
+
 void GpuGraphOps::scale_columns(MatrixView x, const float* factors) {
   run({.kind = RowMathKind::kScaleColumns, .factors = factors}, x);
 }
@@ -109,36 +114,63 @@ void GpuGraphOps::attention(const KvStorage& kv, std::int64_t layer, const Atten
   attention_.run(static_cast<const GpuKvStorage&>(kv), layer, batch, q, options, out);
 }
 
-void GpuGraphOps::route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
-                        std::span<float> weights) {
-  experts_.route(logits, options, ids, weights);
+ExpertChoices GpuGraphOps::route(MatrixView logits, const RouteOptions& options) {
+  return experts_.route(logits, options);
 }
 
-void GpuGraphOps::experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights,
-                          MatrixView x, MatrixView gate_up, MatrixView results, MatrixView out) {
-  QUIRE_CHECK(ids.size() == weights.size() && std::ssize(ids) == gate_up.rows && std::ssize(ids) == results.rows &&
-                  x.rows == out.rows && results.cols == out.cols,
-              "experts: shapes do not fit");
+void GpuGraphOps::scale_by_weights(const ExpertChoices& choices, MatrixView x) {
+  QUIRE_CHECK(choices.count() == x.rows, "a row for each choice");
+  run({.kind = RowMathKind::kScaleRows, .factors = choices.weights}, x);
+}
+
+void GpuGraphOps::experts(const ExpertArgs& args, const ExpertChoices& choices, MatrixView x, MatrixView gate_up,
+                          MatrixView results, MatrixView out) {
+  check_expert_shapes(choices, x, gate_up, results, out);
   if (x.rows == 0) return;
-  experts_.run(args, ids, weights, x, gate_up, results, out, [&](MatrixView gates, MatrixView ups) {
+  experts_.run(args, choices, x, gate_up, results, out, [&](MatrixView gates, MatrixView ups) {
     activate(args.activation, gates, args.gated ? ups : MatrixView{}, gates);
   });
 }
 
-void GpuGraphOps::mix_streams(MatrixView /*factors*/, MatrixView /*x*/, MatrixView /*out*/) {
-  refuse();
+void GpuGraphOps::mix_streams(MatrixView factors, MatrixView x, MatrixView out) {
+  const auto count = static_cast<std::int64_t>(std::lround(std::sqrt(static_cast<double>(factors.cols))));
+  const StreamArgs args{.factors = factors.data,
+                        .factors_stride = factors.stride,
+                        .x = x.data,
+                        .x_stride = x.stride,
+                        .num_streams = count,
+                        .width = x.cols / count,
+                        .out = out.data,
+                        .out_stride = out.stride};
+  if (x.rows > 0) device_.launch(mix_streams_, {.x = x.rows}, args);
 }
 
-void GpuGraphOps::add_to_streams(MatrixView /*factors*/, MatrixView /*x*/, MatrixView /*streams*/) {
-  refuse();
+void GpuGraphOps::add_to_streams(MatrixView factors, MatrixView x, MatrixView streams) {
+  const StreamArgs args{.factors = factors.data,
+                        .factors_stride = factors.stride,
+                        .x = x.data,
+                        .x_stride = x.stride,
+                        .num_streams = factors.cols,
+                        .width = x.cols,
+                        .out = streams.data,
+                        .out_stride = streams.stride};
+  if (x.rows > 0) device_.launch(add_to_streams_, {.x = x.rows}, args);
 }
 
-void GpuGraphOps::match_length(MatrixView /*like*/, MatrixView /*x*/) {
-  refuse();
+void GpuGraphOps::match_length(MatrixView like, MatrixView x) {
+  const RowSumsArgs args{.like = like.data,
+                         .like_stride = like.stride,
+                         .like_cols = like.cols,
+                         .x = x.data,
+                         .x_stride = x.stride,
+                         .cols = x.cols};
+  if (x.rows > 0) device_.launch(match_length_, {.x = x.rows}, args);
 }
 
-void GpuGraphOps::keep_excess(MatrixView /*x*/, float /*deviations*/, bool /*of_sample*/) {
-  refuse();
+void GpuGraphOps::keep_excess(MatrixView x, float deviations, bool of_sample) {
+  const RowSumsArgs args{
+      .deviations = deviations, .of_sample = of_sample, .x = x.data, .x_stride = x.stride, .cols = x.cols};
+  if (x.rows > 0) device_.launch(keep_excess_, {.x = x.rows}, args);
 }
 
 void GpuGraphOps::head_linear(std::span<const std::unique_ptr<Linear>> heads, MatrixView x, MatrixView out) {

@@ -19,6 +19,7 @@ class GpuGraphOps final : public GraphOps {
   void copy(MatrixView x, MatrixView out) override;
   void add(MatrixView x, float scale, MatrixView out) override;
   void scale(MatrixView x, float factor) override;
+  void scale(MatrixView x, const float* factor) override;
   void scale_columns(MatrixView x, const float* factors) override;
   void scale_rows(MatrixView x, std::span<const float> factors) override;
   void gate(Nonlinearity kind, MatrixView gate, MatrixView x) override;
@@ -27,10 +28,10 @@ class GpuGraphOps final : public GraphOps {
   void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                  const AttentionOptions& options, MatrixView out) override;
 
-  void route(MatrixView logits, const RouteOptions& options, std::span<std::int32_t> ids,
-             std::span<float> weights) override;
-  void experts(const ExpertArgs& args, std::span<const std::int32_t> ids, std::span<const float> weights, MatrixView x,
-               MatrixView gate_up, MatrixView results, MatrixView out) override;
+  ExpertChoices route(MatrixView logits, const RouteOptions& options) override;
+  void scale_by_weights(const ExpertChoices& choices, MatrixView x) override;
+  void experts(const ExpertArgs& args, const ExpertChoices& choices, MatrixView x, MatrixView gate_up,
+               MatrixView results, MatrixView out) override;
   void mix_streams(MatrixView factors, MatrixView x, MatrixView out) override;
   void add_to_streams(MatrixView factors, MatrixView x, MatrixView streams) override;
   void match_length(MatrixView like, MatrixView x) override;
@@ -48,6 +49,10 @@ class GpuGraphOps final : public GraphOps {
   const Kernel& row_math_;
   const Kernel& layer_norm_;
   const Kernel& gather_;
+  const Kernel& mix_streams_;
+  const Kernel& add_to_streams_;
+  const Kernel& match_length_;
+  const Kernel& keep_excess_;
 };
 
 }  // namespace quire::gpu

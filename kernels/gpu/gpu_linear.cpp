@@ -1,5 +1,6 @@
 #include "kernels/gpu/gpu_linear.h"
 
+#include <atomic>
 #include <string>
 
 #include "kernels/check.h"
@@ -17,11 +18,10 @@ std::int64_t groups_of(std::int64_t count, std::int64_t group) {
 }
 
 template <class T>
-DeviceMemory upload_array(Device& device, std::span<const T> values, std::string_view what) {
-  DeviceMemory memory(device, values.size_bytes(), what);
-  device.copy_to_device(memory.data(), reinterpret_cast<const std::byte*>(values.data()), values.size_bytes(),
-                        Stream::kCopy);
-  device.synchronize();
+DeviceMemory upload_array(Device& device, std::span<const T> values, std::string_view what,
+                          DeviceMemory::Release release = DeviceMemory::Release::kNow) {
+  DeviceMemory memory(device, values.size_bytes(), what, release);
+  device.upload(memory.data(), reinterpret_cast<const std::byte*>(values.data()), values.size_bytes());
   return memory;
 }
 
@@ -49,6 +49,11 @@ void grow(Device& device, DeviceMemory& memory, std::size_t bytes, std::string_v
   memory = DeviceMemory(device, bytes, what);
 }
 
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
 void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
   if (!lies_in_strips(type)) {
     part.floats = &device.kernel("linear_f32 " + std::string(form_name(type)));
@@ -63,11 +68,13 @@ void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
 
 }  // namespace
 
-DeviceMemory place_weights(Device& device, const WeightSource& source) {
-  if (lies_in_strips(source.type)) return upload_array<std::byte>(device, pack_strips(source), "weights");
-  if (source.maker != nullptr) return upload_array<std::byte>(device, make_all_rows(source), "weights");
-  const std::span rows(source.data, placed_bytes(source.type, source.rows, source.cols));
-  return upload_array<std::byte>(device, rows, "weights");
+DeviceMemory place_weights(Device& device, const WeightSource& source, DeviceMemory::Release release) {
+  const auto upload = [&](std::span<const std::byte> bytes) {
+    return upload_array<std::byte>(device, bytes, "weights", release);
+  };
+  if (lies_in_strips(source.type)) return upload(pack_strips(source));
+  if (source.maker != nullptr) return upload(make_all_rows(source));
+  return upload({source.data, placed_bytes(source.type, source.rows, source.cols)});
 }
 
 std::size_t placed_bytes(DType type, std::int64_t rows, std::int64_t cols) {
@@ -75,24 +82,33 @@ std::size_t placed_bytes(DType type, std::int64_t rows, std::int64_t cols) {
   return dtype_bytes(type, cols) * static_cast<std::size_t>(rows);
 }
 
-GpuLinear::GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias) {
+GpuLinear::GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias)
+    : serial_(next_serial()) {
   QUIRE_CHECK(!parts.empty(), "a linear operation without weights");
   in_features_ = parts[0].cols;
-  for (const WeightSource& source : parts) {
-    QUIRE_CHECK(source.cols == in_features_ && source.rows > 0, "stacked weights of different depth");
-    QUIRE_CHECK(source.cols % dtype_info(source.type).block_size == 0, "weights cut through a block");
-    Part part{.rows = source.rows, .first_output = out_features_, .scale = source.scale};
-    part.weights = place_weights(device, source);
-    if (source.order != nullptr) {
-      const std::span order(source.order, static_cast<std::size_t>(source.cols));
-      part.order = upload_array<std::int32_t>(device, order, "the order of input features");
-    }
-    choose_kernels(device, source.type, part);
-    out_features_ += source.rows;
-    parts_.push_back(std::move(part));
-  }
+  for (const WeightSource& source : parts)
+    add(device, source, DeviceMemory::Release::kNow);
   QUIRE_CHECK(bias.empty() || static_cast<std::int64_t>(bias.size()) == out_features_, "bias of another length");
   if (!bias.empty()) bias_ = upload_array<float>(device, bias, "a bias");
+}
+
+GpuLinear::GpuLinear(std::shared_ptr<Device> device, const WeightSource& matrix)
+    : owner_(std::move(device)), in_features_(matrix.cols), serial_(next_serial()) {
+  add(*owner_, matrix, DeviceMemory::Release::kBehind);
+}
+
+void GpuLinear::add(Device& device, const WeightSource& source, DeviceMemory::Release release) {
+  QUIRE_CHECK(source.cols == in_features_ && source.rows > 0, "stacked weights of different depth");
+  QUIRE_CHECK(source.cols % dtype_info(source.type).block_size == 0, "weights cut through a block");
+  Part part{.rows = source.rows, .first_output = out_features_, .scale = source.scale};
+  part.weights = place_weights(device, source, release);
+  if (source.order != nullptr) {
+    const std::span order(source.order, static_cast<std::size_t>(source.cols));
+    part.order = upload_array<std::int32_t>(device, order, "the order of input features", release);
+  }
+  choose_kernels(device, source.type, part);
+  out_features_ += source.rows;
+  parts_.push_back(std::move(part));
 }
 
 std::size_t GpuLinear::bytes() const {

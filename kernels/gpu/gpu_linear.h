@@ -1,9 +1,11 @@
 // GpuLinear: weights on a device, quantised types as strips, float types as the file's rows; GpuLinearRunner: enqueues
-// the product of activations with one. Weights are immutable after construction. Engine thread only.
+// the product of activations with one. Weights are immutable after construction, which any thread may do; the rest is
+// the engine thread's.
 // Invariant: an output row has the same bits whatever rows are computed with it and whatever kernel is chosen.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -15,7 +17,8 @@
 namespace quire::gpu {
 
 // A matrix as the device's kernels read it; returns when the device has it.
-DeviceMemory place_weights(Device& device, const WeightSource& source);
+DeviceMemory place_weights(Device& device, const WeightSource& source,
+                           DeviceMemory::Release release = DeviceMemory::Release::kNow);
 std::size_t placed_bytes(DType type, std::int64_t rows, std::int64_t cols);
 
 class GpuLinear final : public Linear {
@@ -32,17 +35,24 @@ class GpuLinear final : public Linear {
   };
 
   GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias);
+  // One matrix that may be given up on any thread while steps run, and after the backend.
+  GpuLinear(std::shared_ptr<Device> device, const WeightSource& matrix);
 
   std::int64_t in_features() const override { return in_features_; }
   std::int64_t out_features() const override { return out_features_; }
   std::size_t bytes() const override;
 
   std::span<const Part> parts() const { return parts_; }
+  std::uint64_t serial() const { return serial_; }  // no other one of the process has it
   const float* bias() const { return bias_.as<const float>(); }
 
  private:
+  void add(Device& device, const WeightSource& source, DeviceMemory::Release release);
+
+  std::shared_ptr<Device> owner_;  // null: the device outlives it
   std::int64_t in_features_ = 0;
   std::int64_t out_features_ = 0;
+  std::uint64_t serial_;
   std::vector<Part> parts_;
   DeviceMemory bias_;
 };

@@ -28,7 +28,7 @@ class HostResults {
   };
 
   Device& device_;
-  std::array<std::array<Place, 3>, 2> places_;  // by set and result
+  std::array<std::array<Place, 4>, 2> places_;  // by set and result
   std::size_t current_ = 0;
 };
 

@@ -12,7 +12,10 @@
 #include "kernels/gpu/kernels/linear_skinny.h"
 #include "kernels/gpu/kernels/linear_wide.h"
 #include "kernels/gpu/kernels/norm_quantise.h"
+#include "kernels/gpu/kernels/recurrent.h"
+#include "kernels/gpu/kernels/route.h"
 #include "kernels/gpu/kernels/row_ops.h"
+#include "kernels/gpu/kernels/streams.h"
 #include "kernels/gpu/kernels/sum_ranks.h"
 
 namespace quire::gpu {
@@ -60,7 +63,14 @@ void visit_rows(const Visit& visit) {
   visit("gather", Instance<Gather>());
   visit("row_math", Instance<RowMath>());
   visit("layer_norm", Instance<LayerNorm>());
+  visit("route", Instance<Route>());
+  visit("group_choices", Instance<GroupChoices>());
+  visit("plan_experts", Instance<PlanExperts>());
   visit("combine_choices", Instance<CombineChoices>());
+  visit("mix_streams", Instance<MixStreams>());
+  visit("add_to_streams", Instance<AddToStreams>());
+  visit("match_length", Instance<MatchLength>());
+  visit("keep_excess", Instance<KeepExcess>());
   visit("copy_bytes", Instance<CopyBytes>());
   visit("sum_ranks", Instance<SumRanks>());
   visit("linear_f32 F32", Instance<LinearFloat<DType::kF32>>());
@@ -89,6 +99,16 @@ void visit_draw(const Visit& visit) {
   visit("draw_pick", Instance<DrawPick>());
   visit("score_pick", Instance<ScorePick>());
   visit("fill_tokens", Instance<FillTokens>());
+}
+
+template <class Visit>
+void visit_recurrent(const Visit& visit) {
+  visit("short_conv", Instance<ShortConv>());
+  visit("advance_state delta", Instance<AdvanceState<StateForm::kDelta>>());
+  visit("advance_state channels", Instance<AdvanceState<StateForm::kDeltaPerChannel>>());
+  visit("advance_state space", Instance<AdvanceState<StateForm::kStateSpace>>());
+  visit("selective_scan", Instance<SelectiveScan>());
+  visit("gated_norm", Instance<GatedNorm>());
 }
 
 }  // namespace quire::gpu

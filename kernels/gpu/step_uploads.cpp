@@ -39,7 +39,7 @@ const std::byte* StepUploads::put_bytes(std::span<const std::byte> values) {
   const Place place = take(values.size());
   if (values.empty()) return place.device;
   std::memcpy(place.host, values.data(), values.size());
-  device_.upload(place.device, place.host, rounded(values.size()));
+  device_.send_array(place.device, place.host, rounded(values.size()));
   if (all.size() == kRemembered) all.erase(all.begin());
   all.push_back({place, values.size()});
   return place.device;

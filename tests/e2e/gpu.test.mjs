@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, test } from "node:test";
+import { write_adapter } from "./adapter_file.mjs";
 import { QuireServer, sse_events } from "./server_process.mjs";
 
 const binary = process.env.QUIRE_EMULATED;
@@ -24,6 +25,9 @@ for (const [shape, type] of shapes) {
   assert.equal(made.status, 0, made.stderr);
   models.push([`${shape} of ${type}`, path]);
 }
+
+const families = join(process.env.QUIRE_SOURCE, "deploy/demo-model/families");
+for (const family of ["hybrid", "experts"]) models.push([`the trained model ${family}`, join(families, `quire-${family}.gguf`)]);
 
 const prompts = ["Once upon a time", "What is a KV block?", "The river is cold and the boat is small. ".repeat(12)];
 
@@ -149,13 +153,44 @@ test("a KV cache of a type that the GPU does not keep ends the daemon with one l
   assert.match(line, /cuda-emulated\/\d+ keeps no KV cache of the type i4: set kv_cache.dtype to i8, or backend.device to cpu/);
 });
 
-test("a model that the GPU does not compute ends the daemon with one line", () => {
-  const families = join(process.env.QUIRE_SOURCE, "deploy/demo-model/families");
-  for (const [family, what] of [["hybrid", "recurrent layers"]]) {
-    const { status, line } = refusal(binary, ["--model", join(families, `quire-${family}.gguf`)]);
-    assert.equal(status, 2);
-    assert.match(line, new RegExp(`cuda-emulated/\\d+ does not compute ${what}, .*: set backend.device to cpu`));
+test("a model's own block and another model draft on the GPU: the same answers", async () => {
+  const chat = "<|im_start|>user\nWhat is continuous batching?<|im_end|>\n<|im_start|>assistant\n";
+  const drafters = [
+    ["hybrid", ["--speculation", "mtp"]],
+    ["windowed", ["--model-draft", join(families, "quire-experts.gguf"), "--draft-max", "4"]],
+  ];
+  for (const [family, flags] of drafters) {
+    const model = join(families, `quire-${family}.gguf`);
+    const answers = [];
+    for (const each of [["--speculation", "none"], flags]) {
+      await serve(model, each, { QUIRE_EMULATED_SEED: "5" });
+      answers.push([await greedy(chat), await drawn(chat)]);
+      if (each === flags) assert.ok((await server.metrics())["vllm:spec_decode_num_drafts_total"] > 0, `${family} drafts`);
+      await server.stop();
+    }
+    assert.deepEqual(answers[1], answers[0], family);
   }
+});
+
+test("adapters answer on the GPU as on the processor, and one is loaded and unloaded while texts are made", async () => {
+  const path = write_adapter(join(folder, "first"), 1);
+  const flags = ["--alias", "base", "--lora-modules", `first=${path}`];
+  const ask = (model) => tokens({ model, prompt: prompts[1], temperature: 0 });
+  await serve(process.env.QUIRE_MODEL, [...flags, "--device", "cpu", "--isa", "scalar"]);
+  const expected = [await ask("base"), await ask("first")];
+  assert.notDeepEqual(expected[0], expected[1]);
+  await server.stop();
+  await serve(process.env.QUIRE_MODEL, flags, { QUIRE_EMULATED_SEED: "4" });
+  assert.deepEqual([await ask("base"), await ask("first")], expected);
+  assert.deepEqual(await Promise.all([ask("first"), ask("base"), ask("first")]), [expected[1], expected[0], expected[1]]);
+  const streaming = Promise.all([ask("base"), ask("base")]);
+  const second = { lora_name: "second", lora_path: write_adapter(join(folder, "second"), 2) };
+  assert.equal((await server.post("/v1/load_lora_adapter", second)).status, 200);
+  assert.notDeepEqual(await ask("second"), expected[1]);
+  assert.equal((await server.post("/v1/unload_lora_adapter", { lora_name: "second" })).status, 200);
+  assert.deepEqual(await streaming, [expected[0], expected[0]]);
+  assert.deepEqual(await ask("first"), expected[1]);
+  await server.stop();
 });
 
 test("a pool that does not fit the GPU ends the daemon with one line that names the GPU", () => {

@@ -3,31 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tests/gpu_check/placed.h"
 #include "tests/kernels/random_data.h"
 
 namespace quire::test {
 namespace {
-
-// A matrix in the backend's memory.
-struct Placed {
-  Placed(Backend& backend, std::int64_t rows, std::int64_t cols, std::uint32_t seed) {
-    std::mt19937 random(seed);
-    buffer = backend.upload(random_floats(random, rows * cols));
-    view = {buffer->data(), rows, cols, cols};
-  }
-  Placed(Backend& backend, std::int64_t rows, std::int64_t cols)
-      : buffer(backend.upload(std::vector<float>(static_cast<std::size_t>(rows * cols), 0.5f))),
-        view{buffer->data(), rows, cols, cols} {}
-
-  std::unique_ptr<Buffer> buffer;
-  MatrixView view;
-};
-
-std::vector<float> read(Backend& backend, MatrixView x) {
-  const MatrixView copy = backend.on_host(x, HostResult::kLogits);
-  backend.synchronize();
-  return {copy.data, copy.data + copy.rows * copy.cols};
-}
 
 struct LinearShape {
   DType type;
@@ -95,6 +75,7 @@ std::vector<float> run_graph(Backend& backend, Nonlinearity kind) {
   GraphOps& graph = *backend.graph();
   graph.layer_norm(gate.view, up.view.data, bias.view.data, 1e-5f, gate.view);
   graph.scale(gate.view, 3.0f);
+  graph.scale(gate.view, bias.view.data);
   graph.activate({.kind = kind, .alpha_p = 0.8f, .alpha_n = 0.3f, .beta = 0.5f, .eps = -1e-6f}, gate.view, up.view,
                  gate.view);
   graph.gate(Nonlinearity::kSigmoid, up.view, gate.view);
@@ -106,7 +87,6 @@ std::vector<float> run_graph(Backend& backend, Nonlinearity kind) {
   return read(backend, gate.view);
 }
 
-// Routing waits for the logits; the weights of choices and their sum are the host's and the device's.
 std::vector<float> run_experts(Backend& backend, DType type) {
   constexpr std::int64_t kRows = 9;
   constexpr std::int64_t kWidth = 256;
@@ -125,10 +105,8 @@ std::vector<float> run_experts(Backend& backend, DType type) {
   const Placed made(backend, 2 * kRows, 2 * kWidth);
   const Placed results(backend, 2 * kRows, kWidth);
   const Placed out(backend, kRows, kWidth);
-  std::vector<std::int32_t> ids(2 * kRows);
-  std::vector<float> weights(2 * kRows);
-  backend.graph()->route(logits.view, {.num_chosen = 2, .normalise = true}, ids, weights);
-  backend.graph()->experts({.gate_up = gate_up, .down = down, .activation = {}}, ids, weights, x.view, made.view,
+  const ExpertChoices choices = backend.graph()->route(logits.view, {.num_chosen = 2, .normalise = true});
+  backend.graph()->experts({.gate_up = gate_up, .down = down, .activation = {}}, choices, x.view, made.view,
                            results.view, out.view);
   return read(backend, out.view);
 }
@@ -240,6 +218,7 @@ std::vector<DeviceCase> device_cases() {
     out.push_back({"graph operations, nonlinearity " + std::to_string(kind),
                    [kind](Backend& backend) { return run_graph(backend, static_cast<Nonlinearity>(kind)); }});
   add_attention_cases(out);
+  add_mixer_cases(out);
   out.push_back({"blocks written, copied and read", run_blocks});
   add_draw_cases(out);
   return out;

@@ -18,4 +18,7 @@ struct DeviceCase {
 std::vector<DeviceCase> device_cases();
 void add_draw_cases(std::vector<DeviceCase>& out);  // which are among them
 
+// Those of routing, recurrent mixers and residual streams, which device_cases() has too.
+void add_mixer_cases(std::vector<DeviceCase>& out);
+
 }  // namespace quire::test

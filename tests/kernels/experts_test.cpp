@@ -59,7 +59,8 @@ Matrix run(Backend& backend, const Experts& experts, MatrixView x, std::span<con
   Matrix gate_up(std::ssize(ids), 2 * kSize);
   Matrix results(std::ssize(ids), kWidth);
   Matrix out(x.rows, kWidth);
-  backend.graph()->experts(experts.args(), ids, weights, x, gate_up.view(), results.view(), out.view());
+  const ExpertChoices choices{x.rows, std::ssize(ids) / x.rows, ids.data(), weights.data()};
+  backend.graph()->experts(experts.args(), choices, x, gate_up.view(), results.view(), out.view());
   CHECK(out.padding_untouched());
   return out;
 }

@@ -30,6 +30,8 @@ class ComparedDevice final : public gpu::Device {
   std::size_t free_memory() const override { return emulated_.free_memory(); }
   std::byte* allocate(std::size_t bytes, std::string_view what) override;
   void free(std::byte* memory) override;
+  void free_behind(std::byte* memory) override { free(memory); }  // each launch is done when it returns
+  void upload(std::byte* to, const std::byte* from, std::size_t bytes) override { emulated_.upload(to, from, bytes); }
   std::byte* allocate_host(std::size_t bytes) override { return emulated_.allocate_host(bytes); }
   void free_host(std::byte* memory) override { emulated_.free_host(memory); }
   void copy_to_device(std::byte* to, const std::byte* from, std::size_t bytes, gpu::Stream stream) override;

@@ -33,6 +33,7 @@ std::map<std::string, std::string> kernels_by_type() {
   gpu::visit_rows(visit);
   gpu::visit_attention(visit);
   gpu::visit_draw(visit);
+  gpu::visit_recurrent(visit);
   return out;
 }
 

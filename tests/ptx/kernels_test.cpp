@@ -92,9 +92,9 @@ TEST_CASE("the PTX of the kernels has the emulator's bits in other orders of lan
   const auto texts = ptx::emitted_texts();
   REQUIRE(texts);
   const KernelPrograms programs(*texts);
-  const auto cases =
-      cases_with({"Q4_K, 8 rows", "Q6_K, 65 rows", "BF16, 20 rows", "Q8_0 of a norm", "norms",
-                  "graph operations, nonlinearity 0", "attention int8 3 heads of 24", "draws and scores"});
+  const auto cases = cases_with({"Q4_K, 8 rows", "Q6_K, 65 rows", "BF16, 20 rows", "Q8_0 of a norm", "norms",
+                                 "graph operations, nonlinearity 0", "attention int8 3 heads of 24", "draws and scores",
+                                 "routing in groups", "states of the delta rule", "residual streams"});
   for (const std::uint64_t seed : {1U, 2U})
     compare(programs, cases, {.seed = seed, .early_copies = seed == 2});
 }

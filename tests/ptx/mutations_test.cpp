@@ -113,4 +113,18 @@ TEST_CASE("each barrier in the PTX of drawing is found where it is left out", "[
   CHECK(not_needed(*texts, "draw_sums", "bar.sync", draws).empty());
 }
 
+TEST_CASE("each barrier in the PTX of routing, recurrent mixers and streams is found where it is left out", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  CHECK(not_needed(*texts, "route", "bar.warp.sync", operation("routing in groups")).empty());
+  const Work delta = operation("states of the delta rule");
+  CHECK(not_needed(*texts, "advance_state delta", "bar.sync", delta).empty());
+  CHECK(not_needed(*texts, "gated_norm", "bar.sync", delta).empty());
+  const Work space = operation("states of a state space");
+  CHECK(not_needed(*texts, "advance_state space", "bar.sync", space).empty());
+  const Work streams = operation("residual streams");
+  CHECK(not_needed(*texts, "match_length", "bar.sync", streams).empty());
+  CHECK(not_needed(*texts, "keep_excess", "bar.sync", streams).empty());
+}
+
 }  // namespace quire::test

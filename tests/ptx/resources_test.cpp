@@ -29,7 +29,7 @@ int wanted_blocks(const std::string& kernel, const Architecture& architecture) {
   if (kernel.starts_with("linear_wide")) return 1;
   // Four stages of strips for four warps: what is left of it hides the latency of memory.
   if (kernel.starts_with("linear_skinny")) return architecture.shared_kib >= 200 ? 2 : 1;
-  if (kernel.starts_with("linear_f32")) return 2;
+  if (kernel.starts_with("linear_f32") || kernel.starts_with("advance_state")) return 2;
   if (kernel.ends_with("_pick")) return 2;  // one block for each drawn token
   return 4;
 }

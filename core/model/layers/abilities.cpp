@@ -76,6 +76,9 @@ const char* lacking_layer(const LayerSpec& layer, const ModelSpec& spec, Backend
   const bool is_latent = layer.mixer == Mixer::kLatent;
   const bool is_recurrent = layer.mixer != Mixer::kNone && layer.mixer != Mixer::kAttention && !is_latent;
   if (is_recurrent && backend.recurrent() == nullptr) return "recurrent layers";
+  const bool has_matrix = is_recurrent && layer.mixer != Mixer::kMamba && layer.mixer != Mixer::kShortConv;
+  if (has_matrix && layer.recurrent.key_dim > backend.recurrent()->most_key_dim())
+    return "recurrent states of this size";
   const bool adds_branches = layer.is_parallel || layer.mixer_output_norm != WeightRole::kNoRole ||
                              layer.ffn_output_norm != WeightRole::kNoRole ||
                              layer.mixer_sum_norm_2 != WeightRole::kNoRole;
@@ -83,7 +86,7 @@ const char* lacking_layer(const LayerSpec& layer, const ModelSpec& spec, Backend
       first_lacking({{is_latent, Ability::kHeadLinear, "latent attention"},
                      {is_latent, Ability::kMaskedAttention, "latent attention"},
                      {adds_branches, Ability::kGraph, "branches that are added behind a norm"},
-                     {layer.output_scale, Ability::kHostMemory, "layers with a factor of their own"}},
+                     {layer.output_scale, Ability::kGraph, "layers with a factor of their own"}},
                     backend);
   if (lacking != nullptr) return lacking;
   if (const char* const what = attends ? lacking_attention(layer, spec, backend) : nullptr) return what;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/model/layers/views.h"
+
 namespace quire {
 
 namespace {
@@ -43,8 +45,11 @@ void DraftedModel::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
   const std::int64_t num_predicted = std::min(max_logit_rows, kMostDraftedSequences);
   drafter_->reserve(kMostDraftRows, num_predicted);
   ids_.reserve(static_cast<std::size_t>(kMostDraftRows));
-  if (drafter_->vocab_size() < vocab_size())
-    widened_.resize(static_cast<std::size_t>(num_predicted * vocab_size()), -std::numeric_limits<float>::infinity());
+  const std::int64_t num_lacking = vocab_size() - drafter_->vocab_size();
+  if (num_lacking <= 0) return;
+  const auto impossible = -std::numeric_limits<float>::infinity();
+  lacking_ = backend_.upload(std::vector<float>(static_cast<std::size_t>(num_lacking), impossible));
+  widened_ = backend_.allocate(num_predicted * vocab_size());
 }
 
 MatrixView DraftedModel::draft(const DraftArrays& arrays, KvStorage& kv) {
@@ -63,14 +68,12 @@ MatrixView DraftedModel::draft(const DraftArrays& arrays, KvStorage& kv) {
     logits.cols = std::min(logits.cols, width);
     return logits;
   }
-  backend_.synchronize();
-  const MatrixView narrow = backend_.on_host(logits, HostResult::kLogits);
-  for (std::int64_t row = 0; row < narrow.rows; ++row) {
-    float* const out = widened_.data() + row * width;
-    std::copy_n(narrow.data + row * narrow.stride, narrow.cols, out);
-    std::fill(out + narrow.cols, out + width, -std::numeric_limits<float>::infinity());
-  }
-  return {.data = widened_.data(), .rows = narrow.rows, .cols = width, .stride = width};
+  const MatrixView out{widened_->data(), logits.rows, width, width};
+  const MatrixView lacking{lacking_->data(), logits.rows, width - logits.cols, 0};  // one row for all
+  GraphOps& graph = *backend_.graph();
+  graph.copy(logits, columns(out, 0, logits.cols));
+  graph.copy(lacking, columns(out, logits.cols, lacking.cols));
+  return out;
 }
 
 KvLayout DraftedModel::kv_layout() const {

@@ -49,8 +49,9 @@ class DraftedModel final : public Model {
   const std::unique_ptr<Model> model_;
   const std::unique_ptr<Model> drafter_;
   Backend& backend_;
-  std::vector<std::int32_t> ids_;  // of a round, as the drafter has them
-  std::vector<float> widened_;     // logits, where the drafter's are fewer
+  std::vector<std::int32_t> ids_;    // of a round, as the drafter has them
+  std::unique_ptr<Buffer> lacking_;  // of tokens that the drafter has not; null: it has all
+  std::unique_ptr<Buffer> widened_;
 };
 
 // The layers of both, the drafter's behind; it keeps all tokens in all of its layers.

@@ -62,20 +62,19 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
   RouteOptions options = ffn.route;
   options.choice_bias = layer.weights.vector(Role::kChoiceBias);
   options.expert_scale = layer.weights.vector(Role::kDownExpertsScale);
-  expert_ids_.resize(static_cast<std::size_t>(count));
-  expert_weights_.resize(expert_ids_.size());
-  graph().route(logits, options, expert_ids_, expert_weights_);
+  ExpertChoices choices = graph().route(logits, options);
   MatrixView expert_in = in;
   const bool is_latent = ffn.latent_size > 0;
   if (is_latent) {
     expert_in = room(kExpertIn, out.rows, ffn.latent_size);
     multiply(layer, Role::kLatentDown, in, expert_in, false);
   } else if (ffn.weight_input) {
-    expert_in = weighted_inputs(in, chosen);
+    expert_in = weighted_inputs(in, choices);
+    choices = {.num_rows = count, .num_chosen = 1, .ids = choices.ids};
   }
   const std::int64_t width = ffn.experts_gated ? 2 * ffn.expert_size : ffn.expert_size;
   // One row for each choice.
-  const auto choices = [&](Slot slot, std::int64_t cols) {
+  const auto room_of_choices = [&](Slot slot, std::int64_t cols) {
     MatrixView view = room(slot, out.rows, chosen * cols);
     return MatrixView{view.data, count, cols, cols};
   };
@@ -83,8 +82,8 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
                         .down = experts_of(Role::kDownExperts),
                         .gated = ffn.experts_gated,
                         .activation = ffn.expert_activation};
-  graph().experts(args, expert_ids_, expert_weights_, expert_in, choices(kExpertGateUp, width),
-                  choices(kExpertOut, expert_in.cols), is_latent || ffn.weight_input ? expert_in : out);
+  graph().experts(args, choices, expert_in, room_of_choices(kExpertGateUp, width),
+                  room_of_choices(kExpertOut, expert_in.cols), is_latent || ffn.weight_input ? expert_in : out);
   if (ffn.weight_input) sum_choices(expert_in, out);
   if (is_latent) multiply(layer, Role::kLatentUp, expert_in, out, false);
   if (const float* bias = layer.weights.vector(Role::kExpertsBias); bias != nullptr)
@@ -93,14 +92,13 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
   if (ffn.experts_scale != 1.0) graph().scale(out, static_cast<float>(ffn.experts_scale));
 }
 
-// One row for each choice, times its weight; the weights are used up.
-MatrixView Transformer::weighted_inputs(MatrixView in, std::int64_t chosen) {
-  const MatrixView wide = room(kExpertIn, in.rows, chosen * in.cols);
-  for (std::int64_t choice = 0; choice < chosen; ++choice)
+// One row for each choice, times its weight.
+MatrixView Transformer::weighted_inputs(MatrixView in, const ExpertChoices& choices) {
+  const MatrixView wide = room(kExpertIn, in.rows, choices.num_chosen * in.cols);
+  for (std::int64_t choice = 0; choice < choices.num_chosen; ++choice)
     graph().copy(in, columns(wide, choice * in.cols, in.cols));
-  const MatrixView rows{wide.data, in.rows * chosen, in.cols, in.cols};
-  graph().scale_rows(rows, expert_weights_);
-  expert_weights_.assign(expert_weights_.size(), 1.0F);
+  const MatrixView rows{wide.data, choices.count(), in.cols, in.cols};
+  graph().scale_by_weights(choices, rows);
   return rows;
 }
 

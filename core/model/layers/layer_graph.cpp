@@ -38,10 +38,7 @@ void Transformer::compute_layer(const Layer& layer, MatrixView x) {
   if (layer.slice.streams.data != nullptr) return compute_streams(layer, x);
   compute_branches(layer, x);
   if (layer.slice.per_layer.data != nullptr) graph().add(per_layer_branch(layer, x), 1.0F, x);
-  if (layer.spec.output_scale) {
-    // One factor for the whole row.
-    graph().scale(x, *layer.weights.vector(Role::kLayerScale));
-  }
+  if (layer.spec.output_scale) graph().scale(x, layer.weights.vector(Role::kLayerScale));
 }
 
 void Transformer::compute_branches(const Layer& layer, MatrixView x) {

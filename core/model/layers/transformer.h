@@ -211,7 +211,7 @@ class Transformer final : public Model {
   void feed_experts(const Layer& layer, MatrixView router_in, MatrixView in, MatrixView out);  // of all ranks
   // The router's logits, kept for the experts behind the mixer.
   void route_early(const Layer& layer, MatrixView x);
-  MatrixView weighted_inputs(MatrixView in, std::int64_t chosen);
+  MatrixView weighted_inputs(MatrixView in, const ExpertChoices& choices);
   void sum_choices(MatrixView rows, MatrixView out);
   void add_shared_expert(const Layer& layer, MatrixView in, MatrixView out);
 
@@ -266,8 +266,6 @@ class Transformer final : public Model {
   std::vector<std::int32_t> slice_wanted_;
   std::vector<AdapterRun> slice_adapters_;
   std::vector<std::int32_t> listed_ids_;  // of tokens that have embeddings for each layer
-  std::vector<std::int32_t> expert_ids_;
-  std::vector<float> expert_weights_;
   std::vector<float> row_factors_;
   MatrixView last_head_input_;  // of the last pass: its logit rows before the last norm
   MatrixView last_drafted_;     // of the last round of drafting: its rows behind the block's norm

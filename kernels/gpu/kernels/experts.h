@@ -9,7 +9,7 @@ struct CombineArgs {
   const float* results = nullptr;  // rows ordered by expert
   std::int64_t results_stride = 0;
   const std::int32_t* places = nullptr;  // [rows * each] which of them a choice has
-  const float* weights = nullptr;        // [rows * each]
+  const float* weights = nullptr;        // [rows * each]; null: each is 1
   std::int64_t each = 0;                 // choices of a row
   std::int64_t cols = 0;
   float* out = nullptr;
@@ -26,9 +26,10 @@ struct CombineChoices {
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
     const std::int64_t first = t.block_x() * args.each;
     for (std::int64_t i = t.index(); i < args.cols; i += kThreads) {
-      float sum = args.results[args.places[first] * args.results_stride + i] * args.weights[first];
+      const auto weight = [&](std::int64_t choice) { return args.weights == nullptr ? 1.0f : args.weights[choice]; };
+      float sum = args.results[args.places[first] * args.results_stride + i] * weight(first);
       for (std::int64_t j = first + 1; j < first + args.each; ++j)
-        sum = __builtin_fmaf(args.results[args.places[j] * args.results_stride + i], args.weights[j], sum);
+        sum = __builtin_fmaf(args.results[args.places[j] * args.results_stride + i], weight(j), sum);
       args.out[t.block_x() * args.out_stride + i] = sum;
     }
   }

@@ -79,7 +79,17 @@ QUIRE_DEVICE float gated_of(float gate, float up, const ActivationArgs& args) {
   return least(value, args.limit) * within(up, args.limit);
 }
 
-enum class RowMathKind : std::uint8_t { kActivate, kGate, kAdd, kScale, kScaleColumns, kScaleRows, kSoftcap, kClamp };
+enum class RowMathKind : std::uint8_t {
+  kActivate,
+  kGate,
+  kAdd,
+  kScale,
+  kScaleByNumber,
+  kScaleColumns,
+  kScaleRows,
+  kSoftcap,
+  kClamp
+};
 
 struct RowMathArgs {
   RowMathKind kind = RowMathKind::kActivate;
@@ -111,6 +121,7 @@ struct RowMath {
       case RowMathKind::kGate: return out * nonlinear_of(x[i / args.width], args.activation);
       case RowMathKind::kAdd: return __builtin_fmaf(x[i], args.factor, out);
       case RowMathKind::kScale: return out * args.factor;
+      case RowMathKind::kScaleByNumber: return out * args.factors[0];
       case RowMathKind::kScaleColumns: return out * args.factors[i];
       case RowMathKind::kScaleRows: return out * args.factors[row];
       case RowMathKind::kSoftcap: return tanh_of(out / args.factor) * args.factor;

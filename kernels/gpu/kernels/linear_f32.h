@@ -1,7 +1,7 @@
 // linear_f32: weights of float types, as the file's rows, times f32 activations: one fused multiply-add per feature in
 // order, as on the CPU level avx512. A block has 64 outputs and 64 rows, 256 threads of four by four elements; depth
-// goes through shared memory 16 features at a time. Grid: x outputs / 64, y rows / 64. Invariant: an element is one
-// chain over the depth, whatever rows come with it.
+// goes through shared memory 16 features at a time. Grid: x outputs / 64, y rows / 64, or items of experts, each of at
+// most 64 rows. Invariant: an element is one chain over the depth, whatever rows come with it.
 #pragma once
 
 #include "kernels/gpu/kernels/embed.h"
@@ -15,6 +15,7 @@ struct LinearFloatArgs {
   std::int64_t x_stride = 0;
   std::int64_t depth = 0;
   LinearOutput output;
+  ExpertProduct experts = {};  // weights and bias are the first one's
 };
 
 template <DType kType>
@@ -29,7 +30,8 @@ struct LinearFloat {
 
   // Features [depth, depth + 16) of 64 outputs and 64 rows, zeros beyond the matrix.
   template <class Thread>
-  static QUIRE_DEVICE void fetch(Thread& t, const Args& args, std::int64_t depth, float* weights, float* x) {
+  static QUIRE_DEVICE void fetch(Thread& t, const Args& args, std::int64_t first_row, std::int64_t depth,
+                                 float* weights, float* x) {
     const std::int64_t row_bytes = EmbedRows<kType>::row_bytes(args.depth);
     // A warp stores eight features of four rows at once, each to a bank of its own.
     for (int i = t.index(); i < kTile * kDepth; i += kThreads) {
@@ -37,7 +39,7 @@ struct LinearFloat {
       const int place = i / 8 % kTile;
       const std::int64_t k = depth + feature;
       const std::int64_t output = t.block_x() * kTile + place;
-      const std::int64_t row = t.block_y() * kTile + place;
+      const std::int64_t row = first_row + place;
       float weight = 0.0f;
       float value = 0.0f;
       if (k < args.depth && output < args.output.outputs)
@@ -50,16 +52,30 @@ struct LinearFloat {
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    Args own = args;
+    std::int64_t first_row = static_cast<std::int64_t>(t.block_y()) * kTile;
+    if (args.experts.items != nullptr) {
+      const ExpertItem item = args.experts.items[t.block_y()];
+      if (item.rows == 0) return;
+      own.weights += args.experts.weights[item.expert].weights;
+      own.x += item.first_row * args.x_stride;
+      own.output.narrow_to(item, args.experts.weights[item.expert]);
+      first_row = 0;
+    }
+    multiply(t, own, first_row);
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void multiply(Thread& t, const Args& args, std::int64_t first_row) {
     auto* weights = reinterpret_cast<float*>(t.shared());
     float* x = weights + kDepth * kStride;
     const int output = t.index() % 16 * kEach;  // of the block's
     const int row = t.index() / 16 * kEach;
-    const bool is_used =
-        t.block_x() * kTile + output < args.output.outputs && t.block_y() * kTile + row < args.output.rows;
+    const bool is_used = t.block_x() * kTile + output < args.output.outputs && first_row + row < args.output.rows;
     float acc[kEach][kEach] = {};
     for (std::int64_t depth = 0; depth < args.depth; depth += kDepth) {
       if (depth > 0) t.sync_block();  // the features before have been read
-      fetch(t, args, depth, weights, x);
+      fetch(t, args, first_row, depth, weights, x);
       t.sync_block();
       const int left = static_cast<int>(args.depth - depth < kDepth ? args.depth - depth : kDepth);
       for (int k = 0; k < left && is_used; ++k) {
@@ -72,7 +88,7 @@ struct LinearFloat {
     }
     QUIRE_UNROLL
     for (int i = 0; i < kEach * kEach; ++i) {
-      write_element(args.output, t.block_y() * kTile + row + i / kEach, t.block_x() * kTile + output + i % kEach,
+      write_element(args.output, first_row + row + i / kEach, t.block_x() * kTile + output + i % kEach,
                     acc[i / kEach][i % kEach]);
     }
   }

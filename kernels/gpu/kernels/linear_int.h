@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/gpu/act_tiles.h"
+#include "kernels/gpu/kernels/expert_rows.h"
 #include "kernels/gpu/kernels/portable.h"
 #include "kernels/gpu/kernels/unpack.h"
 #include "kernels/gpu/strips.h"
@@ -20,6 +21,14 @@ struct LinearOutput {
   const float* bias = nullptr;  // [outputs] or null
   float scale = 1.0f;           // of all products
   bool accumulate = false;
+
+  // From here on the rows of one expert, which begin in the block's own.
+  QUIRE_DEVICE void narrow_to(const ExpertItem& item, const ExpertWeights& expert) {
+    rows = item.rows;
+    out += item.first_row * out_stride;
+    if (bias != nullptr) bias += expert.bias;
+    scale = expert.scale;
+  }
 };
 
 struct LinearIntArgs {
@@ -27,6 +36,7 @@ struct LinearIntArgs {
   const ActTile* tiles = nullptr;     // [rows / 8][num_blocks]
   std::int64_t num_blocks = 0;        // of the depth
   LinearOutput output;
+  ExpertProduct experts = {};  // strips and bias are the first one's; linear_skinny only
 };
 
 // Two outputs of a lane times two rows of a tile: element 2 * o + r, as in the result of mma.m16n8k32.

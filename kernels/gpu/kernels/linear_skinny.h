@@ -1,6 +1,6 @@
 // linear_skinny: quantised weights times few rows. A block has 16 outputs and up to 8 * kTiles rows; its four warps
 // take cuts of the depth in turn and read each strip once, through a ring of four stages that asynchronous copies fill.
-// Grid: x outputs / 16, y rows / (8 * kTiles).
+// Grid: x outputs / 16, y rows / (8 * kTiles), or items of experts, each of at most so many rows.
 #pragma once
 
 #include "kernels/gpu/kernels/linear_int.h"
@@ -79,8 +79,22 @@ struct LinearSkinny {
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    Args own = args;
+    std::int64_t first_tile = static_cast<std::int64_t>(t.block_y()) * kTiles;
+    if (args.experts.items != nullptr) {
+      const ExpertItem item = args.experts.items[t.block_y()];
+      if (item.rows == 0) return;
+      own.strips += args.experts.weights[item.expert].weights;
+      own.tiles += item.first_tile * args.num_blocks;
+      own.output.narrow_to(item, args.experts.weights[item.expert]);
+      first_tile = 0;
+    }
+    multiply(t, own, first_tile);
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void multiply(Thread& t, const Args& args, std::int64_t first_tile) {
     const std::int64_t group = t.block_x();
-    const std::int64_t first_tile = static_cast<std::int64_t>(t.block_y()) * kTiles;
     const std::int64_t num_strips = strips_of_depth(args);
     const std::int64_t num_cuts = (num_strips + kCutStrips - 1) / kCutStrips;
     const WarpStrips strips{args.strips + group * num_strips * kStripBytes,

@@ -5,6 +5,7 @@
 
 #include "kernels/gpu/act_tiles.h"
 #include "kernels/gpu/kernels/elementary.h"
+#include "kernels/gpu/kernels/expert_rows.h"
 #include "kernels/gpu/kernels/portable.h"
 
 namespace quire::gpu {
@@ -19,6 +20,7 @@ struct NormQuantiseArgs {
   float eps = 0.0f;
   const std::int32_t* order = nullptr;  // [depth] which value of a made row comes at a place; null: its own
   ActTile* tiles = nullptr;             // [rows / 8][depth / 32]
+  ExpertRows experts = {};              // rows by place, each expert's in tiles of its own
 };
 
 // The sum over a block of 256 threads: a tree in each warp, then the warps in order.
@@ -39,10 +41,11 @@ template <RowForm kForm>
 struct MadeRow {
   const float* x;
   const NormQuantiseArgs& args;
+  const std::int32_t* order;
   float factor;
 
   QUIRE_DEVICE float at(std::int64_t i) const {
-    const std::int64_t k = args.order == nullptr ? i : args.order[i];
+    const std::int64_t k = order == nullptr ? i : order[i];
     if constexpr (kForm == RowForm::kNormed) return x[k] * factor * args.norm_weight[k];
     if constexpr (kForm == RowForm::kGated) return silu_of(x[k]) * x[args.depth + k];
     return x[k];
@@ -101,11 +104,11 @@ struct NormQuantise {
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
-    const std::int64_t row = t.block_x();
-    const float* x = args.x + row * args.stride;
+    const std::int64_t row = args.experts.tile_row(t.block_x());
+    const float* x = args.x + args.experts.source(t.block_x()) * args.stride;
     float factor = 1.0f;
     if constexpr (kForm == RowForm::kNormed) factor = factor_of(t, args, x);
-    const MadeRow<kForm> made{x, args, factor};
+    const MadeRow<kForm> made{x, args, args.experts.order(t.block_x(), args.order), factor};
     const std::int64_t num_blocks = args.depth / 32;
     ActTile* tiles = args.tiles + row / kTileRows * num_blocks;
     // A warp goes round as one, so that all its lanes meet in the shuffles.

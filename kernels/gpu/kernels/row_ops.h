@@ -15,6 +15,7 @@ struct RowsArgs {
   const std::int32_t* order = nullptr;  // of a made row: which value comes at a place; null: its own
   float* out = nullptr;
   std::int64_t out_stride = 0;
+  ExpertRows experts = {};  // rows by place
 };
 
 // One block a row. x and out may be the same.
@@ -27,17 +28,17 @@ struct MakeRows {
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
     const std::int64_t row = t.block_x();
-    const NormQuantiseArgs made_by{.x = args.x + row * args.x_stride,
+    const NormQuantiseArgs made_by{.x = args.x + args.experts.source(row) * args.x_stride,
                                    .stride = args.x_stride,
                                    .depth = args.cols,
                                    .norm_weight = args.weight,
                                    .eps = args.eps,
-                                   .order = args.order};
+                                   .order = args.experts.order(row, args.order)};
     float factor = 1.0f;
     if constexpr (kForm == RowForm::kNormed) {
       factor = NormQuantise<kForm>::factor_of(t, made_by, made_by.x);
     }
-    const MadeRow<kForm> made{made_by.x, made_by, factor};
+    const MadeRow<kForm> made{made_by.x, made_by, made_by.order, factor};
     for (std::int64_t i = t.index(); i < args.cols; i += kThreads)
       args.out[row * args.out_stride + i] = made.at(i);
   }

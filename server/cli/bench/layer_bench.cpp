@@ -64,7 +64,8 @@ void LevelBench::experts(DType type, std::vector<KernelRow>& out) {
         row_of("experts", name, fmt::format("{} of {}", kNumChosen, kNumExperts), rows), work,
         [&](std::int64_t turn) {
           const auto& ids = sets[static_cast<std::size_t>(turn) % kChoiceSets];
-          backend_->graph()->experts(args, ids, weights, x, gates, results, y);
+          const ExpertChoices taken{rows, kNumChosen, ids.data(), weights.data()};
+          backend_->graph()->experts(args, taken, x, gates, results, y);
         },
         out);
   }

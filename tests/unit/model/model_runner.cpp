@@ -31,6 +31,15 @@ std::unique_ptr<Backend> make_backend(const std::string& isa, int threads) {
 ModelRunner::ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype, int threads,
                          const PackedCacheOptions& cache)
     : backend_(make_backend(isa, threads)), model_(model.build(backend_, {}, cache)) {
+  allocate(kv_dtype);
+}
+
+ModelRunner::ModelRunner(const LoadedModel& model, std::unique_ptr<Backend> backend)
+    : backend_(std::move(backend), false), model_(model.build(backend_, {}, {})) {
+  allocate(KvDType::kF32);
+}
+
+void ModelRunner::allocate(KvDType kv_dtype) {
   KvLayout layout = model_->kv_layout();
   layout.num_blocks = kNumBlocks;
   layout.block_size = kBlockSize;
@@ -93,10 +102,11 @@ Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& seque
   if (edit) edit(arrays);
   model_->reserve(static_cast<std::int64_t>(ids.size()), static_cast<std::int64_t>(rows.size()));
   const ModelOutput output = model_->forward(arrays, *kv_);
+  const MatrixView result = backend_.on_host(wanted == Wanted::kHidden   ? output.hidden
+                                             : wanted == Wanted::kLabels ? output.labels
+                                                                         : output.logits,
+                                             HostResult::kLogits);
   backend_.synchronize();
-  const MatrixView result = wanted == Wanted::kHidden   ? output.hidden
-                            : wanted == Wanted::kLabels ? output.labels
-                                                        : output.logits;
   Logits out;
   for (std::int64_t row = 0; row < result.rows; ++row) {
     const float* values = result.data + row * result.stride;

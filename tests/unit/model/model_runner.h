@@ -21,6 +21,8 @@ class ModelRunner {
  public:
   ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype = KvDType::kF32, int threads = 2,
               const PackedCacheOptions& cache = {});
+  // On any backend, without recording.
+  ModelRunner(const LoadedModel& model, std::unique_ptr<Backend> backend);
   ~ModelRunner();
 
   // Begins a new sequence.
@@ -52,6 +54,8 @@ class ModelRunner {
  private:
   enum class Wanted { kLogits, kLastLogits, kHidden, kLabels };
   Logits step(const std::vector<std::span<const std::int32_t>>& sequences, std::int32_t context, Wanted wanted);
+
+  void allocate(KvDType kv_dtype);
 
   RecordingBackend backend_;
   std::unique_ptr<Model> model_;

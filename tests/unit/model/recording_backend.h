@@ -17,13 +17,16 @@ using Recording = std::vector<std::vector<std::vector<float>>>;
 
 class RecordingBackend final : public Backend {
  public:
-  explicit RecordingBackend(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  // records: false where no inputs are asked for; each takes one more product.
+  explicit RecordingBackend(std::unique_ptr<Backend> backend, bool records = true)
+      : backend_(std::move(backend)), records_(records) {}
 
   Recording take() { return std::exchange(inputs_, {}); }
   // What the last call of embed() gave, row after row.
   const std::vector<float>& embedded() const { return embedded_; }
 
   void linear(const Linear& weights, const ProductInput& x, MatrixView out, bool accumulate) override {
+    if (!records_) return backend_->linear(weights, x, out, accumulate);
     auto& rows = inputs_.emplace_back();
     const std::vector<float> made = made_rows(*backend_, x);
     for (auto row = made.begin(); row != made.end(); row += x.cols())
@@ -32,6 +35,7 @@ class RecordingBackend final : public Backend {
   }
 
   std::string name() const override { return backend_->name(); }
+  bool has(Ability ability) const override { return backend_->has(ability); }
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) override {
     return backend_->load_linear(parts, bias);
   }
@@ -55,6 +59,7 @@ class RecordingBackend final : public Backend {
   std::size_t kv_block_bytes(const KvLayout& layout) const override { return backend_->kv_block_bytes(layout); }
   void embed(const Embedding& table, std::span<const std::int32_t> ids, MatrixView out) override {
     backend_->embed(table, ids, out);
+    if (!records_) return;
     embedded_.clear();
     for (std::int64_t row = 0; row < out.rows; ++row) {
       const float* first = out.data + row * out.stride;
@@ -92,10 +97,12 @@ class RecordingBackend final : public Backend {
                     const std::function<void(std::int64_t, std::int64_t)>& body) override {
     backend_->parallel_for(count, grain, body);
   }
+  MatrixView on_host(MatrixView x, HostResult result) override { return backend_->on_host(x, result); }
   void synchronize() override { backend_->synchronize(); }
 
  private:
   std::unique_ptr<Backend> backend_;
+  const bool records_;
   Recording inputs_;
   std::vector<float> embedded_;
 };

@@ -1,0 +1,57 @@
+// How rows lie when each of them takes some experts: choices are ordered by expert, those of one expert by row. Arrays
+// that kernels make and kernels read, so that the host waits for none. Invariant: a range of tiles holds rows of one
+// expert alone.
+#pragma once
+
+#include "kernels/gpu/kernels/portable.h"
+
+namespace quire::gpu {
+
+// The choices of one expert: consecutive places of that order.
+struct ExpertRange {
+  std::int32_t begin;
+  std::int32_t count;
+  std::int32_t first_tile;  // of eight rows, in which its rows are quantised
+};
+
+// What one block of rows of a product computes; rows: 0 where there is nothing to do.
+struct ExpertItem {
+  std::int32_t expert;
+  std::int32_t first_tile;
+  std::int32_t first_row;
+  std::int32_t rows;
+};
+
+// Where an expert's matrix lies: how far behind the first expert's, so that compilers know what kind of memory it is.
+struct ExpertWeights {
+  std::int64_t weights = 0;  // bytes
+  std::int64_t bias = 0;     // floats
+  std::int64_t order = 0;    // indices
+  float scale = 1.0f;
+};
+
+// Of a product in which each expert has rows of its own; null: one matrix for all rows.
+struct ExpertProduct {
+  const ExpertItem* items = nullptr;  // by block of rows
+  const ExpertWeights* weights = nullptr;
+};
+
+// Which rows are made, and where they are quantised to; null: each row in its place.
+struct ExpertRows {
+  const std::int32_t* sources = nullptr;  // by place: the row that is made
+  const std::int32_t* experts = nullptr;  // by place
+  const ExpertRange* ranges = nullptr;
+  const ExpertWeights* weights = nullptr;
+
+  QUIRE_DEVICE std::int64_t source(std::int64_t place) const { return sources == nullptr ? place : sources[place]; }
+  QUIRE_DEVICE std::int64_t tile_row(std::int64_t place) const {
+    if (experts == nullptr) return place;
+    const ExpertRange range = ranges[experts[place]];
+    return 8 * static_cast<std::int64_t>(range.first_tile) + place - range.begin;
+  }
+  QUIRE_DEVICE const std::int32_t* order(std::int64_t place, const std::int32_t* of_first) const {
+    return experts == nullptr || of_first == nullptr ? of_first : of_first + weights[experts[place]].order;
+  }
+};
+
+}  // namespace quire::gpu
