@@ -22,8 +22,10 @@ EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options)
     : options_(options), emulator_({options.seed, options.mutation}), random_(options.seed) {
   add_row_kernels(kernels_);
   add_attention_kernels(kernels_);
+  add_attention_tile_kernels(kernels_);
   add_linear_skinny_kernels(kernels_);
   add_linear_wide_kernels(kernels_);
+  add_linear_half_kernels(kernels_);
 }
 
 std::byte* EmulatedDevice::allocate(std::size_t bytes, std::string_view what) {

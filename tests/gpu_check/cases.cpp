@@ -139,6 +139,7 @@ struct AttentionShape {
   std::int64_t kv_heads;
   std::int64_t head_dim;
   AttentionOptions options = {};
+  std::int32_t rows = 3;  // of the second sequence
 };
 
 // Two sequences, one of which has rows behind a long context.
@@ -167,10 +168,12 @@ std::vector<float> run_attention(Backend& backend, const AttentionShape& shape) 
   const std::vector<std::int32_t> contexts = {kFirst, kTokens};
   const std::vector<std::int32_t> tables = {0, 1, 39};
   backend.store_kv(*kv, 1, {all_starts, contexts, tables, blocks, slots}, k.view, v.view);
-  const std::vector<std::int32_t> starts = {0, 2, 5};
-  const Placed q(backend, 5, shape.heads * shape.head_dim, 53);
-  const Placed out(backend, 5, shape.heads * shape.head_dim);
-  const AttentionBatch batch{starts, contexts, tables, blocks, std::span(slots).first(5)};
+  const std::int32_t num_rows = 2 + shape.rows;
+  const std::vector<std::int32_t> starts = {0, 2, num_rows};
+  const Placed q(backend, num_rows, shape.heads * shape.head_dim, 53);
+  const Placed out(backend, num_rows, shape.heads * shape.head_dim);
+  const AttentionBatch batch{starts, contexts, tables, blocks,
+                             std::span(slots).first(static_cast<std::size_t>(num_rows))};
   AttentionOptions options = shape.options;
   options.num_heads = shape.heads;
   options.scale = 0.125f;
@@ -208,6 +211,12 @@ void add_attention_cases(std::vector<DeviceCase>& out) {
     add("3 heads of 24", {dtype, 3, 1, 24});
     add("window and sinks", {dtype, 8, 2, 64, {.window = 300, .sinks = &kSinks}});
     add("cap and slopes", {dtype, 4, 4, 32, {.softcap = 20.0f, .alibi = 8.0f}});
+    if (dtype != KvDType::kF16 && dtype != KvDType::kBF16) continue;
+    // The kernels for many query vectors, for longer heads, and for the longest.
+    add("8 heads of 64, 20 rows", {dtype, 8, 2, 64, {.window = 300}, 20});
+    add("2 heads of 256", {dtype, 2, 1, 256});
+    add("4 heads of 136, 20 rows", {dtype, 4, 1, 136, {}, 20});
+    add("2 heads of 264", {dtype, 2, 1, 264});
   }
 }
 
@@ -225,7 +234,7 @@ std::vector<DeviceCase> device_cases() {
       add_linear(name, {type, rows, 150, 512});
     out.push_back({"embed " + name, [type](Backend& backend) { return run_embed(backend, type); }});
   }
-  for (const DType type : {DType::kQ4_K, DType::kQ8_0, DType::kBF16}) {
+  for (const DType type : {DType::kQ4_K, DType::kQ8_0, DType::kF32, DType::kF16, DType::kBF16}) {
     const std::string name(dtype_info(type).name);
     add_linear(name + " of a norm over 2304", {type, 9, 70, 2304, ProductInput::Form::kNormed});
     add_linear(name + " of gated rows", {type, 70, 70, 512, ProductInput::Form::kGated});

@@ -60,6 +60,9 @@ double design_count(PackedFormat format) {
 // them.
 constexpr double kMostForEach = 3.8;
 
+// Of all instructions, for one product of 16 x 16 by 16 x 8 halves.
+constexpr double kMostForHalves = 6.0;
+
 double ratio(std::int64_t count, std::int64_t of) {
   return static_cast<double>(count) / static_cast<double>(of);
 }
@@ -89,6 +92,48 @@ TEST_CASE("linear_skinny moves each byte of the weights once, and at most 1.05 b
     CHECK(copied_sectors(programs.of(kernel), counts) * ptx::kSectorBytes == weights);
     // Activations are read again for every 16 outputs, out of the L2: each of their sectors counts once.
     CHECK(ratio(std::ssize(counts.touched) * ptx::kSectorBytes, weights) <= 1.05);
+  }
+}
+
+TEST_CASE("linear_half moves each byte of the weights once, and at most 1.05 bytes in all for it", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const KernelPrograms programs(*texts);
+  for (const DType type : {DType::kF16, DType::kBF16}) {
+    std::vector<std::string> differences;
+    ComparedDevice device(programs, {}, &differences);
+    const auto weights =
+        static_cast<std::int64_t>(run_product(device, {.type = type, .rows = 1, .outputs = 1024, .depth = 1024}));
+    const std::string kernel = "linear_half " + std::string(gpu::form_name(type)) + " 1";
+    INFO(kernel);
+    CHECK(differences.empty());
+    const LaunchCounts& counts = device.counts(kernel);
+    CHECK(copied_sectors(programs.of(kernel), counts) * ptx::kSectorBytes == weights);
+    CHECK(ratio(std::ssize(counts.touched) * ptx::kSectorBytes, weights) <= 1.05);
+  }
+}
+
+// A warp of the kernel for many rows loads four operands of weights and eight of rows for 32 instructions; addresses of
+// what is fetched, the barrier and the loop are of a block of 32 features, sums of cuts of 1024.
+TEST_CASE("linear_half executes few instructions beside each product of fragments", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const KernelPrograms programs(*texts);
+  for (const DType type : {DType::kF16, DType::kBF16}) {
+    std::vector<std::string> differences;
+    ComparedDevice device(programs, {}, &differences);
+    run_product(device, {.type = type, .rows = 128, .outputs = 128, .depth = 1024, .is_wide = true});
+    const std::string kernel = "linear_half " + std::string(gpu::form_name(type)) + " wide";
+    INFO(kernel);
+    CHECK(differences.empty());
+    const LaunchCounts& counts = device.counts(kernel);
+    const Function& function = programs.of(kernel);
+    const auto products = counts.executed(function, Kind::kMma);
+    CHECK(products == 128 * 128 * 1024 / (16 * 8 * 16));
+    const auto loads =
+        counts.executed(function, [](const Instruction& in) { return in.text.starts_with("ld.shared"); });
+    CHECK(loads * 32 == products * 12);
+    CHECK(ratio(counts.executed(function, [](const Instruction&) { return true; }), products) <= kMostForHalves);
   }
 }
 
