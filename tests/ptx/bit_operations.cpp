@@ -50,13 +50,15 @@ T extract(T value, T position, T count) {
   return static_cast<T>(out);
 }
 
+// The lowest `length` bits of a, put into b from bit `begin` on.
+template <unsigned kWidth>
 void insert(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   for_lanes(lanes, [&](std::size_t i) {
     const auto from = warp.lanes_of(in.registers[1])[i];
-    auto out = warp.lanes_of(in.registers[2])[i] & 0xffffffffU;
+    auto out = warp.lanes_of(in.registers[2])[i] & (~0ULL >> (64 - kWidth));
     const auto begin = warp.lanes_of(in.registers[3])[i] & 255U;
     const auto length = warp.lanes_of(in.registers[4])[i] & 255U;
-    for (std::uint64_t bit = 0; bit < length && begin + bit < 32; ++bit)
+    for (std::uint64_t bit = 0; bit < length && begin + bit < kWidth; ++bit)
       out = (out & ~(1ULL << (begin + bit))) | (from >> bit & 1U) << (begin + bit);
     warp.lanes_of(in.registers[0])[i] = out;
   });
@@ -93,7 +95,8 @@ void add_bit_operations(Operations& out) {
   out["lop3.b32"] = {&logic3};
   out["bfe.u32"] = {&ternary<std::uint32_t, &extract<std::uint32_t>>};
   out["bfe.s32"] = {&ternary<std::int32_t, &extract<std::int32_t>>};
-  out["bfi.b32"] = {&insert};
+  out["bfi.b32"] = {&insert<32>};
+  out["bfi.b64"] = {&insert<64>};
   out["shf.l.wrap.b32"] = {&ternary<Word, &funnel<true, true>>};
   out["shf.l.clamp.b32"] = {&ternary<Word, &funnel<true, false>>};
   out["shf.r.wrap.b32"] = {&ternary<Word, &funnel<false, true>>};

@@ -168,26 +168,38 @@ struct LinearHalfWide {
     int tile;
   };
 
-  template <class Thread>
-  static QUIRE_DEVICE void fetch(Thread& t, const Args& args, std::int64_t block) {
-    std::byte* stage = t.shared() + block % kStages * kStageBytes;
-    const std::int64_t num_groups = (args.output.outputs + kHalfOutputs - 1) / kHalfOutputs;
-    const std::int64_t num_tiles = (args.output.rows + kHalfRows - 1) / kHalfRows;
+  // What a thread copies of each block of the depth: 16 bytes of some tiles of one operand.
+  struct Source {
+    const std::byte* from;   // of block 0
+    std::int64_t next_tile;  // bytes to the next of its tiles
+    std::int64_t count;      // of its tiles
+  };
+  template <class Tile, class Thread>
+  static QUIRE_DEVICE Source source_of(Thread& t, const Tile* tiles, std::int64_t first, std::int64_t end,
+                                       std::int64_t num_blocks) {
+    constexpr int kTileBytes = sizeof(Tile);
+    constexpr int kTogether = 16 * kThreads / kTileBytes;  // tiles that the block copies at once
+    const std::int64_t tile = first + 16 * t.index() / kTileBytes;
+    return {reinterpret_cast<const std::byte*>(tiles + tile * num_blocks) + 16 * t.index() % kTileBytes,
+            kTogether * num_blocks * kTileBytes, (end - tile + kTogether - 1) / kTogether};
+  }
+
+  template <int kTileBytes, int kTiles, class Thread>
+  static QUIRE_DEVICE void fetch_tiles(Thread& t, const Source& source, std::int64_t block, std::byte* stage) {
     QUIRE_UNROLL
-    for (int i = 0; i < kWeightBytes / (16 * kThreads); ++i) {
-      const int at = 16 * (i * kThreads + t.index());
-      const std::int64_t group = t.block_x() * kBlockGroups + at / static_cast<int>(sizeof(WeightTile));
-      const auto* from = reinterpret_cast<const std::byte*>(args.weights + group * args.num_blocks + block);
-      if (group < num_groups && block < args.num_blocks)
-        t.copy_async(stage + at, from + at % static_cast<int>(sizeof(WeightTile)));
+    for (int i = 0; i < kTiles * kTileBytes / (16 * kThreads); ++i) {
+      if (i < source.count)
+        t.copy_async(stage + 16 * (i * kThreads + t.index()), source.from + i * source.next_tile + block * kTileBytes);
     }
-    QUIRE_UNROLL
-    for (int i = 0; i < (kStageBytes - kWeightBytes) / (16 * kThreads); ++i) {
-      const int at = 16 * (i * kThreads + t.index());
-      const std::int64_t tile = t.block_y() * kBlockTiles + at / static_cast<int>(sizeof(HalfTile));
-      const auto* from = reinterpret_cast<const std::byte*>(args.x + tile * args.num_blocks + block);
-      if (tile < num_tiles && block < args.num_blocks)
-        t.copy_async(stage + kWeightBytes + at, from + at % static_cast<int>(sizeof(HalfTile)));
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void fetch(Thread& t, const Source& weights, const Source& rows, std::int64_t block,
+                                 std::int64_t num_blocks) {
+    std::byte* stage = t.shared() + block % kStages * kStageBytes;
+    if (block < num_blocks) {
+      fetch_tiles<sizeof(WeightTile), kBlockGroups>(t, weights, block, stage);
+      fetch_tiles<sizeof(HalfTile), kBlockTiles>(t, rows, block, stage + kWeightBytes);
     }
     t.commit_copies();
   }
@@ -226,21 +238,25 @@ struct LinearHalfWide {
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    const std::int64_t num_groups = (args.output.outputs + kHalfOutputs - 1) / kHalfOutputs;
+    const std::int64_t num_tiles = (args.output.rows + kHalfRows - 1) / kHalfRows;
     WarpPlace place;
     place.group = t.warp() / 2 * kGroups;
     place.tile = t.warp() % 2 * kTiles;
     const std::int64_t first_group = t.block_x() * kBlockGroups + place.group;
     const std::int64_t first_tile = t.block_y() * kBlockTiles + place.tile;
-    place.num_groups = (args.output.outputs + kHalfOutputs - 1) / kHalfOutputs - first_group;
-    place.num_tiles = (args.output.rows + kHalfRows - 1) / kHalfRows - first_tile;
+    place.num_groups = num_groups - first_group;
+    place.num_tiles = num_tiles - first_tile;
+    const Source weights = source_of(t, args.weights, t.block_x() * kBlockGroups, num_groups, args.num_blocks);
+    const Source rows = source_of(t, args.x, t.block_y() * kBlockTiles, num_tiles, args.num_blocks);
     for (int block = 0; block < kStages - 1; ++block)
-      fetch(t, args, block);
+      fetch(t, weights, rows, block, args.num_blocks);
     float total[kGroups][kTiles][kLaneElements] = {};
     float acc[kGroups][kTiles][kLaneElements] = {};
     for (std::int64_t block = 0; block < args.num_blocks; ++block) {
       t.template wait_copies<kStages - 2>();
       t.sync_block();  // all copies have landed, and all threads have read the stage that is filled next
-      fetch(t, args, block + kStages - 1);
+      fetch(t, weights, rows, block + kStages - 1, args.num_blocks);
       multiply_stage(t, place, t.shared() + block % kStages * kStageBytes, acc);
       if ((block + 1) % kCutHalfBlocks == 0 || block + 1 == args.num_blocks)
         close_cut(total, acc, block < kCutHalfBlocks);
