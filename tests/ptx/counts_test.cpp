@@ -4,8 +4,10 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/gpu/form_names.h"
+#include "kernels/gpu/gpu_backend.h"
 #include "kernels/gpu/pack_strips.h"
 #include "kernels/packed_format.h"
+#include "tests/gpu_check/cases.h"
 #include "tests/ptx/compared_device.h"
 #include "tests/ptx/products.h"
 
@@ -61,7 +63,10 @@ double design_count(PackedFormat format) {
 constexpr double kMostForEach = 3.8;
 
 // Of all instructions, for one product of 16 x 16 by 16 x 8 halves.
-constexpr double kMostForHalves = 6.0;
+constexpr double kMostForHalves = 7.1;
+
+// The same in attention of few rows, whose softmax of 64 scores by 16 vectors comes with 256 products.
+constexpr double kMostForAttention = 33.0;
 
 double ratio(std::int64_t count, std::int64_t of) {
   return static_cast<double>(count) / static_cast<double>(of);
@@ -134,6 +139,35 @@ TEST_CASE("linear_half executes few instructions beside each product of fragment
         counts.executed(function, [](const Instruction& in) { return in.text.starts_with("ld.shared"); });
     CHECK(loads * 32 == products * 12);
     CHECK(ratio(counts.executed(function, [](const Instruction&) { return true; }), products) <= kMostForHalves);
+  }
+}
+
+// Four heads of 128 share K and V; of one sequence two rows see nine tokens, of the other three rows see 600.
+TEST_CASE("attention in tiles reads each byte of K and V once for all heads that share them", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const KernelPrograms programs(*texts);
+  for (const std::string type : {"f16", "bf16"}) {
+    const std::vector<DeviceCase> cases = device_cases();
+    const auto found =
+        std::ranges::find(cases, "attention " + type + " 32 heads of 128, 8 in the cache", &DeviceCase::name);
+    REQUIRE(found != cases.end());
+    std::vector<std::string> differences;
+    auto owned = std::make_unique<ComparedDevice>(programs, ptx::RunOptions{}, &differences);
+    const ComparedDevice& device = *owned;
+    const auto backend = gpu::make_gpu_backend(std::move(owned), {.name = "cuda"});
+    found->run(*backend);
+    const std::string kernel = "attend_tiles " + type + " 1 128";
+    INFO(kernel);
+    CHECK(differences.empty());
+    const Function& function = programs.of(kernel);
+    const LaunchCounts& counts = device.counts(kernel);
+    CHECK(copied_sectors(function, counts) * ptx::kSectorBytes == (9 + 600) * 8 * 128 * 2 * 2);
+    // A warp multiplies high and low parts of 16 queries with 64 keys, then of weights with their values.
+    constexpr std::int64_t kOfWarp = 2 * (64 / 8 * 128 / 16 + 64 / 16 * 128 / 8);
+    const auto products = counts.executed(function, Kind::kMma);
+    CHECK(products == (1 + 10) * 8 * kOfWarp);
+    CHECK(ratio(counts.executed(function, [](const Instruction&) { return true; }), products) <= kMostForAttention);
   }
 }
 

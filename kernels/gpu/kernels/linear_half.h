@@ -253,13 +253,14 @@ struct LinearHalfWide {
       fetch(t, weights, rows, block, args.num_blocks);
     float total[kGroups][kTiles][kLaneElements] = {};
     float acc[kGroups][kTiles][kLaneElements] = {};
-    for (std::int64_t block = 0; block < args.num_blocks; ++block) {
-      t.template wait_copies<kStages - 2>();
-      t.sync_block();  // all copies have landed, and all threads have read the stage that is filled next
-      fetch(t, weights, rows, block + kStages - 1, args.num_blocks);
-      multiply_stage(t, place, t.shared() + block % kStages * kStageBytes, acc);
-      if ((block + 1) % kCutHalfBlocks == 0 || block + 1 == args.num_blocks)
-        close_cut(total, acc, block < kCutHalfBlocks);
+    for (std::int64_t cut = 0; cut < args.num_blocks; cut += kCutHalfBlocks) {
+      for (std::int64_t block = cut; block < cut + kCutHalfBlocks && block < args.num_blocks; ++block) {
+        t.template wait_copies<kStages - 2>();
+        t.sync_block();  // all copies have landed, and all threads have read the stage that is filled next
+        fetch(t, weights, rows, block + kStages - 1, args.num_blocks);
+        multiply_stage(t, place, t.shared() + block % kStages * kStageBytes, acc);
+      }
+      close_cut(total, acc, cut == 0);
     }
     QUIRE_UNROLL
     for (int i = 0; i < kGroups * kTiles * kLaneElements; ++i) {
