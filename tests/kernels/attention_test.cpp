@@ -17,8 +17,8 @@ const char* name_of(KvDType dtype) {
   return kNames[static_cast<std::size_t>(dtype)];
 }
 
-// Tiles of the AMX level take queries, probabilities, K and V to 16 bits; GPUs queries and probabilities, where the cache
-// is bf16 (where it is f16, to 22); otherwise levels compute in f32.
+// Tiles of the AMX level take queries, probabilities, K and V to 16 bits; GPUs queries and probabilities, where the
+// cache is bf16 (where it is f16, to 22); otherwise levels compute in f32.
 double attention_tolerance(const std::string& level, KvDType dtype) {
   if (level.starts_with("cuda") && dtype == KvDType::kBF16) return 5e-5;
   return level.starts_with("amx") ? 1e-4 : 2e-5;
