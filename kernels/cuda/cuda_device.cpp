@@ -65,8 +65,10 @@ CudaDevice::CudaDevice(int number) : number_(number) {
   add_attention_kernels(kernels_);
   add_draw_kernels(kernels_);
   add_recurrent_kernels(kernels_);
+  add_attention_tile_kernels(kernels_);
   add_linear_skinny_kernels(kernels_);
   add_linear_wide_kernels(kernels_);
+  add_linear_half_kernels(kernels_);
   for (const CudaKernel& kernel : kernels_)
     by_name_.emplace(kernel.name, &kernel);
   for (cudaStream_t& each : streams_)

@@ -14,9 +14,11 @@ struct CudaKernel : Kernel {
 
 void add_linear_skinny_kernels(std::vector<CudaKernel>& out);
 void add_linear_wide_kernels(std::vector<CudaKernel>& out);
+void add_linear_half_kernels(std::vector<CudaKernel>& out);
 void add_row_kernels(std::vector<CudaKernel>& out);
 void add_attention_kernels(std::vector<CudaKernel>& out);
 void add_draw_kernels(std::vector<CudaKernel>& out);
 void add_recurrent_kernels(std::vector<CudaKernel>& out);
+void add_attention_tile_kernels(std::vector<CudaKernel>& out);
 
 }  // namespace quire::gpu

@@ -27,8 +27,10 @@ EmulatedDevice::EmulatedDevice(const EmulatedDeviceOptions& options)
   add_attention_kernels(kernels_);
   add_draw_kernels(kernels_);
   add_recurrent_kernels(kernels_);
+  add_attention_tile_kernels(kernels_);
   add_linear_skinny_kernels(kernels_);
   add_linear_wide_kernels(kernels_);
+  add_linear_half_kernels(kernels_);
   const auto locked = lock();
   machine_->devices.push_back(this);
 }

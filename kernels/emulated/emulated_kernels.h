@@ -30,9 +30,11 @@ struct EmulatedKernelTable {
 
 void add_linear_skinny_kernels(std::vector<EmulatedKernel>& out);
 void add_linear_wide_kernels(std::vector<EmulatedKernel>& out);
+void add_linear_half_kernels(std::vector<EmulatedKernel>& out);
 void add_row_kernels(std::vector<EmulatedKernel>& out);
 void add_attention_kernels(std::vector<EmulatedKernel>& out);
 void add_draw_kernels(std::vector<EmulatedKernel>& out);
 void add_recurrent_kernels(std::vector<EmulatedKernel>& out);
+void add_attention_tile_kernels(std::vector<EmulatedKernel>& out);
 
 }  // namespace quire::gpu

@@ -15,7 +15,7 @@ namespace quire::gpu {
 class Emulator;
 class EmulatedThread;
 
-enum class Meeting : std::uint8_t { kSyncWarp, kShuffle, kMmaK32, kMmaK16 };
+enum class Meeting : std::uint8_t { kSyncWarp, kShuffle, kMmaK32, kMmaK16, kMmaF16, kMmaBF16 };
 
 // Where the lanes of a warp meet.
 struct EmulatedWarp {
@@ -57,12 +57,24 @@ class EmulatedThread {
 
   // sum += A B of 16 x 32 unsigned and 32 x 8 signed bytes, in the fragments of mma.m16n8k32; then of 16 features.
   void mma_u8s8_k32(std::int32_t (&sum)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-    operands_ = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, sum};
+    operands_ = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, sum, nullptr};
     meet(Meeting::kMmaK32);
   }
   void mma_u8s8_k16(std::int32_t (&sum)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t b0) {
-    operands_ = {{a0, a1}, {b0}, sum};
+    operands_ = {{a0, a1}, {b0}, sum, nullptr};
     meet(Meeting::kMmaK16);
+  }
+
+  // sum += A B of 16 x 16 and 16 x 8 floats of 16 bits, in the fragments of mma.m16n8k16. The sum and the products,
+  // which are exact, are added in f64 in the order of the depth and rounded to f32 once: an order of the emulator's
+  // own.
+  void mma_f16(float (&sum)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+    operands_ = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, nullptr, sum};
+    meet(Meeting::kMmaF16);
+  }
+  void mma_bf16(float (&sum)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+    operands_ = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, nullptr, sum};
+    meet(Meeting::kMmaBF16);
   }
 
   static std::uint32_t byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selectors) {
@@ -82,6 +94,7 @@ class EmulatedThread {
     std::uint32_t a[4] = {};
     std::uint32_t b[2] = {};
     std::int32_t* sum = nullptr;
+    float* float_sum = nullptr;
   };
   struct Copy {
     std::byte* to;
@@ -95,6 +108,8 @@ class EmulatedThread {
   std::uint32_t shuffle_word(std::uint32_t value, int source);
   void wait_for_commits(int count);
   static void multiply(EmulatedWarp& warp, int depth);
+  template <class Widen>
+  static void multiply_halves(EmulatedWarp& warp, const Widen& widen);
 
   Emulator& emulator_;
   EmulatedWarp& warp_;

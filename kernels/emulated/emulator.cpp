@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/check.h"
+#include "kernels/half.h"
 
 namespace quire::gpu {
 namespace {
@@ -126,7 +127,7 @@ void Emulator::run_block(const EmulatedKernel& kernel, const void* args, std::in
 
 void Emulator::fail(const char* what, const EmulatedWarp* warp) const {
   static constexpr const char* kStates[] = {"ready", "at a warp operation", "at a barrier of the block", "done"};
-  static constexpr const char* kMeetings[] = {"sync_warp", "shuffle", "mma k32", "mma k16"};
+  static constexpr const char* kMeetings[] = {"sync_warp", "shuffle", "mma k32", "mma k16", "mma f16", "mma bf16"};
   std::fprintf(stderr, "emulated GPU: kernel %s, block (%lld, %lld) %s\n", kernel_->name.c_str(),
                static_cast<long long>(block_x_), static_cast<long long>(block_y_), what);
   for (int i = 0; i < num_threads_; ++i) {
@@ -186,6 +187,8 @@ void EmulatedThread::meet(Meeting meeting) {
   }
   if (meeting == Meeting::kMmaK32) multiply(warp_, 32);
   if (meeting == Meeting::kMmaK16) multiply(warp_, 16);
+  if (meeting == Meeting::kMmaF16) multiply_halves(warp_, &f16_to_float);
+  if (meeting == Meeting::kMmaBF16) multiply_halves(warp_, &bf16_to_float);
   warp_.num_arrived = 0;
   warp_.num_ready = 32;
   for (EmulatedThread* lane : warp_.lanes)
@@ -262,6 +265,41 @@ void EmulatedThread::multiply(EmulatedWarp& warp, int depth) {
       }
       sum[i] += total;
     }
+  }
+}
+
+// In rows of eight, the columns of B, which the compiler adds side by side.
+template <class Widen>
+void EmulatedThread::multiply_halves(EmulatedWarp& warp, const Widen& widen) {
+  double a[16][16];
+  double b[16][8];
+  double sums[16][8];
+  const auto half_of = [&](std::uint32_t word, int i) {
+    return static_cast<double>(widen(static_cast<std::uint16_t>(word >> (16 * i))));
+  };
+  for (int lane = 0; lane < 32; ++lane) {
+    const Operands& from = warp.lanes[lane]->operands_;
+    const int group = lane / 4;
+    const int at = lane % 4 * 2;
+    for (int i = 0; i < 2; ++i) {
+      for (int word = 0; word < 4; ++word)
+        a[group + 8 * (word % 2)][at + 8 * (word / 2) + i] = half_of(from.a[word], i);
+      for (int word = 0; word < 2; ++word)
+        b[at + 8 * word + i][group] = half_of(from.b[word], i);
+      for (int half = 0; half < 2; ++half)
+        sums[group + 8 * half][at + i] = static_cast<double>(from.float_sum[2 * half + i]);
+    }
+  }
+  for (int row = 0; row < 16; ++row) {
+    for (int k = 0; k < 16; ++k) {
+      for (int col = 0; col < 8; ++col)
+        sums[row][col] += a[row][k] * b[k][col];
+    }
+  }
+  for (int lane = 0; lane < 32; ++lane) {
+    float* out = warp.lanes[lane]->operands_.float_sum;
+    for (int i = 0; i < 4; ++i)
+      out[i] = static_cast<float>(sums[lane / 4 + 8 * (i / 2)][lane % 4 * 2 + i % 2]);
   }
 }
 

@@ -1,5 +1,6 @@
 // GpuAttention: stores a step's K and V and enqueues paged attention: a list of rows and their partitions, planned on
-// the host. Engine thread only. Invariant: a row's partitions are cut by absolute position, whatever comes with it.
+// the host, or of tiles of rows. Which of the two depends on the layer's shape and the cache's type alone.
+// Engine thread only. Invariant: a row's partitions are cut by absolute position, whatever comes with it.
 #pragma once
 
 #include <vector>
@@ -19,16 +20,38 @@ class GpuAttention {
            const AttentionOptions& options, MatrixView out);
 
  private:
-  void plan(const AttentionBatch& batch, const AttentionOptions& options);
+  // The kernels of tiles of 16 and of 32 query vectors.
+  struct TileKernels {
+    const Kernel* few;
+    const Kernel* many;
+  };
+  static constexpr std::int64_t kFewVectors = 16;
+  static constexpr std::int64_t kManyVectors = 32;
+
+  void plan_rows(const AttentionBatch& batch, const AttentionOptions& options);
+  void plan_items(const AttentionBatch& batch);
+  void plan_tiles(const AttentionBatch& batch, std::int64_t group);
+  void add_tiles(const AttentionBatch& batch, std::size_t sequence, std::int64_t rows_each,
+                 std::vector<AttendTile>& out);
+  void attend_items(const GpuKvStorage& kv, AttentionArgs args);
+  void attend_tiles(const TileKernels& kernels, AttentionArgs args);
+  void launch_tiles(const Kernel& kernel, const std::vector<AttendTile>& tiles, std::int64_t vectors,
+                    AttentionArgs args);
+  const TileKernels* tile_kernels(const GpuKvStorage& kv, std::int64_t key_dim, std::int64_t value_dim) const;
   const float* slopes(const AttentionOptions& options);
 
   Device& device_;
   StepUploads& uploads_;
   const Kernel* store_[4];  // by KvDType
   const Kernel* attend_[4];
+  TileKernels tiles_f16_[2];  // of keys up to 128 and up to 256
+  TileKernels tiles_bf16_[2];
   const Kernel& merge_;
   std::vector<AttendItem> items_;
+  std::vector<AttendTile> few_;  // tiles of sequences with few query vectors
+  std::vector<AttendTile> many_;
   std::vector<MergeItem> rows_;
+  std::int64_t num_partials_ = 0;  // of all rows
   std::vector<float> slopes_;
   DeviceMemory partials_;
 };

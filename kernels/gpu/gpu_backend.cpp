@@ -21,7 +21,7 @@
 namespace quire::gpu {
 namespace {
 
-constexpr const char* kArithmetic = "/1";  // changes with every change of the results' bits
+constexpr const char* kArithmetic = "/2";  // changes with every change of the results' bits
 
 class GpuBuffer final : public Buffer {
  public:
@@ -41,7 +41,7 @@ class GpuEmbedding final : public Embedding {
       : rows_(table.rows),
         cols_(table.cols),
         kernel_(device.kernel("embed " + std::string(form_name(table.type)))),
-        table_(place_weights(device, table)) {}
+        table_(place_table(device, table)) {}
   std::int64_t dim() const override { return cols_; }
   std::int64_t rows() const { return rows_; }
   const Kernel& kernel() const { return kernel_; }

@@ -5,7 +5,8 @@
 #include "kernels/check.h"
 #include "kernels/gpu/kernels/experts.h"
 #include "kernels/gpu/kernels/linear_f32.h"
-#include "kernels/gpu/kernels/norm_quantise.h"
+#include "kernels/gpu/kernels/linear_half.h"
+#include "kernels/gpu/kernels/round_rows.h"
 #include "kernels/gpu/kernels/route.h"
 #include "kernels/gpu/kernels/row_ops.h"
 
@@ -34,7 +35,11 @@ GpuExperts::GpuExperts(Device& device)
       quantise_{&device.kernel("norm_quantise plain"), &device.kernel("norm_quantise normed"),
                 &device.kernel("norm_quantise gated")},
       make_rows_{&device.kernel("make_rows plain"), &device.kernel("make_rows normed"),
-                 &device.kernel("make_rows gated")} {
+                 &device.kernel("make_rows gated")},
+      round_f16_{&device.kernel("round_rows F16 plain"), &device.kernel("round_rows F16 normed"),
+                 &device.kernel("round_rows F16 gated")},
+      round_bf16_{&device.kernel("round_rows BF16 plain"), &device.kernel("round_rows BF16 normed"),
+                  &device.kernel("round_rows BF16 gated")} {
   for (std::size_t i = 0; i < std::size(items_); ++i)
     items_[i].rows = kItemRows[i];
 }
@@ -149,7 +154,7 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
               "a product of experts of shapes that do not fit");
   const std::int64_t each = rounded_up(num_choices_, std::min(num_choices_, num_experts_));
   const std::size_t size = each <= kItemRows[0] ? 0 : each <= kItemRows[1] ? 1 : 2;
-  bool is_quantised = false;  // in the order of features that the next part takes too
+  const GpuLinear::Part* rounded = nullptr;  // the part before, whose input has the order of features of the next
   for (const Part& part : stack.parts) {
     const std::int32_t* const order = part.first->order.as<const std::int32_t>();
     const ExpertRows rows{.sources = sources,
@@ -174,30 +179,61 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
       continue;
     }
     const Items& items = items_of(size);
-    if (!is_quantised || order != nullptr) quantise(x, order, rows);
-    is_quantised = order == nullptr;
+    const Grid grid{.x = rounded_up(output.outputs, kStripOutputs), .y = items.count};
+    const bool halves = lies_in_half_tiles(part.first->type);
+    const bool same_input = rounded != nullptr && order == nullptr && halves == lies_in_half_tiles(rounded->type) &&
+                            (!halves || rounded->type == part.first->type);
+    rounded = order == nullptr ? part.first : nullptr;
+    if (halves) {
+      if (!same_input) round(x, order, rows, part.first->type);
+      const LinearHalfArgs args{.weights = part.first->weights.as<const WeightTile>(),
+                                .x = half_tiles_.as<const HalfTile>(),
+                                .row_scales = row_scales_.as<const float>(),
+                                .num_blocks = rounded_up(x.cols(), kHalfBlock),
+                                .output = output,
+                                .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
+      device_.launch(*part.first->skinny[size], grid, args);
+      continue;
+    }
+    if (!same_input) quantise(x, order, rows);
     const LinearIntArgs args{.strips = part.first->weights.data(),
                              .tiles = tiles_.as<const ActTile>(),
                              .num_blocks = x.cols() / kBlockFeatures,
                              .output = output,
                              .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
-    device_.launch(*part.first->skinny[size], {.x = rounded_up(output.outputs, kStripOutputs), .y = items.count}, args);
+    device_.launch(*part.first->skinny[size], grid, args);
   }
 }
 
 void GpuExperts::quantise(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) {
-  const std::int64_t count = num_choices_;
-  const std::int64_t tiles = (count + (kTileRows - 1) * std::min(count, num_experts_)) / kTileRows;
-  reserve(tiles_, tiles * (x.cols() / kBlockFeatures) * static_cast<std::int64_t>(sizeof(ActTile)));
-  const NormQuantiseArgs args{.x = x.x.data,
-                              .stride = x.x.stride,
-                              .depth = x.cols(),
-                              .norm_weight = x.norm_weight,
-                              .eps = x.eps,
-                              .order = order,
-                              .tiles = tiles_.as<ActTile>(),
-                              .experts = rows};
-  device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = count}, args);
+  reserve(tiles_, num_tiles() * (x.cols() / kBlockFeatures) * static_cast<std::int64_t>(sizeof(ActTile)));
+  NormQuantiseArgs args = made_by(x, order, rows);
+  args.tiles = tiles_.as<ActTile>();
+  device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = num_choices_}, args);
+}
+
+void GpuExperts::round(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows, DType type) {
+  reserve(half_tiles_, num_tiles() * rounded_up(x.cols(), kHalfBlock) * static_cast<std::int64_t>(sizeof(HalfTile)));
+  reserve(row_scales_, num_tiles() * kHalfRows * 4);
+  const RoundRowsArgs args{
+      .made = made_by(x, order, rows), .tiles = half_tiles_.as<HalfTile>(), .scales = row_scales_.as<float>()};
+  const auto& kernels = type == DType::kF16 ? round_f16_ : round_bf16_;
+  device_.launch(*kernels[static_cast<std::size_t>(x.form)], {.x = num_choices_}, args);
+}
+
+NormQuantiseArgs GpuExperts::made_by(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) const {
+  return {.x = x.x.data,
+          .stride = x.x.stride,
+          .depth = x.cols(),
+          .norm_weight = x.norm_weight,
+          .eps = x.eps,
+          .order = order,
+          .experts = rows};
+}
+
+// Every expert that has rows may have a last tile that is not full.
+std::int64_t GpuExperts::num_tiles() const {
+  return (num_choices_ + (kTileRows - 1) * std::min(num_choices_, num_experts_)) / kTileRows;
 }
 
 MatrixView GpuExperts::make_rows(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) {

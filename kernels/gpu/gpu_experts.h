@@ -9,6 +9,7 @@
 
 #include "kernels/gpu/gpu_linear.h"
 #include "kernels/gpu/kernels/expert_rows.h"
+#include "kernels/gpu/kernels/norm_quantise.h"
 #include "kernels/routing.h"
 
 namespace quire::gpu {
@@ -62,7 +63,10 @@ class GpuExperts {
   // sources: by place, the row of x; null: its own.
   void multiply(Experts experts, const ProductInput& x, const std::int32_t* sources, MatrixView out);
   void quantise(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows);
+  void round(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows, DType type);
   MatrixView make_rows(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows);
+  NormQuantiseArgs made_by(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) const;
+  std::int64_t num_tiles() const;  // of eight rows, as many as there can be
   void combine(MatrixView results, const ExpertChoices& choices, MatrixView out);
 
   Device& device_;
@@ -72,13 +76,15 @@ class GpuExperts {
   const Kernel& combine_;
   const Kernel* quantise_[3];  // by ProductInput::Form
   const Kernel* make_rows_[3];
+  const Kernel* round_f16_[3];
+  const Kernel* round_bf16_[3];
   std::map<std::uint64_t, Stack> stacks_;  // by the first expert's serial
   std::int64_t num_experts_ = 0;
   std::int64_t num_choices_ = 0;
   Items items_[3] = {};                                   // of 8, 32 and 64 rows
   DeviceMemory ids_, weights_, groups_;                   // of the last route()
   DeviceMemory ranges_, sources_, row_experts_, places_;  // of the last group()
-  DeviceMemory tiles_, made_rows_;
+  DeviceMemory tiles_, half_tiles_, row_scales_, made_rows_;
 };
 
 }  // namespace quire::gpu

@@ -6,8 +6,11 @@
 #include "kernels/check.h"
 #include "kernels/gpu/form_names.h"
 #include "kernels/gpu/kernels/linear_f32.h"
+#include "kernels/gpu/kernels/linear_half.h"
 #include "kernels/gpu/kernels/norm_quantise.h"
+#include "kernels/gpu/kernels/round_rows.h"
 #include "kernels/gpu/kernels/row_ops.h"
+#include "kernels/gpu/pack_halves.h"
 #include "kernels/gpu/pack_strips.h"
 
 namespace quire::gpu {
@@ -55,29 +58,39 @@ std::uint64_t next_serial() {
 }
 
 void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
-  if (!lies_in_strips(type)) {
-    part.floats = &device.kernel("linear_f32 " + std::string(form_name(type)));
+  const std::string form(form_name(type));
+  const bool halves = lies_in_half_tiles(type);
+  if (!halves && !lies_in_strips(type)) {
+    part.floats = &device.kernel("linear_f32 " + form);
     return;
   }
-  const std::string form(form_name(type));
-  part.skinny[0] = &device.kernel("linear_skinny " + form + " 1");
-  part.skinny[1] = &device.kernel("linear_skinny " + form + " 4");
-  part.skinny[2] = &device.kernel("linear_skinny " + form + " 8");
-  part.wide = &device.kernel("linear_wide " + form);
+  const std::string few = (halves ? "linear_half " : "linear_skinny ") + form;
+  part.skinny[0] = &device.kernel(few + " 1");
+  part.skinny[1] = &device.kernel(few + " 4");
+  part.skinny[2] = &device.kernel(few + " 8");
+  part.wide = &device.kernel(halves ? few + " wide" : "linear_wide " + form);
 }
 
 }  // namespace
 
-DeviceMemory place_weights(Device& device, const WeightSource& source, DeviceMemory::Release release) {
+DeviceMemory place_table(Device& device, const WeightSource& source, DeviceMemory::Release release) {
   const auto upload = [&](std::span<const std::byte> bytes) {
     return upload_array<std::byte>(device, bytes, "weights", release);
   };
   if (lies_in_strips(source.type)) return upload(pack_strips(source));
   if (source.maker != nullptr) return upload(make_all_rows(source));
-  return upload({source.data, placed_bytes(source.type, source.rows, source.cols)});
+  return upload({source.data, dtype_bytes(source.type, source.cols) * static_cast<std::size_t>(source.rows)});
+}
+
+DeviceMemory place_weights(Device& device, const WeightSource& source, DeviceMemory::Release release) {
+  if (!lies_in_half_tiles(source.type)) return place_table(device, source, release);
+  std::vector<std::byte> packed(half_tiles_bytes(source.rows, source.cols));
+  pack_half_tiles(source, packed);
+  return upload_array<std::byte>(device, packed, "weights", release);
 }
 
 std::size_t placed_bytes(DType type, std::int64_t rows, std::int64_t cols) {
+  if (lies_in_half_tiles(type)) return half_tiles_bytes(rows, cols);
   if (lies_in_strips(type)) return strips_bytes(type, rows, cols);
   return dtype_bytes(type, cols) * static_cast<std::size_t>(rows);
 }
@@ -100,7 +113,7 @@ GpuLinear::GpuLinear(std::shared_ptr<Device> device, const WeightSource& matrix)
 void GpuLinear::add(Device& device, const WeightSource& source, DeviceMemory::Release release) {
   QUIRE_CHECK(source.cols == in_features_ && source.rows > 0, "stacked weights of different depth");
   QUIRE_CHECK(source.cols % dtype_info(source.type).block_size == 0, "weights cut through a block");
-  Part part{.rows = source.rows, .first_output = out_features_, .scale = source.scale};
+  Part part{.rows = source.rows, .first_output = out_features_, .scale = source.scale, .type = source.type};
   part.weights = place_weights(device, source, release);
   if (source.order != nullptr) {
     const std::span order(source.order, static_cast<std::size_t>(source.cols));
@@ -124,12 +137,17 @@ GpuLinearRunner::GpuLinearRunner(Device& device, std::int64_t skinny_rows)
       quantise_{&device.kernel("norm_quantise plain"), &device.kernel("norm_quantise normed"),
                 &device.kernel("norm_quantise gated")},
       make_rows_{&device.kernel("make_rows plain"), &device.kernel("make_rows normed"),
-                 &device.kernel("make_rows gated")} {}
+                 &device.kernel("make_rows gated")},
+      round_f16_{&device.kernel("round_rows F16 plain"), &device.kernel("round_rows F16 normed"),
+                 &device.kernel("round_rows F16 gated")},
+      round_bf16_{&device.kernel("round_rows BF16 plain"), &device.kernel("round_rows BF16 normed"),
+                  &device.kernel("round_rows BF16 gated")} {}
 
 void GpuLinearRunner::run(const GpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate) {
   QUIRE_CHECK(x.cols() == weights.in_features() && out.cols == weights.out_features() && x.x.rows == out.rows,
               "a product of shapes that do not fit");
   const GpuLinear::Part* in_tiles = nullptr;  // the part whose input the tiles hold
+  const GpuLinear::Part* in_half_tiles = nullptr;
   for (const GpuLinear::Part& part : weights.parts()) {
     const auto* order = part.order.as<const std::int32_t>();
     const LinearOutput output{.rows = out.rows,
@@ -144,10 +162,18 @@ void GpuLinearRunner::run(const GpuLinear& weights, const ProductInput& x, Matri
       multiply_floats(part, as_it_is ? x.x : make_rows(x, order), output);
       continue;
     }
-    const bool same_input = in_tiles != nullptr && in_tiles->order.data() == nullptr && order == nullptr;
-    if (!same_input) quantise(x, order);
-    in_tiles = &part;
-    multiply(part, weights.in_features(), output);
+    const bool halves = lies_in_half_tiles(part.type);
+    const GpuLinear::Part*& rounded = halves ? in_half_tiles : in_tiles;
+    const bool same_input = rounded != nullptr && rounded->order.data() == nullptr && order == nullptr &&
+                            (!halves || rounded->type == part.type);
+    rounded = &part;
+    if (halves) {
+      if (!same_input) round(x, order, part.type);
+      multiply_halves(part, weights.in_features(), output);
+    } else {
+      if (!same_input) quantise(x, order);
+      multiply(part, weights.in_features(), output);
+    }
   }
 }
 
@@ -162,6 +188,22 @@ void GpuLinearRunner::quantise(const ProductInput& x, const std::int32_t* order)
                               .order = order,
                               .tiles = tiles_.as<ActTile>()};
   device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = x.x.rows}, args);
+}
+
+void GpuLinearRunner::round(const ProductInput& x, const std::int32_t* order, DType type) {
+  const std::int64_t tiles = groups_of(x.x.rows, kHalfRows) * groups_of(x.cols(), kHalfBlock);
+  grow(device_, half_tiles_, static_cast<std::size_t>(tiles) * sizeof(HalfTile), "activations of 16 bits");
+  grow(device_, row_scales_, static_cast<std::size_t>(x.x.rows) * sizeof(float), "scales of activations");
+  const RoundRowsArgs args{.made = {.x = x.x.data,
+                                    .stride = x.x.stride,
+                                    .depth = x.cols(),
+                                    .norm_weight = x.norm_weight,
+                                    .eps = x.eps,
+                                    .order = order},
+                           .tiles = half_tiles_.as<HalfTile>(),
+                           .scales = row_scales_.as<float>()};
+  const auto& kernels = type == DType::kF16 ? round_f16_ : round_bf16_;
+  device_.launch(*kernels[static_cast<std::size_t>(x.form)], {.x = x.x.rows}, args);
 }
 
 MatrixView GpuLinearRunner::make_rows(const ProductInput& x, const std::int32_t* order) {
@@ -185,11 +227,10 @@ void GpuLinearRunner::multiply_floats(const GpuLinear::Part& part, MatrixView x,
   device_.launch(*part.floats, {.x = groups_of(output.outputs, 64), .y = groups_of(output.rows, 64)}, args);
 }
 
-void GpuLinearRunner::multiply(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output) {
-  const LinearIntArgs args{.strips = part.weights.data(),
-                           .tiles = tiles_.as<const ActTile>(),
-                           .num_blocks = depth / kBlockFeatures,
-                           .output = output};
+// The kernel for so many rows.
+template <class Args>
+void GpuLinearRunner::launch(const GpuLinear::Part& part, const Args& args) {
+  const LinearOutput& output = args.output;
   if (output.rows > skinny_rows_) {
     device_.launch(*part.wide, {.x = groups_of(output.outputs, 128), .y = groups_of(output.rows, 128)}, args);
     return;
@@ -198,6 +239,21 @@ void GpuLinearRunner::multiply(const GpuLinear::Part& part, std::int64_t depth, 
   constexpr std::int64_t kRows[] = {8, 32, 64};
   device_.launch(*part.skinny[size],
                  {.x = groups_of(output.outputs, kStripOutputs), .y = groups_of(output.rows, kRows[size])}, args);
+}
+
+void GpuLinearRunner::multiply(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output) {
+  launch(part, LinearIntArgs{.strips = part.weights.data(),
+                             .tiles = tiles_.as<const ActTile>(),
+                             .num_blocks = depth / kBlockFeatures,
+                             .output = output});
+}
+
+void GpuLinearRunner::multiply_halves(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output) {
+  launch(part, LinearHalfArgs{.weights = part.weights.as<const WeightTile>(),
+                              .x = half_tiles_.as<const HalfTile>(),
+                              .row_scales = row_scales_.as<const float>(),
+                              .num_blocks = groups_of(depth, kHalfBlock),
+                              .output = output});
 }
 
 }  // namespace quire::gpu

@@ -1,7 +1,7 @@
-// GpuLinear: weights on a device, quantised types as strips, float types as the file's rows; GpuLinearRunner: enqueues
-// the product of activations with one. Weights are immutable after construction, which any thread may do; the rest is
-// the engine thread's.
-// Invariant: an output row has the same bits whatever rows are computed with it and whatever kernel is chosen.
+// GpuLinear: weights on a device, quantised types as strips, those of 16 bits as half tiles, others as the file's rows;
+// GpuLinearRunner: enqueues the product of activations with one. Weights are immutable after construction, which any
+// thread may do; the rest is the engine thread's. Invariant: an output row has the same bits whatever rows are computed
+// with it and whatever kernel is chosen.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,17 @@
 #include "kernels/backend.h"
 #include "kernels/gpu/device.h"
 #include "kernels/gpu/device_memory.h"
+#include "kernels/gpu/half_tiles.h"
 #include "kernels/gpu/kernels/linear_int.h"
 
 namespace quire::gpu {
 
-// A matrix as the device's kernels read it; returns when the device has it.
+// A matrix as the device's products read it; returns when the device has it.
 DeviceMemory place_weights(Device& device, const WeightSource& source,
                            DeviceMemory::Release release = DeviceMemory::Release::kNow);
+// A table of rows as embed reads them: strips, or the file's rows.
+DeviceMemory place_table(Device& device, const WeightSource& source,
+                         DeviceMemory::Release release = DeviceMemory::Release::kNow);
 std::size_t placed_bytes(DType type, std::int64_t rows, std::int64_t cols);
 
 class GpuLinear final : public Linear {
@@ -28,10 +32,11 @@ class GpuLinear final : public Linear {
     std::int64_t first_output = 0;
     float scale = 1.0f;
     DeviceMemory weights = {};
-    DeviceMemory order = {};       // of input features; empty: their own
+    DeviceMemory order = {};  // of input features; empty: their own
+    DType type = DType::kF32;
     const Kernel* skinny[3] = {};  // one, four and eight tiles of eight rows
     const Kernel* wide = nullptr;
-    const Kernel* floats = nullptr;  // of float types alone
+    const Kernel* floats = nullptr;  // of float types that are not of 16 bits, instead of the others
   };
 
   GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias);
@@ -59,7 +64,7 @@ class GpuLinear final : public Linear {
 
 class GpuLinearRunner {
  public:
-  // skinny_rows: up to so many rows are multiplied by linear_skinny, more by linear_wide.
+  // skinny_rows: up to so many rows are multiplied by the kernels for few rows, more by those for many.
   explicit GpuLinearRunner(Device& device, std::int64_t skinny_rows = 64);
 
   // Enqueues out = x W^T + bias, or out += ...; x, its norm's weights and out lie on the device.
@@ -68,14 +73,22 @@ class GpuLinearRunner {
  private:
   void quantise(const ProductInput& x, const std::int32_t* order);
   MatrixView make_rows(const ProductInput& x, const std::int32_t* order);
+  void round(const ProductInput& x, const std::int32_t* order, DType type);
+  template <class Args>
+  void launch(const GpuLinear::Part& part, const Args& args);
   void multiply(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output);
+  void multiply_halves(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output);
   void multiply_floats(const GpuLinear::Part& part, MatrixView x, const LinearOutput& output);
 
   Device& device_;
   std::int64_t skinny_rows_;
   const Kernel* quantise_[3];  // by ProductInput::Form
   const Kernel* make_rows_[3];
+  const Kernel* round_f16_[3];
+  const Kernel* round_bf16_[3];
   DeviceMemory tiles_;
+  DeviceMemory half_tiles_;
+  DeviceMemory row_scales_;  // of half tiles of f16
   DeviceMemory made_rows_;
 };
 

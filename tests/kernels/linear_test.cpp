@@ -21,10 +21,22 @@ bool is_quantised(DType type) {
   return dtype_info(type).block_size > 1;
 }
 
-// The AMX level multiplies bf16, except for F32 weights; avx512bf16 does with BF16 weights.
+// The AMX level multiplies bf16, except for F32 weights; avx512bf16 and GPUs do with BF16 weights.
 bool multiplies_bf16(const std::string& level, DType type) {
-  if (level == "avx512bf16") return type == DType::kBF16;
+  if (level == "avx512bf16" || level.starts_with("cuda")) return type == DType::kBF16;
   return level.starts_with("amx") && type != DType::kF32;
+}
+
+// GPUs multiply F16 weights with f16, of a row times the power of two that takes its largest value to 2^14 or more.
+void round_to_f16(std::vector<double>& row) {
+  double bound = 0.0;
+  for (const double value : row)
+    bound = std::max(bound, std::fabs(value));
+  const int exponent = bound > 0.0 ? 14 - std::ilogb(bound) : 0;
+  for (double& value : row) {
+    const auto scaled = static_cast<float>(std::ldexp(value, exponent));
+    value = std::ldexp(static_cast<double>(f16_to_float(float_to_f16(scaled))), -exponent);
+  }
 }
 
 // What a level does to activations before multiplying.
@@ -36,6 +48,7 @@ std::vector<double> rounded_row(const Matrix& x, std::int64_t row, const std::st
       value = static_cast<double>(bf16_to_float(float_to_bf16(static_cast<float>(value))));
     return out;
   }
+  if (level.starts_with("cuda") && type == DType::kF16) round_to_f16(out);
   if (!is_quantised(type) || type == DType::kF8) return out;
   for (std::size_t begin = 0; begin < out.size(); begin += 32) {
     float bound = 0.0f;

@@ -4,8 +4,10 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/gpu/form_names.h"
+#include "kernels/gpu/gpu_backend.h"
 #include "kernels/gpu/pack_strips.h"
 #include "kernels/packed_format.h"
+#include "tests/gpu_check/cases.h"
 #include "tests/ptx/compared_device.h"
 #include "tests/ptx/products.h"
 
@@ -60,6 +62,12 @@ double design_count(PackedFormat format) {
 // them.
 constexpr double kMostForEach = 3.8;
 
+// Of all instructions, for one product of 16 x 16 by 16 x 8 halves.
+constexpr double kMostForHalves = 7.1;
+
+// The same in attention of few rows, whose softmax of 64 scores by 16 vectors comes with 256 products.
+constexpr double kMostForAttention = 33.0;
+
 double ratio(std::int64_t count, std::int64_t of) {
   return static_cast<double>(count) / static_cast<double>(of);
 }
@@ -89,6 +97,77 @@ TEST_CASE("linear_skinny moves each byte of the weights once, and at most 1.05 b
     CHECK(copied_sectors(programs.of(kernel), counts) * ptx::kSectorBytes == weights);
     // Activations are read again for every 16 outputs, out of the L2: each of their sectors counts once.
     CHECK(ratio(std::ssize(counts.touched) * ptx::kSectorBytes, weights) <= 1.05);
+  }
+}
+
+TEST_CASE("linear_half moves each byte of the weights once, and at most 1.05 bytes in all for it", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const KernelPrograms programs(*texts);
+  for (const DType type : {DType::kF16, DType::kBF16}) {
+    std::vector<std::string> differences;
+    ComparedDevice device(programs, {}, &differences);
+    const auto weights =
+        static_cast<std::int64_t>(run_product(device, {.type = type, .rows = 1, .outputs = 1024, .depth = 1024}));
+    const std::string kernel = "linear_half " + std::string(gpu::form_name(type)) + " 1";
+    INFO(kernel);
+    CHECK(differences.empty());
+    const LaunchCounts& counts = device.counts(kernel);
+    CHECK(copied_sectors(programs.of(kernel), counts) * ptx::kSectorBytes == weights);
+    CHECK(ratio(std::ssize(counts.touched) * ptx::kSectorBytes, weights) <= 1.05);
+  }
+}
+
+// A warp of the kernel for many rows loads four operands of weights and eight of rows for 32 instructions; addresses of
+// what is fetched, the barrier and the loop are of a block of 32 features, sums of cuts of 1024.
+TEST_CASE("linear_half executes few instructions beside each product of fragments", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const KernelPrograms programs(*texts);
+  for (const DType type : {DType::kF16, DType::kBF16}) {
+    std::vector<std::string> differences;
+    ComparedDevice device(programs, {}, &differences);
+    run_product(device, {.type = type, .rows = 128, .outputs = 128, .depth = 1024, .is_wide = true});
+    const std::string kernel = "linear_half " + std::string(gpu::form_name(type)) + " wide";
+    INFO(kernel);
+    CHECK(differences.empty());
+    const LaunchCounts& counts = device.counts(kernel);
+    const Function& function = programs.of(kernel);
+    const auto products = counts.executed(function, Kind::kMma);
+    CHECK(products == 128 * 128 * 1024 / (16 * 8 * 16));
+    const auto loads =
+        counts.executed(function, [](const Instruction& in) { return in.text.starts_with("ld.shared"); });
+    CHECK(loads * 32 == products * 12);
+    CHECK(ratio(counts.executed(function, [](const Instruction&) { return true; }), products) <= kMostForHalves);
+  }
+}
+
+// Four heads of 128 share K and V; of one sequence two rows see nine tokens, of the other three rows see 600.
+TEST_CASE("attention in tiles reads each byte of K and V once for all heads that share them", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const KernelPrograms programs(*texts);
+  for (const std::string type : {"f16", "bf16"}) {
+    const std::vector<DeviceCase> cases = device_cases();
+    const auto found =
+        std::ranges::find(cases, "attention " + type + " 32 heads of 128, 8 in the cache", &DeviceCase::name);
+    REQUIRE(found != cases.end());
+    std::vector<std::string> differences;
+    auto owned = std::make_unique<ComparedDevice>(programs, ptx::RunOptions{}, &differences);
+    const ComparedDevice& device = *owned;
+    const auto backend = gpu::make_gpu_backend(std::move(owned), {.name = "cuda"});
+    found->run(*backend);
+    const std::string kernel = "attend_tiles " + type + " 1 128";
+    INFO(kernel);
+    CHECK(differences.empty());
+    const Function& function = programs.of(kernel);
+    const LaunchCounts& counts = device.counts(kernel);
+    CHECK(copied_sectors(function, counts) * ptx::kSectorBytes == (9 + 600) * 8 * 128 * 2 * 2);
+    // A warp multiplies high and low parts of 16 queries with 64 keys, then of weights with their values.
+    constexpr std::int64_t kOfWarp = 2 * (64 / 8 * 128 / 16 + 64 / 16 * 128 / 8);
+    const auto products = counts.executed(function, Kind::kMma);
+    CHECK(products == (1 + 10) * 8 * kOfWarp);
+    CHECK(ratio(counts.executed(function, [](const Instruction&) { return true; }), products) <= kMostForAttention);
   }
 }
 

@@ -30,10 +30,12 @@ std::map<std::string, std::string> kernels_by_type() {
   };
   gpu::visit_linear_skinny(visit);
   gpu::visit_linear_wide(visit);
+  gpu::visit_linear_half(visit);
   gpu::visit_rows(visit);
   gpu::visit_attention(visit);
   gpu::visit_draw(visit);
   gpu::visit_recurrent(visit);
+  gpu::visit_attention_tiles(visit);
   return out;
 }
 

@@ -85,22 +85,35 @@ TEST_CASE("each barrier and wait in the PTX of the products is found where it is
   // Six cuts on four warps: two rounds.
   const Work few = product({.type = DType::kQ4_K, .rows = 3, .outputs = 16, .depth = 6144});
   const Work many = product({.type = DType::kQ4_K, .rows = 70, .outputs = 20, .depth = 1024, .is_wide = true});
-  const Work floats = product({.type = DType::kBF16, .rows = 3, .outputs = 20, .depth = 64});
+  const Work floats = product({.type = DType::kF32, .rows = 3, .outputs = 20, .depth = 64});
   CHECK(not_needed(*texts, "linear_skinny Q4_K 1", "bar.sync", few).empty());
   CHECK(not_needed(*texts, "linear_skinny Q4_K 1", "bar.warp.sync", few).empty());
   CHECK(not_needed(*texts, "linear_skinny Q4_K 1", "cp.async.wait_group", few).empty());
   CHECK(not_needed(*texts, "linear_wide Q4_K", "bar.sync", many).empty());
   CHECK(not_needed(*texts, "linear_wide Q4_K", "cp.async.wait_group", many).empty());
-  CHECK(not_needed(*texts, "linear_f32 BF16", "bar.sync", floats).empty());
+  CHECK(not_needed(*texts, "linear_f32 F32", "bar.sync", floats).empty());
+}
+
+TEST_CASE("each barrier and wait in the PTX of the products of 16-bit weights is found where it is left out",
+          "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const Work few = product({.type = DType::kF16, .rows = 3, .outputs = 16, .depth = 6144});
+  const Work many = product({.type = DType::kBF16, .rows = 70, .outputs = 20, .depth = 320, .is_wide = true});
+  CHECK(not_needed(*texts, "linear_half F16 1", "bar.sync", few).empty());
+  CHECK(not_needed(*texts, "linear_half F16 1", "cp.async.wait_group", few).empty());
+  CHECK(not_needed(*texts, "round_rows F16 plain", "bar.sync", few).empty());
+  CHECK(not_needed(*texts, "linear_half BF16 wide", "bar.sync", many).empty());
+  CHECK(not_needed(*texts, "linear_half BF16 wide", "cp.async.wait_group", many).empty());
 }
 
 TEST_CASE("each barrier in the PTX of attention and norms is found where it is left out", "[.nvcc]") {
   const auto texts = ptx::emitted_texts();
   REQUIRE(texts);
-  const Work attention = operation("attention f16 3 heads of 24");
+  const Work attention = operation("attention int8 3 heads of 24");
   const Work norm = operation("linear Q8_0 of a norm over 2304, 9 rows");
   const Work graph = operation("graph operations, nonlinearity 0");
-  CHECK(not_needed(*texts, "attend f16", "bar.sync", attention).empty());
+  CHECK(not_needed(*texts, "attend int8", "bar.sync", attention).empty());
   CHECK(not_needed(*texts, "norm_quantise normed", "bar.sync", norm).empty());
   CHECK(not_needed(*texts, "layer_norm", "bar.sync", graph).empty());
 }
@@ -125,6 +138,14 @@ TEST_CASE("each barrier in the PTX of routing, recurrent mixers and streams is f
   const Work streams = operation("residual streams");
   CHECK(not_needed(*texts, "match_length", "bar.sync", streams).empty());
   CHECK(not_needed(*texts, "keep_excess", "bar.sync", streams).empty());
+}
+
+TEST_CASE("each barrier and wait in the PTX of attention in tiles is found where it is left out", "[.nvcc]") {
+  const auto texts = ptx::emitted_texts();
+  REQUIRE(texts);
+  const Work attention = operation("attention f16 window and sinks");
+  for (const char* what : {"bar.sync", "bar.warp.sync", "cp.async.wait_group"})
+    CHECK(not_needed(*texts, "attend_tiles f16 1 128", what, attention).empty());
 }
 
 }  // namespace quire::test

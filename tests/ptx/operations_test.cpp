@@ -64,6 +64,7 @@ TEST_CASE("the PTX interpreter moves and chooses bits as the ISA states") {
       {"bfe.u32 %r0, -1, 4, 0;", 0},
       {"bfi.b32 %r0, 0xff, 0x11111111, 8, 4;", 0x11111f11U},
       {"bfi.b64 %rd0, -1, 0, 40, 4; shr.u64 %rd0, %rd0, 32; cvt.u32.u64 %r0, %rd0;", 0xf00U},
+      {"bfi.b64 %rd0, 0xff, 0x1111111111111111, 40, 4; shr.u64 %rd0, %rd0, 32; cvt.u32.u64 %r0, %rd0;", 0x11111f11U},
       {"shf.l.wrap.b32 %r0, 0x80000000, 0x1, 1;", 3},
       {"shf.l.wrap.b32 %r0, 0x80000000, 0x1, 33;", 3},
       {"shf.l.clamp.b32 %r0, 0x80000000, 0x1, 33;", 0x80000000U},

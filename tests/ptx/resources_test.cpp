@@ -26,9 +26,10 @@ constexpr int kReservedShared = 1024;  // of each block, by the system
 
 // How many blocks a multiprocessor is to hold at once.
 int wanted_blocks(const std::string& kernel, const Architecture& architecture) {
-  if (kernel.starts_with("linear_wide")) return 1;
-  // Four stages of strips for four warps: what is left of it hides the latency of memory.
-  if (kernel.starts_with("linear_skinny")) return architecture.shared_kib >= 200 ? 2 : 1;
+  if (kernel.starts_with("linear_wide") || kernel.ends_with(" wide")) return 1;
+  // Stages of weights, or of K and V, for four warps: what is left of it hides the latency of memory.
+  if (kernel.starts_with("linear_skinny") || kernel.starts_with("linear_half"))
+    return architecture.shared_kib >= 200 ? 2 : 1;
   if (kernel.starts_with("linear_f32") || kernel.starts_with("advance_state")) return 2;
   if (kernel.ends_with("_pick")) return 2;  // one block for each drawn token
   return 4;

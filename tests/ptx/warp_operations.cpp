@@ -102,6 +102,65 @@ void multiply(Warp& warp, const Instruction& in, std::uint32_t /*lanes*/) {
   }
 }
 
+// D = A B + C of 16 x 16 times 16 x 8 floats of 16 bits. The ISA leaves the order and the rounding of a sum open: here
+// C and the products, which are exact, are added in f64 in the order of the depth and rounded to f32 once.
+template <class Half>
+void multiply_halves(Warp& warp, const Instruction& in, std::uint32_t /*lanes*/) {
+  constexpr std::size_t kA = 4;  // behind four registers of D
+  constexpr std::size_t kB = kA + 4;
+  constexpr std::size_t kC = kB + 2;
+  const auto element = [&](std::size_t first, std::size_t lane, std::size_t i) {
+    const auto word = static_cast<std::uint32_t>(warp.lanes_of(in.registers[first + i / 2])[lane]);
+    return static_cast<double>(Half::value(static_cast<std::uint16_t>(i % 2 == 0 ? word & 0xffffU : word >> 16)));
+  };
+  double a[16][16];
+  double b[16][8];
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    const std::size_t group = lane / 4;
+    const std::size_t thread = lane % 4;
+    for (std::size_t i = 0; i < 8; ++i) {
+      const std::size_t row = i < 2 || (i >= 4 && i < 6) ? group : group + 8;
+      const std::size_t col = thread * 2 + i % 2 + (i >= 4 ? 8 : 0);
+      a[row][col] = element(kA, lane, i);
+    }
+    for (std::size_t i = 0; i < 4; ++i)
+      b[thread * 2 + i % 2 + (i >= 2 ? 8 : 0)][group] = element(kB, lane, i);
+  }
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    std::uint64_t sums[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::size_t row = i < 2 ? lane / 4 : lane / 4 + 8;
+      const std::size_t col = lane % 4 * 2 + i % 2;
+      auto sum = static_cast<double>(value_of<float>(warp.lanes_of(in.registers[kC + i])[lane]));
+      for (std::size_t k = 0; k < 16; ++k)
+        sum += a[row][k] * b[k][col];
+      sums[i] = bits_of(static_cast<float>(sum));
+    }
+    for (std::size_t i = 0; i < 4; ++i)
+      warp.lanes_of(in.registers[i])[lane] = sums[i];
+  }
+}
+
+// Bits of exponent and mantissa, by the format's definition.
+template <int kMantissa>
+struct HalfFormat {
+  static float value(std::uint16_t bits) {
+    constexpr int kExponents = 1 << (15 - kMantissa);
+    constexpr int kBias = kExponents / 2 - 1;
+    const int exponent = bits >> kMantissa & (kExponents - 1);
+    const int mantissa = bits & ((1 << kMantissa) - 1);
+    float magnitude = NAN;
+    if (exponent == 0) {
+      magnitude = std::ldexp(static_cast<float>(mantissa), 1 - kBias - kMantissa);
+    } else if (exponent < kExponents - 1) {
+      magnitude = std::ldexp(static_cast<float>(mantissa + (1 << kMantissa)), exponent - kBias - kMantissa);
+    } else if (mantissa == 0) {
+      magnitude = INFINITY;
+    }
+    return (bits & 0x8000U) != 0 ? -magnitude : magnitude;
+  }
+};
+
 template <class A, class B>
 void add_mma(Operations& out, const std::string& types) {
   const std::string rest = ".row.col.s32." + types + ".s32";
@@ -129,6 +188,9 @@ void add_warp_operations(Operations& out) {
   add_mma<std::uint8_t, std::uint8_t>(out, "u8.u8");
   add_mma<std::int8_t, std::int8_t>(out, "s8.s8");
   add_mma<std::int8_t, std::uint8_t>(out, "s8.u8");
+  const std::string halves = "mma.sync.aligned.m16n8k16.row.col.f32.";
+  out[halves + "f16.f16.f32"] = {&multiply_halves<HalfFormat<10>>, Kind::kMma, Flow::kCollective};
+  out[halves + "bf16.bf16.f32"] = {&multiply_halves<HalfFormat<7>>, Kind::kMma, Flow::kCollective};
   out["bra"] = {&nothing, Kind::kBranch, Flow::kBranch};
   out["bra.uni"] = out["bra"];
   out["ret"] = {&nothing, Kind::kBranch, Flow::kExit};

@@ -1,7 +1,9 @@
 // Warps, memory and counts of the interpreter: on small texts, each with what it must find.
+#include <bit>
 #include <catch2/catch.hpp>
 #include <numeric>
 
+#include "kernels/half.h"
 #include "tests/ptx/texts.h"
 
 namespace quire::test {
@@ -162,6 +164,51 @@ TEST_CASE("the PTX interpreter multiplies fragments of bytes as the tables of mm
         for (int k = 0; k < depth; ++k)
           sum += a[lane / 4 + 8 * (element / 2)][k] * b[k][lane % 4 * 2 + element % 2];
         CHECK(run.results[static_cast<std::size_t>(lane)] == static_cast<std::uint32_t>(sum));
+      }
+    }
+  }
+}
+
+TEST_CASE("the PTX interpreter multiplies fragments of 16-bit floats as the tables of mma state") {
+  const auto bits_of_half = [](bool bf16, int value) -> std::uint32_t {
+    return bf16 ? float_to_bf16(static_cast<float>(value)) : float_to_f16(static_cast<float>(value));
+  };
+  for (const bool bf16 : {false, true}) {
+    int a[16][16];
+    int b[16][8];
+    for (int k = 0; k < 16; ++k) {
+      for (int row = 0; row < 16; ++row)
+        a[row][k] = (row * 37 + k * 101) % 250 - 125;
+      for (int col = 0; col < 8; ++col)
+        b[k][col] = (k * 29 + col * 53) % 256 - 128;
+    }
+    std::vector<std::uint32_t> input(32 * 6);
+    for (std::size_t lane = 0; lane < 32; ++lane) {
+      const auto group = static_cast<int>(lane / 4);
+      for (std::size_t half = 0; half < 2; ++half) {
+        const auto k = static_cast<int>(lane % 4 * 2 + half);
+        const int of_a[] = {a[group][k], a[group + 8][k], a[group][k + 8], a[group + 8][k + 8]};
+        const int of_b[] = {b[k][group], b[k + 8][group]};
+        for (std::size_t word = 0; word < 6; ++word)
+          input[lane * 6 + word] |= bits_of_half(bf16, word < 4 ? of_a[word] : of_b[word - 4]) << (16 * half);
+      }
+    }
+    const std::string load =
+        "mul.wide.u32 %rd1, %r31, 24; add.s64 %rd1, %rd30, %rd1; ld.global.v2.u32 {%r1, %r2}, [%rd1];"
+        "ld.global.v2.u32 {%r3, %r4}, [%rd1+8]; ld.global.v2.u32 {%r5, %r6}, [%rd1+16];"
+        "mov.f32 %f0, 0f3F000000; mov.f32 %f1, 0f3F000000; mov.f32 %f2, 0f3F000000; mov.f32 %f3, 0f3F000000;";
+    const std::string types = bf16 ? "bf16.bf16" : "f16.f16";
+    for (int element = 0; element < 4; ++element) {
+      const TextRun run =
+          run_text(load + "mma.sync.aligned.m16n8k16.row.col.f32." + types +
+                       ".f32 {%f0,%f1,%f2,%f3}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f0,%f1,%f2,%f3}; mov.b32 %r0, %f" +
+                       std::to_string(element) + ";",
+                   {.input = input});
+      for (int lane = 0; lane < 32; ++lane) {
+        float sum = 0.5f;
+        for (int k = 0; k < 16; ++k)
+          sum += static_cast<float>(a[lane / 4 + 8 * (element / 2)][k] * b[k][lane % 4 * 2 + element % 2]);
+        CHECK(run.results[static_cast<std::size_t>(lane)] == std::bit_cast<std::uint32_t>(sum));
       }
     }
   }

@@ -1,6 +1,7 @@
 // Paged attention by f32 multiply-adds: attend computes one row of one K/V head over one partition of 256 tokens by
 // absolute position, merge adds a row's partitions up in order. Softmax is to base 2. The order of every sum is that
-// of the CPU level avx512, so that both give the same bits, but where V lies in K.
+// of the CPU level avx512, so that both give the same bits, but where V lies in K. Caches of 16 bits whose keys are not
+// too long have a kernel of their own (attention_tiles.h).
 // Invariant: what lies beside the tokens that a row sees may be anything and reaches no result.
 #pragma once
 
@@ -21,15 +22,30 @@ struct AttendItem {
   std::int32_t position;  // of the row
 };
 
-// Of one row: its partitions are items [first_item, first_item + count).
+// Of one row: what it sees, and where the results of its partitions lie, [first_item, first_item + count).
 struct MergeItem {
   std::int32_t first_item;
   std::int32_t count;
+  std::int32_t begin;  // tokens [begin, end) of the context
+  std::int32_t end;
+  std::int32_t position;
+};
+
+// One partition of consecutive rows of a sequence: attention_tiles.h.
+struct AttendTile {
+  std::int32_t first_row;
+  std::int32_t num_rows;
+  std::int32_t first_block;  // of the sequence, in the block tables
+  std::int32_t partition;
+  std::int32_t begin;  // some of the rows see tokens [begin, end)
+  std::int32_t end;
 };
 
 struct AttentionArgs {
   KvLayerView kv;
   const AttendItem* items = nullptr;
+  const AttendTile* tiles = nullptr;  // instead of items
+  std::int64_t heads_together = 0;    // of a row, in a tile
   const MergeItem* rows = nullptr;
   const std::int32_t* block_tables = nullptr;
   const float* q = nullptr;
@@ -51,6 +67,18 @@ inline constexpr float kToBase2 = 1.44269504f;
 
 QUIRE_DEVICE float* partial_of(const AttentionArgs& args, std::int64_t item, std::int64_t head) {
   return args.partials + (item * args.num_heads + head) * (args.value_dim + 2);
+}
+
+// A score to base 2 of a token, capped and less its distance as asked.
+QUIRE_DEVICE float capped_score(const AttentionArgs& args, std::int64_t position, std::int64_t head, std::int64_t token,
+                                float score) {
+  if (args.softcap > 0.0f) {
+    const float cap = args.softcap * kToBase2;
+    score = tanh_of(score / cap) * cap;
+  }
+  if (args.slopes == nullptr || args.slopes[head] == 0.0f) return score;
+  const std::int64_t distance = token < position ? position - token : token - position;
+  return score - args.slopes[head] * kToBase2 * static_cast<float>(distance);
 }
 
 // Grid: x items, y K/V heads.
@@ -88,17 +116,6 @@ struct Attend {
       factor = factor * reinterpret_cast<const float*>(keys + kv.block_size * kv.key_dim)[inside];
     }
     return sum * factor;
-  }
-
-  static QUIRE_DEVICE float capped(const Args& args, const AttendItem& item, std::int64_t head, std::int64_t token,
-                                   float score) {
-    if (args.softcap > 0.0f) {
-      const float cap = args.softcap * kToBase2;
-      score = tanh_of(score / cap) * cap;
-    }
-    if (args.slopes == nullptr || args.slopes[head] == 0.0f) return score;
-    const std::int64_t distance = token < item.position ? item.position - token : token - item.position;
-    return score - args.slopes[head] * kToBase2 * static_cast<float>(distance);
   }
 
   template <class Thread>
@@ -159,7 +176,7 @@ struct Attend {
       const float* query = args.q + item.row * args.q_stride + head * args.kv.key_dim;
       float mine = -__builtin_inff();
       for (int i = from + t.index(); i < count; i += kThreads) {
-        shared.scores[i] = capped(args, item, head, begin + i, score(t, args, item, query, begin + i));
+        shared.scores[i] = capped_score(args, item.position, head, begin + i, score(t, args, item, query, begin + i));
         mine = mine > shared.scores[i] ? mine : shared.scores[i];
       }
       const float maximum = largest(t, shared, mine);

@@ -3,7 +3,7 @@
 // Grid: x outputs / 16, y rows / (8 * kTiles), or items of experts, each of at most so many rows.
 #pragma once
 
-#include "kernels/gpu/kernels/linear_int.h"
+#include "kernels/gpu/kernels/cut_sums.h"
 
 namespace quire::gpu {
 
@@ -11,13 +11,13 @@ template <DType kType, int kTiles>
 struct LinearSkinny {
   using Args = LinearIntArgs;
   using F = Form<kType>;
-  static constexpr int kWarps = 4;
-  static constexpr int kThreads = kWarps * kWarpLanes;
+  using Sums = CutSums<kTiles>;
+  static constexpr int kWarps = Sums::kWarps;
+  static constexpr int kThreads = Sums::kThreads;
   static constexpr int kStages = 4;
   static constexpr int kStripBytes = F::kLayout.bytes;
-  static constexpr int kSumFloats = kTiles * kLaneElements * kWarpLanes;  // of one warp's cut
   static constexpr int kRingBytes = kWarps * kStages * kStripBytes;
-  static constexpr int kSharedBytes = kRingBytes + kWarps * kSumFloats * static_cast<int>(sizeof(float));
+  static constexpr int kSharedBytes = kRingBytes + Sums::kBytes;
 
   // The strips that a warp takes in turn: cuts warp, warp + 4, ...
   struct WarpStrips {
@@ -65,18 +65,6 @@ struct LinearSkinny {
     }
   }
 
-  // Every thread adds up kTiles elements of the block's results, those of the cuts of one round in order.
-  template <class Thread>
-  static QUIRE_DEVICE void add_cuts(Thread& t, const float* sums, std::int64_t first_cut, std::int64_t num_cuts,
-                                    float (&total)[kTiles]) {
-    for (int i = 0; i < kTiles; ++i) {
-      for (int warp = 0; warp < kWarps && first_cut + warp < num_cuts; ++warp) {
-        const float part = sums[warp * kSumFloats + i * kThreads + t.index()];
-        total[i] = first_cut + warp == 0 ? part : total[i] + part;
-      }
-    }
-  }
-
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
     Args own = args;
@@ -99,10 +87,9 @@ struct LinearSkinny {
     const std::int64_t num_cuts = (num_strips + kCutStrips - 1) / kCutStrips;
     const WarpStrips strips{args.strips + group * num_strips * kStripBytes,
                             t.shared() + t.warp() * kStages * kStripBytes, num_strips, t.warp()};
-    auto* sums = reinterpret_cast<float*>(t.shared() + kRingBytes);
+    Sums sums(reinterpret_cast<float*>(t.shared() + kRingBytes));
     for (int turn = 0; turn < kStages - 1; ++turn)
       fetch(t, strips, turn);
-    float total[kTiles] = {};
     std::int64_t turn = 0;
     for (std::int64_t cut = 0; cut < num_cuts; cut += kWarps) {
       float acc[kTiles][kLaneElements] = {};
@@ -113,18 +100,11 @@ struct LinearSkinny {
         const std::int64_t strip = strips.strip(turn);
         if (strip < num_strips) multiply_strip(t, args, strips.stage(turn), strip * kStripBlocks, first_tile, acc);
       }
-      if (cut > 0) t.sync_block();  // the sums of the round before have been read
-      for (int i = 0; i < kTiles * kLaneElements; ++i)
-        sums[t.warp() * kSumFloats + i * kWarpLanes + t.lane()] = acc[i / kLaneElements][i % kLaneElements];
-      t.sync_block();
-      add_cuts(t, sums, cut, num_cuts, total);
+      sums.add(t, acc, cut, num_cuts);
     }
-    for (int i = 0; i < kTiles; ++i) {
-      const int element = (i * kThreads + t.index()) / kWarpLanes;  // of a lane: tile * 4 + element
-      const std::int64_t row = (first_tile + element / kLaneElements) * kTileRows;
-      write_element(args.output, row + lane_row(t.lane(), element % kLaneElements),
-                    group * kStripOutputs + lane_output(t.lane(), element % kLaneElements), total[i]);
-    }
+    for (int i = 0; i < kTiles; ++i)
+      write_element(args.output, first_tile * kTileRows + sums.row(t, i), group * kStripOutputs + sums.output(t, i),
+                    sums.total[i]);
   }
 };
 
