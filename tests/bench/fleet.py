@@ -235,7 +235,10 @@ def ask(daemon, prompt, max_tokens):
     began = time.perf_counter()
     link.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     first, text, usage = None, "", {}
-    for line in link.getresponse():
+    response = link.getresponse()
+    if response.status != 200:
+        raise SystemExit(f"FAIL: {response.status} {response.read().decode()}")
+    for line in response:
         if not line.startswith(b"data: {"):
             continue
         first = first or time.perf_counter() - began
