@@ -76,7 +76,7 @@ TEST_CASE("a text is refused before its syntax tree takes many times its bytes")
                                             tags,
                                             text_spec(Kind::kRegex, text),
                                             text_spec(Kind::kGbnf, "root ::= \"" + text + "\""),
-                                            text_spec(Kind::kEbnf, "start: \"" + text + "\""),
+                                            text_spec(Kind::kEbnf, "root ::= \"" + text + "\""),
                                             schema_spec(in_json)};
     for (const GrammarSpec& spec : specs) {
       INFO(static_cast<int>(spec.kind) << ", " << length);
