@@ -12,7 +12,7 @@
       that `quire bench steps` measured between the rounds: percentiles side by side.
 
 Each prints a table with its must and ends with PASS or FAIL, which is the exit code too. Times are of one machine: compare ratios. Start it
-with a high priority (`nice -n -10`) where other programs run beside. For a fleet whose daemons have a thread each use a small model.
+before all others (`chrt -r 1`) where other programs run beside. For a fleet whose daemons have a thread each use a small model.
 """
 
 import argparse
@@ -363,11 +363,11 @@ def write_trace(path, options):
             ids = [generator.randrange(4)]
         ids = ids + [next_id]
         next_id += 1
-        if len(ids) < 3:
+        if len(ids) <= options.turns:
             conversations.append(ids)
         # The last of its blocks is whole only where another turn follows.
-        length = HASH_BLOCK * (len(ids) - 1) + generator.randint(64, 400)
-        output = generator.randint(8, 48)
+        length = HASH_BLOCK * (len(ids) - 1) + generator.randint(*options.tail)
+        output = generator.randint(*options.output)
         lines.append({"timestamp": int(1000 * now), "input_length": length, "output_length": output, "hash_ids": ids})
     with open(path, "w") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
@@ -455,6 +455,9 @@ def main():
         if name == "throughput":
             command.add_argument("--states", default="healthy,killed,slow,filled,restarted,garbage")
         if name == "simulate":
+            command.add_argument("--turns", type=int, default=2, help="of a conversation")
+            for flag, low, high, text in (("--tail", 64, 400, "prompt tokens behind the blocks of 512"), ("--output", 8, 48, "tokens of an answer")):
+                command.add_argument(flag, type=int, nargs=2, default=(low, high), metavar=("LOW", "HIGH"), help=text)
             command.add_argument("--rate", type=float, default=1.2, help="requests a second")
             command.add_argument("--blocks", type=int, default=1024, help="of each daemon")
             command.add_argument("--block-ms", type=float, default=0.5, help="a block's time to the store or from it")
