@@ -28,8 +28,10 @@ void build_program(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Pr
     case GrammarSpec::Kind::kChoice: {
       if (spec.choices.empty()) throw Refusal("a choice needs something to choose from");
       std::vector<Expr> choices;
-      for (const std::string& choice : spec.choices)
+      for (const std::string& choice : spec.choices) {
+        budget.take_nodes(1 + choice.size());
         choices.push_back(make_literal(choice));
+      }
       return build_bodies({make_alternate(std::move(choices))}, {}, budget, program);
     }
     case GrammarSpec::Kind::kStructural: return build_structural(spec, lexicon, budget, program);

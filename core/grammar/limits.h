@@ -93,6 +93,14 @@ class Budget {
     if (limit_.reached()) throw Interrupted();
     if (thread_time() > deadline_) throw Refusal("the grammar takes too long to compile");
   }
+  // Characters and groups of all patterns and literals of one compilation: nodes of syntax trees, each of which takes
+  // some seventy bytes for one of the text.
+  static constexpr std::size_t kMostNodes = 1'000'000;
+  // Accounts for nodes before they are made.
+  void take_nodes(std::size_t count) {
+    num_nodes_ += count;
+    if (num_nodes_ > kMostNodes) throw Refusal("its patterns and texts are too large together");
+  }
 
  private:
   static constexpr std::size_t kCheckEvery = 2'000;
@@ -108,6 +116,7 @@ class Budget {
   std::chrono::nanoseconds deadline_;
   std::size_t spent_ = 0;
   std::size_t since_check_ = 0;
+  std::size_t num_nodes_ = 0;
 };
 
 }  // namespace quire::grammar

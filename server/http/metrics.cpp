@@ -76,6 +76,7 @@ void add_memory_families(EngineFamilies& out, const EngineStats& engine) {
   out.gauge("vllm:num_requests_running", "Sequences in the batch", engine.num_running);
   out.gauge("vllm:num_requests_waiting", "Requests that wait for their first step", engine.num_waiting);
   out.gauge("vllm:kv_cache_usage_perc", "Share of KV blocks that sequences use, or of parts for windows, 0 to 1", used);
+  out.gauge("vllm:gpu_cache_usage_perc", "The same under its earlier name, which some routers read", used);
   out.gauge("quire:kv_blocks", "KV blocks in the pool", engine.num_blocks);
   out.gauge("quire:kv_blocks_used", "KV blocks that sequences use", engine.num_blocks_used);
   out.gauge("quire:kv_blocks_cached", "KV blocks kept for their content only", engine.num_blocks_cached);
@@ -126,6 +127,10 @@ void add_work_families(EngineFamilies& out, const EngineStats& engine) {
               engine.num_blocks_restored);
   out.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up", engine.prefix_cache_queries);
   out.counter("vllm:prefix_cache_hits_total", "Prompt tokens found", engine.prefix_cache_hits);
+  out.counter("vllm:gpu_prefix_cache_queries_total", "vllm:prefix_cache_queries_total under its earlier name",
+              engine.prefix_cache_queries);
+  out.counter("vllm:gpu_prefix_cache_hits_total", "vllm:prefix_cache_hits_total under its earlier name",
+              engine.prefix_cache_hits);
   out.counter("vllm:spec_decode_num_drafts_total", "Times that a sequence's drafted tokens were verified",
               engine.num_drafts);
   out.counter("vllm:spec_decode_num_draft_tokens_total", "Drafted tokens that were verified", engine.num_draft_tokens);

@@ -61,6 +61,7 @@ for good in (
     {"autoscaling": {"enabled": True, "target": "500m", "keda": {"enabled": True, "prometheusAddress": "http://prometheus:9090"}}},
     {"serviceMonitor": {"enabled": True, "interval": "1m30s", "bearerTokenSecret": {"name": "metrics", "key": "token"}}},
     {"gpu": {"count": 2, "runtimeClassName": "nvidia"}}, {"tolerations": [{"key": "cpu", "operator": "Exists"}]},
+    {"kvEvents": {"enabled": True, "port": 6000}, "podLabels": {"llm-d.ai/engine-type": "vllm"}},
     {"resources": {"limits": {"cpu": 2, "memory": "4Gi"}}}, {"extraEnv": [{"name": "A", "value": "b"}]}, {"global": {"a": 1}},
 ):
     assert is_taken(good), (good, [error.message for error in validator.iter_errors(merged(values, good))])
@@ -72,6 +73,7 @@ for bad in (
     {"autoscaling": {"keda": True}}, {"rollout": {"maxSurge": "1 pod"}}, {"podDisruptionBudget": {"minAvailable": 1}},
     {"serviceMonitor": {"interval": 10}}, {"serviceMonitor": {"bearerTokenSecret": {"name": "metrics"}}}, {"models": [{"path": "/a"}]},
     {"networkPolicy": {"from": {}}}, {"tls": {"secretName": "cert"}}, {"extraEnv": {"A": "b"}}, {"podAnnotations": {"a": 1}},
+    {"podLabels": {"a": 1}}, {"kvEvents": {"port": "5557"}}, {"kvEvents": {"enabled": True, "topic": "a"}},
 ):
     assert not is_taken(bad), bad
 

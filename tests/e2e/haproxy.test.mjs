@@ -125,7 +125,7 @@ test("a session, a cache key, a conversation and a prompt each stay on one daemo
   assert.ok(crowd.every((answer) => succeeded(answer, true)));
   assert.ok(new Set(crowd.map(({ backend }) => backend)).size > 1);
   // The proxy keeps what is the daemons' own to their own listeners.
-  for (const path of ["/admin/reload", "/%61dmin/reload", "/models/load", "/sleep"]) {
+  for (const path of ["/admin/reload", "/%61dmin/reload", "/models/load", "/sleep", "/v1/load_lora_adapter", "/v1/unload%5flora_adapter", "/slots/0?action=save"]) {
     assert.equal((await exchange({ host: "127.0.0.1", port: fleet.port, path, method: "POST" })).status, 403, path);
   }
 });

@@ -16,6 +16,7 @@ class Index:
 
     def __init__(self):
         self.blocks = {}
+        self.stored = 0
         self.gaps = 0
         self.last = -1
         self.topic = ""
@@ -32,11 +33,12 @@ class Index:
         for block in self.blocks:
             digest ^= block
         print(json.dumps({"number": number, "blocks": len(self.blocks), "digest": f"{digest:016x}", "gaps": self.gaps,
-                          "topic": self.topic}), flush=True)
+                          "stored": self.stored, "topic": self.topic}), flush=True)
 
     def BlockStored(self, hashes, parent, tokens, block_size, lora_id, medium):
         assert len(tokens) == len(hashes) * block_size and lora_id is None and medium == "GPU"
         assert parent is None or parent in self.blocks, "a block follows one that is there"
+        self.stored += len(hashes)
         for at, block in enumerate(hashes):
             self.blocks[block] = tokens[at * block_size:(at + 1) * block_size]
 

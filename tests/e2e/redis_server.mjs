@@ -105,13 +105,18 @@ async function until(is_true) {
   while (!(await is_true())) await new Promise((resolve) => setImmediate(resolve));
 }
 
-export async function start_redis_cluster(num_masters) {
+// With the files of a key and a certificate for `localhost` clients and nodes speak TLS on ports of their own, and nodes announce
+// that name; the plain ports are the tests'.
+export async function start_redis_cluster(num_masters, { key, certificate } = {}) {
   const nodes = [];
   for (let i = 0; i < 2 * num_masters; ++i) {
     const node = new Redis(await free_port());
+    node.tls_port = key ? await free_port() : null;
+    const tls = !key ? [] : ["--tls-port", node.tls_port, "--tls-cluster", "yes", "--tls-replication", "yes", "--tls-auth-clients", "no", "--tls-cert-file", certificate,
+      "--tls-key-file", key, "--tls-ca-cert-file", certificate, "--cluster-announce-hostname", "localhost", "--cluster-preferred-endpoint-type", "hostname"];
     // Replicas are to be there when their masters die, however late the disk-less copy began.
     await node.start(["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no",
-      "--cluster-port", await free_port(), "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"]);
+      "--cluster-port", await free_port(), "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0", ...tls]);
     nodes.push(node);
   }
   const bus_of_first = /cluster-port\r\n\$\d+\r\n(\d+)/.exec(await nodes[0].command("CONFIG", "GET", "cluster-port"))[1];
@@ -119,9 +124,12 @@ export async function start_redis_cluster(num_masters) {
   for (const [place, node] of nodes.entries()) {
     if (place < num_masters) await node.command("CLUSTER", "ADDSLOTSRANGE", first(place), first(place + 1) - 1);
     await node.command("CLUSTER", "SET-CONFIG-EPOCH", place + 1);
-    if (place > 0) await node.command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port, bus_of_first);
+    if (place > 0) await node.command("CLUSTER", "MEET", "127.0.0.1", nodes[0].tls_port ?? nodes[0].port, bus_of_first);
   }
-  const is_met = async (node) => (await node.command("CLUSTER", "NODES")).match(/ connected/g)?.length === nodes.length;
+  const is_met = async (node) => {
+    const text = await node.command("CLUSTER", "NODES");
+    return text.match(/ connected/g)?.length === nodes.length && (!key || text.match(/,localhost/g)?.length === nodes.length);
+  };
   await until(async () => !(await Promise.all(nodes.map(is_met))).includes(false));
   for (let place = 0; place < num_masters; ++place) {
     const id = /[0-9a-f]{40}/.exec(await nodes[place].command("CLUSTER", "MYID"))[0];

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks every Markdown page of the tree, or below a folder: documents.py [FOLDER]: links to files and anchors that exist, tables whose rows have as many cells as their
-head, closed code blocks. Prints one line per finding; exit 1 if there is any."""
+head, closed code blocks; that the architecture's table of threads has the names that the code gives them and no others. Prints one line per finding; exit 1 if there is any."""
 import os
 import re
 import subprocess
@@ -68,6 +68,29 @@ class Page:
         return table
 
 
+THREADS = "deploy/docs/architecture.md"
+# pthread_setname_np(..., "NAME"), also with a number behind it; names that are passed to what starts a thread.
+NAMED = [r'pthread_setname_np\([^;]*?"([a-z][a-z-]*)"', r'\.thread = "([a-z][a-z-]*)"', r'\b(?:\w+_|WorkThread>)\("([a-z][a-z-]*)", (?:\[|1, |static_cast)']
+
+
+def thread_findings():
+    """Threads that the code names and the table does not have, and the other way around."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", "core/*.cpp", "core/*.h", "kernels/*.cpp", "server/*.cpp", "server/*.h"],
+                            check=True, capture_output=True, text=True).stdout.split()
+    named = set()
+    for path in filter(os.path.exists, listed):
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        for pattern in NAMED:
+            named.update(name.rstrip("-") for name in re.findall(pattern, text, re.DOTALL))
+    with open(THREADS, encoding="utf-8") as file:
+        section = file.read().split("## Threads")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.split("\n") if line.startswith("| `")]
+    told = {name.removesuffix("-N") for row in rows for name in re.findall(r"`([a-z-]+(?:-N)?)`", row)}
+    findings = [f"{THREADS}: the table of threads lacks {name}" for name in sorted(named - told)]
+    return findings + [f"{THREADS}: no thread is named {name}" for name in sorted(told - named)]
+
+
 def main():
     if len(sys.argv) > 1:
         listed = [os.path.relpath(os.path.join(folder, name), ".") for folder, _, names in os.walk(sys.argv[1]) for name in names]
@@ -75,7 +98,7 @@ def main():
         command = ["git", "ls-files", "-co", "--exclude-standard", "--", "*.md"]
         listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")
     pages = {path: Page(path) for path in listed if path.endswith(".md") and os.path.exists(path)}
-    findings = []
+    findings = thread_findings() if THREADS in pages else []
     for path, page in pages.items():
         findings += page.findings
         for number, target in page.links:

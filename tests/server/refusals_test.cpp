@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 
+#include "server/api/generation/generation_fields.h"
 #include "tests/server/models_server.h"
 #include "tests/server/test_server.h"
 
@@ -168,6 +169,86 @@ TEST_CASE("lists of tokens are no longer than there are tokens, and words are sh
   dry["dry_multiplier"] = 1.0;
   CHECK(refused_field("/v1/completions", dry, "dry_sequence_breakers", Json::array({word})) == "dry_sequence_breakers");
   CHECK(refused_field("/detokenize", Json::object(), "tokens", std::vector<int>(140'000, 'x')) == "tokens");
+}
+
+TEST_CASE("texts that are kept as long as an answer is made are short on every API") {
+  TestServer server(says("x"));
+  HttpClient client(server.port());
+  const auto post_with = [&](const Api& api, const char* field, Json value) {
+    Json body = Json::parse(body_with(api, "a"));
+    body[field] = std::move(value);
+    return client.post(api.path, dump_json(body));
+  };
+  const std::string stop(kMaxStopBytes / 2, 'y');
+  const std::string hint(kMaxHintBytes, 'h');
+  for (const char* path : {"/v1/completions", "/completion", "/v1/chat/completions", "/v1/messages", "/v1/responses"}) {
+    const auto api =
+        std::find_if(queued_apis().begin(), queued_apis().end(), [&](const Api& each) { return each.path == path; });
+    INFO(path);
+    const std::string_view name = path;
+    const char* const field = name == "/v1/messages" ? "stop_sequences" : "stop";
+    if (name != "/v1/responses") {
+      CHECK(post_with(*api, field, Json::array({stop, stop})).status == 200);
+      check_refusal(post_with(*api, field, Json::array({stop, stop, "y"})), path, 400, "invalid_value");
+    }
+    CHECK(post_with(*api, "cache_salt", hint).status == 200);
+    check_refusal(post_with(*api, "cache_salt", hint + "h"), path, 400, "invalid_value");
+  }
+  const Api responses{"/v1/responses", R"({"input":"TEXT","max_output_tokens":1})"};
+  for (const char* field : {"user", "safety_identifier", "prompt_cache_key"}) {
+    INFO(field);
+    CHECK(post_with(responses, field, hint).status == 200);
+    check_refusal(post_with(responses, field, hint + "h"), responses.path, 400, "invalid_value");
+  }
+  for (const char* path : {"/v1/responses", "/v1/chat/completions"}) {
+    const auto api =
+        std::find_if(queued_apis().begin(), queued_apis().end(), [&](const Api& each) { return each.path == path; });
+    CHECK(post_with(*api, "metadata", Json{{"a", std::string(kMaxMetadataBytes / 2, 'm')}}).status == 200);
+    check_refusal(post_with(*api, "metadata", Json{{"a", std::string(kMaxMetadataBytes, 'm')}}), path, 400,
+                  "invalid_value");
+  }
+}
+
+TEST_CASE("what each event of a response repeats of its request is bounded") {
+  ServerOptions options = test_options();
+  options.max_body_bytes = std::int64_t{4} << 20;
+  TestServer server(says("x"), options);
+  HttpClient client(server.port());
+  const auto reply_to = [&](std::size_t num_bytes) {
+    Json body{{"input", "a"}, {"max_output_tokens", 1}, {"tool_choice", "none"}};
+    body["tools"] = Json::array({{{"type", "function"},
+                                  {"name", "f"},
+                                  {"description", std::string(num_bytes, 'd')},
+                                  {"parameters", Json::object()}}});
+    return client.post("/v1/responses", dump_json(body));
+  };
+  CHECK(reply_to(1'000'000).status == 200);
+  check_refusal(reply_to(1'100'000), "/v1/responses", 400, "invalid_value");
+}
+
+TEST_CASE("an error repeats little of what was sent") {
+  TestServer server(says("x"));
+  HttpClient client(server.port());
+  std::string text;  // of characters of three bytes
+  while (text.size() < 300'000)
+    text += "\xE2\x82\xAC";
+  const std::vector<std::pair<const char*, Json>> requests = {
+      {"/v1/completions", {{"prompt", "a"}, {"model", text}}},
+      {"/v1/completions", {{"prompt", "a"}, {"logit_bias", {{text, 1}}}}},
+      {"/v1/chat/completions", {{"messages", Json::array()}, {"reasoning_effort", text}}},
+      {"/v1/responses", {{"input", "a"}, {"truncation", text}}},
+      {"/v1/responses", {{"input", "a"}, {"include", Json::array({text})}}},
+      {"/v1/responses", {{"input", "a"}, {"metadata", {{text, 1}}}}},
+      {"/v1/responses", {{"input", "a"}, {"previous_response_id", text}}},
+      {"/v1/messages", {{"max_tokens", 1}, {"messages", Json::array({{{"role", text}, {"content", "a"}}})}}},
+  };
+  for (const auto& [path, body] : requests) {
+    const HttpReply reply = client.post(path, dump_json(body));
+    INFO(path << " " << reply.body.substr(0, 300));
+    CHECK((reply.status == 400 || reply.status == 404));
+    CHECK(reply.body.size() < 4'000);
+    CHECK(Json::accept(reply.body));
+  }
 }
 
 TEST_CASE("what drains is cut with server_draining in each stream's own form") {

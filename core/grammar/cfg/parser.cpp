@@ -124,6 +124,7 @@ class RuleParser {
         return make_concat(std::move(items));
       }
       budget_.spend(1);
+      budget_.take_nodes(1);
       items.push_back(repeated(item(depth)));
     }
   }
@@ -254,6 +255,7 @@ class RuleParser {
     while (more() && peek() != quote && peek() != '\n') {
       const char32_t c = text_[at_++];
       const char32_t value = c == '\\' ? escape() : c;
+      budget_.take_nodes(1);
       characters.push_back(make_set(CharSet(value, value)));
     }
     if (peek() != quote) fail("an unfinished string");

@@ -56,6 +56,7 @@ class Structure {
   // The tag from the given place of its opening text on.
   Expr tag(std::size_t index, std::size_t from) const {
     const StructuralTag& tag = spec_.tags[index];
+    budget_.take_nodes(tag.begin.size() + tag.end.size());
     return make_concat({make_literal(tag.begin.substr(from)), contents_[index], make_literal(tag.end)});
   }
 

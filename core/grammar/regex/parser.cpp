@@ -52,6 +52,7 @@ class Parser {
     std::vector<Expr> items;
     while (more() && peek() != '|' && peek() != ')') {
       budget_.spend(1);
+      budget_.take_nodes(1);
       items.push_back(quantified(atom(depth)));
     }
     return make_concat(std::move(items));

@@ -14,7 +14,6 @@ namespace {
 constexpr std::int64_t kMostWindow = 2'592'000;  // seconds: 30 days
 constexpr PageLimits kBatchPages{20, 100};
 constexpr std::size_t kMaxWindowText = 8;
-constexpr std::size_t kMaxMetadataBytes = 64 * 1024;
 
 Json time_json(std::int64_t seconds) {
   return seconds == 0 ? Json(nullptr) : Json(seconds);
@@ -128,9 +127,6 @@ Result<StoredAnswer> create_batch(BatchStore& store, const Call& call) {
                 "up to '30d'");
   }
   fields.metadata = read_metadata(reader);
-  if (dump_json(fields.metadata).size() > kMaxMetadataBytes) {
-    reader.fail("metadata", fmt::format("'metadata' must be at most {} bytes", kMaxMetadataBytes));
-  }
   fields.output_keep_s = read_output_keep(reader);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   fields.expires_at = call.created + *window;

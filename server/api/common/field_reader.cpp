@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "core/base/nearest_name.h"
+#include "core/base/printable.h"
 
 namespace quire {
 
@@ -75,7 +76,8 @@ std::vector<std::string> FieldReader::misspelt() const {
 
 void FieldReader::fail(std::string_view name, std::string message, std::string code) {
   if (error_) return;
-  error_ = Error{ErrorKind::kInvalidRequest, std::move(message), std::move(code), path(name), std::nullopt};
+  error_ = Error{ErrorKind::kInvalidRequest, shortened(std::move(message), kMaxMessageBytes), std::move(code),
+                 shortened(path(name), kMaxMessageBytes), std::nullopt};
 }
 
 void FieldReader::fail(Error error) {
@@ -146,6 +148,15 @@ std::optional<std::string> FieldReader::string(FieldName name) {
   return std::nullopt;
 }
 
+std::optional<std::string> FieldReader::short_string(FieldName name, std::size_t max_bytes) {
+  const Json* value = find(name);
+  if (value != nullptr && value->is_string() && value->get_ref<const std::string&>().size() > max_bytes) {
+    fail(name, fmt::format("'{}' is longer than {} bytes", path(name), max_bytes));
+    return std::nullopt;
+  }
+  return string(name);
+}
+
 std::optional<std::string> FieldReader::word(FieldName name, std::initializer_list<std::string_view> words) {
   auto value = string(name);
   if (!value || std::find(words.begin(), words.end(), *value) != words.end()) return value;
@@ -206,13 +217,14 @@ std::optional<std::vector<std::int32_t>> FieldReader::integers(FieldName name, s
   list.reserve(value->size());
   for (const Json& element : *value) {
     const auto number = whole_number(element);
-    if (!element.is_number() || !number) {
+    if (!number && !element.is_number_unsigned()) {
       wrong_type(fmt::format("{}[{}]", std::string_view(name), list.size()), "an integer", element);
       return std::nullopt;
     }
-    if (*number < low || *number > high) {
-      fail(fmt::format("{}[{}]", std::string_view(name), list.size()),
-           fmt::format("Invalid value in '{}': {} is not between {} and {}", path(name), *number, low, high));
+    if (!number || *number < low || *number > high) {
+      fail(
+          fmt::format("{}[{}]", std::string_view(name), list.size()),
+          fmt::format("Invalid value in '{}': {} is not between {} and {}", path(name), dump_json(element), low, high));
       return std::nullopt;
     }
     list.push_back(static_cast<std::int32_t>(*number));

@@ -34,6 +34,7 @@ class FieldReader {
  public:
   static constexpr std::size_t kMaxWarnings = 8;
   static constexpr std::size_t kMaxWarningBytes = 200;
+  static constexpr std::size_t kMaxMessageBytes = 1'000;  // of an error's message and of its field's path
 
   // `object` must be an object and outlive the reader; `path` goes before the names of its members ("messages[0].").
   explicit FieldReader(const Json& object, std::string path = {});
@@ -47,6 +48,8 @@ class FieldReader {
   // Whole numbers, also written as 3.0.
   std::optional<std::int64_t> integer(FieldName name, std::int64_t low, std::int64_t high);
   std::optional<std::string> string(FieldName name);
+  // At most so many bytes: for texts that are kept longer than the request is read.
+  std::optional<std::string> short_string(FieldName name, std::size_t max_bytes);
   // One of the listed words.
   std::optional<std::string> word(FieldName name, std::initializer_list<std::string_view> words);
   const Json* object(FieldName name);

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 
+#include "core/base/printable.h"
 #include "server/api/common/canary.h"
 
 namespace quire {
 
 namespace {
 
+constexpr std::size_t kMaxShownName = 200;  // bytes of a name that is not served
+
 Error not_served(std::string_view name) {
-  return Error{ErrorKind::kNotFound, "The model '" + std::string(name) + "' does not exist", "model_not_found", "model",
-               std::nullopt};
+  return Error{ErrorKind::kNotFound, "The model '" + shortened(std::string(name), kMaxShownName) + "' does not exist",
+               "model_not_found", "model", std::nullopt};
 }
 
 // By its name as the model, or by llama-server's `lora`. Null: none.

@@ -151,9 +151,7 @@ void read_token_lists(FieldReader& reader, SamplingParams& sampling, const Token
 
 void read_stops(FieldReader& reader, GenerationFields& fields) {
   if (auto stop = reader.string_or_strings("stop", kMaxStopStrings)) fields.stop = std::move(*stop);
-  for (const std::string& text : fields.stop) {
-    if (text.empty()) return reader.fail("stop", "'stop' must not hold an empty string");
-  }
+  check_stops(reader, "stop", fields.stop);
   fields.include_stop_in_output = reader.boolean("include_stop_str_in_output", false);
   fields.skip_special_tokens = reader.boolean("skip_special_tokens", true);
   fields.sampling.ignore_eos = reader.boolean("ignore_eos", false);
@@ -178,9 +176,8 @@ void read_stream(FieldReader& reader, GenerationFields& fields) {
 
 void read_routing(FieldReader& reader, GenerationFields& fields) {
   set(fields.priority, reader.integer("priority", -kMaxInt32, kMaxInt32));
-  fields.cache_salt = reader.string("cache_salt").value_or("");
-  fields.request_id = reader.string("request_id").value_or("");
-  if (fields.request_id.size() > 256) reader.fail("request_id", "'request_id' is longer than 256 bytes");
+  fields.cache_salt = reader.short_string("cache_salt", kMaxHintBytes).value_or("");
+  fields.request_id = reader.short_string("request_id", 256).value_or("");
   if (const auto seconds = reader.number("timeout", 0.001, 86400.0)) {
     fields.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0));
   }
@@ -320,11 +317,23 @@ Json read_metadata(FieldReader& reader) {
       reader.fail("metadata", fmt::format("'metadata.{}' must be a string", name), "invalid_type");
   }
   if (metadata->size() > 16) reader.fail("metadata", "'metadata' has more than 16 members");
+  if (dump_json(*metadata).size() > kMaxMetadataBytes)
+    reader.fail("metadata", fmt::format("'metadata' must be at most {} bytes", kMaxMetadataBytes));
   return *metadata;
 }
 
+void check_stops(FieldReader& reader, const char* field, const std::vector<std::string>& stops) {
+  std::size_t num_bytes = 0;
+  for (const std::string& text : stops) {
+    if (text.empty()) return reader.fail(field, fmt::format("'{}' must not hold an empty string", field));
+    num_bytes += text.size();
+  }
+  if (num_bytes > kMaxStopBytes)
+    reader.fail(field, fmt::format("'{}' holds more than {} bytes of text", field, kMaxStopBytes));
+}
+
 void read_retention(FieldReader& reader, GenerationFields& fields, bool continues) {
-  const std::string key = reader.string("prompt_cache_key").value_or("");
+  const std::string key = reader.short_string("prompt_cache_key", kMaxHintBytes).value_or("");
   const auto retention = reader.word("prompt_cache_retention", {"in_memory", "24h"});
   fields.is_retained = retention != "in_memory" && (continues || !key.empty() || retention == "24h");
 }

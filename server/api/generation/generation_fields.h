@@ -17,6 +17,10 @@
 namespace quire {
 
 inline constexpr std::size_t kMaxStopStrings = 64;
+// What is kept as long as an answer is made, or longer, whatever the bounds of bodies.
+inline constexpr std::size_t kMaxStopBytes = 64 * 1024;      // of all stop strings of a request
+inline constexpr std::size_t kMaxMetadataBytes = 64 * 1024;  // as JSON
+inline constexpr std::size_t kMaxHintBytes = 1024;           // names of users, of cached prefixes
 inline constexpr std::int32_t kMaxLogprobs = 20;
 
 struct GenerationFields {
@@ -58,6 +62,8 @@ void refuse_native_fields(FieldReader& reader);
 
 // A client's own labels, to be returned with the response: at most 16 texts. null where there are none.
 Json read_metadata(FieldReader& reader);
+// Notes an error where a stop string is empty, or they are too long together.
+void check_stops(FieldReader& reader, const char* field, const std::vector<std::string>& stops);
 
 // prompt_cache_key and prompt_cache_retention: whether what is computed is to be kept for a next turn. `continues`: the
 // request continues another one.

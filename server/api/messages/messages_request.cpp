@@ -43,9 +43,7 @@ void read_sampling(FieldReader& reader, const ServedModel& model, MessagesReques
   request.fields = read_generation_fields(reader, model);
   reader.refuse("kv_transfer_params", "completions and chat completions take it");
   if (auto stop = reader.strings("stop_sequences", kMaxStopStrings)) request.fields.stop = std::move(*stop);
-  for (const std::string& text : request.fields.stop) {
-    if (text.empty()) reader.fail("stop_sequences", "'stop_sequences' must not hold an empty string");
-  }
+  check_stops(reader, "stop_sequences", request.fields.stop);
 }
 
 void read_thinking(FieldReader& reader, MessagesRequest& request) {

@@ -81,7 +81,7 @@ constexpr FieldRow kBatchRows[] = {
      R"("/v1/chat/completions")", "required"},
     {"completion_window", text(), Support::kSupported, R"("24h")",
      "required; or another number of minutes, hours or days up to 30d"},
-    {"metadata", object(), Support::kSupported, R"({"a":"b"})", "up to 16 texts"},
+    {"metadata", object(), Support::kSupported, R"({"a":"b"})", "up to 16 texts, of 64 KiB together"},
     {"output_expires_after", object(), Support::kSupported, R"({"anchor":"created_at","seconds":3600})",
      "of the files that it makes"},
 };

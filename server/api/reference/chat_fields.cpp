@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::string_view kConversationPaths[] = {"/v1/chat/completions", "/v1/responses"};
 constexpr FieldRow kConversationRows[] = {
-    {"metadata", object(), Support::kSupported, R"({"a":"b"})", "returned"},
+    {"metadata", object(), Support::kSupported, R"({"a":"b"})", "returned; up to 16 texts, of 64 KiB together"},
     {"parallel_tool_calls", boolean(), Support::kSupported, "false", "binding where calls are constrained"},
     {"chat_template_kwargs", object(), Support::kSupported, R"({"a":1})", ""},
     {"documents", array(), Support::kSupported, "[]", "passed to the template"},
@@ -126,7 +126,8 @@ constexpr FieldRow kCompactRows[] = {
 constexpr std::string_view kNewConversationPaths[] = {"/v1/conversations"};
 constexpr std::string_view kConversationChangePaths[] = {"/v1/conversations/{id}"};
 constexpr std::string_view kConversationItemsPaths[] = {"/v1/conversations/{id}/items"};
-constexpr FieldRow kMetadataRow = {"metadata", object(), Support::kSupported, R"({"a":"b"})", "up to 16 texts"};
+constexpr FieldRow kMetadataRow = {"metadata", object(), Support::kSupported, R"({"a":"b"})",
+                                   "up to 16 texts, of 64 KiB together"};
 constexpr FieldRow kItemsRow = {"items", array(), Support::kSupported, R"([{"role":"user","content":"x"}])",
                                 "as a response's input"};
 constexpr FieldRow kNewConversationRows[] = {kItemsRow, kMetadataRow};

@@ -46,7 +46,7 @@ constexpr FieldRow kGenerationRows[] = {
     {"logit_bias", one_of("object|array"), Support::kSupported, R"({"97":1})",
      "or pairs: [[token or text, bias], ...], false to forbid"},
     {"seed", integer(), Support::kSupported, "1", "-1: a random one"},
-    {"stop", text_or_texts(64), Support::kSupported, R"(["x"])", "up to 64 strings"},
+    {"stop", text_or_texts(64), Support::kSupported, R"(["x"])", "up to 64 strings, of 64 KiB together"},
     {"stop_token_ids", token_ids(), Support::kSupported, "[5]", ""},
     {"include_stop_str_in_output", boolean(), Support::kSupported, "true", ""},
     {"ignore_eos", boolean(), Support::kSupported, "true", ""},
@@ -62,7 +62,7 @@ constexpr FieldRow kGenerationRows[] = {
      "seconds without an event until a comment line, on streams of events; 0 and less: none; absent: "
      "server.timeout.ping"},
     {"priority", integer(-kMostInt32, kMostInt32), Support::kSupported, "1", ""},
-    {"cache_salt", text(), Support::kSupported, R"("s")", ""},
+    {"cache_salt", text(), Support::kSupported, R"("s")", "up to 1,024 bytes"},
     {"timeout", number(0.001, 86400), Support::kSupported, "60", "seconds; then the request is cut"},
     {"speculative_config", one_of("object|string"), Support::kSupported,
      R"({"method":"ngram","num_speculative_tokens":4})",

@@ -13,7 +13,7 @@ constexpr FieldRow kMessageRows[] = {
     {"system", one_of("string|array"), Support::kSupported, R"([{"type":"text","text":"x"}])",
      "a string or text blocks; one that begins with `x-anthropic-billing-header:` is another one each time and left "
      "out"},
-    {"stop_sequences", texts(64), Support::kSupported, R"(["x"])", "up to 64"},
+    {"stop_sequences", texts(64), Support::kSupported, R"(["x"])", "up to 64, of 64 KiB together"},
     {"stream", boolean(), Support::kSupported, "true", ""},
     {"temperature", number(0, 1), Support::kSupported, "1", "0 to 1"},
     {"top_p", number(0, 1), Support::kSupported, "0.9", ""},

@@ -60,7 +60,7 @@ constexpr FieldRow kOllamaOptionRows[] = {
     {"presence_penalty", number(-2, 2), Support::kSupported, "1", ""},
     {"frequency_penalty", number(-2, 2), Support::kSupported, "1", ""},
     {"seed", integer(), Support::kSupported, "7", ""},
-    {"stop", text_or_texts(64), Support::kSupported, R"(["z"])", ""},
+    {"stop", text_or_texts(64), Support::kSupported, R"(["z"])", "of 64 KiB together"},
     {"mirostat", integer(0, 2), Support::kSupported, "2", ""},
     {"mirostat_tau", number(0, 100), Support::kSupported, "3", ""},
     {"mirostat_eta", number(0, 1), Support::kSupported, "0.3", ""},

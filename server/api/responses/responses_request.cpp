@@ -11,6 +11,9 @@ namespace quire {
 
 namespace {
 
+// Of what an answer repeats of its request, as JSON: mostly its tools.
+constexpr std::size_t kMaxEchoBytes = std::size_t{1} << 20;
+
 // Fields of the other APIs that have another name or no meaning here: ignoring them would not do what was asked.
 void refuse_chat_names(FieldReader& reader) {
   reader.refuse("max_tokens", "in the Responses API it is 'max_output_tokens'");
@@ -58,10 +61,18 @@ class RequestReader {
     read_template_fields(reader_, request_.prompt);
     read_reasoning();
     read_rest();
+    check_echo();
     return std::move(request_);
   }
 
  private:
+  // Each event with the whole response repeats it.
+  void check_echo() {
+    if (reader_.error() || dump_json(request_.echo).size() <= kMaxEchoBytes) return;
+    reader_.fail("tools", fmt::format("'tools' and the other fields that an answer repeats take more than {} bytes",
+                                      kMaxEchoBytes));
+  }
+
   // What a message of a WebSocket has beside the fields of a body.
   void read_socket_event() {
     const bool is_socket = call_.socket_responses != nullptr;
@@ -295,7 +306,7 @@ class RequestReader {
     reader_.word("service_tier", {"auto", "default"});
     request_.echo["service_tier"] = "default";
     for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"}) {
-      auto value = reader_.string(hint);
+      auto value = reader_.short_string(hint, kMaxHintBytes);
       if (value) request_.echo[hint] = std::move(*value);
     }
     const bool continues = !request_.previous_response_id.empty() || !request_.conversation.empty();

@@ -37,7 +37,11 @@ async function check_start(objects, replaced) {
     text = text.replaceAll(from, to);
   }
   writeFileSync(join(folder, "quire.yaml"), text);
-  const daemon = spawn(quire, ["serve", "--config", join(folder, "quire.yaml")], { stdio: ["ignore", "ignore", "pipe"] });
+  // The container's own arguments behind the image's entry point, with its environment as Kubernetes expands it.
+  const { args } = objects.get("Deployment").spec.template.spec.containers[0];
+  const given = args.map((arg) => arg.replace("/etc/quire/", `${folder}/`).replaceAll("$(POD_IP)", "127.0.0.1").replace(/tcp:\/\/\*:\d+/, "tcp://127.0.0.1:*"));
+  assert.ok(given.includes(join(folder, "quire.yaml")), given.join(" "));
+  const daemon = spawn(quire, ["serve", ...given], { stdio: ["ignore", "ignore", "pipe"] });
   const exited = new Promise((resolve) => daemon.once("exit", resolve));
   const timer = setTimeout(() => daemon.kill("SIGKILL"), 60_000);
   let log = "";
@@ -164,6 +168,18 @@ assert.deepEqual(busy.volumes.find(({ name }) => name === "cache"), { name: "cac
 assert.ok(!busy.containers[0].volumeMounts.find(({ name }) => name === "cache").readOnly);
 assert.match(check_config(several), /name: "?chat/);
 await check_start(several, [demo, any_port, at_once, on_loopback]);
+
+// Events for routers: each pod names itself in their topic.
+const events = render({ kvEvents: { enabled: true }, podLabels: { "llm-d.ai/engine-type": "vllm" }, extraEnv: [{ name: "A", value: "b" }],
+  networkPolicy: { enabled: true } });
+const publisher = events.get("Deployment").spec.template;
+assert.equal(publisher.metadata.labels["llm-d.ai/engine-type"], "vllm");
+assert.deepEqual(events.get("Deployment").spec.selector, spec.selector);
+assert.deepEqual(publisher.spec.containers[0].env, [{ name: "POD_IP", valueFrom: { fieldRef: { fieldPath: "status.podIP" } } }, { name: "A", value: "b" }]);
+assert.deepEqual(publisher.spec.containers[0].ports.map(({ containerPort }) => containerPort), [8080, 5557, 5558]);
+assert.ok(publisher.spec.containers[0].args.includes("--kv-cache.events.topic=kv@$(POD_IP)@{model}"));
+assert.deepEqual(events.get("NetworkPolicy").spec.ingress[0].ports.map(({ port }) => port), ["http", "kv-events", "kv-replay"]);
+await check_start(events, [demo, any_port, at_once, on_loopback]);
 
 // TLS: probes speak it; with client certificates they ask inside of the pod.
 const secure = render({ tls: { secret: "cert" }, serviceMonitor: { enabled: true } });

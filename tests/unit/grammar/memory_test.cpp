@@ -59,6 +59,35 @@ TEST_CASE("grammars in use take no more than their memory, in all and of one cli
   CHECK(compiler.compile(costly(number - 1), work_of("c")).has_value());
 }
 
+TEST_CASE("a text is refused before its syntax tree takes many times its bytes") {
+  const GrammarCompiler compiler(byte_vocabulary());
+  GrammarSpec choice;
+  choice.kind = Kind::kChoice;
+  GrammarSpec tags;
+  tags.kind = Kind::kStructural;
+  tags.tags.push_back({});
+  tags.tags[0].schema = "{}";
+  for (const std::size_t length : {std::size_t{1'000}, grammar::Budget::kMostNodes + 1}) {
+    const std::string text(length, 'a');
+    choice.choices = {text, "b"};
+    tags.tags[0].begin = text;
+    const std::string in_json = R"({"type":"string","pattern":"^)" + text + R"($"})";
+    const std::vector<GrammarSpec> specs = {choice,
+                                            tags,
+                                            text_spec(Kind::kRegex, text),
+                                            text_spec(Kind::kGbnf, "root ::= \"" + text + "\""),
+                                            text_spec(Kind::kEbnf, "root ::= \"" + text + "\""),
+                                            schema_spec(in_json)};
+    for (const GrammarSpec& spec : specs) {
+      INFO(static_cast<int>(spec.kind) << ", " << length);
+      const auto grammar = compiler.compile(spec, {});
+      const bool is_too_large = !grammar && grammar.error().message.find("too large together") != std::string::npos;
+      CHECK(is_too_large == (length > grammar::Budget::kMostNodes));
+      CHECK(grammar.has_value() == (length < grammar::Budget::kMostNodes));
+    }
+  }
+}
+
 TEST_CASE("grammars that are only kept give way to those in use, of one client to its own") {
   const GrammarCompiler compiler(byte_vocabulary(), small_limits());
   REQUIRE(compiler.compile(costly(1'000), work_of("b")).has_value());
