@@ -79,7 +79,7 @@ TEST_CASE("every family gives on the GPU what it gives on the processor", "[fami
   }
 }
 
-TEST_CASE("every family goes on greedily on the GPU as on the processor", "[families][.][long]") {
+TEST_CASE("every family generates greedily on the GPU as on the processor", "[families][.][long]") {
   for (const std::string& name : family_shape_names()) {
     if (!name.starts_with("tiny-")) continue;
     INFO(name);
