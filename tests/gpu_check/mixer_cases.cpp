@@ -50,7 +50,7 @@ std::vector<float> run_route(Backend& backend, RouteOptions options) {
   return all;
 }
 
-// A sequence that begins, one that goes on, and one without rows in between.
+// A sequence that begins, one that continues, and one without rows in between.
 struct States {
   explicit States(Backend& backend, std::int64_t floats)
       : storage(backend.recurrent()->allocate_states({.num_states = 3, .floats = floats})) {

@@ -110,7 +110,8 @@ struct Route {
   static QUIRE_DEVICE void keep_best_groups(Thread& t, Row& row, float* groups) {
     const std::int64_t count = row.args.options.num_groups;
     const std::int64_t size = row.args.num_experts / count;
-    for (std::int64_t group = t.lane(); group < count; group += kWarpLanes) {
+    // From the last on: each is read by another lane than the one that writes it.
+    for (std::int64_t group = count - 1 - t.lane(); group >= 0; group -= kWarpLanes) {
       float best = -infinity();
       float second = -infinity();
       for (std::int64_t i = group * size; i < (group + 1) * size; ++i) {
