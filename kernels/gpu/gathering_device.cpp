@@ -38,8 +38,8 @@ void GatheringDevice::Gathered::clear() {
   args.clear();
 }
 
-GatheringDevice::GatheringDevice(std::unique_ptr<Device> device, bool makes_graphs)
-    : device_(std::move(device)), makes_graphs_(makes_graphs) {}
+GatheringDevice::GatheringDevice(std::unique_ptr<Device> device, bool gathers)
+    : device_(std::move(device)), gathers_(gathers) {}
 
 void GatheringDevice::send_array(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (!copies_.empty()) {
@@ -50,6 +50,7 @@ void GatheringDevice::send_array(std::byte* to, const std::byte* from, std::size
     }
   }
   copies_.push_back({to, from, bytes});
+  if (!gathers_) flush();
 }
 
 void GatheringDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes,
@@ -58,7 +59,7 @@ void GatheringDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* 
   gathered_.items.push_back({&kernel, grid, gathered_.args.size()});
   const auto* bytes = static_cast<const std::byte*>(args);
   gathered_.args.insert(gathered_.args.end(), bytes, bytes + args_bytes);
-  if (!is_repetition_ && gathered_.items.size() >= kPlainGroup) flush();
+  if (!gathers_ || (!is_repetition_ && gathered_.items.size() >= kPlainGroup)) flush();
 }
 
 void GatheringDevice::flush() {
@@ -66,7 +67,7 @@ void GatheringDevice::flush() {
     device_->copy_to_device(copy.to, copy.from, copy.bytes, Stream::kCompute);
   counts_.num_copies += std::ssize(copies_);
   copies_.clear();
-  if (is_repetition_ && makes_graphs_ && gathered_.items.size() >= kLeastInGraph) {
+  if (is_repetition_ && gathers_ && gathered_.items.size() >= kLeastInGraph) {
     launch_as_graph();
   } else {
     for (std::size_t i = 0; i < gathered_.items.size(); ++i) {

@@ -22,7 +22,8 @@ class GatheringDevice final : public Device {
     std::int64_t num_updates = 0;  // of one kernel of a graph
   };
 
-  GatheringDevice(std::unique_ptr<Device> device, bool makes_graphs);
+  // gathers: false: all is enqueued as it comes, one by one.
+  GatheringDevice(std::unique_ptr<Device> device, bool gathers);
 
   // An array for what is launched from here on, in memory that nothing gathered before uses.
   void send_array(std::byte* to, const std::byte* from, std::size_t bytes);
@@ -98,7 +99,7 @@ class GatheringDevice final : public Device {
   void update(Known& known);
 
   const std::unique_ptr<Device> device_;
-  const bool makes_graphs_;
+  const bool gathers_;
   bool is_repetition_ = false;
   std::vector<Copy> copies_;
   Gathered gathered_;

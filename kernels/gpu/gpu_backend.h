@@ -14,7 +14,7 @@ namespace quire::gpu {
 struct GpuBackendOptions {
   std::string name = "cuda";
   int threads = 1;     // of parallel_for, on the host
-  bool graphs = true;  // launches that repeat from step to step are enqueued as one
+  bool graphs = true;  // what is launched is gathered, and launches that repeat are graphs; false: one by one
 };
 
 std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<Device> device, const GpuBackendOptions& options);

@@ -13,7 +13,7 @@ std::int64_t chunks_of(std::int64_t vocab_size) {
   return (vocab_size + kDrawChunk - 1) / kDrawChunk;
 }
 
-std::int64_t blocks_of(std::int64_t num_chunks, std::int64_t each) {
+std::int64_t draw_blocks_of(std::int64_t num_chunks, std::int64_t each) {
   return (num_chunks + each - 1) / each;
 }
 
@@ -99,9 +99,9 @@ DrawRow GpuDraw::row_of(MatrixView logits, const TokenDraw& draw, float* edited)
 void GpuDraw::launch(const Kernel& pick, DrawArgs args) {
   const auto num_rows = static_cast<std::int64_t>(rows_.size());
   args.rows = uploads_.put(std::span<const DrawRow>(rows_));
-  device_.launch(rows_kernel_, {.x = blocks_of(args.num_chunks, DrawRows::kChunks), .y = num_rows}, args);
+  device_.launch(rows_kernel_, {.x = draw_blocks_of(args.num_chunks, DrawRows::kChunks), .y = num_rows}, args);
   if (std::ranges::any_of(rows_, [](const DrawRow& row) { return row.needs_sums != 0; }))
-    device_.launch(sums_kernel_, {.x = blocks_of(args.num_chunks, DrawSums::kChunks), .y = num_rows}, args);
+    device_.launch(sums_kernel_, {.x = draw_blocks_of(args.num_chunks, DrawSums::kChunks), .y = num_rows}, args);
   device_.launch(pick, {.x = num_rows}, args);
 }
 

@@ -10,8 +10,9 @@ std::vector<LevelBackend> level_backends(int threads) {
   gpu::EmulatedDeviceOptions device;
   device.immediate = true;
   std::vector<LevelBackend> out;
-  out.push_back({"cuda-emulated", gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(device),
-                                                        {.name = "cuda-emulated", .threads = threads})});
+  out.push_back(
+      {"cuda-emulated", gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(device),
+                                              {.name = "cuda-emulated", .threads = threads, .graphs = false})});
   return out;
 }
 

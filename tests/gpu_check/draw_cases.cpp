@@ -9,11 +9,11 @@ namespace quire::test {
 namespace {
 
 constexpr std::int64_t kVocab = 1300;
-constexpr std::int64_t kRows = 9;
+constexpr std::int64_t kDrawnRows = 9;
 
 // Each filter by itself and with others, over rows from flat to peaked.
 std::vector<TokenDraw> made_draws(const std::vector<std::uint32_t>& mask, const std::vector<DrawEdit>& edits) {
-  std::vector<TokenDraw> out(kRows);
+  std::vector<TokenDraw> out(kDrawnRows);
   for (std::size_t i = 0; i < out.size(); ++i) {
     out[i].logit_row = static_cast<std::int64_t>(i);
     out[i].place = static_cast<std::int64_t>(i);
@@ -46,7 +46,7 @@ std::vector<TokenDraw> made_draws(const std::vector<std::uint32_t>& mask, const 
 std::vector<float> run_draws(Backend& backend) {
   std::mt19937 random(71);
   std::vector<float> logits;
-  for (std::int64_t row = 0; row < kRows; ++row) {
+  for (std::int64_t row = 0; row < kDrawnRows; ++row) {
     const std::vector<float> each = random_floats(random, kVocab, row == 4 ? 0.01f : static_cast<float>(row));
     logits.insert(logits.end(), each.begin(), each.end());
   }
@@ -61,11 +61,11 @@ std::vector<float> run_draws(Backend& backend) {
     edits.push_back({.token = token, .kind = DrawEdit::Kind::kPenalise, .count = token % 4});
   }
   std::vector<TokenScore> scores;
-  for (std::int32_t row = 0; row < kRows; ++row)
+  for (std::int32_t row = 0; row < kDrawnRows; ++row)
     scores.push_back({row, row % 2 == 0 ? -1 - row : 100 + row, row < 6 ? 0 : 20});
   StepOps& steps = *backend.steps();
   steps.begin();
-  steps.draw({buffer->data(), kRows, kVocab, kVocab}, kRows, made_draws(mask, edits), scores);
+  steps.draw({buffer->data(), kDrawnRows, kVocab, kVocab}, kDrawnRows, made_draws(mask, edits), scores);
   steps.end();
   const Weights table = random_weights(random, DType::kF32, kVocab, 32);
   const auto embedding = backend.load_embedding(table.source());

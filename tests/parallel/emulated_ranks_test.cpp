@@ -83,7 +83,7 @@ TEST_CASE("several devices compute what one computes, with the same bits in ever
     CHECK(difference(expected, alone) < 2e-3);
     for (const std::uint64_t seed : {1U, 2U, 3U}) {
       BackendRunner runner(*model, ranks(devices(each.num_ranks, seed)));
-      CHECK(runner.backend().name() == "cuda-emulated/1/tp" + std::to_string(each.num_ranks));
+      CHECK(runner.backend().name().ends_with("/tp" + std::to_string(each.num_ranks)));
       CHECK(runner.chunked(ids, 4) == expected);
       CHECK(runner.step({some_tokens(3, 50), ids}).back() == expected.back());
     }

@@ -34,7 +34,7 @@ std::map<std::string, std::int64_t> compare(const KernelPrograms& programs, cons
     std::vector<std::string> differences;
     auto owned = std::make_unique<ComparedDevice>(programs, options, &differences);
     const ComparedDevice& device = *owned;
-    const auto backend = gpu::make_gpu_backend(std::move(owned), {.name = "cuda"});
+    const auto backend = gpu::make_gpu_backend(std::move(owned), {.name = "cuda", .graphs = false});
     test.run(*backend);
     INFO(test.name);
     for (const std::string& difference : differences)

@@ -73,7 +73,7 @@ Work operation(const std::string& name) {
   const auto found = std::ranges::find(all, name, &DeviceCase::name);
   REQUIRE(found != all.end());
   return [run = found->run](std::unique_ptr<ComparedDevice> device) {
-    run(*gpu::make_gpu_backend(std::move(device), {.name = "cuda"}));
+    run(*gpu::make_gpu_backend(std::move(device), {.name = "cuda", .graphs = false}));
   };
 }
 
