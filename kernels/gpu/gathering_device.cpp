@@ -56,6 +56,10 @@ void GatheringDevice::send_array(std::byte* to, const std::byte* from, std::size
 void GatheringDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes,
                                    Stream stream) {
   if (stream != Stream::kCompute) return device_->launch_bytes(kernel, grid, args, args_bytes, stream);
+  if (gathered_.items.empty()) {
+    const std::lock_guard lock(mutex_);
+    has_launches_ = true;
+  }
   gathered_.items.push_back({&kernel, grid, gathered_.args.size()});
   const auto* bytes = static_cast<const std::byte*>(args);
   gathered_.args.insert(gathered_.args.end(), bytes, bytes + args_bytes);
@@ -70,14 +74,38 @@ void GatheringDevice::flush() {
   if (is_repetition_ && gathers_ && gathered_.items.size() >= kLeastInGraph) {
     launch_as_graph();
   } else {
-    for (std::size_t i = 0; i < gathered_.items.size(); ++i) {
-      const Launch launch = gathered_.launch(i);
-      device_->launch_bytes(*launch.kernel, launch.grid, launch.args.data(), launch.args.size(), Stream::kCompute);
-    }
-    counts_.num_plain_launches += std::ssize(gathered_.items);
+    launch_plainly();
   }
   gathered_.clear();
   is_repetition_ = false;
+  free_given_up();
+}
+
+void GatheringDevice::launch_plainly() {
+  for (std::size_t i = 0; i < gathered_.items.size(); ++i) {
+    const Launch launch = gathered_.launch(i);
+    device_->launch_bytes(*launch.kernel, launch.grid, launch.args.data(), launch.args.size(), Stream::kCompute);
+  }
+  counts_.num_plain_launches += std::ssize(gathered_.items);
+}
+
+void GatheringDevice::free_behind(std::byte* memory) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (has_launches_) return given_up_.push_back(memory);
+  }
+  device_->free_behind(memory);
+}
+
+void GatheringDevice::free_given_up() {
+  std::vector<std::byte*> given_up;
+  {
+    const std::lock_guard lock(mutex_);
+    has_launches_ = false;
+    given_up.swap(given_up_);
+  }
+  for (std::byte* memory : given_up)
+    device_->free_behind(memory);
 }
 
 // Of the graphs with the same kernels, the one with the fewest launches that differ; null: there is none.

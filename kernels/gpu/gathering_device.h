@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "kernels/gpu/device.h"
@@ -24,6 +25,9 @@ class GatheringDevice final : public Device {
 
   // gathers: false: all is enqueued as it comes, one by one.
   GatheringDevice(std::unique_ptr<Device> device, bool gathers);
+  GatheringDevice(const GatheringDevice&) = delete;
+  GatheringDevice& operator=(const GatheringDevice&) = delete;
+  ~GatheringDevice() override { flush(); }
 
   // An array for what is launched from here on, in memory that nothing gathered before uses.
   void send_array(std::byte* to, const std::byte* from, std::size_t bytes);
@@ -38,8 +42,7 @@ class GatheringDevice final : public Device {
   std::size_t free_memory() const override { return device_->free_memory(); }
   std::byte* allocate(std::size_t bytes, std::string_view what) override { return device_->allocate(bytes, what); }
   void free(std::byte* memory) override { device_->free(memory); }
-  // Nothing that is still gathered may use it.
-  void free_behind(std::byte* memory) override { device_->free_behind(memory); }
+  void free_behind(std::byte* memory) override;
   void upload(std::byte* to, const std::byte* from, std::size_t bytes) override { device_->upload(to, from, bytes); }
   std::byte* allocate_host(std::size_t bytes) override { return device_->allocate_host(bytes); }
   void free_host(std::byte* memory) override { device_->free_host(memory); }
@@ -92,6 +95,8 @@ class GatheringDevice final : public Device {
   };
 
   static const Device& other_of(const Device& peer) { return *static_cast<const GatheringDevice&>(peer).device_; }
+  void launch_plainly();
+  void free_given_up();
   void flush_for(Stream stream);
   void launch_as_graph();
   Known* closest(std::size_t& num_different);
@@ -105,6 +110,9 @@ class GatheringDevice final : public Device {
   Gathered gathered_;
   std::vector<Known> known_;
   std::int64_t num_uses_ = 0;  // of graphs
+  std::mutex mutex_;
+  bool has_launches_ = false;         // under mutex_
+  std::vector<std::byte*> given_up_;  // under mutex_: memory that what is gathered may use
   Counts counts_;
 };
 
