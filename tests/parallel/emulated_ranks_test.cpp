@@ -2,65 +2,16 @@
 // them.
 #include <catch2/catch.hpp>
 
-#include "core/model/tools/synth.h"
-#include "kernels/emulated/emulated_device.h"
-#include "kernels/gpu/gpu_ranks.h"
 #include "tests/parallel/backend_runner.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/parallel/emulated_ranks.h"
 
 namespace quire::test {
-namespace {
-
-using gpu::EmulatedDevice;
-using gpu::EmulatedDeviceOptions;
-
-// Heads and columns that two and four devices divide between blocks of 256.
-std::shared_ptr<const LoadedModel> model_of(const std::string& shape, const std::string& types) {
-  const TemporaryFolder folder;
-  SynthSpec spec = find_synth_shape(shape).value();
-  spec.types = find_synth_types(types).value();
-  if (spec.family) {
-    spec.family->keys += " kv=4 ff=128";
-  } else {
-    spec.config.num_heads = types == "Q4_K" ? 16 : 4;
-    spec.config.num_kv_heads = 4;
-    spec.config.ffn_size = types == "Q4_K" ? 1024 : 288;
-    spec.config.num_layers = 1;
-  }
-  write_synthetic_gguf(spec, folder / "model.gguf", {});
-  return open_model(folder / "model.gguf");
-}
-
-std::vector<EmulatedDeviceOptions> devices(int count, std::uint64_t seed) {
-  std::vector<EmulatedDeviceOptions> out(static_cast<std::size_t>(count));
-  for (EmulatedDeviceOptions& each : out) {
-    each.seed = seed == 0 ? 0 : seed * 10 + static_cast<std::uint64_t>(&each - out.data());
-    each.label = "GPU " + std::to_string(&each - out.data());
-  }
-  return out;
-}
-
-std::unique_ptr<ParallelBackend> ranks(std::vector<EmulatedDeviceOptions> options) {
-  const auto machine = std::make_shared<gpu::EmulatedMachine>();
-  std::vector<std::unique_ptr<gpu::Device>> all;
-  for (EmulatedDeviceOptions& each : options) {
-    each.machine = machine;
-    all.push_back(std::make_unique<EmulatedDevice>(each));
-  }
-  return gpu::make_gpu_ranks(std::move(all), {.name = "cuda-emulated"});
-}
-
-std::unique_ptr<Backend> one_device(std::uint64_t seed = 1) {
-  return gpu::make_gpu_backend(std::make_unique<EmulatedDevice>(EmulatedDeviceOptions{.seed = seed}),
-                               {.name = "cuda-emulated"});
-}
-
-}  // namespace
 
 TEST_CASE("one rank gives the bits of the plain backend", "[parallel]") {
-  const auto model = model_of("tiny-llama", "Q8_0");
+  const auto model = emulated_model("tiny-llama", "Q8_0");
   const Tokens ids = some_tokens(9);
-  CHECK(BackendRunner(*model, ranks(devices(1, 1))).step({ids}) == BackendRunner(*model, one_device()).step({ids}));
+  CHECK(BackendRunner(*model, emulated_ranks(rank_options(1, 1))).step({ids}) ==
+        BackendRunner(*model, one_device()).step({ids}));
 }
 
 TEST_CASE("several devices compute what one computes, with the same bits in every order, chunk and company",
@@ -76,13 +27,13 @@ TEST_CASE("several devices compute what one computes, with the same bits in ever
                            {"tiny-qwen3", "Q8_0", 4},
                            {"tiny-mixtral", "Q8_0", 2}}) {
     INFO(each.shape << " of " << each.types << " on " << each.num_ranks);
-    const auto model = model_of(each.shape, each.types);
+    const auto model = emulated_model(each.shape, each.types);
     const Tokens ids = some_tokens(9);
     const Logits alone = BackendRunner(*model, one_device()).step({ids});
-    const Logits expected = BackendRunner(*model, ranks(devices(each.num_ranks, 0))).step({ids});
+    const Logits expected = BackendRunner(*model, emulated_ranks(rank_options(each.num_ranks, 0))).step({ids});
     CHECK(difference(expected, alone) < 2e-3);
     for (const std::uint64_t seed : {1U, 2U, 3U}) {
-      BackendRunner runner(*model, ranks(devices(each.num_ranks, seed)));
+      BackendRunner runner(*model, emulated_ranks(rank_options(each.num_ranks, seed)));
       CHECK(runner.backend().name().ends_with("/tp" + std::to_string(each.num_ranks)));
       CHECK(runner.chunked(ids, 4) == expected);
       CHECK(runner.step({some_tokens(3, 50), ids}).back() == expected.back());
@@ -91,27 +42,27 @@ TEST_CASE("several devices compute what one computes, with the same bits in ever
 }
 
 TEST_CASE("a wait for another device that is left out is found", "[parallel]") {
-  const auto model = model_of("tiny-llama", "Q8_0");
+  const auto model = emulated_model("tiny-llama", "Q8_0");
   const Tokens ids = some_tokens(5);
-  const Logits expected = BackendRunner(*model, ranks(devices(2, 0))).step({ids});
+  const Logits expected = BackendRunner(*model, emulated_ranks(rank_options(2, 0))).step({ids});
   int found = 0;
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-    auto options = devices(2, seed);
+    auto options = rank_options(2, seed);
     options[1].ignore_waits = true;
-    found += BackendRunner(*model, ranks(options)).step({ids}) != expected ? 1 : 0;
+    found += BackendRunner(*model, emulated_ranks(options)).step({ids}) != expected ? 1 : 0;
   }
   CHECK(found > 0);
 }
 
 TEST_CASE("a device that fails in a pass fails it once, whichever device it is, and holds up no other", "[parallel]") {
-  const auto model = model_of("tiny-mixtral", "Q8_0");  // routing waits for the device in the middle of a pass
+  const auto model = emulated_model("tiny-mixtral", "Q8_0");  // routing waits for the device in the middle of a pass
   const Tokens ids = some_tokens(3);
   for (const std::size_t failing : {0U, 1U}) {
     for (const int launch : {0, 3, 11, 25}) {
       INFO("launch " << launch << " of device " << failing);
-      auto options = devices(2, 5);
+      auto options = rank_options(2, 5);
       options[failing].failing_launch = launch;
-      BackendRunner runner(*model, ranks(options));
+      BackendRunner runner(*model, emulated_ranks(options));
       const std::string what = "GPU " + std::to_string(failing) + " failed in a kernel";
       CHECK_THROWS_WITH(runner.step({ids}), what);
       CHECK_THROWS_WITH(runner.step({ids}), what);
@@ -121,17 +72,17 @@ TEST_CASE("a device that fails in a pass fails it once, whichever device it is, 
 }
 
 TEST_CASE("after a pass for which one device had no memory the next one has the right bits", "[parallel]") {
-  const auto model = model_of("tiny-llama", "Q8_0");
+  const auto model = emulated_model("tiny-llama", "Q8_0");
   const Tokens ids = some_tokens(6);
-  const Logits expected = BackendRunner(*model, ranks(devices(2, 0))).step({ids});
+  const Logits expected = BackendRunner(*model, emulated_ranks(rank_options(2, 0))).step({ids});
   int num_failed = 0;
   // Beyond the allocations of loading are those of a first pass.
   for (int number = 0; number < 80; ++number) {
-    auto options = devices(2, 3);
+    auto options = rank_options(2, 3);
     options[1].failing_allocation = number;
     std::unique_ptr<BackendRunner> runner;
     try {
-      runner = std::make_unique<BackendRunner>(*model, ranks(options));
+      runner = std::make_unique<BackendRunner>(*model, emulated_ranks(options));
     } catch (const DeviceError&) {
       continue;
     }
