@@ -37,7 +37,7 @@ struct ServedRanks {
 };
 
 Request stream(int i) {
-  Request request = request_of(made_tokens(12 + 7 * (i % 3), i, 380), 20 + i);
+  Request request = request_of(made_tokens(30 + i, 10 + i, 380), 36);
   request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
   request.sampling.seed = static_cast<std::uint64_t>(i);
   return request;
@@ -60,8 +60,9 @@ TEST_CASE("streams on two devices say in a small pool, swapped and preempted, wh
   EngineOptions options;
   options.kv_cache.host_tier_bytes = 8 << 20;
   options.scheduler.preemption = Preemption::kSwap;
+  options.scheduler.max_num_seqs = 4;
   options.scheduler.max_num_batched_tokens = 16;  // prompts are cut
-  ServedRanks crowded(*loaded, emulated_ranks(rank_options(2, 4)), 7, options);
+  ServedRanks crowded(*loaded, emulated_ranks(rank_options(2, 4)), 10, options);
   std::vector<std::shared_ptr<KeepingSink>> sinks;
   for (int i = 0; i < kStreams; ++i)
     sinks.push_back(crowded.submit(stream(i)));
