@@ -98,7 +98,8 @@ def main():
         command = ["git", "ls-files", "-co", "--exclude-standard", "--", "*.md"]
         listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")
     pages = {path: Page(path) for path in listed if path.endswith(".md") and os.path.exists(path)}
-    findings = thread_findings() if THREADS in pages else []
+    # Installed pages are read where there is no code.
+    findings = thread_findings() if len(sys.argv) == 1 else []
     for path, page in pages.items():
         findings += page.findings
         for number, target in page.links:
