@@ -37,7 +37,7 @@ struct ServedRanks {
 };
 
 Request stream(int i) {
-  Request request = request_of(made_tokens(30 + i, 10 + i, 380), 36);
+  Request request = request_of(made_tokens(5 + 7 * (i % 3), i, 380), 40 + i);
   request.sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
   request.sampling.seed = static_cast<std::uint64_t>(i);
   return request;
@@ -46,7 +46,7 @@ Request stream(int i) {
 }  // namespace
 
 TEST_CASE("streams on two devices say in a small pool, swapped and preempted, what each says alone", "[parallel]") {
-  constexpr int kStreams = 5;
+  constexpr int kStreams = 8;
   const auto loaded = emulated_model("tiny-llama", "Q8_0");
   std::vector<std::vector<TokenId>> expected;
   {
@@ -60,9 +60,8 @@ TEST_CASE("streams on two devices say in a small pool, swapped and preempted, wh
   EngineOptions options;
   options.kv_cache.host_tier_bytes = 8 << 20;
   options.scheduler.preemption = Preemption::kSwap;
-  options.scheduler.max_num_seqs = 4;
-  options.scheduler.max_num_batched_tokens = 16;  // prompts are cut
-  ServedRanks crowded(*loaded, emulated_ranks(rank_options(2, 4)), 10, options);
+  options.scheduler.max_num_batched_tokens = 24;  // prompts are cut
+  ServedRanks crowded(*loaded, emulated_ranks(rank_options(2, 4)), 12, options);
   std::vector<std::shared_ptr<KeepingSink>> sinks;
   for (int i = 0; i < kStreams; ++i)
     sinks.push_back(crowded.submit(stream(i)));
@@ -71,6 +70,7 @@ TEST_CASE("streams on two devices say in a small pool, swapped and preempted, wh
     INFO("stream " << i);
     CHECK(sinks[i]->choices[0].tokens == expected[i]);
   }
+  CHECK(crowded.engine->stats().num_preemptions > 0);
   CHECK(crowded.engine->stats().num_swaps > 0);
   CHECK(crowded.engine->stats().num_blocks_used == 0);
 }
