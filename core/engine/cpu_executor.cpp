@@ -120,7 +120,7 @@ DraftOutput CpuExecutor::draft(const DraftArrays& arrays, std::span<const DrawRo
   drafted_.clear();
   rows_.clear();
   try {
-    const MatrixView logits = model_.draft(arrays, *storage_);
+    const MatrixView logits = backend_.on_host(model_.draft(arrays, *storage_), HostResult::kLogits);
     backend_.synchronize();
     for (const DrawRow& draw : draws) {
       const std::span<float> row = row_of(logits, draw.logit_row);

@@ -26,6 +26,7 @@ class CpuExecutor final : public Executor, private Ticket {
   std::int64_t depth() const override { return 1; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
   DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override;
+  bool can_draft() const override { return true; }
   const Model& model() const override { return model_; }
   KvStorage& storage() override { return *storage_; }
   KvStorage* window_storage() override { return window_storage_.get(); }

@@ -76,6 +76,7 @@ class Transformer final : public Model {
     kCos,
     kSin,
     kLowRank,
+    kExpertLowRank,
     kNextHidden,
     kNextJoined,
     kNext,
@@ -210,6 +211,8 @@ class Transformer final : public Model {
   void multiply(const Layer& layer, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
   std::span<const AdapterRun> adapter_runs(const StepArrays& arrays, std::int64_t first, std::int64_t end);
   void add_low_rank(Slot slot, std::span<const LowRank> changes, const ProductInput& in, MatrixView out);
+  std::int64_t most_chosen() const;
+  void add_expert_changes(const Layer& layer, std::int64_t rows_of_each, ExpertArgs& args);
   void norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out);
   // The input of a branch: normed on the way into its product where one product takes it all, else made here.
   ProductInput branch_input(const Layer& layer, WeightRole role, MatrixView x, bool one_product);
@@ -250,6 +253,8 @@ class Transformer final : public Model {
   std::vector<std::int32_t> slice_context_len_;
   std::vector<std::int32_t> slice_wanted_;
   std::vector<AdapterRun> slice_adapters_;
+  std::vector<ExpertChange> expert_changes_;
+  std::vector<std::int32_t> row_changes_;
   std::vector<std::int32_t> listed_ids_;  // of tokens that have embeddings for each layer
   std::vector<std::int32_t> expert_ids_;
   std::vector<float> expert_weights_;
