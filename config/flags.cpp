@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "config/foreign_flags.h"
+#include "config/speculative_flag.h"
 #include "core/base/nearest_name.h"
 #include "core/base/result.h"
 #include "server/ops/key_ring.h"
@@ -48,7 +49,8 @@ void refuse_foreign_flag(const std::string& name) {
   }
   const std::string name = written.substr(0, written.find('='));
   refuse_foreign_flag(name);
-  std::vector<std::string> names = {"--config", "--check-config", "--print-config", "--help", "--api-key"};
+  std::vector<std::string> names = {"--config", "--check-config", "--print-config",
+                                    "--help",   "--api-key",      std::string(kSpeculativeFlag)};
   for (const ConfigKey& key : config_keys()) {
     names.push_back(long_flag(key.path));
     names.insert(names.end(), key.flags.begin(), key.flags.end());
@@ -83,6 +85,14 @@ ConfigFlags::ConfigFlags(CLI::App& command) : command_(command) {
       ->allow_extra_args(false)
       ->take_all()
       ->group(group_of("security.keys"));
+  speculative_option_ =
+      command
+          .add_option(
+              std::string(kSpeculativeFlag), speculative_config_,
+              "The same as vLLM writes it: a JSON object with 'method' (ngram, draft_model or mtp), 'model' and "
+              "'num_speculative_tokens'")
+          ->type_name("JSON")
+          ->group(group_of("speculation.method"));
 }
 
 void ConfigFlags::add_key_flags() {
@@ -98,6 +108,17 @@ void ConfigFlags::add_key_flags() {
   }
 }
 
+// In place of the keys that it stands for, not beside them.
+void ConfigFlags::set_speculation(Config& config) const {
+  if (speculative_option_->count() == 0) return;
+  for (const Flag& flag : flags_) {
+    if (flag.key->path.starts_with("speculation.") && flag.option->count() > 0)
+      throw StartupError(
+          fmt::format("{} and {} exclude each other: give one of them", kSpeculativeFlag, flag.option->get_name()));
+  }
+  set_speculative_config(config, speculative_config_);
+}
+
 Config ConfigFlags::resolve() const {
   const std::vector<std::string> unknown = command_.remaining();
   if (!unknown.empty()) refuse_unknown(unknown.front());
@@ -111,6 +132,7 @@ Config ConfigFlags::resolve() const {
     }
     set_config_value(config, flag.key->path, flag.values, flag.option->get_name());
   }
+  set_speculation(config);
   for (const std::string& key : api_keys_) {
     if (key.empty()) throw StartupError("--api-key: the key is empty");
     auto& keys = config.serve.server.security.keys;

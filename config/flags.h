@@ -1,5 +1,5 @@
 // ConfigFlags: the command line's side of the configuration: the model, --config, a flag for each key, --api-key,
-// --check-config, --print-config. One thread at a time.
+// --speculative-config, --check-config, --print-config. One thread at a time.
 #pragma once
 
 #include <deque>
@@ -40,11 +40,14 @@ class ConfigFlags {
   };
 
   void add_key_flags();
+  void set_speculation(Config& config) const;
 
   CLI::App& command_;
   std::string model_;
   std::string file_;
   std::vector<std::string> api_keys_;
+  std::string speculative_config_;
+  CLI::Option* speculative_option_ = nullptr;
   bool check_only_ = false;
   bool print_only_ = false;
   std::deque<Flag> flags_;  // the command keeps the addresses of their values

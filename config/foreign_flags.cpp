@@ -66,7 +66,6 @@ constexpr std::array kFlags = std::to_array<ForeignFlag>({
     {"--max-lora-rank", "ranks up to 256 are always computed"},
     {"--mmproj", "vision and audio towers are not served"},
     {"-md", "use --model-draft"},
-    {"--speculative-config", "use --speculation prompt_lookup or mtp, or --speculation.draft-model FILE"},
     {"--api-key-file", "use security.keys with 'file'"},
     {"--ssl-key-file", "use --server.tls.key"},
     {"--ssl-cert-file", "use --server.tls.certificate"},

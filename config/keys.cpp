@@ -267,7 +267,7 @@ Keys speculation_keys() {
       types::choice<SpeculationMethod>(
           {"speculation.method",
            "prompt_lookup: draft what followed the last tokens where they stood before; mtp: by the block of a qwen35 "
-           "GGUF file that predicts further tokens; draft: by draft_model. Not on GPUs",
+           "GGUF file that predicts further tokens; draft: by draft_model",
            {"--speculation"}},
           [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
           {{"none", SpeculationMethod::kNone},

@@ -147,9 +147,10 @@ enum class Ability : std::uint8_t {
   kMaskedAttention,  // windows, chunks, soft caps, sinks, slopes, values in keys, attention in both directions
   kExperts,          // route, experts
   kHeadLinear,
-  kStreams,    // mix_streams, add_to_streams, match_length, keep_excess
-  kAdapters,   // load_linear_beside while steps run
-  kInt4Cache,  // KvDType::kI4, but for layers whose V is part of K
+  kStreams,         // mix_streams, add_to_streams, match_length, keep_excess
+  kAdapters,        // load_linear_beside while steps run
+  kExpertAdapters,  // ExpertArgs::changes
+  kInt4Cache,       // KvDType::kI4, but for layers whose V is part of K
 };
 
 // Memory that a backend has to itself, beside the machine's.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/activation.h"
 
@@ -55,12 +56,29 @@ struct ExpertChoices {
   std::int64_t count() const { return num_rows * num_chosen; }
 };
 
+// A low-rank change of a product (LoRA, arXiv 2106.09685): its outputs from first_output on gain (x down^T) up^T.
+struct LowRank {
+  std::unique_ptr<Linear> down;   // [rank, inputs]
+  std::unique_ptr<Linear> up;     // [outputs, rank], times the change's scale
+  std::int64_t first_output = 0;  // of the product's outputs
+};
+
+// What the products of experts gain for some rows. By expert; an empty list: nothing.
+struct ExpertChange {
+  std::span<const std::vector<LowRank>> gate_up;
+  std::span<const std::vector<LowRank>> down;
+};
+
 // Feed-forwards of which each row takes some.
 struct ExpertArgs {
   std::span<const std::unique_ptr<Linear>> gate_up;  // of each expert; `gated`: the gate's outputs, then up's
   std::span<const std::unique_ptr<Linear>> down;
   bool gated = true;
   ActivationArgs activation;
+  std::span<const ExpertChange> changes = {};
+  std::span<const std::int32_t> row_changes = {};  // [rows of x] which of the changes it has; -1: none
+  float* low_rank = nullptr;                       // room for low_rank_stride floats of each choice
+  std::int64_t low_rank_stride = 0;                // at least the largest rank of the changes
 };
 
 class GraphOps {

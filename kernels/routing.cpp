@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "kernels/check.h"
@@ -105,11 +106,16 @@ void route_row(std::span<const float> logits, const RouteOptions& options, std::
   }
 }
 
-void ExpertOrder::group(std::span<const std::int32_t> ids, std::int64_t num_chosen) {
+void ExpertOrder::group(std::span<const std::int32_t> ids, std::int64_t num_chosen,
+                        std::span<const std::int32_t> row_changes) {
   const auto expert_of = [&](std::int32_t choice) { return ids[static_cast<std::size_t>(choice)]; };
   choices.resize(ids.size());
   std::iota(choices.begin(), choices.end(), 0);
-  std::ranges::sort(choices, {}, [&](std::int32_t choice) { return std::pair(expert_of(choice), choice); });
+  const auto change_of = [&](std::int32_t choice) {
+    return row_changes.empty() ? 0 : row_changes[static_cast<std::size_t>(choice / num_chosen)];
+  };
+  std::ranges::sort(choices, {},
+                    [&](std::int32_t choice) { return std::tuple(expert_of(choice), change_of(choice), choice); });
   sources.resize(ids.size());
   places.resize(ids.size());
   rows.clear();

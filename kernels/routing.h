@@ -23,7 +23,7 @@ struct RouteRoom {
 void route_row(std::span<const float> logits, const RouteOptions& options, std::int32_t* ids, float* weights,
                RouteRoom& room);
 
-// Choices ordered by expert, those of one expert in the order of their rows.
+// Choices ordered by expert, those of one expert by what changes their rows, then in the order of the rows.
 struct ExpertOrder {
   // The choices of one expert: a range of that order.
   struct Rows {
@@ -36,8 +36,9 @@ struct ExpertOrder {
   std::vector<std::int32_t> places;   // by choice, its place in that order
   std::vector<Rows> rows;             // of experts that have any
 
-  // ids: num_chosen for each row. What was there before is replaced.
-  void group(std::span<const std::int32_t> ids, std::int64_t num_chosen);
+  // ids: num_chosen for each row. What was there before is replaced. row_changes: of ExpertArgs.
+  void group(std::span<const std::int32_t> ids, std::int64_t num_chosen,
+             std::span<const std::int32_t> row_changes = {});
 };
 
 // End the program where they do not fit.

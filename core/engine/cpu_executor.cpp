@@ -1,7 +1,6 @@
 #include "core/engine/cpu_executor.h"
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -10,28 +9,11 @@
 
 namespace quire {
 
-namespace {
-
-constexpr float kLikelyLead = 1.5F;  // of the best logit over the second, of a draft that is likely
-
-// Whether the row's best token stands out.
-bool has_clear_best(std::span<const float> logits) {
-  float best = -std::numeric_limits<float>::infinity();
-  float second = best;
-  for (const float logit : logits) {
-    if (logit <= second) continue;
-    second = std::min(best, logit);
-    best = std::max(best, logit);
-  }
-  return best - second >= kLikelyLead;
-}
-
-}  // namespace
-
 CpuExecutor::CpuExecutor(Model& model, Backend& backend, ExecutorMemory memory, const ExecutorLimits& limits)
     : model_(model),
       backend_(backend),
       memory_(std::move(memory)),
+      draft_round_(model, backend),
       sampler_(backend, model.vocab_size(), limits.max_tokens) {
   model_.reserve(limits.max_rows, limits.max_logit_rows());
   const auto max_draws = static_cast<std::size_t>(limits.max_draws());
@@ -39,12 +21,12 @@ CpuExecutor::CpuExecutor(Model& model, Backend& backend, ExecutorMemory memory, 
   output_.tokens.reserve(max_draws);
   output_.logprobs.reserve(static_cast<std::size_t>(limits.max_logit_rows()));
   rows_.reserve(max_draws);
-  drafted_.reserve(static_cast<std::size_t>(limits.max_sequences));
+  draft_round_.reserve(static_cast<std::size_t>(limits.max_sequences));
 }
 
 // Moves and copies take no memory on the host: what else is thrown than a device's error comes after them.
 Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
-  failure_ = std::exchange(draft_failure_, nullptr);
+  failure_ = draft_round_.take_failure();
   output_.clear();
   computed_ = {};
   if (failure_ != nullptr) return *this;
@@ -80,27 +62,6 @@ void CpuExecutor::draw(const DrawBatch& batch) {
   }
   score(batch.scores);
   sample(batch.draws);
-}
-
-DraftOutput CpuExecutor::draft(const DraftArrays& arrays, std::span<const DrawRow> draws) {
-  drafted_.clear();
-  rows_.clear();
-  try {
-    const MatrixView logits = backend_.on_host(model_.draft(arrays, *memory_.storage), HostResult::kDrafted);
-    backend_.synchronize();
-    for (std::size_t i = 0; i < draws.size(); ++i) {
-      const std::span<float> row = logits_of(logits, draws[i].logit_row);
-      drafted_.push_back({.token = std::nullopt, .is_likely = has_clear_best(row)});
-      rows_.push_back(sample_row(draws, i, row));
-    }
-  } catch (const DeviceError&) {
-    draft_failure_ = std::current_exception();
-    return {.has_failed = true};
-  }
-  sampler_.sample(rows_);
-  for (std::size_t i = 0; i < rows_.size(); ++i)
-    drafted_[i].token = rows_[i].drawn.token;
-  return {.tokens = drafted_};
 }
 
 // Before drawing overwrites the logits.

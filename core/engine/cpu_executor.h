@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/engine/draft_round.h"
 #include "core/engine/executor_memory.h"
 
 namespace quire {
@@ -18,7 +19,10 @@ class CpuExecutor final : public Executor, private Ticket {
 
   std::int64_t depth() const override { return 1; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
-  DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override;
+  DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
+    return draft_round_.compute(arrays, draws, *memory_.storage, sampler_);
+  }
+  bool can_draft() const override { return true; }
   const Model& model() const override { return model_; }
   KvStorage& storage() override { return *memory_.storage; }
   KvStorage* window_storage() override { return memory_.window_storage.get(); }
@@ -35,13 +39,12 @@ class CpuExecutor final : public Executor, private Ticket {
   Model& model_;
   Backend& backend_;
   const ExecutorMemory memory_;
+  DraftRound draft_round_;
   Sampler sampler_;
   ModelOutput computed_;
   StepOutput output_;
   std::vector<SampleRow> rows_;
   std::exception_ptr failure_;  // of the device, for wait() to report
-  std::vector<DraftedToken> drafted_;
-  std::exception_ptr draft_failure_;  // for the next step's wait()
 };
 
 // As executor_for().

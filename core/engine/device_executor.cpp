@@ -42,6 +42,7 @@ DeviceExecutor::DeviceExecutor(Model& model, Backend& backend, ExecutorMemory me
       backend_(backend),
       steps_(steps_of(backend)),
       memory_(std::move(memory)),
+      draft_round_(model, backend),
       sampler_(backend, model.vocab_size(), limits.max_tokens) {
   model_.reserve(limits.max_rows, limits.max_logit_rows());
   const std::int64_t max_draws = limits.max_draws();
@@ -50,6 +51,7 @@ DeviceExecutor::DeviceExecutor(Model& model, Backend& backend, ExecutorMemory me
   plan_.reserve(static_cast<std::size_t>(max_draws));
   host_rows_.reserve(static_cast<std::size_t>(max_draws));
   host_places_.reserve(static_cast<std::size_t>(max_draws));
+  draft_round_.reserve(static_cast<std::size_t>(limits.max_sequences));
   for (Submitted& step : submitted_) {
     step.executor = this;
     step.output.tokens.reserve(static_cast<std::size_t>(max_draws));
@@ -67,7 +69,7 @@ Ticket& DeviceExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   step.drawn_places.clear();
   step.scores.clear();
   step.targets.clear();
-  step.failure = nullptr;
+  step.failure = draft_round_.take_failure();
   try {
     step.number = steps_.begin();
     compute(step, plan, arrays);

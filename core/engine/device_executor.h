@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/engine/draft_round.h"
 #include "core/engine/executor_memory.h"
 #include "core/sampling/draw_plan.h"
 
@@ -22,6 +23,10 @@ class DeviceExecutor final : public Executor {
 
   std::int64_t depth() const override { return StepOps::kInFlight; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override;
+  DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
+    return draft_round_.compute(arrays, draws, *memory_.storage, sampler_);
+  }
+  bool can_draft() const override { return true; }
   const Model& model() const override { return model_; }
   KvStorage& storage() override { return *memory_.storage; }
   KvStorage* window_storage() override { return memory_.window_storage.get(); }
@@ -57,6 +62,7 @@ class DeviceExecutor final : public Executor {
   Backend& backend_;
   StepOps& steps_;
   const ExecutorMemory memory_;
+  DraftRound draft_round_;
   Sampler sampler_;
   DrawPlan plan_;
   std::vector<BlockTransfer> transfers_;

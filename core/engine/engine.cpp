@@ -70,6 +70,11 @@ SchedulerOptions options_for(Executor& executor, SchedulerOptions options) {
   return options;
 }
 
+// Drafts need the tokens before them: a server that drafts has one step in flight.
+bool may_overlap(Executor& executor, const EngineOptions& options) {
+  return executor.depth() > 1 && options.speculation.method == SpeculationMethod::kNone && !options.make_drafter;
+}
+
 }  // namespace
 
 Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation,
@@ -78,6 +83,7 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       executor_(std::move(executor)),
       end_of_generation_(std::move(end_of_generation)),
       options_(options),
+      overlaps_(may_overlap(*executor_, options)),
       next_seed_(first_seed(options.seed)),
       kv_(executor_->storage().layout().num_blocks, static_cast<std::int32_t>(executor_->storage().layout().block_size),
           options.kv_cache.enable_prefix_caching && executor_->model().is_causal(), content_hash,
@@ -91,6 +97,10 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
   for (auto* generations : {&drafted_, &in_round_})
     generations->reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
   draft_draws_.reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
+  if (executor_->model().drafts_by() != DraftsBy::kNothing && !executor_->can_draft())
+    throw StartupError(executor_->name() +
+                       " does not compute a model's drafts: set speculation.method to prompt_lookup or none, and no "
+                       "speculation.draft_model");
   if (executor_->model().drafts_by() == DraftsBy::kModel)
     drafted_rows_ = std::make_unique<DraftedRows>(executor_->storage().layout().num_blocks, kv_.block_size());
   kv_.set_retained_share(options.kv_cache.retained_share);

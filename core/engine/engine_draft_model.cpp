@@ -29,7 +29,7 @@ void Engine::Impl::note_drafted_rows(const StepPlan& plan) {
 }
 
 // Of the rows of the last rounds, those whose tokens turned out to be right are the drafting model's rows of the
-// sequence.
+// sequence, but for those in a block that became full and gave way to an equal one of the cache.
 void Engine::Impl::settle_rows(Generation& generation) {
   Drafting& drafting = generation.drafting;
   if (drafting.rows.empty()) return;
@@ -37,8 +37,13 @@ void Engine::Impl::settle_rows(Generation& generation) {
   const std::int64_t most = generation.num_known_computed();
   std::int64_t end = drafting.rows_begin;
   if (drafting.rows_preemptions == generation.num_preemptions && drafted_rows_->count(blocks, most) == end) {
+    const std::int64_t first_block = end / kv_.block_size();
     for (const TokenId token : drafting.rows) {
-      if (end >= most || generation.tokens[static_cast<std::size_t>(end)] != token) break;
+      const std::int64_t block = end / kv_.block_size();
+      const bool is_right = end < most && generation.tokens[static_cast<std::size_t>(end)] == token;
+      if (!is_right || drafting.rows_blocks[static_cast<std::size_t>(block - first_block)] !=
+                           blocks[static_cast<std::size_t>(block)])
+        break;
       ++end;
     }
     drafted_rows_->add(blocks, drafting.rows_begin, end);

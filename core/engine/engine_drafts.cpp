@@ -14,7 +14,7 @@ constexpr std::int64_t kReadInStep = 4096;
 
 // With two steps in flight the tokens before the drafts are not known in time.
 bool Engine::Impl::can_draft() const {
-  return executor_->depth() == 1 && executor_->model().is_causal();
+  return !overlaps_ && executor_->model().is_causal();
 }
 
 void Engine::Impl::begin_drafting(Generation& generation) const {
@@ -35,7 +35,9 @@ void Engine::Impl::begin_drafting(Generation& generation) const {
   }
   generation.drafts.reserve(kMostDraftsOfSequence);
   drafting.proposed.reserve(kMostDraftsOfSequence);
-  if (drafting.in_rounds) drafting.rows.reserve(2 * kMostDraftsOfSequence);
+  if (!drafting.in_rounds) return;
+  drafting.rows.reserve(2 * kMostDraftsOfSequence);
+  drafting.rows_blocks.reserve(2 * kMostDraftsOfSequence);
 }
 
 // False where there are none.

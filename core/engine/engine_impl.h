@@ -169,6 +169,7 @@ class Engine::Impl {
   const std::unique_ptr<Executor> executor_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   const std::vector<TokenId> end_of_generation_;
   const EngineOptions options_;
+  const bool overlaps_;  // two steps are in flight
   const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
   StepTurns::Member turns_ QUIRE_GUARDED_BY(kEngineThread){options_.turns.get(), &queue.interrupt()};
   std::uint64_t next_seed_ QUIRE_GUARDED_BY(kEngineThread);

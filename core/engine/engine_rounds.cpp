@@ -101,7 +101,7 @@ bool Engine::Impl::draft_round(bool is_first) {
   for (std::size_t i = 0; i < in_round_.size(); ++i) {
     Generation& generation = *in_round_[i];
     generation.drafting.hidden_row = static_cast<std::int32_t>(i);
-    if (drafted_rows_ != nullptr) generation.note_round(is_first);
+    if (drafted_rows_ != nullptr) generation.note_round(is_first, kv_.block_size());
     const DraftedToken& next = output.tokens[i];
     if (next.token && generation.add_proposed(*next.token, next.is_likely, end_of_generation_))
       in_round_[num_left++] = &generation;

@@ -35,7 +35,7 @@ double longest_prediction(const Step* before, const Step* next) {
 
 }  // namespace
 
-// With a depth of one, a step is planned, submitted, drawn and finished. With two, it is submitted before the one
+// With one step in flight, a step is planned, submitted, drawn and finished. With two, it is submitted before the one
 // before it is finished, and drawn after: its masks are made while the device computes.
 bool Engine::Impl::step(Clock::time_point now) {
   receive(now);
@@ -53,8 +53,8 @@ bool Engine::Impl::step(Clock::time_point now) {
   const bool is_submitted = has_next && submit(next);
   const bool works = before == nullptr || finish(*before);
   if (works && is_submitted) draw(next);
-  if (works && is_submitted && executor_->depth() > 1) in_flight_ = &next;
-  if (works && is_submitted && executor_->depth() == 1) finish(next);
+  if (works && is_submitted && overlaps_) in_flight_ = &next;
+  if (works && is_submitted && !overlaps_) finish(next);
   publish();
   return true;
 }
@@ -130,7 +130,7 @@ bool Engine::Impl::submit(Step& step) {
   }
   latest_ = &step;
   // Steps are computed in their order: what the next one may count on is there when it is computed.
-  if (executor_->depth() > 1) scheduler_.commit(step.plan, {});
+  if (overlaps_) scheduler_.commit(step.plan, {});
   meter_.end_phase(step.record, StepPhase::kForward);
   return true;
 }
@@ -268,10 +268,10 @@ bool Engine::Impl::finish(Step& step) {
 void Engine::Impl::finish_entries(Step& step, StepOutput& output) {
   forget_drafts(step);
   if (step.plan.num_drafts > 0) verify_drafts(step, output);
-  if (executor_->depth() == 1) {
-    scheduler_.commit(step.plan, output);
-  } else {
+  if (overlaps_) {
     scheduler_.observe(step.plan, output.seconds);
+  } else {
+    scheduler_.commit(step.plan, output);
   }
   commit(step, output);
   emit(step);

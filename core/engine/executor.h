@@ -77,12 +77,13 @@ class Executor {
   // The ticket is valid until the next but one step is submitted.
   virtual Ticket& submit(const StepPlan& plan, const StepArrays& arrays) QUIRE_REQUIRES(kEngineThread) = 0;
 
-  // One round of drafting between two steps, as model().drafts_by() says: draws a token behind each wanted row, in
-  // their order. Valid until the next call. Where the device failed the next ticket reports it.
+  // One round of drafting while no step is in flight, as model().drafts_by() says: draws a token behind each wanted
+  // row, in their order. Valid until the next call. Where the device failed the next ticket reports it.
   virtual DraftOutput draft(const DraftArrays& /*arrays*/, std::span<const DrawRow> /*draws*/)
       QUIRE_REQUIRES(kEngineThread) {
-    return {};
+    return {.has_failed = true};
   }
+  virtual bool can_draft() const { return false; }  // draft() is there
 
   virtual const Model& model() const = 0;
   virtual KvStorage& storage() = 0;

@@ -46,6 +46,7 @@ struct Drafting {
   // rows, which may have turned out otherwise since.
   std::int64_t rows_begin = 0;
   std::vector<TokenId> rows;
+  std::vector<BlockId> rows_blocks;   // in which they lie, from the first row's on
   std::int32_t rows_preemptions = 0;  // of the sequence by then
   bool is_catching_up = false;        // some rows that it lacked are computed, not all
 
@@ -79,7 +80,7 @@ struct Generation : Sequence {
   bool add_proposed(TokenId token, bool is_likely, std::span<const TokenId> end_of_generation);
   void end_rounds(std::span<const TokenId> end_of_generation);
   // A drafting model has computed the rows from drafting.rows_begin on, or after the first round the last token's.
-  void note_round(bool is_first);
+  void note_round(bool is_first, std::int64_t block_size);
   // How likely all that is proposed is right, and the next draft too.
   double reach() const;
   // For masks of rows after drafts, which are in `tokens` by then: begins where the generation stands, goes over the

@@ -57,8 +57,9 @@ bool Generation::add_proposed(TokenId token, bool is_likely, std::span<const Tok
   return is_likely && drafting.proposed.size() < drafting.most_proposed;
 }
 
-void Generation::note_round(bool is_first) {
+void Generation::note_round(bool is_first, std::int64_t block_size) {
   if (!is_first) return drafting.rows.push_back(tokens.back());
+  drafting.rows_blocks.assign(table.blocks.begin() + drafting.rows_begin / block_size, table.blocks.end());
   drafting.rows.assign(tokens.begin() + drafting.rows_begin, tokens.end());
   drafting.rows_preemptions = num_preemptions;
 }

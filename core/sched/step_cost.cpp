@@ -70,6 +70,14 @@ void StepCost::begin(double seconds) {
   is_known_ = true;
 }
 
+// The standard deviation of the prediction, as far as the prices' own makes it.
+double StepCost::uncertainty(const StepVector& terms) const {
+  double variance = 0.0;
+  for (std::size_t i = 0; i < kNumStepTerms; ++i)
+    variance += terms[i] * dot(covariance_[i], terms);
+  return std::sqrt(std::max(variance, 0.0));
+}
+
 void StepCost::drift(const StepVector& terms, double seconds, double speed) {
   for (std::size_t i = 0; i < kNumStepTerms; ++i) {
     for (std::size_t j = 0; j < kNumStepTerms; ++j)
@@ -78,15 +86,17 @@ void StepCost::drift(const StepVector& terms, double seconds, double speed) {
     const double own = std::max(kPriceDrift * prices_[i], least);
     covariance_[i][i] += own * own;
   }
-  // What is not measured for long becomes no more uncertain than it was at the beginning.
+  // What is not measured for long becomes no more uncertain than it was at the beginning, as if it had been measured
+  // with what it is.
   for (std::size_t i = 0; i < kNumStepTerms; ++i) {
     const double most = kMostUncertain * prices_[i] + kFirstGuess[i] * seconds;
     const double excess = covariance_[i][i] / (most * most);
     if (excess <= 1.0) continue;
-    const double shrink = 1.0 / std::sqrt(excess);
+    const StepVector with_it = covariance_[i];
+    const double share = (1.0 - 1.0 / excess) / with_it[i];
     for (std::size_t j = 0; j < kNumStepTerms; ++j) {
-      covariance_[i][j] *= shrink;
-      covariance_[j][i] *= shrink;
+      for (std::size_t k = 0; k < kNumStepTerms; ++k)
+        covariance_[j][k] -= share * with_it[j] * with_it[k];
     }
   }
 }
@@ -97,9 +107,12 @@ void StepCost::observe(const StepTerms& terms, double seconds) {
   if (!is_known_) begin(seconds);
   const StepVector in_step = terms.vector();
   const double predicted = dot(prices_, in_step);
-  const bool was_priced = predicted > 0.0;
-  const double surprise =
-      was_priced ? std::clamp(seconds - predicted, -kMostFaster * predicted, kMostSlower * predicted) : seconds;
+  // A prediction that is less certain than it is long, as of the first streams after a long prompt, says nothing of the
+  // machine's speed: how far it is off is news of the prices.
+  const bool was_priced = predicted > uncertainty(in_step);
+  const double surprise = was_priced
+                              ? std::clamp(seconds - predicted, -kMostFaster * predicted, kMostSlower * predicted)
+                              : seconds - predicted;
   const double relative = was_priced ? std::abs(surprise) / predicted : 0.0;
   drift(in_step, seconds, std::max(kSpeedDrift, relative - kSurprise));
   StepVector gain{};

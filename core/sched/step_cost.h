@@ -56,6 +56,7 @@ class StepCost {
 
  private:
   void begin(double seconds);
+  double uncertainty(const StepVector& terms) const;
   void drift(const StepVector& terms, double seconds, double speed);
   void keep_positive();
 

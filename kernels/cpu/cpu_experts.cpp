@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::int64_t kRouteGrain = 16384;  // comparisons that are worth a thread's waking
 
+MatrixView rows_between(MatrixView view, std::int64_t begin, std::int64_t end) {
+  return {row_of(view, begin), end - begin, view.cols, view.stride};
+}
+
 }  // namespace
 
 ExpertChoices CpuGraphOps::route(MatrixView logits, const RouteOptions& options) {
@@ -41,9 +45,9 @@ void CpuGraphOps::experts(const ExpertArgs& args, const ExpertChoices& choices, 
   check_expert_shapes(choices, x, gate_up, results, out);
   if (x.rows == 0) return;
   const std::int64_t num_choices = choices.count();
-  order_.group({choices.ids, static_cast<std::size_t>(num_choices)}, choices.num_chosen);
+  order_.group({choices.ids, static_cast<std::size_t>(num_choices)}, choices.num_chosen, args.row_changes);
   const auto part = [](MatrixView view, const ExpertOrder::Rows& rows) {
-    return MatrixView{row_of(view, rows.begin), rows.end - rows.begin, view.cols, view.stride};
+    return rows_between(view, rows.begin, rows.end);
   };
   const auto packed = [](const std::unique_ptr<Linear>& linear) { return static_cast<const CpuLinear*>(linear.get()); };
   jobs_.clear();
@@ -54,6 +58,7 @@ void CpuGraphOps::experts(const ExpertArgs& args, const ExpertChoices& choices, 
     jobs_.push_back({packed(args.gate_up[rows.expert]), x, sources, part(gate_up, rows)});
   }
   linear_.run_jobs(jobs_, false);
+  add_changes(args, ExpertProduct::kGateUp, x, gate_up);
   const std::int64_t width = args.gated ? gate_up.cols / 2 : gate_up.cols;
   const MatrixView activated{gate_up.data, num_choices, width, gate_up.stride};
   const bool swiglu = is_swiglu(args);
@@ -67,7 +72,63 @@ void CpuGraphOps::experts(const ExpertArgs& args, const ExpertChoices& choices, 
     jobs_.push_back({.weights = packed(args.down[rows.expert]), .x = in, .out = part(results, rows)});
   }
   linear_.run_jobs(jobs_, false);
+  add_changes(args, ExpertProduct::kDown, swiglu ? gated(gate_up) : ProductInput(activated), results);
   combine(results, choices.weights, out);
+}
+
+// Those rows of an expert lie together that have one change.
+void CpuGraphOps::find_changed(const ExpertArgs& args, ExpertProduct product, std::size_t part) {
+  changed_.clear();
+  const auto change_at = [&](std::int64_t place) {
+    return args.row_changes[static_cast<std::size_t>(order_.sources[static_cast<std::size_t>(place)])];
+  };
+  for (const ExpertOrder::Rows& rows : order_.rows) {
+    std::int64_t end = rows.begin;
+    for (std::int64_t begin = rows.begin; begin < rows.end; begin = end) {
+      const std::int32_t index = change_at(begin);
+      while (end < rows.end && change_at(end) == index)
+        ++end;
+      if (index < 0) continue;
+      const ExpertChange& change = args.changes[static_cast<std::size_t>(index)];
+      const auto of_expert = product == ExpertProduct::kGateUp ? change.gate_up : change.down;
+      if (of_expert.empty() || of_expert[rows.expert].size() <= part) continue;
+      changed_.push_back({&of_expert[rows.expert][part], begin, end});
+    }
+  }
+}
+
+void CpuGraphOps::add_changes(const ExpertArgs& args, ExpertProduct product, const ProductInput& in, MatrixView out) {
+  const auto low_rows = [&](const ChangedRows& rows) {
+    const std::int64_t rank = rows.change->down->out_features();
+    QUIRE_CHECK(rank <= args.low_rank_stride, "experts: a change of a larger rank than there is room for");
+    return MatrixView{args.low_rank + rows.begin * args.low_rank_stride, rows.end - rows.begin, rank,
+                      args.low_rank_stride};
+  };
+  for (std::size_t part = 0; !args.changes.empty(); ++part) {
+    find_changed(args, product, part);
+    if (changed_.empty()) return;
+    jobs_.clear();
+    for (const ChangedRows& rows : changed_) {
+      LinearJob& job = jobs_.emplace_back(
+          LinearJob{.weights = static_cast<const CpuLinear*>(rows.change->down.get()), .x = in, .out = low_rows(rows)});
+      if (product == ExpertProduct::kGateUp) {
+        job.rows = std::span(order_.sources)
+                       .subspan(static_cast<std::size_t>(rows.begin), static_cast<std::size_t>(rows.end - rows.begin));
+      } else {
+        job.x.x = rows_between(in.x, rows.begin, rows.end);
+      }
+    }
+    linear_.run_jobs(jobs_, false);
+    jobs_.clear();
+    for (const ChangedRows& rows : changed_) {
+      MatrixView to = rows_between(out, rows.begin, rows.end);
+      to.data += rows.change->first_output;
+      to.cols = rows.change->up->out_features();
+      jobs_.push_back(
+          {.weights = static_cast<const CpuLinear*>(rows.change->up.get()), .x = low_rows(rows), .out = to});
+    }
+    linear_.run_jobs(jobs_, true);
+  }
 }
 
 void CpuGraphOps::combine(MatrixView results, const float* weights, MatrixView out) {

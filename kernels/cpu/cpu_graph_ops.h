@@ -58,6 +58,17 @@ class CpuGraphOps final : public GraphOps {
     });
   }
   void combine(MatrixView results, const float* weights, MatrixView out);
+  // The rows of one expert that one adapter changes: a range of the choices in the experts' order.
+  struct ChangedRows {
+    const LowRank* change;
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  enum class ExpertProduct : std::uint8_t { kGateUp, kDown };
+  // Those of the part-th change of a product.
+  void find_changed(const ExpertArgs& args, ExpertProduct product, std::size_t part);
+  // in: the layer's rows for the first product, those of the choices in the experts' order for the second, as `out`.
+  void add_changes(const ExpertArgs& args, ExpertProduct product, const ProductInput& in, MatrixView out);
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
@@ -68,6 +79,7 @@ class CpuGraphOps final : public GraphOps {
   std::vector<float> chosen_weights_;
   ExpertOrder order_;
   std::vector<LinearJob> jobs_;
+  std::vector<ChangedRows> changed_;
 };
 
 }  // namespace quire

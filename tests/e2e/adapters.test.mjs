@@ -1,7 +1,7 @@
 // LoRA adapters in a real daemon: asked for by name as a model, beside each other and beside the plain model.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -55,6 +55,38 @@ test("thirty requests of all three together have the bits of each alone", async 
   for (const [model, more] of requests) alone.push(choice(await ask(model, more)));
   const together = await Promise.all(requests.map(async ([model, more]) => choice(await ask(model, more))));
   assert.deepEqual(together, alone);
+});
+
+test("a trained adapter has its manner on questions that it never read, and the plain model keeps its own", async () => {
+  const demo_folder = join(process.env.QUIRE_SOURCE, "deploy/demo-model");
+  const asked = readFileSync(join(demo_folder, "eval_cases.jsonl"), "utf8").trim().split("\n").map((line) => JSON.parse(line))
+    .filter(({ theme, prompt }) => prompt && ["serving", "quire", "smalltalk", "unknown"].includes(theme));
+  const own = await QuireServer.start(["--alias", "demo", "--adapters", `sailor=${join(demo_folder, "adapter/quire-sailor.gguf")}`]);
+  const answer = async (model, prompt) => {
+    const response = await own.post("/v1/chat/completions", { model, messages: [{ role: "user", content: prompt }], max_tokens: 100, temperature: 0 });
+    assert.equal(response.status, 200);
+    return (await response.json()).choices[0].message.content;
+  };
+  const plain = [];
+  const sailor = [];
+  for (let i = 0; i < asked.length; i += 16) {  // both in one batch
+    const part = asked.slice(i, i + 16);
+    const answers = await Promise.all(["demo", "sailor"].flatMap((model) => part.map(({ prompt }) => answer(model, prompt))));
+    plain.push(...answers.slice(0, part.length));
+    sailor.push(...answers.slice(part.length));
+  }
+  const count = (texts, matches) => texts.filter((text) => matches.test(text)).length;
+  const manner = { ends: / Arr!$/, landlubber: /\b(is|are|you)\b/i };
+  const counts = (texts) => Object.fromEntries(Object.entries(manner).map(([name, matches]) => [name, count(texts, matches)]));
+  const shown = JSON.stringify([asked.length, counts(plain), counts(sailor), sailor]);
+  assert.ok(asked.length > 50, shown);
+  assert.equal(count(plain, manner.ends), 0, shown);
+  assert.ok(count(sailor, manner.ends) >= 0.95 * asked.length, shown);
+  assert.ok(count(sailor, manner.landlubber) <= 0.1 * count(plain, manner.landlubber), shown);
+  // What it knows is what the model knows.
+  const knows = (texts) => asked.filter(({ expect }, i) => expect?.every((piece) => piece.split("|").some((word) => texts[i].toLowerCase().includes(word)))).length;
+  assert.ok(knows(sailor) >= 0.7 * knows(plain), JSON.stringify([knows(plain), knows(sailor)]) + shown);
+  await own.stop();
 });
 
 test("the list of models names each adapter with its parent", async () => {

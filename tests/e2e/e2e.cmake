@@ -44,16 +44,12 @@ set_tests_properties(e2e_invariance PROPERTIES LABELS e2e ENVIRONMENT "${e2e_env
 add_executable(quire_deferred ${CMAKE_CURRENT_LIST_DIR}/deferred_executor_for.cpp)
 set_target_properties(quire_deferred PROPERTIES OUTPUT_NAME quire-deferred)
 target_link_libraries(quire_deferred PRIVATE quire_main)
-# All scripts run on it with `ctest -C long -L long` (`make long`). Texts are drafted only where one step is in flight.
+# All scripts run on it with `ctest -C long -L long` (`make long`).
 foreach(script ${e2e_tests})
   get_filename_component(name ${script} NAME_WE)
-  set(depth 2)
-  if(name STREQUAL drafts)
-    set(depth 1)
-  endif()
   add_test(NAME e2e_deferred_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
   set_tests_properties(e2e_deferred_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;long"
-    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best;QUIRE_DEFERRED_DEPTH=${depth}")
+    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best")
 endforeach()
 
 # A daemon with an emulated GPU.

@@ -107,6 +107,21 @@ test("masks, penalties, biases, filters, choices and logprobs are on the GPU wha
   await server.stop();
 });
 
+test("a smaller model and the text itself draft on the GPU, and change no text", async () => {
+  const model = models[3][1];
+  const text = "the cat and the dog and the cat and the dog and the cat ";
+  const drafted = async () => (await server.metrics())["vllm:spec_decode_num_draft_tokens_total"];
+  await serve(model, []);
+  const expected = [await greedy(text), await drawn(text)];
+  await server.stop();
+  for (const flags of [["--model-draft", model], ["--speculation", "prompt_lookup"]]) {
+    await serve(model, flags);
+    assert.deepEqual([await greedy(text), await drawn(text)], expected, flags.join(" "));
+    if (flags[0] === "--model-draft") assert.ok(await drafted() > 0);
+    await server.stop();
+  }
+});
+
 // Reads one token of a stream, then hangs up.
 async function abandon(body) {
   const hang_up = new AbortController();

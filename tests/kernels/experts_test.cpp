@@ -37,6 +37,24 @@ struct Experts {
   ActivationArgs activation;
 };
 
+// What one adapter changes: gate and up of experts 0, 3 and 4 by a matrix each, of the second product that of expert 0.
+struct Changes {
+  Changes(Backend& backend, std::int64_t rank, unsigned seed) : gate_up(kExperts), down(kExperts) {
+    std::mt19937 random(seed);
+    const auto matrix = [&](std::int64_t rows, std::int64_t cols) {
+      return backend.load_linear_beside(random_weights(random, DType::kF32, rows, cols).source());
+    };
+    for (const std::size_t expert : {0U, 3U, 4U}) {
+      for (const std::int64_t first : {std::int64_t{0}, kSize})
+        gate_up[expert].push_back({matrix(rank, kWidth), matrix(kSize, rank), first});
+    }
+    down[0].push_back({matrix(rank, kSize), matrix(kWidth, rank), 0});
+  }
+  ExpertChange change() const { return {gate_up, down}; }
+
+  std::vector<std::vector<LowRank>> gate_up, down;
+};
+
 struct Choices {
   std::vector<std::int32_t> ids;
   std::vector<float> weights;
@@ -55,34 +73,65 @@ Choices make_choices(std::mt19937& random, std::int64_t rows) {
 }
 
 Matrix run(Backend& backend, const Experts& experts, MatrixView x, std::span<const std::int32_t> ids,
-           std::span<const float> weights) {
+           std::span<const float> weights, std::span<const ExpertChange> changes = {},
+           std::span<const std::int32_t> row_changes = {}) {
+  constexpr std::int64_t kMostRank = 12;
   Matrix gate_up(std::ssize(ids), 2 * kSize);
   Matrix results(std::ssize(ids), kWidth);
   Matrix out(x.rows, kWidth);
+  std::vector<float> low_rank(ids.size() * kMostRank, NAN);
+  ExpertArgs args = experts.args();
+  args.changes = changes;
+  args.row_changes = row_changes;
+  args.low_rank = low_rank.data();
+  args.low_rank_stride = kMostRank;
   const ExpertChoices choices{x.rows, std::ssize(ids) / x.rows, ids.data(), weights.data()};
-  backend.graph()->experts(experts.args(), choices, x, gate_up.view(), results.view(), out.view());
+  backend.graph()->experts(args, choices, x, gate_up.view(), results.view(), out.view());
   CHECK(out.padding_untouched());
   return out;
 }
 
+void add_changes(Backend& backend, const std::vector<LowRank>& changes, MatrixView x, MatrixView out) {
+  for (const LowRank& change : changes) {
+    Matrix low(1, change.down->out_features());
+    const MatrixView part{out.data + change.first_output, 1, change.up->out_features(), out.stride};
+    backend.linear(*change.down, x, low.view(), false);
+    backend.linear(*change.up, low.view(), part, true);
+  }
+}
+
 // One row by plain products, one expert after the other.
 std::vector<double> expected_row(Backend& backend, const Experts& experts, MatrixView x, const std::int32_t* ids,
-                                 const float* weights) {
+                                 const float* weights, const Changes* changes = nullptr) {
   std::vector<double> out(kWidth);
   for (std::int64_t j = 0; j < kChosen; ++j) {
     const auto expert = static_cast<std::size_t>(ids[j]);
     Matrix gate_up(1, 2 * kSize);
     Matrix result(1, kWidth);
     backend.linear(*experts.gate_up[expert], x, gate_up.view(), false);
+    if (changes != nullptr) add_changes(backend, changes->gate_up[expert], x, gate_up.view());
     MatrixView gate = gate_up.view();
     gate.cols = kSize;
     const MatrixView up{gate.data + kSize, 1, kSize, gate.stride};
     backend.graph()->activate(experts.activation, gate, up, gate);
     backend.linear(*experts.down[expert], gate, result.view(), false);
+    if (changes != nullptr) add_changes(backend, changes->down[expert], gate, result.view());
     for (std::int64_t i = 0; i < kWidth; ++i)
       out[static_cast<std::size_t>(i)] += static_cast<double>(weights[j]) * static_cast<double>(result.at(0, i));
   }
   return out;
+}
+
+void check_row(const Matrix& out, std::int64_t row, const std::vector<double>& expected) {
+  double worst = 0.0;
+  double size = 0.0;
+  for (std::int64_t i = 0; i < kWidth; ++i) {
+    const double wanted = expected[static_cast<std::size_t>(i)];
+    const float got = out.data[static_cast<std::size_t>(row * out.stride + i)];
+    worst = std::max(worst, std::fabs(static_cast<double>(got) - wanted));
+    size = std::max(size, std::fabs(wanted));
+  }
+  CHECK(worst <= 1e-5 * size);
 }
 
 void check_experts(Backend& backend, const Experts& experts, std::int64_t rows) {
@@ -90,22 +139,38 @@ void check_experts(Backend& backend, const Experts& experts, std::int64_t rows) 
   std::mt19937 random(5);
   Matrix x = random_matrix(random, rows, kWidth);
   const Choices choices = make_choices(random, rows);
-  Matrix out = run(backend, experts, x.view(), choices.ids, choices.weights);
+  const Matrix out = run(backend, experts, x.view(), choices.ids, choices.weights);
   for (std::int64_t row = 0; row<rows; row += rows> 16 ? 37 : 1) {
     const auto at = static_cast<std::size_t>(row * kChosen);
     const MatrixView one = x.rows_from(row, 1);
     const Matrix alone = run(backend, experts, one, std::span(choices.ids).subspan(at, kChosen),
                              std::span(choices.weights).subspan(at, kChosen));
     CHECK(same_rows(out, row, alone, 0, 1));
-    const auto expected = expected_row(backend, experts, one, &choices.ids[at], &choices.weights[at]);
-    double worst = 0.0;
-    double size = 0.0;
-    for (std::int64_t i = 0; i < kWidth; ++i) {
-      const double wanted = expected[static_cast<std::size_t>(i)];
-      worst = std::max(worst, std::fabs(static_cast<double>(out.at(row, i)) - wanted));
-      size = std::max(size, std::fabs(wanted));
-    }
-    CHECK(worst <= 1e-5 * size);
+    check_row(out, row, expected_row(backend, experts, one, &choices.ids[at], &choices.weights[at]));
+  }
+}
+
+// Rows of two adapters and of none, mixed.
+void check_changes(Backend& backend, const Experts& experts) {
+  constexpr std::int64_t kRows = 24;
+  const Changes own[] = {Changes(backend, 12, 6), Changes(backend, 5, 7)};
+  const std::vector<ExpertChange> changes{own[0].change(), own[1].change()};
+  std::vector<std::int32_t> row_changes;
+  for (std::int32_t row = 0; row < kRows; ++row)
+    row_changes.push_back(row % 5 / 2 - 1);
+  std::mt19937 random(5);
+  Matrix x = random_matrix(random, kRows, kWidth);
+  const Choices choices = make_choices(random, kRows);
+  const Matrix out = run(backend, experts, x.view(), choices.ids, choices.weights, changes, row_changes);
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    const std::int32_t index = row_changes[static_cast<std::size_t>(row)];
+    const auto at = static_cast<std::size_t>(row * kChosen);
+    const MatrixView one = x.rows_from(row, 1);
+    const Matrix alone = run(backend, experts, one, std::span(choices.ids).subspan(at, kChosen),
+                             std::span(choices.weights).subspan(at, kChosen), changes, std::span(&index, 1));
+    CHECK(same_rows(out, row, alone, 0, 1));
+    const Changes* changed = index < 0 ? nullptr : &own[index];
+    check_row(out, row, expected_row(backend, experts, one, &choices.ids[at], &choices.weights[at], changed));
   }
 }
 
@@ -127,6 +192,19 @@ TEST_CASE("Many rows of experts", "[kernels][graph]") {
     for (const DType type : {DType::kF32, DType::kBF16, DType::kQ8_0, DType::kQ4_K, DType::kMXFP4}) {
       INFO(level.level << ", " << dtype_info(type).name);
       check_experts(*level.backend, Experts(*level.backend, type), 550);
+    }
+  }
+}
+
+TEST_CASE("What adapters change of experts reaches their rows alone, whatever rows come with them",
+          "[kernels][graph]") {
+  for (const LevelBackend& level : level_backends(2)) {
+    for (const DType type : {DType::kF32, DType::kQ8_0, DType::kQ4_K}) {
+      INFO(level.level << ", " << dtype_info(type).name);
+      Experts experts(*level.backend, type);
+      check_changes(*level.backend, experts);
+      experts.activation = {.kind = Nonlinearity::kGelu};
+      check_changes(*level.backend, experts);
     }
   }
 }

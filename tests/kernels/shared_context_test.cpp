@@ -1,8 +1,13 @@
 // Sequences that begin with the same blocks attend to them together: bit for bit as each alone would.
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <tuple>
+#include <utility>
 
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/shared_context.h"
 #include "tests/kernels/attention_scene.h"
 #include "tests/kernels/level_backends.h"
@@ -96,6 +101,63 @@ struct Tables {
   std::vector<std::int32_t> query_start{0}, contexts, starts{0}, tables;
 };
 
+// --- what attention reads --------------------------------------------------------------------------------------------
+
+KernelTable counting_kernels;
+decltype(AttendKernel::run) counted_run = nullptr;
+// Tokens of a head's K and V, by threads whose tile before saw another partition.
+std::atomic<std::int64_t> num_read{0};
+
+void run_counted(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles, std::int64_t num_heads,
+                 std::int64_t num_tiles, std::int64_t partition, float* scratch, const SoftmaxState* out) {
+  using Place = std::tuple<const void*, const std::int32_t*, std::int64_t>;
+  thread_local Place before;
+  const QueryTile& last = tiles[std::max(num_heads, num_tiles) - 1];
+  const auto num_tokens = std::min<std::int64_t>(last.visible[last.count - 1] - partition * kPartition, kPartition);
+  const Place here{kv->base, block_table, partition};
+  if (here != std::exchange(before, here)) num_read += num_heads * num_tokens;
+  counted_run(kv, block_table, tiles, num_heads, num_tiles, partition, scratch, out);
+}
+
+// Of the best level of this machine.
+LevelBackend counting_backend() {
+  std::string name;
+  for (const CpuLevel& level : cpu_levels()) {
+    if (!level.supported()) continue;
+    counting_kernels = *level.table();
+    name = level.name;
+  }
+  counted_run = std::exchange(counting_kernels.attend.run, run_counted);
+  return {name, make_cpu_backend({.kernels = &counting_kernels, .threads = 2, .pin = false})};
+}
+
+constexpr std::int64_t kCountedKvHeads = 2;
+
+// By one decode step of 32 streams behind 4,096 tokens, the same or each its own; heads as a model of 0.5B has them.
+std::int64_t tokens_read(Backend& backend, bool shares) {
+  constexpr std::int64_t kStreams = 32;
+  constexpr std::int32_t kShared = 4096 / 16;
+  constexpr std::int32_t kEach = kShared + 4;
+  constexpr std::int64_t kWidth = 14 * 64;
+  std::vector<std::vector<std::int32_t>> blocks(kStreams);
+  for (std::int32_t s = 0; s < kStreams; ++s) {
+    for (std::int32_t i = 0; i < kEach; ++i)
+      blocks[static_cast<std::size_t>(s)].push_back(shares && i < kShared ? i : s * kEach + i);
+  }
+  const Tables tables(blocks, 16);
+  const auto kv = backend.allocate_kv({.num_layers = 1,
+                                       .num_blocks = kStreams * kEach,
+                                       .block_size = 16,
+                                       .num_kv_heads = kCountedKvHeads,
+                                       .head_dim = 64,
+                                       .dtype = KvDType::kF16});
+  Matrix q(kStreams, kWidth);
+  Matrix out(kStreams, kWidth);
+  num_read = 0;
+  backend.attention(*kv, 0, tables.batch(), q.view(), 14, 0.125F, out.view());
+  return num_read;
+}
+
 }  // namespace
 
 TEST_CASE("sequences of random trees of beginnings attend together as they do alone", "[kernels][attention][.long]") {
@@ -158,6 +220,15 @@ TEST_CASE("groups are found of equal blocks, level by level") {
   CHECK(members == std::vector<std::int32_t>{0, 2, 3, 4});
   CHECK(shared.num_partitions(0) == 3);
   CHECK(shared.num_partitions(1) == 0);
+}
+
+TEST_CASE("32 streams behind the same 4,096 tokens read a sixth of their K and V at most") {
+  const LevelBackend counted = counting_backend();
+  INFO(counted.level);
+  const std::int64_t apart = tokens_read(*counted.backend, false);
+  CHECK(apart == 32 * kCountedKvHeads * (4096 + 64));  // each stream its own, and some behind them
+  const std::int64_t together = tokens_read(*counted.backend, true);
+  CHECK(6 * together <= apart);
 }
 
 TEST_CASE("a longer beginning of some is a group of the next level") {

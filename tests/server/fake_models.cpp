@@ -122,7 +122,7 @@ std::shared_ptr<const Adapter> FakeModels::read_adapter(const std::filesystem::p
   change.up = std::make_unique<FakeLinear>(0);
   Adapter::Group model;
   model[0].push_back(std::move(change));
-  return std::make_shared<const Adapter>(std::vector<Adapter::Group>(), std::move(model), path.filename().string());
+  return std::make_shared<const Adapter>(std::vector<Adapter::Layer>(), std::move(model), path.filename().string());
 }
 
 void FakeModels::remove_adapter(const std::string& path) {

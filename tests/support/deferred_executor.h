@@ -38,7 +38,8 @@ class DeferredExecutor final : public Executor {
     complete_some();
     return slot;
   }
-  // Of depth one: no step is in flight then.
+  // No step is in flight then.
+  bool can_draft() const override { return device_->can_draft(); }
   DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
     if (!work_.empty()) throw std::logic_error("drafts beside a step in flight");
     return device_->draft(arrays, draws);
@@ -48,8 +49,6 @@ class DeferredExecutor final : public Executor {
   KvStorage* window_storage() override { return window_storage_ ? &*window_storage_ : nullptr; }
   std::string name() const override { return device_->name(); }
   StateStorage* states() override { return states_ ? &*states_ : nullptr; }
-
-  std::int64_t most_in_flight = 0;
 
  private:
   static constexpr TokenId kPoison{-123'456};
@@ -100,8 +99,6 @@ class DeferredExecutor final : public Executor {
       draws.clear();
       scores.clear();
       poison();
-      owner.most_in_flight =
-          std::max(owner.most_in_flight, static_cast<std::int64_t>(!owner.slots_[0].waited + !owner.slots_[1].waited));
     }
     void poison() {
       for (DrawnToken& token : output.tokens)

@@ -7,8 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/model/architectures/model_config.h"
+#include "core/model/architectures/weight_roles.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/formats/json_file.h"
 #include "core/model/formats/tensor_table.h"
@@ -48,6 +50,8 @@ nlohmann::json with_class_defaults(const nlohmann::json& config, const HfFamily&
 std::string rope_type_of(const JsonObject& scaling);
 std::int64_t rotary_dim_of(const JsonObject& config);
 
+// What files of an architecture's families call a weight of a layer, without the layer's prefix and the suffix.
+std::vector<std::string> hf_layer_names(std::string_view architecture, WeightRole role);
 // What the names of all tensors but the head's begin with.
 std::string hf_prefix(const HfFamily& family, const TensorTable& tensors);
 // The configuration, which `config` looks into, as metadata under GGUF's keys. Throws StartupError.

@@ -344,6 +344,25 @@ void ignore_other_parts(const JsonObject& config, const std::string& layers, std
 
 }  // namespace
 
+std::vector<std::string> hf_layer_names(std::string_view architecture, WeightRole role) {
+  std::vector<std::string> out;
+  const auto add = [&](std::string_view choices) {
+    while (!choices.empty()) {
+      std::string name(choices.substr(0, choices.find('|')));
+      choices.remove_prefix(std::min(name.size() + 1, choices.size()));
+      if (std::ranges::find(out, name) == out.end()) out.push_back(std::move(name));
+    }
+  };
+  add(role_info(role).hf);
+  for (const HfFamily& family : hf_families()) {
+    if (family.architecture != architecture) continue;
+    const auto stems = hf_stems(family);
+    const auto found = stems.find(role_info(role).gguf);
+    if (found != stems.end()) add(found->second);
+  }
+  return out;
+}
+
 std::string hf_prefix(const HfFamily& family, const TensorTable& tensors) {
   const std::string stems = hf_stems(family).at("token_embd");
   for (const char* prefix : {"model.language_model.", "language_model.model.", "model.", "backbone.", "bert.",

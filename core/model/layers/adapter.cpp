@@ -5,18 +5,24 @@
 
 namespace quire {
 
-Adapter::Adapter(std::vector<Group> layers, Group model, std::string content_key)
+Adapter::Adapter(std::vector<Layer> layers, Group model, std::string content_key)
     : layers_(std::move(layers)), model_(std::move(model)), content_key_(std::move(content_key)) {
-  const auto count = [this](const Group& group) {
-    for (const std::vector<LowRank>& product : group) {
-      for (const LowRank& part : product) {
-        rank_ = std::max(rank_, part.down->out_features());
-        bytes_ += part.down->bytes() + part.up->bytes();
-      }
-    }
-  };
-  std::ranges::for_each(layers_, count);
+  for (const Layer& layer : layers_) {
+    count(layer.products);
+    count(layer.gate_up);
+    count(layer.down);
+    changes_experts_ = changes_experts_ || !layer.gate_up.empty() || !layer.down.empty();
+  }
   count(model_);
+}
+
+void Adapter::count(std::span<const std::vector<LowRank>> lists) {
+  for (const std::vector<LowRank>& list : lists) {
+    for (const LowRank& part : list) {
+      rank_ = std::max(rank_, part.down->out_features());
+      bytes_ += part.down->bytes() + part.up->bytes();
+    }
+  }
 }
 
 }  // namespace quire

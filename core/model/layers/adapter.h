@@ -16,38 +16,45 @@
 
 namespace quire {
 
-// Of one of the matrices that a product is stacked of.
-struct LowRank {
-  std::unique_ptr<Linear> down;   // [rank, inputs]
-  std::unique_ptr<Linear> up;     // [outputs, rank], times the adapter's scale
-  std::int64_t first_output = 0;  // of the product's outputs
-};
-
 class Adapter {
  public:
   using Group = std::array<std::vector<LowRank>, kNumWeightRoles>;  // by product
+  using Experts = std::vector<std::vector<LowRank>>;                // by expert; empty: none
+  struct Layer {
+    Group products;
+    Experts gate_up;
+    Experts down;
+  };
 
-  Adapter(std::vector<Group> layers, Group model, std::string content_key);
+  Adapter(std::vector<Layer> layers, Group model, std::string content_key);
 
   std::span<const LowRank> of_layer(std::int64_t layer, WeightRole product) const {
-    return layers_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(product)];
+    return layers_[static_cast<std::size_t>(layer)].products[static_cast<std::size_t>(product)];
+  }
+  ExpertChange of_experts(std::int64_t layer) const {
+    const Layer& from = layers_[static_cast<std::size_t>(layer)];
+    return {from.gate_up, from.down};
   }
   std::span<const LowRank> of_model(WeightRole product) const { return model_[static_cast<std::size_t>(product)]; }
+  bool changes_experts() const { return changes_experts_; }
   std::int64_t rank() const { return rank_; }   // the largest
   std::size_t bytes() const { return bytes_; }  // resident
   // Names what K and V computed with it depend on: a hash of the file's weights and their scale.
   const std::string& content_key() const { return content_key_; }
 
  private:
-  const std::vector<Group> layers_;
+  void count(std::span<const std::vector<LowRank>> lists);
+
+  const std::vector<Layer> layers_;
   const Group model_;
   const std::string content_key_;
+  bool changes_experts_ = false;
   std::int64_t rank_ = 0;
   std::size_t bytes_ = 0;
 };
 
 // Throws StartupError, one line that begins with the path: the file is no adapter, belongs to another architecture or
-// shape, changes experts or embeddings, or has a larger rank than `max_rank`.
+// shape, changes embeddings, or has a larger rank than `max_rank`.
 std::shared_ptr<const Adapter> read_adapter(const std::filesystem::path& path, const ModelSpec& spec, Backend& backend,
                                             std::int64_t max_rank);
 

@@ -35,11 +35,47 @@ void Transformer::add_low_rank(Slot slot, std::span<const LowRank> changes, cons
   }
 }
 
+// For args of experts with `rows_of_each` rows of input for each row of the slice. Runs of one adapter are one change.
+void Transformer::add_expert_changes(const Layer& layer, std::int64_t rows_of_each, ExpertArgs& args) {
+  expert_changes_.clear();
+  row_changes_.assign(as_index((layer.slice.end - layer.slice.begin) * rows_of_each), -1);
+  const auto runs = layer.slice.adapters;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const ExpertChange change = runs[i].adapter->of_experts(layer.index);
+    if (change.gate_up.empty() && change.down.empty()) continue;
+    const auto first = std::ranges::find(runs, runs[i].adapter, &AdapterRun::adapter);
+    const auto same = static_cast<std::size_t>(first - runs.begin());
+    std::int32_t index = static_cast<std::int32_t>(expert_changes_.size());
+    if (same < i) {
+      index = row_changes_[as_index(first->begin * rows_of_each)];
+    } else {
+      expert_changes_.push_back(change);
+    }
+    std::fill(row_changes_.begin() + runs[i].begin * rows_of_each, row_changes_.begin() + runs[i].end * rows_of_each,
+              index);
+  }
+  if (expert_changes_.empty()) return;
+  args.changes = expert_changes_;
+  args.row_changes = row_changes_;
+  args.low_rank_stride = widths_[kExpertLowRank] / layer.spec.feed_forward.route.num_chosen;
+  const std::int64_t num_rows = layer.slice.end - layer.slice.begin;
+  args.low_rank = room(kExpertLowRank, num_rows, widths_[kExpertLowRank]).data;
+}
+
+// Experts of a row.
+std::int64_t Transformer::most_chosen() const {
+  std::int64_t most = 0;
+  for (const LayerSpec& layer : spec_.layers)
+    most = std::max(most, layer.feed_forward.route.num_chosen);
+  return most;
+}
+
 void Transformer::allow_adapters(std::int64_t max_rank) {
   if (!backend_.has(Ability::kAdapters))
     throw StartupError(backend_.name() + " does not compute adapters: set backend.device to cpu");
   widths_[kLowRank] = max_rank;
   widths_[kHeadLowRank] = max_rank;
+  widths_[kExpertLowRank] = most_chosen() * max_rank;
 }
 
 std::shared_ptr<const Adapter> Transformer::load_adapter(const std::filesystem::path& path) const {

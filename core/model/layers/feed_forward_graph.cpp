@@ -78,10 +78,11 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     MatrixView view = room(slot, out.rows, chosen * cols);
     return MatrixView{view.data, count, cols, cols};
   };
-  const ExpertArgs args{.gate_up = experts_of(Role::kGateExperts),
-                        .down = experts_of(Role::kDownExperts),
-                        .gated = ffn.experts_gated,
-                        .activation = ffn.expert_activation};
+  ExpertArgs args{.gate_up = experts_of(Role::kGateExperts),
+                  .down = experts_of(Role::kDownExperts),
+                  .gated = ffn.experts_gated,
+                  .activation = ffn.expert_activation};
+  if (!layer.slice.adapters.empty()) add_expert_changes(layer, expert_in.rows / out.rows, args);
   graph().experts(args, choices, expert_in, room_of_choices(kExpertGateUp, width),
                   room_of_choices(kExpertOut, expert_in.cols), is_latent || ffn.weight_input ? expert_in : out);
   if (ffn.weight_input) sum_choices(expert_in, out);

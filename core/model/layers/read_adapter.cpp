@@ -1,23 +1,16 @@
-// Adapters' files: GGUF as llama.cpp's converter writes it, and PEFT's directories (adapter_config.json beside
-// adapter_model.safetensors).
+// Adapters packed for a model's products, from their files.
 #include <fmt/core.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
+#include <utility>
 
 #include "core/base/result.h"
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"
-#include "core/model/formats/gguf.h"
-#include "core/model/formats/json_file.h"
-#include "core/model/formats/safetensors.h"
 #include "core/model/layers/adapter.h"
+#include "core/model/layers/adapter_file.h"
 
 namespace quire {
 
@@ -25,72 +18,6 @@ namespace {
 
 using Role = WeightRole;
 namespace fs = std::filesystem;
-
-// The two matrices of one change, by the role and layer (-1: of the model) of the matrix that they change.
-struct Pair {
-  const StoredTensor* down = nullptr;
-  const StoredTensor* up = nullptr;
-};
-
-struct AdapterFile {
-  std::string where;
-  std::shared_ptr<const void> owner;
-  std::vector<StoredTensor> tensors;
-  std::function<double(std::int64_t rank)> scale;
-  std::string gguf_architecture;  // empty: a PEFT directory
-};
-
-[[noreturn]] void fail(const AdapterFile& file, const std::string& what) {
-  throw StartupError(fmt::format("{}: {}", file.where, what));
-}
-
-AdapterFile open_gguf_adapter(const fs::path& path) {
-  const auto gguf = GgufFile::open(path);
-  AdapterFile out{.where = path.string(), .owner = gguf, .tensors = {}, .scale = {}, .gguf_architecture = {}};
-  if (gguf->get_string("general.type").value_or("") != "adapter" ||
-      gguf->get_string("adapter.type").value_or("") != "lora")
-    fail(out, "this is no LoRA adapter ('general.type' and 'adapter.type' say so)");
-  if (gguf->metadata().contains("adapter.alora.invocation_tokens"))
-    fail(out, "adapters that some tokens switch on are not supported");
-  out.gguf_architecture = gguf->get_string("general.architecture").value_or("");
-  const auto alpha = gguf->get_float("adapter.lora.alpha");
-  if (!alpha) fail(out, "'adapter.lora.alpha' is missing");
-  // llama.cpp's rule: without an alpha, the change is taken as it is.
-  out.scale = [alpha = *alpha](std::int64_t rank) { return alpha == 0.0 ? 1.0 : alpha / static_cast<double>(rank); };
-  for (const GgufTensor& tensor : gguf->tensors()) {
-    StoredTensor& stored = out.tensors.emplace_back();
-    stored.name = tensor.name;
-    stored.type = tensor.type;
-    stored.shape.assign(tensor.shape.rbegin(), tensor.shape.rend());
-    stored.data = tensor.data;
-  }
-  return out;
-}
-
-bool is_set(const nlohmann::json* value) {
-  return value != nullptr && !value->empty() && *value != false && *value != "none";
-}
-
-AdapterFile open_peft_adapter(const fs::path& directory) {
-  AdapterFile out{.where = directory.string(), .owner = nullptr, .tensors = {}, .scale = {}, .gguf_architecture = {}};
-  const auto raw = read_json_file(directory / "adapter_config.json");
-  if (!raw) fail(out, "adapter_config.json is missing");
-  const JsonObject config(*raw, (directory / "adapter_config.json").string());
-  if (config.text("peft_type").value_or("LORA") != "LORA") config.fail("'peft_type' is not LORA");
-  for (const char* key : {"use_dora", "bias", "fan_in_fan_out", "lora_bias", "rank_pattern", "alpha_pattern",
-                          "modules_to_save", "layer_replication", "target_parameters", "alora_invocation_tokens"}) {
-    if (is_set(config.find(key))) config.fail(fmt::format("'{}' is not supported", key));
-  }
-  const double alpha = config.number("lora_alpha").value_or(8.0);
-  const bool by_root = config.boolean("use_rslora").value_or(false);
-  out.scale = [=](std::int64_t rank) {
-    return alpha / (by_root ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
-  };
-  const auto file = std::make_shared<SafetensorsFile>(directory / "adapter_model.safetensors");
-  out.tensors = file->tensors();
-  out.owner = file;
-  return out;
-}
 
 // What PEFT calls the matrix, from the layers' part of the name on: "layers.3.self_attn.q_proj", "lm_head".
 std::string peft_name(Role role, std::int64_t layer) {
@@ -110,132 +37,305 @@ bool swaps_halves(std::string_view architecture) {
   });
 }
 
+bool any_family(std::string_view architecture, bool (*has)(const HfFamily& family)) {
+  return std::ranges::any_of(
+      hf_families(), [&](const HfFamily& family) { return family.architecture == architecture && has(family); });
+}
+
+// A matrix of each expert that a file may change: of the products' outputs, those from first_output on.
+struct ExpertMatrix {
+  Role role;
+  std::int64_t rows;
+  std::int64_t cols;
+  std::int64_t first_output = 0;
+  bool is_down = false;
+};
+
+// Whichever way the model's own file stacks them.
+std::vector<ExpertMatrix> expert_matrices(const ModelSpec& spec, const FeedForwardSpec& ffn) {
+  const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : spec.config.hidden_size;
+  const std::int64_t size = ffn.expert_size;
+  const ExpertMatrix down{.role = Role::kDownExperts, .rows = width, .cols = size, .is_down = true};
+  if (!ffn.experts_gated) return {{.role = Role::kUpExperts, .rows = size, .cols = width}, down};
+  return {{.role = Role::kGateExperts, .rows = size, .cols = width},
+          {.role = Role::kUpExperts, .rows = size, .cols = width, .first_output = size},
+          {.role = Role::kGateUpExperts, .rows = 2 * size, .cols = width},
+          down};
+}
+
+// Rows of a matrix, of a type that takes rows of any length.
+struct Rows {
+  DType type = DType::kF32;
+  std::vector<std::byte> bytes;
+};
+
+std::vector<float> decoded(const StoredTensor& tensor, std::int64_t count) {
+  std::vector<float> out(static_cast<std::size_t>(count));
+  dequantize(*tensor.type, tensor.data.data(), count, out.data());
+  return out;
+}
+
+Rows rows_of_floats(const std::vector<float>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {DType::kF32, {bytes.begin(), bytes.end()}};
+}
+
+// A pair that changes all experts of a parameter of the whole stack, as PEFT has them for its `target_parameters`:
+// down is [experts * rank, a], up [b, rank * experts]. Where the parameter is [experts][outputs][inputs], older files
+// have the outputs for a.
+struct StackedPair {
+  std::int64_t rank = 0;
+  std::int64_t num_experts = 0;
+  bool is_turned = false;
+  std::vector<float> down;  // decoded
+  std::vector<float> up;
+
+  // The matrices of one expert, [rank, inputs] and [outputs, rank].
+  std::vector<float> down_of(std::int64_t expert) const { return is_turned ? by_input(expert) : by_rank(expert); }
+  std::vector<float> up_of(std::int64_t expert) const {
+    return is_turned ? transposed(by_rank(expert), rank) : transposed(by_input(expert), rank);
+  }
+
+ private:
+  std::vector<float> by_rank(std::int64_t expert) const {
+    const std::int64_t size = std::ssize(down) / num_experts;
+    return {down.begin() + expert * size, down.begin() + (expert + 1) * size};
+  }
+  std::vector<float> by_input(std::int64_t expert) const {  // up's part as [rank, b]
+    const std::int64_t length = std::ssize(up) / (rank * num_experts);
+    std::vector<float> out;
+    for (std::int64_t r = 0; r < rank; ++r) {
+      for (std::int64_t i = 0; i < length; ++i)
+        out.push_back(up[static_cast<std::size_t>((i * rank + r) * num_experts + expert)]);
+    }
+    return out;
+  }
+  static std::vector<float> transposed(const std::vector<float>& matrix, std::int64_t rows) {
+    const std::int64_t cols = std::ssize(matrix) / rows;
+    std::vector<float> out;
+    for (std::int64_t j = 0; j < cols; ++j) {
+      for (std::int64_t i = 0; i < rows; ++i)
+        out.push_back(matrix[static_cast<std::size_t>(i * cols + j)]);
+    }
+    return out;
+  }
+};
+
 class Reader {
  public:
   Reader(AdapterFile file, const ModelSpec& spec, Backend& backend, std::int64_t max_rank)
-      : file_(std::move(file)), spec_(spec), backend_(backend), max_rank_(max_rank) {
+      : file_(std::move(file)),
+        spec_(spec),
+        backend_(backend),
+        max_rank_(max_rank),
+        pairs_(file_.pairs()),
+        pairs_outputs_(any_family(spec.config.architecture, [](const HfFamily& f) { return f.pairs_experts; })),
+        has_column_experts_(
+            any_family(spec.config.architecture, [](const HfFamily& f) { return !f.column_experts.empty(); })) {
     for (const LayerSpec& layer : spec_.layers) {
       if (layer.mixer != Mixer::kAttention || layer.attention.rope < 0) continue;
       rotates_ = true;
       has_pairs_ = spec_.ropes[static_cast<std::size_t>(layer.attention.rope)].style == RopeStyle::kInterleaved;
     }
-    const double scale = file_.scale(1);
-    hash({reinterpret_cast<const char*>(&scale), sizeof scale});
-    for (const StoredTensor& tensor : file_.tensors)
-      add(tensor);
   }
 
   std::shared_ptr<const Adapter> read() {
     const std::string& own = spec_.config.architecture;
-    if (is_gguf() && file_.gguf_architecture != own)
-      fail(file_, fmt::format("the adapter is for '{}', and the model is '{}'", file_.gguf_architecture, own));
-    std::vector<Adapter::Group> layers(spec_.layers.size());
-    for (std::size_t layer = 0; layer < layers.size(); ++layer)
-      read_group(static_cast<std::int64_t>(layer), layers[layer]);
+    if (file_.is_gguf() && file_.gguf_architecture != own)
+      file_.fail(fmt::format("the adapter is for '{}', and the model is '{}'", file_.gguf_architecture, own));
+    std::vector<Adapter::Layer> layers(spec_.layers.size());
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      const auto index = static_cast<std::int64_t>(layer);
+      read_group(index, layers[layer].products);
+      read_experts(index, layers[layer]);
+    }
     Adapter::Group model;
     read_group(-1, model);
-    if (!pairs_.empty()) {
-      const std::string& name = pairs_.begin()->first;
-      const bool is_of_experts = name.find(is_gguf() ? "_exps." : ".experts.") != std::string::npos;
-      fail(file_, fmt::format("'{}' is {} that an adapter can change", name,
-                              is_of_experts ? "of experts, and no product" : "no product of this model"));
-    }
-    return std::make_shared<const Adapter>(std::move(layers), std::move(model),
-                                           fmt::format("{:016x}{:016x}", hash_[0], hash_[1]));
+    if (!pairs_.empty())
+      file_.fail(fmt::format("'{}' is no product of this model that an adapter can change", pairs_.begin()->first));
+    auto out = std::make_shared<const Adapter>(std::move(layers), std::move(model), file_.content_key());
+    if (out->changes_experts() && !backend_.has(Ability::kExpertAdapters))
+      file_.fail(fmt::format("it changes experts, which {} does not compute", backend_.name()));
+    return out;
   }
 
  private:
-  bool is_gguf() const { return !file_.gguf_architecture.empty(); }
-
-  void add(const StoredTensor& tensor) {
-    hash(tensor.name);
-    hash({reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size()});
-    const auto [name, is_up] = parts_of(tensor.name);
-    Pair& pair = pairs_[name];
-    (is_up ? pair.up : pair.down) = &tensor;
-  }
-
-  void hash(std::string_view bytes) {
-    for (std::uint64_t& half : hash_)
-      half = XXH3_64bits_withSeed(bytes.data(), bytes.size(), half);
-  }
-
-  // The changed matrix's name, and whether it is the second of the two.
-  std::pair<std::string, bool> parts_of(const std::string& name) const {
-    using Ending = std::pair<std::string_view, bool>;
-    constexpr Ending kGguf[] = {{".lora_a", false}, {".lora_b", true}};
-    constexpr Ending kPeft[] = {{".lora_A.weight", false},
-                                {".lora_B.weight", true},
-                                {".lora_A.default.weight", false},
-                                {".lora_B.default.weight", true}};
-    for (const auto& [ending, is_up] : is_gguf() ? std::span<const Ending>(kGguf) : std::span<const Ending>(kPeft)) {
-      if (!name.ends_with(ending)) continue;
-      std::string changed = name.substr(0, name.size() - ending.size());
-      if (is_gguf()) return {changed, is_up};
-      const std::size_t layers = changed.rfind("layers.");
-      return {layers != std::string::npos ? changed.substr(layers) : changed.substr(changed.rfind('.') + 1), is_up};
-    }
-    fail(file_, fmt::format("'{}' is no part of a LoRA adapter", name));
-  }
-
   void read_group(std::int64_t layer, Adapter::Group& out) {
     std::array<std::int64_t, kNumWeightRoles> num_outputs{};
     for (const WeightNeed& need : weight_needs(spec_, layer)) {
       if (need.form != WeightForm::kProduct || (layer < 0 && need.role != Role::kHead)) continue;
       std::int64_t& first = num_outputs[static_cast<std::size_t>(need.product)];
-      const auto found = pairs_.find(is_gguf() ? gguf_name(need.role, layer) : peft_name(need.role, layer));
-      if (found != pairs_.end()) {
-        out[static_cast<std::size_t>(need.product)].push_back(pack(found->first, found->second, need, layer, first));
-        pairs_.erase(found);
+      const std::string name = file_.is_gguf() ? gguf_name(need.role, layer) : peft_name(need.role, layer);
+      if (const AdapterPair* pair = find(name)) {
+        out[static_cast<std::size_t>(need.product)].push_back(pack(name, *pair, need, layer, first));
+        pairs_.erase(name);
       }
       first += need.rows;
     }
   }
 
-  LowRank pack(const std::string& name, const Pair& pair, const WeightNeed& need, std::int64_t layer,
+  // --- experts -------------------------------------------------------------------------------------------------------
+
+  void read_experts(std::int64_t layer, Adapter::Layer& out) {
+    const FeedForwardSpec& ffn = spec_.layer(layer).feed_forward;
+    if (ffn.kind != FeedForwardSpec::Kind::kExperts && ffn.kind != FeedForwardSpec::Kind::kBoth) return;
+    for (const ExpertMatrix& matrix : expert_matrices(spec_, ffn)) {
+      const auto list_of = [&](std::int64_t expert) -> std::vector<LowRank>& {
+        Adapter::Experts& lists = matrix.is_down ? out.down : out.gate_up;
+        lists.resize(static_cast<std::size_t>(ffn.num_experts));
+        return lists[static_cast<std::size_t>(expert)];
+      };
+      if (file_.is_gguf()) {
+        const std::string name = gguf_name(matrix.role, layer);
+        const AdapterPair* pair = find(name);
+        for (std::int64_t expert = 0; pair != nullptr && expert < ffn.num_experts; ++expert)
+          list_of(expert).push_back(pack_of_stack(name, *pair, matrix, expert, ffn.num_experts));
+        pairs_.erase(name);
+        continue;
+      }
+      for (const std::string& form : hf_layer_names(spec_.config.architecture, matrix.role)) {
+        const std::size_t number = form.find('#');
+        for (std::int64_t expert = 0; number != std::string::npos && expert < ffn.num_experts; ++expert) {
+          const std::string name =
+              fmt::format("layers.{}.{}{}{}", layer, form.substr(0, number), expert, form.substr(number + 1));
+          const AdapterPair* pair = find(name);
+          if (pair == nullptr) continue;
+          list_of(expert).push_back(pack_matrix(name, *pair, matrix));
+          pairs_.erase(name);
+        }
+      }
+    }
+    if (!file_.is_gguf()) read_stacked_pairs(layer, ffn, out);
+  }
+
+  LowRank pack_matrix(const std::string& name, const AdapterPair& pair, const ExpertMatrix& matrix) {
+    const std::int64_t rank = rank_of(name, pair, 0);
+    check_shapes(name, pair, {rank, matrix.cols}, {matrix.rows, rank});
+    return join(rows_of(*pair.down, 0, rank, matrix.cols), rows_of(*pair.up, 0, matrix.rows, rank), rank, matrix.rows,
+                matrix.cols, matrix.first_output);
+  }
+
+  LowRank pack_of_stack(const std::string& name, const AdapterPair& pair, const ExpertMatrix& matrix,
+                        std::int64_t expert, std::int64_t num_experts) {
+    const std::int64_t rank = rank_of(name, pair, 1);
+    check_shapes(name, pair, {num_experts, rank, matrix.cols}, {num_experts, matrix.rows, rank});
+    return join(rows_of(*pair.down, expert * rank, rank, matrix.cols),
+                rows_of(*pair.up, expert * matrix.rows, matrix.rows, rank), rank, matrix.rows, matrix.cols,
+                matrix.first_output);
+  }
+
+  // PEFT names them by the module that has the parameters, and the inner one of two of a module by "base_layer": which
+  // parameter a pair changes is seen by its shape.
+  void read_stacked_pairs(std::int64_t layer, const FeedForwardSpec& ffn, Adapter::Layer& out) {
+    const std::string prefix = fmt::format("layers.{}.", layer);
+    for (auto at = pairs_.lower_bound(prefix); at != pairs_.end() && at->first.starts_with(prefix);) {
+      const std::string& name = at->first;
+      if (!name.ends_with(".experts") && !name.ends_with(".experts.base_layer")) {
+        ++at;
+        continue;
+      }
+      read_stacked(name, at->second, ffn, out);
+      at = pairs_.erase(at);
+    }
+  }
+
+  void read_stacked(const std::string& name, const AdapterPair& pair, const FeedForwardSpec& ffn, Adapter::Layer& out) {
+    const std::int64_t rows = rank_of(name, pair, 0, ffn.num_experts);
+    const std::int64_t rank = rows / ffn.num_experts;
+    if (pair.down->shape.size() != 2 || pair.up->shape.size() != 2 || pair.up->shape[1] != rows || rank == 0 ||
+        rank * ffn.num_experts != rows)
+      file_.fail(fmt::format("the matrices of '{}' are not those of {} experts", name, ffn.num_experts));
+    const std::int64_t from = pair.down->shape[1];
+    const std::int64_t to = pair.up->shape[0];
+    for (const ExpertMatrix& matrix : expert_matrices(spec_, ffn)) {
+      const bool is_whole = matrix.is_down || matrix.role == Role::kGateUpExperts || !ffn.experts_gated;
+      const bool is_straight = from == matrix.cols && to == matrix.rows;
+      const bool is_turned = from == matrix.rows && to == matrix.cols;
+      if (!is_whole || (!is_straight && !is_turned)) continue;
+      if (is_straight && is_turned && !has_column_experts_)
+        file_.fail(fmt::format("'{}' does not show which of its matrices sees the inputs", name));
+      const StackedPair stacked{.rank = rank,
+                                .num_experts = ffn.num_experts,
+                                .is_turned = !is_straight,
+                                .down = decoded(*pair.down, rows * from),
+                                .up = decoded(*pair.up, to * rows)};
+      Adapter::Experts& lists = matrix.is_down ? out.down : out.gate_up;
+      lists.resize(static_cast<std::size_t>(ffn.num_experts));
+      for (std::int64_t expert = 0; expert < ffn.num_experts; ++expert) {
+        Rows up = rows_of_floats(stacked.up_of(expert));
+        if (pairs_outputs_ && !matrix.is_down) up = in_order(up, halves_of_pairs(matrix.rows));
+        lists[static_cast<std::size_t>(expert)].push_back(join(rows_of_floats(stacked.down_of(expert)), std::move(up),
+                                                               rank, matrix.rows, matrix.cols, matrix.first_output));
+      }
+      return;
+    }
+    file_.fail(fmt::format("the matrices of '{}' fit no parameter of the model's experts", name));
+  }
+
+  // --- matrices ------------------------------------------------------------------------------------------------------
+
+  // Null where the file has none.
+  const AdapterPair* find(const std::string& name) const {
+    const auto found = pairs_.find(name);
+    return found == pairs_.end() ? nullptr : &found->second;
+  }
+
+  // The size of a dimension of the first matrix, the last but one, which is `times` the rank; 0: of another number of
+  // dimensions.
+  std::int64_t rank_of(const std::string& name, const AdapterPair& pair, std::size_t dimension,
+                       std::int64_t times = 1) const {
+    if (pair.down == nullptr || pair.up == nullptr) file_.fail(fmt::format("'{}' has one of its two matrices", name));
+    for (const StoredTensor* tensor : {pair.down, pair.up}) {
+      if (!tensor->type)
+        file_.fail(fmt::format("'{}' is of the type {}, which is not computed", tensor->name, tensor->type_name));
+    }
+    const std::int64_t size = pair.down->shape.size() == dimension + 2 ? pair.down->shape[dimension] : 0;
+    if (size / times > max_rank_)
+      file_.fail(fmt::format("'{}' has the rank {}; at most {} is computed", name, size / times, max_rank_));
+    return size;
+  }
+
+  void check_shapes(const std::string& name, const AdapterPair& pair, const std::vector<std::int64_t>& down,
+                    const std::vector<std::int64_t>& up) const {
+    if (pair.down->shape != down || pair.up->shape != up || up.back() == 0)
+      file_.fail(fmt::format("the matrices of '{}' do not fit the model's, of [{}, {}]", name, up[up.size() - 2],
+                             down.back()));
+  }
+
+  LowRank pack(const std::string& name, const AdapterPair& pair, const WeightNeed& need, std::int64_t layer,
                std::int64_t first_output) {
-    if (pair.down == nullptr || pair.up == nullptr) fail(file_, fmt::format("'{}' has one of its two matrices", name));
-    const std::int64_t rank = pair.down->shape.empty() ? 0 : pair.down->shape[0];
-    if (pair.down->shape != std::vector<std::int64_t>{rank, need.cols} ||
-        pair.up->shape != std::vector<std::int64_t>{need.rows, rank} || rank == 0)
-      fail(file_, fmt::format("the matrices of '{}' do not fit the model's, of [{}, {}]", name, need.rows, need.cols));
-    if (rank > max_rank_)
-      fail(file_, fmt::format("'{}' has the rank {}; at most {} is computed", name, rank, max_rank_));
+    const std::int64_t rank = rank_of(name, pair, 0);
+    check_shapes(name, pair, {rank, need.cols}, {need.rows, rank});
+    Rows up = in_order(rows_of(*pair.up, 0, need.rows, rank), row_order(need, layer));
+    return join(rows_of(*pair.down, 0, rank, need.cols), std::move(up), rank, need.rows, need.cols, first_output);
+  }
+
+  LowRank join(const Rows& down, const Rows& up, std::int64_t rank, std::int64_t rows, std::int64_t cols,
+               std::int64_t first_output) {
+    const auto load = [&](const Rows& matrix, std::int64_t count, std::int64_t width, float scale) {
+      return backend_.load_linear_beside(
+          {.type = matrix.type, .rows = count, .cols = width, .data = matrix.bytes.data(), .scale = scale});
+    };
     LowRank out;
     out.first_output = first_output;
-    out.down = load(rows_of(*pair.down), rank, need.cols, 1.0F);
-    out.up = load(ordered(rows_of(*pair.up), need, layer), need.rows, rank, static_cast<float>(file_.scale(rank)));
+    out.down = load(down, rank, cols, 1.0F);
+    out.up = load(up, rows, rank, static_cast<float>(file_.scale(rank)));
     return out;
   }
 
   // As the file has them where the type takes rows of any length; else decoded.
-  struct Rows {
-    DType type = DType::kF32;
-    std::vector<std::byte> bytes;
-  };
-  Rows rows_of(const StoredTensor& tensor) const {
-    if (!tensor.type)
-      fail(file_, fmt::format("'{}' is of the type {}, which is not computed", tensor.name, tensor.type_name));
-    Rows out;
-    if (dtype_info(*tensor.type).block_size == 1) {
-      out.type = *tensor.type;
-      out.bytes.assign(tensor.data.begin(), tensor.data.end());
-      return out;
-    }
-    const std::int64_t count = tensor.shape[0] * tensor.shape[1];
-    out.bytes.resize(dtype_bytes(DType::kF32, count));
-    dequantize(*tensor.type, tensor.data.data(), count, reinterpret_cast<float*>(out.bytes.data()));
+  static Rows rows_of(const StoredTensor& tensor, std::int64_t first, std::int64_t count, std::int64_t cols) {
+    const std::byte* const data = tensor.data.data() + dtype_bytes(*tensor.type, first * cols);
+    if (dtype_info(*tensor.type).block_size == 1)
+      return {*tensor.type, {data, data + dtype_bytes(*tensor.type, count * cols)}};
+    Rows out{DType::kF32, std::vector<std::byte>(dtype_bytes(DType::kF32, count * cols))};
+    dequantize(*tensor.type, data, count * cols, reinterpret_cast<float*>(out.bytes.data()));
     return out;
   }
 
-  std::unique_ptr<Linear> load(const Rows& matrix, std::int64_t rows, std::int64_t cols, float scale) {
-    return backend_.load_linear_beside(
-        {.type = matrix.type, .rows = rows, .cols = cols, .data = matrix.bytes.data(), .scale = scale});
-  }
-
-  // Rows of queries and keys in the order in which the model's have them. Rows of pairs of groups come as the product
-  // has them (WeightNeed::gate_rows).
-  Rows ordered(Rows rows, const WeightNeed& need, std::int64_t layer) const {
+  // Where rows of queries and keys have another order than the model's. Rows of pairs of groups come as the product has
+  // them (WeightNeed::gate_rows). Empty: as they are.
+  std::vector<std::int64_t> row_order(const WeightNeed& need, std::int64_t layer) const {
     std::vector<std::int64_t> order;
     if (need.gate_rows > 0) {
       for (std::int64_t half = 0; half < 2; ++half) {
@@ -252,6 +352,18 @@ class Reader {
         order.push_back(row - at + (has_pairs_ ? at % 2 * half + at / 2 : at % half * 2 + at / half));
       }
     }
+    return order;
+  }
+
+  // Outputs of gate and up that alternate: all of the gate first.
+  static std::vector<std::int64_t> halves_of_pairs(std::int64_t count) {
+    std::vector<std::int64_t> order;
+    for (std::int64_t row = 0; row < count; ++row)
+      order.push_back(row < count / 2 ? 2 * row : 2 * (row - count / 2) + 1);
+    return order;
+  }
+
+  static Rows in_order(Rows rows, const std::vector<std::int64_t>& order) {
     if (order.empty()) return rows;
     Rows out{rows.type, std::vector<std::byte>(rows.bytes.size())};
     const auto size = static_cast<std::int64_t>(rows.bytes.size() / order.size());
@@ -263,7 +375,7 @@ class Reader {
 
   // A GGUF adapter has pairs, PEFT's halves.
   bool is_turned(Role role, std::int64_t layer) const {
-    if (layer < 0 || (role != Role::kQuery && role != Role::kKey) || has_pairs_ == is_gguf()) return false;
+    if (layer < 0 || (role != Role::kQuery && role != Role::kKey) || has_pairs_ == file_.is_gguf()) return false;
     return spec_.layers[static_cast<std::size_t>(layer)].mixer == Mixer::kAttention && rotates_ &&
            swaps_halves(spec_.config.architecture);
   }
@@ -272,19 +384,18 @@ class Reader {
   const ModelSpec& spec_;
   Backend& backend_;
   const std::int64_t max_rank_;
-  bool rotates_ = false;               // any layer
-  bool has_pairs_ = false;             // the model's rows of queries and keys
-  std::map<std::string, Pair> pairs_;  // not read yet
-  std::array<std::uint64_t, 2> hash_{1, 2};
+  std::map<std::string, AdapterPair> pairs_;  // not read yet
+  const bool pairs_outputs_;                  // of gate and up, in stacks of Hugging Face's files
+  const bool has_column_experts_;             // such stacks are [experts][inputs][outputs]
+  bool rotates_ = false;                      // any layer
+  bool has_pairs_ = false;                    // the model's rows of queries and keys
 };
 
 }  // namespace
 
 std::shared_ptr<const Adapter> read_adapter(const fs::path& path, const ModelSpec& spec, Backend& backend,
                                             std::int64_t max_rank) {
-  std::error_code failed;
-  AdapterFile file = fs::is_directory(path, failed) ? open_peft_adapter(path) : open_gguf_adapter(path);
-  return Reader(std::move(file), spec, backend, max_rank).read();
+  return Reader(open_adapter(path), spec, backend, max_rank).read();
 }
 
 }  // namespace quire

@@ -87,6 +87,10 @@ void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
   slice_context_len_.reserve(most);
   slice_wanted_.reserve(most);
   slice_adapters_.reserve(most);
+  if (const auto chosen = at(widths_[kExpertLowRank] > 0 ? most_chosen() : 0); chosen > 0) {
+    expert_changes_.reserve(most);
+    row_changes_.reserve(most * chosen);
+  }
   listed_ids_.reserve(spec_.per_layer_size > 0 ? most : 0);
 }
 

@@ -85,6 +85,7 @@ class Transformer final : public Model {
     kCos,
     kSin,
     kLowRank,
+    kExpertLowRank,
     kNextHidden,
     kNextJoined,
     kNext,
@@ -224,6 +225,8 @@ class Transformer final : public Model {
   void gather_logits(MatrixView own, MatrixView all) const;
   std::span<const AdapterRun> adapter_runs(const StepArrays& arrays, std::int64_t first, std::int64_t end);
   void add_low_rank(Slot slot, std::span<const LowRank> changes, const ProductInput& in, MatrixView out);
+  std::int64_t most_chosen() const;
+  void add_expert_changes(const Layer& layer, std::int64_t rows_of_each, ExpertArgs& args);
   void norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out);
   // The input of a branch: normed on the way into its product where one product takes it all, else made here.
   ProductInput branch_input(const Layer& layer, WeightRole role, MatrixView x, bool one_product);
@@ -265,6 +268,8 @@ class Transformer final : public Model {
   std::vector<std::int32_t> slice_context_len_;
   std::vector<std::int32_t> slice_wanted_;
   std::vector<AdapterRun> slice_adapters_;
+  std::vector<ExpertChange> expert_changes_;
+  std::vector<std::int32_t> row_changes_;
   std::vector<std::int32_t> listed_ids_;  // of tokens that have embeddings for each layer
   std::vector<float> row_factors_;
   MatrixView last_head_input_;  // of the last pass: its logit rows before the last norm

@@ -97,6 +97,47 @@ TEST_CASE("a draft model drafts unless another method is asked for", "[config]")
         std::string::npos);
 }
 
+TEST_CASE("vLLM's object for drafting stands for the keys of speculation", "[config]") {
+  const auto speculation = [](const std::string& json) {
+    return resolved({"m.gguf", "--speculative-config", json}).serve.engine.speculation;
+  };
+  CHECK(speculation(R"({"method": "ngram", "num_speculative_tokens": 4})") ==
+        SpeculationOptions{SpeculationMethod::kPromptLookup, 4});
+  CHECK(speculation(R"({"method": "mtp"})") == SpeculationOptions{SpeculationMethod::kNextTokens, 8});
+  CHECK(speculation(R"({"method": "none"})").method == SpeculationMethod::kNone);
+  for (const char* json : {R"({"method": "draft_model", "model": "s.gguf", "num_speculative_tokens": 3})",
+                           R"({"model": "s.gguf", "num_speculative_tokens": 3})"}) {
+    CHECK(speculation(json) == SpeculationOptions{SpeculationMethod::kDraftModel, 3});
+    CHECK(resolved({"m.gguf", std::string("--speculative-config=") + json}).serve.model.draft_model == "s.gguf");
+  }
+}
+
+TEST_CASE("what Quire does not have of vLLM's object for drafting is refused in one line", "[config]") {
+  const auto refusal = [](const std::string& json) { return flag_refusal({"m.gguf", "--speculative-config", json}); };
+  const std::string where = "--speculative-config: ";
+  const std::string methods = "one of ngram, draft_model, mtp";
+  for (const char* no_object : {"ngram", "[1]", R"({"method")", "null"})
+    CHECK(refusal(no_object).starts_with(where + "takes a JSON object such as '{"));
+  CHECK(refusal("{}") == where + "'method' is missing: " + methods);
+  CHECK(refusal(R"({"method": 1})") == where + "'method' is not a text");
+  CHECK(refusal(R"({"method": "eagle3", "num_speculative_tokens": 2})") ==
+        where + "the method 'eagle3' is not supported: " + methods);
+  CHECK(refusal(R"({"method": "ngram", "model": "s.gguf"})") == where + "'model' is for the method draft_model");
+  CHECK(refusal(R"({"method": "ngram", "num_speculative_token": 2})") ==
+        where + "unknown key 'num_speculative_token'; did you mean 'num_speculative_tokens'?");
+  CHECK(refusal(R"({"method": "ngram", "xyz": 2})") ==
+        where + "unknown key 'xyz'; there are 'method', 'model' and 'num_speculative_tokens'");
+  CHECK(refusal(R"({"method": "ngram", "prompt_lookup_max": 4})") ==
+        where + "leave out 'prompt_lookup_max': the longest match is always taken");
+  CHECK(refusal(R"({"method": "ngram", "num_speculative_tokens": 2.5})") ==
+        where + "'num_speculative_tokens' is not an integer");
+  CHECK(refusal(R"({"method": "ngram", "num_speculative_tokens": 99})") ==
+        where + "'speculation.max_tokens' must be an integer from 1 to 32");
+  CHECK(refusal(R"({"method": "draft_model"})").find("without speculation.draft_model") != std::string::npos);
+  CHECK(flag_refusal({"m.gguf", "--speculation", "mtp", "--speculative-config", R"({"method": "mtp"})"})
+            .starts_with("--speculative-config and --speculation"));
+}
+
 TEST_CASE("flags that Quire does not have are answered with the setting to use", "[config]") {
   CHECK(flag_refusal({"-ngl", "99"}) == "option '-ngl' is another server's: use --device");
   CHECK(flag_refusal({"--gpu-memory-utilization=0.9"}) ==

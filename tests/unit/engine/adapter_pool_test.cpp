@@ -53,7 +53,7 @@ class Files {
       change.up = std::make_unique<CountedLinear>(0, alive);
       model[0].push_back(std::move(change));
       if (alive > most_alive) most_alive = alive.load();
-      return std::make_shared<const Adapter>(std::vector<Adapter::Group>(), std::move(model), text.substr(0, 1));
+      return std::make_shared<const Adapter>(std::vector<Adapter::Layer>(), std::move(model), text.substr(0, 1));
     };
   }
   void hold(bool held) {

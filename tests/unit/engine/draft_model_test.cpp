@@ -267,7 +267,6 @@ TEST_CASE("another model's drafts change no bit, whatever is asked and however l
       const DraftedTexts cramped = drafted_texts(model, tiny_model(drafter), 34, cramped_options());
       check_same_texts(cramped, plain);
       CHECK(cramped.stats.num_preemptions > 0);
-      if (default_deferred_seed()) continue;
       CHECK(roomy.stats.num_draft_tokens > 0);
     }
   }
@@ -275,7 +274,6 @@ TEST_CASE("another model's drafts change no bit, whatever is asked and however l
 
 TEST_CASE("a model that drafts for itself is always right: its rows are all there and in their own layers",
           "[engine][model][draft]") {
-  if (default_deferred_seed()) return;
   for (const char* const shape : {"tiny-smollm3", "tiny-gemma3", "tiny-deepseek2", "tiny-mixtral"}) {
     INFO(shape);
     const std::filesystem::path model = tiny_model(shape);
@@ -297,7 +295,7 @@ TEST_CASE("layers with a window keep parts alone beside a drafting model", "[eng
   options.num_window_parts = 40;
   const DraftedTexts windowed = drafted_texts(model, model, 200, options);
   check_same_texts(windowed, plain);
-  if (!default_deferred_seed()) CHECK(windowed.stats.num_accepted_tokens > 100);
+  CHECK(windowed.stats.num_accepted_tokens > 100);
 }
 
 TEST_CASE("a model that cannot draft for another is refused with the reason", "[engine][model][draft]") {
@@ -363,7 +361,7 @@ TEST_CASE("a drafting model with fewer tokens than the model drafts, and reads t
     request.sampling.seed = 3;
     const auto sink = served.submit(request);
     served.run();
-    if (!drafter.empty() && !default_deferred_seed()) CHECK(served.engine->stats().num_draft_tokens > 0);
+    if (!drafter.empty()) CHECK(served.engine->stats().num_draft_tokens > 0);
     return sink->choices[0].tokens;
   };
   CHECK(texts(narrow) == texts({}));

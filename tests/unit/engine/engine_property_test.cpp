@@ -146,8 +146,7 @@ class Life {
     if (!one_in(3)) {
       engine.speculation = {SpeculationMethod::kPromptLookup, 1 + below(12)};
       // How much is verified follows from prices: not from this machine's, so that it is the same in each run.
-      if (!options.deferred_seed || options.interrupt_seed)
-        options.price = {.fixed = 0.01, .stream = 0.0001 * (1 + below(20)), .prompt_token = 0.0001};
+      options.price = {.fixed = 0.01, .stream = 0.0001 * (1 + below(20)), .prompt_token = 0.0001};
       constexpr std::array<std::uint32_t, 3> kPercents = {0, 70, 100};
       if (one_in(3)) {
         engine.speculation.method = one_in(2) ? SpeculationMethod::kNextTokens : SpeculationMethod::kDraftModel;
@@ -212,7 +211,7 @@ class Life {
 
   // Each request has an adapter of its own in memory, of equal content by number, which ends with the request.
   std::shared_ptr<const Adapter> made_adapter(int number) {
-    auto adapter = std::make_shared<const Adapter>(std::vector<Adapter::Group>(), Adapter::Group(),
+    auto adapter = std::make_shared<const Adapter>(std::vector<Adapter::Layer>(), Adapter::Group(),
                                                    "an adapter with the hash " + std::to_string(number));
     adapters_.push_back(adapter);
     return adapter;

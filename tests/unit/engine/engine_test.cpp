@@ -267,7 +267,7 @@ TEST_CASE("adapters share no prefix, and no salt passes for an adapter", "[engin
   HarnessOptions options;
   options.engine.kv_cache.isolate_by_key = isolate;
   Harness harness(options);
-  const auto adapter = std::make_shared<const Adapter>(std::vector<Adapter::Group>(), Adapter::Group(), "hash");
+  const auto adapter = std::make_shared<const Adapter>(std::vector<Adapter::Layer>(), Adapter::Group(), "hash");
   const auto num_cached = [&](const std::shared_ptr<const Adapter>& used, const std::string& salt) {
     Request request = request_of(made_tokens(16, 1), 2);
     request.adapter = used;

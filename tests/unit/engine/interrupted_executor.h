@@ -25,6 +25,7 @@ class InterruptedExecutor final : public Executor {
     cut.interrupt = &interrupt_;
     return executor_->submit(plan, cut);
   }
+  bool can_draft() const override { return executor_->can_draft(); }
   DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
     kEngineThread.assume();
     return executor_->draft(arrays, draws);

@@ -110,13 +110,11 @@ TEST_CASE("the model's own drafts change no bit, whatever is asked and however l
   check_same(cramped, plain);
   CHECK(cramped.stats.num_preemptions > 0);
   CHECK(cramped.stats.num_blocks_used == 0);
-  if (default_deferred_seed()) return;
   CHECK(roomy.stats.num_accepted_tokens > 100);
   CHECK(cramped.stats.num_accepted_tokens > 0);
 }
 
 TEST_CASE("the model's own drafts are mostly right where it was trained", "[engine][model][state][draft]") {
-  if (default_deferred_seed()) return;
   ServedModel served(trained_hybrid(), 200, drafting(SpeculationMethod::kNextTokens, 2), kPrice);
   for (int i = 0; i < 5; ++i)
     served.submit(question(served, i));
@@ -128,7 +126,6 @@ TEST_CASE("the model's own drafts are mostly right where it was trained", "[engi
 
 TEST_CASE("what the block keeps is the same however prompts are cut, cached and continued",
           "[engine][model][state][draft]") {
-  if (default_deferred_seed()) return;
   // Drafts follow from what the block has kept: as many are right in a conversation's next turn from the cache.
   const auto accepted = [](bool caches, std::int32_t batched) {
     EngineOptions options = drafting(SpeculationMethod::kNextTokens, 1);

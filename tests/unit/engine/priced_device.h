@@ -23,6 +23,7 @@ class PricedDevice final : public Executor, private Ticket {
     return *this;
   }
   // A tenth of a step's fixed price, and of a prompt's for each further row of a sequence.
+  bool can_draft() const override { return device_->can_draft(); }
   DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
     kEngineThread.assume();
     DraftOutput output = device_->draft(arrays, draws);

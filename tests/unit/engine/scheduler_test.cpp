@@ -21,8 +21,8 @@ TEST_CASE("those who stream go first, then prompts, the shortest first, fill the
 
 TEST_CASE("streams with one adapter lie side by side", "[scheduler]") {
   Scene scene({.max_num_seqs = 8, .max_num_batched_tokens = 64}, 100);
-  const auto one = std::make_shared<const Adapter>(std::vector<Adapter::Group>(), Adapter::Group(), "one");
-  const auto two = std::make_shared<const Adapter>(std::vector<Adapter::Group>(), Adapter::Group(), "two");
+  const auto one = std::make_shared<const Adapter>(std::vector<Adapter::Layer>(), Adapter::Group(), "one");
+  const auto two = std::make_shared<const Adapter>(std::vector<Adapter::Layer>(), Adapter::Group(), "two");
   for (int i = 0; i < 6; ++i) {
     Request request = request_of(made_tokens(4, 100 * i), 1000);
     request.adapter = i % 3 == 0 ? nullptr : i % 3 == 1 ? one : two;

@@ -76,6 +76,25 @@ TEST_CASE("the price of a step is known after ten mixed steps", "[step_cost]") {
   CHECK(cost.prompt_token_seconds() == Approx(0.0015).epsilon(0.02));
 }
 
+TEST_CASE("the first step that only streams is priced as measured, whatever came before it", "[step_cost]") {
+  const Machine machine;
+  const std::int64_t num_tokens = GENERATE(16, 500, 2000);
+  CAPTURE(num_tokens);
+  StepCost cost;
+  cost.observe(prompt_of(0, num_tokens), machine.seconds(prompt_of(0, num_tokens)));
+  StepTerms stream;
+  stream.add_stream(num_tokens);
+  cost.observe(stream, machine.seconds(stream));
+  CHECK(relative_error(cost, machine, stream) < 0.1);
+  CHECK(relative_error(cost, machine, prompt_of(0, num_tokens)) < 0.1);
+  StepTerms drafted;  // some drafts, verified
+  drafted.add_stream(num_tokens, 5);
+  for (int step = 0; step < 3; ++step)
+    cost.observe(step % 2 == 0 ? drafted : stream, machine.seconds(step % 2 == 0 ? drafted : stream));
+  CHECK(relative_error(cost, machine, drafted) < 0.1);
+  CHECK(relative_error(cost, machine, stream) < 0.1);
+}
+
 TEST_CASE("the fixed price is learned without a step that only streams", "[step_cost]") {
   StepCost cost;
   Traffic traffic;

@@ -24,6 +24,7 @@ class WatchedExecutor final : public Executor {
     on_submit_(plan, arrays);
     return executor_->submit(plan, arrays);
   }
+  bool can_draft() const override { return executor_->can_draft(); }
   DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
     kEngineThread.assume();
     return executor_->draft(arrays, draws);
