@@ -199,6 +199,7 @@ TEST_CASE("Many rows of experts", "[kernels][graph]") {
 TEST_CASE("What adapters change of experts reaches their rows alone, whatever rows come with them",
           "[kernels][graph]") {
   for (const LevelBackend& level : level_backends(2)) {
+    if (!level.backend->has(Ability::kExpertAdapters)) continue;
     for (const DType type : {DType::kF32, DType::kQ8_0, DType::kQ4_K}) {
       INFO(level.level << ", " << dtype_info(type).name);
       Experts experts(*level.backend, type);

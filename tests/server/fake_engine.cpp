@@ -136,6 +136,7 @@ bool FakeEngine::step() {
   bool worked = false;
   for (auto each = live_.begin(); each != live_.end();) {
     Live& live = each->second;
+    live.submission.ticket = {};  // it waits no longer
     for (std::size_t i = 0; i < live.choices.size(); ++i) {
       if (!live.choices[i].ended) emit(live, static_cast<std::int32_t>(i));
     }
