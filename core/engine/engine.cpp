@@ -70,11 +70,6 @@ SchedulerOptions options_for(Executor& executor, SchedulerOptions options) {
   return options;
 }
 
-// Drafts need the tokens before them: a server that drafts has one step in flight.
-bool may_overlap(Executor& executor, const EngineOptions& options) {
-  return executor.depth() > 1 && options.speculation.method == SpeculationMethod::kNone && !options.make_drafter;
-}
-
 }  // namespace
 
 Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation,
@@ -83,7 +78,6 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       executor_(std::move(executor)),
       end_of_generation_(std::move(end_of_generation)),
       options_(options),
-      overlaps_(may_overlap(*executor_, options)),
       next_seed_(first_seed(options.seed)),
       kv_(executor_->storage().layout().num_blocks, static_cast<std::int32_t>(executor_->storage().layout().block_size),
           options.kv_cache.enable_prefix_caching && executor_->model().is_causal(), content_hash,

@@ -12,9 +12,11 @@ constexpr std::int64_t kReadInStep = 4096;
 
 }  // namespace
 
-// With two steps in flight the tokens before the drafts are not known in time.
-bool Engine::Impl::can_draft() const {
-  return !overlaps_ && executor_->model().is_causal();
+// With two steps in flight the tokens before drafts are not known in time: there is one while a sequence drafts.
+bool Engine::Impl::may_overlap() const {
+  return executor_->depth() > 1 && std::ranges::none_of(scheduler_.running(), [](Sequence* sequence) {
+           return Generation::of(*sequence).drafting.is_on();
+         });
 }
 
 void Engine::Impl::begin_drafting(Generation& generation) const {

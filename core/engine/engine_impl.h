@@ -139,7 +139,7 @@ class Engine::Impl {
   void list_sequences(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
 
   // engine_drafts.cpp
-  bool can_draft() const QUIRE_REQUIRES(kEngineThread);
+  bool may_overlap() const QUIRE_REQUIRES(kEngineThread);
   void begin_drafting(Generation& generation) const QUIRE_REQUIRES(kEngineThread);
   bool propose_drafts(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
   void note_unused_drafts(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
@@ -169,7 +169,6 @@ class Engine::Impl {
   const std::unique_ptr<Executor> executor_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   const std::vector<TokenId> end_of_generation_;
   const EngineOptions options_;
-  const bool overlaps_;  // two steps are in flight
   const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
   StepTurns::Member turns_ QUIRE_GUARDED_BY(kEngineThread){options_.turns.get(), &queue.interrupt()};
   std::uint64_t next_seed_ QUIRE_GUARDED_BY(kEngineThread);

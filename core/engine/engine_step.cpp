@@ -36,25 +36,31 @@ double longest_prediction(const Step* before, const Step* next) {
 }  // namespace
 
 // With one step in flight, a step is planned, submitted, drawn and finished. With two, it is submitted before the one
-// before it is finished, and drawn after: its masks are made while the device computes.
+// before it is finished, and drawn after: its masks are made while the device computes. While a sequence drafts there
+// is one.
 bool Engine::Impl::step(Clock::time_point now) {
   receive(now);
-  Step* const before = std::exchange(in_flight_, nullptr);
+  Step* before = std::exchange(in_flight_, nullptr);
   Step& next = steps_[before == steps_.data() ? 1 : 0];
+  const bool is_settled = before != nullptr && !may_overlap();
+  if (is_settled && !finish(*std::exchange(before, nullptr))) {
+    publish();
+    return true;
+  }
   Turn turn;
   const bool has_next = plan(next, now, turn);
   if (!has_next && before == nullptr) {
     stats_.awaits_others = lower_tier_ != nullptr && lower_tier_->is_restoring() ? 1 : 0;
     publish();
-    return lower_tier_ != nullptr && (lower_tier_->is_moving() || has_slot_order());
+    return is_settled || (lower_tier_ != nullptr && (lower_tier_->is_moving() || has_slot_order()));
   }
   stats_.predicted_step_s = longest_prediction(before, has_next ? &next : nullptr);
   take_turn(next, turn);
   const bool is_submitted = has_next && submit(next);
   const bool works = before == nullptr || finish(*before);
   if (works && is_submitted) draw(next);
-  if (works && is_submitted && overlaps_) in_flight_ = &next;
-  if (works && is_submitted && !overlaps_) finish(next);
+  if (works && is_submitted && next.is_overlapped) in_flight_ = &next;
+  if (works && is_submitted && !next.is_overlapped) finish(next);
   publish();
   return true;
 }
@@ -80,7 +86,7 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
   // A recurrent state that went further than what is committed could not go back.
   step_limits.can_end_early =
       executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
-  const bool has_drafts = can_draft() && propose_drafts(step, turn);
+  const bool has_drafts = executor_->model().is_causal() && propose_drafts(step, turn);
   scheduler_.schedule(step.plan, step_limits);
   if (has_drafts) note_unused_drafts(step.plan);
   if (lower_tier_ != nullptr) lower_tier_->take_moves(step.plan.transfers.moves);
@@ -128,9 +134,11 @@ bool Engine::Impl::submit(Step& step) {
     end_step(step, error);
     return false;
   }
+  // Sequences may end while the step before is finished: then this one is committed by then.
+  step.is_overlapped = latest_ != nullptr || may_overlap();
   latest_ = &step;
   // Steps are computed in their order: what the next one may count on is there when it is computed.
-  if (overlaps_) scheduler_.commit(step.plan, {});
+  if (step.is_overlapped) scheduler_.commit(step.plan, {});
   meter_.end_phase(step.record, StepPhase::kForward);
   return true;
 }
@@ -268,7 +276,7 @@ bool Engine::Impl::finish(Step& step) {
 void Engine::Impl::finish_entries(Step& step, StepOutput& output) {
   forget_drafts(step);
   if (step.plan.num_drafts > 0) verify_drafts(step, output);
-  if (overlaps_) {
+  if (step.is_overlapped) {
     scheduler_.observe(step.plan, output.seconds);
   } else {
     scheduler_.commit(step.plan, output);

@@ -50,6 +50,8 @@ struct Drafting {
   std::int32_t rows_preemptions = 0;  // of the sequence by then
   bool is_catching_up = false;        // some rows that it lacked are computed, not all
 
+  bool is_on() const { return drafter != nullptr || in_rounds; }
+
   // Where the grammar stands after some of the drafts, and what then must be sampled, last first.
   std::unique_ptr<GrammarState> grammar;
   std::vector<TokenId> forced_ahead;
