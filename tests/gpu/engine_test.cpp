@@ -22,14 +22,14 @@ constexpr int kVocab = 512;
 
 // A small model of random quantised weights, made once.
 const std::filesystem::path& small_model() {
-  static const TemporaryFolder folder;
-  static const std::filesystem::path path = [] {
+  static const TemporaryFolder kFolder;
+  static const std::filesystem::path kPath = [] {
     SynthSpec spec = *find_synth_shape("tiny-qwen3");
     spec.types = *find_synth_types("Q8_0");
-    write_synthetic_gguf(spec, folder / "model.gguf", {});
-    return folder / "model.gguf";
+    write_synthetic_gguf(spec, kFolder / "model.gguf", {});
+    return kFolder / "model.gguf";
   }();
-  return path;
+  return kPath;
 }
 
 // Allows some tokens after each one, and forces one now and then.
@@ -93,7 +93,8 @@ class Served {
   std::shared_ptr<KeepingSink> submit(Request request) {
     auto sink = std::make_shared<KeepingSink>(request.num_choices);
     request.arrival = Clock::time_point(std::chrono::microseconds(++num_submitted_));
-    REQUIRE(engine_.queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+    const bool is_taken = engine_.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+    REQUIRE(is_taken);
     return sink;
   }
   bool step() {

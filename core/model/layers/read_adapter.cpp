@@ -264,8 +264,8 @@ class Reader {
       for (std::int64_t expert = 0; expert < ffn.num_experts; ++expert) {
         Rows up = rows_of_floats(stacked.up_of(expert));
         if (pairs_outputs_ && !matrix.is_down) up = in_order(up, halves_of_pairs(matrix.rows));
-        lists[static_cast<std::size_t>(expert)].push_back(join(rows_of_floats(stacked.down_of(expert)), std::move(up),
-                                                               rank, matrix.rows, matrix.cols, matrix.first_output));
+        lists[static_cast<std::size_t>(expert)].push_back(
+            join(rows_of_floats(stacked.down_of(expert)), up, rank, matrix.rows, matrix.cols, matrix.first_output));
       }
       return;
     }
@@ -306,8 +306,8 @@ class Reader {
                std::int64_t first_output) {
     const std::int64_t rank = rank_of(name, pair, 0);
     check_shapes(name, pair, {rank, need.cols}, {need.rows, rank});
-    Rows up = in_order(rows_of(*pair.up, 0, need.rows, rank), row_order(need, layer));
-    return join(rows_of(*pair.down, 0, rank, need.cols), std::move(up), rank, need.rows, need.cols, first_output);
+    const Rows up = in_order(rows_of(*pair.up, 0, need.rows, rank), row_order(need, layer));
+    return join(rows_of(*pair.down, 0, rank, need.cols), up, rank, need.rows, need.cols, first_output);
   }
 
   LowRank join(const Rows& down, const Rows& up, std::int64_t rank, std::int64_t rows, std::int64_t cols,
