@@ -93,8 +93,8 @@ class Served {
   std::shared_ptr<KeepingSink> submit(Request request) {
     auto sink = std::make_shared<KeepingSink>(request.num_choices);
     request.arrival = Clock::time_point(std::chrono::microseconds(++num_submitted_));
-    const bool is_taken = engine_.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
-    REQUIRE(is_taken);
+    const auto taken = engine_.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+    REQUIRE(taken);
     return sink;
   }
   bool step() {

@@ -21,8 +21,8 @@ struct ServedRanks {
   std::shared_ptr<KeepingSink> submit(Request request) {
     request.id = std::to_string(num_submitted++);
     auto sink = std::make_shared<KeepingSink>(request.num_choices);
-    const bool is_taken = engine->queue().submit({std::make_shared<const Request>(std::move(request)), sink});
-    REQUIRE(is_taken);
+    const auto taken = engine->queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+    REQUIRE(taken);
     return sink;
   }
   void run() {
