@@ -171,7 +171,8 @@ class Backend {
   virtual bool has(Ability /*ability*/) const { return true; }
   // The backends of several devices that compute a model together; null: this one computes all of it.
   virtual ParallelBackend* parallel() { return nullptr; }
-  virtual int num_ranks() const { return 1; }  // those devices
+  virtual int num_ranks() const { return 1; }            // those devices
+  virtual bool has_own_memory() const { return false; }  // beside the machine's
 
   // --- loading -----------------------------------------------------------------------------------------------------
   // Stacks `parts` (equal cols, possibly different types) into one operation with sum(rows) outputs: fused QKV,

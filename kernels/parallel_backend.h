@@ -58,6 +58,7 @@ class ParallelBackend final : public Backend {
   ParallelBackend* parallel() override { return this; }
   int num_ranks() const override { return static_cast<int>(ranks_.size()); }
   bool has(Ability ability) const override { return rank(0).has(ability); }
+  bool has_own_memory() const override { return rank(0).has_own_memory(); }
   std::unique_ptr<KvStorage> allocate_kv(const KvLayout& layout) override;
   std::size_t kv_block_bytes(const KvLayout& layout) const override;
   std::size_t packed_bytes(DType type, std::int64_t rows, std::int64_t cols) const override {

@@ -15,7 +15,7 @@ std::int64_t partitions_to(std::int64_t end) {
 
 }  // namespace
 
-GpuAttention::GpuAttention(Device& device, StepUploads& uploads)
+GpuAttention::GpuAttention(Device& device, StepUploads& uploads, std::size_t partial_bytes)
     : device_(device),
       uploads_(uploads),
       store_{&device.kernel("store_kv f32"), &device.kernel("store_kv f16"), &device.kernel("store_kv bf16"),
@@ -26,7 +26,8 @@ GpuAttention::GpuAttention(Device& device, StepUploads& uploads)
                  {&device.kernel("attend_tiles f16 1 256"), &device.kernel("attend_tiles f16 2 256")}},
       tiles_bf16_{{&device.kernel("attend_tiles bf16 1 128"), &device.kernel("attend_tiles bf16 2 128")},
                   {&device.kernel("attend_tiles bf16 1 256"), &device.kernel("attend_tiles bf16 2 256")}},
-      merge_(device.kernel("merge_partitions")) {}
+      merge_(device.kernel("merge_partitions")),
+      partial_bytes_(partial_bytes) {}
 
 void GpuAttention::store(GpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k,
                          MatrixView v) {
@@ -44,27 +45,37 @@ void GpuAttention::store(GpuKvStorage& kv, std::int64_t layer, const AttentionBa
                  args);
 }
 
-// What each row sees, and where its partitions' results go.
-void GpuAttention::plan_rows(const AttentionBatch& batch, const AttentionOptions& options) {
+// What each row sees, where its partitions' results go, and which rows are computed together. row_bytes: of the results
+// of one partition.
+void GpuAttention::plan_rows(const AttentionBatch& batch, const AttentionOptions& options, std::size_t row_bytes) {
   rows_.clear();
+  ranges_.assign(1, {0, 0});
   num_partials_ = 0;
+  std::int64_t num_partials = 0;  // of the last range
   for (std::size_t s = 0; s + 1 < batch.query_start.size(); ++s) {
     const std::int32_t end = batch.query_start[s + 1];
     for (std::int32_t row = batch.query_start[s]; row < end; ++row) {
       const std::int32_t position = batch.context_len[s] - (end - row);
       const TokenRange seen = seen_by(options, position, batch.context_len[s]);
       const auto count = static_cast<std::int32_t>(partitions_to(seen.end) - seen.begin / kPartitionTokens);
-      rows_.push_back({static_cast<std::int32_t>(num_partials_), count, static_cast<std::int32_t>(seen.begin),
+      if (num_partials > 0 && static_cast<std::size_t>(num_partials + count) * row_bytes > partial_bytes_) {
+        ranges_.push_back({row, row});
+        num_partials = 0;
+      }
+      rows_.push_back({static_cast<std::int32_t>(num_partials), count, static_cast<std::int32_t>(seen.begin),
                        static_cast<std::int32_t>(seen.end), position});
-      num_partials_ += count;
+      ranges_.back().end = row + 1;
+      num_partials += count;
+      num_partials_ = std::max(num_partials_, num_partials);
     }
   }
 }
 
-void GpuAttention::plan_items(const AttentionBatch& batch) {
+void GpuAttention::plan_items(const AttentionBatch& batch, RowRange range) {
   items_.clear();
   for (std::size_t s = 0; s + 1 < batch.query_start.size(); ++s) {
-    for (std::int32_t row = batch.query_start[s]; row < batch.query_start[s + 1]; ++row) {
+    const std::int32_t end = std::min(batch.query_start[s + 1], range.end);
+    for (std::int32_t row = std::max(batch.query_start[s], range.begin); row < end; ++row) {
       const MergeItem& seen = rows_[static_cast<std::size_t>(row)];
       for (std::int32_t i = 0; i < seen.count; ++i)
         items_.push_back(
@@ -73,24 +84,25 @@ void GpuAttention::plan_items(const AttentionBatch& batch) {
   }
 }
 
-void GpuAttention::plan_tiles(const AttentionBatch& batch, std::int64_t group) {
+void GpuAttention::plan_tiles(const AttentionBatch& batch, RowRange range, std::int64_t group) {
   few_.clear();
   many_.clear();
   for (std::size_t s = 0; s + 1 < batch.query_start.size(); ++s) {
     const std::int64_t vectors = (batch.query_start[s + 1] - batch.query_start[s]) * group;
     if (vectors <= kFewVectors) {
-      add_tiles(batch, s, kFewVectors / group, few_);
+      add_tiles(batch, s, range, kFewVectors / group, few_);
     } else {
-      add_tiles(batch, s, std::max<std::int64_t>(1, kManyVectors / group), many_);
+      add_tiles(batch, s, range, std::max<std::int64_t>(1, kManyVectors / group), many_);
     }
   }
 }
 
-// The partitions that some of each `rows_each` rows of a sequence see.
-void GpuAttention::add_tiles(const AttentionBatch& batch, std::size_t sequence, std::int64_t rows_each,
+// The partitions that some of each `rows_each` rows of a sequence see, of its rows in the range.
+void GpuAttention::add_tiles(const AttentionBatch& batch, std::size_t sequence, RowRange range, std::int64_t rows_each,
                              std::vector<AttendTile>& out) {
-  const std::int32_t end = batch.query_start[sequence + 1];
-  for (std::int32_t row = batch.query_start[sequence]; row < end; row += static_cast<std::int32_t>(rows_each)) {
+  const std::int32_t end = std::min(batch.query_start[sequence + 1], range.end);
+  const std::int32_t begin = std::max(batch.query_start[sequence], range.begin);
+  for (std::int32_t row = begin; row < end; row += static_cast<std::int32_t>(rows_each)) {
     AttendTile tile{.first_row = row,
                     .num_rows = std::min(static_cast<std::int32_t>(rows_each), end - row),
                     .first_block = batch.block_table_start[sequence],
@@ -147,7 +159,9 @@ void GpuAttention::launch_tiles(const Kernel& kernel, const std::vector<AttendTi
 
 void GpuAttention::run(const GpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                        const AttentionOptions& options, MatrixView out) {
-  plan_rows(batch, options);
+  const std::int64_t value_dim = out.cols / options.num_heads;
+  const std::int64_t row_floats = options.num_heads * (value_dim + 2);  // of one partition's results
+  plan_rows(batch, options, static_cast<std::size_t>(row_floats) * sizeof(float));
   if (rows_.empty()) return;
   AttentionArgs args{.kv = kv.layer(layer),
                      .rows = uploads_.put(std::span<const MergeItem>(rows_)),
@@ -156,7 +170,7 @@ void GpuAttention::run(const GpuKvStorage& kv, std::int64_t layer, const Attenti
                      .q_stride = q.stride,
                      .num_heads = options.num_heads,
                      .num_kv_heads = kv.num_heads(layer),
-                     .value_dim = out.cols / options.num_heads,
+                     .value_dim = value_dim,
                      .value_in_key = options.value_in_key,
                      .scale = options.scale,
                      .softcap = options.softcap,
@@ -166,21 +180,29 @@ void GpuAttention::run(const GpuKvStorage& kv, std::int64_t layer, const Attenti
                      .out_stride = out.stride};
   QUIRE_CHECK(options.value_in_key ? args.value_dim <= args.kv.key_dim : args.value_dim == args.kv.value_dim,
               "attention: shapes do not fit");
-  const auto floats = num_partials_ * args.num_heads * (args.value_dim + 2);
-  if (static_cast<std::int64_t>(partials_.bytes()) < floats * 4) {
+  const std::size_t bytes = static_cast<std::size_t>(num_partials_ * row_floats) * sizeof(float);
+  if (partials_.bytes() < bytes) {
     device_.synchronize();  // what is enqueued may still use those that are given up
     partials_ = DeviceMemory();
-    partials_ = DeviceMemory(device_, static_cast<std::size_t>(floats) * 4, "partitions of attention");
+    partials_ = DeviceMemory(device_, bytes, "partitions of attention");
   }
   args.partials = partials_.as<float>();
+  for (const RowRange& range : ranges_)
+    attend_rows(kv, batch, range, args);
+}
+
+void GpuAttention::attend_rows(const GpuKvStorage& kv, const AttentionBatch& batch, RowRange range,
+                               AttentionArgs args) {
   if (const TileKernels* kernels = tile_kernels(kv, args.kv.key_dim, args.value_dim)) {
-    plan_tiles(batch, args.num_heads / args.num_kv_heads);
+    plan_tiles(batch, range, args.num_heads / args.num_kv_heads);
     attend_tiles(*kernels, args);
   } else {
-    plan_items(batch);
+    plan_items(batch, range);
     attend_items(kv, args);
   }
-  device_.launch(merge_, {.x = static_cast<std::int64_t>(rows_.size()), .y = (args.num_heads + 3) / 4}, args);
+  args.rows += range.begin;
+  args.out += range.begin * args.out_stride;
+  device_.launch(merge_, {.x = range.end - range.begin, .y = (args.num_heads + 3) / 4}, args);
 }
 
 }  // namespace quire::gpu

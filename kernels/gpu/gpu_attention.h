@@ -1,6 +1,7 @@
 // GpuAttention: stores a step's K and V and enqueues paged attention: a list of rows and their partitions, planned on
 // the host, or of tiles of rows. Which of the two depends on the layer's shape and the cache's type alone.
-// Engine thread only. Invariant: a row's partitions are cut by absolute position, whatever comes with it.
+// Engine thread only. Invariants: a row's partitions are cut by absolute position, whatever comes with it; the results
+// of partitions take no more than `partial_bytes`, or what one row needs: of more rows, some are computed after others.
 #pragma once
 
 #include <vector>
@@ -13,7 +14,7 @@ namespace quire::gpu {
 
 class GpuAttention {
  public:
-  GpuAttention(Device& device, StepUploads& uploads);
+  GpuAttention(Device& device, StepUploads& uploads, std::size_t partial_bytes);
 
   void store(GpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v);
   void run(const GpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
@@ -25,14 +26,20 @@ class GpuAttention {
     const Kernel* few;
     const Kernel* many;
   };
+  // Rows of a step that are computed together.
+  struct RowRange {
+    std::int32_t begin;
+    std::int32_t end;
+  };
   static constexpr std::int64_t kFewVectors = 16;
   static constexpr std::int64_t kManyVectors = 32;
 
-  void plan_rows(const AttentionBatch& batch, const AttentionOptions& options);
-  void plan_items(const AttentionBatch& batch);
-  void plan_tiles(const AttentionBatch& batch, std::int64_t group);
-  void add_tiles(const AttentionBatch& batch, std::size_t sequence, std::int64_t rows_each,
+  void plan_rows(const AttentionBatch& batch, const AttentionOptions& options, std::size_t row_bytes);
+  void plan_items(const AttentionBatch& batch, RowRange range);
+  void plan_tiles(const AttentionBatch& batch, RowRange range, std::int64_t group);
+  void add_tiles(const AttentionBatch& batch, std::size_t sequence, RowRange range, std::int64_t rows_each,
                  std::vector<AttendTile>& out);
+  void attend_rows(const GpuKvStorage& kv, const AttentionBatch& batch, RowRange range, AttentionArgs args);
   void attend_items(const GpuKvStorage& kv, AttentionArgs args);
   void attend_tiles(const TileKernels& kernels, AttentionArgs args);
   void launch_tiles(const Kernel& kernel, const std::vector<AttendTile>& tiles, std::int64_t vectors,
@@ -50,8 +57,10 @@ class GpuAttention {
   std::vector<AttendItem> items_;
   std::vector<AttendTile> few_;  // tiles of sequences with few query vectors
   std::vector<AttendTile> many_;
+  const std::size_t partial_bytes_;
   std::vector<MergeItem> rows_;
-  std::int64_t num_partials_ = 0;  // of all rows
+  std::vector<RowRange> ranges_;
+  std::int64_t num_partials_ = 0;  // of the range that has the most
   std::vector<float> slopes_;
   DeviceMemory partials_;
 };

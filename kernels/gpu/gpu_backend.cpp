@@ -68,12 +68,13 @@ class GpuBackend final : public Backend {
         results_(*device_),
         steps_(*device_, uploads_, results_),
         linear_(*device_),
-        attention_(*device_, uploads_),
+        attention_(*device_, uploads_, options.partial_bytes),
         graph_(*device_, uploads_, linear_, attention_),
         recurrent_(*device_, uploads_) {}
   ~GpuBackend() override;
 
   std::string name() const override { return name_; }
+  bool has_own_memory() const override { return true; }
   bool has(Ability ability) const override {
     constexpr Ability kAbilities[] = {Ability::kGraph,      Ability::kMaskedAttention, Ability::kExperts,
                                       Ability::kHeadLinear, Ability::kStreams,         Ability::kAdapters};

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "kernels/backend.h"
+#include "kernels/device_step_bytes.h"
 #include "kernels/gpu/gathering_device.h"
 
 namespace quire::gpu {
@@ -15,6 +16,7 @@ struct GpuBackendOptions {
   std::string name = "cuda";
   int threads = 1;     // of parallel_for, on the host
   bool graphs = true;  // what is launched is gathered, and launches that repeat are graphs; false: one by one
+  std::size_t partial_bytes = kPartialBytes;  // of attention's partitions, as GpuAttention
 };
 
 std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<Device> device, const GpuBackendOptions& options);

@@ -52,7 +52,7 @@ class StepUploads {
     std::vector<Chunk> rooms;
     std::vector<Sent> sent;  // the last ones since begin()
   };
-  static constexpr std::size_t kRemembered = 8;
+  static constexpr std::size_t kRemembered = 256;
 
   const std::byte* put_bytes(std::span<const std::byte> values);
   Chunk& chunk_for(std::vector<Chunk>& chunks, std::size_t bytes, bool is_pinned);

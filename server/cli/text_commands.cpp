@@ -46,6 +46,7 @@ void inspect(InspectArguments& arguments) {
   ServingLimits limits;
   limits.adapter_bytes = arguments.adapter_bytes;
   limits.num_ranks = arguments.num_gpus;
+  limits.is_device = is_planned;
   if (arguments.as_json) {
     return fmt::print("{}", inspect_model_as_json(arguments.path, *backend, KvCacheOptions{}, limits, machine,
                                                   arguments.draft_model, arguments.shown.device));

@@ -83,9 +83,11 @@ Error LiveModels::not_loaded(const Entry& entry) {
                "model", kRetryAfter};
 }
 
-LiveModels::LiveModels(ModelOpener open, std::function<MachineMemory()> measure)
+LiveModels::LiveModels(ModelOpener open, std::function<MachineMemory()> measure,
+                       std::function<MachineMemory()> measure_host)
     : open_(std::move(open)),
       ledger_(std::move(measure)),
+      host_ledger_(std::move(measure_host)),
       thread_(std::make_shared<WorkThread>("models", [this] { return sleep_idle(Clock::now()); })) {}
 
 void LiveModels::stop() {
@@ -181,6 +183,7 @@ void LiveModels::put(Entry& entry, Loaded loaded) {
   entry.running = std::move(loaded.running);
   entry.served = std::move(loaded.served);
   entry.promised = loaded.promised;
+  entry.promised_on_host = loaded.promised_on_host;
   entry.info = entry.served->info;
   entry.max_model_len = entry.served->max_model_len;
   entry.state = ModelState::kReady;

@@ -28,7 +28,10 @@ class LiveModels {
   // function returns. Must not block.
   using Done = std::function<void(std::optional<Error> error)>;
 
-  LiveModels(ModelOpener open, std::function<MachineMemory()> measure);
+  // `measure` returns what models may take where they are, `measure_host` what the machine has left beside a GPU.
+  LiveModels(
+      ModelOpener open, std::function<MachineMemory()> measure,
+      std::function<MachineMemory()> measure_host = [] { return machine_memory(); });
   ~LiveModels() { stop(); }
   LiveModels(const LiveModels&) = delete;
   LiveModels& operator=(const LiveModels&) = delete;
@@ -102,6 +105,7 @@ class LiveModels {
     std::optional<ModelInfo> info;
     std::int64_t max_model_len = 0;
     std::uint64_t promised = 0;              // bytes, while it runs
+    std::uint64_t promised_on_host = 0;      // beside a GPU
     std::stop_source loading;                // of the load or replacement that is under way
     bool begun = false;                      // the load runs on the thread `models`; false: it waits for that thread
     bool replacing = false;                  // its replacement is being loaded beside it
@@ -124,6 +128,7 @@ class LiveModels {
     std::shared_ptr<RunningModel> running;
     std::shared_ptr<const ServedModel> served;
     std::uint64_t promised = 0;
+    std::uint64_t promised_on_host = 0;
   };
   // Callbacks to call and models to release after the mutex is unlocked.
   struct Outcome {
@@ -134,10 +139,15 @@ class LiveModels {
     void report(std::vector<Done>& all, const std::optional<Error>& error = std::nullopt);
   };
 
-  // A model without holders, and the memory that was promised to it.
+  // Memory that is a model's, until this and its copies are gone.
+  struct Promises {
+    std::shared_ptr<const std::uint64_t> own;
+    std::shared_ptr<const std::uint64_t> on_host;
+  };
+  // A model without holders.
   struct Ended {
     std::unique_ptr<RunningModel> model;
-    std::shared_ptr<const std::uint64_t> promise;
+    Promises promises;
   };
 
   // sleep() and unload().
@@ -177,6 +187,7 @@ class LiveModels {
 
   const ModelOpener open_;
   MemoryLedger ledger_;
+  MemoryLedger host_ledger_;  // the machine's memory beside a GPU
   mutable std::mutex mutex_;
   Publish publish_;
   EngineOptions general_;

@@ -83,7 +83,7 @@ void LiveModels::drop_canary(const EntryPtr& canary, Done done, Outcome& outcome
 void LiveModels::promote(Entry& entry, const EntryPtr& canary, Outcome& outcome) {
   log::info("{} is {} now, was {}", entry.spec.name, canary->spec.model.path.string(), entry.spec.model.path.string());
   entry.spec.model.path = canary->spec.model.path;
-  Loaded loaded{std::move(canary->running), nullptr, canary->promised};
+  Loaded loaded{std::move(canary->running), nullptr, canary->promised, canary->promised_on_host};
   auto served = loaded.running->describe(entry.spec);
   served->queue = canary->served->queue;
   loaded.served = std::move(served);

@@ -114,16 +114,18 @@ void LiveModels::plan_start(std::vector<HostedModelSpec>& specs, std::int64_t kv
 
 LiveModels::Loaded LiveModels::bring_up(const HostedModelSpec& spec, std::unique_ptr<OpenedModel> opened,
                                         const std::function<bool()>& interrupted) {
-  const MemoryPlan plan = plan_memory(opened->needs(), pool_of(spec, opened->needs()), ledger_.left());
-  auto promise = ledger_.promise(plan.total_bytes());
+  const MemoryNeeds needs = opened->needs();
+  const MemoryPlan plan = plan_memory(needs, pool_of(spec, needs), ledger_.left(), host_ledger_.left());
+  const Promises promises{ledger_.promise(plan.total_bytes()), host_ledger_.promise(needs.host_bytes)};
   std::unique_ptr<RunningModel> model = opened->start(plan, interrupted);
   Loaded loaded;
   loaded.promised = plan.total_bytes();
-  // The promise moves with the model: the pointer itself may live longer.
+  loaded.promised_on_host = needs.host_bytes;
+  // The promises move with the model: the pointer itself may live longer.
   loaded.running = {
-      model.release(), [this, thread = thread_, promise = std::move(promise)](RunningModel* ended) mutable {
+      model.release(), [this, thread = thread_, promises](RunningModel* ended) mutable {
         // A job must be copyable, what it holds is not.
-        auto held = std::make_shared<Ended>(Ended{std::unique_ptr<RunningModel>(ended), std::move(promise)});
+        auto held = std::make_shared<Ended>(Ended{std::unique_ptr<RunningModel>(ended), std::move(promises)});
         thread->post([this, held] { bury(*held); });
       }};
   auto served = loaded.running->describe(spec);
@@ -219,7 +221,8 @@ void LiveModels::check_in_place(const EntryPtr& entry, HostedModelSpec spec, con
   if (stop.stop_requested()) return;
   const auto error = refused_by(spec.name, [&] {
     const MemoryNeeds needs = open_(spec)->needs();
-    plan_memory(needs, pool_of(spec, needs), ledger_.left_without(entry->promised));
+    plan_memory(needs, pool_of(spec, needs), ledger_.left_without(entry->promised),
+                host_ledger_.left_without(entry->promised_on_host));
   });
   Outcome outcome;
   const std::lock_guard lock(mutex_);
@@ -237,7 +240,7 @@ void LiveModels::bury(Ended& ended) {
   const RunningModel* const who = ended.model.get();
   ended.model->stop();
   ended.model.reset();
-  ended.promise.reset();
+  ended.promises = {};
   ::malloc_trim(0);  // what it had in small pieces goes back too
   Outcome outcome;
   const std::lock_guard lock(mutex_);

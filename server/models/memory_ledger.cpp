@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 std::uint64_t fixed_bytes(const KvClaim& claim) {
-  return claim.needs ? claim.needs->weight_bytes + claim.needs->activation_bytes + kProcessBytes : 0;
+  return claim.needs ? claim.needs->fixed_bytes() : 0;
 }
 
 std::uint64_t saturated_sum(std::uint64_t a, std::uint64_t b) {
@@ -25,7 +25,7 @@ std::uint64_t saturated_sum(std::uint64_t a, std::uint64_t b) {
     all += fmt::format("{}{}: KV pool {}", all.empty() ? "" : "; ", claims[i].name, pool);
     if (claims[i].needs) {
       all += fmt::format(", weights {}, activations {}, process {}", format_bytes(claims[i].needs->weight_bytes),
-                         format_bytes(claims[i].needs->activation_bytes), format_bytes(kProcessBytes));
+                         format_bytes(claims[i].needs->activation_bytes), format_bytes(claims[i].needs->beside_bytes));
     }
   }
   const std::string limit =

@@ -15,8 +15,9 @@ using gpu::EmulatedDeviceOptions;
 using gpu::Mutation;
 
 Matrix attended_in_tiles(AttentionScene& scene, const std::vector<Chunk>& chunks,
-                         const EmulatedDeviceOptions& options = {}) {
-  const auto backend = gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(options), {.name = "cuda-emulated"});
+                         const EmulatedDeviceOptions& options = {}, std::size_t partial_bytes = kPartialBytes) {
+  const auto backend = gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(options),
+                                             {.name = "cuda-emulated", .partial_bytes = partial_bytes});
   const auto kv = scene.make_cache(*backend);
   Matrix out(scene.num_rows(chunks), scene.width());
   scene.run(*backend, *kv, chunks, out.view());
@@ -52,6 +53,20 @@ TEST_CASE("attention in tiles gives the same bits in every order of threads") {
       const Matrix expected = attended_in_tiles(scene, chunks);
       for (const std::uint64_t seed : {1U, 2U, 3U})
         CHECK(same_bits(attended_in_tiles(scene, chunks, {.seed = seed}), expected));
+    }
+  }
+}
+
+TEST_CASE("rows whose partitions' results do not fit together are computed one after the other, with the same bits") {
+  constexpr Heads kHeads{6, 2, 40};
+  constexpr std::size_t kOfPartition = 6 * (40 + 2) * sizeof(float);
+  for (const KvDType dtype : {KvDType::kF32, KvDType::kF16, KvDType::kI8}) {
+    AttentionScene scene(11, kHeads, dtype, {2, 270, 300});
+    const std::vector<Chunk> chunks = {{0, 0, 2}, {1, 0, 240}, {2, 0, 260}, {1, 240, 270}, {2, 260, 300}};
+    const Matrix expected = attended_in_tiles(scene, chunks);
+    for (const std::size_t bytes : {std::size_t{1}, 7 * kOfPartition, 100 * kOfPartition}) {
+      INFO("type " << static_cast<int>(dtype) << ", " << bytes << " bytes");
+      CHECK(same_bits(attended_in_tiles(scene, chunks, {.seed = 4}, bytes), expected));
     }
   }
 }

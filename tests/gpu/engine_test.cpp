@@ -6,6 +6,7 @@
 #include "core/engine/cpu_executor.h"
 #include "core/engine/device_executor.h"
 #include "core/model/layers/loaded_model.h"
+#include "core/model/tools/memory_plan.h"
 #include "core/model/tools/synth.h"
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/gpu_backend.h"
@@ -117,6 +118,7 @@ class Served {
     KvLayout layout = model_->kv_layout();
     layout.num_blocks = options.num_blocks;
     layout.block_size = 16;
+    layout.dtype = options.engine.kv_cache.dtype;
     auto storage = backend_->allocate_kv(layout);
     const SchedulerOptions& scheduler = options.engine.scheduler;
     if (options.by == ServedOptions::By::kOneStep)
@@ -316,6 +318,36 @@ TEST_CASE("sequences that are swapped to the host beside two steps in flight on 
   CHECK(two.stats().num_swaps > 0);
   CHECK(two.stats().num_blocks_restored > 0);
   CHECK(two.stats().num_blocks_used == 0);
+}
+
+TEST_CASE("a GPU with the memory of the plan serves the largest steps") {
+  for (const KvDType dtype : {KvDType::kF16, KvDType::kI8}) {
+    ServedOptions options;
+    options.engine.scheduler.max_num_seqs = 12;
+    options.engine.scheduler.max_num_batched_tokens = 600;
+    options.engine.scheduler.max_model_len = 700;
+    options.engine.kv_cache.dtype = dtype;
+    const auto loaded = open_model(small_model());
+    const auto any = gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(EmulatedDeviceOptions{}), {});
+    const MemoryNeeds needs = memory_needs(*loaded, *any, options.engine.kv_cache, {12, 600, 700});
+    KvCacheOptions pool = options.engine.kv_cache;
+    pool.num_blocks = 150;
+    const MemoryPlan plan = plan_memory(needs, pool, {.available = std::uint64_t{1} << 40, .limited_by = "GPU 0"});
+    options.num_blocks = plan.num_blocks;
+    options.device.memory = plan.total_bytes() - device_step_bytes({.block_size = 16}).on_device;  // code, graphs
+    Served planned(options);
+    std::vector<Request> requests = made_requests(8, 12);
+    for (Request& request : requests) {
+      request.sampling.num_logprobs = 5;
+      request.sampling.max_tokens = 4;
+    }
+    requests[3].prompt = made_tokens(640, 5, kVocab);
+    for (const auto& sink : serve(planned, requests, false)) {
+      for (const ChoiceOutput& choice : sink->choices)
+        CHECK(choice.finishes.at(0).error == nullptr);
+    }
+    CHECK(planned.device().free_memory() < options.device.memory / 2);
+  }
 }
 
 TEST_CASE("random requests on the GPU draw the tokens that the processor draws") {

@@ -131,6 +131,10 @@ std::size_t LoadedModel::activation_bytes(std::int64_t num_rows, std::int64_t nu
   return most + Transformer::share_bytes(checkpoint_->spec, num_rows, num_ranks);
 }
 
+StepBounds LoadedModel::step_bounds(StepBounds step) const {
+  return Transformer::step_bounds(checkpoint_->spec, step);
+}
+
 void LoadedModel::require_ranks(int num_ranks) const {
   require_cut(checkpoint_->spec, checkpoint_->weights, num_ranks);
 }

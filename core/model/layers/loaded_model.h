@@ -14,6 +14,7 @@
 #include "core/model/architectures/model_config.h"
 #include "core/model/layers/model.h"
 #include "core/text/tokenizer.h"
+#include "kernels/device_step_bytes.h"
 
 namespace quire {
 
@@ -61,6 +62,8 @@ class LoadedModel {
   std::size_t weight_bytes(const Backend& backend, int num_ranks = 1) const;
   // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need there.
   std::size_t activation_bytes(std::int64_t num_rows, std::int64_t num_logit_rows, int num_ranks = 1) const;
+  // The bounds of a step with what the model's shape adds.
+  StepBounds step_bounds(StepBounds step) const;
   // Throws StartupError where so many devices cannot compute the model together.
   void require_ranks(int num_ranks) const;
   // Packs all weights, or takes them from the cache of packed weights; `progress` receives bytes done of bytes in all.

@@ -14,6 +14,7 @@
 #include "core/model/layers/adapter.h"
 #include "core/model/layers/model.h"
 #include "core/model/layers/packed_layers.h"
+#include "kernels/device_step_bytes.h"
 
 namespace quire {
 
@@ -49,6 +50,8 @@ class Transformer final : public Model {
 
   // Bytes of activations that steps of up to `num_rows` rows with `num_logit_rows` rows of logits need.
   static std::size_t activation_bytes(const ModelSpec& spec, std::int64_t num_rows, std::int64_t num_logit_rows);
+  // The bounds of a step with what the model's shape adds.
+  static StepBounds step_bounds(const ModelSpec& spec, StepBounds step);
   // The same of what ranks add up.
   static std::size_t share_bytes(const ModelSpec& spec, std::int64_t num_rows, int num_ranks) {
     const std::int64_t rows = spec.is_causal ? std::min(num_rows, kMaxRows) : num_rows;

@@ -192,6 +192,8 @@ json plan_to_json(const MemoryPlan& plan, const std::string& backend) {
           {"weight_bytes", plan.needs.weight_bytes},
           {"activation_bytes", plan.needs.activation_bytes},
           {"adapter_bytes", plan.needs.adapter_bytes},
+          {"beside_bytes", plan.needs.beside_bytes},
+          {"host_bytes", plan.needs.host_bytes},
           {"kv_bytes", plan.kv_bytes()},
           {"state_bytes", plan.states_bytes()},
           {"total_bytes", plan.total_bytes()},

@@ -9,6 +9,7 @@
 #include "core/kv/window_pool.h"
 #include "core/model/layers/abilities.h"
 #include "core/model/layers/drafted_model.h"
+#include "core/sched/scheduler_options.h"
 #include "kernels/parallel_backend.h"
 
 namespace quire {
@@ -135,8 +136,7 @@ std::string format_bytes(std::uint64_t bytes) {
 }
 
 std::uint64_t MemoryPlan::total_bytes() const {
-  return needs.weight_bytes + needs.activation_bytes + needs.adapter_bytes + kProcessBytes + kv_bytes() +
-         states_bytes();
+  return needs.fixed_bytes() + kv_bytes() + states_bytes();
 }
 
 std::int64_t MemoryPlan::num_requests_of(std::int64_t tokens) const {
@@ -158,34 +158,58 @@ std::string MemoryPlan::describe() const {
       needs.adapter_bytes == 0 ? std::string() : fmt::format(", adapters up to {}", format_bytes(needs.adapter_bytes));
   const std::string ranks =
       needs.num_ranks == 1 ? std::string() : fmt::format("on each of {} devices: ", needs.num_ranks);
+  const std::string steps =
+      needs.host_bytes == 0 ? std::string() : fmt::format(", steps {}", format_bytes(needs.beside_bytes));
+  std::string on_host =
+      needs.host_bytes == 0 ? "" : fmt::format("\nbeside it {} on the host", format_bytes(needs.host_bytes));
+  if (host && needs.host_bytes > 0)
+    on_host += fmt::format(" of {} that {} has left", format_bytes(host->available), host->limited_by);
   return fmt::format(
-      "{}weights {}, activations {}{}\n"
+      "{}weights {}, activations {}{}{}\n"
       "KV pool {}: {} blocks of {} tokens, {} tokens, room for {} requests of 2048 tokens\n"
-      "{}{}in all {} of {} that {} has left",
-      ranks, format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes), adapters, format_bytes(kv_bytes()),
-      num_blocks, block_size, kv_tokens(), num_requests_of(2048), window, states, format_bytes(total_bytes()),
-      format_bytes(machine.available), machine.limited_by);
+      "{}{}in all {} of {} that {} has left{}",
+      ranks, format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes), adapters, steps,
+      format_bytes(kv_bytes()), num_blocks, block_size, kv_tokens(), num_requests_of(2048), window, states,
+      format_bytes(total_bytes()), format_bytes(machine.available), machine.limited_by, on_host);
 }
 
-MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine) {
+namespace {
+
+void check_host(const MemoryNeeds& needs, const std::optional<MachineMemory>& host) {
+  if (!host || needs.host_bytes <= host->available) return;
+  throw MemoryShortage(
+      fmt::format("the model does not fit: beside the GPU it needs {} of the host's memory, and {} has {} left",
+                  format_bytes(needs.host_bytes), host->limited_by, format_bytes(host->available)));
+}
+
+// Of the model and its process, without any KV cache.
+[[noreturn]] void refuse_model(const MemoryNeeds& needs, std::uint64_t fixed, const MachineMemory& machine) {
+  const std::string adapters = needs.adapter_bytes == 0
+                                   ? std::string()
+                                   : fmt::format(", model.adapter_memory {}", format_bytes(needs.adapter_bytes));
+  throw MemoryShortage(
+      fmt::format("the model does not fit: it needs {} (weights {}, activations {}{}, {} {}) before any "
+                  "KV cache, and {} has {} left",
+                  format_bytes(fixed), format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes), adapters,
+                  needs.host_bytes == 0 ? "process" : "steps", format_bytes(needs.beside_bytes), machine.limited_by,
+                  format_bytes(machine.available)));
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine,
+                       const std::optional<MachineMemory>& host) {
   check_options(options);
-  const std::uint64_t fixed =
-      needs.weight_bytes + needs.activation_bytes + needs.adapter_bytes + kProcessBytes + needs.state_bytes;
-  if (fixed + needs.kv_block_bytes > machine.available) {
-    throw MemoryShortage(fmt::format(
-        "the model does not fit: it needs {} (weights {}, activations {}{}, process {}) before any "
-        "KV cache, and {} has {} left",
-        format_bytes(fixed), format_bytes(needs.weight_bytes), format_bytes(needs.activation_bytes),
-        needs.adapter_bytes == 0 ? std::string()
-                                 : fmt::format(", model.adapter_memory {}", format_bytes(needs.adapter_bytes)),
-        format_bytes(kProcessBytes), machine.limited_by, format_bytes(machine.available)));
-  }
+  check_host(needs, host);
+  const std::uint64_t fixed = needs.fixed_bytes() + needs.state_bytes;
+  if (fixed + needs.kv_block_bytes > machine.available) refuse_model(needs, fixed, machine);
   std::uint64_t left = machine.available - fixed + needs.state_bytes;
   MemoryPlan plan{.needs = needs,
                   .block_size = options.block_size,
                   .num_blocks = 0,
                   .num_states = affordable_states(needs, left),
-                  .machine = machine};
+                  .machine = machine,
+                  .host = host};
   left -= plan.states_bytes();
   const bool is_given = needs.keeps_kv && (options.num_blocks > 0 || options.memory > 0);
   const std::int64_t largest = INT32_MAX / options.block_size;  // slots are numbered in 32 bits
@@ -233,6 +257,7 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
   const std::int64_t num_rows =
       is_causal ? limits.max_num_batched_tokens : std::max(limits.max_num_batched_tokens, model_len);
   const std::int64_t num_logit_rows = std::min(limits.max_num_seqs + kMaxPromptLogitRows, num_rows);
+  const bool is_device = limits.is_device || backend.has_own_memory();
   // A window as long as any sequence frees nothing. The tiers below the pool keep blocks that have bytes.
   const bool has_tier = options.host_tier_bytes > 0 || !options.disk_tier_path.empty();
   const ModelInfo& info = model.info();
@@ -249,6 +274,13 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
       drafter == nullptr
           ? 0
           : drafter->activation_bytes(kMostDraftRows, std::min(num_logit_rows, kMostDraftedSequences), num_ranks);
+  const DeviceStepBytes steps =
+      device_step_bytes(model.step_bounds({.rows = num_rows,
+                                           .logit_rows = num_logit_rows,
+                                           .sequences = limits.max_num_seqs,
+                                           .tokens = model_len,
+                                           .block_size = options.block_size,
+                                           .draws = 2 * limits.max_num_seqs + kMostDraftsOfStep}));
   return {.weight_bytes = model.weight_bytes(backend, num_ranks) + drafter_weights,
           .activation_bytes = model.activation_bytes(num_rows, num_logit_rows, num_ranks) + drafter_rows,
           // A model of recurrent layers alone keeps nothing in blocks.
@@ -262,7 +294,9 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
           .state_bytes = static_cast<std::uint64_t>(model.info().state_floats) * sizeof(float),
           .useful_states = kStatesPerSequence * limits.max_num_seqs,
           .adapter_bytes = limits.adapter_bytes,
-          .num_ranks = num_ranks};
+          .num_ranks = num_ranks,
+          .beside_bytes = is_device ? steps.on_device : kProcessBytes,
+          .host_bytes = is_device ? kProcessBytes + steps.pinned : 0};
 }
 
 }  // namespace quire

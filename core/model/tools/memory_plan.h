@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "core/base/result.h"
@@ -39,7 +40,11 @@ struct ServingLimits {
   std::int64_t max_model_len = 0;   // 0: the model's own context
   std::uint64_t adapter_bytes = 0;  // that the model's adapters may take; 0: it takes none
   int num_ranks = 1;                // devices that compute the model together, where the backend is one of them
+  bool is_device = false;           // the plan is for a GPU, whatever the backend is
 };
+
+// What the process takes beside weights, activations and KV: tokenizer, requests, buffers, code.
+inline constexpr std::uint64_t kProcessBytes = std::uint64_t{192} << 20;
 
 // The plan's inputs in bytes, whatever they were measured from.
 struct MemoryNeeds {
@@ -55,6 +60,11 @@ struct MemoryNeeds {
   std::int64_t useful_states = 0;       // of sequences that run, and snapshots of what they computed
   std::uint64_t adapter_bytes = 0;      // that the model's adapters may take; 0: it takes none
   int num_ranks = 1;                    // devices that compute the model together; all of the above is on each
+  std::uint64_t beside_bytes = kProcessBytes;  // of the process; on a GPU, of its kernels and steps
+  std::uint64_t host_bytes = 0;                // of the machine's memory, where the rest is on a GPU
+
+  // Before any state or block.
+  std::uint64_t fixed_bytes() const { return weight_bytes + activation_bytes + adapter_bytes + beside_bytes; }
 };
 
 struct MemoryPlan {
@@ -64,6 +74,7 @@ struct MemoryPlan {
   std::int64_t num_window_parts = 0;  // of blocks, for layers with a window; 0: all layers keep all tokens
   std::int64_t num_states = 0;        // 0: the model has none
   MachineMemory machine;
+  std::optional<MachineMemory> host;  // beside a GPU, where it is known
 
   std::uint64_t kv_bytes() const { return kv_bytes(num_blocks, num_window_parts > 0 ? num_window_parts : num_blocks); }
   std::uint64_t kv_bytes(std::int64_t blocks, std::int64_t parts) const {
@@ -79,8 +90,6 @@ struct MemoryPlan {
   std::string describe() const;
 };
 
-// What the process takes beside weights, activations and KV: tokenizer, requests, buffers, code.
-inline constexpr std::uint64_t kProcessBytes = std::uint64_t{192} << 20;
 // Default size of the KV pool, in percent of what the weights leave.
 inline constexpr std::uint64_t kDefaultKvShare = 40;
 
@@ -89,8 +98,9 @@ inline constexpr std::uint64_t kStateShare = 20;
 
 // Throws StartupError, one line that says what is needed, what there is, and what to change, where the options cannot
 // be met; MemoryShortage where memory is what lacks. By default the pool holds useful_kv_tokens, but takes at most
-// kDefaultKvShare.
-MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine);
+// kDefaultKvShare. host: what the machine has left beside a GPU; empty: not known.
+MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, const MachineMemory& machine,
+                       const std::optional<MachineMemory>& host = {});
 
 // Where several devices compute the model together, what the one needs that needs the most.
 // drafter: a model that drafts for it, whose K and V are in the same blocks; null: none.

@@ -50,6 +50,22 @@ TEST_CASE("Memory of adapters is counted before the KV pool, and named", "[memor
   CHECK_THROWS_WITH(plan_memory(with, {}, machine(kGiB + 700 * kMiB)), Contains("model.adapter_memory 512.0 MiB"));
 }
 
+TEST_CASE("A model on a GPU needs memory of the host too, and is refused where that lacks", "[memory]") {
+  MemoryNeeds on_gpu = needs();
+  on_gpu.beside_bytes = 100 * kMiB;
+  on_gpu.host_bytes = 300 * kMiB;
+  const MachineMemory gpu{.available = 2 * kGiB, .limited_by = "GPU 0"};
+  const MemoryPlan plan = plan_memory(on_gpu, {}, gpu, machine(kGiB));
+  CHECK(plan.total_bytes() == kGiB + 164 * kMiB + plan.kv_bytes());
+  CHECK_THAT(plan.describe(), Contains("steps 100.0 MiB") && Contains("that GPU 0 has left") &&
+                                  Contains("beside it 300.0 MiB on the host of 1.0 GiB that the machine has left"));
+  CHECK_THAT(plan_memory(on_gpu, {}, gpu).describe(), Contains("beside it 300.0 MiB on the host"));
+  CHECK_THROWS_WITH(plan_memory(on_gpu, {}, gpu, machine(299 * kMiB)),
+                    "the model does not fit: beside the GPU it needs 300.0 MiB of the host's memory, and the machine "
+                    "has 299.0 MiB left");
+  CHECK_THROWS_WITH(plan_memory(on_gpu, {}, machine(kGiB), machine(kGiB)), Contains("steps 100.0 MiB"));
+}
+
 TEST_CASE("By default the pool holds what can be used, and at most its share of what is left", "[memory]") {
   CHECK(plan_memory(needs(), {}, machine(8 * kGiB)).num_blocks == 1000);
   const MemoryPlan small = plan_memory(needs(), {}, machine(2 * kGiB));

@@ -1,0 +1,38 @@
+// device_step_bytes: what steps take on a GPU, and pinned on the host, beside weights, activations, states and KV; for
+// the memory plan. Pure; any thread. What grows with one request beyond all measure (penalties of 100,000 tokens) is
+// not counted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire {
+
+// What partitions' results of attention take at most, or one row's.
+inline constexpr std::size_t kPartialBytes = std::size_t{128} << 20;
+
+// The largest step of a model.
+struct StepBounds {
+  std::int64_t rows = 0;
+  std::int64_t slice_rows = 0;  // that are computed together
+  std::int64_t logit_rows = 0;
+  std::int64_t sequences = 0;
+  std::int64_t tokens = 0;  // of a sequence
+  std::int64_t block_size = 0;
+  std::int64_t draws = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t widest_row = 0;  // of a product's inputs, in floats
+  std::int64_t num_experts = 0;
+  std::int64_t chosen_rows = 0;  // that experts compute for one
+  std::int64_t widest_expert_row = 0;
+  std::int64_t partial_floats = 0;  // of one row's results of a partition of attention
+};
+
+struct DeviceStepBytes {
+  std::uint64_t on_device = 0;
+  std::uint64_t pinned = 0;  // on the host
+};
+
+DeviceStepBytes device_step_bytes(const StepBounds& step);
+
+}  // namespace quire
