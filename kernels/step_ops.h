@@ -11,6 +11,8 @@
 
 namespace quire {
 
+class StateStorage;
+
 struct MatrixView;
 class KvStorage;
 
@@ -80,12 +82,14 @@ struct TokenScored {
   Top top[TokenScore::kMostTop] = {};
 };
 
-// A block that moves between its storage and the host.
+// A block or a recurrent state that moves between its storage and the host, or a state that another becomes.
 struct BlockTransfer {
-  KvStorage* storage = nullptr;
-  std::int32_t block = 0;
+  KvStorage* storage = nullptr;     // of a block
+  StateStorage* states = nullptr;   // of a state
+  std::int32_t number = 0;          // of the block or state
   std::span<std::byte> out{};       // where it is read to; empty: it is written
-  std::span<const std::byte> in{};  // from here
+  std::span<const std::byte> in{};  // from here; empty too: from the state `source`
+  std::int32_t source = 0;
 };
 
 // How long a step's transfers took.
@@ -112,8 +116,8 @@ class StepOps {
   virtual std::int64_t begin() = 0;
   // What is enqueued from here to launch() is likely to be enqueued again by a step to come.
   virtual void expect_repetition() = 0;
-  // Blocks are moved in this order, behind what was enqueued before and before what follows. Bytes to be written are
-  // read at once, blocks are read to `out` by the end of wait(). Once in a step.
+  // Blocks and states are moved in this order, behind what was enqueued before and before what follows. Bytes to be
+  // written are read at once, those to be read are in `out` by the end of wait(). Once in a step.
   virtual void move_blocks(std::span<const BlockTransfer> transfers) = 0;
   // Lets the device begin with what is enqueued. Called once, behind the forward pass.
   virtual void launch() = 0;

@@ -104,12 +104,7 @@ void DeviceExecutor::compute(Submitted& step, const StepPlan& plan, const StepAr
   step.output.labels = dense_values(backend_.on_host(computed.labels, HostResult::kLabels));
 }
 
-// Storages of states move them while the host waits.
 void DeviceExecutor::move(Submitted& step, const Transfers& transfers) {
-  if (memory_.states != nullptr) {
-    step.output.moved = memory_.move(transfers);
-    return;
-  }
   try {
     transfers_.clear();
     memory_.list_moves(transfers.moves, transfers_);
@@ -225,10 +220,9 @@ StepOutput& DeviceExecutor::Submitted::wait() {
 }
 
 void DeviceExecutor::finish(Submitted& step) {
-  if (memory_.states == nullptr) {
-    const TransferTimes times = steps_.transfer_times(step.number);
-    step.output.moved = {.offload_s = times.read_s, .load_s = times.write_s};
-  }
+  const TransferTimes times = steps_.transfer_times(step.number);
+  step.output.moved.offload_s += times.read_s;
+  step.output.moved.load_s += times.write_s;
   if (step.drawn_places.empty() && step.targets.empty()) return;
   const std::span<const TokenDrawn> drawn = steps_.drawn(step.number);
   const std::span<const TokenScored> scored = steps_.scored(step.number);

@@ -31,19 +31,24 @@ void ExecutorMemory::copy(std::span<const BlockCopy> copies) const {
 
 void ExecutorMemory::list_moves(std::span<const BlockMove> moves, std::vector<BlockTransfer>& out) const {
   for (const BlockMove& move : moves) {
-    QUIRE_CHECK(move.state == kNoState && move.kind != BlockMove::Kind::kCopyState, "a move of a state");
-    const bool reads = move.kind == BlockMove::Kind::kOffload;
-    const auto add = [&](KvStorage* from, std::int32_t number, std::size_t begin) {
-      BlockTransfer transfer{.storage = from, .block = number};
-      if (reads) {
-        transfer.out = std::span(*move.unfilled).subspan(begin, from->block_bytes());
+    if (move.kind == BlockMove::Kind::kCopyState) {
+      out.push_back({.states = states.get(), .number = move.state.value, .source = move.source.value});
+      continue;
+    }
+    const auto add = [&](BlockTransfer transfer, std::size_t begin, std::size_t bytes) {
+      if (move.kind == BlockMove::Kind::kOffload) {
+        transfer.out = std::span(*move.unfilled).subspan(begin, bytes);
       } else {
-        transfer.in = std::span(*move.bytes).subspan(begin, from->block_bytes());
+        transfer.in = std::span(*move.bytes).subspan(begin, bytes);
       }
       out.push_back(transfer);
     };
-    if (move.block != kNoBlock) add(storage.get(), move.block.value, 0);
-    if (move.part != kNoPart) add(window_storage.get(), move.part.value, storage->block_bytes());
+    const std::size_t block_bytes = storage->block_bytes();
+    if (move.block != kNoBlock) add({.storage = storage.get(), .number = move.block.value}, 0, block_bytes);
+    if (move.state != kNoState)
+      add({.states = states.get(), .number = move.state.value}, block_bytes, states->state_bytes());
+    if (move.part != kNoPart)
+      add({.storage = window_storage.get(), .number = move.part.value}, block_bytes, window_storage->block_bytes());
   }
 }
 

@@ -29,7 +29,7 @@ struct ExecutorMemory {
   // Does a plan's moves, then its copies. Takes no memory on the host.
   MoveTimes move(const Transfers& transfers) const;
   void copy(std::span<const BlockCopy> copies) const;
-  // Adds moves as a device takes them; none of them names a state.
+  // Adds moves as a device takes them.
   void list_moves(std::span<const BlockMove> moves, std::vector<BlockTransfer>& out) const;
   StepArrays with_storages(StepArrays arrays) const;
 };

@@ -5,6 +5,7 @@
 
 #include "kernels/check.h"
 #include "kernels/gpu/gpu_kv.h"
+#include "kernels/gpu/gpu_recurrent.h"
 
 namespace quire::gpu {
 namespace {
@@ -57,14 +58,20 @@ void GpuMoves::take_places(Set& set, std::span<const BlockTransfer> transfers) {
   places_.reserve(transfers.size());
   set.reads.reserve(transfers.size());
   for (const BlockTransfer& transfer : transfers) {
-    const std::size_t bytes = transfer.storage->block_bytes();
-    QUIRE_CHECK(transfer.in.size() + transfer.out.size() == bytes, "a KV block of another size");
-    places_.push_back(take(set, bytes));
+    const std::size_t bytes = transfer.in.size() + transfer.out.size();
+    const bool is_block = transfer.states == nullptr;
+    const std::size_t whole = is_block ? transfer.storage->block_bytes() : transfer.states->state_bytes();
+    QUIRE_CHECK(bytes == whole || (bytes == 0 && !is_block), "a KV block or a state of another size");
+    places_.push_back(bytes == 0 ? nullptr : take(set, bytes));
   }
 }
 
 void GpuMoves::copy(Set& set, const BlockTransfer& transfer, std::byte* pinned) {
-  std::byte* const on_device = static_cast<const GpuKvStorage&>(*transfer.storage).block(transfer.block);
+  if (pinned == nullptr)
+    return static_cast<GpuStateStorage&>(*transfer.states).copy(transfer.source, transfer.number, Stream::kCopy);
+  std::byte* const on_device = transfer.states != nullptr
+                                   ? static_cast<const GpuStateStorage&>(*transfer.states).at(transfer.number)
+                                   : static_cast<const GpuKvStorage&>(*transfer.storage).block(transfer.number);
   if (transfer.out.empty()) {
     std::memcpy(pinned, transfer.in.data(), transfer.in.size());
     device_.copy_to_device(on_device, pinned, transfer.in.size(), Stream::kCopy);

@@ -37,10 +37,14 @@ std::byte* GpuStateStorage::at(std::int32_t state) const {
 }
 
 void GpuStateStorage::copy_state(std::int32_t source, std::int32_t destination) {
+  copy(source, destination, Stream::kCompute);
+}
+
+void GpuStateStorage::copy(std::int32_t source, std::int32_t destination, Stream stream) {
   if (source == destination) return;
   const CopyBytesArgs args{
       .from = at(source), .to = at(destination), .bytes = static_cast<std::int64_t>(state_bytes())};
-  device_.launch(device_.kernel("copy_bytes"), {.x = blocks_of(args.bytes, CopyBytes::kThreads * 16)}, args);
+  device_.launch(device_.kernel("copy_bytes"), {.x = blocks_of(args.bytes, CopyBytes::kThreads * 16)}, args, stream);
 }
 
 void GpuStateStorage::read_state(std::int32_t state, std::span<std::byte> out) const {

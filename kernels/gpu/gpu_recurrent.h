@@ -21,10 +21,11 @@ class GpuStateStorage final : public StateStorage {
   void write_state(std::int32_t state, std::span<const std::byte> in) override;
 
   float* data() const { return memory_.as<float>(); }
+  std::byte* at(std::int32_t state) const;
+  // As copy_state(), on a stream.
+  void copy(std::int32_t source, std::int32_t destination, Stream stream);
 
  private:
-  std::byte* at(std::int32_t state) const;
-
   Device& device_;
   StateLayout layout_;
   DeviceMemory memory_;

@@ -2,6 +2,7 @@
 // and on the processor.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "core/engine/cpu_executor.h"
 #include "core/engine/device_executor.h"
@@ -22,15 +23,16 @@ using gpu::EmulatedDeviceOptions;
 constexpr int kVocab = 512;
 
 // A small model of random quantised weights, made once.
-const std::filesystem::path& small_model() {
+const std::filesystem::path& small_model(const std::string& shape = "tiny-qwen3") {
   static const TemporaryFolder kFolder;
-  static const std::filesystem::path kPath = [] {
-    SynthSpec spec = *find_synth_shape("tiny-qwen3");
-    spec.types = *find_synth_types("Q8_0");
-    write_synthetic_gguf(spec, kFolder / "model.gguf", {});
-    return kFolder / "model.gguf";
-  }();
-  return kPath;
+  static std::map<std::string, std::filesystem::path> made;
+  std::filesystem::path& path = made[shape];
+  if (!path.empty()) return path;
+  path = kFolder / (shape + ".gguf");
+  SynthSpec spec = *find_synth_shape(shape);
+  spec.types = *find_synth_types("Q8_0");
+  write_synthetic_gguf(spec, path, {});
+  return path;
 }
 
 // Allows some tokens after each one, and forces one now and then.
@@ -76,6 +78,7 @@ class StridingGrammar final : public Grammar {
 struct ServedOptions {
   enum class By : std::uint8_t { kProcessor, kOneStep, kTwoSteps };
   By by = By::kTwoSteps;
+  std::string shape = "tiny-qwen3";
   EmulatedDeviceOptions device = {};
   bool graphs = true;
   std::int64_t num_blocks = 200;
@@ -86,7 +89,7 @@ struct ServedOptions {
 class Served {
  public:
   explicit Served(const ServedOptions& options)
-      : loaded_(open_model(small_model())),
+      : loaded_(open_model(small_model(options.shape))),
         backend_(backend(options)),
         model_(loaded_->build(*backend_, [](auto, auto) {})),
         engine_(executor(options), {TokenId{2}}, options.engine) {}
@@ -299,7 +302,10 @@ TEST_CASE("a graph that keeps old arguments is found") {
   CHECK(differ);
 }
 
-TEST_CASE("sequences that are swapped to the host beside two steps in flight on the GPU go on as if they had stayed") {
+namespace {
+
+// Six sequences in a pool for three, of which some are swapped.
+void check_swapped(const std::string& shape) {
   std::vector<Request> requests;
   for (int i = 0; i < 6; ++i) {
     requests.push_back(request_of(made_tokens(30 + i, 10 + i, kVocab), 36));
@@ -307,9 +313,9 @@ TEST_CASE("sequences that are swapped to the host beside two steps in flight on 
     requests.back().sampling.temperature = 0.9F;
     requests.back().sampling.seed = static_cast<std::uint64_t>(i);
   }
-  Served one({.by = ServedOptions::By::kOneStep, .device = {.immediate = true}});
+  Served one({.by = ServedOptions::By::kOneStep, .shape = shape, .device = {.immediate = true}});
   const Sinks expected = serve(one, requests, true);
-  ServedOptions crowded{.device = {.seed = 3}, .num_blocks = 10};
+  ServedOptions crowded{.shape = shape, .device = {.seed = 3}, .num_blocks = 10};
   crowded.engine.scheduler.max_num_seqs = 4;
   crowded.engine.scheduler.preemption = Preemption::kSwap;
   crowded.engine.kv_cache.host_tier_bytes = 8 << 20;
@@ -318,6 +324,16 @@ TEST_CASE("sequences that are swapped to the host beside two steps in flight on 
   CHECK(two.stats().num_swaps > 0);
   CHECK(two.stats().num_blocks_restored > 0);
   CHECK(two.stats().num_blocks_used == 0);
+}
+
+}  // namespace
+
+TEST_CASE("sequences that are swapped to the host beside two steps in flight on the GPU go on as if they had stayed") {
+  check_swapped("tiny-qwen3");
+}
+
+TEST_CASE("sequences with recurrent states are swapped to the host beside two steps in flight on the GPU") {
+  check_swapped("tiny-qwen35");
 }
 
 TEST_CASE("a GPU with the memory of the plan serves the largest steps") {
