@@ -116,14 +116,14 @@ LiveModels::Loaded LiveModels::bring_up(const HostedModelSpec& spec, std::unique
                                         const std::function<bool()>& interrupted) {
   const MemoryNeeds needs = opened->needs();
   const MemoryPlan plan = plan_memory(needs, pool_of(spec, needs), ledger_.left(), host_ledger_.left());
-  const Promises promises{ledger_.promise(plan.total_bytes()), host_ledger_.promise(needs.host_bytes)};
+  Promises promises{ledger_.promise(plan.total_bytes()), host_ledger_.promise(needs.host_bytes)};
   std::unique_ptr<RunningModel> model = opened->start(plan, interrupted);
   Loaded loaded;
   loaded.promised = plan.total_bytes();
   loaded.promised_on_host = needs.host_bytes;
   // The promises move with the model: the pointer itself may live longer.
   loaded.running = {
-      model.release(), [this, thread = thread_, promises](RunningModel* ended) mutable {
+      model.release(), [this, thread = thread_, promises = std::move(promises)](RunningModel* ended) mutable {
         // A job must be copyable, what it holds is not.
         auto held = std::make_shared<Ended>(Ended{std::unique_ptr<RunningModel>(ended), std::move(promises)});
         thread->post([this, held] { bury(*held); });

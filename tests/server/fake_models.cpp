@@ -81,10 +81,12 @@ class FakeModels::Opened final : public OpenedModel {
   Opened(FakeModels& models, const HostedModelSpec& spec)
       : models_(models), spec_(spec), path_(spec.model.path.string()) {}
   MemoryNeeds needs() const override {
-    return {.weight_bytes = models_.weight_bytes,
-            .activation_bytes = kMegabyte,
-            .kv_block_bytes = kMegabyte,
-            .useful_kv_tokens = 16 * 4096};
+    MemoryNeeds needs{.weight_bytes = models_.weight_bytes,
+                      .activation_bytes = kMegabyte,
+                      .kv_block_bytes = kMegabyte,
+                      .useful_kv_tokens = 16 * 4096};
+    needs.host_bytes = models_.host_bytes;
+    return needs;
   }
   std::unique_ptr<RunningModel> start(const MemoryPlan&, const std::function<bool()>& interrupted) override {
     std::unique_lock lock(models_.mutex_);

@@ -36,6 +36,7 @@ class FakeModels {
   static constexpr std::uint64_t kAdapterBytes = 10 * kMegabyte;
 
   std::uint64_t weight_bytes = 100 * kMegabyte;
+  std::uint64_t host_bytes = 0;  // beside a GPU
 
  private:
   class Running;

@@ -231,6 +231,24 @@ TEST_CASE("the memory of several models is one plan, which names them where it d
   CHECK(fakes.num_loads() == 0);
 }
 
+TEST_CASE("models on a GPU fit the host's memory together, and one gives its part back when it goes") {
+  FakeModels fakes;
+  fakes.host_bytes = 200 * kMegabyte;
+  LiveModels models(fakes.opener(), machine_of(kPlenty), machine_of(500 * kMegabyte));
+  const auto load = [&](const std::string& name) {
+    return outcome_of([&](auto done) { models.load(entry_of(name, name), done); });
+  };
+  models.start({fake_spec("one", "one"), fake_spec("two", "two")}, EngineOptions{}, [] { return false; });
+  const auto refused = load("three");
+  REQUIRE(refused);
+  CHECK(refused->kind == ErrorKind::kNoMemory);
+  CHECK(refused->message.find("needs 200.0 MiB of the host's memory") != std::string::npos);
+  CHECK(refused->message.find("has 100.0 MiB left") != std::string::npos);
+  CHECK(outcome_of([&](auto done) { models.replace("one", "other", true, done); }) == std::nullopt);
+  CHECK(outcome_of([&](auto done) { models.unload("two", done); }) == std::nullopt);
+  CHECK(load("three") == std::nullopt);
+}
+
 TEST_CASE("a reload changes names and bounds, and says which operation adds, removes or moves a model") {
   const HostedModelSpec one = fake_spec("one", "first");
   const HostedModelSpec two = fake_spec("two", "second");

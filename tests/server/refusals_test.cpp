@@ -226,6 +226,33 @@ TEST_CASE("what each event of a response repeats of its request is bounded") {
   check_refusal(reply_to(1'100'000), "/v1/responses", 400, "invalid_value");
 }
 
+TEST_CASE("what a response keeps of its input's items beside the prompt is bounded") {
+  ServerOptions options = test_options();
+  options.max_body_bytes = std::int64_t{8} << 20;
+  TestServer server(says("x"), options);
+  HttpClient client(server.port());
+  const auto reply_to = [&](Json item) {
+    const Json input = Json::array({std::move(item), {{"role", "user"}, {"content", "a"}}});
+    return client.post("/v1/responses", dump_json(Json{{"input", input}, {"max_output_tokens", 1}}));
+  };
+  const auto call = [](const char* field, std::string value) {
+    Json item{{"type", "function_call"}, {"call_id", "c"}, {"name", "f"}, {"arguments", "{}"}};
+    item[field] = std::move(value);
+    return item;
+  };
+  for (const char* field : {"id", "call_id", "name", "namespace"}) {
+    INFO(field);
+    CHECK(reply_to(call(field, std::string(256, 'n'))).status == 200);
+    check_refusal(reply_to(call(field, std::string(1025, 'n'))), "/v1/responses", 400, "invalid_value");
+  }
+  const auto reasoning = [](std::size_t num_bytes) {
+    const Json part{{"type", "summary_text"}, {"text", std::string(num_bytes, 'r')}};
+    return Json{{"type", "reasoning"}, {"summary", Json::array({part})}};
+  };
+  CHECK(reply_to(reasoning(4'000'000)).status == 200);
+  check_refusal(reply_to(reasoning(4'200'000)), "/v1/responses", 400, "invalid_value");
+}
+
 TEST_CASE("an error repeats little of what was sent") {
   TestServer server(says("x"));
   HttpClient client(server.port());

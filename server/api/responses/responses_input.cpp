@@ -16,6 +16,10 @@ namespace {
 // Stored texts are a few levels deeper than what a client may send.
 constexpr std::size_t kStoredDepth = kDefaultJsonDepth + 8;
 
+// What a request keeps while it runs though its template may leave it out of the prompt, which is bounded by itself.
+constexpr std::size_t kMaxItemNameBytes = 1024;
+constexpr std::size_t kMaxReasoningBytes = std::size_t{4} << 20;  // of all items
+
 Json parse_stored(const std::string& text) {
   auto parsed = parse_json(text, kStoredDepth);
   return parsed ? std::move(*parsed) : Json(nullptr);
@@ -90,7 +94,7 @@ class ItemReader {
 
   // The item's id and type: its own id, or a fresh one.
   Json begin_item(FieldReader& fields, const char* prefix, const char* type) {
-    auto id = fields.string("id");
+    auto id = fields.short_string("id", kMaxItemNameBytes);
     if (!id || id->empty()) {
       id = make_id(prefix);
       input_.item_ids.push_back(*id);
@@ -100,6 +104,12 @@ class ItemReader {
 
   std::string required(FieldReader& fields, const char* name) {
     auto value = fields.string(name);
+    if (!value) fields.missing(name);
+    return value.value_or("");
+  }
+  // What is kept with the item and need not be in the prompt.
+  std::string required_name(FieldReader& fields, const char* name) {
+    auto value = fields.short_string(name, kMaxItemNameBytes);
     if (!value) fields.missing(name);
     return value.value_or("");
   }
@@ -123,23 +133,27 @@ class ItemReader {
 
   Json read_call(FieldReader& fields) {
     Json item = begin_item(fields, "fc_", "function_call");
-    for (const char* name : {"call_id", "name", "arguments"})
-      item[name] = required(fields, name);
-    if (auto name_space = fields.string("namespace")) item["namespace"] = std::move(*name_space);
+    for (const char* name : {"call_id", "name"})
+      item[name] = required_name(fields, name);
+    item["arguments"] = required(fields, "arguments");
+    if (auto name_space = fields.short_string("namespace", kMaxItemNameBytes))
+      item["namespace"] = std::move(*name_space);
     return item;
   }
 
   Json read_custom_call(FieldReader& fields) {
     Json item = begin_item(fields, "ctc_", "custom_tool_call");
-    for (const char* name : {"call_id", "name", "input"})
-      item[name] = required(fields, name);
-    if (auto name_space = fields.string("namespace")) item["namespace"] = std::move(*name_space);
+    for (const char* name : {"call_id", "name"})
+      item[name] = required_name(fields, name);
+    item["input"] = required(fields, "input");
+    if (auto name_space = fields.short_string("namespace", kMaxItemNameBytes))
+      item["namespace"] = std::move(*name_space);
     return item;
   }
 
   Json read_shell_call(FieldReader& fields) {
     Json item = begin_item(fields, "lsh_", "local_shell_call");
-    item["call_id"] = required(fields, "call_id");
+    item["call_id"] = required_name(fields, "call_id");
     const Json* action = fields.object("action");
     if (action == nullptr) fields.missing("action");
     item["action"] = action != nullptr ? *action : Json::object();
@@ -150,7 +164,7 @@ class ItemReader {
     Json item = begin_item(fields, prefix, type.c_str());
     // A shell's output may name its call by its own id.
     const bool by_id = type == "local_shell_call_output" && !fields.has("call_id");
-    const std::string call_id = by_id ? item["id"].get<std::string>() : required(fields, "call_id");
+    const std::string call_id = by_id ? item["id"].get<std::string>() : required_name(fields, "call_id");
     if (!fields.error() && calls_.count(call_id) == 0) {
       fields.fail("call_id", fmt::format("No tool call found for function call output with call_id '{}'", call_id));
     }
@@ -192,6 +206,9 @@ class ItemReader {
         fields.fail("encrypted_content", "The encrypted content was not made by this server");
       }
     }
+    reasoning_bytes_ += summary.size() + text.size();
+    if (reasoning_bytes_ > kMaxReasoningBytes)
+      fields.fail("content", fmt::format("the reasoning of '{}' is longer than {} bytes", member_, kMaxReasoningBytes));
     item["summary"] = Json::array();
     if (!summary.empty()) item["summary"].push_back({{"type", "summary_text"}, {"text", std::move(summary)}});
     item["content"] = Json::array();
@@ -211,7 +228,7 @@ class ItemReader {
   }
 
   Json read_reference(FieldReader& fields) {
-    const std::string id = required(fields, "id");
+    const std::string id = required_name(fields, "id");
     if (fields.error()) return nullptr;
     const auto response = store_ != nullptr ? store_->find_item(id, owner_) : nullptr;
     if (response != nullptr) {
@@ -235,6 +252,7 @@ class ItemReader {
   const std::string& owner_;
   std::set<std::string> calls_;
   std::size_t num_read_ = 0;
+  std::size_t reasoning_bytes_ = 0;
   ResponseInput input_;
 };
 
