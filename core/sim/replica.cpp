@@ -20,6 +20,10 @@ Clock::time_point at(double seconds) {
   return Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
 }
 
+double seconds_of(Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
 SchedulerOptions for_states(SchedulerOptions options, std::int64_t num_states) {
   if (num_states > 0 && num_states < options.max_num_seqs) options.max_num_seqs = static_cast<std::int32_t>(num_states);
   return options;
@@ -47,40 +51,45 @@ Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& 
   if (options.tier_blocks > 0) lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
 }
 
-void Replica::arrive(const TraceRequest& request, std::int64_t number) {
+void Replica::arrive(const TraceRequest& request, std::int64_t number, double time_s, Share share) {
   auto live = std::make_unique<Live>();
   auto asked = std::make_shared<Request>();
   asked->prompt = prompt_tokens(request, number);
-  asked->sampling.max_tokens = request.num_output_tokens;
+  asked->sampling.max_tokens = share == Share::kPrompt ? 1 : request.num_output_tokens;
   asked->key_name = request.key;
-  asked->arrival = at(request.arrival_s);
+  asked->arrival = at(time_s);
   if (!scheduler_.check(*asked)) {
     ++report_.num_refused;
+    report_.num_requests -= share == Share::kAnswer ? 1 : 0;
     return;
   }
   live->id = SequenceId{number};
   live->tokens = asked->prompt;
   live->num_prompt_tokens = request.num_prompt_tokens;
+  live->num_left = asked->sampling.max_tokens;
   live->request = std::move(asked);
   live->arrival_s = request.arrival_s;
-  live->num_left = request.num_output_tokens;
   live->share = &report_.keys[request.key];
-  ++live->share->num_requests;
-  ++report_.num_requests;
-  load_ += request.num_prompt_tokens + request.num_output_tokens;
+  live->does = share;
+  if (share == Share::kPrompt) live->traced = request;
+  if (share != Share::kAnswer) {
+    ++live->share->num_requests;
+    ++report_.num_requests;
+  }
+  load_ += request.num_prompt_tokens + live->num_left;
   arrived_.push_back(live.get());
   const Live* const address = live.get();
   lives_.emplace(address, std::move(live));
   if (!in_step_) {
-    clock_s_ = scheduler_.idle() ? std::max(clock_s_, request.arrival_s) : clock_s_;
+    clock_s_ = scheduler_.idle() ? std::max(clock_s_, time_s) : clock_s_;
   } else if (plan_.interruptible) {
-    end_early(request.arrival_s);
+    end_early(time_s);
   }
 }
 
 void Replica::run_until(double time_s) {
   while (true) {
-    if (!in_step_ && ((lives_.empty() && !is_publishing()) || clock_s_ >= time_s)) return;
+    if (!in_step_ && ((lives_.empty() && held_.empty() && !is_publishing()) || clock_s_ >= time_s)) return;
     if (!in_step_) begin_step();
     if (clock_s_ + output_.seconds > time_s) return;
     end_step();
@@ -96,6 +105,7 @@ void Replica::begin_step() {
   const std::uint64_t preemptions_before = scheduler_.num_preemptions();
   const std::uint64_t swaps_before = scheduler_.num_swaps();
   const std::int64_t num_restored = move_blocks();
+  hand_over();
   StepLimits limits{.can_end_early = options_.can_end_early && options_.num_states == 0};
   if (lower_tier_) limits.swap_block_s = lower_tier_->swap_seconds();
   propose_drafts();
@@ -108,7 +118,8 @@ void Replica::begin_step() {
   restore_s_ = options_.tier_blocks > 0 ? static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0 : 0.0;
   output_.seconds = restore_s_ + (plan_.empty() ? 0.0 : options_.price.seconds(plan_.terms));
   // What waits for the store waits until its next answer.
-  const bool waits = plan_.empty() && client_ != nullptr && lower_tier_->is_restoring() && !lower_tier_->is_moving();
+  const bool has_asked = client_ != nullptr && (lower_tier_->is_restoring() || !held_.empty());
+  const bool waits = plan_.empty() && has_asked && !lower_tier_->is_moving();
   if (waits) output_.seconds = std::max(output_.seconds, wait_for_store());
   in_step_ = true;
   report_.num_preemptions += static_cast<std::int64_t>(scheduler_.num_preemptions() - preemptions_before);
@@ -119,8 +130,9 @@ void Replica::begin_step() {
 // Until the store's next answer, or a restore is given up.
 double Replica::wait_for_store() const {
   double until_s = client_->next_answer_s();
-  if (const auto deadline = lower_tier_->next_deadline())
-    until_s = std::min(until_s, std::chrono::duration<double>(deadline->time_since_epoch()).count() + kTick);
+  if (const auto deadline = lower_tier_->next_deadline()) until_s = std::min(until_s, seconds_of(*deadline) + kTick);
+  for (const Held& held : held_)
+    until_s = std::min(until_s, seconds_of(held.publication.give_up) + kTick);
   return std::max(kTick, until_s - clock_s_);
 }
 
@@ -206,8 +218,9 @@ void Replica::keep_step() {
 // As the engine does.
 void Replica::restore(Sequence& sequence) {
   if (!lower_tier_) return;
+  const bool is_fetch = static_cast<const Live&>(sequence).does == Share::kAnswer;
   lower_tier_->restore(sequence.table, sequence.tokens, sequence.prefix_limit(),
-                       scheduler_.most_restore_seconds(sequence), at(clock_s_));
+                       scheduler_.most_restore_seconds(sequence), at(clock_s_), is_fetch);
 }
 
 std::int64_t Replica::move_blocks() {
@@ -220,6 +233,11 @@ std::int64_t Replica::move_blocks() {
 }
 
 void Replica::note_started(const Live& live) {
+  live.share->num_tokens += live.num_prompt_tokens - live.num_cached_tokens;
+  if (live.does == Share::kAnswer) {
+    report_.num_recomputed_tokens += live.num_prompt_tokens - live.num_cached_tokens;
+    return;
+  }
   const std::int64_t num_blocks = kv_.blocks_for(live.num_prompt_tokens);
   report_.num_prompt_tokens += live.num_prompt_tokens;
   report_.num_cached_tokens += live.num_cached_tokens;
@@ -228,26 +246,48 @@ void Replica::note_started(const Live& live) {
   const bool all_found = live.num_cached_tokens == live.num_prompt_tokens - 1 && live.num_prompt_tokens > 1;
   report_.num_cached_blocks += all_found ? num_blocks : live.num_cached_tokens / kv_.block_size();
   report_.queue_s.add(clock_s_ - live.arrival_s);
-  live.share->num_tokens += live.num_prompt_tokens - live.num_cached_tokens;
 }
 
 void Replica::take_token(Live& live) {
-  if (live.num_generated() == 0) {
-    report_.ttft_s.add(clock_s_ - live.arrival_s);
-    load_ -= live.num_prompt_tokens;
-  } else {
-    report_.itl_s.add(clock_s_ - live.last_token_s);
-  }
-  live.last_token_s = clock_s_;
-  live.tokens.push_back(output_token(live.id));
-  ++report_.num_output_tokens;
-  ++live.share->num_tokens;
+  if (live.num_generated() == 0) load_ -= live.num_prompt_tokens;
   --load_;
-  if (--live.num_left > 0) return;
-  report_.e2e_s.add(clock_s_ - live.arrival_s);
-  report_.duration_s = std::max(report_.duration_s, clock_s_);
+  --live.num_left;
+  if (live.does == Share::kPrompt) {  // whose token is not sent
+    hold(live);
+  } else {
+    (live.num_generated() == 0 ? report_.ttft_s : report_.itl_s)
+        .add(clock_s_ - (live.num_generated() == 0 ? live.arrival_s : live.last_token_s));
+    live.last_token_s = clock_s_;
+    live.tokens.push_back(output_token(live.id));
+    ++report_.num_output_tokens;
+    ++live.share->num_tokens;
+    if (live.num_left > 0) return;
+    report_.e2e_s.add(clock_s_ - live.arrival_s);
+    report_.duration_s = std::max(report_.duration_s, clock_s_);
+  }
   scheduler_.finish(live);
   lives_.erase(&live);
+}
+
+// As the engine holds the end of a request whose prompt another daemon asked for.
+void Replica::hold(Live& live) {
+  Held& held = held_.emplace_back();
+  held.hand_over = {.request = std::move(live.traced), .number = live.id.value};
+  lower_tier_->begin_publication(held.publication, live.table, live.request->prompt, at(clock_s_));
+}
+
+void Replica::hand_over() {
+  for (auto held = held_.begin(); held != held_.end();) {
+    if (!lower_tier_->has_ended(held->publication, at(clock_s_))) {
+      ++held;
+      continue;
+    }
+    lower_tier_->end_publication(held->publication);
+    held->hand_over.time_s = clock_s_;
+    handed_.push_back(std::move(held->hand_over));
+    held = held_.erase(held);
+    ++report_.num_handed_over;
+  }
 }
 
 std::int64_t Replica::num_tokens_cached(const std::vector<TokenId>& prompt) {

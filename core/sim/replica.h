@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <random>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/draft/draft_record.h"
@@ -18,6 +20,16 @@
 
 namespace quire::sim {
 
+// What of a request a replica does.
+enum class Share : std::uint8_t { kWhole, kPrompt, kAnswer };
+
+// A prompt that was computed, and is in the store by then.
+struct HandOver {
+  TraceRequest request;
+  std::int64_t number = 0;
+  double time_s = 0.0;
+};
+
 class Replica {
  public:
   // store: that all replicas share; null: none. It must outlive them.
@@ -25,10 +37,12 @@ class Replica {
 
   // Begins all steps before `time_s`, and ends those that end by then.
   void run_until(double time_s);
-  bool has_work() const { return in_step_ || !lives_.empty(); }
-  // A request arrives at its time, up to which run_until() has been called. As in the engine, it is taken in between
+  bool has_work() const { return in_step_ || !lives_.empty() || !held_.empty(); }
+  // A request arrives at `time_s`, up to which run_until() has been called. As in the engine, it is taken in between
   // two steps, and may end the one in progress early.
-  void arrive(const TraceRequest& request, std::int64_t number);
+  void arrive(const TraceRequest& request, std::int64_t number, double time_s, Share share = Share::kWhole);
+  // Prompts that were computed since the last call, in the order of their times.
+  std::vector<HandOver> take_handed() { return std::exchange(handed_, {}); }
 
   // What a router knows: tokens that were asked for and are not yet computed, and how much of a prompt is here.
   std::int64_t load() const { return load_; }
@@ -44,6 +58,13 @@ class Replica {
     std::int32_t num_left = 0;  // output tokens
     DraftRecord drafts_record{kDraftPrior};
     KeyShare* share = nullptr;
+    Share does = Share::kWhole;
+    TraceRequest traced{};  // of a prompt alone
+  };
+  // A prompt whose blocks are on their way to the store.
+  struct Held {
+    LowerTier::Publication publication;
+    HandOver hand_over;
   };
 
   void begin_step();
@@ -59,6 +80,8 @@ class Replica {
   void propose_drafts();
   void verify_drafts();
   void take_token(Live& live);
+  void hold(Live& live);
+  void hand_over();
 
   const SimOptions& options_;
   SimReport& report_;
@@ -77,6 +100,8 @@ class Replica {
   double clock_s_ = 0.0;  // when the step began, or the last one ended
   std::int64_t load_ = 0;
   std::unordered_map<const Live*, std::unique_ptr<Live>> lives_;
+  std::list<Held> held_;
+  std::vector<HandOver> handed_;
 };
 
 }  // namespace quire::sim

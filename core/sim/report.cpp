@@ -62,6 +62,8 @@ std::string json_of(const SimCase& each) {
   add("restored_blocks", r.num_restored_blocks);
   add("shared_writes", r.num_shared_writes);
   add("shared_reads", r.num_shared_reads);
+  add("handed_over", r.num_handed_over);
+  add("recomputed_tokens", r.num_recomputed_tokens);
   add("blocks", r.num_blocks);
   add("peak_blocks", r.peak_blocks);
   add("fairness", r.fairness());

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "core/sim/replica.h"
 
@@ -59,6 +61,8 @@ class Timeline {
 };
 
 class Fleet {
+  using Replicas = std::span<const std::unique_ptr<Replica>>;
+
  public:
   Fleet(const SimOptions& options, std::int64_t num_blocks, SimReport& report)
       : options_(options), store_(options.shared_blocks), timeline_(report.timeline) {
@@ -71,7 +75,10 @@ class Fleet {
   void arrive(const TraceRequest& request, std::int64_t number) {
     run_until(request.arrival_s);
     timeline_.observe(request.arrival_s, replicas_);
-    choose(request, number).arrive(request, number);
+    const bool is_split = options_.num_prefill_replicas > 0;
+    const Replicas first = is_split ? prefilling() : Replicas(replicas_);
+    choose(request, number, first)
+        .arrive(request, number, request.arrival_s, is_split ? Share::kPrompt : Share::kWhole);
   }
 
   void run_to_end(SimReport& report) {
@@ -89,26 +96,44 @@ class Fleet {
     const auto has_work = [](const auto& replica) { return replica->has_work(); };
     while (timeline_.next_s() < time_s && std::any_of(replicas_.begin(), replicas_.end(), has_work)) {
       const double due_s = timeline_.next_s();
-      for (const auto& replica : replicas_)
-        replica->run_until(due_s);
+      advance(due_s);
       timeline_.observe(due_s, replicas_);
     }
-    for (const auto& replica : replicas_)
+    advance(time_s);
+  }
+
+  std::size_t num_prefilling() const { return static_cast<std::size_t>(options_.num_prefill_replicas); }
+  Replicas prefilling() const { return Replicas(replicas_).first(num_prefilling()); }
+  // What replicas for prompts have done by then arrives at the others.
+  void advance(double time_s) {
+    const Replicas others = Replicas(replicas_).subspan(num_prefilling());
+    std::vector<HandOver> handed;
+    for (const auto& replica : prefilling()) {
+      replica->run_until(time_s);
+      std::ranges::move(replica->take_handed(), std::back_inserter(handed));
+    }
+    std::ranges::stable_sort(handed, {}, &HandOver::time_s);
+    for (const HandOver& each : handed) {
+      for (const auto& replica : others)
+        replica->run_until(each.time_s);
+      choose(each.request, each.number, others).arrive(each.request, each.number, each.time_s, Share::kAnswer);
+    }
+    for (const auto& replica : others)
       replica->run_until(time_s);
   }
 
-  Replica& choose(const TraceRequest& request, std::int64_t number) {
-    if (options_.route == Route::kRoundRobin || replicas_.size() == 1) {
-      return *replicas_[static_cast<std::size_t>(number) % replicas_.size()];
+  Replica& choose(const TraceRequest& request, std::int64_t number, Replicas among) const {
+    if (options_.route == Route::kRoundRobin || among.size() == 1) {
+      return *among[static_cast<std::size_t>(number) % among.size()];
     }
     const auto less_loaded = [](const auto& a, const auto& b) { return a->load() < b->load(); };
-    Replica& least = **std::min_element(replicas_.begin(), replicas_.end(), less_loaded);
+    Replica& least = **std::min_element(among.begin(), among.end(), less_loaded);
     if (options_.route == Route::kLeastLoaded) return least;
     const std::vector<TokenId> prompt = prompt_tokens(request, number);
     Replica* best = &least;
     std::int64_t most_cached = least.num_tokens_cached(prompt);
     const double bound = kMaxImbalance * static_cast<double>(least.load() + request.num_prompt_tokens);
-    for (const auto& replica : replicas_) {
+    for (const auto& replica : among) {
       const std::int64_t num_cached = replica->num_tokens_cached(prompt);
       if (num_cached <= most_cached || static_cast<double>(replica->load()) > bound) continue;
       most_cached = num_cached;
@@ -151,6 +176,10 @@ std::optional<Error> nonsense(const SimOptions& options) {
       options.draft_acceptance > 1.0)
     return refuse("simulate: max_drafts must be from 0 to 32, and draft_acceptance from 0 to 1");
   if (options.num_replicas < 1) return refuse("simulate: at least one replica is needed");
+  if (options.num_prefill_replicas < 0 || options.num_prefill_replicas >= options.num_replicas)
+    return refuse("simulate: prefill_replicas must be fewer than replicas");
+  if (options.num_prefill_replicas > 0 && options.shared_blocks == 0)
+    return refuse("simulate: prefill_replicas hand prompts over through the shared store; give shared_blocks");
   if (options.scheduler.max_num_seqs < 1 || options.scheduler.max_num_batched_tokens < 1) {
     return refuse("simulate: max_num_seqs and max_num_batched_tokens must be positive");
   }

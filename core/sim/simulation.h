@@ -41,6 +41,7 @@ struct SimOptions {
   std::int32_t max_drafts = 0;        // of each sequence in a step; 0: none. As in the engine, not beside states
   double draft_acceptance = 0.7;      // how likely each draft is right if those before it are
   std::int32_t num_replicas = 1;
+  std::int32_t num_prefill_replicas = 0;  // of them, those that compute prompts for the others, through the store
   Route route = Route::kRoundRobin;
   bool keeps_steps = false;  // in the report
 };
@@ -89,7 +90,9 @@ struct SimReport {
   std::int64_t num_restored_blocks = 0;  // from the tier below
   std::int64_t num_shared_writes = 0;    // of blocks, to the shared store
   std::int64_t num_shared_reads = 0;
-  std::int64_t num_blocks = 0;  // of the fleet
+  std::int64_t num_handed_over = 0;        // requests, from the replica of their prompt to that of their answer
+  std::int64_t num_recomputed_tokens = 0;  // of their prompts, that the second one computed
+  std::int64_t num_blocks = 0;             // of the fleet
   std::int64_t peak_blocks = 0;
   double busy_s = 0.0;  // summed over the replicas
   Distribution ttft_s;

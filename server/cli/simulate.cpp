@@ -26,6 +26,7 @@ struct Asked {
   std::vector<std::string> sweep;
   std::vector<std::string> weights;
   std::int32_t num_replicas = 1;
+  std::int32_t num_prefill_replicas = 0;
   std::string route = "round-robin";
   std::int64_t shared_blocks = 0;
   std::string json_file;
@@ -96,6 +97,7 @@ void run(const Asked& asked) {
   base.scheduler.key_weights = parse_weights(asked.weights);
   std::vector<std::string> items = asked.set;
   items.push_back(fmt::format("replicas={}", asked.num_replicas));
+  items.push_back(fmt::format("prefill_replicas={}", asked.num_prefill_replicas));
   items.push_back("route=" + asked.route);
   if (asked.shared_blocks > 0) items.push_back(fmt::format("shared_blocks={}", asked.shared_blocks));
   for (const std::string& item : items)
@@ -135,6 +137,8 @@ void add_simulate(CLI::App& app) {
                       "Settings to combine: --sweep num_blocks=1000,4000 --sweep max_num_seqs=64,256");
   command->add_option("--weight", asked->weights, "Under policy=fair: key=weight");
   command->add_option("--replicas", asked->num_replicas, "Machines in the fleet");
+  command->add_option("--prefill-replicas", asked->num_prefill_replicas,
+                      "Of these machines, those that compute prompts for the others, through the store of --shared");
   command->add_option("--route", asked->route, "round-robin, least-loaded or prefix");
   command->add_option("--shared", asked->shared_blocks,
                       "KV blocks in a store that the machines share; prices by --set shared_block_ms=, "

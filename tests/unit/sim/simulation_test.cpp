@@ -358,6 +358,46 @@ TEST_CASE("a store that three replicas share serves what one pool of the summed 
   CHECK(shared.num_shared_writes > 100'000);
 }
 
+TEST_CASE("prompts that some replicas compute for the others delay no other request's next token", "[sim]") {
+  SimOptions options{.num_blocks = 20'000, .num_replicas = 3};
+  options.shared_blocks = 100'000;
+  options.shared_block_ms = 0.05;
+  const std::string traffic = "requests=300,rate=0.6,prompt=2000,max=6000,output=100,seed=9";
+  const SimReport together = simulated(options, traffic);
+  options.num_prefill_replicas = 2;
+  const SimReport split = simulated(options, traffic);
+  CHECK(together.num_handed_over == 0);
+  CHECK(split.num_handed_over == split.num_requests);
+  CHECK(split.num_requests == together.num_requests);
+  CHECK(split.num_output_tokens == together.num_output_tokens);
+  CHECK(split.ttft_s.num_values() == together.ttft_s.num_values());
+  CHECK(split.itl_s.num_values() == together.itl_s.num_values());
+  // Less than a block, and the last token.
+  CHECK(split.num_recomputed_tokens <= 16 * split.num_requests);
+  CHECK(split.itl_s.percentile(99) < together.itl_s.percentile(99) / 2);
+  SECTION("what the store lost is computed again") {
+    options.shared_blocks = 10;
+    const SimReport lost = simulated(options, traffic);
+    CHECK(lost.num_handed_over == lost.num_requests);
+    CHECK(lost.num_output_tokens == split.num_output_tokens);
+    CHECK(lost.num_recomputed_tokens > 100 * split.num_recomputed_tokens);
+  }
+  SECTION("a slow store delays first tokens, and each prompt is handed over") {
+    options.shared_block_ms = 20.0;
+    const SimReport slow = simulated(options, traffic);
+    CHECK(slow.num_handed_over == slow.num_requests);
+    CHECK(slow.ttft_s.percentile(50) > 1.5 * split.ttft_s.percentile(50));
+  }
+  SECTION("without a store, or without a replica for answers") {
+    options.shared_blocks = 0;
+    const auto source = make_synthetic(*parse_synthetic(traffic));
+    CHECK_FALSE(simulate(options, *source).has_value());
+    options.shared_blocks = 10;
+    options.num_prefill_replicas = 3;
+    CHECK_FALSE(simulate(options, *source).has_value());
+  }
+}
+
 TEST_CASE("a shared store is used where that costs less than computing", "[sim]") {
   SimOptions options = fast(20'000, 16);
   options.num_replicas = 3;
