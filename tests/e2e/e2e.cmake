@@ -52,7 +52,7 @@ foreach(script ${e2e_tests})
     ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best")
 endforeach()
 
-# A daemon with an emulated GPU.
+# A daemon with an emulated GPU: scripts of its own, and general ones, which ask it for less.
 add_executable(quire_on_emulated ${CMAKE_CURRENT_LIST_DIR}/emulated_gpu.cpp)
 set_target_properties(quire_on_emulated PROPERTIES OUTPUT_NAME quire-emulated)
 target_link_libraries(quire_on_emulated PRIVATE quire_main quire_emulated)
@@ -62,6 +62,13 @@ foreach(name gpu gpu_parallel)
   set_property(TEST e2e_${name} APPEND PROPERTY ENVIRONMENT "QUIRE_EMULATED=$<TARGET_FILE:quire_on_emulated>")
   # ThreadSanitizer does not follow the emulator's fibres.
   set_tests_properties(e2e_${name} PROPERTIES LABELS "e2e;long")
+endforeach()
+
+set(e2e_emulated conformance fields invariance lifecycle models openai openai_tools tiers)
+foreach(name ${e2e_emulated})
+  add_test(NAME e2e_emulated_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
+  set_tests_properties(e2e_emulated_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;long"
+    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_on_emulated>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_DEVICE=emulated;QUIRE_EMULATED_MEMORY=2048")
 endforeach()
 
 # A daemon that says what a script says, for sessions of coding agents; their packages are a gigabyte, so `make agents` runs them.

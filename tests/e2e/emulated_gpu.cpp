@@ -1,7 +1,7 @@
 // What quire-emulated is linked with instead of kernels/no_gpu.cpp: every machine has one GPU, an emulated one, or as
 // many as QUIRE_EMULATED_DEVICES says. Results come as late as from a GPU, in memory that was poisoned until then.
 // QUIRE_EMULATED_SEED: another order of threads, blocks and streams. QUIRE_EMULATED_FAILURE: the number of the last
-// GPU's kernel launch that fails, from which on all do.
+// GPU's kernel launch that fails, from which on all do. QUIRE_EMULATED_MEMORY: MiB that models may take.
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -15,12 +15,16 @@
 namespace quire {
 namespace {
 
-constexpr std::uint64_t kForModels = std::uint64_t{640} << 20;
+constexpr int kMebibytesForModels = 640;
 constexpr std::uint64_t kBeside = std::uint64_t{512} << 20;  // what a plan does not count
 
 int number_of(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);
   return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+std::uint64_t memory_for_models() {
+  return static_cast<std::uint64_t>(number_of("QUIRE_EMULATED_MEMORY", kMebibytesForModels)) << 20;
 }
 
 std::string label_of(int number) {
@@ -36,7 +40,7 @@ GpuProbe probe_gpu(const GpuOptions& options) {
         num_devices == 1 ? "one GPU, an emulated one" : std::to_string(num_devices) + " emulated GPUs";
     return {.memory = {}, .absent = "this machine has " + has};
   }
-  return {.memory = BackendMemory{label_of(options.number), kForModels}, .absent = {}};
+  return {.memory = BackendMemory{label_of(options.number), memory_for_models()}, .absent = {}};
 }
 
 std::unique_ptr<Backend> open_gpu(const GpuOptions& options) {
@@ -45,7 +49,7 @@ std::unique_ptr<Backend> open_gpu(const GpuOptions& options) {
   const gpu::GpuBackendOptions backend{.name = "cuda-emulated", .threads = options.threads, .graphs = options.graphs};
   gpu::EmulatedDeviceOptions device{
       .seed = static_cast<std::uint64_t>(number_of("QUIRE_EMULATED_SEED", 0)),
-      .memory = kForModels + kBeside,
+      .memory = memory_for_models() + kBeside,
   };
   const int failing_launch = number_of("QUIRE_EMULATED_FAILURE", -1);
   if (options.count == 1) {

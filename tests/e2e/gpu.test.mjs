@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, afterEach, test } from "node:test";
 import { write_adapter } from "./adapter_file.mjs";
-import { QuireServer, sse_events } from "./server_process.mjs";
+import { QuireServer, certain_part } from "./server_process.mjs";
 
 const binary = process.env.QUIRE_EMULATED;
 const folder = mkdtempSync(join(tmpdir(), "quire-gpu-"));
@@ -16,9 +16,9 @@ after(() => rmSync(folder, { recursive: true }));
 let server;
 afterEach(() => server?.kill());
 
-// Small random models, and the demo model, whose weights are of several quantised types.
+// Small random models, and two that were trained.
 const shapes = [["tiny-llama", "Q4_K"], ["tiny-qwen2", "Q8_0"], ["tiny-qwen3", "Q6_K"]];
-const models = [["the demo model", process.env.QUIRE_MODEL]];
+const models = [];
 function synthesize(shape, type) {
   const path = join(folder, `${shape}-${type}.gguf`);
   const made = spawnSync(binary, ["synth", "--shape", shape, "--type", type, path], { encoding: "utf8" });
@@ -40,14 +40,9 @@ async function tokens(body) {
 
 const greedy = (prompt) => tokens({ prompt, temperature: 0 });
 
-// Greedy tokens up to the first where the two likeliest are so near each other that other roundings may choose otherwise.
-async function certain(prompt) {
-  const body = { prompt, temperature: 0, max_tokens: 24, ignore_eos: true, return_token_ids: true, logprobs: 2 };
-  const choice = (await (await server.post("/v1/completions", body)).json()).choices[0];
-  const gaps = choice.logprobs.top_logprobs.map((top) => Object.values(top)).map(([first, second]) => Math.abs(first - second));
-  const end = gaps.findIndex((gap) => gap < 0.05);
-  return choice.token_ids.slice(0, end < 0 ? gaps.length : end);
-}
+// Tokens that other roundings do not change.
+const certain = async (prompt) =>
+  (await certain_part(server, { prompt, temperature: 0, max_tokens: 24, ignore_eos: true })).token_ids;
 const drawn = (prompt) => tokens({ prompt, temperature: 1, seed: 7 });
 
 async function serve(model, flags, env = {}) {
@@ -71,6 +66,31 @@ for (const [name, model] of models) {
     await server.stop();
   });
 }
+
+// What the general scripts ask the demo model for on an emulated GPU, here beside the processor.
+test("chats, calls of tools, JSON and grammars of the demo model are on the GPU what they are on the processor", async () => {
+  const messages = [{ role: "user", content: "What is a KV block?" }];
+  const colour = { type: "object", properties: { colour: { enum: ["red", "blue"] } }, required: ["colour"], additionalProperties: false };
+  const tools = [{ type: "function", function: { name: "pick", parameters: colour } }];
+  const asked = [
+    {},
+    { tools, tool_choice: "required", parallel_tool_calls: false },
+    { response_format: { type: "json_schema", json_schema: { name: "pick", strict: true, schema: colour } } },
+    { structured_outputs: { grammar: 'root ::= "The status is " ("open" | "closed") " for " [0-9]{1,4} "."' } },
+  ];
+  const answers = async () => Promise.all(asked.map(async (fields) => {
+    const response = await server.post("/v1/chat/completions", { messages, max_tokens: 40, temperature: 0, ...fields });
+    assert.equal(response.status, 200, await response.clone().text());
+    const { message: { content, tool_calls }, finish_reason } = (await response.json()).choices[0];
+    return { content, calls: tool_calls?.map((call) => call.function), finish_reason };
+  }));
+  await serve(process.env.QUIRE_MODEL, ["--device", "cpu", "--isa", "scalar"]);
+  const expected = await answers();
+  await server.stop();
+  await serve(process.env.QUIRE_MODEL, [], { QUIRE_EMULATED_SEED: "6" });
+  assert.deepEqual(await answers(), expected);
+  await server.stop();
+});
 
 // Each draws by other means: filters, penalties, biases, a grammar, samplers that the host has alone; with logprobs.
 const schema = { type: "object", properties: { name: { type: "string", maxLength: 6 }, wet: { type: "boolean" } }, required: ["name", "wet"] };
@@ -111,7 +131,7 @@ test("masks, penalties, biases, filters, choices and logprobs are on the GPU wha
 });
 
 test("a smaller model and the text itself draft on the GPU, and change no text", async () => {
-  const model = models[3][1];
+  const model = models[2][1];
   const text = "the cat and the dog and the cat and the dog and the cat ";
   const drafted = async () => (await server.metrics())["vllm:spec_decode_num_draft_tokens_total"];
   await serve(model, []);
@@ -123,39 +143,6 @@ test("a smaller model and the text itself draft on the GPU, and change no text",
     if (flags[0] === "--model-draft") assert.ok(await drafted() > 0);
     await server.stop();
   }
-});
-
-// Reads one token of a stream, then hangs up.
-async function abandon(body) {
-  const hang_up = new AbortController();
-  try {
-    const response = await server.post("/v1/completions", { ...body, max_tokens: 200, stream: true }, { signal: hang_up.signal });
-    for await (const event of sse_events(response)) {
-      assert.equal(event.error, undefined);
-      hang_up.abort();
-    }
-  } catch (error) {
-    if (error.name !== "AbortError") throw error;
-  }
-}
-
-test("64 streams in a small pool, some abandoned, say what each says alone", async () => {
-  const model = models[1][1];
-  const bodies = Array.from({ length: 64 }, (_, i) => ({
-    prompt: `${i} the river`, max_tokens: 14 + (i % 8), temperature: i % 3 === 0 ? 0 : 1, seed: i,
-  }));
-  await serve(model, ["--kv-cache.prefix-caching", "false"]);
-  const alone = [];
-  for (const body of bodies) alone.push(await tokens(body));
-  await server.stop();
-  server = await QuireServer.start(["--num-blocks", "72", "--max-num-seqs", "64", "--max-num-batched-tokens", "256"],
-    { model, binary, env: { QUIRE_EMULATED_SEED: "9" } });
-  const abandoned = bodies.filter((_, i) => i % 4 === 1).map(abandon);
-  const together = await Promise.all(bodies.map(tokens));
-  await Promise.all(abandoned);
-  assert.deepEqual(together, alone);
-  await server.metric_becomes("quire:kv_blocks_used", (value) => value === 0);
-  await server.stop();
 });
 
 // What `quire serve` says before it ends.

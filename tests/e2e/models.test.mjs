@@ -7,7 +7,7 @@ import { copyFileSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { QuireServer, sse_events } from "./server_process.mjs";
+import { QuireServer, sized, sse_events } from "./server_process.mjs";
 
 const folder = mkdtempSync(join(tmpdir(), "quire-models-"));
 const demo = process.env.QUIRE_MODEL;
@@ -82,8 +82,8 @@ test("a model that was not preloaded is there, and wakes with its first request"
 
 test("a sleeping model releases its memory, and answers the same after it wakes", async () => {
   const said = await text_of(await ask("lazy"));
-  // A long prompt touches what is behind it: a pool that was not written to is not resident.
-  await Promise.all([...Array(40)].map((_, i) => ask("lazy", { prompt: `${i} ${"Once upon a time ".repeat(90)}` }).then(text_of)));
+  // A long prompt touches what is behind it: a pool that was not written to is not resident. An emulated GPU writes to all of it.
+  await Promise.all([...Array(sized(40, 1))].map((_, i) => ask("lazy", { prompt: `${i} ${"Once upon a time ".repeat(90)}` }).then(text_of)));
   const awake = resident_mib();
   const pool_mib = (await models()).lazy.memory_bytes / kMiB;
   const report = await done("sleep", { name: "lazy" });
@@ -285,7 +285,7 @@ test("a drain waits for all models' requests", async () => {
   const drained = await QuireServer.start(["--config", file], { model: null });
   const stream = (model) => fetch(`${drained.url}/v1/completions`, {
     method: "POST", headers: { "Content-Type": "application/json", Authorization: "Bearer alice-secret" },
-    body: JSON.stringify({ model, prompt: "Once", max_tokens: 200, ignore_eos: true, stream: true }),
+    body: JSON.stringify({ model, prompt: "Once", max_tokens: sized(200, 40), ignore_eos: true, stream: true }),
   });
   const streams = await Promise.all([stream("a"), stream("b")]);
   drained.signal("SIGTERM");

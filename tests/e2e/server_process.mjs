@@ -1,9 +1,15 @@
 // Starts the built `quire serve` on a free port for one test file, and reports when it is ready and how it ended.
 // QUIRE_BINARY: the binary under test. QUIRE_MODEL: the model (the bundled one where ctest sets it).
+import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import http from "node:http";
 import { createInterface } from "node:readline";
+
+// QUIRE_DEVICE=emulated: the binary computes on an emulated GPU, which takes tens of milliseconds for a token.
+export const is_emulated = process.env.QUIRE_DEVICE === "emulated";
+// How much a test asks for: an emulated GPU gets the same work, smaller.
+export const sized = (size, emulated) => (is_emulated ? emulated : size);
 
 // A wait without an end is a failure that says what was waited for. Sanitizers take many times as long.
 const kPatience = 300_000;  // milliseconds
@@ -45,8 +51,7 @@ export class QuireServer {
         reject(new Error(`quire ended early (${code ?? signal}):\n${this.log.join("\n")}`)));
     });
     const timer = setTimeout(() => this.kill(), kPatience);  // the exit then rejects, with the log
-    await ready;
-    clearTimeout(timer);
+    await ready.finally(() => clearTimeout(timer));
   }
 
   get pid() {
@@ -114,6 +119,18 @@ export class QuireServer {
       ...options,
     });
   }
+}
+
+// Of a greedy answer the part before the first place where the two likeliest tokens are so near each other that other
+// roundings may choose otherwise.
+export async function certain_part(server, body) {
+  const response = await server.post("/v1/completions", { ...body, return_token_ids: true, logprobs: 2 });
+  assert.equal(response.status, 200, await response.clone().text());
+  const { token_ids, logprobs } = (await response.json()).choices[0];
+  const gaps = logprobs.top_logprobs.map((top) => Object.values(top)).map(([first, second]) => Math.abs(first - second));
+  const found = gaps.findIndex((gap) => gap < 0.05);
+  const end = found < 0 ? gaps.length : found;
+  return { token_ids: token_ids.slice(0, end), text: logprobs.tokens.slice(0, end).join("") };
 }
 
 // The `data:` payloads of an SSE response, parsed, up to [DONE].

@@ -6,7 +6,7 @@ import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { QuireServer } from "./server_process.mjs";
+import { QuireServer, sized } from "./server_process.mjs";
 
 function temporary_folder() {
   const folder = mkdtempSync(join(tmpdir(), "quire-tier-"));
@@ -23,7 +23,7 @@ async function start(flags, options) {
 const files_below = (folder) =>
   readdirSync(folder, { recursive: true, withFileTypes: true }).filter((file) => file.isFile()).map((file) => file.name);
 
-async function chat(server, messages, max_tokens = 60) {
+async function chat(server, messages, max_tokens = sized(60, 12)) {
   const response = await server.post("/v1/chat/completions", { model: "quire-demo", messages, max_tokens, temperature: 0 });
   assert.equal(response.status, 200);
   const { choices, usage } = await response.json();
@@ -69,13 +69,13 @@ test("after a restart the first repeated conversation is served from the cache o
 });
 
 test("two processes share a folder: both serve, one writes, and a third is not confused", async () => {
-  const flags = ["--kv-cache.disk-tier-path", temporary_folder(), "--num-blocks", "40"];
-  const indices = Array.from({ length: 6 }, (_, index) => index);
+  const flags = ["--kv-cache.disk-tier-path", temporary_folder(), "--num-blocks", sized("40", "11")];
+  const indices = Array.from({ length: sized(6, 4) }, (_, index) => index);
   // The same tokens behind different beginnings.
-  const prompt = (index) => `${["red", "blue", "green", "white", "black", "grey"][index]} ` + "a block of tokens ".repeat(40);
+  const prompt = (index) => `${["red", "blue", "green", "white", "black", "grey"][index]} ` + "a block of tokens ".repeat(sized(40, 16));
   const ask = async (server, index) => {
     const response = await server.post("/v1/completions",
-      { model: "quire-demo", prompt: prompt(index), max_tokens: 20, temperature: 0, ignore_eos: true });
+      { model: "quire-demo", prompt: prompt(index), max_tokens: sized(20, 6), temperature: 0, ignore_eos: true });
     assert.equal(response.status, 200);
     return (await response.json()).choices[0].text;
   };
@@ -97,48 +97,61 @@ test("two processes share a folder: both serve, one writes, and a third is not c
 test("another layout of the same model finds nothing, and is not confused", async () => {
   const folder = temporary_folder();
   const first = await start(["--kv-cache.disk-tier-path", folder]);
-  await converse(first, kQuestions);
+  await converse(first, kQuestions.slice(0, 1));
   await first.stop();
   const second = await start(["--kv-cache.disk-tier-path", folder, "--block-size", "32"]);
-  assert.equal((await converse(second, kQuestions))[0].cached, 0);
+  assert.equal((await converse(second, kQuestions.slice(0, 1)))[0].cached, 0);
   assert.equal((await second.metrics())["quire:kv_blocks_restored_total"], 0);
   await second.stop();
 });
 
 // Each index has a beginning of its own.
 const long_prompt = (index) =>
-  `${index} ` + Array.from({ length: 120 }, (_, word) => ["block", "river", "token", "story", "cache"][(index * 3 + word * word) % 5]).join(" ");
+  `${index} ` + Array.from({ length: sized(120, 40) }, (_, word) => ["block", "river", "token", "story", "cache"][(index * 3 + word * word) % 5]).join(" ");
 
 async function completed(server, index) {
-  const body = { model: "quire-demo", prompt: long_prompt(index), max_tokens: 40, temperature: 0, ignore_eos: true };
+  const body = { model: "quire-demo", prompt: long_prompt(index), max_tokens: sized(40, 6), temperature: 0, ignore_eos: true };
   const response = await server.post("/v1/completions", body);
   assert.equal(response.status, 200);
   return (await response.json()).choices[0].text;
 }
 
-test("kill -9 while blocks are being written: the next start is clean, and says what a fresh server says", async () => {
-  const indices = Array.from({ length: 24 }, (_, index) => index);
+const kRounds = 3;
+const kPerRound = sized(8, 4);
+const kWritten = sized(5, 2);  // blocks in a round, before the kill
+const indices = Array.from({ length: kRounds * kPerRound }, (_, index) => index);
+const kSmallPool = ["--num-blocks", sized("40", "10")];  // for three long prompts
+
+let completed_afresh = null;
+// What a server that keeps nothing says to the long prompts.
+async function expected_texts() {
+  if (completed_afresh) return completed_afresh;
   const fresh = await start(["--kv-cache.prefix-caching", "false"]);
-  const expected = [];
-  for (const index of indices) expected.push(await completed(fresh, index));
+  completed_afresh = [];
+  for (const index of indices) completed_afresh.push(await completed(fresh, index));
   await fresh.stop();
+  return completed_afresh;
+}
+
+test("kill -9 while blocks are being written: the next start is clean, and says what a fresh server says", async () => {
+  const expected = await expected_texts();
 
   const folder = temporary_folder();
-  const flags = ["--kv-cache.disk-tier-path", folder, "--num-blocks", "40"];
+  const flags = ["--kv-cache.disk-tier-path", folder, ...kSmallPool];
   const records = () => files_below(folder).filter((name) => name.endsWith(".kv")).length;
   let num_written = 0;
-  for (let round = 0; round < 3; ++round) {
+  for (let round = 0; round < kRounds; ++round) {
     const server = await start(flags);
-    // A pool for three of them: blocks are pushed out to the disk all the time.
-    const first = round * 8;
+    // Blocks are pushed out to the disk all the time.
+    const first = round * kPerRound;
     let is_over = false;
-    const load = Promise.all(indices.slice(first, first + 8).map((index) => completed(server, index).catch(() => null)))
+    const load = Promise.all(indices.slice(first, first + kPerRound).map((index) => completed(server, index).catch(() => null)))
       .then(() => { is_over = true; });
-    while (!is_over && records() < num_written + 5) await new Promise((resolve) => setImmediate(resolve));
+    while (!is_over && records() < num_written + kWritten) await new Promise((resolve) => setImmediate(resolve));
     server.signal("SIGKILL");
     assert.equal((await server.ended()).signal, "SIGKILL");
     await load;
-    assert.ok(records() >= num_written + 5, "it was killed while it wrote");
+    assert.ok(records() >= num_written + kWritten, "it was killed while it wrote");
     num_written = records();
   }
 
@@ -150,16 +163,16 @@ test("kill -9 while blocks are being written: the next start is clean, and says 
 });
 
 test("streams that are swapped out to host memory and back say what they say alone", async () => {
-  const indices = Array.from({ length: 24 }, (_, index) => index);
+  const prompt = (index) => long_prompt(index).slice(0, sized(undefined, 60));
   const body = (index) => ({
-    model: "quire-demo", prompt: long_prompt(index), max_tokens: 300, temperature: 1, seed: index, ignore_eos: true,
+    model: "quire-demo", prompt: prompt(index), max_tokens: sized(300, 40), temperature: 1, seed: index, ignore_eos: true,
   });
   const texts_of = async (server) =>
     Promise.all(indices.map(async (index) => (await (await server.post("/v1/completions", body(index))).json()).choices[0].text));
   const roomy = await start(["--max-num-seqs", "24"]);
   const expected = await texts_of(roomy);
   await roomy.stop();
-  const server = await start(["--max-num-seqs", "24", "--num-blocks", "180", "--kv-cache.host-tier-bytes", "64MiB", "--scheduler.preemption", "swap"]);
+  const server = await start(["--max-num-seqs", "24", "--num-blocks", sized("180", "16"), "--kv-cache.host-tier-bytes", "64MiB", "--scheduler.preemption", "swap"]);
   assert.deepEqual(await texts_of(server), expected);
   const metrics = await server.metrics();
   assert.ok(metrics["quire:preemptions_swapped_total"] > 0);
@@ -178,13 +191,9 @@ test("on a full filesystem requests are served as ever, and the next start reads
   }
   const script = join(temporary_folder(), "quire-in-namespace");
   writeFileSync(script, `#!/bin/sh\nexec unshare ${mounts.join(" ")} sh -c '${mount.replaceAll("'", '"')} && exec "$@"' sh '${process.env.QUIRE_BINARY}' "$@"\n`, { mode: 0o755 });
-  const indices = Array.from({ length: 24 }, (_, index) => index);
-  const fresh = await start(["--kv-cache.prefix-caching", "false"]);
-  const expected = [];
-  for (const index of indices) expected.push(await completed(fresh, index));
-  await fresh.stop();
+  const expected = await expected_texts();
 
-  const flags = ["--kv-cache.disk-tier-path", folder, "--num-blocks", "40"];
+  const flags = ["--kv-cache.disk-tier-path", folder, ...kSmallPool];
   const server = await start(flags, { binary: script });
   for (let round = 0; round < 2; ++round) {
     for (const index of indices) assert.equal(await completed(server, index), expected[index], `prompt ${index}`);
@@ -194,7 +203,7 @@ test("on a full filesystem requests are served as ever, and the next start reads
   cpSync(`/proc/${server.pid}/root${folder}`, left, { recursive: true });
   await server.stop();
   assert.deepEqual(files_below(left).filter((name) => !name.endsWith(".kv") && name !== "lock"), [], "no half-written file is left");
-  const next = await start(["--kv-cache.disk-tier-path", left, "--num-blocks", "40"]);
+  const next = await start(["--kv-cache.disk-tier-path", left, ...kSmallPool]);
   for (const index of indices) assert.equal(await completed(next, index), expected[index], `prompt ${index}`);
   assert.ok((await next.metrics())["quire:kv_blocks_restored_total"] > 0, "what was whole is used");
   await next.stop();
