@@ -1,6 +1,7 @@
-// GpuMoves: blocks and states that move between a device and the host beside its steps, on the copy stream through pinned memory.
-// Engine thread only. A step's moves wait for what was enqueued before them and are waited for by what is enqueued
-// behind them, on the device; the host never waits. Invariant: pinned memory of a step is used again only behind it.
+// GpuMoves: blocks and states that move between a device and the host beside its steps, on the copy stream through
+// pinned memory. Engine thread only. A step's moves wait for what was enqueued before them and are waited for by what
+// is enqueued behind them, on the device; the host never waits. Invariant: pinned memory of a step is used again only
+// behind it.
 #pragma once
 
 #include <array>

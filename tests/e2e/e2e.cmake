@@ -64,7 +64,7 @@ foreach(name gpu gpu_parallel)
   set_tests_properties(e2e_${name} PROPERTIES LABELS "e2e;long")
 endforeach()
 
-set(e2e_emulated conformance fields invariance lifecycle models openai openai_tools tiers)
+set(e2e_emulated conformance invariance lifecycle models openai openai_tools tiers)
 foreach(name ${e2e_emulated})
   add_test(NAME e2e_emulated_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
   set_tests_properties(e2e_emulated_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;long"

@@ -231,7 +231,7 @@ TEST_CASE("the memory of several models is one plan, which names them where it d
   CHECK(fakes.num_loads() == 0);
 }
 
-TEST_CASE("models on a GPU fit the host's memory together, and one gives its part back when it goes") {
+TEST_CASE("models on a GPU fit the host's memory together, and a part is free again when its model goes") {
   FakeModels fakes;
   fakes.host_bytes = 200 * kMegabyte;
   LiveModels models(fakes.opener(), machine_of(kPlenty), machine_of(500 * kMegabyte));
