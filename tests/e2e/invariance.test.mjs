@@ -21,7 +21,7 @@ function random_source(seed) {
 // On an emulated GPU the first that arrive grow from one block to four together, in a pool for half of that.
 function requests() {
   const random = random_source(42);
-  const grows_long = (index) => index < 8;
+  const grows_long = (index) => index < 12;
   const num_words = (index) => sized([3, 20, 80, 250], grows_long(index) ? [11, 11, 11, 11] : [14, 16, 20, 26])[index % 4];
   const words = (count) => Array.from({ length: count }, () => kWords[random(kWords.length)]).join(" ");
   return Array.from({ length: kStreams }, (_, index) => ({

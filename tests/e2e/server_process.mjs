@@ -128,7 +128,7 @@ export async function certain_part(server, body) {
   assert.equal(response.status, 200, await response.clone().text());
   const { token_ids, logprobs } = (await response.json()).choices[0];
   const gaps = logprobs.top_logprobs.map((top) => Object.values(top)).map(([first, second]) => Math.abs(first - second));
-  const found = gaps.findIndex((gap) => gap < 0.05);
+  const found = gaps.findIndex((gap) => gap < 0.2);
   const end = found < 0 ? gaps.length : found;
   return { token_ids: token_ids.slice(0, end), text: logprobs.tokens.slice(0, end).join("") };
 }

@@ -185,7 +185,7 @@ struct AttendTiles {
       LaneWeights parts[2];
       QUIRE_UNROLL
       for (int part = 0; part < 2; ++part) {
-        const std::byte* from = &shared.queries[part][slice][16 * tile][16 * t.lane()];
+        const std::byte* from = shared.queries[part][slice][16 * tile] + 16 * t.lane();  // as far as another row
         parts[part] = {load_as<Words4>(from), load_as<Words4>(from + 8 * kSliceBytes)};
       }
       QUIRE_UNROLL
