@@ -156,6 +156,8 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   if (engine.shared_store) engine.model_version = shared_version_of(spec, interrupted);
   engine.num_states = plan.num_states;
   engine.num_window_parts = plan.num_window_parts;
+  if (engine.cache_events && adapters_)
+    engine.cache_events = std::make_shared<NamedAdapterEvents>(engine.cache_events, adapters_);
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
                                      std::vector<TokenId>(ends.begin(), ends.end()), engine);
   if (loaded_->info().has_head) {

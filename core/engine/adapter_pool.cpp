@@ -223,6 +223,13 @@ bool AdapterPool::make_room(std::uint64_t bytes) {
   return true;
 }
 
+std::optional<std::string> AdapterPool::name_of(const std::string& content_key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found =
+      std::ranges::find_if(named_, [&](const auto& each) { return each.second.content_key == content_key; });
+  return found == named_.end() ? std::nullopt : std::optional(found->first);
+}
+
 // As many of those in use as will make room once their requests have ended; others wait behind the one that needs it.
 void AdapterPool::mark_leaving(std::uint64_t bytes) {
   std::uint64_t stays = bytes_in_use();

@@ -80,6 +80,8 @@ class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
   };
   // Nothing: there is no such name.
   std::optional<Taken> take(const std::string& name);
+  // A name of these weights; nothing: there is none, or none was read yet.
+  std::optional<std::string> name_of(const std::string& content_key) const;
   // Ends the thread. What waits then is called back: its request finds out what became of the model. What waits later
   // gets a 503.
   void stop();

@@ -4,6 +4,7 @@
 
 #include "core/base/log.h"
 #include "core/engine/engine_impl.h"
+#include "core/kv/cache_salt.h"
 #include "core/model/layers/adapter.h"
 #include "core/sampling/philox.h"
 
@@ -13,18 +14,6 @@ namespace {
 
 Result<void> timed_out() {
   return failure(ErrorKind::kTimeout, "The request's deadline passed before it was finished.", "deadline_exceeded");
-}
-
-// What a sequence's blocks depend on besides the model and the tokens. A client's own salt may hold any character: the
-// two fields behind it have their places at the end, and neither a key's name nor a hash holds a NUL.
-std::string salt_of(const Request& request, bool isolates_by_key) {
-  const std::string& own = request.cache_salt;
-  if (!isolates_by_key && request.adapter == nullptr && own.find('\0') == std::string::npos) return own;
-  std::string salt = own + '\0';
-  if (isolates_by_key) salt += request.key_name;
-  salt += '\0';
-  if (request.adapter != nullptr) salt += request.adapter->content_key();
-  return salt;
 }
 
 }  // namespace
@@ -130,7 +119,8 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   Sequence& sequence = *generation;
   sequence.id = SequenceId{num_sequences_made_++};
   sequence.request = live.request;
-  sequence.cache_salt = salt_of(request, options_.kv_cache.isolate_by_key);
+  sequence.cache_salt = cache_salt(request.cache_salt, options_.kv_cache.isolate_by_key ? &request.key_name : nullptr,
+                                   request.adapter != nullptr ? &request.adapter->content_key() : nullptr);
   sequence.tokens = request.prompt;
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   if (choice == 0 && executor_->states() != nullptr) {

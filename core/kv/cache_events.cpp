@@ -5,22 +5,27 @@
 
 namespace quire {
 
-void CacheEventLog::note_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens) noexcept {
-  ++num_blocks_;
-  digest_ ^= key.low;
-  record_stored(key, parent, tokens);
+bool CacheEventLog::goes_on(const ChainKey* parent) const {
+  return parent != nullptr && !events_.empty() && events_.back().kind == CacheEvent::Kind::kStored &&
+         events_.back().hashes.back() == parent->low;
 }
 
-void CacheEventLog::record_stored(const ChainKey& key, const ChainKey* parent,
-                                  std::span<const TokenId> tokens) noexcept {
+void CacheEventLog::note_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens,
+                                std::string_view adapter) noexcept {
+  ++num_blocks_;
+  digest_ ^= key.low;
+  record_stored(key, parent, tokens, adapter);
+}
+
+void CacheEventLog::record_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens,
+                                  std::string_view adapter) noexcept {
   if (sink_ == nullptr || is_lost_) return;
   try {
-    const bool goes_on = parent != nullptr && !events_.empty() && events_.back().kind == CacheEvent::Kind::kStored &&
-                         events_.back().hashes.back() == parent->low;
-    if (!goes_on) {
+    if (!goes_on(parent)) {
       if (events_.size() >= kMostEvents) throw std::bad_alloc();
       events_.push_back({.kind = CacheEvent::Kind::kStored});
       if (parent != nullptr) events_.back().parent = parent->low;
+      events_.back().adapter = adapter;
     }
     events_.back().hashes.push_back(key.low);
     events_.back().tokens.insert(events_.back().tokens.end(), tokens.begin(), tokens.end());

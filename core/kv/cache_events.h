@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/ids.h"
@@ -22,6 +24,7 @@ struct CacheEvent {
   std::vector<std::uint64_t> hashes{};    // of the blocks; those stored follow each other in one chain
   std::optional<std::uint64_t> parent{};  // of the first block stored; nothing: it begins a prompt
   std::vector<TokenId> tokens{};          // of the blocks stored
+  std::string adapter{};                  // that those are of: its content key, or a name; empty: none
 };
 using CacheEvents = std::vector<CacheEvent>;
 
@@ -35,8 +38,12 @@ class CacheEventSink {
 
 class CacheEventLog {
  public:
-  // A block of this content came into the pool, or is to be named again. parent: null for the first of a prompt.
-  void note_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens) noexcept;
+  // Whether a block behind this one begins an event, which says its adapter.
+  bool begins_event(const ChainKey* parent) const { return sink_ != nullptr && !is_lost_ && !goes_on(parent); }
+  // A block of this content came into the pool. parent: null for the first of a prompt. adapter: its content key, where
+  // the block begins an event.
+  void note_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens,
+                   std::string_view adapter) noexcept;
   void note_removed(const ChainKey& key) noexcept;
   // From now on what changes is recorded for `sink`, which must outlive this; what is there counts as lost.
   void set_sink(CacheEventSink* sink);
@@ -45,7 +52,8 @@ class CacheEventLog {
     is_lost_ = true;
     ++num_losses_;
   }
-  // At the end of a step. `name_all` calls note_stored() for each block of the pool, parents before children.
+  // At the end of a step. `name_all` calls what it is given, as note_stored(), for each block of the pool, parents
+  // before children.
   template <class NameAll>
   void flush(NameAll&& name_all);
 
@@ -57,7 +65,9 @@ class CacheEventLog {
   // More of a step than this is lost: an engine's step changes far less.
   static constexpr std::size_t kMostEvents = 1 << 16;
 
-  void record_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens) noexcept;
+  bool goes_on(const ChainKey* parent) const;
+  void record_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens,
+                     std::string_view adapter) noexcept;
   bool begin_again() noexcept;
 
   CacheEventSink* sink_ = nullptr;
@@ -73,9 +83,8 @@ void CacheEventLog::flush(NameAll&& name_all) {
   if (sink_ == nullptr) return;
   if (is_lost_) {
     if (!begin_again()) return;
-    name_all([this](const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens) {
-      record_stored(key, parent, tokens);
-    });
+    name_all([this](const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens,
+                    std::string_view adapter) { record_stored(key, parent, tokens, adapter); });
   }
   if (events_.empty() || is_lost_) return;
   CacheEvents events;

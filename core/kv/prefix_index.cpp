@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "core/kv/cache_salt.h"
 #include "kernels/check.h"
 
 namespace quire {
@@ -214,7 +215,7 @@ void PrefixIndex::set_block(PrefixNode node, BlockId block) {
   holder.block = block;
   if (is_full(node)) {
     const ChainKey* const parent = is_root(holder.parent) ? nullptr : &key_of(holder.parent);
-    log_.note_stored(holder.key, parent, tokens(node));
+    log_.note_stored(holder.key, parent, tokens(node), log_.begins_event(parent) ? adapter_in_salt(salt_of(node)) : "");
   }
   node_of_block_[static_cast<std::size_t>(block.value)] = node;
 }
@@ -239,7 +240,8 @@ void PrefixIndex::name_pooled(Name&& name) const {
   std::ranges::sort(pooled, {}, [this](PrefixNode node) { return position(node); });
   for (const PrefixNode node : pooled) {
     const PrefixNode parent = this->parent(node);
-    name(key_of(node), is_root(parent) ? nullptr : &key_of(parent), tokens(node));
+    const ChainKey* const before = is_root(parent) ? nullptr : &key_of(parent);
+    name(key_of(node), before, tokens(node), log_.begins_event(before) ? adapter_in_salt(salt_of(node)) : "");
   }
 }
 

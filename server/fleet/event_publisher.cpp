@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -49,7 +50,10 @@ Packed packed(const CacheEvent& event) {
         tokens.push_back(token.value);
       const std::size_t block_size = event.tokens.size() / event.hashes.size();
       const Packed parent = event.parent ? Packed(*event.parent) : Packed(nullptr);
-      return Packed::array({"BlockStored", event.hashes, parent, std::move(tokens), block_size, nullptr, kMedium});
+      Packed stored =
+          Packed::array({"BlockStored", event.hashes, parent, std::move(tokens), block_size, nullptr, kMedium});
+      if (!event.adapter.empty()) stored.push_back(event.adapter);
+      return stored;
     }
     case CacheEvent::Kind::kRemoved: return Packed::array({"BlockRemoved", event.hashes, kMedium});
     case CacheEvent::Kind::kCleared: break;
@@ -211,6 +215,17 @@ void CacheEventPublisher::answer_replay() {
     if (number >= first && !send_to_client(number, payload)) return;
   }
   send_to_client(kEnd, "");
+}
+
+bool NamedAdapterEvents::publish(CacheEvents events) noexcept {
+  try {
+    for (CacheEvent& event : events) {
+      if (!event.adapter.empty()) event.adapter = adapters_->name_of(event.adapter).value_or(event.adapter);
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return next_->publish(std::move(events));
 }
 
 }  // namespace quire

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/engine/adapter_pool.h"
 #include "core/kv/cache_events.h"
 #include "server/fleet/event_options.h"
 
@@ -67,6 +68,20 @@ class CacheEventPublisher {
   std::atomic<std::uint64_t> num_published_{0};
   std::atomic<std::uint64_t> num_lost_{0};
   std::thread thread_;
+};
+
+// Another sink's events, with adapters by name: one that has no name any more is called by its content. Engine thread
+// only.
+class NamedAdapterEvents final : public CacheEventSink {
+ public:
+  NamedAdapterEvents(std::shared_ptr<CacheEventSink> next, std::shared_ptr<const AdapterPool> adapters)
+      : next_(std::move(next)), adapters_(std::move(adapters)) {}
+  bool publish(CacheEvents events) noexcept override;
+  bool has_room() const noexcept override { return next_->has_room(); }
+
+ private:
+  const std::shared_ptr<CacheEventSink> next_;
+  const std::shared_ptr<const AdapterPool> adapters_;
 };
 
 // One model's events on their way to the publisher. Engine thread only.

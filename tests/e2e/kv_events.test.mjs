@@ -1,6 +1,7 @@
 // The events of the prefix cache, as routers read them: a subscriber over Debian's ZeroMQ and MessagePack rebuilds what the pool
 // holds from them, through evictions, and agrees with GET /admin/cache. And the metrics that routers read.
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { test } from "node:test";
 import { agree, kNeedsZmq as options, start_publisher } from "./kv_events_support.mjs";
 import { QuireServer } from "./server_process.mjs";
@@ -33,6 +34,25 @@ test("a subscriber rebuilds the prefix cache from its events and agrees with the
   await agrees(late);
   await agrees(subscriber);
   assert.equal((await server.metrics())["quire:kv_event_losses_total"], 0);
+  await server.stop();
+});
+
+test("blocks of an adapter have its name, also for a subscriber that comes later", options, async () => {
+  const adapter = join(process.env.QUIRE_MODEL, "../adapter/quire-sailor.gguf");
+  const publisher = await start_publisher(["--num-blocks", "60", "--adapters", `sailor=${adapter}`]);
+  const { server } = publisher;
+  const ask = async (model, index) => {
+    const response = await server.post("/v1/completions", { model, prompt: prompt_of(index), max_tokens: 20, ignore_eos: true });
+    assert.equal(response.status, 200);
+    await response.json();
+  };
+  for (const index of [1, 2, 3, 4]) await ask(index % 2 ? "sailor" : "quire-demo", 10 * index);
+  for (const subscriber of [await publisher.subscribe(), await publisher.subscribe()]) {
+    await agree(publisher, subscriber, () => ask("sailor", 50));
+    const { sailor, "": plain } = subscriber.state.adapters;
+    assert.ok(sailor > 10 && plain > 10, JSON.stringify(subscriber.state));
+    assert.equal(sailor + plain, subscriber.state.blocks);
+  }
   await server.stop();
 });
 

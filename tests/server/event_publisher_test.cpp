@@ -1,12 +1,16 @@
 #include "server/fleet/event_publisher.h"
+#include "core/kv/cache_salt.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <zmq.hpp>
 
 #include "core/base/result.h"
+#include "core/kv/cache_salt.h"
 #include "core/kv/kv_cache.h"
 
 using namespace quire;
@@ -121,6 +125,56 @@ void serve(KvCache& kv, std::uint32_t& state) {
 }
 
 }  // namespace
+
+TEST_CASE("blocks of an adapter say its name, others none, and what is named again too") {
+  struct Kept final : CacheEventSink {
+    bool publish(CacheEvents more) noexcept override {
+      std::ranges::move(more, std::back_inserter(events));
+      return true;
+    }
+    bool has_room() const noexcept override { return true; }
+    CacheEvents events;
+  };
+  const auto adapters = std::make_shared<AdapterPool>(1 << 20, [](const std::filesystem::path& path) {
+    return std::make_shared<const Adapter>(std::vector<Adapter::Layer>{}, Adapter::Group{}, path.string() + "-weights");
+  });
+  adapters->add("polite", "polite-file");
+  const auto kept = std::make_shared<Kept>();
+  NamedAdapterEvents sink(kept, adapters);
+  KvCache kv(40, 4, true);
+  kv.mutable_index().log().set_sink(&sink);
+  const std::string own_salt("own\0salt", 8);
+  const std::string polite = "polite-file-weights";
+  const std::string gone = "gone-weights";
+  const std::string key = "key";
+  int first = 1;
+  for (const std::string& salt : {std::string("plain"), cache_salt(own_salt, &key, nullptr),
+                                  cache_salt("", &key, &polite), cache_salt(own_salt, nullptr, &gone)}) {
+    std::vector<TokenId> tokens(12, TokenId{first++});
+    BlockTable table;
+    std::vector<BlockCopy> copies;
+    kv.open(table, salt);
+    REQUIRE(kv.admit(table, kv.match(table, tokens, 11), 12, copies));
+    kv.commit(table, tokens, 12);
+    kv.release(table, tokens, 12);
+    kv.close(table);
+  }
+  const auto named = [&] {
+    std::map<int, std::string> names;  // by first token
+    for (const CacheEvent& event : kept->events) {
+      if (event.kind == CacheEvent::Kind::kStored) names[event.tokens.at(0).value] = event.adapter;
+    }
+    return names;
+  };
+  const std::map<int, std::string> expected{{1, ""}, {2, ""}, {3, "polite"}, {4, "gone-weights"}};
+  kv.mutable_index().flush_events();
+  CHECK(named() == expected);
+  kept->events.clear();
+  kv.mutable_index().log().lose();
+  kv.mutable_index().flush_events();
+  CHECK(kept->events.at(0).kind == CacheEvent::Kind::kCleared);
+  CHECK(named() == expected);
+}
 
 TEST_CASE("a subscriber rebuilds what the pool holds, through evictions, from what was sent and sent again") {
   const auto publisher = std::make_shared<CacheEventPublisher>(local_options());

@@ -1,0 +1,28 @@
+// What a sequence's blocks depend on besides the model and the tokens, as one string: the client's own salt, the key
+// that they are isolated by, the content of an adapter. Pure; any thread. Invariant: two such strings are equal only
+// where all three are. A client's salt may hold any character: the other two have their places at the end, and hold no
+// NUL.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+// key_name, adapter_key: null where the blocks are not isolated, and of no adapter.
+inline std::string cache_salt(const std::string& own, const std::string* key_name, const std::string* adapter_key) {
+  if (key_name == nullptr && adapter_key == nullptr && own.find('\0') == std::string::npos) return own;
+  std::string salt = own + '\0';
+  if (key_name != nullptr) salt += *key_name;
+  salt += '\0';
+  if (adapter_key != nullptr) salt += *adapter_key;
+  return salt;
+}
+
+// The adapter's content key; empty: none.
+inline std::string_view adapter_in_salt(std::string_view salt) {
+  const std::size_t at = salt.rfind('\0');
+  return at == std::string_view::npos ? std::string_view{} : salt.substr(at + 1);
+}
+
+}  // namespace quire
