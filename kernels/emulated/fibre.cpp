@@ -16,11 +16,11 @@ void enter_fibre(Fibre* fibre) {
 
 void Fibre::arrived() {
 #if defined(__SANITIZE_ADDRESS__)
-  // The stack that was left is the thread's own where nothing is known of it yet.
+  // The stack that was left, where it is a thread's own: that of the thread that switches now.
   const void* bottom = nullptr;
   std::size_t size = 0;
   __sanitizer_finish_switch_fiber(fake_stack_, &bottom, &size);
-  if (came_from_ != nullptr && came_from_->stack_ == nullptr) {
+  if (came_from_ != nullptr && came_from_->entry_ == nullptr) {
     came_from_->stack_ = bottom;
     came_from_->stack_bytes_ = size;
   }
