@@ -10,13 +10,11 @@
 namespace quire {
 namespace {
 
-constexpr std::int64_t kInFlight = 2;  // steps
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kCodeAndGraphs = 64 * kMiB;  // of the kernels
 constexpr std::int64_t kMoved = 32 * kMiB;          // blocks of a step on their way from and to the host
 constexpr std::int64_t kRowArrays = 1024;           // ids, positions, places and rotations of a row
 constexpr std::int64_t kDrawArrays = 1024;          // penalties and parameters of a draw
-constexpr std::int64_t kDrawRows = 16;              // are drawn at once
 constexpr std::int64_t kDrawToken = 16;             // what is kept of a token then
 
 // A product's inputs: as int8, as 16 bits, or as they are where they are made.
@@ -63,10 +61,10 @@ DeviceStepBytes device_step_bytes(const StepBounds& step) {
   const std::int64_t both = array_bytes(step) + drawn_bytes(step);
   const std::int64_t results = step.logit_rows * step.vocab_size * static_cast<std::int64_t>(sizeof(float));
   const std::int64_t on_device = input_bytes(step.slice_rows, step.widest_row) + expert_bytes(step) +
-                                 partial_bytes(step) + kDrawRows * step.vocab_size * kDrawToken + kInFlight * both +
-                                 kCodeAndGraphs;
+                                 partial_bytes(step) + kDrawRows * step.vocab_size * kDrawToken +
+                                 StepOps::kInFlight * both + kCodeAndGraphs;
   return {.on_device = static_cast<std::uint64_t>(on_device),
-          .pinned = static_cast<std::uint64_t>(kInFlight * (both + results + kMoved))};
+          .pinned = static_cast<std::uint64_t>(StepOps::kInFlight * (both + results + kMoved))};
 }
 
 }  // namespace quire

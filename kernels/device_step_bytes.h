@@ -11,6 +11,9 @@ namespace quire {
 // What partitions' results of attention take at most, or one row's.
 inline constexpr std::size_t kPartialBytes = std::size_t{128} << 20;
 
+// Rows of logits that are drawn from at once.
+inline constexpr std::int64_t kDrawRows = 16;
+
 // The largest step of a model.
 struct StepBounds {
   std::int64_t rows = 0;

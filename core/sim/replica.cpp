@@ -51,16 +51,16 @@ Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& 
   if (options.tier_blocks > 0) lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
 }
 
-void Replica::arrive(const TraceRequest& request, std::int64_t number, double time_s, Share share) {
+void Replica::arrive(const TraceRequest& request, std::int64_t number, double time_s, Stage stage) {
   auto live = std::make_unique<Live>();
   auto asked = std::make_shared<Request>();
   asked->prompt = prompt_tokens(request, number);
-  asked->sampling.max_tokens = share == Share::kPrompt ? 1 : request.num_output_tokens;
+  asked->sampling.max_tokens = stage == Stage::kPrompt ? 1 : request.num_output_tokens;
   asked->key_name = request.key;
   asked->arrival = at(time_s);
   if (!scheduler_.check(*asked)) {
     ++report_.num_refused;
-    report_.num_requests -= share == Share::kAnswer ? 1 : 0;
+    report_.num_requests -= stage == Stage::kAnswer ? 1 : 0;
     return;
   }
   live->id = SequenceId{number};
@@ -70,9 +70,9 @@ void Replica::arrive(const TraceRequest& request, std::int64_t number, double ti
   live->request = std::move(asked);
   live->arrival_s = request.arrival_s;
   live->share = &report_.keys[request.key];
-  live->does = share;
-  if (share == Share::kPrompt) live->traced = request;
-  if (share != Share::kAnswer) {
+  live->stage = stage;
+  if (stage == Stage::kPrompt) live->traced = request;
+  if (stage != Stage::kAnswer) {
     ++live->share->num_requests;
     ++report_.num_requests;
   }
@@ -218,7 +218,7 @@ void Replica::keep_step() {
 // As the engine does.
 void Replica::restore(Sequence& sequence) {
   if (!lower_tier_) return;
-  const bool is_fetch = static_cast<const Live&>(sequence).does == Share::kAnswer;
+  const bool is_fetch = static_cast<const Live&>(sequence).stage == Stage::kAnswer;
   lower_tier_->restore(sequence.table, sequence.tokens, sequence.prefix_limit(),
                        scheduler_.most_restore_seconds(sequence), at(clock_s_), is_fetch);
 }
@@ -234,7 +234,7 @@ std::int64_t Replica::move_blocks() {
 
 void Replica::note_started(const Live& live) {
   live.share->num_tokens += live.num_prompt_tokens - live.num_cached_tokens;
-  if (live.does == Share::kAnswer) {
+  if (live.stage == Stage::kAnswer) {
     report_.num_recomputed_tokens += live.num_prompt_tokens - live.num_cached_tokens;
     return;
   }
@@ -249,14 +249,14 @@ void Replica::note_started(const Live& live) {
 }
 
 void Replica::take_token(Live& live) {
-  if (live.num_generated() == 0) load_ -= live.num_prompt_tokens;
+  const bool is_first = live.num_generated() == 0;
+  if (is_first) load_ -= live.num_prompt_tokens;
   --load_;
   --live.num_left;
-  if (live.does == Share::kPrompt) {  // whose token is not sent
+  if (live.stage == Stage::kPrompt) {  // whose token is not sent
     hold(live);
   } else {
-    (live.num_generated() == 0 ? report_.ttft_s : report_.itl_s)
-        .add(clock_s_ - (live.num_generated() == 0 ? live.arrival_s : live.last_token_s));
+    (is_first ? report_.ttft_s : report_.itl_s).add(clock_s_ - (is_first ? live.arrival_s : live.last_token_s));
     live.last_token_s = clock_s_;
     live.tokens.push_back(output_token(live.id));
     ++report_.num_output_tokens;

@@ -21,7 +21,7 @@
 namespace quire::sim {
 
 // What of a request a replica does.
-enum class Share : std::uint8_t { kWhole, kPrompt, kAnswer };
+enum class Stage : std::uint8_t { kWhole, kPrompt, kAnswer };
 
 // A prompt that was computed, and is in the store by then.
 struct HandOver {
@@ -40,7 +40,7 @@ class Replica {
   bool has_work() const { return in_step_ || !lives_.empty() || !held_.empty(); }
   // A request arrives at `time_s`, up to which run_until() has been called. As in the engine, it is taken in between
   // two steps, and may end the one in progress early.
-  void arrive(const TraceRequest& request, std::int64_t number, double time_s, Share share = Share::kWhole);
+  void arrive(const TraceRequest& request, std::int64_t number, double time_s, Stage stage = Stage::kWhole);
   // Prompts that were computed since the last call, in the order of their times.
   std::vector<HandOver> take_handed() { return std::exchange(handed_, {}); }
 
@@ -58,7 +58,7 @@ class Replica {
     std::int32_t num_left = 0;  // output tokens
     DraftRecord drafts_record{kDraftPrior};
     KeyShare* share = nullptr;
-    Share does = Share::kWhole;
+    Stage stage = Stage::kWhole;
     TraceRequest traced{};  // of a prompt alone
   };
   // A prompt whose blocks are on their way to the store.

@@ -78,7 +78,7 @@ class Fleet {
     const bool is_split = options_.num_prefill_replicas > 0;
     const Replicas first = is_split ? prefilling() : Replicas(replicas_);
     choose(request, number, first)
-        .arrive(request, number, request.arrival_s, is_split ? Share::kPrompt : Share::kWhole);
+        .arrive(request, number, request.arrival_s, is_split ? Stage::kPrompt : Stage::kWhole);
   }
 
   void run_to_end(SimReport& report) {
@@ -116,7 +116,7 @@ class Fleet {
     for (const HandOver& each : handed) {
       for (const auto& replica : others)
         replica->run_until(each.time_s);
-      choose(each.request, each.number, others).arrive(each.request, each.number, each.time_s, Share::kAnswer);
+      choose(each.request, each.number, others).arrive(each.request, each.number, each.time_s, Stage::kAnswer);
     }
     for (const auto& replica : others)
       replica->run_until(time_s);

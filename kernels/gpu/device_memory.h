@@ -49,4 +49,12 @@ class DeviceMemory {
   Release release_ = Release::kNow;
 };
 
+// Makes `memory` hold at least so many bytes, of any content; what is enqueued may still use what is given up.
+inline void grow(Device& device, DeviceMemory& memory, std::size_t bytes, std::string_view what) {
+  if (memory.bytes() >= bytes) return;
+  device.synchronize();
+  memory = DeviceMemory();
+  memory = DeviceMemory(device, bytes, what);
+}
+
 }  // namespace quire::gpu

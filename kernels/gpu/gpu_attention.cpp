@@ -181,11 +181,7 @@ void GpuAttention::run(const GpuKvStorage& kv, std::int64_t layer, const Attenti
   QUIRE_CHECK(options.value_in_key ? args.value_dim <= args.kv.key_dim : args.value_dim == args.kv.value_dim,
               "attention: shapes do not fit");
   const std::size_t bytes = static_cast<std::size_t>(num_partials_ * row_floats) * sizeof(float);
-  if (partials_.bytes() < bytes) {
-    device_.synchronize();  // what is enqueued may still use those that are given up
-    partials_ = DeviceMemory();
-    partials_ = DeviceMemory(device_, bytes, "partitions of attention");
-  }
+  grow(device_, partials_, bytes, "partitions of attention");
   args.partials = partials_.as<float>();
   for (const RowRange& range : ranges_)
     attend_rows(kv, batch, range, args);

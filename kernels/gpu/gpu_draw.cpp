@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "kernels/check.h"
+#include "kernels/device_step_bytes.h"
 
 namespace quire::gpu {
 namespace {
-
-constexpr std::int64_t kGroupRows = 16;
 
 std::int64_t chunks_of(std::int64_t vocab_size) {
   return (vocab_size + kDrawChunk - 1) / kDrawChunk;
@@ -19,8 +18,7 @@ std::int64_t draw_blocks_of(std::int64_t num_chunks, std::int64_t each) {
 
 // Where the passes of a group keep what they find, one array behind the other, those of eight bytes first.
 struct Room {
-  explicit Room(std::int64_t vocab_size)
-      : chunks(kGroupRows * chunks_of(vocab_size)), tokens(kGroupRows * vocab_size) {}
+  explicit Room(std::int64_t vocab_size) : chunks(kDrawRows * chunks_of(vocab_size)), tokens(kDrawRows * vocab_size) {}
   std::size_t bytes() const {
     constexpr std::size_t kEachChunk = sizeof(RowMaximum) + sizeof(double) + sizeof(std::int32_t);
     constexpr std::size_t kEachToken = sizeof(std::uint64_t) + 2 * sizeof(float);
@@ -57,9 +55,7 @@ GpuDraw::GpuDraw(Device& device, StepUploads& uploads)
 
 void GpuDraw::reserve(std::int64_t vocab_size) {
   if (vocab_size <= vocab_size_) return;
-  device_.synchronize();  // what is enqueued may still use what is given up
-  memory_ = DeviceMemory();
-  memory_ = DeviceMemory(device_, Room(vocab_size).bytes(), "drawing tokens");
+  grow(device_, memory_, Room(vocab_size).bytes(), "drawing tokens");
   vocab_size_ = vocab_size;
 }
 
@@ -110,9 +106,9 @@ void GpuDraw::draw(MatrixView logits, std::span<const TokenDraw> draws, TokenDra
   reserve(logits.cols);
   DrawArgs args{.vocab = logits.cols, .num_chunks = chunks_of(logits.cols), .drawn = drawn};
   float* const edited = Room(logits.cols).place(memory_.data(), args);
-  for (std::size_t begin = 0; begin < draws.size(); begin += kGroupRows) {
+  for (std::size_t begin = 0; begin < draws.size(); begin += kDrawRows) {
     rows_.clear();
-    for (const TokenDraw& draw : draws.subspan(begin, std::min<std::size_t>(kGroupRows, draws.size() - begin)))
+    for (const TokenDraw& draw : draws.subspan(begin, std::min<std::size_t>(kDrawRows, draws.size() - begin)))
       rows_.push_back(row_of(logits, draw, edited + std::ssize(rows_) * logits.cols));
     launch(draw_kernel_, args);
   }
@@ -123,9 +119,9 @@ void GpuDraw::score(MatrixView logits, std::span<const TokenScore> scores, Token
   reserve(logits.cols);
   DrawArgs args{.vocab = logits.cols, .num_chunks = chunks_of(logits.cols), .drawn = drawn, .scored = scored};
   Room(logits.cols).place(memory_.data(), args);
-  for (std::size_t begin = 0; begin < scores.size(); begin += kGroupRows) {
+  for (std::size_t begin = 0; begin < scores.size(); begin += kDrawRows) {
     rows_.clear();
-    for (const TokenScore& score : scores.subspan(begin, std::min<std::size_t>(kGroupRows, scores.size() - begin))) {
+    for (const TokenScore& score : scores.subspan(begin, std::min<std::size_t>(kDrawRows, scores.size() - begin))) {
       QUIRE_CHECK(score.logit_row >= 0 && score.logit_row < logits.rows && score.num_top <= TokenScore::kMostTop &&
                       score.token < logits.cols,
                   "a score of a row or token that is not there");

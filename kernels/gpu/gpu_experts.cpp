@@ -46,10 +46,7 @@ GpuExperts::GpuExperts(Device& device)
 }
 
 void GpuExperts::reserve(DeviceMemory& memory, std::int64_t bytes) {
-  if (static_cast<std::int64_t>(memory.bytes()) >= bytes) return;
-  device_.synchronize();  // what is enqueued may still use what is given up
-  memory = DeviceMemory();
-  memory = DeviceMemory(device_, static_cast<std::size_t>(bytes), "rows of experts");
+  grow(device_, memory, static_cast<std::size_t>(bytes), "rows of experts");
 }
 
 ExpertChoices GpuExperts::route(MatrixView logits, const RouteOptions& options) {

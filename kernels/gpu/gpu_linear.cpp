@@ -44,14 +44,6 @@ std::vector<std::byte> make_all_rows(const WeightSource& source) {
   return made;
 }
 
-// Makes `memory` hold at least so many bytes; what is enqueued may still read what is given up.
-void grow(Device& device, DeviceMemory& memory, std::size_t bytes, std::string_view what) {
-  if (memory.bytes() >= bytes) return;
-  device.synchronize();
-  memory = DeviceMemory();
-  memory = DeviceMemory(device, bytes, what);
-}
-
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last = 0;
   return ++last;

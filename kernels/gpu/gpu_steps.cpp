@@ -82,9 +82,7 @@ void GpuSteps::take_results(Set& set, std::size_t num_draws, std::size_t num_sco
 
 void GpuSteps::grow(DeviceMemory& memory, std::byte*& host, std::size_t bytes) {
   if (memory.bytes() >= bytes) return;
-  device_.synchronize();  // what is enqueued may still use what is given up
-  memory = DeviceMemory();
-  memory = DeviceMemory(device_, bytes, "drawn tokens");
+  gpu::grow(device_, memory, bytes, "drawn tokens");
   device_.free_host(std::exchange(host, nullptr));
   host = device_.allocate_host(bytes);
 }

@@ -1,6 +1,7 @@
 // Two steps in flight on the emulated GPU: what each waits for, and that a wait which is left out is found.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <functional>
 
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/gpu_backend.h"
@@ -107,66 +108,77 @@ std::vector<std::vector<std::int32_t>> three_at_once(const EmulatedDeviceOptions
   return {chain.wait(second), chain.wait(third)};
 }
 
-// Two steps that move blocks: what the first reads and writes, and what the second reads of a copy.
-std::vector<std::vector<std::byte>> moved_blocks(const EmulatedDeviceOptions& options) {
-  const auto backend = gpu::make_gpu_backend(std::make_unique<EmulatedDevice>(options), {.name = "cuda-emulated"});
-  const auto kv = backend->allocate_kv({.num_layers = 2, .num_blocks = 4, .num_kv_heads = 1, .head_dim = 16});
-  const std::vector<std::byte> old(kv->block_bytes(), std::byte{1});
-  std::vector<std::byte> fresh(kv->block_bytes(), std::byte{2});
-  kv->write_block(0, old);
-  std::vector<std::vector<std::byte>> out(3, std::vector<std::byte>(kv->block_bytes()));
-  StepOps& steps = *backend->steps();
+// What moves: blocks, or states. number(n): a transfer of the n-th of them.
+struct Movable {
+  std::size_t bytes;
+  std::function<void(std::int32_t, std::span<const std::byte>)> write;
+  std::function<void(std::int32_t, std::int32_t)> copy;
+  std::function<BlockTransfer(std::int32_t)> number;
+  std::int32_t first_read;              // what the first step reads once `before` is done, as old as 3
+  std::vector<BlockTransfer> before{};  // moves of the first step before that
+};
+
+BlockTransfer read_to(BlockTransfer transfer, std::span<std::byte> out) {
+  transfer.out = out;
+  return transfer;
+}
+
+// Two steps that move: what the first reads before it writes, and what the second reads of copies that were made behind
+// the first's moves, and behind none.
+std::vector<std::vector<std::byte>> moved(Backend& backend, const Movable& what) {
+  const std::vector<std::byte> old(what.bytes, std::byte{1});
+  std::vector<std::byte> fresh(what.bytes, std::byte{2});
+  what.write(0, old);
+  std::vector<std::vector<std::byte>> out(3, std::vector<std::byte>(what.bytes));
+  StepOps& steps = *backend.steps();
   const std::int64_t first = steps.begin();
-  kv->copy_block(0, 3);
-  const BlockTransfer moves[] = {{.storage = kv.get(), .number = 3, .out = out[0]},
-                                 {.storage = kv.get(), .number = 3, .in = fresh}};
+  what.copy(0, 3);
+  std::vector<BlockTransfer> moves = what.before;
+  moves.push_back(read_to(what.number(what.first_read), out[0]));
+  moves.push_back(what.number(3));
+  moves.back().in = fresh;
   steps.move_blocks(moves);
   std::ranges::fill(fresh, std::byte{9});  // it was read
-  kv->copy_block(3, 1);
+  what.copy(3, 1);
   steps.end();
   const std::int64_t second = steps.begin();
-  const BlockTransfer reads[] = {{.storage = kv.get(), .number = 1, .out = out[1]},
-                                 {.storage = kv.get(), .number = 0, .out = out[2]}};
+  const BlockTransfer reads[] = {read_to(what.number(1), out[1]), read_to(what.number(0), out[2])};
   steps.move_blocks(reads);
-  kv->copy_block(3, 0);
+  what.copy(3, 0);
   steps.end();
   steps.wait(first);
   CHECK(steps.transfer_times(first).read_s == steps.transfer_times(first).write_s);
   steps.wait(second);
   CHECK(steps.transfer_times(second).write_s == 0.0);
-  backend->synchronize();
+  backend.synchronize();
   return out;
 }
 
-// The same of states: what the first step reads of a state that another becomes and of one that is written, and what
-// the second reads of a copy that was made behind the first's moves.
+std::unique_ptr<Backend> backend_that_moves(const EmulatedDeviceOptions& options) {
+  return gpu::make_gpu_backend(std::make_unique<EmulatedDevice>(options), {.name = "cuda-emulated"});
+}
+
+std::vector<std::vector<std::byte>> moved_blocks(const EmulatedDeviceOptions& options) {
+  const auto backend = backend_that_moves(options);
+  const auto kv = backend->allocate_kv({.num_layers = 2, .num_blocks = 4, .num_kv_heads = 1, .head_dim = 16});
+  return moved(*backend, {.bytes = kv->block_bytes(),
+                          .write = [&](auto number, auto bytes) { kv->write_block(number, bytes); },
+                          .copy = [&](auto from, auto to) { kv->copy_block(from, to); },
+                          .number = [&](auto number) { return BlockTransfer{.storage = kv.get(), .number = number}; },
+                          .first_read = 3});
+}
+
+// The first step reads a state that another one becomes before.
 std::vector<std::vector<std::byte>> moved_states(const EmulatedDeviceOptions& options) {
-  const auto backend = gpu::make_gpu_backend(std::make_unique<EmulatedDevice>(options), {.name = "cuda-emulated"});
+  const auto backend = backend_that_moves(options);
   const auto states = backend->recurrent()->allocate_states({.num_states = 4, .floats = 512});
-  const std::vector<std::byte> old(states->state_bytes(), std::byte{1});
-  std::vector<std::byte> fresh(states->state_bytes(), std::byte{2});
-  states->write_state(0, old);
-  std::vector<std::vector<std::byte>> out(3, std::vector<std::byte>(states->state_bytes()));
-  StepOps& steps = *backend->steps();
-  const std::int64_t first = steps.begin();
-  states->copy_state(0, 3);
-  const BlockTransfer moves[] = {{.states = states.get(), .number = 2, .source = 3},
-                                 {.states = states.get(), .number = 2, .out = out[0]},
-                                 {.states = states.get(), .number = 3, .in = fresh}};
-  steps.move_blocks(moves);
-  std::ranges::fill(fresh, std::byte{9});  // it was read
-  states->copy_state(3, 1);
-  steps.end();
-  const std::int64_t second = steps.begin();
-  const BlockTransfer reads[] = {{.states = states.get(), .number = 1, .out = out[1]},
-                                 {.states = states.get(), .number = 0, .out = out[2]}};
-  steps.move_blocks(reads);
-  states->copy_state(3, 0);
-  steps.end();
-  steps.wait(first);
-  steps.wait(second);
-  backend->synchronize();
-  return out;
+  return moved(*backend,
+               {.bytes = states->state_bytes(),
+                .write = [&](auto number, auto bytes) { states->write_state(number, bytes); },
+                .copy = [&](auto from, auto to) { states->copy_state(from, to); },
+                .number = [&](auto number) { return BlockTransfer{.states = states.get(), .number = number}; },
+                .first_read = 2,
+                .before = {{.states = states.get(), .number = 2, .source = 3}}});
 }
 
 // Right on every device, and wrong on some where it does not wait.

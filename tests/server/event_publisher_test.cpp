@@ -1,5 +1,4 @@
 #include "server/fleet/event_publisher.h"
-#include "core/kv/cache_salt.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

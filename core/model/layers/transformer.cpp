@@ -66,13 +66,8 @@ MatrixView Transformer::room(Slot slot, std::int64_t rows, std::int64_t cols) {
           .stride = cols};
 }
 
-// A sequence that attends in both directions is computed whole.
-std::int64_t Transformer::most_slice_rows(std::int64_t num_rows) const {
-  return spec_.is_causal ? std::min(num_rows, kMaxRows) : num_rows;
-}
-
 void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
-  const std::int64_t slice_rows = most_slice_rows(max_rows);
+  const std::int64_t slice_rows = most_slice_rows(spec_, max_rows);
   for (std::size_t slot = 0; slot < kNumSlots; ++slot) {
     const std::int64_t rows = slot < kHeadInput ? slice_rows : slot == kHidden ? max_rows : max_logit_rows;
     Activation& activation = activations_[slot];

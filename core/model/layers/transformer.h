@@ -54,11 +54,16 @@ class Transformer final : public Model {
   static StepBounds step_bounds(const ModelSpec& spec, StepBounds step);
   // The same of what ranks add up.
   static std::size_t share_bytes(const ModelSpec& spec, std::int64_t num_rows, int num_ranks) {
-    const std::int64_t rows = spec.is_causal ? std::min(num_rows, kMaxRows) : num_rows;
+    const std::int64_t rows = most_slice_rows(spec, num_rows);
     return static_cast<std::size_t>((num_ranks + 1) * rows * spec.config.hidden_size) * sizeof(float);
   }
 
  private:
+  // A sequence that attends in both directions is computed whole.
+  static std::int64_t most_slice_rows(const ModelSpec& spec, std::int64_t num_rows) {
+    return spec.is_causal ? std::min(num_rows, kMaxRows) : num_rows;
+  }
+
   // What activations hold; each is one matrix that is reused by every layer.
   enum Slot : std::uint8_t {
     kX,
@@ -264,7 +269,6 @@ class Transformer final : public Model {
   std::unique_ptr<Buffer> shift_;  // the taps of a convolution whose result is the row before; null: no MTP block
   float eps_;
   Widths widths_;
-  std::int64_t most_slice_rows(std::int64_t num_rows) const;
   std::array<Activation, kNumSlots> activations_;
   std::vector<Rotation> rotations_;  // of the slice, by rope
   std::vector<std::int32_t> slice_query_start_;

@@ -120,14 +120,14 @@ std::size_t Transformer::activation_bytes(const ModelSpec& spec, std::int64_t nu
   for (std::size_t slot = 0; slot < kNumSlots; ++slot)
     (slot < kHeadInput ? per_row : per_logit_row) += each[slot];
   per_logit_row -= each[kHidden];
-  const std::int64_t slice_rows = spec.is_causal ? std::min(num_rows, kMaxRows) : num_rows;
+  const std::int64_t slice_rows = most_slice_rows(spec, num_rows);
   return static_cast<std::size_t>(slice_rows * per_row + num_rows * each[kHidden] + num_logit_rows * per_logit_row) *
          sizeof(float);
 }
 
 StepBounds Transformer::step_bounds(const ModelSpec& spec, StepBounds step) {
   const Widths each = widths(spec);
-  step.slice_rows = spec.is_causal ? std::min(step.rows, kMaxRows) : step.rows;
+  step.slice_rows = most_slice_rows(spec, step.rows);
   step.vocab_size = spec.config.vocab_size;
   step.widest_row = *std::max_element(each.begin(), each.begin() + kHeadInput);
   for (std::int64_t number = 0; number < spec.num_blocks(); ++number) {
