@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/backend.h"
 #include "kernels/check.h"
 
 namespace quire {

@@ -13,6 +13,7 @@ constexpr std::int64_t kMinPromptChunk = 16;
 constexpr std::int64_t kMinFurtherChunk = 4;  // of a prompt that gets what others of the step left
 constexpr double kOldestPart = 0.25;        // of a step's prompt tokens, so that a long prompt ends whatever else comes
 constexpr double kStreamsPart = 0.75;       // of a step that streams fill, while there are prompts
+constexpr double kLeastStreamsPart = 0.5;   // the same, where the least chunk of a prompt would leave them less
 constexpr double kLongSliceOfFixed = 20.0;  // seconds of a slice that an arrival may cut, of a step's fixed price
 constexpr double kUncutOfLongSlice = 20.0;  // of such a slice's time, that passes between two that are cut
 // Of a step, for sequences of lists: little, for a request that arrives beside them waits for the rest of one such step
@@ -52,7 +53,8 @@ Scheduler::Order Scheduler::order_of(const Sequence& running) const {
 double Scheduler::stream_seconds(double most) const {
   const bool has_prompts = !shares_.empty() || (waiting_.size() > 0 && num_places_left() > 0);
   if (!has_prompts) return most;
-  return std::min(kStreamsPart * most, most - cost_.prompt_seconds(0, kMinPromptChunk));
+  if (most == kNoLimit) return most;
+  return std::clamp(most - cost_.prompt_seconds(0, kMinPromptChunk), kLeastStreamsPart * most, kStreamsPart * most);
 }
 
 // What a step with sequences of lists may take for them, beside what others have of it.

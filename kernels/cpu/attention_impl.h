@@ -167,13 +167,17 @@ void weigh_heads(const KvHeadView* kv, const Places& places, const QueryTile* ti
   const std::int64_t step = num_heads > 1 ? kStepVecs : places.num_vecs;
   if constexpr (E::kGrouped) {
     const KnownTokens known = known_tokens(tiles[0], places, first_token);
+    Int4Weights weights[kHeadsTogether];
     for (std::int64_t h = 0; h < num_heads; ++h)
-      begin_int4_sums<kCount>(kv[h], places, known, scores + h * kHeadScores, out[h].weighted);
-    for (std::int64_t i = 0; i < places.num_vecs; i += step) {
-      const std::int64_t end = i + step < places.num_vecs ? i + step : places.num_vecs;
+      begin_int4_sums<kCount>(kv[h], places, known, scores + h * kHeadScores, &weights[h], out[h].weighted);
+    const std::int64_t turn = 4 * step;  // their bytes are a fourth of f16's
+    for (std::int64_t i = 0; i < places.num_vecs; i += turn) {
+      const std::int64_t end = i + turn < places.num_vecs ? i + turn : places.num_vecs;
       for (std::int64_t h = 0; h < num_heads; ++h)
-        weigh_int4_values<kCount>(kv[h], places, known, i, end, scores + h * kHeadScores, out[h].weighted);
+        weigh_int4_values<kCount>(kv[h], places, known, i, end, scores + h * kHeadScores, weights[h], out[h].weighted);
     }
+    for (std::int64_t h = 0; h < num_heads; ++h)
+      end_int4_sums<kCount>(kv[h], weights[h], out[h].weighted);
   } else if (kv[0].value_in_key) {
     for (std::int64_t h = 0; h < num_heads; ++h)
       weigh_keys<E, kCount>(kv[h], places, scores + h * kHeadScores, out[h].weighted);

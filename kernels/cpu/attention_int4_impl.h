@@ -174,27 +174,58 @@ inline KnownTokens known_tokens(const QueryTile& tile, const Places& places, std
   return {hidden, places.num_tokens};
 }
 
-// Sums over V begin with what the minima add to them: of each group the probabilities times the tokens' minima.
+// What a tile's queries need of a head's partition to sum over its V, by group of features. A token's weight in a sum
+// is its probability times its scale; sums are of integers, weights a part of the query's largest in 15 bits.
+struct Int4Weights {
+  float minima[kMostValueGroups][kQueryTile];   // the sums of probabilities times minima
+  float largest[kMostValueGroups][kQueryTile];  // weights
+};
+
+constexpr float kMostWeight = 32767.0f;
+static_assert(kPartition * 15 * 32767LL < (1LL << 31), "a sum of all tokens fits 32 bits");
+
+// Sums of integers begin at zero; they lie where their results will.
 template <int kCount>
 void begin_int4_sums(const KvHeadView& kv, const Places& places, const KnownTokens& known, const float* scores,
-                     float* weighted) {
+                     Int4Weights* out, float* weighted) {
   using F = typename Simd::F;
+  constexpr int kAtOnce = kCount < 4 ? kCount : 4;
   const std::int64_t groups = kv.padded_dim / kValueGroup;
   for (std::int64_t group = 0; group < groups; ++group) {
-    F total[kCount];
-    for (int q = 0; q < kCount; ++q)
-      total[q] = Simd::zero();
-    for (std::int64_t i = 0; i < places.num_vecs; ++i) {
-      const std::byte* values = kv.base + places.at[i].block + kv.value_offset;
-      const std::uint16_t* minima = int4_scales(kv, values, kv.padded_dim, groups + group, places.at[i].inside);
-      const F minimum = known.keep(Simd::load_f16(minima), i);
-      for (int q = 0; q < kCount; ++q)
-        total[q] = Simd::fma(Simd::load(scores + q * kPartition + i * Simd::kLanes), minimum, total[q]);
+    for (int first = 0; first < kCount; first += kAtOnce) {
+      F minima[kAtOnce];
+      F largest[kAtOnce];
+      for (int q = 0; q < kAtOnce; ++q)
+        minima[q] = largest[q] = Simd::zero();
+      for (std::int64_t i = 0; i < places.num_vecs; ++i) {
+        const std::byte* values = kv.base + places.at[i].block + kv.value_offset;
+        const std::int64_t inside = places.at[i].inside;
+        const F scale = known.keep(Simd::load_f16(int4_scales(kv, values, kv.padded_dim, group, inside)), i);
+        const F minimum = known.keep(Simd::load_f16(int4_scales(kv, values, kv.padded_dim, groups + group, inside)), i);
+        for (int q = 0; q < kAtOnce; ++q) {
+          const F p = Simd::load(scores + (first + q) * kPartition + i * Simd::kLanes);
+          minima[q] = Simd::fma(p, minimum, minima[q]);
+          largest[q] = Simd::max(Simd::mul(p, scale), largest[q]);
+        }
+      }
+      for (int q = 0; q < kAtOnce; ++q) {
+        out->minima[group][first + q] = Simd::reduce_add(minima[q]);
+        out->largest[group][first + q] = Simd::reduce_max(largest[q]);
+      }
     }
-    for (int q = 0; q < kCount; ++q) {
-      const F sum = Simd::set1(Simd::reduce_add(total[q]));
-      for (std::int64_t d = 0; d < kValueGroup; d += Simd::kLanes)
-        Simd::store(weighted + q * kv.padded_dim + group * kValueGroup + d, sum);
+  }
+  for (std::int64_t d = 0; d < kCount * kv.padded_dim; d += Simd::kLanes)
+    Simd::store_ints(weighted + d, Simd::no_ints());
+}
+
+template <int kCount>
+void end_int4_sums(const KvHeadView& kv, const Int4Weights& weights, float* weighted) {
+  for (int q = 0; q < kCount; ++q) {
+    for (std::int64_t d = 0; d < kv.padded_dim; d += Simd::kLanes) {
+      const std::int64_t group = d / kValueGroup;
+      float* at = weighted + q * kv.padded_dim + d;
+      const typename Simd::F one = Simd::set1(weights.largest[group][q] / kMostWeight);
+      Simd::store(at, Simd::fma(Simd::to_float(Simd::load_ints(at)), one, Simd::set1(weights.minima[group][q])));
     }
   }
 }
@@ -210,23 +241,22 @@ struct Int4ValueShape {
   static constexpr int kGroups = !kWide || kCount == 8 ? 1 : kCount == 4 ? 2 : 4;
 };
 
-// weighted[q][..] += probability times scale, times codes, over the vectors of tokens [begin, end), for kGroups groups
-// from `group` on. scaled: [kGroups][kQueryTile][kPartition]. first: vector of bytes in a group, half: of the nibbles.
+// Sums of weights times codes over the vectors of tokens [begin, end), added to those in weighted[q][..], for kGroups
+// groups from `group` on. weights: [kGroups][kQueryTile][kPartition]. byte: the first in a group, half: of the nibbles.
 template <int kCount, int kGroups>
 void weigh_int4_columns(const KvHeadView& kv, const Places& places, std::int64_t begin, std::int64_t end,
-                        const float* scaled, std::int64_t group, std::int64_t byte, int half, float* weighted) {
-  using F = typename Simd::F;
+                        const std::int16_t* weights, std::int64_t group, std::int64_t byte, int half, float* weighted) {
   using Shape = Int4ValueShape<kCount>;
   constexpr int kRowVecs = kGroups * Shape::kRowVecs;
   const auto column = [&](int v, int h) {
     const std::int64_t of_group = byte + v % Shape::kRowVecs * Simd::kLanes + (half + h) * kValueGroup / 2;
     return (group + v / Shape::kRowVecs) * kValueGroup + of_group;
   };
-  F acc[kCount][kRowVecs][Shape::kHalves];
+  typename Simd::I acc[kCount][kRowVecs][Shape::kHalves];
   for (int q = 0; q < kCount; ++q) {
     for (int v = 0; v < kRowVecs; ++v) {
       for (int h = 0; h < Shape::kHalves; ++h)
-        acc[q][v][h] = Simd::load(weighted + q * kv.padded_dim + column(v, h));
+        acc[q][v][h] = Simd::load_ints(weighted + q * kv.padded_dim + column(v, h));
     }
   }
   const std::int64_t row_bytes = kv.padded_dim / 2;
@@ -239,19 +269,19 @@ void weigh_int4_columns(const KvHeadView& kv, const Places& places, std::int64_t
       fetch_int4_block(ahead, kv.padded_dim, kValueGroup, place.inside);
     }
     const auto* value = reinterpret_cast<const std::uint8_t*>(row) + group * kValueGroup / 2 + byte;
-    const float* p = scaled + i * Simd::kLanes;
+    const std::int16_t* pair = weights + i * Simd::kLanes;
     const std::int64_t left = places.num_tokens - i * Simd::kLanes;
-    const float* stop = p + (left < Simd::kLanes ? left : Simd::kLanes);
-    for (; p < stop; ++p, value += row_bytes) {
+    const std::int16_t* stop = pair + (left < Simd::kLanes ? left : Simd::kLanes);
+    for (; pair < stop; pair += 2, value += 2 * row_bytes) {
       for (int v = 0; v < kRowVecs; ++v) {
         const std::uint8_t* at = value + v / Shape::kRowVecs * kValueGroup / 2 + v % Shape::kRowVecs * Simd::kLanes;
-        F codes[2];
-        if (Shape::kHalves == 2 || half == 0) codes[0] = Simd::load_low_nibbles(at);
-        if (Shape::kHalves == 2 || half == 1) codes[Shape::kHalves - 1] = Simd::load_high_nibbles(at);
+        typename Simd::Codes codes[2];
+        Simd::load_code_pairs(at, at + row_bytes, &codes[0], &codes[1]);
         for (int q = 0; q < kCount; ++q) {
-          const F weight = Simd::set1(p[(v / Shape::kRowVecs * kQueryTile + q) * kPartition]);
+          const typename Simd::Weights w =
+              Simd::load_weights(pair + (v / Shape::kRowVecs * kQueryTile + q) * kPartition);
           for (int h = 0; h < Shape::kHalves; ++h)
-            acc[q][v][h] = Simd::fma(weight, codes[h], acc[q][v][h]);
+            acc[q][v][h] = Simd::add_pairs(acc[q][v][h], codes[Shape::kHalves == 2 ? h : half], w);
         }
       }
     }
@@ -259,43 +289,51 @@ void weigh_int4_columns(const KvHeadView& kv, const Places& places, std::int64_t
   for (int q = 0; q < kCount; ++q) {
     for (int v = 0; v < kRowVecs; ++v) {
       for (int h = 0; h < Shape::kHalves; ++h)
-        Simd::store(weighted + q * kv.padded_dim + column(v, h), acc[q][v][h]);
+        Simd::store_ints(weighted + q * kv.padded_dim + column(v, h), acc[q][v][h]);
     }
   }
 }
 
 template <int kCount, int kGroups>
 void weigh_int4_groups(const KvHeadView& kv, const Places& places, const KnownTokens& known, std::int64_t begin,
-                       std::int64_t end, const float* scores, std::int64_t group, float* weighted) {
+                       std::int64_t end, const float* scores, const Int4Weights& of_tile, std::int64_t group,
+                       float* weighted) {
+  using F = typename Simd::F;
   using Shape = Int4ValueShape<kCount>;
-  alignas(64) float scaled[kGroups * kQueryTile * kPartition];
-  for (std::int64_t i = begin; i < end; ++i) {
-    const std::byte* values = kv.base + places.at[i].block + kv.value_offset;
-    for (int g = 0; g < kGroups; ++g) {
+  alignas(64) std::int16_t weights[kGroups * kQueryTile * kPartition];
+  for (int g = 0; g < kGroups; ++g) {
+    F factor[kCount];
+    for (int q = 0; q < kCount; ++q) {
+      const float largest = of_tile.largest[group + g][q];
+      factor[q] = Simd::set1(largest > 1e-30f ? kMostWeight / largest : 0.0f);
+    }
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::byte* values = kv.base + places.at[i].block + kv.value_offset;
       const std::uint16_t* scales = int4_scales(kv, values, kv.padded_dim, group + g, places.at[i].inside);
-      const typename Simd::F scale = known.keep(Simd::load_f16(scales), i);
+      const F scale = known.keep(Simd::load_f16(scales), i);
       for (int q = 0; q < kCount; ++q) {
-        const typename Simd::F p = Simd::load(scores + q * kPartition + i * Simd::kLanes);
-        Simd::store(scaled + (g * kQueryTile + q) * kPartition + i * Simd::kLanes, Simd::mul(p, scale));
+        const F p = Simd::load(scores + q * kPartition + i * Simd::kLanes);
+        Simd::store_i16(weights + (g * kQueryTile + q) * kPartition + i * Simd::kLanes,
+                        Simd::mul(Simd::mul(p, scale), factor[q]));
       }
     }
   }
   for (int byte = 0; byte < kValueGroup / 2; byte += Shape::kRowVecs * Simd::kLanes) {
     for (int half = 0; half < 2; half += Shape::kHalves)
-      weigh_int4_columns<kCount, kGroups>(kv, places, begin, end, scaled, group, byte, half, weighted);
+      weigh_int4_columns<kCount, kGroups>(kv, places, begin, end, weights, group, byte, half, weighted);
   }
 }
 
 template <int kCount>
 void weigh_int4_values(const KvHeadView& kv, const Places& places, const KnownTokens& known, std::int64_t begin,
-                       std::int64_t end, const float* scores, float* weighted) {
+                       std::int64_t end, const float* scores, const Int4Weights& of_tile, float* weighted) {
   constexpr int kGroups = Int4ValueShape<kCount>::kGroups;
   const std::int64_t groups = kv.padded_dim / kValueGroup;
   std::int64_t group = 0;
   for (; group + kGroups <= groups; group += kGroups)
-    weigh_int4_groups<kCount, kGroups>(kv, places, known, begin, end, scores, group, weighted);
+    weigh_int4_groups<kCount, kGroups>(kv, places, known, begin, end, scores, of_tile, group, weighted);
   for (; group < groups; ++group)
-    weigh_int4_groups<kCount, 1>(kv, places, known, begin, end, scores, group, weighted);
+    weigh_int4_groups<kCount, 1>(kv, places, known, begin, end, scores, of_tile, group, weighted);
 }
 
 }  // namespace

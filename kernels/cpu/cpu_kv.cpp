@@ -8,6 +8,8 @@
 namespace quire {
 namespace {
 
+static_assert(kMostValueGroups == kMostInt4HeadDim / kValueGroup);
+
 // K or V of one head in a block, scales included. group: of int4.
 std::size_t head_bytes(KvDType dtype, std::int64_t dim, std::int64_t block_size, std::int64_t group) {
   const auto elements = static_cast<std::size_t>(dim * block_size);

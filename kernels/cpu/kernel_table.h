@@ -134,6 +134,7 @@ enum class KvElement : std::uint8_t { kF32, kF16, kBF16, kI8, kI4 };
 inline constexpr std::int64_t kKeyGroup = 16;
 inline constexpr std::int64_t kWordCodes = 8;  // of K's features in four bytes
 inline constexpr std::int64_t kValueGroup = 32;
+inline constexpr std::int64_t kMostValueGroups = 32;
 
 constexpr std::int64_t groups_of(std::int64_t head_dim, std::int64_t group) {
   return (head_dim + group - 1) / group;

@@ -34,6 +34,9 @@ struct Simd {
 
   using F = __m256;
   using B = __m256i;
+  using I = __m256i;        // as simd_scalar.h's: 32 bits a lane
+  using Codes = __m256i;    // 16 bits twice a lane
+  using Weights = __m256i;  // the same, equal in all lanes
 
   // All ones in the lanes i < n.
   static __m256i first_lanes(std::int64_t n) {
@@ -103,6 +106,39 @@ struct Simd {
   }
   static F load_high_nibbles(const std::uint8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_cvtepu8_epi32(load64(p)), 4));
+  }
+  static void load_code_pairs(const std::uint8_t* first, const std::uint8_t* second, Codes* low, Codes* high) {
+    const __m256i both = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(load64(first), load64(second)));
+    *low = _mm256_and_si256(both, _mm256_set1_epi16(15));
+    *high = _mm256_srli_epi16(both, 4);
+  }
+  static Weights load_weights(const std::int16_t* p) {
+    float bits;
+    __builtin_memcpy(&bits, p, sizeof bits);
+    return _mm256_castps_si256(_mm256_set1_ps(bits));
+  }
+  static I add_pairs(I sum, Codes codes, Weights weights) {
+#ifdef __AVXVNNI__
+    return _mm256_dpwssd_avx_epi32(sum, codes, weights);
+#else
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(codes, weights));
+#endif
+  }
+  static I no_ints() {
+    return _mm256_setzero_si256();
+  }
+  static I load_ints(const float* p) {
+    return _mm256_castps_si256(_mm256_loadu_ps(p));
+  }
+  static void store_ints(float* p, I a) {
+    _mm256_storeu_ps(p, _mm256_castsi256_ps(a));
+  }
+  static F to_float(I a) {
+    return _mm256_cvtepi32_ps(a);
+  }
+  static void store_i16(std::int16_t* p, F a) {
+    const __m256i rounded = _mm256_cvtps_epi32(a);
+    store128(p, _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1)));
   }
   static void store_f16(std::uint16_t* p, F a) {
     store128(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

@@ -30,6 +30,9 @@ struct Simd {
 
   using F = __m512;
   using B = __m512i;
+  using I = __m512i;        // as simd_scalar.h's: 32 bits a lane
+  using Codes = __m512i;    // 16 bits twice a lane
+  using Weights = __m512i;  // the same, equal in all lanes
 
   static __mmask16 first_lanes(std::int64_t n) {
     return n >= kLanes ? static_cast<__mmask16>(0xffff) : n <= 0 ? __mmask16{0} : static_cast<__mmask16>((1u << n) - 1);
@@ -72,6 +75,24 @@ struct Simd {
   static F load_high_nibbles(const std::uint8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_cvtepu8_epi32(load128(p)), 4));
   }
+  static void load_code_pairs(const std::uint8_t* first, const std::uint8_t* second, Codes* low, Codes* high) {
+    const __m128i a = load128(first);
+    const __m128i b = load128(second);
+    const __m512i both = _mm512_cvtepu8_epi16(_mm256_set_m128i(_mm_unpackhi_epi8(a, b), _mm_unpacklo_epi8(a, b)));
+    *low = _mm512_and_si512(both, _mm512_set1_epi16(15));
+    *high = _mm512_srli_epi16(both, 4);
+  }
+  static Weights load_weights(const std::int16_t* p) {
+    std::int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return _mm512_set1_epi32(pair);
+  }
+  static I add_pairs(I sum, Codes codes, Weights weights) { return _mm512_dpwssd_epi32(sum, codes, weights); }
+  static I no_ints() { return _mm512_setzero_si512(); }
+  static I load_ints(const float* p) { return _mm512_castps_si512(_mm512_loadu_ps(p)); }
+  static void store_ints(float* p, I a) { _mm512_storeu_ps(p, _mm512_castsi512_ps(a)); }
+  static F to_float(I a) { return _mm512_cvtepi32_ps(a); }
+  static void store_i16(std::int16_t* p, F a) { store256(p, _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(a))); }
   static void store_f16(std::uint16_t* p, F a) {
     store256(p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }

@@ -154,6 +154,14 @@ struct Simd {
   struct F {
     Quarter of[4];
   };
+  struct I {  // as simd_scalar.h's: 32 bits a lane
+    int32x4_t of[4];
+  };
+  struct Codes {
+    int16x8_t first[2];
+    int16x8_t second[2];
+  };
+  using Weights = int16x4_t;  // two of them, twice
 
   template <class Op>
   [[gnu::always_inline]] static F each(const Op& op) {
@@ -197,11 +205,52 @@ struct Simd {
     return {{vcvtq_f32_s32(vmovl_s16(vget_low_s16(low))), vcvtq_f32_s32(vmovl_high_s16(low)),
              vcvtq_f32_s32(vmovl_s16(vget_low_s16(high))), vcvtq_f32_s32(vmovl_high_s16(high))}};
   }
-  static F load_low_nibbles(const std::uint8_t* p) {
-    return each([&](int i) { return Columns::load_low_nibbles(p + 4 * i); });
+  static void load_code_pairs(const std::uint8_t* first, const std::uint8_t* second, Codes* low, Codes* high) {
+    const auto widen = [](uint8x16_t a, int16x8_t* out) {
+      out[0] = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(a)));
+      out[1] = vreinterpretq_s16_u16(vmovl_high_u8(a));
+    };
+    const uint8x16_t a = vld1q_u8(first);
+    const uint8x16_t b = vld1q_u8(second);
+    widen(Columns::low_nibbles(a), low->first);
+    widen(Columns::low_nibbles(b), low->second);
+    widen(Columns::high_nibbles(a), high->first);
+    widen(Columns::high_nibbles(b), high->second);
   }
-  static F load_high_nibbles(const std::uint8_t* p) {
-    return each([&](int i) { return Columns::load_high_nibbles(p + 4 * i); });
+  static Weights load_weights(const std::int16_t* p) {
+    std::uint32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return vreinterpret_s16_u32(vdup_n_u32(pair));
+  }
+  [[gnu::always_inline]] static I add_pairs(I sum, const Codes& codes, Weights weights) {
+    for (int half = 0; half < 2; ++half) {
+      int32x4_t& low = sum.of[2 * half];
+      int32x4_t& high = sum.of[2 * half + 1];
+      low = vmlal_lane_s16(low, vget_low_s16(codes.first[half]), weights, 0);
+      low = vmlal_lane_s16(low, vget_low_s16(codes.second[half]), weights, 1);
+      high = vmlal_high_lane_s16(high, codes.first[half], weights, 0);
+      high = vmlal_high_lane_s16(high, codes.second[half], weights, 1);
+    }
+    return sum;
+  }
+  static I no_ints() {
+    const int32x4_t none = vdupq_n_s32(0);
+    return {{none, none, none, none}};
+  }
+  static I load_ints(const float* p) {
+    const auto quarter = [&](int i) { return vreinterpretq_s32_f32(vld1q_f32(p + 4 * i)); };
+    return {{quarter(0), quarter(1), quarter(2), quarter(3)}};
+  }
+  static void store_ints(float* p, I a) {
+    for_each([&](int i) { vst1q_f32(p + 4 * i, vreinterpretq_f32_s32(a.of[i])); });
+  }
+  static F to_float(I a) {
+    return each([&](int i) { return vcvtq_f32_s32(a.of[i]); });
+  }
+  static void store_i16(std::int16_t* p, F a) {
+    const auto rounded = [&](int i) { return vqmovn_s32(vcvtnq_s32_f32(a.of[i])); };
+    vst1q_s16(p, vcombine_s16(rounded(0), rounded(1)));
+    vst1q_s16(p + 8, vcombine_s16(rounded(2), rounded(3)));
   }
   static void store_f16(std::uint16_t* p, F a) {
     for_each([&](int i) { vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(a.of[i]))); });

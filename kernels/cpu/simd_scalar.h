@@ -31,6 +31,15 @@ struct Simd {
   struct B {
     std::uint8_t v[4 * kLanes];
   };
+  struct I {
+    std::int32_t v[kLanes];
+  };
+  struct Codes {  // of two tokens
+    std::int16_t v[kLanes][2];
+  };
+  struct Weights {  // of the same
+    std::int16_t v[2];
+  };
 
   template <class Op>
   static F map(Op op) {
@@ -94,6 +103,39 @@ struct Simd {
   }
   static F load_high_nibbles(const std::uint8_t* p) {
     return map([&](int i) { return static_cast<float>(p[i] >> 4); });
+  }
+  // The nibbles of kLanes bytes of two tokens.
+  static void load_code_pairs(const std::uint8_t* first, const std::uint8_t* second, Codes* low, Codes* high) {
+    for (int i = 0; i < kLanes; ++i) {
+      const std::uint8_t bytes[2] = {first[i], second[i]};
+      for (int t = 0; t < 2; ++t) {
+        low->v[i][t] = static_cast<std::int16_t>(bytes[t] & 15);
+        high->v[i][t] = static_cast<std::int16_t>(bytes[t] >> 4);
+      }
+    }
+  }
+  static Weights load_weights(const std::int16_t* p) { return {{p[0], p[1]}}; }
+  static I add_pairs(I sum, Codes codes, Weights weights) {
+    for (int i = 0; i < kLanes; ++i)
+      sum.v[i] += codes.v[i][0] * weights.v[0] + codes.v[i][1] * weights.v[1];
+    return sum;
+  }
+  static I no_ints() { return {}; }
+  // Their bits lie where floats do.
+  static I load_ints(const float* p) {
+    I out;
+    __builtin_memcpy(out.v, p, sizeof out.v);
+    return out;
+  }
+  static void store_ints(float* p, I a) { __builtin_memcpy(p, a.v, sizeof a.v); }
+  static F to_float(I a) {
+    return map([&](int i) { return static_cast<float>(a.v[i]); });
+  }
+  // Rounds half to even, |a| < 32768.
+  static void store_i16(std::int16_t* p, F a) {
+    const F rounded = round(a);
+    for (int i = 0; i < kLanes; ++i)
+      p[i] = static_cast<std::int16_t>(rounded.v[i]);
   }
   static void store_f16(std::uint16_t* p, F a) {
     for (int i = 0; i < kLanes; ++i)

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/model/tools/synth.h"
@@ -17,12 +19,14 @@ struct SynthArguments {
   std::string type = "Q8_0";
   std::string output;
   std::uint64_t seed = 1;
+  std::optional<std::int64_t> layers;
 };
 
 void run_synth(const SynthArguments& arguments) {
   SynthSpec spec = *find_synth_shape(arguments.shape);
   spec.types = *find_synth_types(arguments.type);
   spec.seed = arguments.seed;
+  if (arguments.layers) keep_layers(spec, *arguments.layers);
   write_synthetic_gguf(spec, arguments.output, [](std::int64_t done, std::int64_t total) {
     show_progress_line(fmt::format("{} of {} tensors", done, total), done == total);
   });
@@ -41,6 +45,8 @@ void add_synth(CLI::App& app) {
       ->check(CLI::IsMember(synth_type_names(), CLI::ignore_case))
       ->capture_default_str();
   synth->add_option("--seed", arguments->seed, "Seed of the weights")->capture_default_str();
+  synth->add_option("--layers", arguments->layers, "How many layers it has, where the whole shape is too large")
+      ->check(CLI::Range(1, 1024));
   synth->add_option("output", arguments->output, "The file to write")->required();
   synth->callback([arguments] { run_synth(*arguments); });
 }

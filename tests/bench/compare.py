@@ -94,7 +94,7 @@ def serve_once(args, who, command, port, ready, concurrency, folder):
         seconds = time.monotonic() - started
         requests = max(args.requests_per_stream * concurrency, 4)
         load = [args.quire, "bench", "serve", "--url", f"http://127.0.0.1:{port}", "--concurrency",
-                str(concurrency), "--requests", str(requests), "--prompt", "128-512", "--output", "64-128"]
+                str(concurrency), "--requests", str(requests), "--prompt", args.prompts, "--output", args.outputs]
         if args.shared_prefix:
             load += ["--shared-prefix", str(args.shared_prefix)]
         report = run_json(load, folder)
@@ -160,6 +160,8 @@ def main():
     parser.add_argument("--output", type=int, default=32, help="tokens decoded")
     parser.add_argument("--concurrency", default="1,8,32")
     parser.add_argument("--requests-per-stream", type=int, default=2)
+    parser.add_argument("--prompts", default="128-512", help="words of the server's prompts")
+    parser.add_argument("--outputs", default="64-128", help="tokens of its answers")
     parser.add_argument("--shared-prefix", type=int, default=0)
     parser.add_argument("--who", choices=["both", "quire", "peer"], default="both")
     parser.add_argument("--port", type=int, default=18080)

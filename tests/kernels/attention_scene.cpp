@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <span>
 
 #include "kernels/half.h"
 
@@ -39,27 +40,64 @@ void rotate(std::vector<T>& x) {
   }
 }
 
-std::vector<double> rounded_to_int4(std::vector<float> x, std::size_t group) {
+// A rotated vector as int4 keeps it: minimum + scale * code, the first two of each group.
+struct Int4Vector {
+  std::vector<double> codes;
+  std::vector<double> scales;
+  std::vector<double> minima;
+};
+
+Int4Vector int4_of(std::vector<float> x, std::size_t group) {
   rotate(x);
-  std::vector<double> out;
+  Int4Vector out;
   for (std::size_t begin = 0; begin < x.size(); begin += group) {
     const auto first = x.begin() + static_cast<std::ptrdiff_t>(begin);
     const auto last = x.begin() + static_cast<std::ptrdiff_t>(std::min(begin + group, x.size()));
     const auto [low, high] = std::minmax_element(first, last);
     const float scale = f16_to_float(float_to_f16((*high - *low) / 15.0f));
     const float minimum = f16_to_float(float_to_f16(*low));
+    out.scales.push_back(static_cast<double>(scale));
+    out.minima.push_back(static_cast<double>(minimum));
     for (auto at = first; at != last; ++at) {
       const float code = std::clamp(std::floor((*at - minimum) * (1.0f / scale) + 0.5f), 0.0f, 15.0f);
-      out.push_back(static_cast<double>(minimum) + static_cast<double>(scale) * static_cast<double>(code));
+      out.codes.push_back(static_cast<double>(code));
     }
   }
+  return out;
+}
+
+std::vector<double> rounded_to_int4(const std::vector<float>& x, std::size_t group) {
+  const Int4Vector kept = int4_of(x, group);
+  std::vector<double> out;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    out.push_back(kept.minima[i / group] + kept.scales[i / group] * kept.codes[i]);
   rotate(out);
+  return out;
+}
+
+// The sum of V's vectors of one partition times probabilities, not yet turned back. A vector's weight in a group of
+// features, its probability times its scale, is rounded to 15 bits of the largest.
+std::vector<double> int4_sum(const std::vector<Int4Vector>& values, std::span<const double> probabilities,
+                             std::size_t group) {
+  constexpr double kMostWeight = 32767.0;
+  std::vector<double> out(values.front().codes.size(), 0.0);
+  for (std::size_t g = 0; g * group < out.size(); ++g) {
+    double largest = 0.0;
+    for (std::size_t t = 0; t < values.size(); ++t)
+      largest = std::max(largest, probabilities[t] * values[t].scales[g]);
+    for (std::size_t t = 0; t < values.size(); ++t) {
+      const double part = largest > 0.0 ? probabilities[t] * values[t].scales[g] / largest : 0.0;
+      const double weight = std::nearbyint(part * kMostWeight) / kMostWeight * largest;
+      for (std::size_t d = g * group; d < std::min((g + 1) * group, out.size()); ++d)
+        out[d] += weight * values[t].codes[d] + probabilities[t] * values[t].minima[g];
+    }
+  }
   return out;
 }
 
 // One head's vector as the cache keeps it. group: of int4, 16 features of K or 32 of V.
 std::vector<double> rounded(const float* x, std::int64_t count, KvDType dtype, std::size_t group = 16) {
-  if (dtype == KvDType::kI4) return rounded_to_int4({x, x + count}, group);
+  if (dtype == KvDType::kI4) return rounded_to_int4(std::vector<float>(x, x + count), group);
   std::vector<double> out(x, x + count);
   float bound = 0.0f;
   for (std::int64_t i = 0; i < count; ++i)
@@ -250,6 +288,27 @@ double AttentionScene::score(std::size_t sequence, std::int64_t position, std::i
   return out;
 }
 
+std::vector<double> AttentionScene::expected_int4(std::size_t sequence, std::int64_t kv_head,
+                                                  const std::vector<std::int64_t>& tokens,
+                                                  const std::vector<double>& probabilities) {
+  constexpr std::int64_t kPartition = 256;
+  constexpr std::size_t kGroup = 32;
+  const std::int64_t dim = heads_.values();
+  std::vector<double> out(static_cast<std::size_t>(dim), 0.0);
+  for (std::size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {
+    std::vector<Int4Vector> values;
+    for (; end < tokens.size() && tokens[end] / kPartition == tokens[begin] / kPartition; ++end) {
+      const float* value = &sequences_[sequence].v.at(tokens[end], kv_head * dim);
+      values.push_back(int4_of(std::vector<float>(value, value + dim), kGroup));
+    }
+    const std::vector<double> part = int4_sum(values, std::span(probabilities).subspan(begin, end - begin), kGroup);
+    for (std::size_t d = 0; d < out.size(); ++d)
+      out[d] += part[d];
+  }
+  rotate(out);
+  return out;
+}
+
 std::vector<double> AttentionScene::expected(std::size_t sequence, std::int64_t position) {
   Stored& from = sequences_[sequence];
   const std::int64_t dim = heads_.values();
@@ -267,6 +326,12 @@ std::vector<double> AttentionScene::expected(std::size_t sequence, std::int64_t 
     double sum = sinks_.empty() ? 0.0 : std::exp(static_cast<double>(sinks_[static_cast<std::size_t>(head)]) - top);
     for (double& score : scores)
       sum += score = std::exp(score - top);
+    if (layout_.dtype == KvDType::kI4) {
+      const std::vector<double> value = expected_int4(sequence, kv_head, tokens, scores);
+      for (std::int64_t d = 0; d < dim; ++d)
+        out[static_cast<std::size_t>(head * dim + d)] = value[static_cast<std::size_t>(d)] / sum;
+      continue;
+    }
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const float* key = &from.k.at(tokens[i], kv_head * heads_.head_dim);
       const std::vector<double> value = options_.value_in_key

@@ -60,6 +60,9 @@ class AttentionScene {
   std::int64_t first_seen(std::int64_t position) const;
   bool sees(std::int64_t position, std::int64_t token) const;
   double score(std::size_t sequence, std::int64_t position, std::int64_t token, std::int64_t head);
+  // The sum of an int4 V times probabilities.
+  std::vector<double> expected_int4(std::size_t sequence, std::int64_t kv_head, const std::vector<std::int64_t>& tokens,
+                                    const std::vector<double>& probabilities);
   struct Stored {
     Matrix q, k, v;
     std::vector<std::int32_t> blocks;

@@ -40,6 +40,8 @@ struct SynthSpec {
 // unset.
 std::optional<SynthSpec> find_synth_shape(std::string_view name);
 std::vector<std::string> synth_shape_names();
+// The same shape with another number of layers.
+void keep_layers(SynthSpec& spec, std::int64_t num_layers);
 
 // Writes the file, streaming. `progress` (may be empty) receives tensors done of tensors in all. Where a type's block
 // does not divide a matrix's rows, the next larger type that fits is used, as published files do. Throws StartupError

@@ -53,11 +53,12 @@ constexpr Tiny kTinies[] = {
     {"tiny-qwen2vl", "qwen2vl", "", "", "attn_q attn_k attn_v"},
     {"tiny-qwen3vl", "qwen3vl", "", "attn_q_norm:hd"},
     {"tiny-qwen35", "qwen35",
-     "hd=32 rot=8 ssm.conv_kernel=4 ssm.group_count=2 ssm.time_step_rank=4 ssm.state_size=16 ssm.inner_size=64",
+     "hd=32 rot=8 rope.dimension_sections=[2,1,1,0] ssm.conv_kernel=4 ssm.group_count=2 ssm.time_step_rank=4 "
+     "ssm.state_size=16 ssm.inner_size=64",
      "attn_q_norm:hd@3/4"},
     {"tiny-qwen35moe", "qwen35moe",
-     "hd=32 rot=8 ssm.conv_kernel=4 ssm.group_count=2 ssm.time_step_rank=6 ssm.state_size=16 ssm.inner_size=96 E=6 "
-     "top=2 fe=24 fs=40 full_attention_interval=2",
+     "hd=32 rot=8 rope.dimension_sections=[2,1,1,0] ssm.conv_kernel=4 ssm.group_count=2 ssm.time_step_rank=6 "
+     "ssm.state_size=16 ssm.inner_size=96 E=6 top=2 fe=24 fs=40 full_attention_interval=2",
      "attn_q_norm:hd@1/2 ffn_gate_inp ffn_gate_exps ffn_down_exps:E,d,fe ffn_up_shexp:fs,d ffn_gate_inp_shexp ^output"},
     {"tiny-qwen3next", "qwen3next",
      "hd=32 rot=8 ssm.conv_kernel=4 ssm.group_count=2 ssm.time_step_rank=4 ssm.state_size=16 ssm.inner_size=64 E=6 "
@@ -245,10 +246,12 @@ constexpr Sized kSized[] = {
     {"qwen3-30b-a3b", "tiny-qwen3moe",
      "L=48 d=2048 ff=6144 h=32 kv=4 hd=128 v=151936 ctx=40960 base=1000000.0 eps=0.000001 E=128 top=8 fe=768"},
     {"qwen3.5-0.8b", "tiny-qwen35",
-     "L=24 d=1024 ff=3584 h=8 kv=2 hd=256 rot=64 v=248320 ctx=262144 base=10000000.0 eps=0.000001 ssm.group_count=16 "
+     "L=24 d=1024 ff=3584 h=8 kv=2 hd=256 rot=64 rope.dimension_sections=[11,11,10,0] v=248320 ctx=262144 "
+     "base=10000000.0 eps=0.000001 ssm.group_count=16 "
      "ssm.time_step_rank=16 ssm.state_size=128 ssm.inner_size=2048"},
     {"qwen3.5-4b", "tiny-qwen35",
-     "L=32 d=2560 ff=9216 h=16 kv=4 hd=256 rot=64 v=248320 ctx=262144 base=10000000.0 eps=0.000001 ssm.group_count=16 "
+     "L=32 d=2560 ff=9216 h=16 kv=4 hd=256 rot=64 rope.dimension_sections=[11,11,10,0] v=248320 ctx=262144 "
+     "base=10000000.0 eps=0.000001 ssm.group_count=16 "
      "ssm.time_step_rank=32 ssm.state_size=128 ssm.inner_size=4096"},
     {"gemma3-4b", "tiny-gemma3",
      "L=34 d=2560 ff=10240 h=8 kv=4 hd=256 v=262208 ctx=131072 eps=0.000001 win=1024 "

@@ -100,6 +100,11 @@ std::optional<SynthTypes> find_synth_types(std::string_view name) {
                     .sensitive = found->sensitive};
 }
 
+void keep_layers(SynthSpec& spec, std::int64_t num_layers) {
+  spec.config.num_layers = num_layers;
+  if (spec.family) spec.family->keys += " L=" + std::to_string(num_layers);
+}
+
 std::optional<SynthSpec> find_synth_shape(std::string_view name) {
   const auto* found =
       std::ranges::find_if(kShapes, [&](const Shape& row) { return equal_ignoring_case(row.name, name); });

@@ -51,6 +51,33 @@ TEST_CASE("no step is predicted to take longer than its bound, and a long prompt
   CHECK(num_steps <= 12'000 / (140 / 4) + 20);
 }
 
+TEST_CASE("streams have half of a step's bound, however much the least chunk of a prompt costs", "[sharing]") {
+  ScheduledMachine machine({.max_num_seqs = 64});
+  // A large model on a small machine: sixteen tokens of a prompt take 0.21 of the 0.25 seconds.
+  machine.price = {.fixed = 0.05, .stream = 0.013, .prompt_token = 0.013};
+  constexpr int kStreams = 24;
+  for (int i = 0; i < kStreams; ++i)
+    machine.add(8, i);
+  for (const Sequence& sequence : machine.sequences()) {
+    if (sequence.num_generated() == 0) machine.steps_to_start(sequence);
+  }
+  Sequence& prompt = machine.add(2'000, 100);
+  for (int i = 0; i < 20; ++i)
+    machine.step();
+  std::vector<std::int64_t> before;
+  for (int i = 0; i < kStreams; ++i)
+    before.push_back(machine.sequences()[static_cast<std::size_t>(i)].num_generated());
+  const std::int64_t computed_before = prompt.num_computed;
+  constexpr int kSteps = 60;
+  for (int i = 0; i < kSteps; ++i)
+    machine.step();
+  REQUIRE(prompt.num_generated() == 0);
+  // Five fit half of the bound beside the fixed price.
+  for (std::size_t i = 0; i < kStreams; ++i)
+    CHECK(machine.sequences()[i].num_generated() - before[i] >= kSteps * 4 / kStreams);
+  CHECK(prompt.num_computed - computed_before >= kSteps * 4);
+}
+
 TEST_CASE("streams that exceed a step's bound take turns, and what comes starts beside them", "[sharing]") {
   ScheduledMachine machine({.max_num_seqs = 300});
   for (int i = 0; i < 200; ++i)
