@@ -131,11 +131,13 @@ struct Simd {
   static F to_float(I a) {
     return map([&](int i) { return static_cast<float>(a.v[i]); });
   }
-  // Rounds half to even, |a| < 32768.
+  // Rounds half to even and clamps; what a NaN becomes is the level's own.
   static void store_i16(std::int16_t* p, F a) {
     const F rounded = round(a);
-    for (int i = 0; i < kLanes; ++i)
-      p[i] = static_cast<std::int16_t>(rounded.v[i]);
+    for (int i = 0; i < kLanes; ++i) {
+      const float x = rounded.v[i];
+      p[i] = static_cast<std::int16_t>(x > 32767.0f ? 32767 : x >= -32768.0f ? static_cast<int>(x) : -32768);
+    }
   }
   static void store_f16(std::uint16_t* p, F a) {
     for (int i = 0; i < kLanes; ++i)

@@ -3,6 +3,7 @@
 
   compare.py engine --quire Q --peer-bench B --model M.gguf [...] --results R.jsonl     prefill and decode, one stream
   compare.py serve  --quire Q --peer-server S --model M.gguf --concurrency 1,8,32 --results R.jsonl
+  compare.py embed  --quire Q --peer-server S --model ENCODER.gguf --results R.jsonl    512 texts of about 128 tokens
   compare.py report --results R.jsonl
 
 Every call appends one line per measurement, so that several short calls at quiet times make one table.
@@ -10,8 +11,10 @@ Every call appends one line per measurement, so that several short calls at quie
 
 import argparse
 import collections
+import concurrent.futures
 import json
 import os
+import random
 import shlex
 import signal
 import statistics
@@ -110,6 +113,51 @@ def serve_once(args, who, command, port, ready, concurrency, folder):
             process.kill()
 
 
+def embed_all(url, texts):
+    """Tokens of the texts, sent as eight lists side by side."""
+    with urllib.request.urlopen(url + "/v1/models") as answer:
+        model = json.load(answer)["data"][0]["id"]
+
+    def send(part):
+        body = json.dumps({"model": model, "input": part}).encode()
+        request = urllib.request.Request(url + "/v1/embeddings", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=600) as answer:
+            reply = json.load(answer)
+        assert len(reply["data"]) == len(part)
+        return reply["usage"]["prompt_tokens"]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        return sum(pool.map(send, [texts[first::8] for first in range(8)]))
+
+
+def embed_once(args, who, command, port, ready):
+    words = random.Random(1)
+    texts = [" ".join(f"{words.randrange(100, 1000)}" for _ in range(args.words)) for _ in range(512)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_ready(f"http://127.0.0.1:{port}{ready}", process)
+        embed_all(f"http://127.0.0.1:{port}", texts[:16])
+        for _ in range(args.rounds):
+            began = time.monotonic()
+            tokens = embed_all(f"http://127.0.0.1:{port}", texts)
+            append(args, {"what": f"{os.path.basename(args.model[0])}, {tokens / len(texts):.0f} tokens a text", "who": who,
+                          "tokens/s": tokens / (time.monotonic() - began), "peak MB": peak_megabytes(process)})
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def embed(args):
+    command = [args.quire, "serve", "--model", args.model[0], "--server.port", str(args.port)]
+    embed_once(args, args.name, command + shlex.split(args.quire_options), args.port, "/readyz")
+    if args.peer_server:
+        command = [args.peer_server, "-m", args.model[0], "--port", str(args.port + 1), "-t", str(args.threads)]
+        embed_once(args, "peer", command + shlex.split(args.peer_options), args.port + 1, "/health")
+
+
 def serve(args):
     peer_port = args.port + 1  # a port that was just closed may not be free yet
     with tempfile.TemporaryDirectory() as folder:
@@ -145,7 +193,7 @@ def report(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["engine", "serve", "report"])
+    parser.add_argument("command", choices=["engine", "serve", "embed", "report"])
     parser.add_argument("--quire", help="the quire binary")
     parser.add_argument("--name", default="quire", help="what Quire's rows are called, such as quire-avx2")
     parser.add_argument("--peer-bench", help="llama-bench")
@@ -162,12 +210,13 @@ def main():
     parser.add_argument("--requests-per-stream", type=int, default=2)
     parser.add_argument("--prompts", default="128-512", help="words of the server's prompts")
     parser.add_argument("--outputs", default="64-128", help="tokens of its answers")
+    parser.add_argument("--words", type=int, default=42, help="of a text to embed, each of about three tokens")
     parser.add_argument("--shared-prefix", type=int, default=0)
     parser.add_argument("--who", choices=["both", "quire", "peer"], default="both")
     parser.add_argument("--port", type=int, default=18080)
     parser.add_argument("--results", required=True)
     args = parser.parse_args()
-    {"engine": engine, "serve": serve, "report": report}[args.command](args)
+    {"engine": engine, "serve": serve, "embed": embed, "report": report}[args.command](args)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,8 @@ class TextMetadata final : public GgufFile {
   void set(const std::string& name, const std::string& text) {
     const auto* found = std::ranges::find(kShortKeys, name, &ShortKey::name);
     const std::string key = found == std::end(kShortKeys) ? name : std::string(found->key);
-    const std::string full = key.starts_with("xielu.") ? key : prefix_ + key;
+    const bool is_global = key.starts_with("xielu.") || key.starts_with("tokenizer.");
+    const std::string full = is_global ? key : prefix_ + key;
     if (text.empty()) {
       metadata_.erase(full);
       return;

@@ -215,7 +215,8 @@ constexpr Tiny kTinies[] = {
     {"tiny-stablelm", "stablelm", "rot=8", "ffn_norm ^output", "attn_norm ffn_norm output_norm attn_q attn_k attn_v",
      true},
     {"tiny-stablelm-parallel", "stablelm", "rot=8 kv=2", "attn_q_norm:d ^output", "attn_norm output_norm", true},
-    {"tiny-bert", "bert", "pooling_type=1", "^position_embd:ctx,d ^token_types:2,d", kAllBiases, true},
+    {"tiny-bert", "bert", "pooling_type=1 attention.causal=false tokenizer.ggml.token_type_count=2",
+     "^position_embd:ctx,d ^token_types:2,d", kAllBiases, true},
     {"tiny-reranker", "bert", "pooling_type=4", "^position_embd:ctx,d ^token_types:2,d ^cls:d,d ^cls.output:1,d",
      "attn_q attn_k attn_v attn_output ffn_up ffn_down token_embd_norm attn_output_norm layer_output_norm cls "
      "cls.output",
