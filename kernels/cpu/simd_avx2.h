@@ -113,9 +113,7 @@ struct Simd {
     *high = _mm256_srli_epi16(both, 4);
   }
   static Weights load_weights(const std::int16_t* p) {
-    float bits;
-    __builtin_memcpy(&bits, p, sizeof bits);
-    return _mm256_castps_si256(_mm256_set1_ps(bits));
+    return four(p);
   }
   static I add_pairs(I sum, Codes codes, Weights weights) {
 #ifdef __AVXVNNI__
@@ -279,8 +277,9 @@ struct Simd {
   }
 
  private:
-  // As a float, so that the compiler broadcasts from memory and not by way of a general register.
-  static __m256i four(const std::int8_t* x) {
+  // Four bytes in all lanes; as a float, so that the compiler broadcasts from memory and not by way of a general
+  // register.
+  static __m256i four(const void* x) {
     float bits;
     __builtin_memcpy(&bits, x, sizeof bits);
     return _mm256_castps_si256(_mm256_set1_ps(bits));

@@ -12,6 +12,7 @@ Every call appends one line per measurement, so that several short calls at quie
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import json
 import os
 import random
@@ -89,11 +90,24 @@ def peak_megabytes(process):
     return 0
 
 
-def serve_once(args, who, command, port, ready, concurrency, folder):
-    started = time.monotonic()
+@contextlib.contextmanager
+def running_server(command, ready_url):
+    """The process of a server that is ready; it ends with the block."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_ready(f"http://127.0.0.1:{port}{ready}", process)
+        wait_ready(ready_url, process)
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def serve_once(args, who, command, port, ready, concurrency, folder):
+    started = time.monotonic()
+    with running_server(command, f"http://127.0.0.1:{port}{ready}") as process:
         seconds = time.monotonic() - started
         requests = max(args.requests_per_stream * concurrency, 4)
         load = [args.quire, "bench", "serve", "--url", f"http://127.0.0.1:{port}", "--concurrency",
@@ -105,12 +119,6 @@ def serve_once(args, who, command, port, ready, concurrency, folder):
                       + (f", prefix {args.shared_prefix}" if args.shared_prefix else ""), "who": who,
                       "output tok/s": report["output_tokens_per_second"], "TTFT p50 ms": report["ttft_ms"]["p50"],
                       "ITL p99 ms": report["itl_ms"]["p99"], "ready s": seconds, "peak MB": peak_megabytes(process)})
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 def embed_all(url, texts):
@@ -133,21 +141,13 @@ def embed_all(url, texts):
 def embed_once(args, who, command, port, ready):
     words = random.Random(1)
     texts = [" ".join(f"{words.randrange(100, 1000)}" for _ in range(args.words)) for _ in range(512)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_ready(f"http://127.0.0.1:{port}{ready}", process)
+    with running_server(command, f"http://127.0.0.1:{port}{ready}") as process:
         embed_all(f"http://127.0.0.1:{port}", texts[:16])
         for _ in range(args.rounds):
             began = time.monotonic()
             tokens = embed_all(f"http://127.0.0.1:{port}", texts)
             append(args, {"what": f"{os.path.basename(args.model[0])}, {tokens / len(texts):.0f} tokens a text", "who": who,
                           "tokens/s": tokens / (time.monotonic() - began), "peak MB": peak_megabytes(process)})
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
 
 
 def embed(args):

@@ -66,11 +66,12 @@ Int4Vector int4_of(std::vector<float> x, std::size_t group) {
   return out;
 }
 
-std::vector<double> rounded_to_int4(const std::vector<float>& x, std::size_t group) {
-  const Int4Vector kept = int4_of(x, group);
+std::vector<double> rounded_to_int4(const std::vector<float>& x) {
+  constexpr std::size_t kKeyGroup = 16;
+  const Int4Vector kept = int4_of(x, kKeyGroup);
   std::vector<double> out;
   for (std::size_t i = 0; i < x.size(); ++i)
-    out.push_back(kept.minima[i / group] + kept.scales[i / group] * kept.codes[i]);
+    out.push_back(kept.minima[i / kKeyGroup] + kept.scales[i / kKeyGroup] * kept.codes[i]);
   rotate(out);
   return out;
 }
@@ -95,9 +96,9 @@ std::vector<double> int4_sum(const std::vector<Int4Vector>& values, std::span<co
   return out;
 }
 
-// One head's vector as the cache keeps it. group: of int4, 16 features of K or 32 of V.
-std::vector<double> rounded(const float* x, std::int64_t count, KvDType dtype, std::size_t group = 16) {
-  if (dtype == KvDType::kI4) return rounded_to_int4(std::vector<float>(x, x + count), group);
+// One head's vector as the cache keeps it; of int4 a key's.
+std::vector<double> rounded(const float* x, std::int64_t count, KvDType dtype) {
+  if (dtype == KvDType::kI4) return rounded_to_int4({x, x + count});
   std::vector<double> out(x, x + count);
   float bound = 0.0f;
   for (std::int64_t i = 0; i < count; ++i)
@@ -336,7 +337,7 @@ std::vector<double> AttentionScene::expected(std::size_t sequence, std::int64_t 
       const float* key = &from.k.at(tokens[i], kv_head * heads_.head_dim);
       const std::vector<double> value = options_.value_in_key
                                             ? rounded(key, heads_.head_dim, layout_.dtype)
-                                            : rounded(&from.v.at(tokens[i], kv_head * dim), dim, layout_.dtype, 32);
+                                            : rounded(&from.v.at(tokens[i], kv_head * dim), dim, layout_.dtype);
       for (std::int64_t d = 0; d < dim; ++d)
         out[static_cast<std::size_t>(head * dim + d)] += scores[i] / sum * value[static_cast<std::size_t>(d)];
     }
