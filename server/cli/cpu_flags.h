@@ -1,6 +1,8 @@
-// The flags of every subcommand that computes: the instruction set and the number of threads. One thread at a time.
+// The flags of every subcommand that computes: the instruction set, the number of threads, the type of the KV cache.
+// One thread at a time.
 #pragma once
 
+#include "kernels/backend.h"
 #include "kernels/registry.h"
 
 namespace CLI {
@@ -11,5 +13,7 @@ namespace quire::cli {
 
 // `options` must outlive the parsing of the command line.
 void add_cpu_flags(CLI::App& command, CpuOptions& options);
+// `--kv-dtype`, with the names that `kv_cache.dtype` has. `dtype` must outlive the parsing of the command line.
+void add_kv_dtype_flag(CLI::App& command, KvDType& dtype);
 
 }  // namespace quire::cli

@@ -20,6 +20,7 @@ struct SynthArguments {
   std::string output;
   std::uint64_t seed = 1;
   std::optional<std::int64_t> layers;
+  bool next_tokens = false;
 };
 
 void run_synth(const SynthArguments& arguments) {
@@ -27,6 +28,7 @@ void run_synth(const SynthArguments& arguments) {
   spec.types = *find_synth_types(arguments.type);
   spec.seed = arguments.seed;
   if (arguments.layers) keep_layers(spec, *arguments.layers);
+  if (arguments.next_tokens) add_next_tokens(spec);
   write_synthetic_gguf(spec, arguments.output, [](std::int64_t done, std::int64_t total) {
     show_progress_line(fmt::format("{} of {} tensors", done, total), done == total);
   });
@@ -47,6 +49,8 @@ void add_synth(CLI::App& app) {
   synth->add_option("--seed", arguments->seed, "Seed of the weights")->capture_default_str();
   synth->add_option("--layers", arguments->layers, "How many layers it has, where the whole shape is too large")
       ->check(CLI::Range(1, 1024));
+  synth->add_flag("--next-tokens", arguments->next_tokens,
+                  "Also the block that predicts the token after next (MTP), of shapes whose files can have one");
   synth->add_option("output", arguments->output, "The file to write")->required();
   synth->callback([arguments] { run_synth(*arguments); });
 }

@@ -1,11 +1,12 @@
-// What drafts are worth on a real model: bench_draft MODEL [lookup|oracle|wrong|mtp|draft:FILE]... Each figure is the
-// decode rate with drafts over that without, the median of engines that take turns, beside what it must be. The texts
-// are the same by construction; the program stops where they are not.
+// What drafts are worth on a real model: bench_draft MODEL [lookup|oracle|wrong|mtp|block|draft:FILE]... Each figure is
+// the decode rate with drafts over that without, the median of engines that take turns, beside what it must be. The
+// texts are the same by construction; the program stops where they are not.
 #include <functional>
 #include <optional>
 #include <random>
 
 #include "tests/bench/engine_bench.h"
+#include "tests/bench/oracle_block.h"
 #include "tests/support/oracle_drafter.h"
 
 namespace {
@@ -183,6 +184,20 @@ void measure_mtp(BenchModel& plain, const char* path) {
   }
 }
 
+// The block of a file of random weights (`quire synth --next-tokens`), whose drafts an oracle replaces: what drafting
+// with it costs and saves where a step is bound by its weights.
+void measure_block(BenchModel& plain, const char* path) {
+  for (const auto& [percent, least] : {std::pair(70U, 1.4), std::pair(0U, 0.97)}) {
+    BenchModel model(path, true);
+    if (model.model->drafts_by() != DraftsBy::kNextTokens) return;
+    const Scene scene{.num_tokens = 128, .speculation = {SpeculationMethod::kNextTokens, 4}};
+    auto block = std::make_unique<OracleBlock>(std::move(model.model), percent);
+    block->follow(run(plain, scene, false).texts.at(0), static_cast<std::size_t>(scene.num_prompt_tokens));
+    model.model = std::move(block);
+    measure(plain, model, "MTP block, its drafts right in " + std::to_string(percent) + " %, 1 stream", scene, least);
+  }
+}
+
 // A smaller model. Of synthetic weights it is never right, and must cost no load more than any other drafts may; a
 // trained one is right as often as it is.
 void measure_draft_model(BenchModel& plain, const char* path, const std::string& drafter) {
@@ -197,11 +212,13 @@ void measure_draft_model(BenchModel& plain, const char* path, const std::string&
 
 int main(int argc, char** argv) {
   const std::vector<std::pair<std::string, std::function<void(BenchModel&)>>> all = {
-      {"lookup", measure_lookup}, {"oracle", measure_oracle}, {"wrong", measure_wrong}, {"mtp", [&](BenchModel& model) {
-                                                                                           measure_mtp(model, argv[1]);
-                                                                                         }}};
+      {"lookup", measure_lookup},
+      {"oracle", measure_oracle},
+      {"wrong", measure_wrong},
+      {"mtp", [&](BenchModel& model) { measure_mtp(model, argv[1]); }},
+      {"block", [&](BenchModel& model) { measure_block(model, argv[1]); }}};
   if (argc < 2) {
-    std::fprintf(stderr, "bench_draft MODEL [lookup|oracle|wrong|mtp|draft:FILE]...\n");
+    std::fprintf(stderr, "bench_draft MODEL [lookup|oracle|wrong|mtp|block|draft:FILE]...\n");
     return 2;
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

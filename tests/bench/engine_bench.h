@@ -77,7 +77,7 @@ class BenchModel {
 
  public:
   const std::unique_ptr<Backend> backend;
-  const std::unique_ptr<Model> model;
+  std::unique_ptr<Model> model;  // of this backend
 };
 
 class BenchEngine {

@@ -44,6 +44,7 @@ global
 defaults
   mode http
   option http-server-close
+  option http-no-delay
   http-reuse never
   timeout connect 5s
   timeout client 600s
@@ -392,9 +393,8 @@ def merged_price(paths, path):
 
 
 def percentiles(report, in_seconds):
-    """Not between tokens: a client sees those of random weights in bunches, since few of their texts are whole characters."""
     rows = {}
-    for name in ("ttft", "e2e"):
+    for name in ("ttft", "itl", "e2e"):
         values = report[f"{name}_s" if in_seconds else f"{name}_ms"]
         for share in ("p50", "p90", "p99"):
             rows[f"{name} {share}"] = values[share] * (1000 if in_seconds else 1)
@@ -412,7 +412,7 @@ def simulate(options):
         for number in range(options.rounds):
             measure_price(options, prices, folder)
             with fleet(options, flags, store.url + f"/{number}") as (port, daemons):
-                report = load(options, port, "--trace", trace, "--requests", str(options.requests))
+                report = load(options, port, "--trace", trace, "--requests", str(options.requests), "--token-ids")
                 read = sum(daemon.metric("quire:shared_store_blocks_read_total") for daemon in daemons)
             measure_price(options, prices, folder)
             measured.append(percentiles(report, False))

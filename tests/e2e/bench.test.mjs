@@ -57,6 +57,13 @@ test("a closed loop counts what the server counts", async () => {
   assert.match(table, /^time to first token( +[\d.]+){4}$/m);
 });
 
+test("with their ids every token counts when it is sent, whatever its text", async () => {
+  const { code, figures, output } = await serve("--concurrency", "1", "--requests", "4", "--output", "16", "--token-ids");
+  assert.equal(code, 0);
+  assert.deepEqual([figures.output_tokens, output], [64, 64]);
+  assert.equal(figures.events, 64);
+});
+
 test("a shared prefix is shared, and its cached tokens are reported", async () => {
   const { figures } = await serve("--concurrency", "1", "--requests", "4", "--prompt", "8", "--output", "4", "--shared-prefix", "100");
   assert.equal(figures.errors, 0);

@@ -2,7 +2,7 @@
 // while clients keep asking.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import net from "node:net";
 import { tmpdir } from "node:os";
@@ -28,14 +28,14 @@ class Fleet {
     return Fleet.before(context, () => QuireServer.start(flags));
   }
 
-  // HAProxy before three daemons, each {url, kill()}.
-  static async before(context, start_daemon, num_daemons = 3) {
+  // HAProxy before three daemons, each {url, kill()}. config: instead of the shipped one.
+  static async before(context, start_daemon, { num_daemons = 3, config = kConfig } = {}) {
     const fleet = new Fleet();
     fleet.daemons = await Promise.all(Array.from({ length: num_daemons }, start_daemon));
     const socket = await listener();
     const env = { ...process.env, QUIRE_LISTEN: "fd@3", HAPROXY_ADMIN: join(mkdtempSync(join(tmpdir(), "quire-")), "admin") };
     fleet.daemons.forEach((daemon, index) => { env[`QUIRE_${index + 1}`] = new URL(daemon.url).host; });
-    fleet.proxy = spawn("haproxy", ["-db", "-f", kConfig], { env, stdio: ["ignore", "ignore", "pipe", socket._handle.fd] });
+    fleet.proxy = spawn("haproxy", ["-db", "-f", config], { env, stdio: ["ignore", "ignore", "pipe", socket._handle.fd] });
     fleet.port = socket.address().port;
     socket.close();
     fleet.proxy.stderr.setEncoding("utf8").on("data", (text) => { fleet.proxy_log += text; });
@@ -183,6 +183,46 @@ test("with no daemon left the refusal is one that clients understand", { skip },
   const { status, text } = await fleet.ask(kShort);
   assert.equal(status, 503);
   assert.equal(JSON.parse(text).error.code, "service_unavailable");
+});
+
+// How long a stream takes whose server sends an event when the client has the one before.
+async function milliseconds_of_a_stream(context, config) {
+  let next_event = () => {};
+  const start = () => new Promise((resolve) => {
+    const server = http.createServer((request, response) => {
+      request.resume();
+      response.writeHead(200, { "Content-Type": "text/event-stream" });
+      if (request.method !== "POST") return response.end();
+      let left = 20;
+      next_event = () => (--left < 0 ? response.end() : response.write("data: token\n\n"));
+      next_event();
+    });
+    server.listen(0, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${server.address().port}`, kill: () => server.close() }));
+  });
+  const fleet = await Fleet.before(context, start, { config });
+  const started = performance.now();
+  const text = await new Promise((resolve, reject) => {
+    const options = { host: "127.0.0.1", port: fleet.port, path: "/v1/completions", method: "POST", agent: false };
+    http.request(options, (response) => {
+      let all = "";
+      response.setEncoding("utf8");
+      response.on("data", (piece) => {
+        all += piece;
+        next_event();
+      });
+      response.on("end", () => resolve(all));
+    }).on("error", reject).end(JSON.stringify(kStream));
+  });
+  assert.equal(text, "data: token\n\n".repeat(20));
+  return performance.now() - started;
+}
+
+test("the proxy passes a token on when it comes: without its option a stream takes many times as long", { skip }, async (context) => {
+  const held_back = join(mkdtempSync(join(tmpdir(), "quire-")), "haproxy.cfg");
+  writeFileSync(held_back, readFileSync(kConfig, "utf8").replace("option http-no-delay", ""));
+  const shipped = await milliseconds_of_a_stream(context, kConfig);
+  const without = await milliseconds_of_a_stream(context, held_back);
+  assert.ok(4 * shipped < without, `${shipped} ms, without the option ${without} ms`);
 });
 
 test("a server that is overloaded in Anthropic's way is understood by the clients of every API", { skip }, async (context) => {

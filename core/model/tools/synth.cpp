@@ -90,6 +90,7 @@ class TensorList {
     }
     for (std::int64_t layer = 0; layer < model.config.num_layers; ++layer)
       add_all(weight_needs(model, layer), layer);
+    if (model.next_tokens) add_all(weight_needs(model, model.config.num_layers), model.config.num_layers);
     add_all({of_model.begin() + 1, of_model.end()}, -1);
   }
 

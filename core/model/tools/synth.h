@@ -42,6 +42,9 @@ std::optional<SynthSpec> find_synth_shape(std::string_view name);
 std::vector<std::string> synth_shape_names();
 // The same shape with another number of layers.
 void keep_layers(SynthSpec& spec, std::int64_t num_layers);
+// The same shape with the block that predicts the token after next. Throws StartupError where the shape is no family's;
+// write_synthetic_gguf() does where files of the family have none.
+void add_next_tokens(SynthSpec& spec);
 
 // Writes the file, streaming. `progress` (may be empty) receives tensors done of tensors in all. Where a type's block
 // does not divide a matrix's rows, the next larger type that fits is used, as published files do. Throws StartupError

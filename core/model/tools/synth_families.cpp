@@ -139,6 +139,7 @@ bool is_chosen(std::string_view layers, std::int64_t layer) {
 std::vector<StoredTensor> stubs(const TextMetadata& metadata, const std::string& parts) {
   std::vector<StoredTensor> out;
   const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    if (std::ranges::find(out, name, &StoredTensor::name) != out.end()) return;
     if (name.starts_with("rope_")) {
       out.push_back(float_tensor(name, shape, synth_rope_factors(name, shape.at(0))));
       return;
@@ -183,9 +184,18 @@ std::vector<float> synth_rope_factors(std::string_view tensor, std::int64_t coun
 
 SynthFamily read_family_shape(const FamilyShape& shape) {
   const auto metadata = std::make_shared<TextMetadata>(shape.architecture, shape.keys);
-  TensorTable tensors("synthetic " + shape.architecture, stubs(*metadata, shape.parts));
+  std::string parts = shape.parts;
+  if (shape.next_tokens) {
+    const std::int64_t num_layers = metadata->size("L");
+    metadata->set("L", std::to_string(num_layers + 1));
+    metadata->set("nextn_predict_layers", "1");
+    parts += fmt::format(" attn_q_norm:hd@{}", num_layers);
+  }
+  TensorTable tensors("synthetic " + shape.architecture, stubs(*metadata, parts));
   SynthFamily out;
-  out.spec = read_spec(*metadata, tensors);
+  out.spec = read_spec(*metadata, tensors, {.next_tokens = shape.next_tokens});
+  if (shape.next_tokens && !out.spec.next_tokens)
+    throw StartupError("synthetic " + shape.architecture + ": no block of this family predicts further tokens");
   out.metadata = metadata;
   return out;
 }

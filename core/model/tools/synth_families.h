@@ -20,7 +20,8 @@ struct FamilyShape {
   std::string architecture;
   std::string keys;
   std::string parts;
-  std::string biases;  // stems that have one in every layer, and model tensors
+  std::string biases;        // stems that have one in every layer, and model tensors
+  bool next_tokens = false;  // behind the layers, the block that predicts the token after next
 };
 std::optional<FamilyShape> find_family_shape(std::string_view name);
 std::vector<std::string> family_shape_names();

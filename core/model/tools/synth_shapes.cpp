@@ -2,6 +2,7 @@
 #include <array>
 #include <iterator>
 
+#include "core/base/result.h"
 #include "core/model/tools/synth.h"
 
 namespace quire {
@@ -103,6 +104,11 @@ std::optional<SynthTypes> find_synth_types(std::string_view name) {
 void keep_layers(SynthSpec& spec, std::int64_t num_layers) {
   spec.config.num_layers = num_layers;
   if (spec.family) spec.family->keys += " L=" + std::to_string(num_layers);
+}
+
+void add_next_tokens(SynthSpec& spec) {
+  if (!spec.family) throw StartupError("synthetic " + spec.name + ": no block of this family predicts further tokens");
+  spec.family->next_tokens = true;
 }
 
 std::optional<SynthSpec> find_synth_shape(std::string_view name) {

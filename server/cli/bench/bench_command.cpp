@@ -91,6 +91,10 @@ void add_bench_serve(CLI::App& bench) {
       ->check(CLI::PositiveNumber);
   serve->add_option("--temperature", arguments->run.temperature, "Sampling temperature")->capture_default_str();
   serve->add_option("--seed", arguments->workload.seed, "Seed of prompts, lengths and arrivals")->capture_default_str();
+  serve->add_flag(
+      "--token-ids", arguments->run.token_ids,
+      "Ask for the tokens' ids (return_token_ids): a token counts when it is sent, even where its text is not "
+      "a whole character yet");
   serve->add_option("--timeout", arguments->run.timeout_seconds, "Seconds for one request")->capture_default_str();
   serve->add_option("--json", arguments->json_path, "Also write the figures to this file");
   serve->callback([arguments] { run_serve(*arguments); });
@@ -131,6 +135,7 @@ void add_bench_throughput(CLI::App& bench) {
       bench.add_subcommand("throughput", "Measure the engine without a network: batches of equal requests");
   command->add_option("--model", arguments->run.model, "GGUF file or Hugging Face directory")->required();
   add_cpu_flags(*command, arguments->run.backend.cpu);
+  add_kv_dtype_flag(*command, arguments->run.kv_dtype);
   command->add_option("--prompt", arguments->run.prompt_tokens, "Tokens per prompt")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -241,6 +246,7 @@ void add_bench_steps(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand("steps", "Measure what a step costs, as a price for quire simulate");
   command->add_option("--model", arguments->run.model, "GGUF file or Hugging Face directory")->required();
   add_cpu_flags(*command, arguments->run.backend.cpu);
+  add_kv_dtype_flag(*command, arguments->run.kv_dtype);
   command->add_option("--max-streams", arguments->run.max_streams, "Most decoding streams of a step")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();

@@ -68,6 +68,7 @@ ServeReport make_report(const std::vector<RequestRecord>& records) {
     report.prompt_tokens += record.prompt_tokens;
     report.cached_tokens += record.cached_tokens;
     report.output_tokens += record.output_tokens;
+    report.num_events += std::ssize(record.events);
     e2e.push_back(record.finished - record.sent);
     if (!record.events.empty()) ttft.push_back(record.events.front() - record.sent);
     for (std::size_t i = 1; i < record.events.size(); ++i)
@@ -110,6 +111,7 @@ nlohmann::ordered_json to_json(const ServeReport& report) {
           {"seconds", report.seconds},
           {"output_tokens", report.output_tokens},
           {"output_tokens_per_second", per_second(report.output_tokens, report.seconds)},
+          {"events", report.num_events},
           {"prompt_tokens", report.prompt_tokens},
           {"prompt_tokens_per_second", per_second(report.prompt_tokens, report.seconds)},
           {"cached_tokens", report.cached_tokens},

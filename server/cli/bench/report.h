@@ -16,7 +16,7 @@ struct RequestRecord {
   std::string error;  // where not ok
   double sent = 0;
   double finished = 0;
-  std::vector<double> events;  // arrival of each event that carried text
+  std::vector<double> events;  // arrival of each event that carried text, or a token's id
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
   std::int64_t output_tokens = 0;  // the server's own count where it gives one, else the events that carried text
@@ -38,9 +38,10 @@ struct ServeReport {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
   std::int64_t output_tokens = 0;
+  std::int64_t num_events = 0;             // that carried text, or a token's id
   double seconds = 0;                      // first request sent to last one finished
-  Summary ttft;                            // seconds to the first event with text
-  Summary itl;                             // seconds between events with text
+  Summary ttft;                            // seconds to the first of these events
+  Summary itl;                             // seconds between them
   Summary e2e;                             // seconds to the end of the answer
   std::vector<std::string> sample_errors;  // the first few, distinct
 };

@@ -107,14 +107,15 @@ class LoadRun {
   }
 
   std::string body_of(const PlannedRequest& planned) const {
-    return nlohmann::json{{"model", model_},
-                          {"prompt", planned.prompt},
-                          {"max_tokens", planned.max_tokens},
-                          {"temperature", options_.temperature},
-                          {"stream", true},
-                          {"stream_options", {{"include_usage", true}}},
-                          {"ignore_eos", true}}
-        .dump();
+    nlohmann::json body{{"model", model_},
+                        {"prompt", planned.prompt},
+                        {"max_tokens", planned.max_tokens},
+                        {"temperature", options_.temperature},
+                        {"stream", true},
+                        {"stream_options", {{"include_usage", true}}},
+                        {"ignore_eos", true}};
+    if (options_.token_ids) body["return_token_ids"] = true;
+    return body.dump();
   }
 
   asio::awaitable<void> send(std::size_t index) {
@@ -182,7 +183,10 @@ class LoadRun {
     }
     const auto choices = json.find("choices");
     if (choices == json.end() || choices->empty()) return;
-    if ((*choices)[0].value("text", std::string()).empty()) return;
+    const auto& choice = (*choices)[0];
+    const auto ids = choice.find("token_ids");
+    const bool has_ids = ids != choice.end() && !ids->empty();
+    if (choice.value("text", std::string()).empty() && !has_ids) return;
     record.events.push_back(now());
     ++events_;
     record.output_tokens = std::max(record.output_tokens, static_cast<std::int64_t>(record.events.size()));

@@ -20,6 +20,7 @@ struct ServeBenchOptions {
   int concurrency = 32;
   double temperature = 0;
   double timeout_seconds = 3600;  // of one request
+  bool token_ids = false;         // asks for them, so that a token without text of its own counts too
 };
 
 struct Progress {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <random>
 
 #include "core/engine/engine.h"
@@ -30,6 +31,7 @@ struct Measurement {
   double prompt_seconds = 0;
   double decode_seconds = 0;
   std::int64_t decode_steps = 0;
+  std::int64_t decode_tokens = 0;
 };
 
 double median(std::vector<double> values) {
@@ -63,7 +65,7 @@ class Bench {
   std::string backend_name() const { return backend_->name(); }
 
   Measurement measure(std::int64_t num_sequences) {
-    std::vector<std::shared_ptr<CountingSink>> sinks;
+    Sinks sinks;
     for (std::int64_t i = 0; i < num_sequences; ++i) {
       sinks.push_back(std::make_shared<CountingSink>());
       submit(sinks.back());
@@ -78,19 +80,31 @@ class Bench {
     while (!all_started())
       engine_->step(Clock::now());
     const auto middle = Clock::now();
-    const auto all_finished = [&] {
-      return std::all_of(sinks.begin(), sinks.end(), [](const auto& sink) { return sink->finished; });
-    };
-    while (!all_finished()) {
+    const std::int64_t tokens_before = num_tokens(sinks);
+    while (num_finished(sinks) == 0) {
       engine_->step(Clock::now());
       ++result.decode_steps;
     }
     result.prompt_seconds = std::chrono::duration<double>(middle - begin).count();
     result.decode_seconds = std::chrono::duration<double>(Clock::now() - middle).count();
+    result.decode_tokens = num_tokens(sinks) - tokens_before;
+    while (num_finished(sinks) < num_sequences)
+      engine_->step(Clock::now());
     return result;
   }
 
  private:
+  using Sinks = std::vector<std::shared_ptr<CountingSink>>;
+
+  static std::int64_t num_tokens(const Sinks& sinks) {
+    return std::accumulate(sinks.begin(), sinks.end(), std::int64_t{0},
+                           [](std::int64_t sum, const auto& sink) { return sum + sink->num_tokens; });
+  }
+
+  static std::int64_t num_finished(const Sinks& sinks) {
+    return std::count_if(sinks.begin(), sinks.end(), [](const auto& sink) { return sink->finished; });
+  }
+
   void submit(const std::shared_ptr<OutputSink>& sink) {
     auto request = std::make_shared<Request>();
     request->id = fmt::format("bench-{}", num_submitted_++);
@@ -134,7 +148,7 @@ ThroughputReport run_throughput(const ThroughputOptions& options,
       prompt.push_back(sequences * static_cast<double>(options.prompt_tokens) / measured.prompt_seconds);
       // An encoder ends where the prompt does.
       const double per_second = measured.decode_steps > 0 ? 1.0 / measured.decode_seconds : 0.0;
-      decode.push_back(sequences * static_cast<double>(options.output_tokens - 1) * per_second);
+      decode.push_back(static_cast<double>(measured.decode_tokens) * per_second);
       steps.push_back(static_cast<double>(measured.decode_steps) * per_second);
     }
     report.rows.push_back(

@@ -26,8 +26,8 @@ struct ThroughputOptions {
 
 struct ThroughputRow {
   std::int64_t num_sequences = 0;
-  double prompt_tokens_per_second = 0;     // from the first step to every sequence's first token
-  double decode_tokens_per_second = 0;     // all sequences together, from there to the end
+  double prompt_tokens_per_second = 0;  // from the first step to every sequence's first token
+  double decode_tokens_per_second = 0;  // all sequences together, from there to the first that ends; 0: none was left
   double weight_gigabytes_per_second = 0;  // file bytes * decode steps per second: against the machine's read bandwidth
 };
 

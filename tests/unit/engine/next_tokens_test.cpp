@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "core/grammar/compiler.h"
+#include "core/model/tools/synth.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/engine/served_model.h"
 
 using namespace quire;
@@ -64,9 +66,10 @@ struct Texts {
   EngineStats stats;
 };
 
-Texts texts_of(SpeculationMethod method, std::int64_t num_blocks, EngineOptions options, int num_requests) {
+Texts texts_of(SpeculationMethod method, std::int64_t num_blocks, EngineOptions options, int num_requests,
+               const std::filesystem::path& path = trained_hybrid()) {
   options.speculation.method = method;
-  ServedModel served(trained_hybrid(), num_blocks, options, kPrice);
+  ServedModel served(path, num_blocks, options, kPrice);
   Texts texts;
   for (int i = 0; i < num_requests; ++i)
     texts.sinks.push_back(served.submit(request_number(served, i)));
@@ -112,6 +115,25 @@ TEST_CASE("the model's own drafts change no bit, whatever is asked and however l
   CHECK(cramped.stats.num_blocks_used == 0);
   CHECK(roomy.stats.num_accepted_tokens > 100);
   CHECK(cramped.stats.num_accepted_tokens > 0);
+}
+
+TEST_CASE("the drafts of a block of random weights change no bit either", "[engine][model][state][draft]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "hybrid.gguf";
+  SynthSpec spec = *find_synth_shape("tiny-qwen35");
+  spec.types = *find_synth_types("Q8_0");
+  add_next_tokens(spec);
+  write_synthetic_gguf(spec, path, {});
+  const EngineOptions options = drafting(SpeculationMethod::kNextTokens);
+  const Texts plain = texts_of(SpeculationMethod::kNone, 400, options, 12, path);
+  const Texts drafted = texts_of(SpeculationMethod::kNextTokens, 400, options, 12, path);
+  check_same(drafted, plain);
+  CHECK(drafted.stats.num_draft_tokens > 0);
+
+  SynthSpec other = *find_synth_shape("tiny-gemma3");
+  other.types = spec.types;
+  add_next_tokens(other);
+  CHECK_THROWS_AS(write_synthetic_gguf(other, folder.path() / "other.gguf", {}), StartupError);
 }
 
 TEST_CASE("the model's own drafts are mostly right where it was trained", "[engine][model][state][draft]") {
