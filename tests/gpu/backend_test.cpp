@@ -84,8 +84,11 @@ TEST_CASE("products with F32 and FP8 weights on the emulated GPU give the bits o
     Matrix x = random_matrix(random, 67, 288);
     Matrix expected(67, 70);
     Matrix out(67, 70);
-    cpu->linear(*cpu->load_linear({&source, 1}, {}), x.view(), expected.view(), false);
-    gpu->linear(*gpu->load_linear({&source, 1}, {}), x.view(), out.view(), false);
+    const auto of_cpu = cpu->load_linear({&source, 1}, {});
+    const auto of_gpu = gpu->load_linear({&source, 1}, {});
+    cpu->linear(*of_cpu, x.view(), expected.view(), false);
+    gpu->linear(*of_gpu, x.view(), out.view(), false);
+    gpu->synchronize();
     CHECK(same_rows(out, 0, expected, 0, 67));
   }
 }
