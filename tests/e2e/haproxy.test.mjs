@@ -12,11 +12,23 @@ import { QuireServer } from "./server_process.mjs";
 
 const skip = spawnSync("haproxy", ["-v"]).status !== 0 && "haproxy is absent (Debian package haproxy)";
 const kConfig = join(process.env.QUIRE_SOURCE, "deploy/haproxy/haproxy.cfg");
+const kDaemons = 3;  // of that configuration
 
 // A socket that HAProxy is given, so that no port has to be guessed.
 function listener() {
   return new Promise((resolve) => {
     const server = net.createServer().listen(0, "127.0.0.1", () => resolve(server));
+  });
+}
+
+// A daemon in this process, {url, kill()}, that `answer` answers for.
+function serve(answer) {
+  return new Promise((resolve) => {
+    const server = http.createServer((request, response) => {
+      request.resume();
+      answer(request, response);
+    });
+    server.listen(0, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${server.address().port}`, kill: () => server.close() }));
   });
 }
 
@@ -28,10 +40,10 @@ class Fleet {
     return Fleet.before(context, () => QuireServer.start(flags));
   }
 
-  // HAProxy before three daemons, each {url, kill()}. config: instead of the shipped one.
-  static async before(context, start_daemon, { num_daemons = 3, config = kConfig } = {}) {
+  // HAProxy before three daemons, each {url, kill()}.
+  static async before(context, start_daemon, config = kConfig) {
     const fleet = new Fleet();
-    fleet.daemons = await Promise.all(Array.from({ length: num_daemons }, start_daemon));
+    fleet.daemons = await Promise.all(Array.from({ length: kDaemons }, start_daemon));
     const socket = await listener();
     const env = { ...process.env, QUIRE_LISTEN: "fd@3", HAPROXY_ADMIN: join(mkdtempSync(join(tmpdir(), "quire-")), "admin") };
     fleet.daemons.forEach((daemon, index) => { env[`QUIRE_${index + 1}`] = new URL(daemon.url).host; });
@@ -45,7 +57,7 @@ class Fleet {
     });
     fleet.admin = env.HAPROXY_ADMIN;
     // Until HAProxy has found every daemon ready.
-    await fleet.#told((text) => (text.match(/^haproxy_server_check_status\{.*state="L7OK".*\} 1$/gm) ?? []).length === num_daemons);
+    await fleet.#told((text) => (text.match(/^haproxy_server_check_status\{.*state="L7OK".*\} 1$/gm) ?? []).length === kDaemons);
     return fleet;
   }
 
@@ -64,14 +76,14 @@ class Fleet {
     }
   }
 
-  ask(body, headers = {}, path = "/v1/completions") {
+  ask(body, headers = {}, path = "/v1/completions", on_piece = undefined) {
     return exchange({ host: "127.0.0.1", port: this.port, path, method: "POST",
-      headers: { "Content-Type": "application/json", ...headers } }, JSON.stringify(body));
+      headers: { "Content-Type": "application/json", ...headers } }, JSON.stringify(body), on_piece);
   }
 }
 
 // {status, backend, retry_after, text, whole, started, ended}; rejects only where no answer began.
-function exchange(options, body) {
+function exchange(options, body, on_piece = () => {}) {
   const started = performance.now();
   return new Promise((resolve, reject) => {
     const request = http.request({ agent: false, ...options }, (response) => {
@@ -80,7 +92,10 @@ function exchange(options, body) {
         status: response.statusCode, backend: response.headers["x-quire-backend"], retry_after: response.headers["retry-after"], text, whole, started, ended: performance.now(),
       });
       response.setEncoding("utf8");
-      response.on("data", (piece) => { text += piece; });
+      response.on("data", (piece) => {
+        text += piece;
+        on_piece();
+      });
       response.on("end", () => finish(true));
       response.on("error", () => finish(false));
     });
@@ -188,33 +203,16 @@ test("with no daemon left the refusal is one that clients understand", { skip },
 // How long a stream takes whose server sends an event when the client has the one before.
 async function milliseconds_of_a_stream(context, config) {
   let next_event = () => {};
-  const start = () => new Promise((resolve) => {
-    const server = http.createServer((request, response) => {
-      request.resume();
-      response.writeHead(200, { "Content-Type": "text/event-stream" });
-      if (request.method !== "POST") return response.end();
-      let left = 20;
-      next_event = () => (--left < 0 ? response.end() : response.write("data: token\n\n"));
-      next_event();
-    });
-    server.listen(0, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${server.address().port}`, kill: () => server.close() }));
-  });
-  const fleet = await Fleet.before(context, start, { config });
-  const started = performance.now();
-  const text = await new Promise((resolve, reject) => {
-    const options = { host: "127.0.0.1", port: fleet.port, path: "/v1/completions", method: "POST", agent: false };
-    http.request(options, (response) => {
-      let all = "";
-      response.setEncoding("utf8");
-      response.on("data", (piece) => {
-        all += piece;
-        next_event();
-      });
-      response.on("end", () => resolve(all));
-    }).on("error", reject).end(JSON.stringify(kStream));
-  });
+  const fleet = await Fleet.before(context, () => serve((request, response) => {
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    if (request.method !== "POST") return response.end();
+    let left = 20;
+    next_event = () => (--left < 0 ? response.end() : response.write("data: token\n\n"));
+    next_event();
+  }), config);
+  const { text, started, ended } = await fleet.ask(kStream, {}, "/v1/completions", () => next_event());
   assert.equal(text, "data: token\n\n".repeat(20));
-  return performance.now() - started;
+  return ended - started;
 }
 
 test("the proxy passes a token on when it comes: without its option a stream takes many times as long", { skip }, async (context) => {
@@ -226,16 +224,11 @@ test("the proxy passes a token on when it comes: without its option a stream tak
 });
 
 test("a server that is overloaded in Anthropic's way is understood by the clients of every API", { skip }, async (context) => {
-  const start = () => new Promise((resolve) => {
-    const server = http.createServer((request, response) => {
-      request.resume();
-      const overloaded = request.method === "POST";
-      const fields = request.headers["x-session-id"] === "names-a-time" ? { "Retry-After": "30" } : {};
-      response.writeHead(overloaded ? 529 : 200, fields).end(overloaded ? '{"type":"error","error":{"type":"overloaded_error"}}' : "");
-    });
-    server.listen(0, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${server.address().port}`, kill: () => server.close() }));
-  });
-  const fleet = await Fleet.before(context, start);
+  const fleet = await Fleet.before(context, () => serve((request, response) => {
+    const overloaded = request.method === "POST";
+    const fields = request.headers["x-session-id"] === "names-a-time" ? { "Retry-After": "30" } : {};
+    response.writeHead(overloaded ? 529 : 200, fields).end(overloaded ? '{"type":"error","error":{"type":"overloaded_error"}}' : "");
+  }));
   for (const [path, status] of [["/v1/messages", 529], ["/v1/chat/completions", 503], ["/v1/completions", 503], ["/api/chat", 503]]) {
     const answer = await fleet.ask({}, {}, path);
     assert.deepEqual([answer.status, answer.retry_after], [status, "2"], path);
