@@ -61,7 +61,8 @@ quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
 quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT
   PkgConfig::HIREDIS PkgConfig::ZMQ)
 
-# Half of a build, with the least arithmetic: the server's optimization decides how long `make test` and sanitizers' builds take.
+# Two thirds of a build, with little arithmetic: how they are optimized decides how long `make test` and sanitizers' builds take.
+set(QUIRE_CORE_OPTIMIZE "" CACHE STRING "Optimization of core/ and config/, where it is not the build's")
 set(QUIRE_SERVER_OPTIMIZE "" CACHE STRING "Optimization of the server's code, where it is not the build's")
 target_compile_options(quire_server PRIVATE ${QUIRE_SERVER_OPTIMIZE})
 
@@ -73,6 +74,9 @@ target_compile_definitions(quire_server PUBLIC BOOST_ASIO_SEPARATE_COMPILATION B
 include(${PROJECT_SOURCE_DIR}/cmake/web.cmake)
 
 quire_library(quire_config FOLDERS config LINK quire_server PkgConfig::YAML)
+foreach(name base grammar text model engine sim config)
+  target_compile_options(quire_${name} PRIVATE ${QUIRE_CORE_OPTIMIZE})
+endforeach()
 
 # Compiled once for the daemon and for the tests' daemons on other devices.
 add_library(quire_main OBJECT server/main.cpp)

@@ -125,7 +125,7 @@ void activate_kind(const ActivationArgs& args, const float* gate, const float* u
   for_vectors(count, out, [&](auto load) { return gated_value<kKind>(load(gate), load(up), args); });
 }
 
-void activate(const ActivationArgs& args, const float* gate, const float* up, std::int64_t count, float* out) {
+inline void activate(const ActivationArgs& args, const float* gate, const float* up, std::int64_t count, float* out) {
   switch (args.kind) {
     case Nonlinearity::kNone: return activate_kind<Nonlinearity::kNone>(args, gate, up, count, out);
     case Nonlinearity::kSilu: return activate_kind<Nonlinearity::kSilu>(args, gate, up, count, out);
@@ -140,21 +140,22 @@ void activate(const ActivationArgs& args, const float* gate, const float* up, st
   }
 }
 
-void softcap(const float* x, float cap, std::int64_t count, float* out) {
+inline void softcap(const float* x, float cap, std::int64_t count, float* out) {
   const typename Simd::F bound = Simd::set1(cap);
   for_vectors(count, out, [&](auto load) { return Simd::mul(tanh_vector(Simd::div(load(x), bound)), bound); });
 }
 
-void add_scaled(const float* x, float factor, std::int64_t count, float* out) {
+inline void add_scaled(const float* x, float factor, std::int64_t count, float* out) {
   const typename Simd::F by = Simd::set1(factor);
   for_vectors(count, out, [&](auto load) { return Simd::fma(load(x), by, load(out)); });
 }
 
-void scale(const float* x, float factor, std::int64_t count, float* out) {
+inline void scale(const float* x, float factor, std::int64_t count, float* out) {
   for_vectors(count, out, [&](auto load) { return Simd::mul(load(x), Simd::set1(factor)); });
 }
 
-void layer_norm(const float* x, const float* weight, const float* bias, float eps, std::int64_t count, float* out) {
+inline void layer_norm(const float* x, const float* weight, const float* bias, float eps, std::int64_t count,
+                       float* out) {
   using F = typename Simd::F;
   F sum = Simd::zero();
   for (std::int64_t i = 0; i < count; i += Simd::kLanes)

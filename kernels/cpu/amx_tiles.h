@@ -88,11 +88,12 @@ class EmulatedTiles {
   void clear() { __builtin_memset(sums_, 0, sizeof sums_); }
   template <int kHalf>
   void load_rows(const void* from, std::int64_t stride = 64) {
-    copy(from, stride, left_[kHalf], 64, rows_[kHalf]);
+    for (int row = 0; row < rows_[kHalf]; ++row)
+      widen(static_cast<const char*>(from) + row * stride, kTileDepth, left_[kHalf] + row * kTileDepth);
   }
   template <int kPanel>
   void load_weights(const std::byte* from) {
-    __builtin_memcpy(right_[kPanel], from, kTileBytes);
+    widen(from, kTileRows * kTileDepth, right_[kPanel]);
   }
   template <int kHalf, int kPanel>
   void multiply() {
@@ -100,8 +101,8 @@ class EmulatedTiles {
       float products[2 * kTileRows] = {};  // even and odd elements of the pairs are summed apart
       for (int k = 0; k < kTileDepth / 2; ++k) {
         for (int n = 0; n < 2 * kTileRows; ++n) {
-          const float a = value(left_[kHalf][m * kTileDepth + 2 * k + n % 2]);
-          const float b = value(right_[kPanel][k * 2 * kTileRows + n]);
+          const float a = left_[kHalf][m * kTileDepth + 2 * k + n % 2];
+          const float b = right_[kPanel][k * 2 * kTileRows + n];
           products[n] = flush(__builtin_fmaf(a, b, products[n]));
         }
       }
@@ -132,11 +133,17 @@ class EmulatedTiles {
       __builtin_memcpy(static_cast<char*>(to) + row * to_stride, static_cast<const char*>(from) + row * from_stride,
                        64);
   }
-  static float value(std::uint16_t bits) { return flush(bf16_to_float(bits)); }
+  static void widen(const void* from, int count, float* to) {
+    for (int i = 0; i < count; ++i) {
+      std::uint16_t bits;
+      __builtin_memcpy(&bits, static_cast<const char*>(from) + 2 * i, sizeof bits);
+      to[i] = flush(bf16_to_float(bits));
+    }
+  }
 
   float sums_[4][kTileRows * kTileRows];
-  std::uint16_t left_[2][kTileRows * kTileDepth];
-  std::uint16_t right_[2][kTileRows * kTileDepth];
+  float left_[2][kTileRows * kTileDepth];
+  float right_[2][kTileRows * kTileDepth];
 };
 
 }  // namespace

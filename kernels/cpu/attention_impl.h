@@ -260,7 +260,7 @@ constexpr AttendKernel attend_kernel() {
           .run = attend};
 }
 
-void merge(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim) {
+inline void merge(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim) {
   using F = typename Simd::F;
   float top[Simd::kLanes];
   float keep[Simd::kLanes];
@@ -287,7 +287,7 @@ void merge(const SoftmaxState& state, const SoftmaxState& part, std::int64_t cou
   }
 }
 
-void finish(const float* weighted, float sum, std::int64_t head_dim, float* out) {
+inline void finish(const float* weighted, float sum, std::int64_t head_dim, float* out) {
   const typename Simd::F factor = Simd::set1(1.0f / sum);
   for (std::int64_t d = 0; d < head_dim; d += Simd::kLanes) {
     Simd::store_partial(out + d, Simd::mul(Simd::load(weighted + d), factor), head_dim - d);

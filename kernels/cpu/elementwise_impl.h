@@ -26,7 +26,7 @@ namespace {
   return Simd::zero_below(Simd::mul(p, Simd::pow2(n)), x, -87.0f);
 }
 
-void rms_norm(const float* x, const float* weight, float eps, std::int64_t count, float* out) {
+inline void rms_norm(const float* x, const float* weight, float eps, std::int64_t count, float* out) {
   using F = typename Simd::F;
   const std::int64_t whole = count / Simd::kLanes * Simd::kLanes;
   const std::int64_t rest = count - whole;
@@ -56,7 +56,7 @@ void rms_norm(const float* x, const float* weight, float eps, std::int64_t count
   return Simd::div(g, Simd::add(Simd::set1(1.0f), e));
 }
 
-void swiglu(const float* gate, const float* up, std::int64_t count, float* out) {
+inline void swiglu(const float* gate, const float* up, std::int64_t count, float* out) {
   std::int64_t i = 0;
   for (; i + Simd::kLanes <= count; i += Simd::kLanes) {
     Simd::store(out + i, Simd::mul(silu(Simd::load(gate + i)), Simd::load(up + i)));
@@ -69,7 +69,7 @@ void swiglu(const float* gate, const float* up, std::int64_t count, float* out) 
 }
 
 // Pairs (i, i + half).
-void rope_half(float* head, const float* cos, const float* sin, std::int64_t half) {
+inline void rope_half(float* head, const float* cos, const float* sin, std::int64_t half) {
   using F = typename Simd::F;
   for (std::int64_t i = 0; i < half; i += Simd::kLanes) {
     const std::int64_t n = half - i;
@@ -83,7 +83,7 @@ void rope_half(float* head, const float* cos, const float* sin, std::int64_t hal
 }
 
 // Pairs (2i, 2i + 1).
-void rope_interleaved(float* head, const float* cos, const float* sin, std::int64_t half) {
+inline void rope_interleaved(float* head, const float* cos, const float* sin, std::int64_t half) {
   using F = typename Simd::F;
   std::int64_t i = 0;
   for (; 2 * i + Simd::kLanes <= 2 * half; i += Simd::kLanes / 2) {

@@ -437,14 +437,14 @@ template <class Level = Columns>
   row_blocks[at.index] = block;
 }
 
-void place_row(const ActBlock* from, std::int64_t num_blocks, TileRow at, ActBlock* tile) {
+inline void place_row(const ActBlock* from, std::int64_t num_blocks, TileRow at, ActBlock* tile) {
   const ActBlock zero{};
   const std::int64_t stride = padded_tile_rows(at.rows);
   for (std::int64_t b = 0; b < num_blocks; ++b)
     put_block(from == nullptr ? zero : from[b], at, tile + b * stride);
 }
 
-void quantize_row(const float* x, std::int64_t depth, TileRow at, ActBlock* tile) {
+inline void quantize_row(const float* x, std::int64_t depth, TileRow at, ActBlock* tile) {
   const std::int64_t stride = padded_tile_rows(at.rows);
   for (std::int64_t b = 0; b < depth / kQuantBlock; ++b) {
     if constexpr (Columns::kQuads) {

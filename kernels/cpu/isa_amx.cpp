@@ -6,6 +6,6 @@
 
 namespace quire {
 
-const KernelTable kAmxKernels = make_amx_table<HardwareTiles, HardwareLeftTiles>("amx");
+const LevelAdditions kAmxAdditions = make_amx_additions<HardwareTiles, HardwareLeftTiles>();
 
 }  // namespace quire

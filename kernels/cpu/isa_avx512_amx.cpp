@@ -6,6 +6,6 @@
 
 namespace quire {
 
-const KernelTable kAmxEmulatedAvx512Kernels = make_amx_table<EmulatedTiles, EmulatedLeftTiles>("amx");
+const LevelAdditions kAmxEmulatedAvx512Additions = make_amx_additions<EmulatedTiles, EmulatedLeftTiles>();
 
 }  // namespace quire

@@ -3,21 +3,24 @@
 
 #include "kernels/cpu/gemm_bf16_impl.h"
 #include "kernels/cpu/isa_levels.h"
-#include "kernels/cpu/isa_table.h"
+#include "kernels/cpu/rates_impl.h"
 
 namespace quire {
 namespace {
 
-constexpr KernelTable make_bf16_table() {
-  KernelTable table = make_table("avx512bf16");
-  table.activation[index_of(DType::kBF16)] = Activation::kHalves;
-  table.gemm[index_of(DType::kBF16)] = gemm_bf16;
-  table.round_row = round_row;
-  return table;
+constexpr LevelAdditions make_bf16_additions() {
+  LevelAdditions out{};
+  out.name = "avx512bf16";
+  out.rates = rate_table();
+  out.panel_form = PanelForm::kByFeature;
+  out.round_row = round_row;
+  out.activation[static_cast<int>(DType::kBF16)] = Activation::kHalves;
+  out.gemm[static_cast<int>(DType::kBF16)] = gemm_bf16;
+  return out;
 }
 
 }  // namespace
 
-const KernelTable kAvx512Bf16Kernels = make_bf16_table();
+const LevelAdditions kAvx512Bf16Additions = make_bf16_additions();
 
 }  // namespace quire

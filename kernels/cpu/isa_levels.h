@@ -6,15 +6,31 @@
 
 namespace quire {
 
+// What a level has of its own where all else is the level below it. Null kernels: as there.
+struct LevelAdditions {
+  const char* name;
+  RateTable rates;
+  PanelForm panel_form;
+  std::size_t (*gemm_scratch)();
+  void (*round_row)(const RowOfMany& x, std::uint16_t* out);
+  void (*turn_rows)(const RowOfMany& first, const std::uint16_t* halves, std::uint16_t* pairs);
+  Activation activation[kNumWeightTypes];  // where there is a product
+  void (*gemm[kNumWeightTypes])(const GemmArgs& args, const GemmRange& range, std::byte* scratch);
+  AttendKernel attend;
+};
+
+KernelTable with_additions(const KernelTable& below, const LevelAdditions& added);
+
 extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvxVnniKernels;  // the avx2 level where there is AVX-VNNI
 extern const KernelTable kAvx512Kernels;
-extern const KernelTable kAvx512Bf16Kernels;
-extern const KernelTable kAmxKernels;
-// The AMX level's kernels over emulated tiles: only tests use them.
-extern const KernelTable kAmxEmulatedKernels;
-extern const KernelTable kAmxEmulatedAvx512Kernels;
+// To the avx512 level.
+extern const LevelAdditions kAvx512Bf16Additions;
+extern const LevelAdditions kAmxAdditions;
+// The AMX level's over emulated tiles, to the scalar level and to avx512: only tests use them.
+extern const LevelAdditions kAmxEmulatedAdditions;
+extern const LevelAdditions kAmxEmulatedAvx512Additions;
 // Of arm64.
 extern const KernelTable kNeonKernels;
 extern const KernelTable kDotprodKernels;

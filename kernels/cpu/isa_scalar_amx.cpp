@@ -6,6 +6,6 @@
 
 namespace quire {
 
-const KernelTable kAmxEmulatedKernels = make_amx_table<EmulatedTiles, EmulatedLeftTiles>("amx");
+const LevelAdditions kAmxEmulatedAdditions = make_amx_additions<EmulatedTiles, EmulatedLeftTiles>();
 
 }  // namespace quire

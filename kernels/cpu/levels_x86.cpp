@@ -75,11 +75,13 @@ const KernelTable* avx512_table() {
 }
 
 const KernelTable* avx512bf16_table() {
-  return &kAvx512Bf16Kernels;
+  static const KernelTable kTable = with_additions(kAvx512Kernels, kAvx512Bf16Additions);
+  return &kTable;
 }
 
 const KernelTable* amx_table() {
-  return &kAmxKernels;
+  static const KernelTable kTable = with_additions(kAvx512Kernels, kAmxAdditions);
+  return &kTable;
 }
 
 constexpr std::array kLevels = {
@@ -89,6 +91,23 @@ constexpr std::array kLevels = {
 };
 
 }  // namespace
+
+KernelTable with_additions(const KernelTable& below, const LevelAdditions& added) {
+  KernelTable out = below;
+  out.name = added.name;
+  out.rates = added.rates;
+  out.panel_form = added.panel_form;
+  if (added.gemm_scratch != nullptr) out.gemm_scratch = added.gemm_scratch;
+  out.round_row = added.round_row;
+  out.turn_rows = added.turn_rows;
+  for (int type = 0; type < kNumWeightTypes; ++type) {
+    if (added.gemm[type] == nullptr) continue;
+    out.activation[type] = added.activation[type];
+    out.gemm[type] = added.gemm[type];
+  }
+  if (added.attend.run != nullptr) out.attend = added.attend;
+  return out;
+}
 
 std::span<const CpuLevel> cpu_levels() {
   return kLevels;

@@ -187,8 +187,8 @@ void EmulatedThread::meet(Meeting meeting) {
   }
   if (meeting == Meeting::kMmaK32) multiply(warp_, 32);
   if (meeting == Meeting::kMmaK16) multiply(warp_, 16);
-  if (meeting == Meeting::kMmaF16) multiply_halves(warp_, &f16_to_float);
-  if (meeting == Meeting::kMmaBF16) multiply_halves(warp_, &bf16_to_float);
+  if (meeting == Meeting::kMmaF16) multiply_halves(warp_, [](std::uint16_t half) { return f16_to_float(half); });
+  if (meeting == Meeting::kMmaBF16) multiply_halves(warp_, [](std::uint16_t half) { return bf16_to_float(half); });
   warp_.num_arrived = 0;
   warp_.num_ready = 32;
   for (EmulatedThread* lane : warp_.lanes)

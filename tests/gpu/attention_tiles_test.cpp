@@ -44,7 +44,7 @@ std::vector<int> attention_without(AttentionScene& scene, const std::vector<Chun
 
 }  // namespace
 
-TEST_CASE("attention in tiles gives the same bits in every order of threads") {
+TEST_CASE("attention in tiles gives the same bits in every order of threads", "[.long]") {
   for (const KvDType dtype : {KvDType::kF16, KvDType::kBF16}) {
     for (const Heads heads : {Heads{6, 2, 40}, {40, 1, 16}, {4, 2, 136}}) {
       INFO("type " << static_cast<int>(dtype) << ", heads " << heads.num_heads << " of " << heads.head_dim);
@@ -57,7 +57,8 @@ TEST_CASE("attention in tiles gives the same bits in every order of threads") {
   }
 }
 
-TEST_CASE("rows whose partitions' results do not fit together are computed one after the other, with the same bits") {
+TEST_CASE("rows whose partitions' results do not fit together are computed one after the other, with the same bits",
+          "[.long]") {
   constexpr Heads kHeads{6, 2, 40};
   constexpr std::size_t kOfPartition = 6 * (40 + 2) * sizeof(float);
   for (const KvDType dtype : {KvDType::kF32, KvDType::kF16, KvDType::kI8}) {

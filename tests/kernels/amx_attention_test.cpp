@@ -3,9 +3,9 @@
 // products it asks of the tiles.
 #include <catch2/catch.hpp>
 
-#include "kernels/cpu/isa_levels.h"
 #include "tests/kernels/amx_level.h"
 #include "tests/kernels/attention_scene.h"
+#include "tests/support/amx_tables.h"
 
 namespace quire::test {
 namespace {
@@ -29,7 +29,7 @@ Matrix attention_over(const KernelTable& kernels, int threads, AttentionScene& s
 // Products of one call that computes rows [begin, end) of a sequence; the rows before are there already.
 AmxCounts attention_counts(AmxTrap& trap, Heads heads, KvDType dtype, std::int64_t begin, std::int64_t end) {
   AttentionScene scene(9, heads, dtype, {end});
-  const auto backend = backend_over(kAmxKernels, 1);
+  const auto backend = backend_over(amx_kernels(), 1);
   const auto kv = scene.make_cache(*backend);
   if (begin > 0) {
     Matrix before(begin, scene.width());
@@ -57,9 +57,9 @@ TEST_CASE("attention in the AMX level's machine code gives the bits of its emula
       const std::vector<std::vector<Chunk>> whole = {scene.everything()};
       const std::vector<std::vector<Chunk>> last_alone = {{{0, 0, 269}, {1, 0, 3}}, {{0, 269, 270}, {1, 3, 17}}};
       for (const auto& calls : {whole, last_alone}) {
-        const Matrix expected = attention_over(kAmxEmulatedAvx512Kernels, 1, scene, calls);
+        const Matrix expected = attention_over(amx_emulated_avx512_kernels(), 1, scene, calls);
         for (const int threads : {1, 2}) {
-          const Matrix out = attention_over(kAmxKernels, threads, scene, calls);
+          const Matrix out = attention_over(amx_kernels(), threads, scene, calls);
           CHECK(same_rows(out, 0, expected, 0, out.rows));
         }
       }

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/cpu/isa_levels.h"
 #include "kernels/half.h"
 #include "tests/kernels/amx_level.h"
 #include "tests/kernels/random_data.h"
+#include "tests/support/amx_tables.h"
 
 namespace quire::test {
 namespace {
@@ -34,8 +34,8 @@ void check_machine_code(DType type, AmxShape shape, const std::vector<std::int64
   const Weights weights = random_weights(random, type, shape.outputs, shape.depth);
   const WeightSource source = weights.source();
   const std::vector<float> bias = random_floats(random, shape.outputs);
-  const auto machine = backend_over(kAmxKernels, 2);
-  const auto emulated = backend_over(kAmxEmulatedAvx512Kernels, 1);
+  const auto machine = backend_over(amx_kernels(), 2);
+  const auto emulated = backend_over(amx_emulated_avx512_kernels(), 1);
   const auto on_machine = machine->load_linear({&source, 1}, bias);
   const auto on_emulated = emulated->load_linear({&source, 1}, bias);
   const std::int64_t most = row_counts.back();
@@ -62,7 +62,7 @@ AmxCounts counts_of(AmxTrap& trap, DType type, std::int64_t rows, std::int64_t o
   std::mt19937 random(3);
   const Weights weights = random_weights(random, type, outputs, depth);
   const WeightSource source = weights.source();
-  const auto backend = backend_over(kAmxKernels, 1);
+  const auto backend = backend_over(amx_kernels(), 1);
   const auto linear = backend->load_linear({&source, 1}, {});
   Matrix x = random_matrix(random, rows, depth);
   Matrix out(rows, outputs);

@@ -38,13 +38,14 @@ const MaskCase kCases[] = {
 }  // namespace
 
 TEST_CASE("masked attention agrees with double precision for every cache type", "[kernels][attention]") {
-  for (const LevelBackend& level : level_backends(2)) {
-    for (const KvDType dtype : {KvDType::kF32, KvDType::kF16, KvDType::kBF16, KvDType::kI8, KvDType::kI4}) {
-      if (!keeps(*level.backend, dtype)) continue;
-      for (const MaskCase& test : kCases) {
-        if (dtype == KvDType::kI4 && test.options.value_in_key) continue;  // refused: memory_plan_test.cpp
+  const std::vector<LevelBackend> levels = level_backends(2);
+  for (const KvDType dtype : {KvDType::kF32, KvDType::kF16, KvDType::kBF16, KvDType::kI8, KvDType::kI4}) {
+    for (const MaskCase& test : kCases) {
+      if (dtype == KvDType::kI4 && test.options.value_in_key) continue;  // refused: memory_plan_test.cpp
+      AttentionScene scene(6, test.heads, dtype, {1, 15, 70, 333}, 16, test.options);
+      for (const LevelBackend& level : levels) {
+        if (!keeps(*level.backend, dtype)) continue;
         INFO(level.level << ", " << test.name << ", type " << static_cast<int>(dtype));
-        AttentionScene scene(6, test.heads, dtype, {1, 15, 70, 333}, 16, test.options);
         // On the AMX level, attention of whole contexts in both directions runs on tiles.
         const bool on_tiles = level.level.starts_with("amx") && !test.options.causal && test.options.window == 0;
         const bool in_bf16 = level.level.starts_with("cuda") && dtype == KvDType::kBF16;
@@ -60,10 +61,11 @@ TEST_CASE("masked attention agrees with double precision for large heads", "[ker
                             {"512", {2, 1, 512}, {.window = 600, .softcap = 3.0f}},
                             {"192 and 128", {2, 2, 192, 128}, {}},
                             {"576 and 512", {16, 1, 576, 512}, {.value_in_key = true}}};
-  for (const LevelBackend& level : level_backends(2)) {
-    for (const MaskCase& test : cases) {
+  const std::vector<LevelBackend> levels = level_backends(2);
+  for (const MaskCase& test : cases) {
+    AttentionScene scene(7, test.heads, KvDType::kF16, {20, 270}, 32, test.options);
+    for (const LevelBackend& level : levels) {
       INFO(level.level << ", " << test.name);
-      AttentionScene scene(7, test.heads, KvDType::kF16, {20, 270}, 32, test.options);
       CHECK(scene.worst_error(*level.backend) < 4e-5);
     }
   }

@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::int64_t kLayers = 2;
 constexpr std::int64_t kLayer = 1;
+constexpr std::size_t kInt4KeyGroup = 16;
+constexpr std::size_t kInt4ValueGroup = 32;
 
 float softmax_scale(Heads heads) {
   return 1.0f / std::sqrt(static_cast<float>(heads.head_dim));
@@ -40,13 +42,6 @@ void rotate(std::vector<T>& x) {
   }
 }
 
-// A rotated vector as int4 keeps it: minimum + scale * code, the first two of each group.
-struct Int4Vector {
-  std::vector<double> codes;
-  std::vector<double> scales;
-  std::vector<double> minima;
-};
-
 Int4Vector int4_of(std::vector<float> x, std::size_t group) {
   rotate(x);
   Int4Vector out;
@@ -67,30 +62,28 @@ Int4Vector int4_of(std::vector<float> x, std::size_t group) {
 }
 
 std::vector<double> rounded_to_int4(const std::vector<float>& x) {
-  constexpr std::size_t kKeyGroup = 16;
-  const Int4Vector kept = int4_of(x, kKeyGroup);
+  const Int4Vector kept = int4_of(x, kInt4KeyGroup);
   std::vector<double> out;
   for (std::size_t i = 0; i < x.size(); ++i)
-    out.push_back(kept.minima[i / kKeyGroup] + kept.scales[i / kKeyGroup] * kept.codes[i]);
+    out.push_back(kept.minima[i / kInt4KeyGroup] + kept.scales[i / kInt4KeyGroup] * kept.codes[i]);
   rotate(out);
   return out;
 }
 
 // The sum of V's vectors of one partition times probabilities, not yet turned back. A vector's weight in a group of
 // features, its probability times its scale, is rounded to 15 bits of the largest.
-std::vector<double> int4_sum(const std::vector<Int4Vector>& values, std::span<const double> probabilities,
-                             std::size_t group) {
+std::vector<double> int4_sum(const std::vector<const Int4Vector*>& values, std::span<const double> probabilities) {
   constexpr double kMostWeight = 32767.0;
-  std::vector<double> out(values.front().codes.size(), 0.0);
-  for (std::size_t g = 0; g * group < out.size(); ++g) {
+  std::vector<double> out(values.front()->codes.size(), 0.0);
+  for (std::size_t g = 0; g * kInt4ValueGroup < out.size(); ++g) {
     double largest = 0.0;
     for (std::size_t t = 0; t < values.size(); ++t)
-      largest = std::max(largest, probabilities[t] * values[t].scales[g]);
+      largest = std::max(largest, probabilities[t] * values[t]->scales[g]);
     for (std::size_t t = 0; t < values.size(); ++t) {
-      const double part = largest > 0.0 ? probabilities[t] * values[t].scales[g] / largest : 0.0;
+      const double part = largest > 0.0 ? probabilities[t] * values[t]->scales[g] / largest : 0.0;
       const double weight = std::nearbyint(part * kMostWeight) / kMostWeight * largest;
-      for (std::size_t d = g * group; d < std::min((g + 1) * group, out.size()); ++d)
-        out[d] += weight * values[t].codes[d] + probabilities[t] * values[t].minima[g];
+      for (std::size_t d = g * kInt4ValueGroup; d < std::min((g + 1) * kInt4ValueGroup, out.size()); ++d)
+        out[d] += weight * values[t]->codes[d] + probabilities[t] * values[t]->minima[g];
     }
   }
   return out;
@@ -168,6 +161,7 @@ std::int64_t AttentionScene::share(std::size_t sequence, std::size_t earlier, st
   Stored& from = sequences_[earlier];
   Stored& to = sequences_[sequence];
   const std::int64_t num_blocks = std::min({tokens, from.k.rows, to.k.rows}) / layout_.block_size;
+  wanted_.clear();
   std::copy_n(from.blocks.begin(), num_blocks, to.blocks.begin());
   for (std::int64_t at = 0; at < num_blocks * layout_.block_size; ++at) {
     std::copy_n(&from.q.at(at, 0), from.q.cols, &to.q.at(at, 0));
@@ -269,15 +263,33 @@ Matrix AttentionScene::run_in_calls(Backend& backend, const std::vector<std::vec
   return out;
 }
 
-double AttentionScene::score(std::size_t sequence, std::int64_t position, std::int64_t token, std::int64_t head) {
-  Stored& from = sequences_[sequence];
-  const std::int64_t dim = heads_.head_dim;
+AttentionScene::Kept AttentionScene::kept(const Stored& from) const {
+  Kept out;
+  const auto each_head = [](const Matrix& rows, std::int64_t dim, const auto& take) {
+    for (std::int64_t row = 0; row < rows.rows; ++row) {
+      for (std::int64_t begin = 0; begin < rows.cols; begin += dim)
+        take(rows.data.data() + row * rows.stride + begin, dim);
+    }
+  };
+  each_head(from.q, heads_.head_dim,
+            [&](const float* x, std::int64_t dim) { out.queries.push_back(rounded_query(x, dim, layout_.dtype)); });
+  each_head(from.k, heads_.head_dim,
+            [&](const float* x, std::int64_t dim) { out.keys.push_back(rounded(x, dim, layout_.dtype)); });
+  each_head(from.v, heads_.values(), [&](const float* x, std::int64_t dim) {
+    if (layout_.dtype == KvDType::kI4) {
+      out.codes.push_back(int4_of({x, x + dim}, kInt4ValueGroup));
+    } else {
+      out.values.push_back(rounded(x, dim, layout_.dtype));
+    }
+  });
+  return out;
+}
+
+double AttentionScene::score(const Kept& from, std::int64_t position, std::int64_t token, std::int64_t head) const {
   const std::int64_t kv_head = head / (heads_.num_heads / heads_.num_kv_heads);
-  const std::vector<double> key = rounded(&from.k.at(token, kv_head * dim), dim, layout_.dtype);
-  const std::vector<double> query = rounded_query(&from.q.at(position, head * dim), dim, layout_.dtype);
-  double out = 0.0;
-  for (std::int64_t d = 0; d < dim; ++d)
-    out += key[static_cast<std::size_t>(d)] * query[static_cast<std::size_t>(d)];
+  const std::vector<double>& key = from.keys[static_cast<std::size_t>(token * heads_.num_kv_heads + kv_head)];
+  const std::vector<double>& query = from.queries[static_cast<std::size_t>(position * heads_.num_heads + head)];
+  double out = std::inner_product(key.begin(), key.end(), query.begin(), 0.0);
   out *= static_cast<double>(options_.scale);
   const auto cap = static_cast<double>(options_.softcap);
   if (cap > 0.0) out = cap * std::tanh(out / cap);
@@ -289,20 +301,16 @@ double AttentionScene::score(std::size_t sequence, std::int64_t position, std::i
   return out;
 }
 
-std::vector<double> AttentionScene::expected_int4(std::size_t sequence, std::int64_t kv_head,
+std::vector<double> AttentionScene::expected_int4(const Kept& from, std::int64_t kv_head,
                                                   const std::vector<std::int64_t>& tokens,
-                                                  const std::vector<double>& probabilities) {
+                                                  const std::vector<double>& probabilities) const {
   constexpr std::int64_t kPartition = 256;
-  constexpr std::size_t kGroup = 32;
-  const std::int64_t dim = heads_.values();
-  std::vector<double> out(static_cast<std::size_t>(dim), 0.0);
+  std::vector<double> out(static_cast<std::size_t>(heads_.values()), 0.0);
   for (std::size_t begin = 0, end = 0; begin < tokens.size(); begin = end) {
-    std::vector<Int4Vector> values;
-    for (; end < tokens.size() && tokens[end] / kPartition == tokens[begin] / kPartition; ++end) {
-      const float* value = &sequences_[sequence].v.at(tokens[end], kv_head * dim);
-      values.push_back(int4_of(std::vector<float>(value, value + dim), kGroup));
-    }
-    const std::vector<double> part = int4_sum(values, std::span(probabilities).subspan(begin, end - begin), kGroup);
+    std::vector<const Int4Vector*> values;
+    for (; end < tokens.size() && tokens[end] / kPartition == tokens[begin] / kPartition; ++end)
+      values.push_back(&from.codes[static_cast<std::size_t>(tokens[end] * heads_.num_kv_heads + kv_head)]);
+    const std::vector<double> part = int4_sum(values, std::span(probabilities).subspan(begin, end - begin));
     for (std::size_t d = 0; d < out.size(); ++d)
       out[d] += part[d];
   }
@@ -310,39 +318,49 @@ std::vector<double> AttentionScene::expected_int4(std::size_t sequence, std::int
   return out;
 }
 
-std::vector<double> AttentionScene::expected(std::size_t sequence, std::int64_t position) {
-  Stored& from = sequences_[sequence];
+std::vector<double> AttentionScene::attend(const Kept& from, std::int64_t length, std::int64_t position) const {
   const std::int64_t dim = heads_.values();
   std::vector<double> out(static_cast<std::size_t>(width()), 0.0);
   for (std::int64_t head = 0; head < heads_.num_heads; ++head) {
     const std::int64_t kv_head = head / (heads_.num_heads / heads_.num_kv_heads);
     std::vector<std::int64_t> tokens;
     std::vector<double> scores;
-    for (std::int64_t t = 0; t < from.k.rows; ++t) {
+    for (std::int64_t t = 0; t < length; ++t) {
       if (!sees(position, t)) continue;
       tokens.push_back(t);
-      scores.push_back(score(sequence, position, t, head));
+      scores.push_back(score(from, position, t, head));
     }
     const double top = *std::max_element(scores.begin(), scores.end());
     double sum = sinks_.empty() ? 0.0 : std::exp(static_cast<double>(sinks_[static_cast<std::size_t>(head)]) - top);
     for (double& score : scores)
       sum += score = std::exp(score - top);
     if (layout_.dtype == KvDType::kI4) {
-      const std::vector<double> value = expected_int4(sequence, kv_head, tokens, scores);
+      const std::vector<double> value = expected_int4(from, kv_head, tokens, scores);
       for (std::int64_t d = 0; d < dim; ++d)
         out[static_cast<std::size_t>(head * dim + d)] = value[static_cast<std::size_t>(d)] / sum;
       continue;
     }
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const float* key = &from.k.at(tokens[i], kv_head * heads_.head_dim);
-      const std::vector<double> value = options_.value_in_key
-                                            ? rounded(key, heads_.head_dim, layout_.dtype)
-                                            : rounded(&from.v.at(tokens[i], kv_head * dim), dim, layout_.dtype);
+      const auto at = static_cast<std::size_t>(tokens[i] * heads_.num_kv_heads + kv_head);
+      const std::vector<double>& value = options_.value_in_key ? from.keys[at] : from.values[at];
       for (std::int64_t d = 0; d < dim; ++d)
         out[static_cast<std::size_t>(head * dim + d)] += scores[i] / sum * value[static_cast<std::size_t>(d)];
     }
   }
   return out;
+}
+
+const AttentionScene::Wanted& AttentionScene::wanted() {
+  if (!wanted_.empty()) return wanted_;
+  for (const Stored& from : sequences_) {
+    const Kept as_kept = kept(from);
+    const std::int64_t length = from.q.rows;
+    for (std::int64_t at = 0; at < length; ++at) {
+      const bool is_checked = at <= 40 || at >= length - 3 || at % 61 == 0;  // the reference is slow
+      wanted_.push_back(is_checked ? attend(as_kept, length, at) : std::vector<double>());
+    }
+  }
+  return wanted_;
 }
 
 double AttentionScene::worst_error(Backend& backend) {
@@ -351,15 +369,12 @@ double AttentionScene::worst_error(Backend& backend) {
   Matrix out(num_rows(chunks), width());
   run(backend, *kv, chunks, out.view());
   double worst = out.padding_untouched() ? 0.0 : 1e9;
-  std::int64_t row = 0;
-  for (const Chunk& chunk : chunks) {
-    for (std::int64_t at = 0; at < chunk.end; ++at, ++row) {
-      if (at > 40 && at < chunk.end - 3 && at % 61 != 0) continue;  // the reference is slow
-      const std::vector<double> wanted = expected(chunk.sequence, at);
-      for (std::int64_t col = 0; col < width(); ++col) {
-        const double error = std::fabs(static_cast<double>(out.at(row, col)) - wanted[static_cast<std::size_t>(col)]);
-        worst = std::isnan(error) ? 1e9 : std::max(worst, error);
-      }
+  const Wanted& rows = wanted();
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    for (std::size_t col = 0; col < rows[row].size(); ++col) {
+      const float got = out.at(static_cast<std::int64_t>(row), static_cast<std::int64_t>(col));
+      const double error = std::fabs(static_cast<double>(got) - rows[row][col]);
+      worst = std::isnan(error) ? 1e9 : std::max(worst, error);
     }
   }
   return worst;

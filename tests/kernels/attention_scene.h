@@ -31,6 +31,13 @@ struct Chunk {
   std::int64_t end;
 };
 
+// A rotated vector as int4 keeps it: minimum + scale * code, the first two of each group.
+struct Int4Vector {
+  std::vector<double> codes;
+  std::vector<double> scales;
+  std::vector<double> minima;
+};
+
 class AttentionScene {
  public:
   // options: heads and scale are set here; sinks that are not null become random ones.
@@ -49,9 +56,8 @@ class AttentionScene {
   std::int64_t num_rows(const std::vector<Chunk>& chunks) const;
   // Rows of all sequences, in order, computed by calls with the given chunks each.
   Matrix run_in_calls(Backend& backend, const std::vector<std::vector<Chunk>>& calls);
-  // Attention of one position over K and V as the cache's type rounds them: [num_heads * value_dim].
-  std::vector<double> expected(std::size_t sequence, std::int64_t position);
-  // The largest difference between the two, over every early and late position and a sample between.
+  // The largest difference from attention in double precision over K and V as the cache's type rounds them, over every
+  // early and late position and a sample between. Computed once for all backends.
   double worst_error(Backend& backend);
   std::int64_t width() const { return heads_.num_heads * heads_.values(); }  // of results
 
@@ -59,14 +65,25 @@ class AttentionScene {
   std::int64_t query_width() const { return heads_.num_heads * heads_.head_dim; }
   std::int64_t first_seen(std::int64_t position) const;
   bool sees(std::int64_t position, std::int64_t token) const;
-  double score(std::size_t sequence, std::int64_t position, std::int64_t token, std::int64_t head);
-  // The sum of an int4 V times probabilities.
-  std::vector<double> expected_int4(std::size_t sequence, std::int64_t kv_head, const std::vector<std::int64_t>& tokens,
-                                    const std::vector<double>& probabilities);
+  // Vectors of one head each, as attention takes them: [token * heads + head]. Of V codes where the cache is int4.
+  struct Kept {
+    std::vector<std::vector<double>> queries, keys, values;
+    std::vector<Int4Vector> codes;
+  };
   struct Stored {
     Matrix q, k, v;
     std::vector<std::int32_t> blocks;
   };
+  using Wanted = std::vector<std::vector<double>>;  // rows of all sequences, in order; empty: not checked
+
+  Kept kept(const Stored& from) const;
+  double score(const Kept& from, std::int64_t position, std::int64_t token, std::int64_t head) const;
+  // The sum of an int4 V times probabilities.
+  std::vector<double> expected_int4(const Kept& from, std::int64_t kv_head, const std::vector<std::int64_t>& tokens,
+                                    const std::vector<double>& probabilities) const;
+  // Attention of one position: [num_heads * value_dim].
+  std::vector<double> attend(const Kept& from, std::int64_t length, std::int64_t position) const;
+  const Wanted& wanted();
 
   Heads heads_;
   AttentionOptions options_;
@@ -74,6 +91,7 @@ class AttentionScene {
   KvLayout layout_;
   std::int32_t stale_block_ = 0;
   std::vector<Stored> sequences_;
+  Wanted wanted_;  // empty until a backend is compared with it
 };
 
 }  // namespace quire::test

@@ -35,13 +35,14 @@ bool equal_bits(const Matrix& a, const Matrix& b) {
 TEST_CASE("attention agrees with double precision for every cache type and head shape") {
   const Heads shapes[] = {{8, 4, 8},   {3, 1, 24},  {4, 4, 16}, {6, 2, 32}, {14, 2, 64}, {4, 1, 80}, {2, 2, 96},
                           {4, 2, 128}, {2, 1, 256}, {9, 1, 16}, {16, 1, 8}, {40, 1, 16}, {64, 8, 16}};
-  for (LevelBackend& level : level_backends(2)) {
-    for (const KvDType dtype : kKvTypes) {
-      if (!keeps(*level.backend, dtype)) continue;
-      for (const Heads heads : shapes) {
+  const std::vector<LevelBackend> levels = level_backends(2);
+  for (const KvDType dtype : kKvTypes) {
+    for (const Heads heads : shapes) {
+      AttentionScene scene(3, heads, dtype, {1, 15, 33, 70});
+      for (const LevelBackend& level : levels) {
+        if (!keeps(*level.backend, dtype)) continue;
         INFO(level.level << " " << name_of(dtype) << " heads " << heads.num_heads << "/" << heads.num_kv_heads << " of "
                          << heads.head_dim);
-        AttentionScene scene(3, heads, dtype, {1, 15, 33, 70});
         CHECK(scene.worst_error(*level.backend) < attention_tolerance(level.level, dtype));
       }
     }
@@ -49,10 +50,11 @@ TEST_CASE("attention agrees with double precision for every cache type and head 
 }
 
 TEST_CASE("attention agrees with double precision across partitions and block sizes") {
-  for (LevelBackend& level : level_backends(2)) {
-    for (const std::int64_t block_size : {16, 32, 48, 128, 256}) {
+  const std::vector<LevelBackend> levels = level_backends(2);
+  for (const std::int64_t block_size : {16, 32, 48, 128, 256}) {
+    AttentionScene scene(4, {4, 2, 16}, KvDType::kF16, {255, 256, 257, 600}, block_size);
+    for (const LevelBackend& level : levels) {
       INFO(level.level << " block size " << block_size);
-      AttentionScene scene(4, {4, 2, 16}, KvDType::kF16, {255, 256, 257, 600}, block_size);
       CHECK(scene.worst_error(*level.backend) < attention_tolerance(level.level, KvDType::kF16));
     }
   }

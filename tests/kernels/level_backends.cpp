@@ -3,6 +3,9 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/isa_levels.h"
+#if defined(__x86_64__)
+#include "tests/support/amx_tables.h"
+#endif
 
 namespace quire::test {
 
@@ -19,8 +22,8 @@ std::vector<LevelBackend> level_backends(int threads) {
   };
   // On a processor with AVX-VNNI the level's row is that variant, and the other one would go untested.
   if (cpu_levels()[1].supported() && cpu_levels()[1].table() != &kAvx2Kernels) add_table("avx2 (plain)", kAvx2Kernels);
-  add_table("amx (emulated)", kAmxEmulatedKernels);
-  if (cpu_levels()[2].supported()) add_table("amx (emulated, avx512)", kAmxEmulatedAvx512Kernels);
+  add_table("amx (emulated)", amx_emulated_kernels());
+  if (cpu_levels()[2].supported()) add_table("amx (emulated, avx512)", amx_emulated_avx512_kernels());
 #endif
   return out;
 }

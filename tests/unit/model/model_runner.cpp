@@ -4,8 +4,10 @@
 #include <numeric>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/isa_levels.h"
 #include "kernels/registry.h"
+#if defined(__x86_64__)
+#include "tests/support/amx_tables.h"
+#endif
 
 namespace quire::test {
 
@@ -21,7 +23,7 @@ constexpr std::int32_t kNumStates = 8;
 
 std::unique_ptr<Backend> make_backend(const std::string& isa, int threads) {
 #if defined(__x86_64__)
-  if (isa == kEmulatedAmx) return make_cpu_backend({.kernels = &kAmxEmulatedKernels, .threads = threads});
+  if (isa == kEmulatedAmx) return make_cpu_backend({.kernels = &amx_emulated_kernels(), .threads = threads});
 #endif
   return create_backend({.device = "cpu", .cpu = {.isa = isa, .threads = threads, .pin = false}});
 }

@@ -327,7 +327,7 @@ TEST_CASE("a price is found again from the steps it makes, and no part of it is 
   CHECK(again->prompt_ktoken == Approx(price.prompt_ktoken));
 }
 
-TEST_CASE("a tier below the pool serves what the pool had to give up", "[sim]") {
+TEST_CASE("a tier below the pool serves what the pool had to give up", "[sim][.long]") {
   QUIRE_REQUIRE_MATERIAL(path, kConversation);
   SimOptions options = fast(3'000, kHashBlockSize);
   const SimReport without = simulated(options, *opened(path));
@@ -340,7 +340,7 @@ TEST_CASE("a tier below the pool serves what the pool had to give up", "[sim]") 
   CHECK(simulated(options, *opened(path)).num_cached_blocks < with.num_cached_blocks);
 }
 
-TEST_CASE("a store that three replicas share serves what one pool of the summed size does", "[sim]") {
+TEST_CASE("a store that three replicas share serves what one pool of the summed size does", "[sim][.long]") {
   QUIRE_REQUIRE_MATERIAL(path, kConversation);
   SimOptions options = fast(5'000, kHashBlockSize);
   options.num_replicas = 3;
