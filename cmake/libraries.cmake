@@ -81,5 +81,6 @@ endforeach()
 # Compiled once for the daemon and for the tests' daemons on other devices.
 add_library(quire_main OBJECT server/main.cpp)
 target_link_libraries(quire_main PUBLIC quire_config quire_server)
+target_compile_options(quire_main PRIVATE ${QUIRE_SERVER_OPTIMIZE})
 add_executable(quire)
 target_link_libraries(quire PRIVATE quire_main)

@@ -18,7 +18,7 @@ struct ExecutorLimits {
   std::int64_t max_tokens = 0;     // of a sequence
 
   std::int64_t max_logit_rows() const { return std::min(max_sequences + kMaxPromptLogitRows, max_rows); }
-  std::int64_t max_draws() const { return 2 * max_sequences + kMostDraftsOfStep; }
+  std::int64_t max_draws() const { return max_step_draws(max_sequences); }
 };
 
 struct ExecutorMemory {

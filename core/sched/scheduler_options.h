@@ -42,6 +42,11 @@ struct SchedulerOptions {
 // Drafts that one step verifies, of all sequences. The memory of their logits is that of prompts' logprobs.
 inline constexpr std::int64_t kMostDraftsOfStep = 32;
 
+// Tokens that one step draws: of each sequence, of as many choices that are forked in it, and of drafts.
+inline std::int64_t max_step_draws(std::int64_t max_num_seqs) {
+  return 2 * max_num_seqs + kMostDraftsOfStep;
+}
+
 // A prompt that is computed whole may alone be more than the budget.
 inline std::int64_t max_step_tokens(const SchedulerOptions& options, std::int64_t max_model_len) {
   const std::int64_t budget = options.max_num_batched_tokens;

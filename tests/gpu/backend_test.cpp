@@ -55,7 +55,8 @@ std::vector<float> three_operations(Backend& backend, std::span<const std::int32
 }  // namespace
 
 // Keys of other layers are short enough for tiles, which multiply in 16 bits.
-TEST_CASE("attention with long keys on the emulated GPU gives the bits of the CPU level avx512 for caches of 16 bits") {
+TEST_CASE("attention with long keys on the emulated GPU gives the bits of the CPU level avx512 for caches of 16 bits",
+          "[.long]") {
   const auto cpu = avx512_backend();
   if (cpu == nullptr) return;
   for (const KvDType dtype : {KvDType::kF16, KvDType::kBF16}) {

@@ -328,7 +328,8 @@ void check_swapped(const std::string& shape) {
 
 }  // namespace
 
-TEST_CASE("sequences that are swapped to the host beside two steps in flight on the GPU go on as if they had stayed") {
+TEST_CASE("sequences that are swapped to the host beside two steps in flight on the GPU go on as if they had stayed",
+          "[.long]") {
   check_swapped("tiny-qwen3");
 }
 

@@ -1,4 +1,4 @@
-// DeferredExecutor: an Executor of depth two, or one, whose device completes late: what was submitted is computed at
+// DeferredExecutor: an Executor of depth two whose device completes late: what was submitted is computed at
 // some later call, in the order of a stream, at the latest when it is waited for; when exactly is drawn from a seed.
 // Results that are not ready are poison, and arrays that change before they were computed are found. One thread at a
 // time.
@@ -22,13 +22,13 @@ namespace quire::test {
 
 class DeferredExecutor final : public Executor {
  public:
-  DeferredExecutor(std::unique_ptr<Executor> device, std::uint32_t seed, std::int64_t depth = 2)
-      : device_(std::move(device)), storage_(device_->storage()), depth_(depth), random_(seed) {
+  DeferredExecutor(std::unique_ptr<Executor> device, std::uint32_t seed)
+      : device_(std::move(device)), storage_(device_->storage()), random_(seed) {
     if (device_->window_storage() != nullptr) window_storage_.emplace(*device_->window_storage());
     if (device_->states() != nullptr) states_.emplace(*device_->states());
   }
 
-  std::int64_t depth() const override { return depth_; }
+  std::int64_t depth() const override { return 2; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override {
     complete_some();
     Slot& slot = slots_[num_submitted_++ % slots_.size()];
@@ -222,7 +222,6 @@ class DeferredExecutor final : public Executor {
   Storage storage_;
   std::optional<Storage> window_storage_;
   std::optional<States> states_;
-  const std::int64_t depth_;
   std::mt19937 random_;
   std::array<Slot, 2> slots_;
   std::uint64_t num_submitted_ = 0;

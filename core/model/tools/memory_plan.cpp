@@ -274,13 +274,12 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
       drafter == nullptr
           ? 0
           : drafter->activation_bytes(kMostDraftRows, std::min(num_logit_rows, kMostDraftedSequences), num_ranks);
-  const DeviceStepBytes steps =
-      device_step_bytes(model.step_bounds({.rows = num_rows,
-                                           .logit_rows = num_logit_rows,
-                                           .sequences = limits.max_num_seqs,
-                                           .tokens = model_len,
-                                           .block_size = options.block_size,
-                                           .draws = 2 * limits.max_num_seqs + kMostDraftsOfStep}));
+  const DeviceStepBytes steps = device_step_bytes(model.step_bounds({.rows = num_rows,
+                                                                     .logit_rows = num_logit_rows,
+                                                                     .sequences = limits.max_num_seqs,
+                                                                     .tokens = model_len,
+                                                                     .block_size = options.block_size,
+                                                                     .draws = max_step_draws(limits.max_num_seqs)}));
   return {.weight_bytes = model.weight_bytes(backend, num_ranks) + drafter_weights,
           .activation_bytes = model.activation_bytes(num_rows, num_logit_rows, num_ranks) + drafter_rows,
           // A model of recurrent layers alone keeps nothing in blocks.

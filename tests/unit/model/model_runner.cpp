@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_features.h"
 #include "kernels/registry.h"
 #if defined(__x86_64__)
 #include "tests/support/amx_tables.h"
@@ -23,7 +24,11 @@ constexpr std::int32_t kNumStates = 8;
 
 std::unique_ptr<Backend> make_backend(const std::string& isa, int threads) {
 #if defined(__x86_64__)
-  if (isa == kEmulatedAmx) return make_cpu_backend({.kernels = &amx_emulated_kernels(), .threads = threads});
+  if (isa == kEmulatedAmx) {
+    const bool has_avx512 = cpu_levels()[2].supported();
+    const KernelTable& kernels = has_avx512 ? amx_emulated_avx512_kernels() : amx_emulated_kernels();
+    return make_cpu_backend({.kernels = &kernels, .threads = threads});
+  }
 #endif
   return create_backend({.device = "cpu", .cpu = {.isa = isa, .threads = threads, .pin = false}});
 }

@@ -75,7 +75,7 @@ TEST_CASE("Every architecture agrees with the double-precision reference", "[mod
   }
 }
 
-TEST_CASE("Every tensor type agrees with the double-precision reference", "[model][reference]") {
+TEST_CASE("Every tensor type agrees with the double-precision reference", "[model][reference][.long]") {
   for (const std::string& types : synth_type_names())
     check_levels(small_spec("tiny-qwen3", types), 8);
   check_levels(small_spec("tiny-llama", "Q4_K_M"), 20);
