@@ -9,7 +9,8 @@ TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps openssl 
 
 space := $(subst ,, )
 # Counts the steps and the seconds, and is never silent for more than five.
-NINJA := NINJA_STATUS="[%f/%t, %es] " deploy/heartbeat.sh "still building" ninja
+# As many at once as there are cores: a unit of the tests may take 2 GiB.
+NINJA := NINJA_STATUS="[%f/%t, %es] " deploy/heartbeat.sh "still building" ninja -j $(shell nproc)
 CTEST := deploy/heartbeat.sh "still testing" ctest
 MODEL ?= deploy/demo-model/quire-demo.gguf
 ARGS ?=
