@@ -1,6 +1,7 @@
 // The avx512bf16 level: BF16 weights meet activations rounded to bf16, all else as on avx512.
 #include "kernels/cpu/simd_avx512.h"
 
+#include "kernels/cpu/coded_types.h"
 #include "kernels/cpu/gemm_bf16_impl.h"
 #include "kernels/cpu/isa_levels.h"
 #include "kernels/cpu/rates_impl.h"
@@ -14,8 +15,8 @@ constexpr LevelAdditions make_bf16_additions() {
   out.rates = rate_table();
   out.panel_form = PanelForm::kByFeature;
   out.round_row = round_row;
-  out.activation[static_cast<int>(DType::kBF16)] = Activation::kHalves;
-  out.gemm[static_cast<int>(DType::kBF16)] = gemm_bf16;
+  out.activation[index_of(DType::kBF16)] = Activation::kHalves;
+  out.gemm[index_of(DType::kBF16)] = gemm_bf16;
   return out;
 }
 

@@ -2,13 +2,13 @@
 // AVX-512. Immutable facts; any thread.
 #pragma once
 
+#include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/isa_levels.h"
 
 namespace quire::test {
 
 inline const KernelTable& amx_kernels() {
-  static const KernelTable kTable = with_additions(kAvx512Kernels, kAmxAdditions);
-  return kTable;
+  return *cpu_levels().back().table();
 }
 
 inline const KernelTable& amx_emulated_kernels() {
