@@ -2,10 +2,12 @@
 # run.sh [FOLDER]: what only a GPU can confirm, in one call that ends by itself within nine minutes. Needs this tree, nvcc of
 # CUDA 13 and a g++ with C++20; what else is missing is skipped by name. Writes FOLDER/log (default build/gpu-run) and
 # ends with 1 where a result differs from the emulator's. QUIRE: a daemon built with CUDA (default build/cuda/quire).
+# GPU_CHECK: gpu_check built with CUDA, which is then not built here.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 folder=${1:-build/gpu-run}
 quire=${QUIRE:-build/cuda/quire}
+gpu_check=${GPU_CHECK:-$folder/gpu_check}
 mkdir -p "$folder/objects"
 exec > >(tee "$folder/log") 2>&1
 export PATH=$PATH:/usr/local/cuda/bin
@@ -24,7 +26,7 @@ step() {
   return "$status"
 }
 
-if ! command -v nvcc > /dev/null; then echo "skipped: no nvcc"; exit 0; fi
+if ! command -v "${GPU_CHECK:-nvcc}" > /dev/null; then echo "skipped: no ${GPU_CHECK:-nvcc}"; exit 0; fi
 if ! nvidia-smi -L; then echo "skipped: no GPU"; exit 0; fi
 nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total,clocks.max.sm,clocks.max.memory --format=csv
 capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
@@ -46,14 +48,14 @@ build() {
 }
 export -f build
 export folder capability
-step "build" 240 bash -c "build $(dirname "$(dirname "$(command -v nvcc)")")" || exit 1
+[[ -n ${GPU_CHECK:-} ]] || step "build" 240 bash -c "build $(dirname "$(dirname "$(command -v nvcc)")")" || exit 1
 
-step "bits against the emulator" 150 "$folder/gpu_check" bits || failed=1
-step "figures of the kernels" 100 "$folder/gpu_check" speed || failed=1
+step "bits against the emulator" 150 "$gpu_check" bits || failed=1
+step "figures of the kernels" 100 "$gpu_check" speed || failed=1
 if command -v compute-sanitizer > /dev/null; then
   for tool in memcheck racecheck; do
     for part in "Q4_K, 8 rows" "Q4_K, 130 rows" "attention f16 window"; do
-      step "$tool: $part" 40 compute-sanitizer --tool "$tool" --error-exitcode 1 "$folder/gpu_check" bits "$part" || failed=1
+      step "$tool: $part" 40 compute-sanitizer --tool "$tool" --error-exitcode 1 "$gpu_check" bits "$part" || failed=1
     done
   done
 else

@@ -1,7 +1,7 @@
 // gpu_check: compares a device with the emulator, operation by operation, to the bit or as a case allows, and measures
 // it.
 //   gpu_check bits [PART]    every case whose name contains PART; exit 1 where one differs
-//   gpu_check speed          figures of the device
+//   gpu_check speed [PART]   figures of the device
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -73,13 +73,13 @@ int compare(std::string_view part) {
 int run(std::string_view what, std::string_view part) {
   if (what == "bits") return compare(part);
   if (what != "speed") {
-    std::fprintf(stderr, "usage: gpu_check bits [PART] | speed\n");
+    std::fprintf(stderr, "usage: gpu_check bits|speed [PART]\n");
     return 2;
   }
   auto device = target_device();
   std::printf("%s, %zu MiB, of which %zu MiB are free\n", device->name().c_str(), device->total_memory() >> 20,
               device->free_memory() >> 20);
-  measure(std::move(device));
+  measure(std::move(device), part);
   return 0;
 }
 

@@ -119,16 +119,20 @@ void measure_attention(Backend& backend, std::int64_t num_seqs, std::int64_t con
 
 }  // namespace
 
-void measure(std::unique_ptr<gpu::Device> device) {
-  const double rate = copy_rate(*device);
-  std::printf("copy %7.0f GB/s read and written\n", rate / 1e9);
+void measure(std::unique_ptr<gpu::Device> device, std::string_view part) {
+  const double rate = copy_rate(*device) / 2.0;
+  std::printf("copy %7.0f GB/s read and written\n", 2.0 * rate / 1e9);
   const auto backend = gpu::make_gpu_backend(std::move(device), {.name = "cuda"});
-  for (const DType type : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kMXFP4, DType::kBF16})
-    measure_linear(*backend, type, rate / 2.0);
-  measure_attention(*backend, 1, 1024, 1, rate / 2.0);
-  measure_attention(*backend, 1, 16384, 1, rate / 2.0);
-  measure_attention(*backend, 64, 1024, 1, rate / 2.0);
-  measure_attention(*backend, 1, 2048, 512, rate / 2.0);
+  const auto is_asked = [&](const std::string& name) { return name.find(part) != std::string::npos; };
+  for (const DType type : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kMXFP4, DType::kF16, DType::kBF16}) {
+    if (is_asked("linear " + std::string(dtype_info(type).name))) measure_linear(*backend, type, rate);
+  }
+  if (!is_asked("attention")) return;
+  measure_attention(*backend, 1, 1024, 1, rate);
+  measure_attention(*backend, 1, 16384, 1, rate);
+  measure_attention(*backend, 64, 1024, 1, rate);
+  measure_attention(*backend, 1, 2048, 512, rate);
+  measure_attention(*backend, 1, 2048, 2048, rate);
 }
 
 }  // namespace quire::test

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "kernels/gpu/device.h"
 
 namespace quire::test {
 
-// Prints a table. Takes the device.
-void measure(std::unique_ptr<gpu::Device> device);
+// Prints a table of what has `part` in its name. Takes the device.
+void measure(std::unique_ptr<gpu::Device> device, std::string_view part);
 
 }  // namespace quire::test
