@@ -61,6 +61,7 @@ CudaDevice::CudaDevice(int number) : number_(number) {
   const GpuFacts facts = read_facts(number);
   if (const std::string reason = why_not(facts); !reason.empty()) throw DeviceError(reason);
   name_ = gpu_label(facts);
+  begins_early_ = facts.capability >= 90;
   add_row_kernels(kernels_);
   add_attention_kernels(kernels_);
   add_draw_kernels(kernels_);
@@ -195,25 +196,50 @@ void CudaDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* args,
   QUIRE_CHECK(grid.x >= 1 && grid.x < (std::int64_t{1} << 31) && grid.y >= 1 && grid.y < 65536, "grid out of range");
   enter();
   void* arguments[] = {const_cast<void*>(args)};
-  const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
-  note(cudaLaunchKernel(static_cast<const CudaKernel&>(kernel).function, blocks,
-                        dim3(static_cast<unsigned>(kernel.threads)), arguments,
-                        static_cast<std::size_t>(kernel.shared_bytes), stream(which)),
-       "launching " + kernel.name);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y));
+  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(kernel.shared_bytes);
+  config.stream = stream(which);
+  config.attrs = &early;
+  config.numAttrs = begins_early_ ? 1 : 0;
+  const cudaError_t error = cudaLaunchKernelExC(&config, static_cast<const CudaKernel&>(kernel).function, arguments);
+  if (error != cudaSuccess) note(error, "launching " + kernel.name);
+}
+
+// Behind the graph's last node.
+void CudaDevice::add_node(MadeGraph& made, const Launch& launch) {
+  void* arguments[1];
+  cudaGraphNodeParams params{};
+  params.type = cudaGraphNodeTypeKernel;
+  const cudaKernelNodeParams kernel = node_params(launch, arguments);
+  params.kernel.func = kernel.func;
+  params.kernel.gridDim = kernel.gridDim;
+  params.kernel.blockDim = kernel.blockDim;
+  params.kernel.sharedMemBytes = kernel.sharedMemBytes;
+  params.kernel.kernelParams = kernel.kernelParams;
+  cudaGraphEdgeData edge{};
+  if (begins_early_) {
+    edge.from_port = cudaGraphKernelNodePortProgrammatic;
+    edge.type = cudaGraphDependencyTypeProgrammatic;
+  }
+  const bool is_first = made.nodes.empty();
+  cudaGraphNode_t node = nullptr;
+  note(cudaGraphAddNode(&node, made.graph, is_first ? nullptr : &made.nodes.back(), is_first ? nullptr : &edge,
+                        is_first ? 0 : 1, &params),
+       "making a graph");
+  made.nodes.push_back(node);
 }
 
 Graph CudaDevice::create_graph(std::span<const Launch> launches) {
   enter();
   MadeGraph& made = graphs_[++last_graph_];
   note(cudaGraphCreate(&made.graph, 0), "making a graph");
-  for (const Launch& launch : launches) {
-    void* arguments[1];
-    const cudaKernelNodeParams params = node_params(launch, arguments);
-    cudaGraphNode_t node = nullptr;
-    const cudaGraphNode_t* const before = made.nodes.empty() ? nullptr : &made.nodes.back();
-    note(cudaGraphAddKernelNode(&node, made.graph, before, made.nodes.empty() ? 0 : 1, &params), "making a graph");
-    made.nodes.push_back(node);
-  }
+  for (const Launch& launch : launches)
+    add_node(made, launch);
   note(cudaGraphInstantiate(&made.executable, made.graph, 0), "making a graph");
   return last_graph_;
 }

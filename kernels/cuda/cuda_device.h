@@ -70,6 +70,7 @@ class CudaDevice final : public Device {
   void destroy(const MadeGraph& made);
   Event create_event(unsigned flags);
   void prepare_kernels();
+  void add_node(MadeGraph& made, const Launch& launch);
   void note(cudaError_t error, std::string_view during);
   void throw_error() const;
   cudaStream_t stream(Stream which) const { return streams_.at(static_cast<std::size_t>(which)); }
@@ -77,6 +78,7 @@ class CudaDevice final : public Device {
 
   int number_;
   std::string name_;
+  bool begins_early_ = false;  // a kernel may begin before the one before it ends, and waits for it itself
   std::vector<CudaKernel> kernels_;
   std::map<std::string, const CudaKernel*, std::less<>> by_name_;
   std::array<cudaStream_t, kNumStreams> streams_{};

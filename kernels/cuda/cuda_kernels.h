@@ -7,10 +7,27 @@
 
 namespace quire::gpu {
 
+// Whether K waits for the kernels before it itself, behind what it can do without them.
 template <class K>
-__global__ void __launch_bounds__(K::kThreads, 1) kernel_entry(const __grid_constant__ typename K::Args args) {
+constexpr bool begins_early() {
+  if constexpr (requires { K::kBeginsEarly; }) return K::kBeginsEarly;
+  return false;
+}
+
+// How many blocks a multiprocessor takes at once, at least.
+template <class K>
+constexpr int blocks_of() {
+  if constexpr (requires { K::kBlocks; }) return K::kBlocks;
+  return 1;
+}
+
+template <class K>
+__global__ void __launch_bounds__(K::kThreads, blocks_of<K>())
+    kernel_entry(const __grid_constant__ typename K::Args args) {
   extern __shared__ __align__(16) std::byte shared[];
   CudaThread thread(shared);
+  thread.let_next_begin();
+  if constexpr (!begins_early<K>()) thread.wait_for_kernels();
   K::run(thread, args);
 }
 

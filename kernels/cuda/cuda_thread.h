@@ -29,11 +29,27 @@ class CudaThread {
     return __shfl_xor_sync(0xffffffffu, value, lane_mask);
   }
 
+  // What the kernels before have written is there from here on. A kernel may begin before they end (from sm_90 on), to
+  // read what none of them writes. Every thread comes here, or all kernels behind it could begin too early.
+  QUIRE_DEVICE void wait_for_kernels() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  }
+  // The next kernel may begin once every block has come here or ended.
+  QUIRE_DEVICE void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  }
+
   QUIRE_DEVICE void copy_async(std::byte* shared, const std::byte* from) {
     const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
   }
-  QUIRE_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  QUIRE_DEVICE void commit_copies() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
   template <int kLeft>
   QUIRE_DEVICE void wait_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
@@ -66,8 +82,15 @@ class CudaThread {
   static QUIRE_DEVICE std::uint32_t byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selectors) {
     return __byte_perm(x, y, selectors);
   }
-  static QUIRE_DEVICE std::uint16_t float_to_half(float value) { return __half_as_ushort(__float2half_rn(value)); }
-  static QUIRE_DEVICE float half_to_float(std::uint16_t half) { return __half2float(__ushort_as_half(half)); }
+  static QUIRE_DEVICE std::int32_t dot_pairs(std::uint32_t pairs, std::uint32_t bytes) {
+    return __dp2a_lo(static_cast<int>(pairs), static_cast<int>(bytes), 0);
+  }
+  static QUIRE_DEVICE std::uint16_t float_to_half(float value) {
+    return __half_as_ushort(__float2half_rn(value));
+  }
+  static QUIRE_DEVICE float half_to_float(std::uint16_t half) {
+    return __half2float(__ushort_as_half(half));
+  }
 
  private:
   std::byte* shared_;

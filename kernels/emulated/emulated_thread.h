@@ -46,6 +46,8 @@ class EmulatedThread {
     return std::bit_cast<T>(shuffle_word(std::bit_cast<std::uint32_t>(value), lane() ^ lane_mask));
   }
 
+  void wait_for_kernels() {}  // they have ended
+
   // Sixteen bytes from global to shared memory. They may land at any time until wait_copies<n>() leaves at most the
   // last n commits of this thread under way; other threads see them after a barrier behind that.
   void copy_async(std::byte* shared, const std::byte* from);
@@ -83,6 +85,11 @@ class EmulatedThread {
     for (unsigned i = 0; i < 4; ++i)
       out |= static_cast<std::uint32_t>((both >> (8 * ((selectors >> (4 * i)) & 7u))) & 255u) << (8 * i);
     return out;
+  }
+  // The products of two signed numbers of 16 bits with the two low signed bytes, added.
+  static std::int32_t dot_pairs(std::uint32_t pairs, std::uint32_t bytes) {
+    return static_cast<std::int16_t>(pairs & 0xffffu) * static_cast<std::int8_t>(bytes & 255u) +
+           static_cast<std::int16_t>(pairs >> 16) * static_cast<std::int8_t>(bytes >> 8 & 255u);
   }
   static float half_to_float(std::uint16_t half) { return f16_to_float(half); }
   static std::uint16_t float_to_half(float value) { return float_to_f16(value); }

@@ -1,6 +1,6 @@
 // ActTile: activations as int8 with a scale per 32, in the order in which a warp multiplies them: eight rows times 32
-// features, the B operand of mma.m16n8k32. Tiles of a product lie as [rows / 8][depth / 32]. Read by host and device
-// code. Invariant: a row's part of a tile depends on that row alone; rows beyond the last may hold anything.
+// features, the B operand of mma.m16n8k32. Tiles of a product lie as [depth / 32][tiles of rows]. Read by host and
+// device code. Invariant: a row's part of a tile depends on that row alone; rows beyond the last may hold anything.
 #pragma once
 
 #include <cstdint>
@@ -21,5 +21,11 @@ struct alignas(16) ActTile {
   ActScale scales[kTileRows];
 };
 static_assert(sizeof(ActTile) == 320);
+
+// Tiles that a kernel reads of each block of the depth: those of whole groups of rows, which it computes together.
+constexpr std::int64_t tiles_of_rows(std::int64_t rows, std::int64_t together) {
+  return (rows + together - 1) / together * together / kTileRows;
+}
+inline constexpr std::int64_t kMostTilesOfItem = 8;  // of experts
 
 }  // namespace quire::gpu

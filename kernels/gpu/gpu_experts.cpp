@@ -71,6 +71,7 @@ ExpertChoices GpuExperts::route(MatrixView logits, const RouteOptions& options) 
 
 void GpuExperts::group(const ExpertChoices& choices, std::int64_t num_experts) {
   num_choices_ = choices.count();
+  num_chosen_ = choices.num_chosen;
   num_experts_ = num_experts;
   reserve(ranges_, num_experts * static_cast<std::int64_t>(sizeof(ExpertRange)));
   for (DeviceMemory* each : {&sources_, &row_experts_, &places_})
@@ -177,7 +178,8 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
       continue;
     }
     const Items& items = items_of(size);
-    const Grid grid{.x = rounded_up(output.outputs, kStripOutputs), .y = items.count};
+    const GpuLinear::FewRows& few = part.first->few[num_choices_ == num_chosen_ ? 0 : size + 1];
+    const Grid grid{.x = rounded_up(output.outputs, few.outputs), .y = items.count};
     const bool halves = lies_in_half_tiles(part.first->type);
     const bool same_input = rounded != nullptr && order == nullptr && halves == lies_in_half_tiles(rounded->type) &&
                             (!halves || rounded->type == part.first->type);
@@ -190,23 +192,26 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
                                 .num_blocks = rounded_up(x.cols(), kHalfBlock),
                                 .output = output,
                                 .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
-      device_.launch(*part.first->skinny[size], grid, args);
+      device_.launch(*few.kernel, grid, args);
       continue;
     }
     if (!same_input) quantise(x, order, rows);
     const LinearIntArgs args{.strips = part.first->weights.data(),
                              .tiles = tiles_.as<const ActTile>(),
+                             .tile_stride = num_tiles() + kMostTilesOfItem,
                              .num_blocks = x.cols() / kBlockFeatures,
                              .output = output,
                              .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
-    device_.launch(*part.first->skinny[size], grid, args);
+    device_.launch(*few.kernel, grid, args);
   }
 }
 
 void GpuExperts::quantise(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) {
-  reserve(tiles_, num_tiles() * (x.cols() / kBlockFeatures) * static_cast<std::int64_t>(sizeof(ActTile)));
+  const std::int64_t stride = num_tiles() + kMostTilesOfItem;
+  reserve(tiles_, stride * (x.cols() / kBlockFeatures) * static_cast<std::int64_t>(sizeof(ActTile)));
   NormQuantiseArgs args = made_by(x, order, rows);
   args.tiles = tiles_.as<ActTile>();
+  args.tile_stride = stride;
   device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = num_choices_}, args);
 }
 

@@ -57,9 +57,11 @@ void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
     return;
   }
   const std::string few = (halves ? "linear_half " : "linear_skinny ") + form;
-  part.skinny[0] = &device.kernel(few + " 1");
-  part.skinny[1] = &device.kernel(few + " 4");
-  part.skinny[2] = &device.kernel(few + " 8");
+  const Kernel* const one = &device.kernel(halves ? few + " 1" : "linear_row " + form);
+  part.few[0] = {one, 1, kStripOutputs};
+  part.few[1] = {&device.kernel(few + " 1"), 8, kStripOutputs};
+  part.few[2] = {&device.kernel(few + " 4"), 32, kStripOutputs};
+  part.few[3] = {&device.kernel(few + " 8"), 64, halves ? kStripOutputs : 2 * kStripOutputs};
   part.wide = &device.kernel(halves ? few + " wide" : "linear_wide " + form);
 }
 
@@ -123,6 +125,19 @@ std::size_t GpuLinear::bytes() const {
   return bytes;
 }
 
+const GpuLinear::FewRows& GpuLinear::Part::few_for(std::int64_t num_rows) const {
+  constexpr std::int64_t kManyOutputs = 8192;  // half of the blocks are enough for a GPU's multiprocessors
+  for (const FewRows& each : few) {
+    if (num_rows <= each.rows) return &each == &few[3] && rows < kManyOutputs ? few[2] : each;
+  }
+  return few[3];
+}
+
+// All rows of the kernel's blocks.
+std::int64_t GpuLinearRunner::tile_stride(std::int64_t rows) const {
+  return tiles_of_rows(rows, rows > skinny_rows_ ? 128 : rows <= 8 ? 8 : rows <= 32 ? 32 : 64);
+}
+
 GpuLinearRunner::GpuLinearRunner(Device& device, std::int64_t skinny_rows)
     : device_(device),
       skinny_rows_(skinny_rows),
@@ -170,15 +185,16 @@ void GpuLinearRunner::run(const GpuLinear& weights, const ProductInput& x, Matri
 }
 
 void GpuLinearRunner::quantise(const ProductInput& x, const std::int32_t* order) {
-  const auto tiles = static_cast<std::size_t>(groups_of(x.x.rows, kTileRows) * (x.cols() / kBlockFeatures));
-  grow(device_, tiles_, tiles * sizeof(ActTile), "activations as int8");
+  const std::int64_t tiles = tile_stride(x.x.rows) * (x.cols() / kBlockFeatures);
+  grow(device_, tiles_, static_cast<std::size_t>(tiles) * sizeof(ActTile), "activations as int8");
   const NormQuantiseArgs args{.x = x.x.data,
                               .stride = x.x.stride,
                               .depth = x.cols(),
                               .norm_weight = x.norm_weight,
                               .eps = x.eps,
                               .order = order,
-                              .tiles = tiles_.as<ActTile>()};
+                              .tiles = tiles_.as<ActTile>(),
+                              .tile_stride = tile_stride(x.x.rows)};
   device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = x.x.rows}, args);
 }
 
@@ -227,15 +243,15 @@ void GpuLinearRunner::launch(const GpuLinear::Part& part, const Args& args) {
     device_.launch(*part.wide, {.x = groups_of(output.outputs, 128), .y = groups_of(output.rows, 128)}, args);
     return;
   }
-  const std::size_t size = output.rows <= 8 ? 0 : output.rows <= 32 ? 1 : 2;
-  constexpr std::int64_t kRows[] = {8, 32, 64};
-  device_.launch(*part.skinny[size],
-                 {.x = groups_of(output.outputs, kStripOutputs), .y = groups_of(output.rows, kRows[size])}, args);
+  const GpuLinear::FewRows& few = part.few_for(output.rows);
+  device_.launch(*few.kernel, {.x = groups_of(output.outputs, few.outputs), .y = groups_of(output.rows, few.rows)},
+                 args);
 }
 
 void GpuLinearRunner::multiply(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output) {
   launch(part, LinearIntArgs{.strips = part.weights.data(),
                              .tiles = tiles_.as<const ActTile>(),
+                             .tile_stride = tile_stride(output.rows),
                              .num_blocks = depth / kBlockFeatures,
                              .output = output});
 }

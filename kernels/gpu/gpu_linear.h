@@ -27,6 +27,12 @@ std::size_t placed_bytes(DType type, std::int64_t rows, std::int64_t cols);
 
 class GpuLinear final : public Linear {
  public:
+  // A kernel whose blocks have up to so many rows and outputs.
+  struct FewRows {
+    const Kernel* kernel = nullptr;
+    std::int64_t rows = 0;
+    std::int64_t outputs = 0;
+  };
   struct Part {
     std::int64_t rows = 0;
     std::int64_t first_output = 0;
@@ -34,9 +40,12 @@ class GpuLinear final : public Linear {
     DeviceMemory weights = {};
     DeviceMemory order = {};  // of input features; empty: their own
     DType type = DType::kF32;
-    const Kernel* skinny[3] = {};  // one, four and eight tiles of eight rows
+    FewRows few[4] = {};  // by rows
     const Kernel* wide = nullptr;
     const Kernel* floats = nullptr;  // of float types that are not of 16 bits, instead of the others
+
+    // For so many rows: that of the fewest which takes them all, of 64 rows where there are outputs enough for it.
+    const FewRows& few_for(std::int64_t num_rows) const;
   };
 
   GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias);
@@ -71,6 +80,7 @@ class GpuLinearRunner {
   void run(const GpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate);
 
  private:
+  std::int64_t tile_stride(std::int64_t rows) const;
   void quantise(const ProductInput& x, const std::int32_t* order);
   MatrixView make_rows(const ProductInput& x, const std::int32_t* order);
   void round(const ProductInput& x, const std::int32_t* order, DType type);

@@ -31,10 +31,11 @@ struct Instance {
 
 template <class Visit>
 void visit_linear_skinny(const Visit& visit) {
-#define QUIRE_VISIT(form)                                                          \
-  visit("linear_skinny " #form " 1", Instance<LinearSkinny<DType::k##form, 1>>()); \
-  visit("linear_skinny " #form " 4", Instance<LinearSkinny<DType::k##form, 4>>()); \
-  visit("linear_skinny " #form " 8", Instance<LinearSkinny<DType::k##form, 8>>());
+#define QUIRE_VISIT(form)                                                             \
+  visit("linear_row " #form, Instance<LinearRow<DType::k##form>>());                  \
+  visit("linear_skinny " #form " 1", Instance<LinearSkinny<DType::k##form, 1, 1>>()); \
+  visit("linear_skinny " #form " 4", Instance<LinearSkinny<DType::k##form, 1, 4>>()); \
+  visit("linear_skinny " #form " 8", Instance<LinearSkinny<DType::k##form, 2, 8>>());
   QUIRE_STRIP_FORMS(QUIRE_VISIT)
 #undef QUIRE_VISIT
 }

@@ -34,11 +34,12 @@ constexpr StripLayout strip_layout(PackedFormat format) {
 }
 
 // Where a block's header and entry lie among the scales.
-constexpr int header_offset(PackedFormat format, int block) {
-  return block / format.groups * (format.header + format.groups * format.entry);
+constexpr int header_offset(PackedFormat format, unsigned block) {
+  return static_cast<int>(block / static_cast<unsigned>(format.groups)) * (format.header + format.groups * format.entry);
 }
-constexpr int entry_offset(PackedFormat format, int block) {
-  return header_offset(format, block) + format.header + block % format.groups * format.entry;
+constexpr int entry_offset(PackedFormat format, unsigned block) {
+  return header_offset(format, block) + format.header +
+         static_cast<int>(block % static_cast<unsigned>(format.groups)) * format.entry;
 }
 
 // The place of a code in the A operand of mma.m16n8k32: lane, register and byte.

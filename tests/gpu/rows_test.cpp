@@ -28,8 +28,9 @@ using gpu::NormQuantiseArgs;
 std::vector<ChainBlock> row_of_tiles(const std::vector<ActTile>& tiles, std::int64_t row, std::int64_t num_blocks) {
   std::vector<ChainBlock> out(static_cast<std::size_t>(num_blocks));
   const auto place = static_cast<std::size_t>(row % 8);
+  const std::size_t tile_stride = tiles.size() / out.size();
   for (std::size_t b = 0; b < out.size(); ++b) {
-    const ActTile& tile = tiles[static_cast<std::size_t>(row / 8 * num_blocks) + b];
+    const ActTile& tile = tiles[b * tile_stride + static_cast<std::size_t>(row / 8)];
     int sums[2] = {0, 0};
     for (std::size_t i = 0; i < 32; ++i) {
       const std::uint32_t word = tile.quants[4 * place + i % 16 / 4][i / 16];
@@ -57,7 +58,8 @@ std::vector<std::vector<ChainBlock>> quantised(const char* kernel, const Matrix&
                               .depth = depth,
                               .norm_weight = norm.data(),
                               .eps = 1e-5f,
-                              .tiles = tiles.data()};
+                              .tiles = tiles.data(),
+                              .tile_stride = (x.rows + 7) / 8};
   device.launch(device.kernel(kernel), {.x = x.rows}, args);
   std::vector<std::vector<ChainBlock>> out;
   for (std::int64_t row = 0; row < x.rows; ++row)
@@ -166,7 +168,8 @@ TEST_CASE("a missing barrier of the norm is found") {
                                 .depth = 1024,
                                 .norm_weight = norm.data(),
                                 .eps = 1e-5f,
-                                .tiles = tiles.data()};
+                                .tiles = tiles.data(),
+                                .tile_stride = 1};
     device.launch(device.kernel("norm_quantise normed"), {}, args);
     return row_of_tiles(tiles.read(), 0, 32);
   };

@@ -13,18 +13,23 @@ struct CutSums {
   static constexpr int kFloats = kTiles * kLaneElements * kWarpLanes;  // of one warp's cut
   static constexpr int kBytes = kWarps * kFloats * static_cast<int>(sizeof(float));
 
-  QUIRE_DEVICE explicit CutSums(float* shared) : sums(shared) {}
-
-  // A warp's cut of the round that begins with `cut`. Every thread adds up kTiles elements of the block's results.
+  // A warp's cut of the round that begins with `cut`; acc is zeros then. Every thread adds up kTiles elements of the
+  // block's results. room: kBytes of shared memory; was_used: for sums before these.
   template <class Thread>
-  QUIRE_DEVICE void add(Thread& t, const float (&acc)[kTiles][kLaneElements], std::int64_t cut, std::int64_t num_cuts) {
-    if (cut > 0) t.sync_block();  // the sums of the round before have been read
-    for (int i = 0; i < kTiles * kLaneElements; ++i)
-      sums[t.warp() * kFloats + i * kWarpLanes + t.lane()] = acc[i / kLaneElements][i % kLaneElements];
+  QUIRE_DEVICE void add(Thread& t, float* room, float (&acc)[kTiles][kLaneElements], int cut, int num_cuts,
+                        bool was_used) {
+    if (was_used) t.sync_block();  // those have been read
+    QUIRE_UNROLL
+    for (int i = 0; i < kTiles * kLaneElements; ++i) {
+      float& mine = acc[i / kLaneElements][i % kLaneElements];
+      room[t.warp() * kFloats + i * kWarpLanes + t.lane()] = mine;
+      mine = 0.0f;
+    }
     t.sync_block();
+    QUIRE_UNROLL
     for (int i = 0; i < kTiles; ++i) {
       for (int warp = 0; warp < kWarps && cut + warp < num_cuts; ++warp) {
-        const float part = sums[warp * kFloats + i * kThreads + t.index()];
+        const float part = room[warp * kFloats + i * kThreads + t.index()];
         total[i] = cut + warp == 0 ? part : total[i] + part;
       }
     }
@@ -44,7 +49,6 @@ struct CutSums {
     return (i * kThreads + t.index()) / kWarpLanes;  // of a lane: tile * 4 + element
   }
 
-  float* sums;
   float total[kTiles] = {};
 };
 

@@ -142,18 +142,19 @@ struct LinearHalfSkinny {
   static QUIRE_DEVICE void multiply(Thread& t, const Args& args, std::int64_t first_tile) {
     const std::int64_t num_cuts = (args.num_blocks + kCutHalfBlocks - 1) / kCutHalfBlocks;
     const WeightTile* weights = args.weights + t.block_x() * args.num_blocks;
-    Sums sums(reinterpret_cast<float*>(t.shared() + kRingBytes));
+    Sums sums;
     for (int turn = 0; turn < kStages - 1; ++turn)
       fetch(t, args, weights, turn);
     std::int64_t turn = 0;
+    float acc[kTiles][kLaneElements] = {};
     for (std::int64_t cut = 0; cut < num_cuts; cut += kWarps) {
-      float acc[kTiles][kLaneElements] = {};
       for (int i = 0; i < kCutStages; ++i, ++turn) {
         t.template wait_copies<kStages - 2>();  // a lane multiplies what it copied itself: nothing else is waited for
         fetch(t, args, weights, turn + kStages - 1);
         multiply_stage(t, args, turn, first_tile, acc);
       }
-      sums.add(t, acc, cut, num_cuts);
+      sums.add(t, reinterpret_cast<float*>(t.shared() + kRingBytes), acc, static_cast<int>(cut),
+               static_cast<int>(num_cuts), cut > 0);
     }
     QUIRE_UNROLL
     for (int i = 0; i < kTiles; ++i)

@@ -1,66 +1,203 @@
-// linear_skinny: quantised weights times few rows. A block has 16 outputs and up to 8 * kTiles rows; its four warps
-// take cuts of the depth in turn and read each strip once, through a ring of four stages that asynchronous copies fill.
-// Grid: x outputs / 16, y rows / (8 * kTiles), or items of experts, each of at most so many rows.
+// linear_row and linear_skinny: quantised weights times one row, or few. The four warps of a block take cuts of the
+// depth in turn and read each strip once, through a ring of stages that asynchronous copies fill.
+// linear_row: 16 outputs. All columns of the B operand are the one row's, so that the lanes of a quad have the same
+// sums: even ones scale those of the first eight outputs, odd ones the others'.
+// linear_skinny: 16 * kGroups outputs and up to 8 * kTiles rows.
+// Grid: x outputs / (16 * kGroups), y rows / (8 * kTiles), or items of experts, each of at most so many rows.
 #pragma once
 
 #include "kernels/gpu/kernels/cut_sums.h"
 
 namespace quire::gpu {
 
-template <DType kType, int kTiles>
-struct LinearSkinny {
-  using Args = LinearIntArgs;
-  using F = Form<kType>;
-  using Sums = CutSums<kTiles>;
-  static constexpr int kWarps = Sums::kWarps;
-  static constexpr int kThreads = Sums::kThreads;
-  static constexpr int kStages = 4;
+// The strips that a warp takes in turn: cuts warp, warp + 4, ... of kGroups groups of outputs.
+template <class F, int kGroups, int kStages>
+struct WarpStrips {
+  static constexpr int kWarps = 4;
   static constexpr int kStripBytes = F::kLayout.bytes;
-  static constexpr int kRingBytes = kWarps * kStages * kStripBytes;
-  static constexpr int kSharedBytes = kRingBytes + Sums::kBytes;
+  static constexpr int kStageBytes = kGroups * kStripBytes;
+  static constexpr int kRingBytes = kWarps * kStages * kStageBytes;
 
-  // The strips that a warp takes in turn: cuts warp, warp + 4, ...
-  struct WarpStrips {
-    const std::byte* from;
-    std::byte* ring;
-    std::int64_t count;  // of the depth
-    int warp;
-
-    QUIRE_DEVICE std::int64_t strip(std::int64_t turn) const {
-      return (turn / kCutStrips * kWarps + warp) * kCutStrips + turn % kCutStrips;
-    }
-    QUIRE_DEVICE std::byte* stage(std::int64_t turn) const { return ring + turn % kStages * kStripBytes; }
-  };
+  const std::byte* from[kGroups];
+  std::byte* ring;
+  int count;  // strips of the depth
+  int warp;
 
   template <class Thread>
-  static QUIRE_DEVICE void fetch(Thread& t, const WarpStrips& strips, std::int64_t turn) {
-    const std::int64_t strip = strips.strip(turn);
-    if (strip < strips.count) {
-      const std::byte* from = strips.from + strip * kStripBytes;
-      for (int at = 16 * t.lane(); at < kStripBytes; at += 16 * kWarpLanes)
-        t.copy_async(strips.stage(turn) + at, from + at);
+  QUIRE_DEVICE WarpStrips(Thread& t, const LinearIntArgs& args, int first_group)
+      : ring(t.shared() + t.warp() * kStages * kStageBytes), count(args.num_strips()), warp(t.warp()) {
+    const int last = args.num_groups() - 1;
+    for (int g = 0; g < kGroups; ++g) {
+      const std::int64_t group = first_group + g < last ? first_group + g : last;
+      from[g] = args.strips + group * count * kStripBytes;
+    }
+  }
+
+  QUIRE_DEVICE int strip(int number) const {
+    return (number / kCutStrips * kWarps + warp) * kCutStrips + number % kCutStrips;
+  }
+  QUIRE_DEVICE std::byte* stage(int number) const { return ring + number * kStageBytes; }
+
+  template <class Thread>
+  QUIRE_DEVICE void fetch(Thread& t, int at_turn, int number) const {
+    const int next_strip = strip(at_turn);
+    if (next_strip < count) {
+      QUIRE_UNROLL
+      for (int g = 0; g < kGroups; ++g) {
+        const std::byte* source = from[g] + static_cast<std::int64_t>(next_strip) * kStripBytes;
+        std::byte* to = stage(number) + g * kStripBytes;
+        QUIRE_UNROLL
+        for (int at = 0; at < kStripBytes; at += 16 * kWarpLanes) {
+          const int mine = at + 16 * t.lane();
+          if (mine < kStripBytes) t.copy_async(to + mine, source + mine);
+        }
+      }
     }
     t.commit_copies();
   }
 
+  QUIRE_DEVICE int num_cuts() const { return (count + kCutStrips - 1) / kCutStrips; }
+
   template <class Thread>
-  static QUIRE_DEVICE void multiply_strip(Thread& t, const Args& args, const std::byte* strip, std::int64_t first_block,
-                                          std::int64_t first_tile, float (&acc)[kTiles][kLaneElements]) {
-    const std::int64_t num_tiles = (args.output.rows + kTileRows - 1) / kTileRows;
-    LaneCodes<F> codes{};
+  QUIRE_DEVICE void begin(Thread& t) {
     QUIRE_UNROLL
-    for (int block = 0; block < kStripBlocks; ++block) {
-      if (first_block + block >= args.num_blocks) break;
-      codes.load(strip + F::kLayout.scale_bytes, t.lane(), block);
-      std::uint32_t a[4];
-      operand_of(t, codes, block, a);
-      const OutputScales s[2] = {scales_of<F>(t, strip, block, lane_output(t.lane(), 0)),
-                                 scales_of<F>(t, strip, block, lane_output(t.lane(), 2))};
-      const ActTile* x = args.tiles + first_tile * args.num_blocks + first_block + block;
+    for (int early = 0; early < kStages - 1; ++early)
+      fetch(t, early, early);
+  }
+
+  // Where the strips of this turn lie until the next but one call; null behind the end of the depth.
+  template <class Thread>
+  QUIRE_DEVICE const std::byte* next(Thread& t) {
+    t.template wait_copies<kStages - 2>();
+    t.sync_warp();  // all lanes' copies have landed, and all have read the stage that is filled next
+    fetch(t, turn + kStages - 1, stage_number == 0 ? kStages - 1 : stage_number - 1);
+    current = strip(turn);
+    const std::byte* const weights = stage(stage_number);
+    stage_number = stage_number + 1 == kStages ? 0 : stage_number + 1;
+    ++turn;
+    return current < count ? weights : nullptr;
+  }
+
+  int turn = 0;
+  int stage_number = 0;  // of the turn
+  int current = 0;       // the strip that next() returned
+};
+
+template <DType kType>
+struct LinearRow {
+  using Args = LinearIntArgs;
+  using F = Form<kType>;
+  static constexpr int kWarps = 4;
+  static constexpr int kThreads = kWarps * kWarpLanes;
+  static constexpr bool kBeginsEarly = true;
+  static constexpr int kBlocks = F::kRegisters > 1 ? 4 : F::kRegisters > 0 ? 6 : 7;
+  static constexpr int kStages = 3;
+  using Strips = WarpStrips<F, 1, kStages>;
+  static constexpr unsigned kTogether = LaneCodes<F>::kTogether > 4 ? LaneCodes<F>::kTogether : 4;
+  static constexpr int kSharedBytes = Strips::kRingBytes + kWarps * kStripOutputs * static_cast<int>(sizeof(float));
+
+  static QUIRE_DEVICE int output_of(int lane) { return lane / 4 + 8 * (lane % 2); }
+
+  template <class Thread>
+  static QUIRE_DEVICE float multiply_block(Thread& t, LaneCodes<F>& codes, const std::byte* strip, unsigned block,
+                                           const ActTile& x, float acc) {
+    constexpr int kParts = RowFactors<F>::kParts;
+    codes.load(strip + F::kLayout.scale_bytes, t.lane(), block);
+    std::uint32_t a[4];
+    operand_of(t, codes, block, a);
+    const auto b = load_as<Words2>(reinterpret_cast<const std::byte*>(&x.quants[t.lane() % 4]));
+    const auto scale = load_as<Words2>(reinterpret_cast<const std::byte*>(&x.scales[0]));
+    const RowFactors<F> row = row_factors<F>(t, scale.of[0], scale.of[1]);
+    std::int32_t sums[kParts][kLaneElements];
+    for (int part = 0; part < kParts; ++part) {
+      for (std::int32_t& sum : sums[part])
+        sum = row.start[part];
+    }
+    multiply_codes<F>(t, a, {b.of[0], b.of[1]}, sums);
+    std::int32_t mine[kParts];
+    for (int part = 0; part < kParts; ++part)
+      mine[part] = t.lane() % 2 == 0 ? sums[part][0] : sums[part][2];
+    return add_block<F>(mine, scales_of<F>(t, strip, block, output_of(t.lane())), row, acc);
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE float multiply_strip(Thread& t, const Args& args, const std::byte* weights, int strip,
+                                           float acc) {
+    LaneCodes<F> codes{};
+    QUIRE_ROLLED
+    for (unsigned first = 0; first < kStripBlocks; first += kTogether) {
       QUIRE_UNROLL
-      for (int tile = 0; tile < kTiles; ++tile) {
-        if (first_tile + tile < num_tiles)
-          multiply_tile<F>(t, a, s, load_tile<F>(t, x[tile * args.num_blocks]), acc[tile]);
+      for (unsigned block = first; block < first + kTogether; ++block) {
+        const ActTile& x = *args.tiles_of(static_cast<unsigned>(strip) * kStripBlocks + block);
+        acc = multiply_block(t, codes, weights, block, x, acc);
+      }
+    }
+    return acc;
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    Args own = args;
+    if (args.experts.items != nullptr) {
+      t.wait_for_kernels();
+      if (!own.narrow_to_item(t.block_y())) return;
+    }
+    const auto group = static_cast<int>(t.block_x());
+    Strips strips(t, own, group);
+    strips.begin(t);
+    t.wait_for_kernels();  // weights are there already
+    float* sums = reinterpret_cast<float*>(t.shared() + Strips::kRingBytes);
+    const int num_cuts = strips.num_cuts();
+    float total = 0.0f;
+    for (int cut = 0; cut < num_cuts; cut += kWarps) {
+      float acc = 0.0f;
+      for (int i = 0; i < kCutStrips; ++i) {
+        const std::byte* const weights = strips.next(t);
+        if (weights != nullptr) acc = multiply_strip(t, own, weights, strips.current, acc);
+      }
+      if (cut > 0) t.sync_block();  // the sums of the round before have been read
+      if (t.lane() % 4 < 2) sums[t.warp() * kStripOutputs + output_of(t.lane())] = acc;
+      t.sync_block();
+      for (int warp = 0; warp < kWarps && cut + warp < num_cuts; ++warp) {
+        const float part = sums[warp * kStripOutputs + t.index() % kStripOutputs];
+        total = cut + warp == 0 ? part : total + part;
+      }
+    }
+    if (t.index() < kStripOutputs) write_element(own.output, 0, group * kStripOutputs + t.index(), total);
+  }
+};
+
+template <DType kType, int kGroups, int kTiles>
+struct LinearSkinny {
+  using Args = LinearIntArgs;
+  using F = Form<kType>;
+  using Sums = CutSums<kTiles>;
+  static constexpr int kThreads = Sums::kThreads;
+  static constexpr bool kBeginsEarly = true;
+  static constexpr int kBlocks = kGroups > 1 ? 2 : kTiles > 1 ? (F::kRegisters > 0 ? 2 : 4) : 5 - F::kRegisters / 2;
+  static constexpr int kStages = kGroups * F::kLayout.bytes > 5200 ? 2 : 3;
+  using Strips = WarpStrips<F, kGroups, kStages>;
+  static constexpr unsigned kAtLeast = kGroups * kTiles == 1 ? 4 : 1;
+  static constexpr unsigned kTogether = LaneCodes<F>::kTogether > kAtLeast ? LaneCodes<F>::kTogether : kAtLeast;
+  static constexpr int kSharedBytes = Strips::kRingBytes + Sums::kBytes;
+
+  template <class Thread>
+  static QUIRE_DEVICE void multiply_strip(Thread& t, const Args& args, const std::byte* weights, int strip,
+                                          int first_tile, float (&acc)[kGroups][kTiles][kLaneElements]) {
+    BlockWeights<F, kGroups> w{};
+    QUIRE_ROLLED
+    for (unsigned first = 0; first < kStripBlocks; first += kTogether) {
+      QUIRE_UNROLL
+      for (unsigned block = first; block < first + kTogether; ++block) {
+        w.load(t, block, [&](int g) { return weights + g * F::kLayout.bytes; });
+        const ActTile* x = args.tiles_of(static_cast<unsigned>(strip) * kStripBlocks + block) + first_tile;
+        QUIRE_UNROLL
+        for (int tile = 0; tile < kTiles; ++tile) {
+          const LaneTile<F> rows = load_tile<F>(t, x[tile]);
+          QUIRE_UNROLL
+          for (int g = 0; g < kGroups; ++g)
+            multiply_tile<F>(t, w.a[g], w.scales[g], rows, acc[g][tile]);
+        }
       }
     }
   }
@@ -68,43 +205,35 @@ struct LinearSkinny {
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
     Args own = args;
-    std::int64_t first_tile = static_cast<std::int64_t>(t.block_y()) * kTiles;
+    auto first_tile = static_cast<int>(t.block_y()) * kTiles;
     if (args.experts.items != nullptr) {
-      const ExpertItem item = args.experts.items[t.block_y()];
-      if (item.rows == 0) return;
-      own.strips += args.experts.weights[item.expert].weights;
-      own.tiles += item.first_tile * args.num_blocks;
-      own.output.narrow_to(item, args.experts.weights[item.expert]);
+      t.wait_for_kernels();
+      if (!own.narrow_to_item(t.block_y())) return;
       first_tile = 0;
     }
-    multiply(t, own, first_tile);
-  }
-
-  template <class Thread>
-  static QUIRE_DEVICE void multiply(Thread& t, const Args& args, std::int64_t first_tile) {
-    const std::int64_t group = t.block_x();
-    const std::int64_t num_strips = strips_of_depth(args);
-    const std::int64_t num_cuts = (num_strips + kCutStrips - 1) / kCutStrips;
-    const WarpStrips strips{args.strips + group * num_strips * kStripBytes,
-                            t.shared() + t.warp() * kStages * kStripBytes, num_strips, t.warp()};
-    Sums sums(reinterpret_cast<float*>(t.shared() + kRingBytes));
-    for (int turn = 0; turn < kStages - 1; ++turn)
-      fetch(t, strips, turn);
-    std::int64_t turn = 0;
-    for (std::int64_t cut = 0; cut < num_cuts; cut += kWarps) {
-      float acc[kTiles][kLaneElements] = {};
-      for (int i = 0; i < kCutStrips; ++i, ++turn) {
-        t.template wait_copies<kStages - 2>();
-        t.sync_warp();  // all lanes' copies have landed, and all have read the stage that is filled next
-        fetch(t, strips, turn + kStages - 1);
-        const std::int64_t strip = strips.strip(turn);
-        if (strip < num_strips) multiply_strip(t, args, strips.stage(turn), strip * kStripBlocks, first_tile, acc);
+    const int first_group = static_cast<int>(t.block_x()) * kGroups;
+    Strips strips(t, own, first_group);
+    strips.begin(t);
+    t.wait_for_kernels();  // weights are there already
+    Sums sums[kGroups];
+    float* room = reinterpret_cast<float*>(t.shared() + Strips::kRingBytes);
+    const int num_cuts = strips.num_cuts();
+    float acc[kGroups][kTiles][kLaneElements] = {};
+    for (int cut = 0; cut < num_cuts; cut += Sums::kWarps) {
+      for (int i = 0; i < kCutStrips; ++i) {
+        const std::byte* const weights = strips.next(t);
+        if (weights != nullptr) multiply_strip(t, own, weights, strips.current, first_tile, acc);
       }
-      sums.add(t, acc, cut, num_cuts);
+      QUIRE_UNROLL
+      for (int g = 0; g < kGroups; ++g)
+        sums[g].add(t, room, acc[g], cut, num_cuts, cut + g > 0);
     }
-    for (int i = 0; i < kTiles; ++i)
-      write_element(args.output, first_tile * kTileRows + sums.row(t, i), group * kStripOutputs + sums.output(t, i),
-                    sums.total[i]);
+    QUIRE_UNROLL
+    for (int i = 0; i < kGroups * kTiles; ++i) {
+      const Sums& group = sums[i / kTiles];
+      write_element(own.output, first_tile * kTileRows + Sums::row(t, i % kTiles),
+                    (first_group + i / kTiles) * kStripOutputs + Sums::output(t, i % kTiles), group.total[i % kTiles]);
+    }
   }
 };
 

@@ -19,8 +19,9 @@ struct NormQuantiseArgs {
   const float* norm_weight = nullptr;
   float eps = 0.0f;
   const std::int32_t* order = nullptr;  // [depth] which value of a made row comes at a place; null: its own
-  ActTile* tiles = nullptr;             // [rows / 8][depth / 32]
-  ExpertRows experts = {};              // rows by place, each expert's in tiles of its own
+  ActTile* tiles = nullptr;             // [depth / 32][tile_stride]
+  std::int64_t tile_stride = 0;
+  ExpertRows experts = {};  // rows by place, each expert's in tiles of its own
 };
 
 // The sum over a block of 256 threads: a tree in each warp, then the warps in order.
@@ -109,8 +110,7 @@ struct NormQuantise {
     float factor = 1.0f;
     if constexpr (kForm == RowForm::kNormed) factor = factor_of(t, args, x);
     const MadeRow<kForm> made{x, args, args.experts.order(t.block_x(), args.order), factor};
-    const std::int64_t num_blocks = args.depth / 32;
-    ActTile* tiles = args.tiles + row / kTileRows * num_blocks;
+    ActTile* tiles = args.tiles + row / kTileRows;
     // A warp goes round as one, so that all its lanes meet in the shuffles.
     for (std::int64_t first = 4 * kWarpLanes * t.warp(); first < args.depth; first += 4 * kThreads) {
       const std::int64_t at = first + 4 * t.lane();
@@ -118,7 +118,7 @@ struct NormQuantise {
       float value[4] = {0.0f, 0.0f, 0.0f, 0.0f};
       for (int i = 0; i < 4 && inside; ++i)
         value[i] = made.at(at + i);
-      quantise(t, value, row, inside ? tiles + at / 32 : nullptr);
+      quantise(t, value, row, inside ? tiles + at / 32 * args.tile_stride : nullptr);
     }
   }
 };

@@ -17,6 +17,10 @@ struct Form {
   static constexpr ScaleForm kScales = kFormat.scales;
   static constexpr bool kHalves = kFormat.has_halves();
   static constexpr bool kTable = kFormat.table != CodeTable::kLinear;
+  // What unpacking takes of them: few, more, or many (kernels ask for as many blocks on a multiprocessor as fit).
+  static constexpr int kRegisters = kBits == 3 || kBits == 5 || (kHalves && kTable) ? 2
+                                    : kBits == 2 || kBits == 6 || kHalves || kTable ? 1
+                                                                                    : 0;
 };
 
 // Sixteen meanings plus the zero, as the words that byte_permute selects from.
@@ -54,22 +58,24 @@ struct LaneCodes {
   // How many blocks 16 bytes of a lane hold.
   static constexpr int kLowBlocks = F::kBits == 8 ? 1 : F::kBits >= 4 ? 2 : 4;
   static constexpr int kHighBlocks = F::kBits == 3 || F::kBits == 5 ? 8 : F::kBits == 6 ? 4 : 0;
+  // How many blocks a loop takes at once, so that which part of a word is whose is known to the compiler.
+  static constexpr unsigned kTogether = kLowBlocks > kHighBlocks ? kLowBlocks : kHighBlocks;
 
   // codes: of the strip, behind its scales.
-  QUIRE_DEVICE void load(const std::byte* codes, int lane, int block) {
+  QUIRE_DEVICE void load(const std::byte* codes, int lane, unsigned block) {
     if (block % kLowBlocks == 0) load_low(codes, lane, block);
     if constexpr (kHighBlocks > 0) {
       if (block % kHighBlocks == 0) load_high(codes, lane, block);
     }
   }
   // Of any block.
-  QUIRE_DEVICE void load_alone(const std::byte* codes, int lane, int block) {
+  QUIRE_DEVICE void load_alone(const std::byte* codes, int lane, unsigned block) {
     load_low(codes, lane, block);
     if constexpr (kHighBlocks > 0) load_high(codes, lane, block);
   }
 
   // Word `word` of the A operand of a block, four codes.
-  QUIRE_DEVICE std::uint32_t codes(int block, int word) const {
+  QUIRE_DEVICE std::uint32_t codes(unsigned block, int word) const {
     if constexpr (F::kBits == 8) {
       return low.of[word];
     } else if constexpr (F::kBits >= 4) {
@@ -85,23 +91,23 @@ struct LaneCodes {
   }
 
  private:
-  QUIRE_DEVICE void load_low(const std::byte* codes, int lane, int block) {
+  QUIRE_DEVICE void load_low(const std::byte* codes, int lane, unsigned block) {
     low = load_as<Words4>(codes + 512 * (block / kLowBlocks) + 16 * lane);
   }
-  QUIRE_DEVICE void load_high(const std::byte* codes, int lane, int block) {
+  QUIRE_DEVICE void load_high(const std::byte* codes, int lane, unsigned block) {
     high = load_as<Words4>(codes + F::kLayout.high_offset + 512 * (block / kHighBlocks) + 16 * lane);
   }
-  QUIRE_DEVICE std::uint32_t one_bit(int block, int word) const {
+  QUIRE_DEVICE std::uint32_t one_bit(unsigned block, int word) const {
     return (high.of[block / 2] >> (word + 4 * (block % 2))) & 0x01010101u;
   }
-  static QUIRE_DEVICE std::uint32_t two_bits(const Words4& plane, int block, int word) {
+  static QUIRE_DEVICE std::uint32_t two_bits(const Words4& plane, unsigned block, int word) {
     return (plane.of[block % 4] >> (2 * word)) & 0x03030303u;
   }
 };
 
 // What is multiplied: codes, or their meanings, the zero not yet subtracted.
 template <class F, class Thread>
-QUIRE_DEVICE void operand_of(Thread& t, const LaneCodes<F>& lane_codes, int block, std::uint32_t (&a)[4]) {
+QUIRE_DEVICE void operand_of(Thread& t, const LaneCodes<F>& lane_codes, unsigned block, std::uint32_t (&a)[4]) {
   QUIRE_UNROLL
   for (int word = 0; word < 4; ++word) {
     a[word] = lane_codes.codes(block, word);
@@ -140,7 +146,7 @@ QUIRE_DEVICE OutputScales nibble_scales(Thread& t, const std::byte* header, cons
 }
 
 template <class F, class Thread>
-QUIRE_DEVICE OutputScales scales_of(Thread& t, const std::byte* strip, int block, int output) {
+QUIRE_DEVICE OutputScales scales_of(Thread& t, const std::byte* strip, unsigned block, int output) {
   const std::byte* header = strip + header_offset(F::kFormat, block);
   const std::byte* entry = strip + entry_offset(F::kFormat, block);
   if constexpr (F::kScales == ScaleForm::kHalf) {
