@@ -65,7 +65,7 @@ DeviceStepBytes device_step_bytes(const StepBounds& step) {
                                  partial_bytes(step) + kDrawRows * step.vocab_size * kDrawToken +
                                  StepOps::kInFlight * both + kCodeAndGraphs;
   return {.on_device = static_cast<std::uint64_t>(on_device),
-          .pinned = static_cast<std::uint64_t>(StepOps::kInFlight * (both + results + kMoved))};
+          .pinned = static_cast<std::uint64_t>(StepOps::kInFlight * (both + results + kMoved)) + 2 * kLoadingPartBytes};
 }
 
 }  // namespace quire

@@ -14,6 +14,9 @@ inline constexpr std::size_t kPartialBytes = std::size_t{128} << 20;
 // Rows of logits that are drawn from at once.
 inline constexpr std::int64_t kDrawRows = 16;
 
+// Of each of the two pinned buffers through which weights go to a GPU. They are kept.
+inline constexpr std::size_t kLoadingPartBytes = std::size_t{8} << 20;
+
 // The largest step of a model.
 struct StepBounds {
   std::int64_t rows = 0;

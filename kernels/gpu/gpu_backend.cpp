@@ -17,6 +17,7 @@
 #include "kernels/gpu/kernels/embed.h"
 #include "kernels/gpu/kernels/row_ops.h"
 #include "kernels/gpu/step_uploads.h"
+#include "kernels/gpu/weight_uploads.h"
 
 namespace quire::gpu {
 namespace {
@@ -37,11 +38,11 @@ class GpuBuffer final : public Buffer {
 
 class GpuEmbedding final : public Embedding {
  public:
-  GpuEmbedding(Device& device, const WeightSource& table)
+  GpuEmbedding(Device& device, WeightUploads& uploads, const WeightSource& table)
       : rows_(table.rows),
         cols_(table.cols),
         kernel_(device.kernel("embed " + std::string(form_name(table.type)))),
-        table_(place_table(device, table)) {}
+        table_(place_table(device, uploads, table)) {}
   std::int64_t dim() const override { return cols_; }
   std::int64_t rows() const { return rows_; }
   const Kernel& kernel() const { return kernel_; }
@@ -64,6 +65,7 @@ class GpuBackend final : public Backend {
         rope_(device_->kernel("rope")),
         gather_(device_->kernel("gather")),
         pool_(options.threads, {}),
+        weights_(*device_, pool_, options.loading_bytes),
         uploads_(*device_),
         results_(*device_),
         steps_(*device_, uploads_, results_),
@@ -82,14 +84,14 @@ class GpuBackend final : public Backend {
   }
 
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) override {
-    return std::make_unique<GpuLinear>(*device_, parts, bias);
+    return std::make_unique<GpuLinear>(*device_, parts, bias, &weights_);
   }
   std::unique_ptr<Linear> load_linear_beside(const WeightSource& matrix) override {
     return std::make_unique<GpuLinear>(device_, matrix);
   }
   std::unique_ptr<Embedding> load_embedding(const WeightSource& table) override {
     QUIRE_CHECK(table.cols % dtype_info(table.type).block_size == 0, "embedding rows cut through a block");
-    return std::make_unique<GpuEmbedding>(*device_, table);
+    return std::make_unique<GpuEmbedding>(*device_, weights_, table);
   }
   std::unique_ptr<Buffer> upload(std::span<const float> values) override;
   std::unique_ptr<Buffer> allocate(std::int64_t num_floats) override {
@@ -99,7 +101,7 @@ class GpuBackend final : public Backend {
     return std::make_unique<GpuKvStorage>(*device_, layout);
   }
   std::size_t packed_bytes(DType type, std::int64_t rows, std::int64_t cols) const override {
-    return placed_bytes(type, rows, cols);
+    return groups_of_weights(type, rows, cols).bytes;
   }
   std::size_t kv_block_bytes(const KvLayout& layout) const override { return KvBlockShape(layout).bytes; }
 
@@ -141,6 +143,7 @@ class GpuBackend final : public Backend {
   const Kernel& rope_;
   const Kernel& gather_;
   ThreadPool pool_;
+  WeightUploads weights_;
   std::vector<float> cosines_;
   std::vector<float> sines_;
   StepUploads uploads_;

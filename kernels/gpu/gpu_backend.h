@@ -14,9 +14,10 @@ namespace quire::gpu {
 
 struct GpuBackendOptions {
   std::string name = "cuda";
-  int threads = 1;     // of parallel_for, on the host
+  int threads = 1;     // of parallel_for and of loading, on the host
   bool graphs = true;  // what is launched is gathered, and launches that repeat are graphs; false: one by one
-  std::size_t partial_bytes = kPartialBytes;  // of attention's partitions, as GpuAttention
+  std::size_t partial_bytes = kPartialBytes;      // of attention's partitions, as GpuAttention
+  std::size_t loading_bytes = kLoadingPartBytes;  // as WeightUploads
 };
 
 std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<Device> device, const GpuBackendOptions& options);

@@ -28,25 +28,22 @@ DeviceMemory upload_array(Device& device, std::span<const T> values, std::string
   return memory;
 }
 
-std::vector<std::byte> pack_strips(const WeightSource& source) {
-  const std::size_t group_bytes = strip_group_bytes(source.type, source.cols);
-  std::vector<std::byte> packed(strips_bytes(source.type, source.rows, source.cols));
-  for (std::int64_t group = 0; group < groups_of(source.rows, kStripOutputs); ++group)
-    pack_strip_group(source, group, packed.data() + static_cast<std::size_t>(group) * group_bytes);
-  return packed;
-}
-
-std::vector<std::byte> make_all_rows(const WeightSource& source) {
-  const std::size_t row_bytes = dtype_bytes(source.type, source.cols);
-  std::vector<std::byte> made(row_bytes * static_cast<std::size_t>(source.rows));
-  for (std::int64_t row = 0; row < source.rows; ++row)
-    source.maker->make_row(source.first_row + row, made.data() + static_cast<std::size_t>(row) * row_bytes);
-  return made;
-}
-
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last = 0;
   return ++last;
+}
+
+// A matrix as the device's products read it; returns when the device has it.
+DeviceMemory place_weights(Device& device, WeightUploads* uploads, const WeightSource& source,
+                           DeviceMemory::Release release) {
+  const PackedGroups groups = groups_of_weights(source.type, source.rows, source.cols);
+  DeviceMemory memory(device, groups.bytes, "weights", release);
+  if (uploads != nullptr) {
+    uploads->upload(source, groups, memory.data());
+  } else {
+    upload_beside(device, source, groups, memory.data());
+  }
+  return memory;
 }
 
 void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
@@ -67,48 +64,34 @@ void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
 
 }  // namespace
 
-DeviceMemory place_table(Device& device, const WeightSource& source, DeviceMemory::Release release) {
-  const auto upload = [&](std::span<const std::byte> bytes) {
-    return upload_array<std::byte>(device, bytes, "weights", release);
-  };
-  if (lies_in_strips(source.type)) return upload(pack_strips(source));
-  if (source.maker != nullptr) return upload(make_all_rows(source));
-  return upload({source.data, dtype_bytes(source.type, source.cols) * static_cast<std::size_t>(source.rows)});
+DeviceMemory place_table(Device& device, WeightUploads& uploads, const WeightSource& source) {
+  const PackedGroups groups = groups_of_table(source.type, source.rows, source.cols);
+  DeviceMemory memory(device, groups.bytes, "weights");
+  uploads.upload(source, groups, memory.data());
+  return memory;
 }
 
-DeviceMemory place_weights(Device& device, const WeightSource& source, DeviceMemory::Release release) {
-  if (!lies_in_half_tiles(source.type)) return place_table(device, source, release);
-  std::vector<std::byte> packed(half_tiles_bytes(source.rows, source.cols));
-  pack_half_tiles(source, packed);
-  return upload_array<std::byte>(device, packed, "weights", release);
-}
-
-std::size_t placed_bytes(DType type, std::int64_t rows, std::int64_t cols) {
-  if (lies_in_half_tiles(type)) return half_tiles_bytes(rows, cols);
-  if (lies_in_strips(type)) return strips_bytes(type, rows, cols);
-  return dtype_bytes(type, cols) * static_cast<std::size_t>(rows);
-}
-
-GpuLinear::GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias)
+GpuLinear::GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias,
+                     WeightUploads* uploads)
     : serial_(next_serial()) {
   QUIRE_CHECK(!parts.empty(), "a linear operation without weights");
   in_features_ = parts[0].cols;
   for (const WeightSource& source : parts)
-    add(device, source, DeviceMemory::Release::kNow);
+    add(device, uploads, source, DeviceMemory::Release::kNow);
   QUIRE_CHECK(bias.empty() || static_cast<std::int64_t>(bias.size()) == out_features_, "bias of another length");
   if (!bias.empty()) bias_ = upload_array<float>(device, bias, "a bias");
 }
 
 GpuLinear::GpuLinear(std::shared_ptr<Device> device, const WeightSource& matrix)
     : owner_(std::move(device)), in_features_(matrix.cols), serial_(next_serial()) {
-  add(*owner_, matrix, DeviceMemory::Release::kBehind);
+  add(*owner_, nullptr, matrix, DeviceMemory::Release::kBehind);
 }
 
-void GpuLinear::add(Device& device, const WeightSource& source, DeviceMemory::Release release) {
+void GpuLinear::add(Device& device, WeightUploads* uploads, const WeightSource& source, DeviceMemory::Release release) {
   QUIRE_CHECK(source.cols == in_features_ && source.rows > 0, "stacked weights of different depth");
   QUIRE_CHECK(source.cols % dtype_info(source.type).block_size == 0, "weights cut through a block");
   Part part{.rows = source.rows, .first_output = out_features_, .scale = source.scale, .type = source.type};
-  part.weights = place_weights(device, source, release);
+  part.weights = place_weights(device, uploads, source, release);
   if (source.order != nullptr) {
     const std::span order(source.order, static_cast<std::size_t>(source.cols));
     part.order = upload_array<std::int32_t>(device, order, "the order of input features", release);

@@ -14,16 +14,12 @@
 #include "kernels/gpu/device_memory.h"
 #include "kernels/gpu/half_tiles.h"
 #include "kernels/gpu/kernels/linear_int.h"
+#include "kernels/gpu/weight_uploads.h"
 
 namespace quire::gpu {
 
-// A matrix as the device's products read it; returns when the device has it.
-DeviceMemory place_weights(Device& device, const WeightSource& source,
-                           DeviceMemory::Release release = DeviceMemory::Release::kNow);
-// A table of rows as embed reads them: strips, or the file's rows.
-DeviceMemory place_table(Device& device, const WeightSource& source,
-                         DeviceMemory::Release release = DeviceMemory::Release::kNow);
-std::size_t placed_bytes(DType type, std::int64_t rows, std::int64_t cols);
+// A table of rows as embed reads them; returns when the device has it.
+DeviceMemory place_table(Device& device, WeightUploads& uploads, const WeightSource& source);
 
 class GpuLinear final : public Linear {
  public:
@@ -48,7 +44,9 @@ class GpuLinear final : public Linear {
     const FewRows& few_for(std::int64_t num_rows) const;
   };
 
-  GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias);
+  // uploads: null: weights are packed by the calling thread.
+  GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias,
+            WeightUploads* uploads = nullptr);
   // One matrix that may be given up on any thread while steps run, and after the backend.
   GpuLinear(std::shared_ptr<Device> device, const WeightSource& matrix);
 
@@ -61,7 +59,7 @@ class GpuLinear final : public Linear {
   const float* bias() const { return bias_.as<const float>(); }
 
  private:
-  void add(Device& device, const WeightSource& source, DeviceMemory::Release release);
+  void add(Device& device, WeightUploads* uploads, const WeightSource& source, DeviceMemory::Release release);
 
   std::shared_ptr<Device> owner_;  // null: the device outlives it
   std::int64_t in_features_ = 0;

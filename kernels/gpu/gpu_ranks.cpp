@@ -1,5 +1,6 @@
 #include "kernels/gpu/gpu_ranks.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -26,9 +27,10 @@ std::unique_ptr<ParallelBackend> make_gpu_ranks(std::vector<std::unique_ptr<Devi
   const auto table = std::make_shared<RankTable>(all);
   std::vector<ParallelBackend::Rank> ranks;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    // Rank 0 is the host's: parallel_for is its.
+    // Rank 0 is the host's: parallel_for is its. The others' threads load their weights.
+    const int share = std::max(1, options.threads / static_cast<int>(all.size()));
     const GpuBackendOptions own{
-        .name = options.name, .threads = rank == 0 ? options.threads : 1, .graphs = options.graphs};
+        .name = options.name, .threads = rank == 0 ? options.threads : share, .graphs = options.graphs};
     ParallelBackend::Rank made{.backend = make_gpu_backend(std::move(gathering[rank]), own), .sum = nullptr};
     if (all.size() > 1) made.sum = std::make_unique<GpuRankSum>(*all[rank], rank, table);
     ranks.push_back(std::move(made));

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "kernels/backend.h"
 
@@ -12,9 +11,12 @@ namespace quire::gpu {
 // Whether a type is multiplied in 16 bits.
 bool lies_in_half_tiles(DType type);
 
+// Of 16 outputs, and of a whole matrix.
+std::size_t half_group_bytes(std::int64_t cols);
 std::size_t half_tiles_bytes(std::int64_t rows, std::int64_t cols);
 
-// All of a matrix, half_tiles_bytes() of it.
-void pack_half_tiles(const WeightSource& source, std::span<std::byte> out);
+// Outputs [16 * group, 16 * group + 16) of the source, half_group_bytes() of them, all of which are written; outputs
+// beyond the source's are zeros.
+void pack_half_group(const WeightSource& source, std::int64_t group, std::byte* out);
 
 }  // namespace quire::gpu

@@ -12,56 +12,87 @@
 namespace quire::gpu {
 namespace {
 
-constexpr std::size_t kLaneBytes = 16;
-constexpr std::size_t kLoadBytes = 32 * kLaneBytes;  // of one load of all lanes
+constexpr std::size_t kLoadBytes = 512;    // sixteen of each lane
+constexpr std::size_t kPairBytes = 64;     // of a load: the four lanes of outputs o and o + 8
+constexpr int kPairs = kStripOutputs / 2;  // of outputs whose codes the same lanes multiply
+constexpr int kRunFeatures = 16;           // of one output that a register of four lanes holds
+constexpr int kRuns = 2 * kStripFeatures / kRunFeatures;
 
-// `bits` of a code, from its lowest on, into a plane whose loads hold a block's words as unpack.h reads them.
-void put_low_bits(int bits, CodePlace place, int block, unsigned code, std::byte* codes) {
-  const auto lane = static_cast<std::size_t>(place.lane) * kLaneBytes;
-  const auto at = [&](int blocks_per_load, int word) -> std::byte& {
-    const auto load = static_cast<std::size_t>(block / blocks_per_load) * kLoadBytes;
-    return codes[load + lane + static_cast<std::size_t>(4 * word + place.byte)];
-  };
-  if (bits == 8) {
-    at(1, place.word) = static_cast<std::byte>(code);
-  } else if (bits == 4) {
-    at(2, block % 2 * 2 + place.word / 2) |= static_cast<std::byte>((code & 15u) << (4 * (place.word % 2)));
-  } else if (bits == 2) {
-    at(4, block % 4) |= static_cast<std::byte>((code & 3u) << (2 * place.word));
-  } else {
-    at(8, block / 2) |= static_cast<std::byte>((code & 1u) << (place.word + 4 * (block % 2)));
+// The codes of outputs o and o + 8 in a strip, in the order of code_place(): runs as [block][half of it][output].
+struct PairCodes {
+  std::uint64_t runs[kRuns][2];  // a byte is a code
+};
+
+// kBits of each code, from bit `shift` on: a byte holds those of consecutive runs, and each lane has four bytes of each
+// of four words.
+template <int kBits>
+void put_plane(const PairCodes& codes, int shift, std::byte* out) {
+  constexpr int kTogether = 8 / kBits;
+  constexpr std::uint64_t kMask = 0x0101010101010101ull * ((1u << kBits) - 1);
+  for (int load = 0; load < kBits; ++load, out += kLoadBytes) {
+    std::uint64_t words[4][2] = {};
+    for (int word = 0; word < 4; ++word) {
+      for (int run = 0; run < kTogether; ++run) {
+        const auto& own = codes.runs[kTogether * (4 * load + word) + run];
+        for (int i = 0; i < 2; ++i)
+          words[word][i] |= ((own[i] >> shift) & kMask) << (kBits * run);
+      }
+    }
+    for (int lane = 0; lane < 4; ++lane) {
+      for (int word = 0; word < 4; ++word) {
+        const auto bytes = static_cast<std::uint32_t>(words[word][lane / 2] >> (32 * (lane % 2)));
+        std::memcpy(out + 16 * lane + 4 * word, &bytes, sizeof bytes);
+      }
+    }
   }
 }
 
-void put_codes(PackedFormat format, const QuantGroup& group, int output, int block, std::byte* codes) {
-  const int low_bits = format.bits == 8 ? 8 : format.bits >= 4 ? 4 : 2;
-  const int high_bits = format.bits - low_bits;
-  std::byte* plane = codes + strip_layout(format).high_offset;
-  for (int i = 0; i < kBlockFeatures; ++i) {
-    const unsigned code = group.quants[static_cast<std::size_t>(i)];
-    const CodePlace place = code_place(output, i);
-    put_low_bits(low_bits, place, block, code, codes);
-    if (high_bits > 0) put_low_bits(high_bits, place, block, code >> low_bits, plane);
+void put_codes(PackedFormat format, const PairCodes& codes, std::byte* out) {
+  std::byte* const plane = out + strip_layout(format).high_offset;
+  if (format.bits == 8) return put_plane<8>(codes, 0, out);
+  if (format.bits < 4) {
+    put_plane<2>(codes, 0, out);
+    if (format.bits == 3) put_plane<1>(codes, 2, plane);
+    return;
   }
+  put_plane<4>(codes, 0, out);
+  if (format.bits == 5) put_plane<1>(codes, 4, plane);
+  if (format.bits == 6) put_plane<2>(codes, 4, plane);
 }
 
-// One row of 16.
-void pack_row(DType type, const std::byte* row, std::int64_t cols, int output, std::byte* out) {
+// Blocks [first, first + count) of a row, which are those of a strip: scales go to the strip, codes to `codes`.
+void split_blocks(DType type, const std::byte* row, std::int64_t first, int count, int output, std::byte* strip,
+                  PairCodes& codes) {
   const PackedFormat format = packed_format(type);
-  const StripLayout layout = strip_layout(format);
   const DTypeInfo& info = dtype_info(type);
   const std::int64_t block_groups = info.block_size / kSubBlock;
   const auto column = static_cast<std::size_t>(output);
+  const int pair = output / kPairs;
   QuantGroup group;
-  for (std::int64_t b = 0; b < cols / kBlockFeatures; ++b) {
-    split_quant_group(type, row + static_cast<std::size_t>(b / block_groups) * info.block_bytes,
-                      static_cast<int>(b % block_groups), group);
-    std::byte* strip = out + b / kStripBlocks * layout.bytes;
-    const auto block = static_cast<int>(b % kStripBlocks);
+  for (int block = 0; block < count; ++block) {
+    split_quant_group(type, row + static_cast<std::size_t>((first + block) / block_groups) * info.block_bytes,
+                      static_cast<int>((first + block) % block_groups), group);
     if (block % format.groups == 0)
       pack_scale_header(format.scales, group, column, strip + header_offset(format, block));
     pack_scale_entry(format.scales, group, column, strip + entry_offset(format, block));
-    put_codes(format, group, output, block, strip + layout.scale_bytes);
+    std::memcpy(codes.runs[4 * block + pair], &group.quants[0], kRunFeatures);
+    std::memcpy(codes.runs[4 * block + 2 + pair], &group.quants[kRunFeatures], kRunFeatures);
+  }
+}
+
+// Outputs `output` and output + 8 of all strips; a row that there is not is null.
+void pack_pair(DType type, const std::byte* const (&rows)[2], std::int64_t cols, int output, std::byte* out) {
+  const PackedFormat format = packed_format(type);
+  const StripLayout layout = strip_layout(format);
+  const std::int64_t num_blocks = cols / kBlockFeatures;
+  PairCodes codes{};
+  for (std::int64_t first = 0; first < num_blocks; first += kStripBlocks, out += layout.bytes) {
+    const auto count = static_cast<int>(std::min<std::int64_t>(kStripBlocks, num_blocks - first));
+    if (count < kStripBlocks) codes = {};
+    for (int i = 0; i < 2; ++i) {
+      if (rows[i] != nullptr) split_blocks(type, rows[i], first, count, output + i * kPairs, out, codes);
+    }
+    put_codes(format, codes, out + layout.scale_bytes + static_cast<std::size_t>(output) * kPairBytes);
   }
 }
 
@@ -83,17 +114,23 @@ std::size_t strips_bytes(DType type, std::int64_t rows, std::int64_t cols) {
 }
 
 void pack_strip_group(const WeightSource& source, std::int64_t group, std::byte* out) {
-  const std::int64_t first_row = group * kStripOutputs;
-  const auto count = static_cast<int>(std::min<std::int64_t>(kStripOutputs, source.rows - first_row));
+  const StripLayout layout = strip_layout(packed_format(source.type));
   const std::size_t row_bytes = dtype_bytes(source.type, source.cols);
-  std::memset(out, 0, strip_group_bytes(source.type, source.cols));
-  std::vector<std::byte> made(source.maker == nullptr ? 0 : row_bytes);
-  for (int output = 0; output < count; ++output) {
-    const std::int64_t row = first_row + output;
-    if (source.maker != nullptr) source.maker->make_row(source.first_row + row, made.data());
-    pack_row(source.type,
-             source.maker != nullptr ? made.data() : source.data + static_cast<std::size_t>(row) * row_bytes,
-             source.cols, output, out);
+  for (std::size_t strip = 0; strip < strip_group_bytes(source.type, source.cols);
+       strip += static_cast<std::size_t>(layout.bytes))
+    std::memset(out + strip, 0, static_cast<std::size_t>(layout.scale_bytes));
+  std::vector<std::byte> made(source.maker == nullptr ? 0 : 2 * row_bytes);
+  for (int output = 0; output < kPairs; ++output) {
+    const std::byte* rows[2] = {};
+    for (std::size_t i = 0; i < 2; ++i) {
+      const std::int64_t row = group * kStripOutputs + output + static_cast<std::int64_t>(i) * kPairs;
+      if (row >= source.rows) continue;
+      rows[i] = source.data + static_cast<std::size_t>(row) * row_bytes;
+      if (source.maker == nullptr) continue;
+      source.maker->make_row(source.first_row + row, &made[i * row_bytes]);
+      rows[i] = &made[i * row_bytes];
+    }
+    pack_pair(source.type, rows, source.cols, output, out);
   }
 }
 

@@ -15,8 +15,8 @@ bool lies_in_strips(DType type);
 std::size_t strip_group_bytes(DType type, std::int64_t cols);
 std::size_t strips_bytes(DType type, std::int64_t rows, std::int64_t cols);
 
-// Outputs [16 * group, 16 * group + 16) of the source, strip_group_bytes() of them; outputs beyond the source's are
-// zeros.
+// Outputs [16 * group, 16 * group + 16) of the source, strip_group_bytes() of them, all of which are written; outputs
+// beyond the source's are zeros.
 void pack_strip_group(const WeightSource& source, std::int64_t group, std::byte* out);
 
 }  // namespace quire::gpu

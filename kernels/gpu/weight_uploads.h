@@ -1,0 +1,48 @@
+// WeightUploads: brings weights to a device while a model is loaded: the pool packs a part of a matrix into one of two
+// pinned buffers while the other one is copied on the copy stream. Engine thread, or the loading thread before it.
+// Invariant: a buffer is written again only behind its copy. upload_beside: the same on the caller's thread alone,
+// through memory of its own: any thread, while steps run.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/gpu/device.h"
+#include "kernels/gpu/pack_weights.h"
+
+namespace quire::gpu {
+
+class WeightUploads {
+ public:
+  // part_bytes: of a buffer; it is larger where sixteen outputs are.
+  WeightUploads(Device& device, ThreadPool& pool, std::size_t part_bytes);
+  ~WeightUploads();
+  WeightUploads(const WeightUploads&) = delete;
+  WeightUploads& operator=(const WeightUploads&) = delete;
+
+  // groups.bytes of the source, packed, to the device's memory `to`; returns when they are there. Throws DeviceError.
+  void upload(const WeightSource& source, const PackedGroups& groups, std::byte* to);
+
+ private:
+  struct Buffer {
+    std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+    Event copied = 0;
+    bool is_in_flight = false;  // its copy
+  };
+  void wait(Buffer& buffer);
+  void reserve(Buffer& buffer, std::size_t bytes);
+  void pack(const WeightSource& source, const PackedGroups& groups, std::int64_t first, std::int64_t last,
+            std::byte* out);
+
+  Device& device_;
+  ThreadPool& pool_;
+  std::size_t part_bytes_;
+  Buffer buffers_[2];
+};
+
+void upload_beside(Device& device, const WeightSource& source, const PackedGroups& groups, std::byte* to);
+
+}  // namespace quire::gpu
