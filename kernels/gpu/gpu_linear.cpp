@@ -33,17 +33,31 @@ std::uint64_t next_serial() {
   return ++last;
 }
 
-// A matrix as the device's products read it; returns when the device has it.
-DeviceMemory place_weights(Device& device, WeightUploads* uploads, const WeightSource& source,
+// Matrices one behind the other as the device's products read them; returns when the device has them.
+DeviceMemory place_weights(Device& device, WeightUploads* uploads, std::span<const WeightSource> sources,
                            DeviceMemory::Release release) {
-  const PackedGroups groups = groups_of_weights(source.type, source.rows, source.cols);
-  DeviceMemory memory(device, groups.bytes, "weights", release);
-  if (uploads != nullptr) {
-    uploads->upload(source, groups, memory.data());
-  } else {
-    upload_beside(device, source, groups, memory.data());
+  std::vector<PackedGroups> groups;
+  std::size_t bytes = 0;
+  for (const WeightSource& source : sources) {
+    groups.push_back(groups_of_weights(source.type, source.rows, source.cols));
+    bytes += groups.back().bytes;
+  }
+  DeviceMemory memory(device, bytes, "weights", release);
+  std::byte* to = memory.data();
+  for (std::size_t i = 0; i < sources.size(); to += groups[i++].bytes) {
+    if (uploads != nullptr) {
+      uploads->upload(sources[i], groups[i], to);
+    } else {
+      upload_beside(device, sources[i], groups[i], to);
+    }
   }
   return memory;
+}
+
+// Whether a product computes both at once: the second lies behind the first as its further outputs.
+bool is_one_matrix(const WeightSource& first, const WeightSource& second) {
+  return first.type == second.type && first.scale == second.scale && first.order == nullptr &&
+         second.order == nullptr && first.rows % kStripOutputs == 0;
 }
 
 void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
@@ -76,28 +90,38 @@ GpuLinear::GpuLinear(Device& device, std::span<const WeightSource> parts, std::s
     : serial_(next_serial()) {
   QUIRE_CHECK(!parts.empty(), "a linear operation without weights");
   in_features_ = parts[0].cols;
-  for (const WeightSource& source : parts)
-    add(device, uploads, source, DeviceMemory::Release::kNow);
+  while (!parts.empty()) {
+    std::size_t count = 1;
+    while (count < parts.size() && is_one_matrix(parts[count - 1], parts[count]))
+      ++count;
+    add(device, uploads, parts.first(count), DeviceMemory::Release::kNow);
+    parts = parts.subspan(count);
+  }
   QUIRE_CHECK(bias.empty() || static_cast<std::int64_t>(bias.size()) == out_features_, "bias of another length");
   if (!bias.empty()) bias_ = upload_array<float>(device, bias, "a bias");
 }
 
 GpuLinear::GpuLinear(std::shared_ptr<Device> device, const WeightSource& matrix)
     : owner_(std::move(device)), in_features_(matrix.cols), serial_(next_serial()) {
-  add(*owner_, nullptr, matrix, DeviceMemory::Release::kBehind);
+  add(*owner_, nullptr, {&matrix, 1}, DeviceMemory::Release::kBehind);
 }
 
-void GpuLinear::add(Device& device, WeightUploads* uploads, const WeightSource& source, DeviceMemory::Release release) {
-  QUIRE_CHECK(source.cols == in_features_ && source.rows > 0, "stacked weights of different depth");
-  QUIRE_CHECK(source.cols % dtype_info(source.type).block_size == 0, "weights cut through a block");
-  Part part{.rows = source.rows, .first_output = out_features_, .scale = source.scale, .type = source.type};
-  part.weights = place_weights(device, uploads, source, release);
+void GpuLinear::add(Device& device, WeightUploads* uploads, std::span<const WeightSource> sources,
+                    DeviceMemory::Release release) {
+  const WeightSource& source = sources.front();
+  Part part{.first_output = out_features_, .scale = source.scale, .type = source.type};
+  for (const WeightSource& each : sources) {
+    QUIRE_CHECK(each.cols == in_features_ && each.rows > 0, "stacked weights of different depth");
+    QUIRE_CHECK(each.cols % dtype_info(each.type).block_size == 0, "weights cut through a block");
+    part.rows += each.rows;
+  }
+  part.weights = place_weights(device, uploads, sources, release);
   if (source.order != nullptr) {
     const std::span order(source.order, static_cast<std::size_t>(source.cols));
     part.order = upload_array<std::int32_t>(device, order, "the order of input features", release);
   }
   choose_kernels(device, source.type, part);
-  out_features_ += source.rows;
+  out_features_ += part.rows;
   parts_.push_back(std::move(part));
 }
 

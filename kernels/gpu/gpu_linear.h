@@ -29,6 +29,7 @@ class GpuLinear final : public Linear {
     std::int64_t rows = 0;
     std::int64_t outputs = 0;
   };
+  // Matrices of one type, one behind the other.
   struct Part {
     std::int64_t rows = 0;
     std::int64_t first_output = 0;
@@ -59,7 +60,8 @@ class GpuLinear final : public Linear {
   const float* bias() const { return bias_.as<const float>(); }
 
  private:
-  void add(Device& device, WeightUploads* uploads, const WeightSource& source, DeviceMemory::Release release);
+  void add(Device& device, WeightUploads* uploads, std::span<const WeightSource> sources,
+           DeviceMemory::Release release);
 
   std::shared_ptr<Device> owner_;  // null: the device outlives it
   std::int64_t in_features_ = 0;
