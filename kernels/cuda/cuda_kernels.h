@@ -7,8 +7,16 @@
 
 namespace quire::gpu {
 
+// How many blocks a multiprocessor's registers are to hold: K::kBlocks where a kernel has one.
 template <class K>
-__global__ void __launch_bounds__(K::kThreads, 1) kernel_entry(const __grid_constant__ typename K::Args args) {
+constexpr int least_blocks() {
+  if constexpr (requires { K::kBlocks; }) return K::kBlocks;
+  return 1;
+}
+
+template <class K>
+__global__ void __launch_bounds__(K::kThreads, least_blocks<K>())
+    kernel_entry(const __grid_constant__ typename K::Args args) {
   extern __shared__ __align__(16) std::byte shared[];
   CudaThread thread(shared);
   K::run(thread, args);

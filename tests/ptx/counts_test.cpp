@@ -66,7 +66,7 @@ constexpr double kMostForEach = 3.8;
 constexpr double kMostForHalves = 7.1;
 
 // The same in attention of few rows, whose softmax of 64 scores by 16 vectors comes with 256 products.
-constexpr double kMostForAttention = 33.0;
+constexpr double kMostForAttention = 19.0;
 
 double ratio(std::int64_t count, std::int64_t of) {
   return static_cast<double>(count) / static_cast<double>(of);

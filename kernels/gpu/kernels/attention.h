@@ -41,11 +41,22 @@ struct AttendTile {
   std::int32_t end;
 };
 
+// How many heads of a row come together in a tile, and how many such parts those have that share K and V.
+struct TileHeads {
+  std::int32_t group = 0;  // that share K and V
+  std::int32_t together = 0;
+  std::int32_t parts = 0;
+  std::int32_t inverse = 0;  // 2^16 / together, rounded up
+
+  // Of a tile's vectors, up to 64.
+  QUIRE_DEVICE std::int32_t row_of(std::int32_t vector) const { return (vector * inverse) >> 16; }
+};
+
 struct AttentionArgs {
   KvLayerView kv;
   const AttendItem* items = nullptr;
   const AttendTile* tiles = nullptr;  // instead of items
-  std::int64_t heads_together = 0;    // of a row, in a tile
+  TileHeads heads;
   const MergeItem* rows = nullptr;
   const std::int32_t* block_tables = nullptr;
   const float* q = nullptr;
@@ -58,15 +69,22 @@ struct AttentionArgs {
   float softcap = 0.0f;           // 0: none
   const float* slopes = nullptr;  // [num_heads] what a score loses with each token of distance; null: nothing
   const float* sinks = nullptr;   // [num_heads] one more score, without a value; null: none
-  float* partials = nullptr;      // [item][head]: maximum, sum, weighted [value_dim]
+  float* partials = nullptr;      // [item][head][partial_floats(value_dim)]
   float* out = nullptr;
   std::int64_t out_stride = 0;
 };
 
 inline constexpr float kToBase2 = 1.44269504f;
 
+// Results of a partition: maximum, sum, two unused, weighted [value_dim]; sixteen bytes are aligned where four columns
+// are.
+inline constexpr int kPartialHead = 4;
+constexpr std::int64_t partial_floats(std::int64_t value_dim) {
+  return kPartialHead + value_dim;
+}
+
 QUIRE_DEVICE float* partial_of(const AttentionArgs& args, std::int64_t item, std::int64_t head) {
-  return args.partials + (item * args.num_heads + head) * (args.value_dim + 2);
+  return args.partials + (item * args.num_heads + head) * (kPartialHead + args.value_dim);
 }
 
 // A score to base 2 of a token, capped and less its distance as asked.
@@ -192,7 +210,7 @@ struct Attend {
         }
       }
       for (std::int64_t d = t.index(); d < args.value_dim; d += kThreads)
-        partial[2 + d] = weigh(t, args, item, shared, begin, from, count, d);
+        partial[kPartialHead + d] = weigh(t, args, item, shared, begin, from, count, d);
       t.sync_block();  // the next head's scores come to where these are
     }
   }
@@ -216,7 +234,7 @@ struct MergePartitions {
       const float* first = partial_of(args, item.first_item, head);
       float maximum = has_sink ? args.sinks[head] * kToBase2 : first[0];
       float sum = has_sink ? 1.0f : first[1];
-      float weighted = has_sink ? 0.0f : first[2 + d];
+      float weighted = has_sink ? 0.0f : first[kPartialHead + d];
       for (std::int32_t i = has_sink ? 0 : 1; i < item.count; ++i) {
         const float* part = partial_of(args, item.first_item + i, head);
         const float larger = maximum > part[0] ? maximum : part[0];
@@ -224,7 +242,7 @@ struct MergePartitions {
         const float add = exp2_of(part[0] - larger);
         maximum = larger;
         sum = sum * keep + part[1] * add;
-        weighted = __builtin_fmaf(part[2 + d], add, weighted * keep);
+        weighted = __builtin_fmaf(part[kPartialHead + d], add, weighted * keep);
       }
       args.out[row * args.out_stride + head * dim + d] = weighted * (1.0f / sum);
     }
