@@ -159,7 +159,7 @@ TEST_CASE("attention in tiles reads each byte of K and V once for all heads that
     found->run(*backend);
     const std::string kernel = "attend_tiles " + type + " 1 128";
     INFO(kernel);
-    CHECK(differences.empty());
+    CHECK(differences == std::vector<std::string>{});
     const Function& function = programs.of(kernel);
     const LaunchCounts& counts = device.counts(kernel);
     CHECK(copied_sectors(function, counts) * ptx::kSectorBytes == (9 + 600) * 8 * 128 * 2 * 2);

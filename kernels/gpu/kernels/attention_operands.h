@@ -242,6 +242,16 @@ struct TileOperands {
     }
   }
 
+  template <class Thread>
+  static QUIRE_DEVICE void clear_query(Thread& t, Shared& shared, int number) {
+    if (t.lane() == 0) shared.factors[number] = 0.0f;
+    QUIRE_UNROLL
+    for (int i = 0; i < 2 * kPairs; ++i) {
+      std::byte* to = &shared.queries[i % 2][i / 2 * 2 + t.lane() / 16][number][4 * (t.lane() % 16)];
+      *reinterpret_cast<std::uint32_t*>(to) = 0;
+    }
+  }
+
   // A warp takes every fourth vector; those that there are not are zeros.
   template <class Thread>
   static QUIRE_DEVICE void split_queries(Thread& t, const Args& args, const Work& work, Shared& shared) {
@@ -262,8 +272,14 @@ struct TileOperands {
         }
       }
       QUIRE_UNROLL
-      for (int i = 0; i < kTogether; ++i)
-        split_query(t, args, shared, first + i * kWarps, queries[i]);
+      for (int i = 0; i < kTogether; ++i) {
+        const int number = first + i * kWarps;
+        if (number < work.num_vectors) {
+          split_query(t, args, shared, number, queries[i]);
+        } else {
+          clear_query(t, shared, number);
+        }
+      }
     }
   }
 };
