@@ -14,15 +14,15 @@ constexpr bool begins_early() {
   return false;
 }
 
-// How many blocks a multiprocessor takes at once, at least.
+// How many blocks a multiprocessor's registers are to hold: K::kBlocks where a kernel has one.
 template <class K>
-constexpr int blocks_of() {
+constexpr int least_blocks() {
   if constexpr (requires { K::kBlocks; }) return K::kBlocks;
   return 1;
 }
 
 template <class K>
-__global__ void __launch_bounds__(K::kThreads, blocks_of<K>())
+__global__ void __launch_bounds__(K::kThreads, least_blocks<K>())
     kernel_entry(const __grid_constant__ typename K::Args args) {
   extern __shared__ __align__(16) std::byte shared[];
   CudaThread thread(shared);

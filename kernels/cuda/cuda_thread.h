@@ -88,6 +88,17 @@ class CudaThread {
   static QUIRE_DEVICE std::uint16_t float_to_half(float value) {
     return __half_as_ushort(__float2half_rn(value));
   }
+  // Two floats, the first one low.
+  static QUIRE_DEVICE std::uint32_t floats_to_halves(float first, float second) {
+    std::uint32_t halves;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(second), "f"(first));
+    return halves;
+  }
+  static QUIRE_DEVICE std::uint32_t floats_to_bfloats(float first, float second) {
+    std::uint32_t halves;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(second), "f"(first));
+    return halves;
+  }
   static QUIRE_DEVICE float half_to_float(std::uint16_t half) {
     return __half2float(__ushort_as_half(half));
   }

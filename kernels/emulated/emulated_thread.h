@@ -93,6 +93,13 @@ class EmulatedThread {
   }
   static float half_to_float(std::uint16_t half) { return f16_to_float(half); }
   static std::uint16_t float_to_half(float value) { return float_to_f16(value); }
+  // Two floats, the first one low.
+  static std::uint32_t floats_to_halves(float first, float second) {
+    return float_to_f16(first) | static_cast<std::uint32_t>(float_to_f16(second)) << 16;
+  }
+  static std::uint32_t floats_to_bfloats(float first, float second) {
+    return float_to_bf16(first) | static_cast<std::uint32_t>(float_to_bf16(second)) << 16;
+  }
 
  private:
   friend class Emulator;

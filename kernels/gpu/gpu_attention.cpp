@@ -22,10 +22,10 @@ GpuAttention::GpuAttention(Device& device, StepUploads& uploads, std::size_t par
              &device.kernel("store_kv int8")},
       attend_{&device.kernel("attend f32"), &device.kernel("attend f16"), &device.kernel("attend bf16"),
               &device.kernel("attend int8")},
-      tiles_f16_{{&device.kernel("attend_tiles f16 1 128"), &device.kernel("attend_tiles f16 2 128")},
-                 {&device.kernel("attend_tiles f16 1 256"), &device.kernel("attend_tiles f16 2 256")}},
-      tiles_bf16_{{&device.kernel("attend_tiles bf16 1 128"), &device.kernel("attend_tiles bf16 2 128")},
-                  {&device.kernel("attend_tiles bf16 1 256"), &device.kernel("attend_tiles bf16 2 256")}},
+      tiles_f16_{{&device.kernel("attend_tiles f16 1 128"), &device.kernel("attend_tiles f16 4 128")},
+                 {&device.kernel("attend_tiles f16 1 256"), &device.kernel("attend_tiles f16 4 256")}},
+      tiles_bf16_{{&device.kernel("attend_tiles bf16 1 128"), &device.kernel("attend_tiles bf16 4 128")},
+                  {&device.kernel("attend_tiles bf16 1 256"), &device.kernel("attend_tiles bf16 4 256")}},
       merge_(device.kernel("merge_partitions")),
       partial_bytes_(partial_bytes) {}
 
@@ -152,18 +152,23 @@ void GpuAttention::launch_tiles(const Kernel& kernel, const std::vector<AttendTi
   if (tiles.empty()) return;
   const std::int64_t group = args.num_heads / args.num_kv_heads;
   args.tiles = uploads_.put(std::span<const AttendTile>(tiles));
-  args.heads_together = std::min(group, vectors);
-  const std::int64_t parts = (group + args.heads_together - 1) / args.heads_together;
+  const std::int64_t together = std::min(group, vectors);
+  const std::int64_t parts = (group + together - 1) / together;
+  args.heads = {.group = static_cast<std::int32_t>(group),
+                .together = static_cast<std::int32_t>(together),
+                .parts = static_cast<std::int32_t>(parts),
+                .inverse = static_cast<std::int32_t>((65536 + together - 1) / together)};
   device_.launch(kernel, {.x = static_cast<std::int64_t>(tiles.size()), .y = args.num_kv_heads * parts}, args);
 }
 
 void GpuAttention::run(const GpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                        const AttentionOptions& options, MatrixView out) {
   const std::int64_t value_dim = out.cols / options.num_heads;
-  const std::int64_t row_floats = options.num_heads * (value_dim + 2);  // of one partition's results
+  const std::int64_t row_floats = options.num_heads * partial_floats(value_dim);  // of one partition's results
   plan_rows(batch, options, static_cast<std::size_t>(row_floats) * sizeof(float));
   if (rows_.empty()) return;
   AttentionArgs args{.kv = kv.layer(layer),
+                     .heads = {},
                      .rows = uploads_.put(std::span<const MergeItem>(rows_)),
                      .block_tables = uploads_.put(batch.block_tables),
                      .q = q.data,

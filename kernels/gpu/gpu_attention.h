@@ -21,7 +21,7 @@ class GpuAttention {
            const AttentionOptions& options, MatrixView out);
 
  private:
-  // The kernels of tiles of 16 and of 32 query vectors.
+  // The kernels of tiles of 16 and of 64 query vectors.
   struct TileKernels {
     const Kernel* few;
     const Kernel* many;
@@ -32,7 +32,7 @@ class GpuAttention {
     std::int32_t end;
   };
   static constexpr std::int64_t kFewVectors = 16;
-  static constexpr std::int64_t kManyVectors = 32;
+  static constexpr std::int64_t kManyVectors = 64;
 
   void plan_rows(const AttentionBatch& batch, const AttentionOptions& options, std::size_t row_bytes);
   void plan_items(const AttentionBatch& batch, RowRange range);

@@ -100,9 +100,9 @@ template <class Visit>
 void visit_attention_tiles(const Visit& visit) {
 #define QUIRE_VISIT(name, type)                                                        \
   visit("attend_tiles " name " 1 128", Instance<AttendTiles<KvType::type, 1, 128>>()); \
-  visit("attend_tiles " name " 2 128", Instance<AttendTiles<KvType::type, 2, 128>>()); \
+  visit("attend_tiles " name " 4 128", Instance<AttendTiles<KvType::type, 4, 128>>()); \
   visit("attend_tiles " name " 1 256", Instance<AttendTiles<KvType::type, 1, 256>>()); \
-  visit("attend_tiles " name " 2 256", Instance<AttendTiles<KvType::type, 2, 256>>());
+  visit("attend_tiles " name " 4 256", Instance<AttendTiles<KvType::type, 4, 256>>());
   QUIRE_VISIT("f16", kF16)
   QUIRE_VISIT("bf16", kBF16)
 #undef QUIRE_VISIT

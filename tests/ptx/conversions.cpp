@@ -57,6 +57,18 @@ void convert(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   });
 }
 
+// Two floats rounded, the first one high.
+template <int kMantissa>
+void narrow_two(Warp& warp, const Instruction& in, std::uint32_t lanes) {
+  auto& dest = warp.lanes_of(in.registers[0]);
+  const auto& high = warp.lanes_of(in.registers[1]);
+  const auto& low = warp.lanes_of(in.registers[2]);
+  for_lanes(lanes, [&](std::size_t i) {
+    dest[i] = std::uint64_t{narrowed<kMantissa>(value_of<float>(low[i]))} |
+              std::uint64_t{narrowed<kMantissa>(value_of<float>(high[i]))} << 16;
+  });
+}
+
 // Towards zero; what is out of range is the nearest integer, a NaN is zero.
 template <class To>
 To truncated(float value) {
@@ -113,6 +125,8 @@ void add_conversions(Operations& out) {
   out["cvt.f32.f16"] = {&convert<Half, float, [](Half a) { return widened<10>(a); }>, Kind::kConvert};
   out["cvt.f32.bf16"] = {&convert<Half, float, [](Half a) { return widened<7>(a); }>, Kind::kConvert};
   out["cvt.rn.f16.f32"] = {&convert<float, Half, [](float a) { return narrowed<10>(a); }>, Kind::kConvert};
+  out["cvt.rn.f16x2.f32"] = {&narrow_two<10>, Kind::kConvert};
+  out["cvt.rn.bf16x2.f32"] = {&narrow_two<7>, Kind::kConvert};
   out["cvt.rn.bf16.f32"] = {&convert<float, Half, [](float a) { return narrowed<7>(a); }>, Kind::kConvert};
 }
 

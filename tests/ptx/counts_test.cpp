@@ -66,7 +66,7 @@ constexpr double kMostForEach = 3.8;
 constexpr double kMostForHalves = 7.1;
 
 // The same in attention of few rows, whose softmax of 64 scores by 16 vectors comes with 256 products.
-constexpr double kMostForAttention = 33.0;
+constexpr double kMostForAttention = 19.0;
 
 double ratio(std::int64_t count, std::int64_t of) {
   return static_cast<double>(count) / static_cast<double>(of);
@@ -159,7 +159,7 @@ TEST_CASE("attention in tiles reads each byte of K and V once for all heads that
     found->run(*backend);
     const std::string kernel = "attend_tiles " + type + " 1 128";
     INFO(kernel);
-    CHECK(differences.empty());
+    CHECK(differences == std::vector<std::string>{});
     const Function& function = programs.of(kernel);
     const LaunchCounts& counts = device.counts(kernel);
     CHECK(copied_sectors(function, counts) * ptx::kSectorBytes == (9 + 600) * 8 * 128 * 2 * 2);

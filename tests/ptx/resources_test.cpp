@@ -28,6 +28,8 @@ constexpr int kReservedShared = 1024;  // of each block, by the system
 int wanted_blocks(const std::string& kernel, const Architecture& architecture) {
   if (kernel.starts_with("linear_wide") || kernel.ends_with(" wide")) return 1;
   // Stages of weights, or of K and V, for four warps: what is left of it hides the latency of memory.
+  if (kernel.starts_with("attend_tiles") && kernel.find(" 1 ") != std::string::npos)
+    return architecture.shared_kib >= 200 ? 4 : 1;
   if (kernel.starts_with("linear_skinny") || kernel.starts_with("linear_half") || kernel.starts_with("attend_tiles"))
     return architecture.shared_kib >= 200 ? 2 : 1;
   if (kernel.starts_with("linear_f32") || kernel.starts_with("advance_state")) return 2;

@@ -41,11 +41,22 @@ struct AttendTile {
   std::int32_t end;
 };
 
+// How many heads of a row come together in a tile, and how many such parts those have that share K and V.
+struct TileHeads {
+  std::int32_t group = 0;  // that share K and V
+  std::int32_t together = 0;
+  std::int32_t parts = 0;
+  std::int32_t inverse = 0;  // 2^16 / together, rounded up
+
+  // Of a tile's vectors, up to 64.
+  QUIRE_DEVICE std::int32_t row_of(std::int32_t vector) const { return (vector * inverse) >> 16; }
+};
+
 struct AttentionArgs {
   KvLayerView kv;
   const AttendItem* items = nullptr;
   const AttendTile* tiles = nullptr;  // instead of items
-  std::int64_t heads_together = 0;    // of a row, in a tile
+  TileHeads heads;
   const MergeItem* rows = nullptr;
   const std::int32_t* block_tables = nullptr;
   const float* q = nullptr;
@@ -58,15 +69,22 @@ struct AttentionArgs {
   float softcap = 0.0f;           // 0: none
   const float* slopes = nullptr;  // [num_heads] what a score loses with each token of distance; null: nothing
   const float* sinks = nullptr;   // [num_heads] one more score, without a value; null: none
-  float* partials = nullptr;      // [item][head]: maximum, sum, weighted [value_dim]
+  float* partials = nullptr;      // [item][head][partial_floats(value_dim)]
   float* out = nullptr;
   std::int64_t out_stride = 0;
 };
 
 inline constexpr float kToBase2 = 1.44269504f;
 
+// Results of a partition: maximum, sum, two unused, weighted [value_dim]; sixteen bytes are aligned where four columns
+// are.
+inline constexpr int kPartialHead = 4;
+constexpr std::int64_t partial_floats(std::int64_t value_dim) {
+  return kPartialHead + value_dim;
+}
+
 QUIRE_DEVICE float* partial_of(const AttentionArgs& args, std::int64_t item, std::int64_t head) {
-  return args.partials + (item * args.num_heads + head) * (args.value_dim + 2);
+  return args.partials + (item * args.num_heads + head) * (kPartialHead + args.value_dim);
 }
 
 // A score to base 2 of a token, capped and less its distance as asked.
@@ -192,41 +210,118 @@ struct Attend {
         }
       }
       for (std::int64_t d = t.index(); d < args.value_dim; d += kThreads)
-        partial[2 + d] = weigh(t, args, item, shared, begin, from, count, d);
+        partial[kPartialHead + d] = weigh(t, args, item, shared, begin, from, count, d);
       t.sync_block();  // the next head's scores come to where these are
     }
   }
 };
 
-// A warp for each head of each row. Grid: x rows, y heads / 4.
+// A warp for each head of each row, 128 columns at a time. The factors of up to 32 partitions are computed together,
+// one by each lane; then each lane takes four columns through them in order. Grid: x rows, y heads / 4.
 struct MergePartitions {
   using Args = AttentionArgs;
   static constexpr int kThreads = 128;
-  static constexpr int kSharedBytes = 0;
+  static constexpr int kColumns = 4;   // of a lane
+  static constexpr int kTogether = 4;  // partitions whose columns are loaded at once
+
+  // Of one partition: what is multiplied with all before it and with its own, and its sum times the latter.
+  struct alignas(16) Factors {
+    float keep;
+    float add;
+    float sum;
+    float unused;  // written and read with the others
+  };
+  static constexpr int kSharedBytes = kThreads * static_cast<int>(sizeof(Factors));
+
+  // What a row has come to.
+  struct Merged {
+    float maximum;
+    float sum;
+    float weighted[kColumns];
+  };
+
+  static QUIRE_DEVICE float column(const Args& args, const float* part, int first, int c) {
+    const int d = first + c * kWarpLanes;
+    return d < static_cast<int>(args.value_dim) ? part[kPartialHead + d] : 0.0f;
+  }
+
+  // Those of the lane's partition. `maximum`: before all of them; becomes that of all.
+  template <class Thread>
+  static QUIRE_DEVICE Factors factors_of(Thread& t, const float* part, float& maximum) {
+    const float own = part == nullptr ? -__builtin_inff() : part[0];
+    float before = maximum;
+    float all = own;
+    for (int distance = 1; distance < kWarpLanes; distance *= 2) {
+      const float other = t.shuffle_xor(all, distance);
+      if ((t.lane() & distance) != 0) before = greatest(before, other);
+      all = greatest(all, other);
+    }
+    maximum = greatest(maximum, all);
+    const float larger = greatest(before, own);
+    const float add = exp2_of(own - larger);
+    return {exp2_of(before - larger), add, part == nullptr ? 0.0f : part[1] * add, 0.0f};
+  }
+
+  // Partitions [0, count) of those whose factors there are. `parts`: the first one's results.
+  static QUIRE_DEVICE void merge(const Args& args, const Factors* factors, const float* parts, int first, int count,
+                                 Merged& row) {
+    const std::int64_t stride = args.num_heads * (kPartialHead + args.value_dim);
+    for (int i = 0; i < count; i += kTogether) {
+      float values[kTogether][kColumns];
+      QUIRE_UNROLL
+      for (int j = 0; j < kTogether; ++j) {
+        QUIRE_UNROLL
+        for (int c = 0; c < kColumns; ++c)
+          values[j][c] = i + j < count ? column(args, parts + (i + j) * stride, first, c) : 0.0f;
+      }
+      QUIRE_UNROLL
+      for (int j = 0; j < kTogether; ++j) {
+        if (i + j >= count) break;
+        const Factors by = factors[i + j];
+        row.sum = row.sum * by.keep + by.sum;
+        QUIRE_UNROLL
+        for (int c = 0; c < kColumns; ++c)
+          row.weighted[c] = __builtin_fmaf(values[j][c], by.add, row.weighted[c] * by.keep);
+      }
+    }
+  }
+
+  // What comes before the first partition that is merged: the sink, or else the first of all.
+  static QUIRE_DEVICE Merged begin(const Args& args, std::int64_t head, const float* part, int first) {
+    const bool has_sink = args.sinks != nullptr;
+    Merged out;
+    out.maximum = has_sink ? args.sinks[head] * kToBase2 : part[0];
+    out.sum = has_sink ? 1.0f : part[1];
+    QUIRE_UNROLL
+    for (int c = 0; c < kColumns; ++c)
+      out.weighted[c] = has_sink ? 0.0f : column(args, part, first, c);
+    return out;
+  }
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
-    const std::int64_t row = t.block_x();
     const std::int64_t head = t.block_y() * (kThreads / kWarpLanes) + t.warp();
     if (head >= args.num_heads) return;  // the whole warp
-    const MergeItem item = args.rows[row];
-    const std::int64_t dim = args.value_dim;
-    const bool has_sink = args.sinks != nullptr;
-    for (std::int64_t d = t.lane(); d < dim; d += kWarpLanes) {
-      const float* first = partial_of(args, item.first_item, head);
-      float maximum = has_sink ? args.sinks[head] * kToBase2 : first[0];
-      float sum = has_sink ? 1.0f : first[1];
-      float weighted = has_sink ? 0.0f : first[2 + d];
-      for (std::int32_t i = has_sink ? 0 : 1; i < item.count; ++i) {
-        const float* part = partial_of(args, item.first_item + i, head);
-        const float larger = maximum > part[0] ? maximum : part[0];
-        const float keep = exp2_of(maximum - larger);
-        const float add = exp2_of(part[0] - larger);
-        maximum = larger;
-        sum = sum * keep + part[1] * add;
-        weighted = __builtin_fmaf(part[2 + d], add, weighted * keep);
+    Factors* factors = reinterpret_cast<Factors*>(t.shared()) + t.warp() * kWarpLanes;
+    const MergeItem item = args.rows[t.block_x()];
+    const auto dim = static_cast<int>(args.value_dim);
+    for (int first = t.lane(); first - t.lane() < dim; first += kColumns * kWarpLanes) {
+      Merged row = begin(args, head, partial_of(args, item.first_item, head), first);
+      for (int i = args.sinks != nullptr ? 0 : 1; i < item.count; i += kWarpLanes) {
+        const int count = item.count - i < kWarpLanes ? item.count - i : kWarpLanes;
+        const float* parts = partial_of(args, item.first_item + i, head);
+        const float* own = t.lane() < count ? partial_of(args, item.first_item + i + t.lane(), head) : nullptr;
+        const Factors mine = factors_of(t, own, row.maximum);
+        t.sync_warp();  // those before have been read
+        factors[t.lane()] = mine;
+        t.sync_warp();
+        merge(args, factors, parts, first, count, row);
       }
-      args.out[row * args.out_stride + head * dim + d] = weighted * (1.0f / sum);
+      float* out = args.out + t.block_x() * args.out_stride + head * dim + first;
+      QUIRE_UNROLL
+      for (int c = 0; c < kColumns; ++c) {
+        if (first + c * kWarpLanes < dim) out[c * kWarpLanes] = row.weighted[c] * (1.0f / row.sum);
+      }
     }
   }
 };

@@ -34,18 +34,22 @@ QUIRE_DEVICE float exp_of(float x) {
   return x >= -87.0f ? p * power_of_two(n) : 0.0f;
 }
 
-// 2^x for x <= 0: 2^n times a polynomial of the remainder; what lies below 2^-126 counts as 2^-126.
-QUIRE_DEVICE float exp2_of(float x) {
-  const float bounded = x > -126.0f ? x : -126.0f;
-  const float n = round_even(bounded);
-  const float r = bounded - n;
+// 2^r for r in [-0.5, 0.5].
+QUIRE_DEVICE float exp2_fraction(float r) {
   float p = 1.326472731e-3f;
   p = __builtin_fmaf(p, r, 9.671512991e-3f);
   p = __builtin_fmaf(p, r, 5.550733581e-2f);
   p = __builtin_fmaf(p, r, 2.402224243e-1f);
   p = __builtin_fmaf(p, r, 6.931470037e-1f);
-  p = __builtin_fmaf(p, r, 1.0f);
-  return p * power_of_two(n);
+  return __builtin_fmaf(p, r, 1.0f);
+}
+
+// 2^x for x <= 0: 2^n times a polynomial of the remainder; what lies below 2^-126 counts as 2^-126.
+QUIRE_DEVICE float exp2_of(float x) {
+  const float bounded = x > -126.0f ? x : -126.0f;
+  const float shifted = bounded + 12582912.0f;  // n in its last bits
+  const float power = exp2_fraction(bounded - (shifted - 12582912.0f));
+  return float_of_bits(bits_of_float(power) + (bits_of_float(shifted) << 23));
 }
 
 QUIRE_DEVICE float silu_of(float x) {
