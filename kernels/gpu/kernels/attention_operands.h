@@ -44,7 +44,8 @@ struct TileOperands {
     std::byte ring[kStages][kWarps][kKeys * kSliceBytes];  // of each group
     // Queries in slices: [high, low][slice][vector]; then, once there are scores, what warps add up: [warp][element]
     // [lane].
-    std::byte queries[2][kDim / kSlice][kVectors][kSliceBytes];
+    // The vector that there is not moves the next slice to other banks.
+    std::byte queries[2][kDim / kSlice][kVectors + 1][kSliceBytes];
     float maxima[kWarps][16];
     float sums[kWarps][16];
     float factors[kVectors];  // of scores

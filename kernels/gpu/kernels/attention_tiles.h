@@ -44,6 +44,7 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
   using typename Operands::Work;
   static constexpr int kKeyTiles = kKeys / 8;
   static constexpr int kValueTiles = kSlice / 8;
+  static constexpr int kInterleaved = 4;  // chains of scores: an instruction waits for the one before it in its chain
   static constexpr int kWeightExponent = kType == KvType::kF16 ? 14 : 0;
   static constexpr float kWeightUnit = kType == KvType::kF16 ? 1.0f / 16384.0f : 1.0f;
 
@@ -74,10 +75,20 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
       if ((work.own >> g & 1u) == 0) continue;
       const std::byte* stage = shared.ring[slice % kStages][group_of(t, g)];
       QUIRE_UNROLL
-      for (int k = 0; k < kKeyTiles; ++k) {
-        const auto key = load_as<Words4>(stage + chunk_at(key_of(k, t.lane() / 4), t.lane() % 4));
-        multiply_block<kHalf>(t, parts[0], key, scores[g][k]);
-        multiply_block<kHalf>(t, parts[1], key, scores[g][k]);
+      for (int k = 0; k < kKeyTiles; k += kInterleaved) {
+        Words4 keys[kInterleaved];
+        QUIRE_UNROLL
+        for (int i = 0; i < kInterleaved; ++i)
+          keys[i] = load_as<Words4>(stage + chunk_at(key_of(k + i, t.lane() / 4), t.lane() % 4));
+        QUIRE_UNROLL
+        for (int i = 0; i < 4 * kInterleaved; ++i) {
+          const int step = i / kInterleaved;  // both halves of the columns by high parts, then by low ones
+          const LaneWeights& part = parts[step / 2];
+          const Words4& key = keys[i % kInterleaved];
+          const int at = step % 2 * 2;
+          multiply_halves<kHalf>(t, scores[g][k + i % kInterleaved], part.low.of[at], part.high.of[at],
+                                 part.low.of[at + 1], part.high.of[at + 1], key.of[at], key.of[at + 1]);
+        }
       }
     }
   }
@@ -231,12 +242,13 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
       load_values(t, stage, k, first);
       load_values(t, stage, k + 1, second);
       QUIRE_UNROLL
-      for (int i = 0; i < kValueTiles; ++i) {
+      for (int i = 0; i < kValueTiles; ++i)
         multiply_halves<kHalf>(t, acc[i], w.high[g][k][0], w.high[g][k][1], w.high[g][k + 1][0], w.high[g][k + 1][1],
                                first[i], second[i]);
+      QUIRE_UNROLL
+      for (int i = 0; i < kValueTiles; ++i)
         multiply_halves<kHalf>(t, acc[i], w.low[g][k][0], w.low[g][k][1], w.low[g][k + 1][0], w.low[g][k + 1][1],
                                first[i], second[i]);
-      }
     }
   }
 
