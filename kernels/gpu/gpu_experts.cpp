@@ -177,7 +177,6 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
       continue;
     }
     const Items& items = items_of(size);
-    const Grid grid{.x = rounded_up(output.outputs, kStripOutputs), .y = items.count};
     const bool halves = lies_in_half_tiles(part.first->type);
     const bool same_input = rounded != nullptr && order == nullptr && halves == lies_in_half_tiles(rounded->type) &&
                             (!halves || rounded->type == part.first->type);
@@ -190,6 +189,7 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
                                 .num_blocks = rounded_up(x.cols(), kHalfBlock),
                                 .output = output,
                                 .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
+      const Grid grid{.x = rounded_up(output.outputs, kHalfFew[size].outputs()), .y = items.count};
       device_.launch(*part.first->skinny[size], grid, args);
       continue;
     }
@@ -199,7 +199,7 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
                              .num_blocks = x.cols() / kBlockFeatures,
                              .output = output,
                              .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
-    device_.launch(*part.first->skinny[size], grid, args);
+    device_.launch(*part.first->skinny[size], {.x = rounded_up(output.outputs, kStripOutputs), .y = items.count}, args);
   }
 }
 

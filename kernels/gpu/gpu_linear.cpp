@@ -241,11 +241,16 @@ void GpuLinearRunner::multiply(const GpuLinear::Part& part, std::int64_t depth, 
 }
 
 void GpuLinearRunner::multiply_halves(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output) {
-  launch(part, LinearHalfArgs{.weights = part.weights.as<const WeightTile>(),
-                              .x = half_tiles_.as<const HalfTile>(),
-                              .row_scales = row_scales_.as<const float>(),
-                              .num_blocks = groups_of(depth, kHalfBlock),
-                              .output = output});
+  const LinearHalfArgs args{.weights = part.weights.as<const WeightTile>(),
+                            .x = half_tiles_.as<const HalfTile>(),
+                            .row_scales = row_scales_.as<const float>(),
+                            .num_blocks = groups_of(depth, kHalfBlock),
+                            .output = output};
+  const bool is_wide = output.rows > skinny_rows_;
+  const std::size_t few = output.rows <= 8 ? 0 : output.rows <= 32 ? 1 : 2;
+  const HalfShape& shape = is_wide ? kHalfWide : kHalfFew[few];
+  const Grid grid{.x = groups_of(output.outputs, shape.outputs()), .y = groups_of(output.rows, shape.rows())};
+  device_.launch(is_wide ? *part.wide : *part.skinny[few], grid, args);
 }
 
 }  // namespace quire::gpu
