@@ -130,7 +130,8 @@ GpuExperts::Stack GpuExperts::make_stack(Experts experts) {
       const GpuLinear::Part& own = linear.parts()[number];
       const auto* const order = own.order.as<const std::int32_t>();
       const bool is_alike = own.rows == part.first->rows && own.floats == part.first->floats &&
-                            own.wide == part.first->wide && (order == nullptr) == (first_order == nullptr) &&
+                            own.many.kernel == part.first->many.kernel &&
+                            (order == nullptr) == (first_order == nullptr) &&
                             (linear.bias() == nullptr) == (first.bias() == nullptr);
       QUIRE_CHECK(is_alike, "experts of one product are alike");
       table.push_back({.weights = own.weights.data() - part.first->weights.data(),
@@ -178,7 +179,7 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
       continue;
     }
     const Items& items = items_of(size);
-    const GpuLinear::FewRows& few = part.first->few[num_choices_ == num_chosen_ ? 0 : size + 1];
+    const GpuLinear::Blocks& few = part.first->few[num_choices_ == num_chosen_ ? 0 : size + 1];
     const Grid grid{.x = rounded_up(output.outputs, few.outputs), .y = items.count};
     const bool halves = lies_in_half_tiles(part.first->type);
     const bool same_input = rounded != nullptr && order == nullptr && halves == lies_in_half_tiles(rounded->type) &&

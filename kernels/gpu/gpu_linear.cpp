@@ -60,6 +60,14 @@ bool is_one_matrix(const WeightSource& first, const WeightSource& second) {
          second.order == nullptr && first.rows % kStripOutputs == 0;
 }
 
+void choose_half_kernels(Device& device, const std::string& name, GpuLinear::Part& part) {
+  constexpr const char* kTiles[] = {" 1", " 4", " 8"};
+  for (std::size_t i = 0; i < std::size(kTiles); ++i)
+    part.few[i + 1] = {&device.kernel(name + kTiles[i]), kHalfFew[i].rows(), kHalfFew[i].outputs()};
+  part.few[0] = part.few[1];
+  part.many = {&device.kernel(name + " wide"), kHalfWide.rows(), kHalfWide.outputs()};
+}
+
 void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
   const std::string form(form_name(type));
   const bool halves = lies_in_half_tiles(type);
@@ -67,13 +75,13 @@ void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
     part.floats = &device.kernel("linear_f32 " + form);
     return;
   }
-  const std::string few = (halves ? "linear_half " : "linear_skinny ") + form;
-  const Kernel* const one = &device.kernel(halves ? few + " 1" : "linear_row " + form);
-  part.few[0] = {one, 1, kStripOutputs};
+  if (halves) return choose_half_kernels(device, "linear_half " + form, part);
+  const std::string few = "linear_skinny " + form;
+  part.few[0] = {&device.kernel("linear_row " + form), 1, kStripOutputs};
   part.few[1] = {&device.kernel(few + " 1"), 8, kStripOutputs};
   part.few[2] = {&device.kernel(few + " 4"), 32, kStripOutputs};
-  part.few[3] = {&device.kernel(few + " 8"), 64, halves ? kStripOutputs : 2 * kStripOutputs};
-  part.wide = &device.kernel(halves ? few + " wide" : "linear_wide " + form);
+  part.few[3] = {&device.kernel(few + " 8"), 64, 2 * kStripOutputs};
+  part.many = {&device.kernel("linear_wide " + form), 128, 128};
 }
 
 }  // namespace
@@ -132,9 +140,9 @@ std::size_t GpuLinear::bytes() const {
   return bytes;
 }
 
-const GpuLinear::FewRows& GpuLinear::Part::few_for(std::int64_t num_rows) const {
+const GpuLinear::Blocks& GpuLinear::Part::few_for(std::int64_t num_rows) const {
   constexpr std::int64_t kManyOutputs = 8192;  // half of the blocks are enough for a GPU's multiprocessors
-  for (const FewRows& each : few) {
+  for (const Blocks& each : few) {
     if (num_rows <= each.rows) return &each == &few[3] && rows < kManyOutputs ? few[2] : each;
   }
   return few[3];
@@ -246,13 +254,9 @@ void GpuLinearRunner::multiply_floats(const GpuLinear::Part& part, MatrixView x,
 template <class Args>
 void GpuLinearRunner::launch(const GpuLinear::Part& part, const Args& args) {
   const LinearOutput& output = args.output;
-  if (output.rows > skinny_rows_) {
-    device_.launch(*part.wide, {.x = groups_of(output.outputs, 128), .y = groups_of(output.rows, 128)}, args);
-    return;
-  }
-  const GpuLinear::FewRows& few = part.few_for(output.rows);
-  device_.launch(*few.kernel, {.x = groups_of(output.outputs, few.outputs), .y = groups_of(output.rows, few.rows)},
-                 args);
+  const GpuLinear::Blocks& blocks = output.rows > skinny_rows_ ? part.many : part.few_for(output.rows);
+  device_.launch(*blocks.kernel,
+                 {.x = groups_of(output.outputs, blocks.outputs), .y = groups_of(output.rows, blocks.rows)}, args);
 }
 
 void GpuLinearRunner::multiply(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output) {

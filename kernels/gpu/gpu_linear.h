@@ -24,7 +24,7 @@ DeviceMemory place_table(Device& device, WeightUploads& uploads, const WeightSou
 class GpuLinear final : public Linear {
  public:
   // A kernel whose blocks have up to so many rows and outputs.
-  struct FewRows {
+  struct Blocks {
     const Kernel* kernel = nullptr;
     std::int64_t rows = 0;
     std::int64_t outputs = 0;
@@ -37,12 +37,12 @@ class GpuLinear final : public Linear {
     DeviceMemory weights = {};
     DeviceMemory order = {};  // of input features; empty: their own
     DType type = DType::kF32;
-    FewRows few[4] = {};  // by rows
-    const Kernel* wide = nullptr;
+    Blocks few[4] = {};  // by rows
+    Blocks many = {};
     const Kernel* floats = nullptr;  // of float types that are not of 16 bits, instead of the others
 
     // For so many rows: that of the fewest which takes them all, of 64 rows where there are outputs enough for it.
-    const FewRows& few_for(std::int64_t num_rows) const;
+    const Blocks& few_for(std::int64_t num_rows) const;
   };
 
   // uploads: null: weights are packed by the calling thread.

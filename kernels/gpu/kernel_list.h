@@ -50,10 +50,10 @@ void visit_linear_wide(const Visit& visit) {
 template <class Visit>
 void visit_linear_half(const Visit& visit) {
 #define QUIRE_VISIT(type)                                                                        \
-  visit("linear_half " #type " 1", Instance<LinearHalfSkinny<DType::k##type, 1>>());             \
-  visit("linear_half " #type " 4", Instance<LinearHalfSkinny<DType::k##type, 4>>());             \
-  visit("linear_half " #type " 8", Instance<LinearHalfSkinny<DType::k##type, 8>>());             \
-  visit("linear_half " #type " wide", Instance<LinearHalfWide<DType::k##type>>());               \
+  visit("linear_half " #type " 1", Instance<LinearHalf<DType::k##type, kHalfFew[0]>>());         \
+  visit("linear_half " #type " 4", Instance<LinearHalf<DType::k##type, kHalfFew[1]>>());         \
+  visit("linear_half " #type " 8", Instance<LinearHalf<DType::k##type, kHalfFew[2]>>());         \
+  visit("linear_half " #type " wide", Instance<LinearHalf<DType::k##type, kHalfWide>>());        \
   visit("round_rows " #type " plain", Instance<RoundRows<DType::k##type, RowForm::kPlain>>());   \
   visit("round_rows " #type " normed", Instance<RoundRows<DType::k##type, RowForm::kNormed>>()); \
   visit("round_rows " #type " gated", Instance<RoundRows<DType::k##type, RowForm::kGated>>());

@@ -39,26 +39,22 @@ RoundedRow rounded_half_row(const float* x, std::int64_t depth, DType type) {
   return out;
 }
 
-// Sums over 1024 features each. An instruction multiplies 16 features of a block of 32: of each run of eight the first
-// four or the last four, and of these the first two of all runs come before the others.
+// One chain of instructions over the whole depth. An instruction multiplies 16 features of a block of 32: of each run
+// of eight the first four or the last four, and of these the first two of all runs come before the others.
 float half_chain(const std::vector<float>& x, const float* w) {
   const auto depth = static_cast<int>(x.size());
-  float total = 0.0f;
-  for (int cut = 0; cut < depth; cut += 1024) {
-    float sum = 0.0f;
-    for (int block = cut; block < std::min(depth, cut + 1024); block += 32) {
-      for (const int first : {0, 4}) {
-        auto in_f64 = static_cast<double>(sum);
-        for (int i = 0; i < 16; ++i) {
-          const int k = block + first + i / 2 % 4 * 8 + i / 8 * 2 + i % 2;
-          if (k < depth) in_f64 += static_cast<double>(x[static_cast<std::size_t>(k)]) * static_cast<double>(w[k]);
-        }
-        sum = static_cast<float>(in_f64);
+  float sum = 0.0f;
+  for (int block = 0; block < depth; block += 32) {
+    for (const int first : {0, 4}) {
+      auto in_f64 = static_cast<double>(sum);
+      for (int i = 0; i < 16; ++i) {
+        const int k = block + first + i / 2 % 4 * 8 + i / 8 * 2 + i % 2;
+        if (k < depth) in_f64 += static_cast<double>(x[static_cast<std::size_t>(k)]) * static_cast<double>(w[k]);
       }
+      sum = static_cast<float>(in_f64);
     }
-    total = cut == 0 ? sum : total + sum;
   }
-  return total;
+  return sum;
 }
 
 Matrix half_product(const Weights& weights, const Matrix& x) {
@@ -88,7 +84,7 @@ bool same_matrix(const Matrix& a, const Matrix& b) {
   return a.padding_untouched() && same_rows(a, 0, b, 0, a.rows);
 }
 
-// A product in which every round, stage and cut of the kernels is used.
+// A product in which every stage of the kernels is used, again and again.
 struct DeepHalfProduct {
   DeepHalfProduct(DType type, std::int64_t rows)
       : weights(random_weights(random, type, 20, 4500)), x(random_matrix(random, rows, 4500)) {}
@@ -114,7 +110,7 @@ std::vector<int> without_effect(const DeepHalfProduct& deep, std::int64_t skinny
 
 }  // namespace
 
-TEST_CASE("linear with 16-bit weights on the emulated GPU is the written chain to the bit, in both kernels") {
+TEST_CASE("linear with 16-bit weights on the emulated GPU is the written chain to the bit, in every shape") {
   for (const DType type : {DType::kF16, DType::kBF16}) {
     for (const std::int64_t depth : {5, 33, 172, 352}) {
       std::mt19937 random(3);
@@ -135,14 +131,16 @@ TEST_CASE("linear with 16-bit weights on the emulated GPU is the written chain t
   }
 }
 
-TEST_CASE("linear with 16-bit weights cuts the depth at multiples of 1024 in both kernels and every order of threads") {
+TEST_CASE("linear with 16-bit weights is one chain over a long depth in all shapes and every order of threads") {
   for (const DType type : {DType::kF16, DType::kBF16}) {
     INFO(dtype_info(type).name);
-    const DeepHalfProduct deep(type, 70);
-    const Matrix expected = half_product(deep.weights, deep.x);
-    for (const std::uint64_t seed : {0U, 1U, 2U}) {
-      CHECK(same_matrix(emulated_half_product(deep.weights, deep.x, kOnlySkinny, {.seed = seed}), expected));
-      CHECK(same_matrix(emulated_half_product(deep.weights, deep.x, kOnlyWide, {.seed = seed}), expected));
+    for (const std::int64_t rows : {3, 20, 70}) {
+      const DeepHalfProduct deep(type, rows);
+      const Matrix expected = half_product(deep.weights, deep.x);
+      for (const std::uint64_t seed : {0U, 1U, 2U}) {
+        CHECK(same_matrix(emulated_half_product(deep.weights, deep.x, kOnlySkinny, {.seed = seed}), expected));
+        CHECK(same_matrix(emulated_half_product(deep.weights, deep.x, kOnlyWide, {.seed = seed}), expected));
+      }
     }
   }
 }
@@ -164,9 +162,9 @@ TEST_CASE("rows of any magnitude meet F16 weights without overflow, each by its 
 
 TEST_CASE("each barrier and wait of the products of 16-bit weights is found where it is left out") {
   const DeepHalfProduct few(DType::kBF16, 3);
-  // Five cuts in turn on four warps: two rounds of eight stages, two barriers in each but the first.
-  CHECK(without_effect(few, kOnlySkinny, Mutation::Kind::kSkipBlockBarrier, 3).empty());
-  CHECK(without_effect(few, kOnlySkinny, Mutation::Kind::kSkipCopyWait, 8).empty());
+  // One of each a stage: of two blocks of 32 features for few rows, of one for many.
+  CHECK(without_effect(few, kOnlySkinny, Mutation::Kind::kSkipBlockBarrier, 12).empty());
+  CHECK(without_effect(few, kOnlySkinny, Mutation::Kind::kSkipCopyWait, 12).empty());
   CHECK(without_effect(few, kOnlyWide, Mutation::Kind::kSkipBlockBarrier, 12).empty());
   CHECK(without_effect(few, kOnlyWide, Mutation::Kind::kSkipCopyWait, 12).empty());
 }

@@ -1,12 +1,15 @@
 // linear_half: weights of 16 bits times activations rounded to the same type (round_rows.h), by mma.m16n8k16 with sums
-// in f32, for few rows and for many. Sums over kDepthCut features each are chains of instructions, added in order.
-// Invariant: an element's chain is the same in both kernels and for any number of rows. What happens to a sum inside of
-// one instruction is the chip's own: devices agree by tolerance, each with itself by bits.
+// in f32. One kernel in several shapes (half_shapes.h): both operands go through a ring in shared memory, a warp loads
+// the operands of the next block of the depth while it multiplies.
+// Invariant: an element's sum is one chain of instructions in the order of the depth, the same in every shape and for
+// any number of rows. What happens to a sum inside of one instruction is the chip's own: devices agree by tolerance,
+// each with itself by bits.
 #pragma once
 
 #include "kernels/element_type.h"
+#include "kernels/gpu/half_shapes.h"
 #include "kernels/gpu/half_tiles.h"
-#include "kernels/gpu/kernels/cut_sums.h"
+#include "kernels/gpu/kernels/linear_int.h"
 
 namespace quire::gpu {
 
@@ -16,10 +19,8 @@ struct LinearHalfArgs {
   const float* row_scales = nullptr;    // of f16: what a row's results are multiplied with
   std::int64_t num_blocks = 0;          // of the depth
   LinearOutput output;
-  ExpertProduct experts = {};  // weights and bias are the first one's; for few rows only
+  ExpertProduct experts = {};  // weights and bias are the first one's
 };
-
-inline constexpr int kCutHalfBlocks = kDepthCut / kHalfBlock;
 
 template <DType kType, class Thread>
 QUIRE_DEVICE void multiply_halves(Thread& t, float (&sum)[kLaneElements], std::uint32_t a0, std::uint32_t a1,
@@ -37,17 +38,6 @@ struct LaneWeights {
   Words4 high;
 };
 
-template <class Thread>
-QUIRE_DEVICE LaneWeights lane_weights(Thread& t, const WeightTile* tile) {
-  const auto* from = reinterpret_cast<const std::byte*>(tile) + 16 * t.lane();
-  return {load_as<Words4>(from), load_as<Words4>(from + sizeof(WeightTile) / 2)};
-}
-
-template <class Thread>
-QUIRE_DEVICE Words4 lane_rows(Thread& t, const HalfTile* tile) {
-  return load_as<Words4>(reinterpret_cast<const std::byte*>(tile) + 16 * t.lane());
-}
-
 // acc += one block of 32 features.
 template <DType kType, class Thread>
 QUIRE_DEVICE void multiply_block(Thread& t, const LaneWeights& w, const Words4& x, float (&acc)[kLaneElements]) {
@@ -55,239 +45,261 @@ QUIRE_DEVICE void multiply_block(Thread& t, const LaneWeights& w, const Words4& 
   multiply_halves<kType>(t, acc, w.low.of[2], w.high.of[2], w.low.of[3], w.high.of[3], x.of[2], x.of[3]);
 }
 
-template <DType kType>
-QUIRE_DEVICE void write_scaled(const LinearHalfArgs& args, std::int64_t row, std::int64_t output, float value) {
-  if (row >= args.output.rows) return;
-  if constexpr (kType == DType::kF16) value = value * args.row_scales[row];
-  write_element(args.output, row, output, value);
-}
-
-// Few rows. A block has 16 outputs and up to 8 * kTiles rows; its four warps take cuts of the depth in turn, weights go
-// through a ring of four stages, of which each lane fills and reads its own part. Grid: x outputs / 16, y rows / (8 *
-// kTiles), or items of experts, each of at most so many rows.
-template <DType kType, int kTiles>
-struct LinearHalfSkinny {
-  using Args = LinearHalfArgs;
-  using Sums = CutSums<kTiles>;
-  static constexpr int kWarps = Sums::kWarps;
-  static constexpr int kThreads = Sums::kThreads;
-  static constexpr int kStages = 4;
-  static constexpr int kStageBlocks = 4;
-  static constexpr int kStageBytes = kStageBlocks * static_cast<int>(sizeof(WeightTile));
-  static constexpr int kCutStages = kCutHalfBlocks / kStageBlocks;
-  static constexpr int kRingBytes = kWarps * kStages * kStageBytes;
-  static constexpr int kSharedBytes = kRingBytes + Sums::kBytes;
-
-  // The first block of a stage that a warp takes: those of cuts warp, warp + 4, ...
-  static QUIRE_DEVICE std::int64_t block_of(int warp, std::int64_t turn) {
-    return ((turn / kCutStages * kWarps + warp) * kCutStages + turn % kCutStages) * kStageBlocks;
-  }
-
-  template <class Thread>
-  static QUIRE_DEVICE std::byte* stage_of(Thread& t, std::int64_t turn) {
-    return t.shared() + (t.warp() * kStages + turn % kStages) * kStageBytes;
-  }
-
-  template <class Thread>
-  static QUIRE_DEVICE void fetch(Thread& t, const Args& args, const WeightTile* weights, std::int64_t turn) {
-    const std::int64_t first = block_of(t.warp(), turn);
-    const auto* from = reinterpret_cast<const std::byte*>(weights + first);
-    QUIRE_UNROLL
-    for (int block = 0; block < kStageBlocks; ++block) {
-      if (first + block >= args.num_blocks) break;
-      constexpr int kTileBytes = sizeof(WeightTile);
-      for (int at = block * kTileBytes + 16 * t.lane(); at < (block + 1) * kTileBytes; at += 16 * kWarpLanes)
-        t.copy_async(stage_of(t, turn) + at, from + at);
-    }
-    t.commit_copies();
-  }
-
-  template <class Thread>
-  static QUIRE_DEVICE void multiply_stage(Thread& t, const Args& args, std::int64_t turn, std::int64_t first_tile,
-                                          float (&acc)[kTiles][kLaneElements]) {
-    const std::int64_t num_tiles = (args.output.rows + kHalfRows - 1) / kHalfRows;
-    const std::int64_t first = block_of(t.warp(), turn);
-    const auto* stage = reinterpret_cast<const WeightTile*>(stage_of(t, turn));
-    QUIRE_UNROLL
-    for (int block = 0; block < kStageBlocks; ++block) {
-      if (first + block >= args.num_blocks) break;
-      const LaneWeights w = lane_weights(t, stage + block);
-      const HalfTile* x = args.x + first_tile * args.num_blocks + first + block;
-      QUIRE_UNROLL
-      for (int tile = 0; tile < kTiles; ++tile) {
-        if (first_tile + tile < num_tiles)
-          multiply_block<kType>(t, w, lane_rows(t, x + tile * args.num_blocks), acc[tile]);
-      }
-    }
-  }
-
-  template <class Thread>
-  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
-    Args own = args;
-    std::int64_t first_tile = static_cast<std::int64_t>(t.block_y()) * kTiles;
-    if (args.experts.items != nullptr) {
-      const ExpertItem item = args.experts.items[t.block_y()];
-      if (item.rows == 0) return;
-      const auto* weights = reinterpret_cast<const std::byte*>(args.weights);
-      own.weights = reinterpret_cast<const WeightTile*>(weights + args.experts.weights[item.expert].weights);
-      own.x += item.first_tile * args.num_blocks;
-      own.row_scales += item.first_tile * kHalfRows;
-      own.output.narrow_to(item, args.experts.weights[item.expert]);
-      first_tile = 0;
-    }
-    multiply(t, own, first_tile);
-  }
-
-  template <class Thread>
-  static QUIRE_DEVICE void multiply(Thread& t, const Args& args, std::int64_t first_tile) {
-    const std::int64_t num_cuts = (args.num_blocks + kCutHalfBlocks - 1) / kCutHalfBlocks;
-    const WeightTile* weights = args.weights + t.block_x() * args.num_blocks;
-    Sums sums;
-    for (int turn = 0; turn < kStages - 1; ++turn)
-      fetch(t, args, weights, turn);
-    std::int64_t turn = 0;
-    float acc[kTiles][kLaneElements] = {};
-    for (std::int64_t cut = 0; cut < num_cuts; cut += kWarps) {
-      for (int i = 0; i < kCutStages; ++i, ++turn) {
-        t.template wait_copies<kStages - 2>();  // a lane multiplies what it copied itself: nothing else is waited for
-        fetch(t, args, weights, turn + kStages - 1);
-        multiply_stage(t, args, turn, first_tile, acc);
-      }
-      sums.add(t, reinterpret_cast<float*>(t.shared() + kRingBytes), acc, static_cast<int>(cut),
-               static_cast<int>(num_cuts), cut > 0);
-    }
-    QUIRE_UNROLL
-    for (int i = 0; i < kTiles; ++i)
-      write_scaled<kType>(args, first_tile * kTileRows + sums.row(t, i), t.block_x() * kHalfOutputs + sums.output(t, i),
-                          sums.total[i]);
-  }
+// Which rows and outputs a block computes, from row 0 and output 0 of `output` on.
+struct HalfPlace {
+  int first_row;
+  int first_output;
 };
 
-// Many rows. A block has 128 outputs and 128 rows, eight warps of 32 outputs times 64 rows; both operands go through
-// shared memory in four stages of 32 features. Grid: x outputs / 128, y rows / 128.
-template <DType kType>
-struct LinearHalfWide {
+// What a thread copies for each block of the depth: 16 bytes each of some tiles of one operand. Rows and outputs that
+// do not exist are copies of the last one, so that all of a stage is defined.
+template <int kCopies>
+struct HalfSource {
+  static constexpr int kCount = kCopies;
+  const std::byte* from;           // of block 0
+  std::uint32_t offsets[kCopies];  // from there
+};
+
+// Grid: x outputs of a shape, y rows of a shape, or items of experts, each of at most so many rows.
+template <DType kType, HalfShape kShape>
+struct LinearHalf {
   using Args = LinearHalfArgs;
-  static constexpr int kThreads = 256;
-  static constexpr int kStages = 4;
-  static constexpr int kGroups = 2;       // of 16 outputs, of a warp
-  static constexpr int kTiles = 8;        // of 8 rows, of a warp
-  static constexpr int kBlockGroups = 8;  // of a block
-  static constexpr int kBlockTiles = 16;
-  static constexpr int kWeightBytes = kBlockGroups * static_cast<int>(sizeof(WeightTile));
-  static constexpr int kStageBytes = kWeightBytes + kBlockTiles * static_cast<int>(sizeof(HalfTile));
-  static constexpr int kSharedBytes = kStages * kStageBytes;
+  static constexpr int kThreads = kShape.output_warps * kShape.row_warps * kWarpLanes;
+  static constexpr int kGroups = kShape.groups;
+  static constexpr int kTiles = kShape.tiles;
+  static constexpr int kAtOnce = kGroups >= 4 ? 1 : 4 / kGroups < kTiles ? 4 / kGroups : kTiles;  // tiles
+  static constexpr int kWeightBytes = kShape.outputs() * kHalfRowBytes;
+  static constexpr int kRowBytes = kShape.rows() * kHalfRowBytes;
+  static constexpr int kSlotBytes = kWeightBytes + kRowBytes;  // of a block of the depth
+  static constexpr int kSlots = kShape.stages * kShape.stage_blocks;
+  static constexpr int kSharedBytes = kSlots * kSlotBytes;
+  static constexpr int kCopyBytes = 16 * kThreads;  // that the block copies at once
+  static_assert(kTiles % kAtOnce == 0 && kWeightBytes % kCopyBytes == 0 && kShape.stages >= 3);
 
-  // What a warp computes: up to kGroups groups of outputs times up to kTiles tiles of rows.
-  struct WarpPlace {
-    std::int64_t num_groups;
-    std::int64_t num_tiles;
-    int group;  // the first ones' places in a stage
-    int tile;
+  using Weights = HalfSource<kWeightBytes / kCopyBytes>;
+  using Rows = HalfSource<(kRowBytes + kCopyBytes - 1) / kCopyBytes>;
+
+  // What a lane multiplies: its words of the weights of a block of the depth, and of the rows of the first tiles.
+  struct Operands {
+    Words4 weights[2 * kGroups];  // of output lane / 4 of a group, and of the one eight further on
+    Words4 rows[kAtOnce];
   };
 
-  // What a thread copies of each block of the depth: 16 bytes of some tiles of one operand.
-  struct Source {
-    const std::byte* from;   // of block 0
-    std::int64_t next_tile;  // bytes to the next of its tiles
-    std::int64_t count;      // of its tiles
+  // The block's ring of blocks of the depth.
+  struct Ring {
+    Weights weights;
+    Rows rows;
+    int num_blocks;
+    int block = 0;  // that is fetched next
+    int slot = 0;   // where it goes
   };
-  template <class Tile, class Thread>
-  static QUIRE_DEVICE Source source_of(Thread& t, const Tile* tiles, std::int64_t first, std::int64_t end,
-                                       std::int64_t num_blocks) {
-    constexpr int kTileBytes = sizeof(Tile);
-    constexpr int kTogether = 16 * kThreads / kTileBytes;  // tiles that the block copies at once
-    const std::int64_t tile = first + 16 * t.index() / kTileBytes;
-    return {reinterpret_cast<const std::byte*>(tiles + tile * num_blocks) + 16 * t.index() % kTileBytes,
-            kTogether * num_blocks * kTileBytes, (end - tile + kTogether - 1) / kTogether};
+
+  static QUIRE_DEVICE int slot_behind(int slot) { return slot + 1 == kSlots ? 0 : slot + 1; }
+
+  // A vector is an output or a row: 64 bytes of a tile.
+  template <int kTileVectors, int kCopies, class Thread>
+  static QUIRE_DEVICE HalfSource<kCopies> source_of(Thread& t, const std::byte* tiles, int first, int end,
+                                                    int num_blocks) {
+    const int tile_stride = num_blocks * kTileVectors * kHalfRowBytes;
+    HalfSource<kCopies> out;
+    out.from = tiles + static_cast<std::int64_t>(first / kTileVectors) * tile_stride;
+    QUIRE_UNROLL
+    for (int i = 0; i < kCopies; ++i) {
+      const int wanted = (i * kCopyBytes + 16 * t.index()) / kHalfRowBytes;
+      const int vector = first + wanted < end ? wanted : end - 1 - first;
+      out.offsets[i] = static_cast<std::uint32_t>(vector / kTileVectors * tile_stride +
+                                                  vector % kTileVectors * kHalfRowBytes + 16 * (t.index() % 4));
+    }
+    return out;
   }
 
-  template <int kTileBytes, int kTiles, class Thread>
-  static QUIRE_DEVICE void fetch_tiles(Thread& t, const Source& source, std::int64_t block, std::byte* stage) {
+  template <int kBytes, int kTileBytes, int kCopies, class Thread>
+  static QUIRE_DEVICE void fetch_operand(Thread& t, const HalfSource<kCopies>& source, int block, std::byte* to) {
+    const std::byte* from = source.from + block * kTileBytes;
     QUIRE_UNROLL
-    for (int i = 0; i < kTiles * kTileBytes / (16 * kThreads); ++i) {
-      if (i < source.count)
-        t.copy_async(stage + 16 * (i * kThreads + t.index()), source.from + i * source.next_tile + block * kTileBytes);
+    for (int i = 0; i < kCopies; ++i) {
+      const int at = i * kCopyBytes + 16 * t.index();
+      if (kBytes % kCopyBytes == 0 || at < kBytes) t.copy_async(to + at, from + source.offsets[i]);
     }
   }
 
   template <class Thread>
-  static QUIRE_DEVICE void fetch(Thread& t, const Source& weights, const Source& rows, std::int64_t block,
-                                 std::int64_t num_blocks) {
-    std::byte* stage = t.shared() + block % kStages * kStageBytes;
-    if (block < num_blocks) {
-      fetch_tiles<sizeof(WeightTile), kBlockGroups>(t, weights, block, stage);
-      fetch_tiles<sizeof(HalfTile), kBlockTiles>(t, rows, block, stage + kWeightBytes);
+  static QUIRE_DEVICE void fetch_stage(Thread& t, Ring& ring) {
+    QUIRE_UNROLL
+    for (int i = 0; i < kShape.stage_blocks; ++i) {
+      if (ring.block < ring.num_blocks) {
+        std::byte* to = t.shared() + ring.slot * kSlotBytes;
+        fetch_operand<kWeightBytes, sizeof(WeightTile)>(t, ring.weights, ring.block, to);
+        fetch_operand<kRowBytes, sizeof(HalfTile)>(t, ring.rows, ring.block, to + kWeightBytes);
+      }
+      ++ring.block;
+      ring.slot = slot_behind(ring.slot);
     }
     t.commit_copies();
   }
 
+  // Before the first block of a stage: it and the stage behind it have landed for all threads, and all have read the
+  // stage that is filled next.
   template <class Thread>
-  static QUIRE_DEVICE void multiply_stage(Thread& t, const WarpPlace& place, const std::byte* stage,
-                                          float (&acc)[kGroups][kTiles][kLaneElements]) {
-    const auto* weights = reinterpret_cast<const WeightTile*>(stage) + place.group;
-    const auto* x = reinterpret_cast<const HalfTile*>(stage + kWeightBytes) + place.tile;
-    LaneWeights w[kGroups] = {};
+  static QUIRE_DEVICE void begin_block(Thread& t, Ring& ring, int block) {
+    if (block % kShape.stage_blocks != 0) return;
+    t.template wait_copies<kShape.stages - 3>();
+    t.sync_block();
+    fetch_stage(t, ring);
+  }
+
+  // Where a lane's words of its warp's first tiles lie.
+  template <class Thread>
+  static QUIRE_DEVICE const std::byte* lane_weights(Thread& t, int slot) {
+    const int group = t.warp() / kShape.row_warps * kGroups;
+    return t.shared() + slot * kSlotBytes + group * static_cast<int>(sizeof(WeightTile)) + 16 * t.lane();
+  }
+  template <class Thread>
+  static QUIRE_DEVICE const std::byte* lane_rows(Thread& t, int slot) {
+    const int tile = t.warp() % kShape.row_warps * kTiles;
+    return t.shared() + slot * kSlotBytes + kWeightBytes + tile * static_cast<int>(sizeof(HalfTile)) + 16 * t.lane();
+  }
+
+  template <int kCount>
+  static QUIRE_DEVICE void load_rows(const std::byte* from, Words4 (&rows)[kCount]) {
     QUIRE_UNROLL
-    for (int g = 0; g < kGroups; ++g) {
-      if (g < place.num_groups) w[g] = lane_weights(t, weights + g);
-    }
+    for (int i = 0; i < kCount; ++i)
+      rows[i] = load_as<Words4>(from + i * sizeof(HalfTile));
+  }
+
+  // acc += the block of the depth in `slot`, of which `now` is loaded; loads `next` of the slot `next_slot`.
+  template <class Thread>
+  static QUIRE_DEVICE void multiply_slot(Thread& t, int slot, int next_slot, const Operands& now, Operands& next,
+                                         float (&acc)[kGroups][kTiles][kLaneElements]) {
+    const std::byte* rows = lane_rows(t, slot);
+    const std::byte* next_weights = lane_weights(t, next_slot);
+    Operands of = now;
     QUIRE_UNROLL
-    for (int tile = 0; tile < kTiles; ++tile) {
-      if (tile >= place.num_tiles) break;
-      const Words4 rows = lane_rows(t, x + tile);
+    for (int tile = 0; tile < kTiles; tile += kAtOnce) {
+      const int behind = tile + kAtOnce;
+      load_rows(behind < kTiles ? rows + behind * sizeof(HalfTile) : lane_rows(t, next_slot), next.rows);
       QUIRE_UNROLL
-      for (int g = 0; g < kGroups; ++g)
-        multiply_block<kType>(t, w[g], rows, acc[g][tile]);
+      for (int part = tile * 2 * kGroups / kTiles; part < behind * 2 * kGroups / kTiles; ++part)
+        next.weights[part] = load_as<Words4>(next_weights + part * sizeof(WeightTile) / 2);
+      QUIRE_UNROLL
+      for (int i = 0; i < 2 * kAtOnce * kGroups; ++i) {  // sums of one instruction are not those of the next
+        const int word = i / (kAtOnce * kGroups) * 2;
+        const int g = i % kGroups;
+        const Words4& x = of.rows[i / kGroups % kAtOnce];
+        const Words4& low = of.weights[2 * g];
+        const Words4& high = of.weights[2 * g + 1];
+        multiply_halves<kType>(t, acc[g][tile + i / kGroups % kAtOnce], low.of[word], high.of[word], low.of[word + 1],
+                               high.of[word + 1], x.of[word], x.of[word + 1]);
+      }
+      QUIRE_UNROLL
+      for (int i = 0; i < kAtOnce; ++i)
+        of.rows[i] = next.rows[i];
     }
   }
 
-  static QUIRE_DEVICE void close_cut(float (&total)[kGroups][kTiles][kLaneElements],
-                                     float (&acc)[kGroups][kTiles][kLaneElements], bool first) {
+  template <class Thread>
+  static QUIRE_DEVICE void multiply(Thread& t, Ring& ring, float (&acc)[kGroups][kTiles][kLaneElements]) {
+    const int num_blocks = ring.num_blocks;
     QUIRE_UNROLL
-    for (int i = 0; i < kGroups * kTiles * kLaneElements; ++i) {
-      const int g = i / (kTiles * kLaneElements);
-      float& part = acc[g][i / kLaneElements % kTiles][i % kLaneElements];
-      float& sum = total[g][i / kLaneElements % kTiles][i % kLaneElements];
-      sum = first ? part : sum + part;
-      part = 0.0f;
+    for (int stage = 0; stage < kShape.stages - 1; ++stage)
+      fetch_stage(t, ring);
+    begin_block(t, ring, 0);
+    Operands even;
+    Operands odd;
+    QUIRE_UNROLL
+    for (int part = 0; part < 2 * kGroups; ++part)
+      even.weights[part] = load_as<Words4>(lane_weights(t, 0) + part * sizeof(WeightTile) / 2);
+    load_rows(lane_rows(t, 0), even.rows);
+    int slot = 0;
+    for (int block = 0;;) {
+      const int second = block + 1 < num_blocks ? slot_behind(slot) : slot;  // what is read behind the end is not used
+      multiply_slot(t, slot, second, even, odd, acc);
+      if (++block == num_blocks) return;
+      if constexpr (kShape.stage_blocks % 2 == 1) begin_block(t, ring, block);
+      slot = block + 1 < num_blocks ? slot_behind(second) : second;
+      multiply_slot(t, second, slot, odd, even, acc);
+      if (++block == num_blocks) return;
+      begin_block(t, ring, block);
     }
+  }
+
+  // A warp's results of eight rows; all that is added to is read before the first is written.
+  static QUIRE_DEVICE void write_tile(const LinearOutput& to, const float* row_scales, std::int64_t first_row,
+                                      std::int64_t first_output, int lane, int tile,
+                                      const float (&acc)[kGroups][kTiles][kLaneElements]) {
+    const std::int64_t row = first_row + tile * kHalfRows + lane_row(lane, 0);
+    const std::int64_t output = first_output + lane_output(lane, 0);
+    float* out = to.out + row * to.out_stride + output;
+    float values[kGroups * kLaneElements];
+    const auto exists = [&](int i) { return row + i % 2 < to.rows && output + i / 2 * 8 < to.outputs; };
+    const auto place = [&](int i) { return (i % 2 == 0 ? out : out + to.out_stride) + i / 2 * 8; };
+    QUIRE_UNROLL
+    for (int i = 0; i < kGroups * kLaneElements; ++i) {
+      values[i] = acc[i / kLaneElements][tile][i % kLaneElements];
+      if (!exists(i)) continue;
+      if constexpr (kType == DType::kF16) values[i] = values[i] * row_scales[row + i % 2];
+      if (to.scale != 1.0f) values[i] = values[i] * to.scale;
+      if (to.bias != nullptr) values[i] = values[i] + to.bias[output + i / 2 * 8];
+      if (to.accumulate) values[i] = *place(i) + values[i];
+    }
+    QUIRE_UNROLL
+    for (int i = 0; i < kGroups * kLaneElements; ++i) {
+      if (exists(i)) *place(i) = values[i];
+    }
+  }
+
+  // Blocks that run together share rows and outputs: they go down eight blocks of rows, then to the next outputs.
+  template <class Thread>
+  static QUIRE_DEVICE HalfPlace place_of(Thread& t, const LinearOutput& output) {
+    constexpr int kBand = 8;
+    const int across = (static_cast<int>(output.outputs) + kShape.outputs() - 1) / kShape.outputs();
+    const int down = (static_cast<int>(output.rows) + kShape.rows() - 1) / kShape.rows();
+    const int number = static_cast<int>(t.block_y()) * across + static_cast<int>(t.block_x());
+    const int band = number / (kBand * across) * kBand;
+    const int height = down - band < kBand ? down - band : kBand;
+    const int in_band = number - band * across;
+    return {(band + in_band % height) * kShape.rows(), in_band / height * kShape.outputs()};
   }
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
-    const std::int64_t num_groups = (args.output.outputs + kHalfOutputs - 1) / kHalfOutputs;
-    const std::int64_t num_tiles = (args.output.rows + kHalfRows - 1) / kHalfRows;
-    WarpPlace place;
-    place.group = t.warp() / 2 * kGroups;
-    place.tile = t.warp() % 2 * kTiles;
-    const std::int64_t first_group = t.block_x() * kBlockGroups + place.group;
-    const std::int64_t first_tile = t.block_y() * kBlockTiles + place.tile;
-    place.num_groups = num_groups - first_group;
-    place.num_tiles = num_tiles - first_tile;
-    const Source weights = source_of(t, args.weights, t.block_x() * kBlockGroups, num_groups, args.num_blocks);
-    const Source rows = source_of(t, args.x, t.block_y() * kBlockTiles, num_tiles, args.num_blocks);
-    for (int block = 0; block < kStages - 1; ++block)
-      fetch(t, weights, rows, block, args.num_blocks);
-    float total[kGroups][kTiles][kLaneElements] = {};
-    float acc[kGroups][kTiles][kLaneElements] = {};
-    for (std::int64_t cut = 0; cut < args.num_blocks; cut += kCutHalfBlocks) {
-      for (std::int64_t block = cut; block < cut + kCutHalfBlocks && block < args.num_blocks; ++block) {
-        t.template wait_copies<kStages - 2>();
-        t.sync_block();  // all copies have landed, and all threads have read the stage that is filled next
-        fetch(t, weights, rows, block + kStages - 1, args.num_blocks);
-        multiply_stage(t, place, t.shared() + block % kStages * kStageBytes, acc);
+    if constexpr (kShape.rows() > kMostItemRows) {
+      compute(t, args, place_of(t, args.output));
+    } else {
+      Args own = args;
+      HalfPlace place{0, static_cast<int>(t.block_x()) * kShape.outputs()};
+      if (args.experts.items == nullptr) {
+        place = place_of(t, args.output);
+      } else {
+        const ExpertItem item = args.experts.items[t.block_y()];
+        if (item.rows == 0) return;
+        const auto* weights = reinterpret_cast<const std::byte*>(args.weights);
+        own.weights = reinterpret_cast<const WeightTile*>(weights + args.experts.weights[item.expert].weights);
+        own.x += item.first_tile * args.num_blocks;
+        own.row_scales += item.first_tile * kHalfRows;
+        own.output.narrow_to(item, args.experts.weights[item.expert]);
       }
-      close_cut(total, acc, cut == 0);
+      compute(t, own, place);
     }
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void compute(Thread& t, const Args& args, const HalfPlace& place) {
+    Ring ring;
+    ring.num_blocks = static_cast<int>(args.num_blocks);
+    const auto rows = static_cast<int>(args.output.rows);
+    const auto outputs = static_cast<int>(args.output.outputs);
+    ring.weights = source_of<kHalfOutputs, Weights::kCount>(t, reinterpret_cast<const std::byte*>(args.weights),
+                                                            place.first_output, outputs, ring.num_blocks);
+    ring.rows = source_of<kHalfRows, Rows::kCount>(t, reinterpret_cast<const std::byte*>(args.x), place.first_row, rows,
+                                                   ring.num_blocks);
+    float acc[kGroups][kTiles][kLaneElements] = {};
+    multiply(t, ring, acc);
+    const int row = place.first_row + t.warp() % kShape.row_warps * kTiles * kHalfRows;
+    const int output = place.first_output + t.warp() / kShape.row_warps * kGroups * kHalfOutputs;
     QUIRE_UNROLL
-    for (int i = 0; i < kGroups * kTiles * kLaneElements; ++i) {
-      const int g = i / (kTiles * kLaneElements);
-      const int tile = i / kLaneElements % kTiles;
-      const int element = i % kLaneElements;
-      write_scaled<kType>(args, (first_tile + tile) * kHalfRows + lane_row(t.lane(), element),
-                          (first_group + g) * kHalfOutputs + lane_output(t.lane(), element), total[g][tile][element]);
-    }
+    for (int tile = 0; tile < kTiles; ++tile)
+      write_tile(args.output, args.row_scales, row, output, t.lane(), tile, acc);
   }
 };
 

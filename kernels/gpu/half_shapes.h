@@ -1,0 +1,29 @@
+// In which shapes linear_half is compiled: how many outputs and rows a block computes, with what warps, and how its
+// ring in shared memory is divided. Read by host and device code; immutable facts, any thread.
+#pragma once
+
+#include "kernels/gpu/half_tiles.h"
+
+namespace quire::gpu {
+
+struct HalfShape {
+  int groups;        // of 16 outputs, of a warp
+  int tiles;         // of 8 rows, of a warp
+  int output_warps;  // of a block, side by side
+  int row_warps;
+  int stage_blocks;  // of the depth, which are fetched together
+  int stages;
+
+  constexpr int outputs() const { return groups * output_warps * kHalfOutputs; }
+  constexpr int rows() const { return tiles * row_warps * kHalfRows; }
+};
+
+inline constexpr int kMostItemRows = 64;  // of an item of experts: shapes of more rows take none
+
+// Few rows: weights pass as fast as memory gives them. Blocks of few outputs, so that small matrices keep many blocks
+// at work, and with many bytes under way.
+inline constexpr HalfShape kHalfFew[] = {{1, 1, 2, 1, 2, 10}, {1, 4, 4, 1, 2, 8}, {2, 4, 2, 2, 2, 6}};
+// Many rows: a warp multiplies 64 outputs by 64 rows.
+inline constexpr HalfShape kHalfWide{4, 8, 4, 2, 1, 4};
+
+}  // namespace quire::gpu
