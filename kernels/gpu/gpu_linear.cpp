@@ -60,6 +60,7 @@ void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
   part.skinny[0] = &device.kernel(few + " 1");
   part.skinny[1] = &device.kernel(few + " 4");
   part.skinny[2] = &device.kernel(few + " 8");
+  if (halves) part.middle = &device.kernel(few + " middle");
   part.wide = &device.kernel(halves ? few + " wide" : "linear_wide " + form);
 }
 
@@ -246,11 +247,20 @@ void GpuLinearRunner::multiply_halves(const GpuLinear::Part& part, std::int64_t 
                             .row_scales = row_scales_.as<const float>(),
                             .num_blocks = groups_of(depth, kHalfBlock),
                             .output = output};
-  const bool is_wide = output.rows > skinny_rows_;
+  const auto grid_of = [&](const HalfShape& shape) {
+    return Grid{.x = groups_of(output.outputs, shape.outputs()), .y = groups_of(output.rows, shape.rows())};
+  };
+  // Blocks enough for nearly every multiprocessor of a large GPU.
+  const auto is_enough = [](const Grid& grid) { return grid.x * grid.y >= 100; };
+  const bool many = output.rows > skinny_rows_;
   const std::size_t few = output.rows <= 8 ? 0 : output.rows <= 32 ? 1 : 2;
-  const HalfShape& shape = is_wide ? kHalfWide : kHalfFew[few];
-  const Grid grid{.x = groups_of(output.outputs, shape.outputs()), .y = groups_of(output.rows, shape.rows())};
-  device_.launch(is_wide ? *part.wide : *part.skinny[few], grid, args);
+  if (many && (skinny_rows_ == 0 || is_enough(grid_of(kHalfWide)))) {
+    device_.launch(*part.wide, grid_of(kHalfWide), args);
+  } else if (many || (few == 2 && is_enough(grid_of(kHalfMiddle)))) {
+    device_.launch(*part.middle, grid_of(kHalfMiddle), args);
+  } else {
+    device_.launch(*part.skinny[few], grid_of(kHalfFew[few]), args);
+  }
 }
 
 }  // namespace quire::gpu

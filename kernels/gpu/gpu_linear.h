@@ -34,7 +34,8 @@ class GpuLinear final : public Linear {
     DeviceMemory weights = {};
     DeviceMemory order = {};  // of input features; empty: their own
     DType type = DType::kF32;
-    const Kernel* skinny[3] = {};  // one, four and eight tiles of eight rows
+    const Kernel* skinny[3] = {};    // one, four and eight tiles of eight rows
+    const Kernel* middle = nullptr;  // of 16-bit types, between the two (half_shapes.h)
     const Kernel* wide = nullptr;
     const Kernel* floats = nullptr;  // of float types that are not of 16 bits, instead of the others
   };

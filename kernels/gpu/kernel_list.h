@@ -52,6 +52,7 @@ void visit_linear_half(const Visit& visit) {
   visit("linear_half " #type " 1", Instance<LinearHalf<DType::k##type, kHalfFew[0]>>());         \
   visit("linear_half " #type " 4", Instance<LinearHalf<DType::k##type, kHalfFew[1]>>());         \
   visit("linear_half " #type " 8", Instance<LinearHalf<DType::k##type, kHalfFew[2]>>());         \
+  visit("linear_half " #type " middle", Instance<LinearHalf<DType::k##type, kHalfMiddle>>());    \
   visit("linear_half " #type " wide", Instance<LinearHalf<DType::k##type, kHalfWide>>());        \
   visit("round_rows " #type " plain", Instance<RoundRows<DType::k##type, RowForm::kPlain>>());   \
   visit("round_rows " #type " normed", Instance<RoundRows<DType::k##type, RowForm::kNormed>>()); \
