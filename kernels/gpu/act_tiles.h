@@ -26,6 +26,6 @@ static_assert(sizeof(ActTile) == 320);
 constexpr std::int64_t tiles_of_rows(std::int64_t rows, std::int64_t together) {
   return (rows + together - 1) / together * together / kTileRows;
 }
-inline constexpr std::int64_t kMostTilesOfItem = 8;  // of experts
+inline constexpr std::int64_t kMostTilesOfItem = 4;  // of experts
 
 }  // namespace quire::gpu

@@ -15,7 +15,8 @@ namespace quire::gpu {
 namespace {
 
 constexpr std::int64_t kItemRows[] = {8, 32, 64};
-constexpr std::size_t kFloats = 2;  // linear_f32 takes the largest items
+constexpr std::size_t kFloats = 2;       // linear_f32 takes the largest items
+constexpr std::size_t kMostOfCodes = 1;  // of quantised weights
 
 std::int64_t rounded_up(std::int64_t count, std::int64_t group) {
   return (count + group - 1) / group;
@@ -129,8 +130,7 @@ GpuExperts::Stack GpuExperts::make_stack(Experts experts) {
       const GpuLinear& linear = packed(expert);
       const GpuLinear::Part& own = linear.parts()[number];
       const auto* const order = own.order.as<const std::int32_t>();
-      const bool is_alike = own.rows == part.first->rows && own.floats == part.first->floats &&
-                            own.many.kernel == part.first->many.kernel &&
+      const bool is_alike = own.rows == part.first->rows && &own.one_row() == &part.first->one_row() &&
                             (order == nullptr) == (first_order == nullptr) &&
                             (linear.bias() == nullptr) == (first.bias() == nullptr);
       QUIRE_CHECK(is_alike, "experts of one product are alike");
@@ -178,10 +178,10 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
       device_.launch(*part.first->floats, {.x = rounded_up(output.outputs, 64), .y = items.count}, args);
       continue;
     }
-    const Items& items = items_of(size);
-    const GpuLinear::Blocks& few = part.first->few[num_choices_ == num_chosen_ ? 0 : size + 1];
-    const Grid grid{.x = rounded_up(output.outputs, few.outputs), .y = items.count};
     const bool halves = lies_in_half_tiles(part.first->type);
+    const Items& items = items_of(halves ? size : std::min(size, kMostOfCodes));
+    const GpuLinear::Blocks& few = part.first->few_of(num_choices_ == num_chosen_ ? 1 : items.rows);
+    const Grid grid{.x = few.grid(1, output.outputs).x, .y = items.count};
     const bool same_input = rounded != nullptr && order == nullptr && halves == lies_in_half_tiles(rounded->type) &&
                             (!halves || rounded->type == part.first->type);
     rounded = order == nullptr ? part.first : nullptr;

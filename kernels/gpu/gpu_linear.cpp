@@ -1,5 +1,6 @@
 #include "kernels/gpu/gpu_linear.h"
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 
@@ -60,28 +61,40 @@ bool is_one_matrix(const WeightSource& first, const WeightSource& second) {
          second.order == nullptr && first.rows % kStripOutputs == 0;
 }
 
+GpuLinear::Blocks half_blocks(Device& device, const std::string& name, const HalfShape& shape) {
+  return {.kernel = &device.kernel(name), .rows = shape.rows(), .outputs = shape.outputs()};
+}
+
+// Blocks for nearly every multiprocessor of a large GPU.
+constexpr std::int64_t kEnoughBlocks = 100;
+
 void choose_half_kernels(Device& device, const std::string& name, GpuLinear::Part& part) {
-  constexpr const char* kTiles[] = {" 1", " 4", " 8"};
-  for (std::size_t i = 0; i < std::size(kTiles); ++i)
-    part.few[i + 1] = {&device.kernel(name + kTiles[i]), kHalfFew[i].rows(), kHalfFew[i].outputs()};
-  part.few[0] = part.few[1];
-  part.many = {&device.kernel(name + " wide"), kHalfWide.rows(), kHalfWide.outputs()};
+  GpuLinear::Blocks middle = half_blocks(device, name + " middle", kHalfMiddle);
+  GpuLinear::Blocks wide = half_blocks(device, name + " wide", kHalfWide);
+  part.few = {half_blocks(device, name + " 1", kHalfFew[0]), half_blocks(device, name + " 4", kHalfFew[1]), middle,
+              half_blocks(device, name + " 8", kHalfFew[2])};
+  part.few[0].most_rows = part.few[0].rows;
+  part.few[1].most_rows = part.few[1].rows;
+  part.few[2].least_blocks = kEnoughBlocks;
+  wide.least_blocks = kEnoughBlocks;
+  part.many = {wide, middle};
 }
 
 void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
   const std::string form(form_name(type));
-  const bool halves = lies_in_half_tiles(type);
-  if (!halves && !lies_in_strips(type)) {
+  if (lies_in_half_tiles(type)) return choose_half_kernels(device, "linear_half " + form, part);
+  if (!lies_in_strips(type)) {
     part.floats = &device.kernel("linear_f32 " + form);
     return;
   }
-  if (halves) return choose_half_kernels(device, "linear_half " + form, part);
   const std::string few = "linear_skinny " + form;
-  part.few[0] = {&device.kernel("linear_row " + form), 1, kStripOutputs};
-  part.few[1] = {&device.kernel(few + " 1"), 8, kStripOutputs};
-  part.few[2] = {&device.kernel(few + " 4"), 32, kStripOutputs};
-  part.few[3] = {&device.kernel(few + " 8"), 64, 2 * kStripOutputs};
-  part.many = {&device.kernel("linear_wide " + form), 128, 128};
+  constexpr std::int64_t kAllAtOnce = 400;  // blocks that a large GPU takes
+  part.few = {
+      {.kernel = &device.kernel("linear_row " + form), .rows = 1, .outputs = kStripOutputs, .most_rows = 1},
+      {.kernel = &device.kernel(few + " 1"), .rows = 8, .outputs = kStripOutputs, .most_rows = 8},
+      {.kernel = &device.kernel(few + " 4 2"), .rows = 32, .outputs = 2 * kStripOutputs, .least_blocks = kAllAtOnce},
+      {.kernel = &device.kernel(few + " 4"), .rows = 32, .outputs = kStripOutputs}};
+  part.many = {{.kernel = &device.kernel("linear_wide " + form), .rows = 128, .outputs = 128}};
 }
 
 }  // namespace
@@ -140,17 +153,18 @@ std::size_t GpuLinear::bytes() const {
   return bytes;
 }
 
-const GpuLinear::Blocks& GpuLinear::Part::few_for(std::int64_t num_rows) const {
-  constexpr std::int64_t kManyOutputs = 8192;  // half of the blocks are enough for a GPU's multiprocessors
-  for (const Blocks& each : few) {
-    if (num_rows <= each.rows) return &each == &few[3] && rows < kManyOutputs ? few[2] : each;
-  }
-  return few[3];
+Grid GpuLinear::Blocks::grid(std::int64_t num_rows, std::int64_t num_outputs) const {
+  return {.x = groups_of(num_outputs, outputs), .y = groups_of(num_rows, rows)};
+}
+
+const GpuLinear::Blocks& GpuLinear::Part::few_of(std::int64_t num_rows) const {
+  return *std::ranges::find_if(few,
+                               [&](const Blocks& each) { return each.rows >= num_rows && each.least_blocks == 0; });
 }
 
 // All rows of the kernel's blocks.
 std::int64_t GpuLinearRunner::tile_stride(std::int64_t rows) const {
-  return tiles_of_rows(rows, rows > skinny_rows_ ? 128 : rows <= 8 ? 8 : rows <= 32 ? 32 : 64);
+  return tiles_of_rows(rows, rows > skinny_rows_ ? 128 : rows <= 8 ? 8 : 32);
 }
 
 GpuLinearRunner::GpuLinearRunner(Device& device, std::int64_t skinny_rows)
@@ -254,9 +268,14 @@ void GpuLinearRunner::multiply_floats(const GpuLinear::Part& part, MatrixView x,
 template <class Args>
 void GpuLinearRunner::launch(const GpuLinear::Part& part, const Args& args) {
   const LinearOutput& output = args.output;
-  const GpuLinear::Blocks& blocks = output.rows > skinny_rows_ ? part.many : part.few_for(output.rows);
-  device_.launch(*blocks.kernel,
-                 {.x = groups_of(output.outputs, blocks.outputs), .y = groups_of(output.rows, blocks.rows)}, args);
+  const std::vector<GpuLinear::Blocks>& blocks = output.rows > skinny_rows_ ? part.many : part.few;
+  const bool any_number = skinny_rows_ == 0;  // of blocks: tests want the first
+  const auto fits = [&](const GpuLinear::Blocks& each) {
+    const Grid grid = each.grid(output.rows, output.outputs);
+    return output.rows <= each.most_rows && (any_number || grid.x * grid.y >= each.least_blocks);
+  };
+  const GpuLinear::Blocks& chosen = *std::ranges::find_if(blocks, fits);
+  device_.launch(*chosen.kernel, chosen.grid(output.rows, output.outputs), args);
 }
 
 void GpuLinearRunner::multiply(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output) {

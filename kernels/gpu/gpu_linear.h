@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,11 +24,16 @@ DeviceMemory place_table(Device& device, WeightUploads& uploads, const WeightSou
 
 class GpuLinear final : public Linear {
  public:
-  // A kernel whose blocks have up to so many rows and outputs.
+  // A kernel whose blocks have up to so many rows and outputs, for products of up to so many rows that take so many
+  // blocks at least: fewer would leave multiprocessors without work.
   struct Blocks {
     const Kernel* kernel = nullptr;
     std::int64_t rows = 0;
     std::int64_t outputs = 0;
+    std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();
+    std::int64_t least_blocks = 0;
+
+    Grid grid(std::int64_t num_rows, std::int64_t num_outputs) const;
   };
   // Matrices of one type, one behind the other.
   struct Part {
@@ -37,12 +43,13 @@ class GpuLinear final : public Linear {
     DeviceMemory weights = {};
     DeviceMemory order = {};  // of input features; empty: their own
     DType type = DType::kF32;
-    Blocks few[4] = {};  // by rows
-    Blocks many = {};
+    std::vector<Blocks> few = {};    // for few rows, the first that fits
+    std::vector<Blocks> many = {};   // for many
     const Kernel* floats = nullptr;  // of float types that are not of 16 bits, instead of the others
 
-    // For so many rows: that of the fewest which takes them all, of 64 rows where there are outputs enough for it.
-    const Blocks& few_for(std::int64_t num_rows) const;
+    const Kernel& one_row() const { return floats != nullptr ? *floats : *few.front().kernel; }
+    // Of items of experts that have up to so many rows. rows: 1, 8, 32 or, of 16-bit types, 64.
+    const Blocks& few_of(std::int64_t num_rows) const;
   };
 
   // uploads: null: weights are packed by the calling thread.

@@ -35,7 +35,7 @@ void visit_linear_skinny(const Visit& visit) {
   visit("linear_row " #form, Instance<LinearRow<DType::k##form>>());                  \
   visit("linear_skinny " #form " 1", Instance<LinearSkinny<DType::k##form, 1, 1>>()); \
   visit("linear_skinny " #form " 4", Instance<LinearSkinny<DType::k##form, 1, 4>>()); \
-  visit("linear_skinny " #form " 8", Instance<LinearSkinny<DType::k##form, 2, 8>>());
+  visit("linear_skinny " #form " 4 2", Instance<LinearSkinny<DType::k##form, 2, 4>>());
   QUIRE_STRIP_FORMS(QUIRE_VISIT)
 #undef QUIRE_VISIT
 }
@@ -53,6 +53,7 @@ void visit_linear_half(const Visit& visit) {
   visit("linear_half " #type " 1", Instance<LinearHalf<DType::k##type, kHalfFew[0]>>());         \
   visit("linear_half " #type " 4", Instance<LinearHalf<DType::k##type, kHalfFew[1]>>());         \
   visit("linear_half " #type " 8", Instance<LinearHalf<DType::k##type, kHalfFew[2]>>());         \
+  visit("linear_half " #type " middle", Instance<LinearHalf<DType::k##type, kHalfMiddle>>());    \
   visit("linear_half " #type " wide", Instance<LinearHalf<DType::k##type, kHalfWide>>());        \
   visit("round_rows " #type " plain", Instance<RoundRows<DType::k##type, RowForm::kPlain>>());   \
   visit("round_rows " #type " normed", Instance<RoundRows<DType::k##type, RowForm::kNormed>>()); \

@@ -18,6 +18,7 @@ using gpu::Mutation;
 
 constexpr std::int64_t kOnlyWide = 0;
 constexpr std::int64_t kOnlySkinny = 1 << 20;
+constexpr std::int64_t kMiddle = 1;  // of several rows of few outputs
 
 // A row as it is multiplied: rounded, with what results are multiplied with afterwards.
 struct RoundedRow {
@@ -120,8 +121,11 @@ TEST_CASE("linear with 16-bit weights on the emulated GPU is the written chain t
       for (const std::int64_t rows : {1, 3, 8, 9, 33, 65, 130}) {
         Matrix some(rows, depth);
         std::copy_n(x.data.begin(), some.data.size(), some.data.begin());
-        for (const std::int64_t skinny_rows : {kOnlyWide, kOnlySkinny}) {
-          INFO(dtype_info(type).name << ", " << rows << " rows of " << depth << (skinny_rows == 0 ? ", wide" : ""));
+        for (const std::int64_t skinny_rows : {kOnlyWide, kMiddle, kOnlySkinny}) {
+          INFO(dtype_info(type).name << ", " << rows << " rows of " << depth
+                                     << (skinny_rows == kOnlyWide ? ", wide"
+                                         : skinny_rows == kMiddle ? ", middle"
+                                                                  : ""));
           const Matrix out = emulated_half_product(weights, some, skinny_rows);
           CHECK(out.padding_untouched());
           CHECK(same_rows(out, 0, expected, 0, rows));
@@ -138,8 +142,8 @@ TEST_CASE("linear with 16-bit weights is one chain over a long depth in all shap
       const DeepHalfProduct deep(type, rows);
       const Matrix expected = half_product(deep.weights, deep.x);
       for (const std::uint64_t seed : {0U, 1U, 2U}) {
-        CHECK(same_matrix(emulated_half_product(deep.weights, deep.x, kOnlySkinny, {.seed = seed}), expected));
-        CHECK(same_matrix(emulated_half_product(deep.weights, deep.x, kOnlyWide, {.seed = seed}), expected));
+        for (const std::int64_t skinny_rows : {kOnlyWide, kMiddle, kOnlySkinny})
+          CHECK(same_matrix(emulated_half_product(deep.weights, deep.x, skinny_rows, {.seed = seed}), expected));
       }
     }
   }
@@ -165,6 +169,8 @@ TEST_CASE("each barrier and wait of the products of 16-bit weights is found wher
   // One of each a stage: of two blocks of 32 features for few rows, of one for many.
   CHECK(without_effect(few, kOnlySkinny, Mutation::Kind::kSkipBlockBarrier, 12).empty());
   CHECK(without_effect(few, kOnlySkinny, Mutation::Kind::kSkipCopyWait, 12).empty());
+  CHECK(without_effect(few, kMiddle, Mutation::Kind::kSkipBlockBarrier, 12).empty());
+  CHECK(without_effect(few, kMiddle, Mutation::Kind::kSkipCopyWait, 12).empty());
   CHECK(without_effect(few, kOnlyWide, Mutation::Kind::kSkipBlockBarrier, 12).empty());
   CHECK(without_effect(few, kOnlyWide, Mutation::Kind::kSkipCopyWait, 12).empty());
 }

@@ -228,6 +228,9 @@ std::vector<DeviceCase> device_cases() {
     add_linear(name + " of many rows", {type, 550, 40, 256});
     add_linear(name + " of reversed inputs", {type, 3, 40, 256, ProductInput::Form::kPlain, true});
   }
+  // Blocks of outputs and rows enough for the kernel for many rows (gpu_linear.cpp).
+  for (const DType type : {DType::kF16, DType::kBF16})
+    add_linear(std::string(dtype_info(type).name) + " of many blocks", {type, 1290, 2400, 96});
   for (const DType type : {DType::kQ4_K, DType::kBF16})
     out.push_back({"experts of " + std::string(dtype_info(type).name),
                    [type](Backend& backend) { return run_experts(backend, type); },

@@ -174,7 +174,7 @@ struct LinearSkinny {
   using Sums = CutSums<kTiles>;
   static constexpr int kThreads = Sums::kThreads;
   static constexpr bool kBeginsEarly = true;
-  static constexpr int kBlocks = kGroups > 1 ? 2 : kTiles > 1 ? (F::kRegisters > 0 ? 2 : 4) : 5 - F::kRegisters / 2;
+  static constexpr int kBlocks = kTiles > 1 ? (F::kRegisters > 0 ? 2 : kGroups > 1 ? 3 : 4) : 5 - F::kRegisters / 2;
   static constexpr int kStages = kGroups * F::kLayout.bytes > 5200 ? 2 : 3;
   using Strips = WarpStrips<F, kGroups, kStages>;
   static constexpr unsigned kAtLeast = kGroups * kTiles == 1 ? 4 : 1;

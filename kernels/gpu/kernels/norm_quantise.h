@@ -47,9 +47,15 @@ struct MadeRow {
 
   QUIRE_DEVICE float at(std::int64_t i) const {
     const std::int64_t k = order == nullptr ? i : order[i];
-    if constexpr (kForm == RowForm::kNormed) return x[k] * factor * args.norm_weight[k];
-    if constexpr (kForm == RowForm::kGated) return silu_of(x[k]) * x[args.depth + k];
+    if constexpr (kForm == RowForm::kNormed) return of(x[k], args.norm_weight[k]);
+    if constexpr (kForm == RowForm::kGated) return of(x[k], x[args.depth + k]);
     return x[k];
+  }
+  // Of a row's value, and of the norm's weight or of what is gated.
+  QUIRE_DEVICE float of(float value, float second) const {
+    if constexpr (kForm == RowForm::kNormed) return value * factor * second;
+    if constexpr (kForm == RowForm::kGated) return silu_of(value) * second;
+    return value;
   }
 };
 

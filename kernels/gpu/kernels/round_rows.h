@@ -39,7 +39,8 @@ struct RoundRows {
   using Args = RoundRowsArgs;
   static constexpr int kThreads = 256;
   static constexpr int kWarps = kThreads / kWarpLanes;
-  static constexpr int kEach = 4;  // features of a thread
+  static constexpr int kEach = 4;   // features of a thread
+  static constexpr int kBatch = 4;  // times so many that it loads before it writes
   static constexpr int kSharedBytes = 2 * kWarps * static_cast<int>(sizeof(float));
 
   template <class Thread>
@@ -61,6 +62,41 @@ struct RoundRows {
     return mine;
   }
 
+  // Whether a thread's features can be loaded at once, as they lie.
+  static QUIRE_DEVICE bool are_together(const MadeRow<kForm>& made) {
+    std::uintptr_t places = reinterpret_cast<std::uintptr_t>(made.x) | static_cast<std::uintptr_t>(4 * made.args.depth);
+    if constexpr (kForm == RowForm::kNormed) places |= reinterpret_cast<std::uintptr_t>(made.args.norm_weight);
+    return made.order == nullptr && places % sizeof(Words4) == 0;
+  }
+
+  static QUIRE_DEVICE void make(const MadeRow<kForm>& made, int at, bool together, float (&values)[kEach]) {
+    if (!together) {
+      QUIRE_UNROLL
+      for (int i = 0; i < kEach; ++i)
+        values[i] = at + i < made.args.depth ? made.at(at + i) : 0.0f;
+      return;
+    }
+    const auto four = [](const float* from) { return load_as<Words4>(reinterpret_cast<const std::byte*>(from)); };
+    const bool inside = at < made.args.depth;
+    const Words4 x = inside ? four(made.x + at) : Words4{};
+    Words4 second{};
+    if (kForm == RowForm::kNormed && inside) second = four(made.args.norm_weight + at);
+    if (kForm == RowForm::kGated && inside) second = four(made.x + made.args.depth + at);
+    QUIRE_UNROLL
+    for (int i = 0; i < kEach; ++i)
+      values[i] = made.of(float_of_bits(x.of[i]), float_of_bits(second.of[i]));
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void write(Thread& t, const float (&values)[kEach], float factor, std::byte* to) {
+    std::uint32_t words[2] = {0u, 0u};
+    QUIRE_UNROLL
+    for (int i = 0; i < kEach; ++i)
+      words[i / 2] |= static_cast<std::uint32_t>(half_of<kType>(t, values[i] * factor)) << (16 * (i % 2));
+    reinterpret_cast<std::uint32_t*>(to)[0] = words[0];
+    reinterpret_cast<std::uint32_t*>(to)[1] = words[1];
+  }
+
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
     const ExpertRows& experts = args.made.experts;
@@ -77,18 +113,22 @@ struct RoundRows {
       factor = scale.factor;
       if (t.index() == 0) args.scales[row] = scale.inverse;
     }
-    const std::int64_t num_blocks = (depth + kHalfBlock - 1) / kHalfBlock;
-    HalfTile* tiles = args.tiles + row / kHalfRows * num_blocks;
-    for (std::int64_t at = kEach * t.index(); at < num_blocks * kHalfBlock; at += kEach * kThreads) {
-      std::uint32_t words[2] = {0u, 0u};
+    const int num_blocks = (static_cast<int>(depth) + kHalfBlock - 1) / kHalfBlock;
+    auto* tiles =
+        reinterpret_cast<std::byte*>(args.tiles + row / kHalfRows * num_blocks) + row % kHalfRows * kHalfRowBytes;
+    const bool together = are_together(made);
+    constexpr int kSweep = kEach * kThreads;
+    for (int first = kEach * t.index(); first < num_blocks * kHalfBlock; first += kBatch * kSweep) {
+      float values[kBatch][kEach];
       QUIRE_UNROLL
-      for (int i = 0; i < kEach; ++i) {
-        const float value = at + i < depth ? made.at(at + i) * factor : 0.0f;
-        words[i / 2] |= static_cast<std::uint32_t>(half_of<kType>(t, value)) << (16 * (i % 2));
+      for (int i = 0; i < kBatch; ++i)
+        make(made, first + i * kSweep, together, values[i]);
+      QUIRE_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = first + i * kSweep;
+        auto* to = tiles + at / kHalfBlock * static_cast<int>(sizeof(HalfTile)) + 2 * (at % kHalfBlock);
+        if (at < num_blocks * kHalfBlock) write(t, values[i], factor, to);
       }
-      auto* to = reinterpret_cast<std::uint32_t*>(&tiles[at / kHalfBlock].values[row % kHalfRows][at % kHalfBlock]);
-      to[0] = words[0];
-      to[1] = words[1];
     }
   }
 };
