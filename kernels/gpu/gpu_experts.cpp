@@ -197,12 +197,13 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
       continue;
     }
     if (!same_input) quantise(x, order, rows);
-    const LinearIntArgs args{.strips = part.first->weights.data(),
-                             .tiles = tiles_.as<const ActTile>(),
-                             .tile_stride = num_tiles() + kMostTilesOfItem,
-                             .num_blocks = x.cols() / kBlockFeatures,
-                             .output = output,
-                             .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
+    const LinearIntArgs args{
+        .strips = part.first->weights.data(),
+        .tiles = tiles_.as<const ActTile>(),
+        .tiles_bytes = static_cast<std::uint32_t>((num_tiles() + kMostTilesOfItem) * sizeof(ActTile)),
+        .num_blocks = x.cols() / kBlockFeatures,
+        .output = output,
+        .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
     device_.launch(*few.kernel, grid, args);
   }
 }

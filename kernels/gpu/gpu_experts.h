@@ -81,7 +81,7 @@ class GpuExperts {
   std::map<std::uint64_t, Stack> stacks_;  // by the first expert's serial
   std::int64_t num_experts_ = 0;
   std::int64_t num_choices_ = 0;
-  std::int64_t num_chosen_ = 0;  // of a row
+  std::int64_t num_chosen_ = 0;                           // of a row
   Items items_[3] = {};                                   // of 8, 32 and 64 rows
   DeviceMemory ids_, weights_, groups_;                   // of the last route()
   DeviceMemory ranges_, sources_, row_experts_, places_;  // of the last group()

@@ -80,7 +80,7 @@ void choose_half_kernels(Device& device, const std::string& name, GpuLinear::Par
   part.many = {wide, middle};
 }
 
-void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
+void choose_kernels(Device& device, DType type, std::int64_t depth, GpuLinear::Part& part) {
   const std::string form(form_name(type));
   if (lies_in_half_tiles(type)) return choose_half_kernels(device, "linear_half " + form, part);
   if (!lies_in_strips(type)) {
@@ -90,7 +90,10 @@ void choose_kernels(Device& device, DType type, GpuLinear::Part& part) {
   const std::string few = "linear_skinny " + form;
   constexpr std::int64_t kAllAtOnce = 400;  // blocks that a large GPU takes
   part.few = {
-      {.kernel = &device.kernel("linear_row " + form), .rows = 1, .outputs = kStripOutputs, .most_rows = 1},
+      {.kernel = &device.kernel("linear_row " + form + (depth > 4 * kDepthCut ? " deep" : "")),
+       .rows = 1,
+       .outputs = kStripOutputs,
+       .most_rows = 1},
       {.kernel = &device.kernel(few + " 1"), .rows = 8, .outputs = kStripOutputs, .most_rows = 8},
       {.kernel = &device.kernel(few + " 4 2"), .rows = 32, .outputs = 2 * kStripOutputs, .least_blocks = kAllAtOnce},
       {.kernel = &device.kernel(few + " 4"), .rows = 32, .outputs = kStripOutputs}};
@@ -141,7 +144,7 @@ void GpuLinear::add(Device& device, WeightUploads* uploads, std::span<const Weig
     const std::span order(source.order, static_cast<std::size_t>(source.cols));
     part.order = upload_array<std::int32_t>(device, order, "the order of input features", release);
   }
-  choose_kernels(device, source.type, part);
+  choose_kernels(device, source.type, in_features_, part);
   out_features_ += part.rows;
   parts_.push_back(std::move(part));
 }
@@ -281,7 +284,7 @@ void GpuLinearRunner::launch(const GpuLinear::Part& part, const Args& args) {
 void GpuLinearRunner::multiply(const GpuLinear::Part& part, std::int64_t depth, const LinearOutput& output) {
   launch(part, LinearIntArgs{.strips = part.weights.data(),
                              .tiles = tiles_.as<const ActTile>(),
-                             .tile_stride = tile_stride(output.rows),
+                             .tiles_bytes = static_cast<std::uint32_t>(tile_stride(output.rows) * sizeof(ActTile)),
                              .num_blocks = depth / kBlockFeatures,
                              .output = output});
 }

@@ -35,7 +35,8 @@ constexpr StripLayout strip_layout(PackedFormat format) {
 
 // Where a block's header and entry lie among the scales.
 constexpr int header_offset(PackedFormat format, unsigned block) {
-  return static_cast<int>(block / static_cast<unsigned>(format.groups)) * (format.header + format.groups * format.entry);
+  return static_cast<int>(block / static_cast<unsigned>(format.groups)) *
+         (format.header + format.groups * format.entry);
 }
 constexpr int entry_offset(PackedFormat format, unsigned block) {
   return header_offset(format, block) + format.header +

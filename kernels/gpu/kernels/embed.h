@@ -40,7 +40,7 @@ struct EmbedStrips {
     } else if constexpr (F::kScales == ScaleForm::kNibbleHalves) {
       minimum = 32.0f * s.minimum[second_half ? 1 : 0];
     } else if constexpr (!F::kHalves && F::kZero == 0) {
-      minimum = 0.0f - s.second;
+      minimum = F::kSubtracts ? s.second : 0.0f - s.second;
     }
     for (int i = 0; i < 4; ++i) {
       const int code = static_cast<int>((codes >> (8 * i)) & 255u);

@@ -32,12 +32,12 @@ struct LinearOutput {
   }
 };
 
-// tile_stride: of tiles_of_rows() at least, or as many beyond an item's first tile.
+// tiles_bytes: of tiles_of_rows() at least, or as many beyond an item's first tile.
 struct LinearIntArgs {
   const std::byte* strips = nullptr;  // [outputs / 16][strips of the depth]
-  const ActTile* tiles = nullptr;     // [num_blocks][tile_stride]
-  std::int64_t tile_stride = 0;
-  std::int64_t num_blocks = 0;  // of the depth
+  const ActTile* tiles = nullptr;     // [num_blocks][tiles of rows]
+  std::uint32_t tiles_bytes = 0;      // of one block of the depth
+  std::int64_t num_blocks = 0;        // of the depth
   LinearOutput output;
   ExpertProduct experts = {};  // strips and bias are the first one's; not for linear_wide
 
@@ -54,7 +54,8 @@ struct LinearIntArgs {
   // The first tile of a block of the depth, or of the last one.
   QUIRE_DEVICE const ActTile* tiles_of(unsigned block) const {
     const unsigned last = static_cast<unsigned>(num_blocks) - 1;
-    return tiles + (block < last ? block : last) * tile_stride;
+    const std::uint64_t offset = static_cast<std::uint64_t>(block < last ? block : last) * tiles_bytes;
+    return reinterpret_cast<const ActTile*>(reinterpret_cast<const std::byte*>(tiles) + offset);
   }
 };
 
@@ -94,7 +95,8 @@ QUIRE_DEVICE RowFactors<F> row_factors(Thread& t, std::uint32_t scale, std::uint
     out.minima[0] = static_cast<float>(t.dot_pairs(sums, byte_pair(-32, 0)));
     out.minima[1] = static_cast<float>(t.dot_pairs(sums, byte_pair(0, -32)));
   } else if constexpr (F::kZero == 0) {
-    out.minima[0] = out.scale * static_cast<float>(t.dot_pairs(sums, byte_pair(1, 1)));
+    constexpr int kSign = F::kSubtracts ? -1 : 1;
+    out.minima[0] = out.scale * static_cast<float>(t.dot_pairs(sums, byte_pair(kSign, kSign)));
   } else {
     out.start[0] = t.dot_pairs(sums, byte_pair(-F::kZero, -F::kZero));
   }

@@ -1,5 +1,5 @@
-// linear_row and linear_skinny: quantised weights times one row, or few. The four warps of a block take cuts of the
-// depth in turn and read each strip once, through a ring of stages that asynchronous copies fill.
+// linear_row and linear_skinny: quantised weights times one row, or few. The warps of a block take cuts of the depth in
+// turn and read each strip once, through two stages that asynchronous copies fill.
 // linear_row: 16 outputs. All columns of the B operand are the one row's, so that the lanes of a quad have the same
 // sums: even ones scale those of the first eight outputs, odd ones the others'.
 // linear_skinny: 16 * kGroups outputs and up to 8 * kTiles rows.
@@ -10,89 +10,83 @@
 
 namespace quire::gpu {
 
-// The strips that a warp takes in turn: cuts warp, warp + 4, ... of kGroups groups of outputs.
-template <class F, int kGroups, int kStages>
+// The strips that one of kWarps warps takes in turn: cuts warp, warp + kWarps, ... of kGroups groups of outputs, in two
+// stages: the next one is copied while one is multiplied.
+template <class F, int kGroups, int kWarps>
 struct WarpStrips {
-  static constexpr int kWarps = 4;
   static constexpr int kStripBytes = F::kLayout.bytes;
   static constexpr int kStageBytes = kGroups * kStripBytes;
-  static constexpr int kRingBytes = kWarps * kStages * kStageBytes;
-
-  const std::byte* from[kGroups];
-  std::byte* ring;
-  int count;  // strips of the depth
-  int warp;
+  static constexpr int kRingBytes = kWarps * 2 * kStageBytes;
 
   template <class Thread>
   QUIRE_DEVICE WarpStrips(Thread& t, const LinearIntArgs& args, int first_group)
-      : ring(t.shared() + t.warp() * kStages * kStageBytes), count(args.num_strips()), warp(t.warp()) {
+      : stages(t.shared() + t.warp() * 2 * kStageBytes),
+        count(args.num_strips()),
+        current(t.warp() * kCutStrips),
+        fetched(current) {
     const int last = args.num_groups() - 1;
     for (int g = 0; g < kGroups; ++g) {
       const std::int64_t group = first_group + g < last ? first_group + g : last;
-      from[g] = args.strips + group * count * kStripBytes;
+      from[g] = args.strips + (group * count + fetched) * kStripBytes;
     }
-  }
-
-  QUIRE_DEVICE int strip(int number) const {
-    return (number / kCutStrips * kWarps + warp) * kCutStrips + number % kCutStrips;
-  }
-  QUIRE_DEVICE std::byte* stage(int number) const { return ring + number * kStageBytes; }
-
-  template <class Thread>
-  QUIRE_DEVICE void fetch(Thread& t, int at_turn, int number) const {
-    const int next_strip = strip(at_turn);
-    if (next_strip < count) {
-      QUIRE_UNROLL
-      for (int g = 0; g < kGroups; ++g) {
-        const std::byte* source = from[g] + static_cast<std::int64_t>(next_strip) * kStripBytes;
-        std::byte* to = stage(number) + g * kStripBytes;
-        QUIRE_UNROLL
-        for (int at = 0; at < kStripBytes; at += 16 * kWarpLanes) {
-          const int mine = at + 16 * t.lane();
-          if (mine < kStripBytes) t.copy_async(to + mine, source + mine);
-        }
-      }
-    }
-    t.commit_copies();
+    fetch(t);
   }
 
   QUIRE_DEVICE int num_cuts() const { return (count + kCutStrips - 1) / kCutStrips; }
 
+  // Where the strip `at` lies until the next but one call, and then the strips behind it; null: there is none.
   template <class Thread>
-  QUIRE_DEVICE void begin(Thread& t) {
-    QUIRE_UNROLL
-    for (int early = 0; early < kStages - 1; ++early)
-      fetch(t, early, early);
-  }
-
-  // Where the strips of this turn lie until the next but one call; null behind the end of the depth.
-  template <class Thread>
-  QUIRE_DEVICE const std::byte* next(Thread& t) {
-    t.template wait_copies<kStages - 2>();
+  QUIRE_DEVICE const std::byte* next(Thread& t, int& at) {
+    t.template wait_copies<0>();
     t.sync_warp();  // all lanes' copies have landed, and all have read the stage that is filled next
-    fetch(t, turn + kStages - 1, stage_number == 0 ? kStages - 1 : stage_number - 1);
-    current = strip(turn);
-    const std::byte* const weights = stage(stage_number);
-    stage_number = stage_number + 1 == kStages ? 0 : stage_number + 1;
-    ++turn;
-    return current < count ? weights : nullptr;
+    const std::byte* const strip = stages + (stage ^ 1) * kStageBytes;
+    fetch(t);
+    at = current;
+    current = after(current);
+    return at < count ? strip : nullptr;
   }
 
-  int turn = 0;
-  int stage_number = 0;  // of the turn
-  int current = 0;       // the strip that next() returned
+ private:
+  static QUIRE_DEVICE int after(int strip) {
+    return (strip + 1) % kCutStrips == 0 ? strip + 1 + (kWarps - 1) * kCutStrips : strip + 1;
+  }
+
+  template <class Thread>
+  QUIRE_DEVICE void fetch(Thread& t) {
+    const int next_strip = after(fetched);
+    if (fetched < count) {
+      QUIRE_UNROLL
+      for (int g = 0; g < kGroups; ++g) {
+        std::byte* to = stages + stage * kStageBytes + g * kStripBytes;
+        QUIRE_UNROLL
+        for (int first = 0; first < kStripBytes; first += 16 * kWarpLanes) {
+          const int mine = first + 16 * t.lane();
+          if (first + 16 * kWarpLanes <= kStripBytes || mine < kStripBytes) t.copy_async(to + mine, from[g] + mine);
+        }
+        from[g] += (next_strip - fetched) * kStripBytes;
+      }
+    }
+    t.commit_copies();
+    fetched = next_strip;
+    stage ^= 1;
+  }
+
+  const std::byte* from[kGroups];
+  std::byte* stages;
+  int count;  // strips of the depth
+  int current;
+  int fetched;
+  int stage = 0;  // that is filled next
 };
 
-template <DType kType>
+template <DType kType, int kWarps>
 struct LinearRow {
   using Args = LinearIntArgs;
   using F = Form<kType>;
-  static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * kWarpLanes;
   static constexpr bool kBeginsEarly = true;
-  static constexpr int kBlocks = F::kRegisters > 1 ? 4 : F::kRegisters > 0 ? 6 : 7;
-  static constexpr int kStages = 3;
-  using Strips = WarpStrips<F, 1, kStages>;
+  static constexpr int kBlocks = (F::kRegisters > 1 ? 4 : F::kRegisters > 0 ? 5 : 7) * 4 / kWarps;
+  using Strips = WarpStrips<F, 1, kWarps>;
   static constexpr unsigned kTogether = LaneCodes<F>::kTogether > 4 ? LaneCodes<F>::kTogether : 4;
   static constexpr int kSharedBytes = Strips::kRingBytes + kWarps * kStripOutputs * static_cast<int>(sizeof(float));
 
@@ -144,7 +138,6 @@ struct LinearRow {
     }
     const auto group = static_cast<int>(t.block_x());
     Strips strips(t, own, group);
-    strips.begin(t);
     t.wait_for_kernels();  // weights are there already
     float* sums = reinterpret_cast<float*>(t.shared() + Strips::kRingBytes);
     const int num_cuts = strips.num_cuts();
@@ -152,8 +145,9 @@ struct LinearRow {
     for (int cut = 0; cut < num_cuts; cut += kWarps) {
       float acc = 0.0f;
       for (int i = 0; i < kCutStrips; ++i) {
-        const std::byte* const weights = strips.next(t);
-        if (weights != nullptr) acc = multiply_strip(t, own, weights, strips.current, acc);
+        int strip = 0;
+        const std::byte* const weights = strips.next(t, strip);
+        if (weights != nullptr) acc = multiply_strip(t, own, weights, strip, acc);
       }
       if (cut > 0) t.sync_block();  // the sums of the round before have been read
       if (t.lane() % 4 < 2) sums[t.warp() * kStripOutputs + output_of(t.lane())] = acc;
@@ -175,8 +169,7 @@ struct LinearSkinny {
   static constexpr int kThreads = Sums::kThreads;
   static constexpr bool kBeginsEarly = true;
   static constexpr int kBlocks = kTiles > 1 ? (F::kRegisters > 0 ? 2 : kGroups > 1 ? 3 : 4) : 5 - F::kRegisters / 2;
-  static constexpr int kStages = kGroups * F::kLayout.bytes > 5200 ? 2 : 3;
-  using Strips = WarpStrips<F, kGroups, kStages>;
+  using Strips = WarpStrips<F, kGroups, Sums::kWarps>;
   static constexpr unsigned kAtLeast = kGroups * kTiles == 1 ? 4 : 1;
   static constexpr unsigned kTogether = LaneCodes<F>::kTogether > kAtLeast ? LaneCodes<F>::kTogether : kAtLeast;
   static constexpr int kSharedBytes = Strips::kRingBytes + Sums::kBytes;
@@ -213,7 +206,6 @@ struct LinearSkinny {
     }
     const int first_group = static_cast<int>(t.block_x()) * kGroups;
     Strips strips(t, own, first_group);
-    strips.begin(t);
     t.wait_for_kernels();  // weights are there already
     Sums sums[kGroups];
     float* room = reinterpret_cast<float*>(t.shared() + Strips::kRingBytes);
@@ -221,8 +213,9 @@ struct LinearSkinny {
     float acc[kGroups][kTiles][kLaneElements] = {};
     for (int cut = 0; cut < num_cuts; cut += Sums::kWarps) {
       for (int i = 0; i < kCutStrips; ++i) {
-        const std::byte* const weights = strips.next(t);
-        if (weights != nullptr) multiply_strip(t, own, weights, strips.current, first_tile, acc);
+        int strip = 0;
+        const std::byte* const weights = strips.next(t, strip);
+        if (weights != nullptr) multiply_strip(t, own, weights, strip, first_tile, acc);
       }
       QUIRE_UNROLL
       for (int g = 0; g < kGroups; ++g)

@@ -17,6 +17,7 @@ struct Form {
   static constexpr ScaleForm kScales = kFormat.scales;
   static constexpr bool kHalves = kFormat.has_halves();
   static constexpr bool kTable = kFormat.table != CodeTable::kLinear;
+  static constexpr bool kSubtracts = kScales == ScaleForm::kPair8 || kScales == ScaleForm::kFloatZero;  // the minimum
   // What unpacking takes of them: few, more, or many (kernels ask for as many blocks on a multiprocessor as fit).
   static constexpr int kRegisters = kBits == 3 || kBits == 5 || (kHalves && kTable) ? 2
                                     : kBits == 2 || kBits == 6 || kHalves || kTable ? 1
@@ -115,7 +116,8 @@ QUIRE_DEVICE void operand_of(Thread& t, const LaneCodes<F>& lane_codes, unsigned
   }
 }
 
-// Of one output and one block. One scale: `first` multiplies the sum, `second` is a minimum added per activation. Two:
+// Of one output and one block. One scale: `first` multiplies the sum, `second` is a minimum added (Form::kSubtracts:
+// subtracted) per activation. Two:
 // each multiplies the sum of 16 features; minima are 32nd parts, multiplied with 32 times the activations' sums.
 struct OutputScales {
   float first = 0.0f;
@@ -170,12 +172,12 @@ QUIRE_DEVICE OutputScales scales_of(Thread& t, const std::byte* strip, unsigned 
             0x1p119f * float_of_bits(byte_at(entry, 16 + output) << 20)};
   } else if constexpr (F::kScales == ScaleForm::kFloatZero) {
     const float scale = load_as<float>(header + 4 * output);
-    return {scale, 0.0f - scale * static_cast<float>(byte_at(header, 64 + output))};
+    return {scale, scale * static_cast<float>(byte_at(header, 64 + output))};
   } else {
     static_assert(F::kScales == ScaleForm::kPair8);
     const float m = half_at(t, header, 16 + output);
     return {half_at(t, header, output) * static_cast<float>(byte_at(entry, output)),
-            0.0f - m * static_cast<float>(byte_at(entry, 16 + output))};
+            m * static_cast<float>(byte_at(entry, 16 + output))};
   }
 }
 
