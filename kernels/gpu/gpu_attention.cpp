@@ -40,8 +40,11 @@ void GpuAttention::store(GpuKvStorage& kv, std::int64_t layer, const AttentionBa
                          .k = k.data,
                          .v = v.data,
                          .k_stride = k.stride,
-                         .v_stride = v.stride};
-  device_.launch(*store_[static_cast<std::size_t>(layout.dtype)], {.x = k.rows, .y = (kv.num_heads(layer) + 3) / 4},
+                         .v_stride = v.stride,
+                         .num_heads = kv.num_heads(layer)};
+  constexpr int kEach = StoreKv<KvType::kF32>::kVectors;
+  const std::int64_t vectors = (args.kv.value_dim > 0 ? 2 : 1) * args.num_heads;
+  device_.launch(*store_[static_cast<std::size_t>(layout.dtype)], {.x = k.rows, .y = (vectors + kEach - 1) / kEach},
                  args);
 }
 

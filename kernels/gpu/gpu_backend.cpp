@@ -181,7 +181,8 @@ void GpuBackend::embed(const Embedding& table, std::span<const std::int32_t> ids
                        .cols = embedding.dim(),
                        .out = out.data,
                        .out_stride = out.stride};
-  device_->launch(embedding.kernel(), {.x = static_cast<std::int64_t>(ids.size())}, args);
+  device_->launch(embedding.kernel(), {.x = static_cast<std::int64_t>(ids.size()), .y = spread_pieces(embedding.dim())},
+                  args);
 }
 
 void GpuBackend::rms_norm(MatrixView x, const float* weight, float eps, MatrixView out) {
@@ -211,7 +212,7 @@ void GpuBackend::head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_
 void GpuBackend::put_rows(std::span<const float> values, MatrixView out) {
   const GatherArgs args{
       .x = uploads_.put(values), .x_stride = out.cols, .cols = out.cols, .out = out.data, .out_stride = out.stride};
-  if (out.rows > 0) device_->launch(gather_, {.x = out.rows}, args);
+  if (out.rows > 0) device_->launch(gather_, {.x = out.rows, .y = spread_pieces(out.cols)}, args);
 }
 
 void GpuBackend::rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
@@ -241,7 +242,7 @@ void GpuBackend::rope(MatrixView x, std::int64_t num_heads, std::int64_t head_di
                       .sin_stride = sin.stride,
                       .half = cos.cols,
                       .interleaved = style == RopeStyle::kInterleaved};
-  if (x.rows > 0) device_->launch(rope_, {.x = x.rows}, args);
+  if (x.rows > 0) device_->launch(rope_, {.x = x.rows, .y = (num_heads + Rope::kHeads - 1) / Rope::kHeads}, args);
 }
 
 void GpuBackend::gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) {
@@ -254,7 +255,7 @@ void GpuBackend::gather_rows(MatrixView x, std::span<const std::int32_t> rows, M
                         .cols = x.cols,
                         .out = out.data,
                         .out_stride = out.stride};
-  device_->launch(gather_, {.x = static_cast<std::int64_t>(rows.size())}, args);
+  device_->launch(gather_, {.x = static_cast<std::int64_t>(rows.size()), .y = spread_pieces(x.cols)}, args);
 }
 
 void GpuBackend::parallel_for(std::int64_t count, std::int64_t grain,

@@ -214,7 +214,8 @@ void GpuExperts::quantise(const ProductInput& x, const std::int32_t* order, cons
   NormQuantiseArgs args = made_by(x, order, rows);
   args.tiles = tiles_.as<ActTile>();
   args.tile_stride = stride;
-  device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = num_choices_}, args);
+  const std::int64_t pieces = (x.cols() + args.piece - 1) / args.piece;
+  device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = num_choices_, .y = pieces}, args);
 }
 
 void GpuExperts::round(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows, DType type) {
@@ -223,13 +224,15 @@ void GpuExperts::round(const ProductInput& x, const std::int32_t* order, const E
   const RoundRowsArgs args{
       .made = made_by(x, order, rows), .tiles = half_tiles_.as<HalfTile>(), .scales = row_scales_.as<float>()};
   const auto& kernels = type == DType::kF16 ? round_f16_ : round_bf16_;
-  device_.launch(*kernels[static_cast<std::size_t>(x.form)], {.x = num_choices_}, args);
+  const std::int64_t pieces = (x.cols() + args.made.piece - 1) / args.made.piece;
+  device_.launch(*kernels[static_cast<std::size_t>(x.form)], {.x = num_choices_, .y = pieces}, args);
 }
 
 NormQuantiseArgs GpuExperts::made_by(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) const {
   return {.x = x.x.data,
           .stride = x.x.stride,
           .depth = x.cols(),
+          .piece = made_piece(num_choices_, x.cols()),
           .norm_weight = x.norm_weight,
           .eps = x.eps,
           .order = order,

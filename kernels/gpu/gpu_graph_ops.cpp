@@ -68,7 +68,7 @@ void GpuGraphOps::activate(const ActivationArgs& args, MatrixView gate, MatrixVi
 
 void GpuGraphOps::copy(MatrixView x, MatrixView out) {
   const GatherArgs args{.x = x.data, .x_stride = x.stride, .cols = x.cols, .out = out.data, .out_stride = out.stride};
-  if (x.rows > 0 && x.cols > 0) device_.launch(gather_, {.x = x.rows}, args);
+  if (x.rows > 0 && x.cols > 0) device_.launch(gather_, {.x = x.rows, .y = spread_pieces(x.cols)}, args);
 }
 
 void GpuGraphOps::add(MatrixView x, float scale, MatrixView out) {

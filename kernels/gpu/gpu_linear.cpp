@@ -222,12 +222,14 @@ void GpuLinearRunner::quantise(const ProductInput& x, const std::int32_t* order)
   const NormQuantiseArgs args{.x = x.x.data,
                               .stride = x.x.stride,
                               .depth = x.cols(),
+                              .piece = made_piece(x.x.rows, x.cols()),
                               .norm_weight = x.norm_weight,
                               .eps = x.eps,
                               .order = order,
                               .tiles = tiles_.as<ActTile>(),
                               .tile_stride = tile_stride(x.x.rows)};
-  device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = x.x.rows}, args);
+  device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = x.x.rows, .y = groups_of(x.cols(), args.piece)},
+                 args);
 }
 
 void GpuLinearRunner::round(const ProductInput& x, const std::int32_t* order, DType type) {
@@ -237,13 +239,15 @@ void GpuLinearRunner::round(const ProductInput& x, const std::int32_t* order, DT
   const RoundRowsArgs args{.made = {.x = x.x.data,
                                     .stride = x.x.stride,
                                     .depth = x.cols(),
+                                    .piece = made_piece(x.x.rows, x.cols()),
                                     .norm_weight = x.norm_weight,
                                     .eps = x.eps,
                                     .order = order},
                            .tiles = half_tiles_.as<HalfTile>(),
                            .scales = row_scales_.as<float>()};
   const auto& kernels = type == DType::kF16 ? round_f16_ : round_bf16_;
-  device_.launch(*kernels[static_cast<std::size_t>(x.form)], {.x = x.x.rows}, args);
+  device_.launch(*kernels[static_cast<std::size_t>(x.form)], {.x = x.x.rows, .y = groups_of(x.cols(), args.made.piece)},
+                 args);
 }
 
 MatrixView GpuLinearRunner::make_rows(const ProductInput& x, const std::int32_t* order) {

@@ -46,7 +46,8 @@ std::vector<ChainBlock> row_of_tiles(const std::vector<ActTile>& tiles, std::int
 
 // Rows of x as `kernel` makes and rounds them.
 std::vector<std::vector<ChainBlock>> quantised(const char* kernel, const Matrix& x, std::int64_t depth,
-                                               const std::vector<float>& weight, std::uint64_t seed) {
+                                               const std::vector<float>& weight, std::uint64_t seed,
+                                               std::int64_t piece = gpu::kMadeSweep) {
   EmulatedDevice device({.seed = seed});
   const DeviceMatrix in(device, x);
   const DeviceArray<float> norm(device, weight);
@@ -56,11 +57,12 @@ std::vector<std::vector<ChainBlock>> quantised(const char* kernel, const Matrix&
   const NormQuantiseArgs args{.x = in.view().data,
                               .stride = x.stride,
                               .depth = depth,
+                              .piece = piece,
                               .norm_weight = norm.data(),
                               .eps = 1e-5f,
                               .tiles = tiles.data(),
                               .tile_stride = (x.rows + 7) / 8};
-  device.launch(device.kernel(kernel), {.x = x.rows}, args);
+  device.launch(device.kernel(kernel), {.x = x.rows, .y = (depth + piece - 1) / piece}, args);
   std::vector<std::vector<ChainBlock>> out;
   for (std::int64_t row = 0; row < x.rows; ++row)
     out.push_back(row_of_tiles(tiles.read(), row, num_blocks));
@@ -118,7 +120,7 @@ TEST_CASE("the emulated GPU norms rows in the order of sums that is written, and
     Matrix x = random_matrix(random, 5, depth, 3.0f);
     const std::vector<float> weight = random_floats(random, depth);
     for (const std::uint64_t seed : {0U, 1U}) {
-      const auto rows = quantised("norm_quantise normed", x, depth, weight, seed);
+      const auto rows = quantised("norm_quantise normed", x, depth, weight, seed, (1 + seed) * gpu::kMadeSweep);
       bool good = true;
       for (std::int64_t row = 0; row < 5; ++row) {
         const std::vector<float> made = normed_row(&x.at(row, 0), weight);
@@ -166,6 +168,7 @@ TEST_CASE("a missing barrier of the norm is found") {
     const NormQuantiseArgs args{.x = in.view().data,
                                 .stride = x.stride,
                                 .depth = 1024,
+                                .piece = 1024,
                                 .norm_weight = norm.data(),
                                 .eps = 1e-5f,
                                 .tiles = tiles.data(),

@@ -1,7 +1,8 @@
 // embed: rows of an embedding table as f32, from strips (a tied output head shares them) or, for float types, from the
-// file's own rows. One block of 128 threads a row. The values are dequantize()'s, to the bit.
+// file's own rows. Grid: x rows, y spread_pieces(cols). The values are dequantize()'s, to the bit.
 #pragma once
 
+#include "kernels/gpu/kernels/fours.h"
 #include "kernels/gpu/kernels/unpack.h"
 
 namespace quire::gpu {
@@ -18,7 +19,7 @@ template <DType kType>
 struct EmbedStrips {
   using Args = EmbedArgs;
   using F = Form<kType>;
-  static constexpr int kThreads = 128;
+  static constexpr int kThreads = kSpreadThreads;
   static constexpr int kSharedBytes = 0;
 
   // Four features from `4 * word` on of one output of a strip.
@@ -51,14 +52,14 @@ struct EmbedStrips {
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
     const std::int64_t row = t.block_x();
-    const std::int64_t id = args.ids[row];
+    const std::int64_t word = t.block_y() * kThreads + t.index();
+    if (word >= args.cols / 4) return;
+    const auto id = static_cast<unsigned>(args.ids[row]);
     const std::int64_t num_strips = (args.cols + kStripFeatures - 1) / kStripFeatures;
     const std::byte* strips = args.table + id / kStripOutputs * num_strips * F::kLayout.bytes;
-    for (std::int64_t word = t.index(); word < args.cols / 4; word += kThreads) {
-      constexpr int kStripWords = kStripFeatures / 4;
-      decode(t, strips + word / kStripWords * F::kLayout.bytes, static_cast<int>(id % kStripOutputs),
-             static_cast<int>(word % kStripWords), args.out + row * args.out_stride + 4 * word);
-    }
+    constexpr int kStripWords = kStripFeatures / 4;
+    decode(t, strips + word / kStripWords * F::kLayout.bytes, static_cast<int>(id % kStripOutputs),
+           static_cast<int>(word % kStripWords), args.out + row * args.out_stride + 4 * word);
   }
 };
 
@@ -73,7 +74,7 @@ QUIRE_DEVICE float e4m3_value(std::uint32_t code) {
 template <DType kType>
 struct EmbedRows {
   using Args = EmbedArgs;
-  static constexpr int kThreads = 128;
+  static constexpr int kThreads = kSpreadThreads;
   static constexpr int kSharedBytes = 0;
 
   static QUIRE_DEVICE std::int64_t row_bytes(std::int64_t cols) {
@@ -96,8 +97,15 @@ struct EmbedRows {
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
     const std::int64_t row = t.block_x();
     const std::byte* from = args.table + args.ids[row] * row_bytes(args.cols);
-    for (std::int64_t i = t.index(); i < args.cols; i += kThreads)
-      args.out[row * args.out_stride + i] = value(t, from, i);
+    float* out = args.out + row * args.out_stride;
+    const auto cols = static_cast<int>(args.cols);
+    const int at = static_cast<int>(t.block_y()) * kSpreadPiece + kFour * t.index();
+    Four values{};
+    QUIRE_UNROLL
+    for (int i = 0; i < kFour; ++i) {
+      if (at + i < cols) values.of[i] = value(t, from, at + i);
+    }
+    store_four(out, at, cols, lies_in_fours(out, cols), values);
   }
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/gpu/kernels/elementary.h"
+#include "kernels/gpu/kernels/fours.h"
 
 namespace quire::gpu {
 
@@ -49,44 +50,76 @@ struct StoreKvArgs {
   const float* v = nullptr;
   std::int64_t k_stride = 0;
   std::int64_t v_stride = 0;
+  std::int64_t num_heads = 0;
 };
 
-// One block a row, a warp for each head of K, then for each of V. Grid: x rows, y heads / 4.
+// A warp for each head of K, then for each of V. Grid: x rows, y vectors / 4.
 template <KvType kType>
 struct StoreKv {
   using Args = StoreKvArgs;
   static constexpr int kThreads = 128;
+  static constexpr int kVectors = kThreads / kWarpLanes;  // of a block
   static constexpr int kSharedBytes = 0;
+  static constexpr int kSweep = kFour * kWarpLanes;
+  static constexpr int kBytes = kv_element_bytes(kType);
 
+  struct alignas(kFour* kBytes) Stored {
+    std::byte of[kFour * kBytes];
+  };
+
+  // Of int8: the scale of a vector.
   template <class Thread>
-  static QUIRE_DEVICE void store(Thread& t, const float* vector, std::int64_t count, std::byte* to, float* scale_to) {
-    float inverse = 0.0f;
-    if constexpr (kType == KvType::kI8) {
-      float bound = 0.0f;
-      for (std::int64_t i = t.lane(); i < count; i += kWarpLanes) {
-        const float magnitude = vector[i] < 0.0f ? -vector[i] : vector[i];
+  static QUIRE_DEVICE float scale_of(Thread& t, const float* vector, int count, bool at_once) {
+    float bound = 0.0f;
+    for (int at = kFour * t.lane(); at < count; at += kSweep) {
+      const Four values = load_four(vector, at, count, at_once);
+      for (const float value : values.of) {
+        const float magnitude = value < 0.0f ? -value : value;
         bound = bound > magnitude ? bound : magnitude;
       }
-      for (int distance = 16; distance > 0; distance /= 2) {
-        const float other = t.shuffle_xor(bound, distance);
-        bound = bound > other ? bound : other;
-      }
-      const float scale = bound > 1e-30f ? bound / 127.0f : 0.0f;
+    }
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const float other = t.shuffle_xor(bound, distance);
+      bound = bound > other ? bound : other;
+    }
+    return bound > 1e-30f ? bound / 127.0f : 0.0f;
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE auto stored(Thread& t, float value, float inverse) {
+    if constexpr (kType == KvType::kF32) {
+      return value;
+    } else if constexpr (kType == KvType::kF16) {
+      return t.float_to_half(value);
+    } else if constexpr (kType == KvType::kBF16) {
+      return bf16_of(value);
+    } else {
+      const float scaled = value * inverse;
+      const float above = scaled > -127.0f ? scaled : -127.0f;  // a NaN becomes -127
+      return static_cast<std::int8_t>(round_even(above < 127.0f ? above : 127.0f));
+    }
+  }
+
+  template <class Thread>
+  static QUIRE_DEVICE void store(Thread& t, const float* vector, int count, std::byte* to, float* scale_to) {
+    const bool at_once = lies_in_fours(vector, count);
+    const bool stores_at_once = count % kFour == 0 && reinterpret_cast<std::uintptr_t>(to) % sizeof(Stored) == 0;
+    float inverse = 0.0f;
+    if constexpr (kType == KvType::kI8) {
+      const float scale = scale_of(t, vector, count, at_once);
       inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
       if (t.lane() == 0) *scale_to = scale;
     }
-    for (std::int64_t i = t.lane(); i < count; i += kWarpLanes) {
-      if constexpr (kType == KvType::kF32) {
-        reinterpret_cast<float*>(to)[i] = vector[i];
-      } else if constexpr (kType == KvType::kF16) {
-        reinterpret_cast<std::uint16_t*>(to)[i] = t.float_to_half(vector[i]);
-      } else if constexpr (kType == KvType::kBF16) {
-        reinterpret_cast<std::uint16_t*>(to)[i] = bf16_of(vector[i]);
-      } else {
-        const float scaled = vector[i] * inverse;
-        const float above = scaled > -127.0f ? scaled : -127.0f;  // a NaN becomes -127
-        reinterpret_cast<std::int8_t*>(to)[i] = static_cast<std::int8_t>(round_even(above < 127.0f ? above : 127.0f));
+    for (int at = kFour * t.lane(); at < count; at += kSweep) {
+      const Four values = load_four(vector, at, count, at_once);
+      Stored all;
+      QUIRE_UNROLL
+      for (int i = 0; i < kFour; ++i) {
+        const auto value = stored(t, values.of[i], inverse);
+        __builtin_memcpy(all.of + i * kBytes, &value, kBytes);
+        if (!stores_at_once && at + i < count) __builtin_memcpy(to + (at + i) * kBytes, &value, kBytes);
       }
+      if (stores_at_once) *reinterpret_cast<Stored*>(to + at * kBytes) = all;
     }
   }
 
@@ -94,20 +127,20 @@ struct StoreKv {
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
     const KvLayerView& kv = args.kv;
     const std::int64_t row = t.block_x();
-    const std::int64_t head = t.block_y() * (kThreads / kWarpLanes) + t.warp();
-    const std::int64_t num_heads = kv.value_offset / kv.key_bytes;
-    if (head >= num_heads) return;  // the whole warp
-    const std::int64_t slot = args.slots[row];
-    const std::int64_t token = slot % kv.block_size;
-    std::byte* block = kv.base + slot / kv.block_size * kv.block_stride;
-    constexpr int kBytes = kv_element_bytes(kType);
-    std::byte* keys = block + head * kv.key_bytes;
-    store(t, args.k + row * args.k_stride + head * kv.key_dim, kv.key_dim, keys + token * kv.key_dim * kBytes,
-          reinterpret_cast<float*>(keys + kv.block_size * kv.key_dim) + token);
-    if (kv.value_dim == 0) return;
-    std::byte* values = block + kv.value_offset + head * kv.value_bytes;
-    store(t, args.v + row * args.v_stride + head * kv.value_dim, kv.value_dim, values + token * kv.value_dim * kBytes,
-          reinterpret_cast<float*>(values + kv.block_size * kv.value_dim) + token);
+    const std::int64_t number = t.block_y() * kVectors + t.warp();
+    const bool is_key = number < args.num_heads;
+    const std::int64_t head = is_key ? number : number - args.num_heads;
+    const std::int64_t dim = is_key ? kv.key_dim : kv.value_dim;
+    if (head >= args.num_heads || dim == 0) return;  // the whole warp
+    const auto slot = static_cast<unsigned>(args.slots[row]);
+    const auto block_size = static_cast<unsigned>(kv.block_size);
+    const unsigned block = slot / block_size;
+    const unsigned token = slot - block * block_size;
+    std::byte* vectors =
+        kv.base + block * kv.block_stride + (is_key ? head * kv.key_bytes : kv.value_offset + head * kv.value_bytes);
+    const float* from = is_key ? args.k + row * args.k_stride : args.v + row * args.v_stride;
+    store(t, from + head * dim, static_cast<int>(dim), vectors + token * dim * kBytes,
+          reinterpret_cast<float*>(vectors + kv.block_size * dim) + token);
   }
 };
 

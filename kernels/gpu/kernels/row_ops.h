@@ -22,7 +22,7 @@ struct RowsArgs {
 template <RowForm kForm>
 struct MakeRows {
   using Args = RowsArgs;
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = kMadeThreads;
   static constexpr int kSharedBytes = kForm == RowForm::kNormed ? 8 * sizeof(float) : 0;
 
   template <class Thread>
@@ -34,13 +34,13 @@ struct MakeRows {
                                    .norm_weight = args.weight,
                                    .eps = args.eps,
                                    .order = args.experts.order(row, args.order)};
-    float factor = 1.0f;
-    if constexpr (kForm == RowForm::kNormed) {
-      factor = NormQuantise<kForm>::factor_of(t, made_by, made_by.x);
-    }
-    const MadeRow<kForm> made{made_by.x, made_by, made_by.order, factor};
-    for (std::int64_t i = t.index(); i < args.cols; i += kThreads)
-      args.out[row * args.out_stride + i] = made.at(i);
+    MadeRow<kForm> made(made_by, made_by.x, made_by.order);
+    if constexpr (kForm == RowForm::kNormed)
+      made.factor = norm_factor(t, made_by, made.x, reinterpret_cast<float*>(t.shared()));
+    float* out = args.out + row * args.out_stride;
+    const bool at_once = lies_in_fours(out, made.depth);
+    for (int at = kFour * t.index(); at < made.depth; at += kMadeSweep)
+      store_four(out, at, made.depth, at_once, made.make(at));
   }
 };
 
@@ -73,9 +73,10 @@ struct HeadNorm {
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
-    const std::int64_t number = t.block_x() * (kThreads / kWarpLanes) + t.warp();
+    const auto number = static_cast<unsigned>(t.block_x()) * (kThreads / kWarpLanes) + static_cast<unsigned>(t.warp());
     if (number >= args.rows * args.num_heads) return;  // the whole warp
-    float* x = args.x + number / args.num_heads * args.stride + number % args.num_heads * args.head_dim;
+    const auto heads = static_cast<unsigned>(args.num_heads);
+    float* x = args.x + number / heads * args.stride + number % heads * args.head_dim;
     float sum = 0.0f;
     for (std::int64_t base = 0; base < args.head_dim; base += 4 * kWarpLanes)
       sum = sum + sum_of_squares(t, x, base, args.head_dim);
@@ -98,25 +99,48 @@ struct RopeArgs {
   bool interleaved = false;
 };
 
-// One block a row.
+// A warp for each head of each row. Grid: x rows, y heads / 4.
 struct Rope {
   using Args = RopeArgs;
   static constexpr int kThreads = 128;
+  static constexpr int kHeads = kThreads / kWarpLanes;  // of a block
   static constexpr int kSharedBytes = 0;
+  static constexpr int kPairs = 2;  // that a lane loads before it writes
+
+  struct Pair {
+    float* a;
+    float* b;
+    float x, y;
+    float c, s;
+  };
+
+  static QUIRE_DEVICE Pair load(const Args& args, std::int64_t row, float* head, int pair) {
+    const auto half = static_cast<int>(args.half);
+    float* a = head + (args.interleaved ? 2 * pair : pair);
+    float* b = head + (args.interleaved ? 2 * pair + 1 : pair + half);
+    return {a, b, *a, *b, args.cos[row * args.cos_stride + pair], args.sin[row * args.sin_stride + pair]};
+  }
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
     const std::int64_t row = t.block_x();
-    for (std::int64_t i = t.index(); i < args.num_heads * args.half; i += kThreads) {
-      const std::int64_t pair = i % args.half;
-      float* head = args.x + row * args.stride + i / args.half * args.head_dim;
-      float& a = head[args.interleaved ? 2 * pair : pair];
-      float& b = head[args.interleaved ? 2 * pair + 1 : pair + args.half];
-      const float c = args.cos[row * args.cos_stride + pair];
-      const float s = args.sin[row * args.sin_stride + pair];
-      const float rotated = __builtin_fmaf(-b, s, a * c);
-      b = __builtin_fmaf(a, s, b * c);
-      a = rotated;
+    const std::int64_t number = t.block_y() * kHeads + t.warp();
+    if (number >= args.num_heads) return;  // the whole warp
+    float* head = args.x + row * args.stride + number * args.head_dim;
+    const auto half = static_cast<int>(args.half);
+    for (int first = t.lane(); first < half; first += kPairs * kWarpLanes) {
+      Pair pairs[kPairs];
+      QUIRE_UNROLL
+      for (int i = 0; i < kPairs; ++i) {
+        if (first + i * kWarpLanes < half) pairs[i] = load(args, row, head, first + i * kWarpLanes);
+      }
+      QUIRE_UNROLL
+      for (int i = 0; i < kPairs; ++i) {
+        if (first + i * kWarpLanes >= half) break;
+        const Pair& p = pairs[i];
+        *p.a = __builtin_fmaf(-p.y, p.s, p.x * p.c);
+        *p.b = __builtin_fmaf(p.x, p.s, p.y * p.c);
+      }
     }
   }
 };
@@ -130,18 +154,21 @@ struct GatherArgs {
   std::int64_t out_stride = 0;
 };
 
-// One block a row.
+// Grid: x rows, y spread_pieces(cols).
 struct Gather {
   using Args = GatherArgs;
-  static constexpr int kThreads = 128;
+  static constexpr int kThreads = kSpreadThreads;
   static constexpr int kSharedBytes = 0;
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
     const std::int64_t row = args.rows == nullptr ? t.block_x() : args.rows[t.block_x()];
     const float* from = args.x + row * args.x_stride;
-    for (std::int64_t i = t.index(); i < args.cols; i += kThreads)
-      args.out[t.block_x() * args.out_stride + i] = from[i];
+    float* to = args.out + t.block_x() * args.out_stride;
+    const auto cols = static_cast<int>(args.cols);
+    const bool at_once = lies_in_fours(from, cols) && lies_in_fours(to, cols);
+    const int at = static_cast<int>(t.block_y()) * kSpreadPiece + kFour * t.index();
+    store_four(to, at, cols, at_once, load_four(from, at, cols, at_once));
   }
 };
 
