@@ -10,9 +10,11 @@
 #if defined(__CUDACC__)
 #define QUIRE_DEVICE __device__ __forceinline__
 #define QUIRE_UNROLL _Pragma("unroll")
+#define QUIRE_KEEP_LOOP _Pragma("unroll 1")
 #else
 #define QUIRE_DEVICE inline
 #define QUIRE_UNROLL
+#define QUIRE_KEEP_LOOP
 #endif
 
 namespace quire::gpu {
