@@ -87,17 +87,27 @@ void choose_kernels(Device& device, DType type, std::int64_t depth, GpuLinear::P
     part.floats = &device.kernel("linear_f32 " + form);
     return;
   }
-  const std::string few = "linear_skinny " + form;
-  constexpr std::int64_t kAllAtOnce = 400;  // blocks that a large GPU takes
-  part.few = {
-      {.kernel = &device.kernel("linear_row " + form + (depth > 4 * kDepthCut ? " deep" : "")),
-       .rows = 1,
-       .outputs = kStripOutputs,
-       .most_rows = 1},
-      {.kernel = &device.kernel(few + " 1"), .rows = 8, .outputs = kStripOutputs, .most_rows = 8},
-      {.kernel = &device.kernel(few + " 4 2"), .rows = 32, .outputs = 2 * kStripOutputs, .least_blocks = kAllAtOnce},
-      {.kernel = &device.kernel(few + " 4"), .rows = 32, .outputs = kStripOutputs}};
-  part.many = {{.kernel = &device.kernel("linear_wide " + form), .rows = 128, .outputs = 128}};
+  const auto blocks = [&](const std::string& name, std::int64_t rows, std::int64_t most_rows) {
+    return GpuLinear::Blocks{
+        .kernel = &device.kernel(name), .rows = rows, .outputs = kStripOutputs, .most_rows = most_rows};
+  };
+  constexpr std::int64_t kFewOutputs = 8192;  // whose blocks have a multiprocessor's shared memory for themselves
+  const std::string kind = depth > 4 * kDepthCut ? " deep" : part.rows <= kFewOutputs ? " few" : "";
+  const std::string skinny = "linear_skinny " + form;
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  GpuLinear::Blocks of_32 = blocks(skinny + " 4 2", 32, kAny);
+  of_32.outputs = 2 * kStripOutputs;
+  of_32.least_blocks = 3 * kEnoughBlocks;
+  part.few = {blocks("linear_row " + form + kind, 1, 1),
+              blocks(skinny + " 1", 8, 8),
+              blocks(skinny + " 2", 16, 16),
+              blocks(skinny + " 4", 32, 32),
+              of_32,
+              blocks(skinny + " 4", 32, kAny)};
+  GpuLinear::Blocks wide = blocks("linear_wide " + form, 128, kAny);
+  wide.outputs = 128;
+  wide.least_blocks = kEnoughBlocks;
+  part.many = {wide, of_32, blocks(skinny + " 4", 32, kAny)};
 }
 
 }  // namespace
@@ -167,7 +177,7 @@ const GpuLinear::Blocks& GpuLinear::Part::few_of(std::int64_t num_rows) const {
 
 // All rows of the kernel's blocks.
 std::int64_t GpuLinearRunner::tile_stride(std::int64_t rows) const {
-  return tiles_of_rows(rows, rows > skinny_rows_ ? 128 : rows <= 8 ? 8 : 32);
+  return tiles_of_rows(rows, rows > skinny_rows_ ? 128 : rows <= 8 ? 8 : rows <= 16 ? 16 : 32);
 }
 
 GpuLinearRunner::GpuLinearRunner(Device& device, std::int64_t skinny_rows)

@@ -64,7 +64,7 @@ double design_count(PackedFormat format) {
 constexpr double kMostForEach = 3.8;
 
 // Of all instructions, for one product of 16 x 16 by 16 x 8 halves.
-constexpr double kMostForHalves = 4.3;
+constexpr double kMostForHalves = 4.8;
 
 // The same in attention of few rows, whose softmax of 64 scores by 16 vectors comes with 256 products.
 constexpr double kMostForAttention = 19.0;

@@ -37,8 +37,8 @@ struct TileOperands {
   static constexpr int kKeys = kPartitionTokens / kWarps;   // of a group
   static constexpr int kSlice = 32;                         // columns of K or V
   static constexpr int kSliceBytes = 2 * kSlice;
-  static constexpr int kStages = kOwnVectors && kDim <= 128 ? 3 : 2;
-  static constexpr int kBlocks = kOwnVectors ? 2 : 4;  // that a multiprocessor's registers hold
+  static constexpr int kStages = kOwnVectors && kDim > 128 ? 2 : 3;
+  static constexpr int kBlocks = kOwnVectors ? 2 : 3;  // that a multiprocessor's registers hold
 
   struct Shared {
     std::byte ring[kStages][kWarps][kKeys * kSliceBytes];  // of each group

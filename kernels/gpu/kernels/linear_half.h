@@ -141,11 +141,10 @@ struct LinearHalf {
   // Before the first block of a stage: it and the stage behind it have landed for all threads, and all have read the
   // stage that is filled next.
   template <class Thread>
-  static QUIRE_DEVICE void begin_block(Thread& t, Ring& ring, int block) {
+  static QUIRE_DEVICE void begin_block(Thread& t, int block) {
     if (block % kShape.stage_blocks != 0) return;
     t.template wait_copies<kShape.stages - 3>();
     t.sync_block();
-    fetch_stage(t, ring);
   }
 
   // Where a lane's words of its warp's first tiles lie.
@@ -167,9 +166,11 @@ struct LinearHalf {
       rows[i] = load_as<Words4>(from + i * sizeof(HalfTile));
   }
 
-  // acc += the block of the depth in `slot`, of which `now` is loaded; loads `next` of the slot `next_slot`.
+  // acc += the block of the depth in `slot`, of which `now` is loaded; loads `next` of the slot `next_slot`, and
+  // fetches a stage while the first products are computed.
   template <class Thread>
-  static QUIRE_DEVICE void multiply_slot(Thread& t, int slot, int next_slot, const Operands& now, Operands& next,
+  static QUIRE_DEVICE void multiply_slot(Thread& t, Ring& ring, bool fetches, int slot, int next_slot,
+                                         const Operands& now, Operands& next,
                                          float (&acc)[kGroups][kTiles][kLaneElements]) {
     const std::byte* rows = lane_rows(t, slot);
     const std::byte* next_weights = lane_weights(t, next_slot);
@@ -191,6 +192,7 @@ struct LinearHalf {
         multiply_halves<kType>(t, acc[g][tile + i / kGroups % kAtOnce], low.of[word], high.of[word], low.of[word + 1],
                                high.of[word + 1], x.of[word], x.of[word + 1]);
       }
+      if (tile == 0 && fetches) fetch_stage(t, ring);
       QUIRE_UNROLL
       for (int i = 0; i < kAtOnce; ++i)
         of.rows[i] = next.rows[i];
@@ -203,23 +205,21 @@ struct LinearHalf {
     QUIRE_UNROLL
     for (int stage = 0; stage < kShape.stages - 1; ++stage)
       fetch_stage(t, ring);
-    begin_block(t, ring, 0);
-    Operands even;
-    Operands odd;
+    begin_block(t, 0);
+    Operands now;
+    Operands next;
     QUIRE_UNROLL
     for (int part = 0; part < 2 * kGroups; ++part)
-      even.weights[part] = load_as<Words4>(lane_weights(t, 0) + part * sizeof(WeightTile) / 2);
-    load_rows(lane_rows(t, 0), even.rows);
+      now.weights[part] = load_as<Words4>(lane_weights(t, 0) + part * sizeof(WeightTile) / 2);
+    load_rows(lane_rows(t, 0), now.rows);
     int slot = 0;
-    for (int block = 0;;) {
-      const int second = block + 1 < num_blocks ? slot_behind(slot) : slot;  // what is read behind the end is not used
-      multiply_slot(t, slot, second, even, odd, acc);
-      if (++block == num_blocks) return;
-      if constexpr (kShape.stage_blocks % 2 == 1) begin_block(t, ring, block);
-      slot = block + 1 < num_blocks ? slot_behind(second) : second;
-      multiply_slot(t, second, slot, odd, even, acc);
-      if (++block == num_blocks) return;
-      begin_block(t, ring, block);
+    QUIRE_ROLLED  // two blocks a turn are slower: ptxas moves all sums between registers
+        for (int block = 0; block < num_blocks; ++block) {
+      if (block > 0) begin_block(t, block);
+      const int next_slot = block + 1 < num_blocks ? slot_behind(slot) : slot;  // behind the end: not used
+      multiply_slot(t, ring, block % kShape.stage_blocks == 0, slot, next_slot, now, next, acc);
+      now = next;
+      slot = next_slot;
     }
   }
 

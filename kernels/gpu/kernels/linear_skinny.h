@@ -10,17 +10,17 @@
 
 namespace quire::gpu {
 
-// The strips that one of kWarps warps takes in turn: cuts warp, warp + kWarps, ... of kGroups groups of outputs, in two
-// stages: the next one is copied while one is multiplied.
-template <class F, int kGroups, int kWarps>
+// The strips that one of kWarps warps takes in turn: cuts warp, warp + kWarps, ... of kGroups groups of outputs, in
+// stages: the next kStages - 1 are copied while one is multiplied.
+template <class F, int kGroups, int kWarps, int kStages>
 struct WarpStrips {
   static constexpr int kStripBytes = F::kLayout.bytes;
   static constexpr int kStageBytes = kGroups * kStripBytes;
-  static constexpr int kRingBytes = kWarps * 2 * kStageBytes;
+  static constexpr int kRingBytes = kWarps * kStages * kStageBytes;
 
   template <class Thread>
   QUIRE_DEVICE WarpStrips(Thread& t, const LinearIntArgs& args, int first_group)
-      : stages(t.shared() + t.warp() * 2 * kStageBytes),
+      : stages(t.shared() + t.warp() * kStages * kStageBytes),
         count(args.num_strips()),
         current(t.warp() * kCutStrips),
         fetched(current) {
@@ -29,7 +29,9 @@ struct WarpStrips {
       const std::int64_t group = first_group + g < last ? first_group + g : last;
       from[g] = args.strips + (group * count + fetched) * kStripBytes;
     }
-    fetch(t);
+    QUIRE_UNROLL
+    for (int early = 0; early < kStages - 1; ++early)
+      fetch(t, early);
   }
 
   QUIRE_DEVICE int num_cuts() const { return (count + kCutStrips - 1) / kCutStrips; }
@@ -37,10 +39,11 @@ struct WarpStrips {
   // Where the strip `at` lies until the next but one call, and then the strips behind it; null: there is none.
   template <class Thread>
   QUIRE_DEVICE const std::byte* next(Thread& t, int& at) {
-    t.template wait_copies<0>();
+    t.template wait_copies<kStages - 2>();
     t.sync_warp();  // all lanes' copies have landed, and all have read the stage that is filled next
-    const std::byte* const strip = stages + (stage ^ 1) * kStageBytes;
-    fetch(t);
+    const std::byte* const strip = stages + stage * kStageBytes;
+    fetch(t, stage == 0 ? kStages - 1 : stage - 1);
+    stage = stage + 1 == kStages ? 0 : stage + 1;
     at = current;
     current = after(current);
     return at < count ? strip : nullptr;
@@ -52,12 +55,12 @@ struct WarpStrips {
   }
 
   template <class Thread>
-  QUIRE_DEVICE void fetch(Thread& t) {
+  QUIRE_DEVICE void fetch(Thread& t, int to_stage) {
     const int next_strip = after(fetched);
     if (fetched < count) {
       QUIRE_UNROLL
       for (int g = 0; g < kGroups; ++g) {
-        std::byte* to = stages + stage * kStageBytes + g * kStripBytes;
+        std::byte* to = stages + to_stage * kStageBytes + g * kStripBytes;
         QUIRE_UNROLL
         for (int first = 0; first < kStripBytes; first += 16 * kWarpLanes) {
           const int mine = first + 16 * t.lane();
@@ -68,7 +71,6 @@ struct WarpStrips {
     }
     t.commit_copies();
     fetched = next_strip;
-    stage ^= 1;
   }
 
   const std::byte* from[kGroups];
@@ -76,17 +78,18 @@ struct WarpStrips {
   int count;  // strips of the depth
   int current;
   int fetched;
-  int stage = 0;  // that is filled next
+  int stage = 0;  // of the next call
 };
 
-template <DType kType, int kWarps>
+template <DType kType, int kWarps, int kMostStages>
 struct LinearRow {
   using Args = LinearIntArgs;
   using F = Form<kType>;
   static constexpr int kThreads = kWarps * kWarpLanes;
   static constexpr bool kBeginsEarly = true;
-  static constexpr int kBlocks = (F::kRegisters > 1 ? 4 : F::kRegisters > 0 ? 5 : 7) * 4 / kWarps;
-  using Strips = WarpStrips<F, 1, kWarps>;
+  static constexpr int kBlocks = kMostStages > 2 ? 8 / kWarps : F::kRegisters > 1 ? 4 : F::kRegisters > 0 ? 5 : 7;
+  static constexpr int kFitting = (96 << 10) / (kWarps * F::kLayout.bytes);
+  using Strips = WarpStrips < F, 1, kWarps, kMostStages<kFitting ? kMostStages : kFitting>;
   static constexpr unsigned kTogether = LaneCodes<F>::kTogether > 4 ? LaneCodes<F>::kTogether : 4;
   static constexpr int kSharedBytes = Strips::kRingBytes + kWarps * kStripOutputs * static_cast<int>(sizeof(float));
 
@@ -168,8 +171,10 @@ struct LinearSkinny {
   using Sums = CutSums<kTiles>;
   static constexpr int kThreads = Sums::kThreads;
   static constexpr bool kBeginsEarly = true;
-  static constexpr int kBlocks = kTiles > 1 ? (F::kRegisters > 0 ? 2 : kGroups > 1 ? 3 : 4) : 5 - F::kRegisters / 2;
-  using Strips = WarpStrips<F, kGroups, Sums::kWarps>;
+  static constexpr int kLight = kTiles == 1 || kTiles == 2 ? 5 : kGroups > 1 ? 3 : 4;
+  static constexpr int kHeavy = kTiles == 1 ? 5 - F::kRegisters / 2 : kTiles == 2 ? 3 : 2;
+  static constexpr int kBlocks = F::kRegisters > 0 ? kHeavy : kLight;
+  using Strips = WarpStrips<F, kGroups, Sums::kWarps, 2>;
   static constexpr unsigned kAtLeast = kGroups * kTiles == 1 ? 4 : 1;
   static constexpr unsigned kTogether = LaneCodes<F>::kTogether > kAtLeast ? LaneCodes<F>::kTogether : kAtLeast;
   static constexpr int kSharedBytes = Strips::kRingBytes + Sums::kBytes;
