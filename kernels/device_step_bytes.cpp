@@ -23,8 +23,7 @@ std::int64_t input_bytes(std::int64_t rows, std::int64_t features) {
   constexpr std::int64_t kHalf = sizeof(gpu::HalfTile) / gpu::kHalfRows;
   const std::int64_t blocks = features / gpu::kHalfBlock + 1;
   constexpr std::int64_t kBehind = 128;  // rows of tiles that kernels read behind the last one, at most
-  return (rows + kBehind) * blocks *
-         (kTile + kHalf + gpu::kHalfBlock * static_cast<std::int64_t>(sizeof(float)));
+  return (rows + kBehind) * blocks * (kTile + kHalf + gpu::kHalfBlock * static_cast<std::int64_t>(sizeof(float)));
 }
 
 std::int64_t expert_bytes(const StepBounds& step) {

@@ -80,6 +80,15 @@ std::uint32_t dot4(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   return static_cast<std::uint32_t>(sum);
 }
 
+// c plus the products of two signed numbers of 16 bits with the two low signed bytes.
+std::uint32_t dot2_low(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::int64_t sum = static_cast<std::int32_t>(c);
+  for (unsigned i = 0; i < 2; ++i)
+    sum +=
+        std::int64_t{static_cast<std::int16_t>(a >> (16 * i))} * std::int64_t{static_cast<std::int8_t>(b >> (8 * i))};
+  return static_cast<std::uint32_t>(sum);
+}
+
 std::uint32_t reversed(std::uint32_t value) {
   std::uint32_t out = 0;
   for (unsigned i = 0; i < 32; ++i)
@@ -101,6 +110,7 @@ void add_bit_operations(Operations& out) {
   out["shf.l.clamp.b32"] = {&ternary<Word, &funnel<true, false>>};
   out["shf.r.wrap.b32"] = {&ternary<Word, &funnel<false, true>>};
   out["shf.r.clamp.b32"] = {&ternary<Word, &funnel<false, false>>};
+  out["dp2a.lo.s32.s32"] = {&ternary<Word, &dot2_low>};
   out["dp4a.u32.u32"] = {&ternary<Word, &dot4<std::uint8_t, std::uint8_t>>};
   out["dp4a.u32.s32"] = {&ternary<Word, &dot4<std::uint8_t, std::int8_t>>};
   out["dp4a.s32.u32"] = {&ternary<Word, &dot4<std::int8_t, std::uint8_t>>};

@@ -74,6 +74,7 @@ TEST_CASE("the PTX interpreter moves and chooses bits as the ISA states") {
       {"brev.b32 %r0, 0x3;", 0xc0000000U},
       {"dp4a.s32.s32 %r0, 0xff02ff02, 0x01030103, 100;", 100 - 1 + 6 - 1 + 6},
       {"dp4a.u32.s32 %r0, 0xff02ff02, 0x01030103, 100;", 100 + 255 + 6 + 255 + 6},
+      {"dp2a.lo.s32.s32 %r0, 0xfffe0102, 0x0505ff03, 100;", 100 + 774 + 2},
       {"mov.b64 %rd0, {7, 9}; mov.b64 {%r1, %r0}, %rd0;", 9},
       {"mov.b32 {%rs0, %rs1}, 0x12345678; mov.b32 %r0, {%rs1, %rs0};", 0x56781234U},
       {"setp.lt.s32 %p0, -1, 0; selp.b32 %r0, 4, 5, %p0;", 4},

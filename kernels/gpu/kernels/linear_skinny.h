@@ -20,8 +20,8 @@ struct WarpStrips {
 
   template <class Thread>
   QUIRE_DEVICE WarpStrips(Thread& t, const LinearIntArgs& args, int first_group)
-      : stages(t.shared() + t.warp() * kStages * kStageBytes),
-        count(args.num_strips()),
+      : count(args.num_strips()),
+        stages(t.shared() + t.warp() * kStages * kStageBytes),
         current(t.warp() * kCutStrips),
         fetched(current) {
     const int last = args.num_groups() - 1;
@@ -36,18 +36,20 @@ struct WarpStrips {
 
   QUIRE_DEVICE int num_cuts() const { return (count + kCutStrips - 1) / kCutStrips; }
 
-  // Where the strip `at` lies until the next but one call, and then the strips behind it; null: there is none.
+  // The next strip of the warp's, `count` or more behind its last one. It lies at weights() until the next call.
   template <class Thread>
-  QUIRE_DEVICE const std::byte* next(Thread& t, int& at) {
+  QUIRE_DEVICE int next(Thread& t) {
     t.template wait_copies<kStages - 2>();
     t.sync_warp();  // all lanes' copies have landed, and all have read the stage that is filled next
-    const std::byte* const strip = stages + stage * kStageBytes;
-    fetch(t, stage == 0 ? kStages - 1 : stage - 1);
+    fetch(t, stage);
     stage = stage + 1 == kStages ? 0 : stage + 1;
-    at = current;
+    const int strip = current;
     current = after(current);
-    return at < count ? strip : nullptr;
+    return strip;
   }
+  QUIRE_DEVICE const std::byte* weights() const { return stages + stage * kStageBytes; }
+
+  int count;  // strips of the depth
 
  private:
   static QUIRE_DEVICE int after(int strip) {
@@ -75,10 +77,9 @@ struct WarpStrips {
 
   const std::byte* from[kGroups];
   std::byte* stages;
-  int count;  // strips of the depth
   int current;
   int fetched;
-  int stage = 0;  // of the next call
+  int stage = kStages - 1;  // of weights(), before that of the first strip
 };
 
 template <DType kType, int kWarps, int kMostStages>
@@ -148,9 +149,8 @@ struct LinearRow {
     for (int cut = 0; cut < num_cuts; cut += kWarps) {
       float acc = 0.0f;
       for (int i = 0; i < kCutStrips; ++i) {
-        int strip = 0;
-        const std::byte* const weights = strips.next(t, strip);
-        if (weights != nullptr) acc = multiply_strip(t, own, weights, strip, acc);
+        const int strip = strips.next(t);
+        if (strip < strips.count) acc = multiply_strip(t, own, strips.weights(), strip, acc);
       }
       if (cut > 0) t.sync_block();  // the sums of the round before have been read
       if (t.lane() % 4 < 2) sums[t.warp() * kStripOutputs + output_of(t.lane())] = acc;
@@ -218,9 +218,8 @@ struct LinearSkinny {
     float acc[kGroups][kTiles][kLaneElements] = {};
     for (int cut = 0; cut < num_cuts; cut += Sums::kWarps) {
       for (int i = 0; i < kCutStrips; ++i) {
-        int strip = 0;
-        const std::byte* const weights = strips.next(t, strip);
-        if (weights != nullptr) multiply_strip(t, own, weights, strip, first_tile, acc);
+        const int strip = strips.next(t);
+        if (strip < strips.count) multiply_strip(t, own, strips.weights(), strip, first_tile, acc);
       }
       QUIRE_UNROLL
       for (int g = 0; g < kGroups; ++g)
