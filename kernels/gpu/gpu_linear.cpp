@@ -71,11 +71,10 @@ constexpr std::int64_t kEnoughBlocks = 100;
 void choose_half_kernels(Device& device, const std::string& name, GpuLinear::Part& part) {
   GpuLinear::Blocks middle = half_blocks(device, name + " middle", kHalfMiddle);
   GpuLinear::Blocks wide = half_blocks(device, name + " wide", kHalfWide);
-  part.few = {half_blocks(device, name + " 1", kHalfFew[0]), half_blocks(device, name + " 4", kHalfFew[1]), middle,
+  part.few = {half_blocks(device, name + " 1", kHalfFew[0]), half_blocks(device, name + " 4", kHalfFew[1]),
               half_blocks(device, name + " 8", kHalfFew[2])};
   part.few[0].most_rows = part.few[0].rows;
   part.few[1].most_rows = part.few[1].rows;
-  part.few[2].least_blocks = kEnoughBlocks;
   wide.least_blocks = kEnoughBlocks;
   part.many = {wide, middle};
 }

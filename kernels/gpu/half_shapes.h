@@ -22,8 +22,8 @@ inline constexpr int kMostItemRows = 64;  // of an item of experts: shapes of mo
 
 // Few rows: weights pass as fast as memory gives them. Blocks of few outputs, so that small matrices keep many blocks
 // at work, and with many bytes under way.
-inline constexpr HalfShape kHalfFew[] = {{1, 1, 2, 1, 2, 10}, {1, 4, 4, 1, 2, 8}, {2, 4, 2, 2, 2, 6}};
-// More outputs for each copy of the rows: up to 64 rows of large matrices, and more rows of small ones.
+inline constexpr HalfShape kHalfFew[] = {{1, 1, 2, 1, 4, 5}, {1, 4, 4, 1, 2, 8}, {2, 4, 2, 2, 2, 6}};
+// More rows of small matrices.
 inline constexpr HalfShape kHalfMiddle{4, 4, 2, 2, 2, 4};
 // Many rows: a warp multiplies 64 outputs by 64 rows.
 inline constexpr HalfShape kHalfWide{4, 8, 4, 2, 1, 4};

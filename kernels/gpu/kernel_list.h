@@ -34,7 +34,7 @@ void visit_linear_skinny(const Visit& visit) {
 #define QUIRE_VISIT(form)                                                             \
   visit("linear_row " #form, Instance<LinearRow<DType::k##form, 4, 2>>());            \
   visit("linear_row " #form " few", Instance<LinearRow<DType::k##form, 4, 5>>());     \
-  visit("linear_row " #form " deep", Instance<LinearRow<DType::k##form, 8, 3>>());    \
+  visit("linear_row " #form " deep", Instance<LinearRowDeep<DType::k##form>>());      \
   visit("linear_skinny " #form " 1", Instance<LinearSkinny<DType::k##form, 1, 1>>()); \
   visit("linear_skinny " #form " 2", Instance<LinearSkinny<DType::k##form, 1, 2>>()); \
   visit("linear_skinny " #form " 4", Instance<LinearSkinny<DType::k##form, 1, 4>>()); \

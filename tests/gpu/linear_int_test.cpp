@@ -99,6 +99,8 @@ TEST_CASE("linear on the emulated GPU cuts the depth at multiples of 1024 in bot
     const Matrix expected = chain_product(deep.weights, deep.x);
     CHECK(equal(product(deep.weights, deep.x, {.skinny_rows = kAlwaysSkinny}), expected));
     CHECK(equal(product(deep.weights, deep.x, {.skinny_rows = kAlwaysWide}), expected));
+    const DeepProduct one(type, 1);
+    CHECK(equal(product(one.weights, one.x), chain_product(one.weights, one.x)));
   }
 }
 
@@ -210,6 +212,11 @@ TEST_CASE("each barrier and wait of the quantised products is found where it is 
   CHECK(not_found(few, kAlwaysSkinny, Mutation::Kind::kSkipBlockBarrier, 5).empty());
   CHECK(not_found(few, kAlwaysSkinny, Mutation::Kind::kSkipWarpBarrier, 9).empty());
   CHECK(not_found(few, kAlwaysSkinny, Mutation::Kind::kSkipCopyWait, 9).empty());
+  // One row: nine cuts at once on fourteen warps, one barrier.
+  const DeepProduct one(DType::kQ4_K, 1);
+  CHECK(not_found(one, kAlwaysSkinny, Mutation::Kind::kSkipBlockBarrier, 1).empty());
+  CHECK(not_found(one, kAlwaysSkinny, Mutation::Kind::kSkipWarpBarrier, 4).empty());
+  CHECK(not_found(one, kAlwaysSkinny, Mutation::Kind::kSkipCopyWait, 4).empty());
   CHECK(not_found(few, kAlwaysWide, Mutation::Kind::kSkipBlockBarrier, 12).empty());
   CHECK(not_found(few, kAlwaysWide, Mutation::Kind::kSkipCopyWait, 12).empty());
 }

@@ -62,11 +62,21 @@ else
   echo "skipped: no compute-sanitizer"
 fi
 
-# The demo model alone, and a synthetic 8B model.
+# The demo models, and synthetic 8B ones: one of 8 layers of BF16.
+throughput() { "$quire" bench throughput --model "$@" 2>&1 | grep -v ' pass '; }
+export -f throughput
+export quire
 if "$quire" --version > /dev/null 2>&1; then
-  step "a model on the GPU" 60 bash tests/gpu/same_text.sh "$quire" || failed=1
-  step "an 8B model is written" 90 "$quire" synth --shape llama-3-8b --type Q4_K "$folder/8b.gguf" &&
-    step "an 8B model" 120 "$quire" bench throughput "$folder/8b.gguf"
+  for model in quire-demo families/quire-hybrid families/quire-experts families/quire-windowed; do
+    step "$model on the GPU" 60 bash tests/gpu/same_text.sh "$quire" "deploy/demo-model/$model.gguf" || failed=1
+  done
+  if step "an 8B model is written" 120 "$quire" synth --shape llama-3-8b --type Q4_K "$folder/8b.gguf"; then
+    step "it decodes" 120 bash -c "throughput $folder/8b.gguf --prompt 512 --output 64 --sequences 1,4,8,16,32,64,128"
+    step "behind longer prompts" 60 bash -c "throughput $folder/8b.gguf --prompt 1024 --output 64 --sequences 1,64 --repeats 1"
+  fi
+  rm -f "$folder/8b.gguf"
+  step "8 layers of BF16 are written" 120 "$quire" synth --shape llama-3-8b --layers 8 --type BF16 "$folder/8b.gguf" &&
+    step "they prefill" 60 bash -c "throughput $folder/8b.gguf --prompt 2048 --output 32 --sequences 1,8"
   rm -f "$folder/8b.gguf"
 else
   echo "skipped: $quire does not start here, no model was served"

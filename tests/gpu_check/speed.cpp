@@ -120,8 +120,8 @@ void measure_attention(Backend& backend, std::int64_t num_seqs, std::int64_t con
 }  // namespace
 
 void measure(std::unique_ptr<gpu::Device> device, std::string_view part) {
-  const double rate = copy_rate(*device) / 2.0;
-  std::printf("copy %7.0f GB/s read and written\n", 2.0 * rate / 1e9);
+  const double rate = copy_rate(*device);
+  std::printf("copy %7.0f GB/s read and written\n", rate / 1e9);
   const auto backend = gpu::make_gpu_backend(std::move(device), {.name = "cuda"});
   const auto is_asked = [&](const std::string& name) { return name.find(part) != std::string::npos; };
   for (const DType type : {DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kMXFP4, DType::kF16, DType::kBF16}) {

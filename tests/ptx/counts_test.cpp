@@ -82,7 +82,7 @@ std::int64_t copied_sectors(const Function& function, const LaunchCounts& counts
 
 }  // namespace
 
-TEST_CASE("linear_skinny moves each byte of the weights once, and at most 1.05 bytes in all for it", "[.nvcc]") {
+TEST_CASE("linear_row moves each byte of the weights once, and at most 1.05 bytes in all for it", "[.nvcc]") {
   const auto texts = ptx::emitted_texts();
   REQUIRE(texts);
   const KernelPrograms programs(*texts);
@@ -91,7 +91,7 @@ TEST_CASE("linear_skinny moves each byte of the weights once, and at most 1.05 b
     ComparedDevice device(programs, {}, &differences);
     const auto weights =
         static_cast<std::int64_t>(run_product(device, {.type = type, .rows = 1, .outputs = 2048, .depth = 1024}));
-    const std::string kernel = "linear_skinny " + std::string(gpu::form_name(type)) + " 1";
+    const std::string kernel = "linear_row " + std::string(gpu::form_name(type)) + " few";
     INFO(kernel);
     CHECK(differences.empty());
     const LaunchCounts& counts = device.counts(kernel);

@@ -89,6 +89,10 @@ TEST_CASE("each barrier and wait in the PTX of the products is found where it is
   CHECK(not_needed(*texts, "linear_skinny Q4_K 1", "bar.sync", few).empty());
   CHECK(not_needed(*texts, "linear_skinny Q4_K 1", "bar.warp.sync", few).empty());
   CHECK(not_needed(*texts, "linear_skinny Q4_K 1", "cp.async.wait_group", few).empty());
+  // Seven cuts at once.
+  const Work one = product({.type = DType::kQ4_K, .rows = 1, .outputs = 16, .depth = 7168});
+  CHECK(not_needed(*texts, "linear_row Q4_K deep", "bar.warp.sync", one).empty());
+  CHECK(not_needed(*texts, "linear_row Q4_K deep", "cp.async.wait_group", one).empty());
   CHECK(not_needed(*texts, "linear_wide Q4_K", "bar.sync", many).empty());
   CHECK(not_needed(*texts, "linear_wide Q4_K", "cp.async.wait_group", many).empty());
   CHECK(not_needed(*texts, "linear_f32 F32", "bar.sync", floats).empty());

@@ -65,6 +65,8 @@ template <DType kType, HalfShape kShape>
 struct LinearHalf {
   using Args = LinearHalfArgs;
   static constexpr int kThreads = kShape.output_warps * kShape.row_warps * kWarpLanes;
+  // Where memory is what is waited for, and not the products.
+  static constexpr bool kFetchesFirst = kShape.groups * kShape.tiles <= 4;
   static constexpr int kGroups = kShape.groups;
   static constexpr int kTiles = kShape.tiles;
   static constexpr int kAtOnce = kGroups >= 4 ? 1 : 4 / kGroups < kTiles ? 4 / kGroups : kTiles;  // tiles
@@ -166,8 +168,8 @@ struct LinearHalf {
       rows[i] = load_as<Words4>(from + i * sizeof(HalfTile));
   }
 
-  // acc += the block of the depth in `slot`, of which `now` is loaded; loads `next` of the slot `next_slot`, and
-  // fetches a stage while the first products are computed.
+  // acc += the block of the depth in `slot`, of which `now` is loaded; loads `next` of the slot `next_slot`, and where
+  // it fetches a stage, while the first products are computed.
   template <class Thread>
   static QUIRE_DEVICE void multiply_slot(Thread& t, Ring& ring, bool fetches, int slot, int next_slot,
                                          const Operands& now, Operands& next,
@@ -216,8 +218,10 @@ struct LinearHalf {
     QUIRE_ROLLED  // two blocks a turn are slower: ptxas moves all sums between registers
         for (int block = 0; block < num_blocks; ++block) {
       if (block > 0) begin_block(t, block);
+      const bool fetches = block % kShape.stage_blocks == 0;
+      if (kFetchesFirst && fetches) fetch_stage(t, ring);
       const int next_slot = block + 1 < num_blocks ? slot_behind(slot) : slot;  // behind the end: not used
-      multiply_slot(t, ring, block % kShape.stage_blocks == 0, slot, next_slot, now, next, acc);
+      multiply_slot(t, ring, !kFetchesFirst && fetches, slot, next_slot, now, next, acc);
       now = next;
       slot = next_slot;
     }

@@ -88,9 +88,10 @@ struct LinearRow {
   using F = Form<kType>;
   static constexpr int kThreads = kWarps * kWarpLanes;
   static constexpr bool kBeginsEarly = true;
-  static constexpr int kBlocks = kMostStages > 2 ? 8 / kWarps : F::kRegisters > 1 ? 4 : F::kRegisters > 0 ? 5 : 7;
+  static constexpr int kOfMany = F::kRegisters > 1 ? 4 : F::kRegisters > 0 ? 5 : 7;
+  static constexpr int kBlocks = kMostStages == 2 ? kOfMany : kWarps > 8 ? 2 : 8 / kWarps;
   static constexpr int kFitting = (96 << 10) / (kWarps * F::kLayout.bytes);
-  using Strips = WarpStrips < F, 1, kWarps, kMostStages<kFitting ? kMostStages : kFitting>;
+  using Strips = WarpStrips<F, 1, kWarps, (kMostStages < kFitting ? kMostStages : kFitting)>;
   static constexpr unsigned kTogether = LaneCodes<F>::kTogether > 4 ? LaneCodes<F>::kTogether : 4;
   static constexpr int kSharedBytes = Strips::kRingBytes + kWarps * kStripOutputs * static_cast<int>(sizeof(float));
 
@@ -118,16 +119,19 @@ struct LinearRow {
     return add_block<F>(mine, scales_of<F>(t, strip, block, output_of(t.lane())), row, acc);
   }
 
-  template <class Thread>
+  // kSideBySide: the strip's tiles lie so, since there is one for each block of the depth.
+  template <bool kSideBySide, class Thread>
   static QUIRE_DEVICE float multiply_strip(Thread& t, const Args& args, const std::byte* weights, int strip,
                                            float acc) {
     LaneCodes<F> codes{};
+    const ActTile* tiles = args.tiles + strip * kStripBlocks;
     QUIRE_ROLLED
     for (unsigned first = 0; first < kStripBlocks; first += kTogether) {
       QUIRE_UNROLL
       for (unsigned block = first; block < first + kTogether; ++block) {
-        const ActTile& x = *args.tiles_of(static_cast<unsigned>(strip) * kStripBlocks + block);
-        acc = multiply_block(t, codes, weights, block, x, acc);
+        const ActTile* x = tiles + block;
+        if constexpr (!kSideBySide) x = args.tiles_of(static_cast<unsigned>(strip) * kStripBlocks + block);
+        acc = multiply_block(t, codes, weights, block, *x, acc);
       }
     }
     return acc;
@@ -150,7 +154,12 @@ struct LinearRow {
       float acc = 0.0f;
       for (int i = 0; i < kCutStrips; ++i) {
         const int strip = strips.next(t);
-        if (strip < strips.count) acc = multiply_strip(t, own, strips.weights(), strip, acc);
+        if (strip >= strips.count) continue;
+        if (own.tiles_bytes == sizeof(ActTile) && (strip + 1) * kStripBlocks <= own.num_blocks) {
+          acc = multiply_strip<true>(t, own, strips.weights(), strip, acc);
+        } else {
+          acc = multiply_strip<false>(t, own, strips.weights(), strip, acc);
+        }
       }
       if (cut > 0) t.sync_block();  // the sums of the round before have been read
       if (t.lane() % 4 < 2) sums[t.warp() * kStripOutputs + output_of(t.lane())] = acc;
@@ -163,6 +172,11 @@ struct LinearRow {
     if (t.index() < kStripOutputs) write_element(own.output, 0, group * kStripOutputs + t.index(), total);
   }
 };
+
+// Of a depth of more than four cuts: as many warps as registers and stages allow beside another block.
+template <DType kType>
+using LinearRowDeep =
+    LinearRow<kType, (Form<kType>::kRegisters == 0 && Form<kType>::kLayout.bytes <= 3072 ? 14 : 8), 3>;
 
 template <DType kType, int kGroups, int kTiles>
 struct LinearSkinny {

@@ -15,8 +15,10 @@ struct LinearWide {
   static constexpr int kWarps = 8;
   static constexpr int kThreads = kWarps * kWarpLanes;
   static constexpr int kStages = F::kLayout.bytes > 4400 ? 2 : 3;
-  static constexpr int kStageBlocks = F::kFormat.table == CodeTable::kFp4 ? 1 : 2;
+  static constexpr int kStageBlocks = 2;
   static constexpr int kStripSteps = kStripBlocks / kStageBlocks;
+  static constexpr int kTogether = static_cast<int>(LaneCodes<F>::kTogether);
+  static constexpr int kStepsTogether = kTogether > kStageBlocks ? kTogether / kStageBlocks : 1;
   static constexpr int kGroups = 2;       // of 16 outputs, of a warp
   static constexpr int kTiles = 8;        // of 8 rows, of a warp
   static constexpr int kBlockTiles = 16;  // of a block
@@ -79,7 +81,8 @@ struct LinearWide {
         t.shared() + kStages * kStageBytes + strip % 2 * kStripsBytes + t.warp() / 2 * kGroups * kStripBytes;
     QUIRE_UNROLL
     for (int i = 0; i < kStageBlocks; ++i) {
-      w.load(t, sub * kStageBlocks + i, [&](int g) { return weights + g * kStripBytes; });
+      w.load(t, static_cast<unsigned>(sub) * kStageBlocks + static_cast<unsigned>(i),
+             [&](int g) { return weights + g * kStripBytes; });
       QUIRE_UNROLL
       for (int tile = 0; tile < kTiles; ++tile) {
         const LaneTile<F> rows = load_tile<F>(t, tiles[i * kBlockTiles + tile]);
@@ -114,9 +117,12 @@ struct LinearWide {
     int stage = 0;
     const int num_strips = args.num_strips();
     for (int strip = 0; strip < num_strips; ++strip) {
-      QUIRE_UNROLL
-      for (int sub = 0; sub < kStripSteps; ++sub)
-        stage = multiply_step(t, args, strip, sub, stage, weights, acc);
+      QUIRE_ROLLED
+      for (int first = 0; first < kStripSteps; first += kStepsTogether) {
+        QUIRE_UNROLL
+        for (int sub = first; sub < first + kStepsTogether; ++sub)
+          stage = multiply_step(t, args, strip, sub, stage, weights, acc);
+      }
       if ((strip + 1) % kCutStrips == 0 || strip + 1 == num_strips) close_cut(total, acc, strip < kCutStrips);
     }
     const int first_group = static_cast<int>(t.block_x()) * kBlockGroups + t.warp() / 2 * kGroups;
