@@ -69,7 +69,7 @@ class GpuBackend final : public Backend {
         uploads_(*device_),
         results_(*device_),
         steps_(*device_, uploads_, results_),
-        linear_(*device_),
+        linear_(*device_, {.any_blocks = options.any_blocks}),
         attention_(*device_, uploads_, options.partial_bytes),
         graph_(*device_, uploads_, linear_, attention_),
         recurrent_(*device_, uploads_) {}

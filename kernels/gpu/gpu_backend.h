@@ -18,6 +18,7 @@ struct GpuBackendOptions {
   bool graphs = true;  // what is launched is gathered, and launches that repeat are graphs; false: one by one
   std::size_t partial_bytes = kPartialBytes;      // of attention's partitions, as GpuAttention
   std::size_t loading_bytes = kLoadingPartBytes;  // as WeightUploads
+  bool any_blocks = false;                        // as GpuLinearRunner
 };
 
 std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<Device> device, const GpuBackendOptions& options);

@@ -90,19 +90,20 @@ void choose_kernels(Device& device, DType type, std::int64_t depth, GpuLinear::P
     return GpuLinear::Blocks{
         .kernel = &device.kernel(name), .rows = rows, .outputs = kStripOutputs, .most_rows = most_rows};
   };
-  constexpr std::int64_t kFewOutputs = 8192;  // whose blocks have a multiprocessor's shared memory for themselves
-  const std::string kind = depth > 4 * kDepthCut ? " deep" : part.rows <= kFewOutputs ? " few" : "";
+  const std::string row = "linear_row " + form;
   const std::string skinny = "linear_skinny " + form;
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
   GpuLinear::Blocks of_32 = blocks(skinny + " 4 2", 32, kAny);
   of_32.outputs = 2 * kStripOutputs;
   of_32.least_blocks = 3 * kEnoughBlocks;
-  part.few = {blocks("linear_row " + form + kind, 1, 1),
-              blocks(skinny + " 1", 8, 8),
-              blocks(skinny + " 2", 16, 16),
-              blocks(skinny + " 4", 32, 32),
-              of_32,
-              blocks(skinny + " 4", 32, kAny)};
+  if (depth > 4 * kDepthCut) {
+    part.few = {blocks(row + " deep", 1, 1)};
+  } else {
+    part.few = {blocks(row, 1, 1), blocks(row + " few", 1, 1)};
+    part.few[0].least_blocks = 5 * kEnoughBlocks;  // fewer have a multiprocessor's shared memory for themselves
+  }
+  part.few.insert(part.few.end(), {blocks(skinny + " 1", 8, 8), blocks(skinny + " 2", 16, 16),
+                                   blocks(skinny + " 4", 32, 32), of_32, blocks(skinny + " 4", 32, kAny)});
   GpuLinear::Blocks wide = blocks("linear_wide " + form, 128, kAny);
   wide.outputs = 128;
   wide.least_blocks = kEnoughBlocks;
@@ -176,12 +177,12 @@ const GpuLinear::Blocks& GpuLinear::Part::few_of(std::int64_t num_rows) const {
 
 // All rows of the kernel's blocks.
 std::int64_t GpuLinearRunner::tile_stride(std::int64_t rows) const {
-  return tiles_of_rows(rows, rows > skinny_rows_ ? 128 : rows <= 8 ? 8 : rows <= 16 ? 16 : 32);
+  return tiles_of_rows(rows, rows > options_.skinny_rows ? 128 : rows <= 8 ? 8 : rows <= 16 ? 16 : 32);
 }
 
-GpuLinearRunner::GpuLinearRunner(Device& device, std::int64_t skinny_rows)
+GpuLinearRunner::GpuLinearRunner(Device& device, const Options& options)
     : device_(device),
-      skinny_rows_(skinny_rows),
+      options_(options),
       quantise_{&device.kernel("norm_quantise plain"), &device.kernel("norm_quantise normed"),
                 &device.kernel("norm_quantise gated")},
       make_rows_{&device.kernel("make_rows plain"), &device.kernel("make_rows normed"),
@@ -284,11 +285,10 @@ void GpuLinearRunner::multiply_floats(const GpuLinear::Part& part, MatrixView x,
 template <class Args>
 void GpuLinearRunner::launch(const GpuLinear::Part& part, const Args& args) {
   const LinearOutput& output = args.output;
-  const std::vector<GpuLinear::Blocks>& blocks = output.rows > skinny_rows_ ? part.many : part.few;
-  const bool any_number = skinny_rows_ == 0;  // of blocks: tests want the first
+  const std::vector<GpuLinear::Blocks>& blocks = output.rows > options_.skinny_rows ? part.many : part.few;
   const auto fits = [&](const GpuLinear::Blocks& each) {
     const Grid grid = each.grid(output.rows, output.outputs);
-    return output.rows <= each.most_rows && (any_number || grid.x * grid.y >= each.least_blocks);
+    return output.rows <= each.most_rows && (options_.any_blocks || grid.x * grid.y >= each.least_blocks);
   };
   const GpuLinear::Blocks& chosen = *std::ranges::find_if(blocks, fits);
   device_.launch(*chosen.kernel, chosen.grid(output.rows, output.outputs), args);

@@ -80,8 +80,11 @@ class GpuLinear final : public Linear {
 
 class GpuLinearRunner {
  public:
-  // skinny_rows: up to so many rows are multiplied by the kernels for few rows, more by those for many.
-  explicit GpuLinearRunner(Device& device, std::int64_t skinny_rows = 64);
+  struct Options {
+    std::int64_t skinny_rows = 64;  // up to so many are multiplied by the kernels for few rows, more by those for many
+    bool any_blocks = false;        // small products take the kernels of large ones, too: for tests
+  };
+  explicit GpuLinearRunner(Device& device, const Options& options);
 
   // Enqueues out = x W^T + bias, or out += ...; x, its norm's weights and out lie on the device.
   void run(const GpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate);
@@ -98,7 +101,7 @@ class GpuLinearRunner {
   void multiply_floats(const GpuLinear::Part& part, MatrixView x, const LinearOutput& output);
 
   Device& device_;
-  std::int64_t skinny_rows_;
+  Options options_;
   const Kernel* quantise_[3];  // by ProductInput::Form
   const Kernel* make_rows_[3];
   const Kernel* round_f16_[3];

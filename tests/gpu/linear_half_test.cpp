@@ -74,7 +74,7 @@ Matrix emulated_half_product(const Weights& weights, const Matrix& x, std::int64
   EmulatedDevice device(options);
   const WeightSource source = weights.source();
   const gpu::GpuLinear linear(device, {&source, 1}, {});
-  gpu::GpuLinearRunner runner(device, skinny_rows);
+  gpu::GpuLinearRunner runner(device, {.skinny_rows = skinny_rows, .any_blocks = skinny_rows == kOnlyWide});
   const DeviceMatrix in(device, x);
   const DeviceMatrix out(device, Matrix(x.rows, weights.rows));
   runner.run(linear, in.view(), out.view(), false);

@@ -32,6 +32,7 @@ std::vector<DType> strip_types() {
 
 struct ProductSetting {
   std::int64_t skinny_rows = 64;
+  bool any_blocks = true;  // the kernels of large products
   EmulatedDeviceOptions device = {};
   float scale = 1.0f;
   std::span<const float> bias = {};
@@ -45,7 +46,7 @@ Matrix product(const Weights& weights, const Matrix& x, const ProductSetting& se
   WeightSource source = weights.source();
   source.scale = setting.scale;
   const GpuLinear linear(device, {&source, 1}, setting.bias);
-  GpuLinearRunner runner(device, setting.skinny_rows);
+  GpuLinearRunner runner(device, {.skinny_rows = setting.skinny_rows, .any_blocks = setting.any_blocks});
   const DeviceMatrix in(device, x);
   const DeviceMatrix out(device, setting.accumulate ? before : Matrix(x.rows, weights.rows));
   runner.run(linear, in.view(), out.view(), setting.accumulate);
@@ -88,6 +89,7 @@ TEST_CASE("linear on the emulated GPU is the written chain to the bit, for every
         CHECK(out.padding_untouched());
         CHECK(same_rows(out, 0, expected, 0, rows));
       }
+      CHECK(same_rows(product(weights, some, {.any_blocks = false}), 0, expected, 0, rows));
     }
   }
 }
@@ -101,6 +103,8 @@ TEST_CASE("linear on the emulated GPU cuts the depth at multiples of 1024 in bot
     CHECK(equal(product(deep.weights, deep.x, {.skinny_rows = kAlwaysWide}), expected));
     const DeepProduct one(type, 1);
     CHECK(equal(product(one.weights, one.x), chain_product(one.weights, one.x)));
+    const DeepProduct many(type, 70);
+    CHECK(equal(product(many.weights, many.x, {.any_blocks = false}), chain_product(many.weights, many.x)));
   }
 }
 
@@ -161,7 +165,7 @@ TEST_CASE("linear on the emulated GPU stacks parts, each with its inputs in its 
   auto& [first, second, order, parts, x, ordered] = scene;
   EmulatedDevice device({.seed = 3});
   const GpuLinear linear(device, parts, {});
-  GpuLinearRunner runner(device);
+  GpuLinearRunner runner(device, {});
   const DeviceMatrix in(device, x);
   const DeviceMatrix out(device, Matrix(19, 104));
   runner.run(linear, in.view(), out.view(), false);

@@ -217,8 +217,9 @@ std::vector<DeviceCase> device_cases() {
   };
   for (const DType type : kAllTypes) {
     const std::string name(dtype_info(type).name);
-    for (const std::int64_t rows : {1, 8, 20, 33, 64, 65, 130})
+    for (const std::int64_t rows : {1, 8, 13, 20, 33, 64, 130})
       add_linear(name, {type, rows, 150, 512});
+    add_linear(name + " of a deep row", {type, 1, 20, 4352});
     out.push_back({"embed " + name, [type](Backend& backend) { return run_embed(backend, type); }, 0.0});
   }
   for (const DType type : {DType::kQ4_K, DType::kQ8_0, DType::kF32, DType::kF16, DType::kBF16}) {

@@ -35,12 +35,12 @@ int scale_instructions(PackedFormat format) {
     case ScaleForm::kHalf:
     case ScaleForm::kHeaderHalf: return 1;           // the half
     case ScaleForm::kHalfMinimum: return 2;          // two halves
-    case ScaleForm::kPair8: return 7;                // two halves, two bytes, two products, one sign
+    case ScaleForm::kPair8: return 6;                // two halves, two bytes, two products
     case ScaleForm::kSigned: return 3 + unit;        // a half, a byte, their product
     case ScaleForm::kSignedHalves: return 5 + unit;  // a half, two bytes, two products
     case ScaleForm::kNibbleHalves: return 11;        // two halves, a 32nd, four nibbles, four products
     case ScaleForm::kUe4m3Halves: return 2;          // two products
-    case ScaleForm::kFloatZero: return 3;            // a byte, its product, one sign
+    case ScaleForm::kFloatZero: return 2;            // a byte, its product
     default: return 0;
   }
 }

@@ -10,7 +10,7 @@ std::size_t run_product(gpu::Device& device, const ProductShape& shape) {
   const Weights weights = random_weights(random, shape.type, shape.outputs, shape.depth);
   const WeightSource source = weights.source();
   const gpu::GpuLinear linear(device, {&source, 1}, {});
-  gpu::GpuLinearRunner runner(device, shape.is_wide ? 0 : shape.rows);
+  gpu::GpuLinearRunner runner(device, {.skinny_rows = shape.is_wide ? 0 : shape.rows, .any_blocks = shape.is_wide});
   const DeviceMatrix in(device, random_matrix(random, shape.rows, shape.depth));
   const DeviceMatrix out(device, Matrix(shape.rows, shape.outputs));
   runner.run(linear, in.view(), out.view(), false);

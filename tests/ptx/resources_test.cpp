@@ -29,8 +29,9 @@ int wanted_blocks(const std::string& kernel, const Architecture& architecture) {
   if (kernel.starts_with("linear_wide") || kernel.ends_with(" wide")) return 1;
   // Stages of weights, or of K and V, for four warps: what is left of it hides the latency of memory.
   if (kernel.starts_with("attend_tiles") && kernel.find(" 1 ") != std::string::npos)
-    return architecture.shared_kib >= 200 ? 4 : 1;
-  if (kernel.starts_with("linear_skinny") || kernel.starts_with("linear_half") || kernel.starts_with("attend_tiles"))
+    return architecture.shared_kib >= 200 ? 3 : 1;
+  if (kernel.starts_with("linear_skinny") || kernel.starts_with("linear_row") || kernel.starts_with("linear_half") ||
+      kernel.starts_with("attend_tiles"))
     return architecture.shared_kib >= 200 ? 2 : 1;
   if (kernel.starts_with("linear_f32") || kernel.starts_with("advance_state")) return 2;
   if (kernel.ends_with("_pick")) return 2;  // one block for each drawn token

@@ -88,7 +88,10 @@ struct LinearRow {
   using F = Form<kType>;
   static constexpr int kThreads = kWarps * kWarpLanes;
   static constexpr bool kBeginsEarly = true;
-  static constexpr int kOfMany = F::kRegisters > 1 ? 4 : F::kRegisters > 0 ? 5 : 7;
+  static constexpr int kOfMany = F::kRegisters > 1                 ? 4
+                                 : F::kRegisters > 0               ? 5
+                                 : F::kScales == ScaleForm::kPair8 ? 8
+                                                                   : 7;
   static constexpr int kBlocks = kMostStages == 2 ? kOfMany : kWarps > 8 ? 2 : 8 / kWarps;
   static constexpr int kFitting = (96 << 10) / (kWarps * F::kLayout.bytes);
   using Strips = WarpStrips<F, 1, kWarps, (kMostStages < kFitting ? kMostStages : kFitting)>;
@@ -185,9 +188,11 @@ struct LinearSkinny {
   using Sums = CutSums<kTiles>;
   static constexpr int kThreads = Sums::kThreads;
   static constexpr bool kBeginsEarly = true;
-  static constexpr int kLight = kTiles == 1 || kTiles == 2 ? 5 : kGroups > 1 ? 3 : 4;
+  static constexpr int kLight = kTiles <= 2 ? 5 : kGroups > 1 || F::kScales == ScaleForm::kFloatZero ? 3 : 4;
   static constexpr int kHeavy = kTiles == 1 ? 5 - F::kRegisters / 2 : kTiles == 2 ? 3 : 2;
   static constexpr int kBlocks = F::kRegisters > 0 ? kHeavy : kLight;
+  // Registers are too few for the loads of all tiles at once: a branch at each tile keeps compilers from that.
+  static constexpr bool kIsTight = kTiles > 1 && (F::kRegisters > 1 || (F::kRegisters > 0 && kGroups > 1));
   using Strips = WarpStrips<F, kGroups, Sums::kWarps, 2>;
   static constexpr unsigned kAtLeast = kGroups * kTiles == 1 ? 4 : 1;
   static constexpr unsigned kTogether = LaneCodes<F>::kTogether > kAtLeast ? LaneCodes<F>::kTogether : kAtLeast;
@@ -196,6 +201,7 @@ struct LinearSkinny {
   template <class Thread>
   static QUIRE_DEVICE void multiply_strip(Thread& t, const Args& args, const std::byte* weights, int strip,
                                           int first_tile, float (&acc)[kGroups][kTiles][kLaneElements]) {
+    const int num_tiles = (static_cast<int>(args.output.rows) + kTileRows - 1) / kTileRows;
     BlockWeights<F, kGroups> w{};
     QUIRE_ROLLED
     for (unsigned first = 0; first < kStripBlocks; first += kTogether) {
@@ -205,6 +211,7 @@ struct LinearSkinny {
         const ActTile* x = args.tiles_of(static_cast<unsigned>(strip) * kStripBlocks + block) + first_tile;
         QUIRE_UNROLL
         for (int tile = 0; tile < kTiles; ++tile) {
+          if (kIsTight && first_tile + tile >= num_tiles) break;
           const LaneTile<F> rows = load_tile<F>(t, x[tile]);
           QUIRE_UNROLL
           for (int g = 0; g < kGroups; ++g)

@@ -17,8 +17,11 @@ struct LinearWide {
   static constexpr int kStages = F::kLayout.bytes > 4400 ? 2 : 3;
   static constexpr int kStageBlocks = 2;
   static constexpr int kStripSteps = kStripBlocks / kStageBlocks;
+  // Steps of a turn of the loop: a whole strip, or where that takes too many registers as few as words allow.
   static constexpr int kTogether = static_cast<int>(LaneCodes<F>::kTogether);
-  static constexpr int kStepsTogether = kTogether > kStageBlocks ? kTogether / kStageBlocks : 1;
+  static constexpr int kLeastTogether = kTogether > kStageBlocks ? kTogether / kStageBlocks : 1;
+  static constexpr bool kIsTight = F::kRegisters > 0 || F::kScales != ScaleForm::kPair8;
+  static constexpr int kStepsTogether = kIsTight ? kLeastTogether : kStripSteps / 2;
   static constexpr int kGroups = 2;       // of 16 outputs, of a warp
   static constexpr int kTiles = 8;        // of 8 rows, of a warp
   static constexpr int kBlockTiles = 16;  // of a block
@@ -76,6 +79,8 @@ struct LinearWide {
     if (sub == 0 && strip + 1 < num_strips) fetch_strips(t, args, strip + 1);
     t.commit_copies();
     const int first_tile = t.warp() % 2 * kTiles;
+    const int num_tiles =
+        static_cast<int>((args.output.rows + kTileRows - 1) / kTileRows - t.block_y() * kBlockTiles) - first_tile;
     const auto* tiles = reinterpret_cast<const ActTile*>(t.shared() + stage * kStageBytes) + first_tile;
     const std::byte* weights =
         t.shared() + kStages * kStageBytes + strip % 2 * kStripsBytes + t.warp() / 2 * kGroups * kStripBytes;
@@ -85,6 +90,7 @@ struct LinearWide {
              [&](int g) { return weights + g * kStripBytes; });
       QUIRE_UNROLL
       for (int tile = 0; tile < kTiles; ++tile) {
+        if (kIsTight && tile >= num_tiles) break;  // keeps loads of all tiles from being moved up
         const LaneTile<F> rows = load_tile<F>(t, tiles[i * kBlockTiles + tile]);
         QUIRE_UNROLL
         for (int g = 0; g < kGroups; ++g)
