@@ -22,8 +22,22 @@ class CudaThread {
   QUIRE_DEVICE std::int64_t block_y() const { return blockIdx.y; }
   QUIRE_DEVICE std::byte* shared() const { return shared_; }
 
-  QUIRE_DEVICE void sync_block() { __syncthreads(); }
-  QUIRE_DEVICE void sync_warp() { __syncwarp(); }
+  // Whether the assembler moves all loads of a loop to its front, even where registers are too few for them: that of
+  // sm_90 and sm_100 stops in time. A branch at each load keeps it from that, and costs time.
+  static QUIRE_DEVICE constexpr bool moves_loads_up() {
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
+    return false;
+#else
+    return true;
+#endif
+  }
+
+  QUIRE_DEVICE void sync_block() {
+    __syncthreads();
+  }
+  QUIRE_DEVICE void sync_warp() {
+    __syncwarp();
+  }
   template <class T>
   QUIRE_DEVICE T shuffle_xor(T value, int lane_mask) {
     return __shfl_xor_sync(0xffffffffu, value, lane_mask);

@@ -38,6 +38,7 @@ class EmulatedThread {
   std::int64_t block_y() const;
   std::byte* shared() const;
 
+  static constexpr bool moves_loads_up() { return false; }
   void sync_block();
   void sync_warp();
   template <class T>

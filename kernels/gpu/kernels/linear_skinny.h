@@ -88,10 +88,7 @@ struct LinearRow {
   using F = Form<kType>;
   static constexpr int kThreads = kWarps * kWarpLanes;
   static constexpr bool kBeginsEarly = true;
-  static constexpr int kOfMany = F::kRegisters > 1                 ? 4
-                                 : F::kRegisters > 0               ? 5
-                                 : F::kScales == ScaleForm::kPair8 ? 8
-                                                                   : 7;
+  static constexpr int kOfMany = F::kRegisters > 1 ? 4 : F::kRegisters > 0 ? 5 : 7;
   static constexpr int kBlocks = kMostStages == 2 ? kOfMany : kWarps > 8 ? 2 : 8 / kWarps;
   static constexpr int kFitting = (96 << 10) / (kWarps * F::kLayout.bytes);
   using Strips = WarpStrips<F, 1, kWarps, (kMostStages < kFitting ? kMostStages : kFitting)>;
@@ -191,7 +188,7 @@ struct LinearSkinny {
   static constexpr int kLight = kTiles <= 2 ? 5 : kGroups > 1 || F::kScales == ScaleForm::kFloatZero ? 3 : 4;
   static constexpr int kHeavy = kTiles == 1 ? 5 - F::kRegisters / 2 : kTiles == 2 ? 3 : 2;
   static constexpr int kBlocks = F::kRegisters > 0 ? kHeavy : kLight;
-  // Registers are too few for the loads of all tiles at once: a branch at each tile keeps compilers from that.
+  // Registers are too few for the loads of all tiles at once.
   static constexpr bool kIsTight = kTiles > 1 && (F::kRegisters > 1 || (F::kRegisters > 0 && kGroups > 1));
   using Strips = WarpStrips<F, kGroups, Sums::kWarps, 2>;
   static constexpr unsigned kAtLeast = kGroups * kTiles == 1 ? 4 : 1;
@@ -211,7 +208,7 @@ struct LinearSkinny {
         const ActTile* x = args.tiles_of(static_cast<unsigned>(strip) * kStripBlocks + block) + first_tile;
         QUIRE_UNROLL
         for (int tile = 0; tile < kTiles; ++tile) {
-          if (kIsTight && first_tile + tile >= num_tiles) break;
+          if (Thread::moves_loads_up() && kIsTight && first_tile + tile >= num_tiles) break;
           const LaneTile<F> rows = load_tile<F>(t, x[tile]);
           QUIRE_UNROLL
           for (int g = 0; g < kGroups; ++g)

@@ -17,11 +17,16 @@ struct LinearWide {
   static constexpr int kStages = F::kLayout.bytes > 4400 ? 2 : 3;
   static constexpr int kStageBlocks = 2;
   static constexpr int kStripSteps = kStripBlocks / kStageBlocks;
-  // Steps of a turn of the loop: a whole strip, or where that takes too many registers as few as words allow.
+  // Registers are too few for the loads of all tiles, or of a strip, at once.
+  static constexpr bool kIsTight = F::kRegisters > 0 || F::kScales != ScaleForm::kPair8;
   static constexpr int kTogether = static_cast<int>(LaneCodes<F>::kTogether);
   static constexpr int kLeastTogether = kTogether > kStageBlocks ? kTogether / kStageBlocks : 1;
-  static constexpr bool kIsTight = F::kRegisters > 0 || F::kScales != ScaleForm::kPair8;
-  static constexpr int kStepsTogether = kIsTight ? kLeastTogether : kStripSteps / 2;
+
+  // Steps of the depth in a turn of the loop.
+  static QUIRE_DEVICE constexpr int steps_together(bool moves_loads_up) {
+    if (F::kFormat.table == CodeTable::kFp4 || (moves_loads_up && kIsTight)) return kLeastTogether;
+    return moves_loads_up ? kStripSteps / 2 : kStripSteps;
+  }
   static constexpr int kGroups = 2;       // of 16 outputs, of a warp
   static constexpr int kTiles = 8;        // of 8 rows, of a warp
   static constexpr int kBlockTiles = 16;  // of a block
@@ -90,7 +95,7 @@ struct LinearWide {
              [&](int g) { return weights + g * kStripBytes; });
       QUIRE_UNROLL
       for (int tile = 0; tile < kTiles; ++tile) {
-        if (kIsTight && tile >= num_tiles) break;  // keeps loads of all tiles from being moved up
+        if (Thread::moves_loads_up() && kIsTight && tile >= num_tiles) break;
         const LaneTile<F> rows = load_tile<F>(t, tiles[i * kBlockTiles + tile]);
         QUIRE_UNROLL
         for (int g = 0; g < kGroups; ++g)
@@ -112,6 +117,7 @@ struct LinearWide {
 
   template <class Thread>
   static QUIRE_DEVICE void run(Thread& t, const Args& args) {
+    constexpr int kSteps = steps_together(Thread::moves_loads_up());
     fetch_strips(t, args, 0);
     for (int step = 0; step < kStages - 1; ++step) {
       fetch_tiles(t, args, step, step);
@@ -124,9 +130,9 @@ struct LinearWide {
     const int num_strips = args.num_strips();
     for (int strip = 0; strip < num_strips; ++strip) {
       QUIRE_ROLLED
-      for (int first = 0; first < kStripSteps; first += kStepsTogether) {
+      for (int first = 0; first < kStripSteps; first += kSteps) {
         QUIRE_UNROLL
-        for (int sub = first; sub < first + kStepsTogether; ++sub)
+        for (int sub = first; sub < first + kSteps; ++sub)
           stage = multiply_step(t, args, strip, sub, stage, weights, acc);
       }
       if ((strip + 1) % kCutStrips == 0 || strip + 1 == num_strips) close_cut(total, acc, strip < kCutStrips);
