@@ -6,6 +6,7 @@ namespace quire::gpu {
 namespace {
 
 constexpr int kSharedWithoutAsking = 48 << 10;
+constexpr int kWaitsFrom = 90;  // CudaThread::wait_for_kernels
 
 // arguments: of the launch, which it points to.
 cudaKernelNodeParams node_params(const Launch& launch, void** arguments) {
@@ -61,7 +62,7 @@ CudaDevice::CudaDevice(int number) : number_(number) {
   const GpuFacts facts = read_facts(number);
   if (const std::string reason = why_not(facts); !reason.empty()) throw DeviceError(reason);
   name_ = gpu_label(facts);
-  begins_early_ = facts.capability >= 90;
+  begins_early_ = facts.capability >= kWaitsFrom;
   add_row_kernels(kernels_);
   add_attention_kernels(kernels_);
   add_draw_kernels(kernels_);
@@ -79,11 +80,13 @@ CudaDevice::CudaDevice(int number) : number_(number) {
   throw_error();
 }
 
-// A kernel that the GPU cannot run (a build without code for it) is found here, not in a step.
+// A kernel that the GPU cannot run (a build without code for it) is found here, not in a step; so is whether all wait
+// for the kernels before them, which those compiled for older GPUs do not.
 void CudaDevice::prepare_kernels() {
   for (const CudaKernel& kernel : kernels_) {
     cudaFuncAttributes attributes{};
     note(cudaFuncGetAttributes(&attributes, kernel.function), "loading the kernel " + kernel.name);
+    begins_early_ &= attributes.ptxVersion >= kWaitsFrom;
     if (kernel.shared_bytes > kSharedWithoutAsking)
       note(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.shared_bytes),
            "loading the kernel " + kernel.name);

@@ -22,7 +22,7 @@
 namespace quire::gpu {
 namespace {
 
-constexpr const char* kArithmetic = "/2";  // changes with every change of the results' bits
+constexpr const char* kArithmetic = "/3";  // changes with every change of the results' bits
 
 class GpuBuffer final : public Buffer {
  public:
