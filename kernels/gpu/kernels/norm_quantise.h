@@ -134,6 +134,7 @@ template <RowForm kForm>
 struct NormQuantise {
   using Args = NormQuantiseArgs;
   static constexpr int kThreads = kMadeThreads;
+  static constexpr int kBlocks = 4;  // on a multiprocessor
   static constexpr int kSharedBytes = kForm == RowForm::kNormed ? 8 * sizeof(float) : 0;
   static constexpr bool kBeginsEarly = kForm == RowForm::kNormed;
 

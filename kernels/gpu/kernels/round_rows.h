@@ -39,6 +39,7 @@ template <DType kType, RowForm kForm>
 struct RoundRows {
   using Args = RoundRowsArgs;
   static constexpr int kThreads = kMadeThreads;
+  static constexpr int kBlocks = 4;  // on a multiprocessor
   static constexpr int kWarps = kThreads / kWarpLanes;
   static constexpr int kBatch = 4;  // fours that a thread makes before it writes
   static constexpr int kSharedBytes = 2 * kWarps * static_cast<int>(sizeof(float));
