@@ -21,13 +21,13 @@ struct WarpStrips {
   template <class Thread>
   QUIRE_DEVICE WarpStrips(Thread& t, const LinearIntArgs& args, int first_group)
       : count(args.num_strips()),
-        stages(t.shared() + t.warp() * kStages * kStageBytes),
-        current(t.warp() * kCutStrips),
-        fetched(current) {
+        stages_(t.shared() + t.warp() * kStages * kStageBytes),
+        current_(t.warp() * kCutStrips),
+        fetched_(current_) {
     const int last = args.num_groups() - 1;
     for (int g = 0; g < kGroups; ++g) {
       const std::int64_t group = first_group + g < last ? first_group + g : last;
-      from[g] = args.strips + (group * count + fetched) * kStripBytes;
+      from_[g] = args.strips + (group * count + fetched_) * kStripBytes;
     }
     QUIRE_UNROLL
     for (int early = 0; early < kStages - 1; ++early)
@@ -41,13 +41,13 @@ struct WarpStrips {
   QUIRE_DEVICE int next(Thread& t) {
     t.template wait_copies<kStages - 2>();
     t.sync_warp();  // all lanes' copies have landed, and all have read the stage that is filled next
-    fetch(t, stage);
-    stage = stage + 1 == kStages ? 0 : stage + 1;
-    const int strip = current;
-    current = after(current);
+    fetch(t, stage_);
+    stage_ = stage_ + 1 == kStages ? 0 : stage_ + 1;
+    const int strip = current_;
+    current_ = after(current_);
     return strip;
   }
-  QUIRE_DEVICE const std::byte* weights() const { return stages + stage * kStageBytes; }
+  QUIRE_DEVICE const std::byte* weights() const { return stages_ + stage_ * kStageBytes; }
 
   int count;  // strips of the depth
 
@@ -58,28 +58,28 @@ struct WarpStrips {
 
   template <class Thread>
   QUIRE_DEVICE void fetch(Thread& t, int to_stage) {
-    const int next_strip = after(fetched);
-    if (fetched < count) {
+    const int next_strip = after(fetched_);
+    if (fetched_ < count) {
       QUIRE_UNROLL
       for (int g = 0; g < kGroups; ++g) {
-        std::byte* to = stages + to_stage * kStageBytes + g * kStripBytes;
+        std::byte* to = stages_ + to_stage * kStageBytes + g * kStripBytes;
         QUIRE_UNROLL
         for (int first = 0; first < kStripBytes; first += 16 * kWarpLanes) {
           const int mine = first + 16 * t.lane();
-          if (first + 16 * kWarpLanes <= kStripBytes || mine < kStripBytes) t.copy_async(to + mine, from[g] + mine);
+          if (first + 16 * kWarpLanes <= kStripBytes || mine < kStripBytes) t.copy_async(to + mine, from_[g] + mine);
         }
-        from[g] += (next_strip - fetched) * kStripBytes;
+        from_[g] += (next_strip - fetched_) * kStripBytes;
       }
     }
     t.commit_copies();
-    fetched = next_strip;
+    fetched_ = next_strip;
   }
 
-  const std::byte* from[kGroups];
-  std::byte* stages;
-  int current;
-  int fetched;
-  int stage = kStages - 1;  // of weights(), before that of the first strip
+  const std::byte* from_[kGroups];
+  std::byte* stages_;
+  int current_;
+  int fetched_;
+  int stage_ = kStages - 1;  // of weights(), before that of the first strip
 };
 
 template <DType kType, int kWarps, int kMostStages>
