@@ -62,7 +62,6 @@ CudaDevice::CudaDevice(int number) : number_(number) {
   const GpuFacts facts = read_facts(number);
   if (const std::string reason = why_not(facts); !reason.empty()) throw DeviceError(reason);
   name_ = gpu_label(facts);
-  begins_early_ = facts.capability >= kWaitsFrom;
   add_row_kernels(kernels_);
   add_attention_kernels(kernels_);
   add_draw_kernels(kernels_);
@@ -83,6 +82,7 @@ CudaDevice::CudaDevice(int number) : number_(number) {
 // A kernel that the GPU cannot run (a build without code for it) is found here, not in a step; so is whether all wait
 // for the kernels before them, which those compiled for older GPUs do not.
 void CudaDevice::prepare_kernels() {
+  begins_early_ = true;
   for (const CudaKernel& kernel : kernels_) {
     cudaFuncAttributes attributes{};
     note(cudaFuncGetAttributes(&attributes, kernel.function), "loading the kernel " + kernel.name);

@@ -11,6 +11,13 @@
 
 namespace quire::gpu {
 
+// Of the GPU that is compiled for; 0: the host's pass.
+#if defined(__CUDA_ARCH__)
+inline constexpr int kArchitecture = __CUDA_ARCH__;
+#else
+inline constexpr int kArchitecture = 0;
+#endif
+
 class CudaThread {
  public:
   QUIRE_DEVICE explicit CudaThread(std::byte* shared) : shared_(shared) {}
@@ -24,20 +31,10 @@ class CudaThread {
 
   // Whether the assembler moves all loads of a loop to its front, even where registers are too few for them: that of
   // sm_90 and sm_100 stops in time. A branch at each load keeps it from that, and costs time.
-  static QUIRE_DEVICE constexpr bool moves_loads_up() {
-#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200
-    return false;
-#else
-    return true;
-#endif
-  }
+  static QUIRE_DEVICE constexpr bool moves_loads_up() { return kArchitecture < 900 || kArchitecture >= 1200; }
 
-  QUIRE_DEVICE void sync_block() {
-    __syncthreads();
-  }
-  QUIRE_DEVICE void sync_warp() {
-    __syncwarp();
-  }
+  QUIRE_DEVICE void sync_block() { __syncthreads(); }
+  QUIRE_DEVICE void sync_warp() { __syncwarp(); }
   template <class T>
   QUIRE_DEVICE T shuffle_xor(T value, int lane_mask) {
     return __shfl_xor_sync(0xffffffffu, value, lane_mask);
@@ -46,24 +43,18 @@ class CudaThread {
   // What the kernels before have written is there from here on. A kernel may begin before they end (from sm_90 on), to
   // read what none of them writes. Every thread comes here, or all kernels behind it could begin too early.
   QUIRE_DEVICE void wait_for_kernels() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+    if constexpr (kArchitecture >= 900) asm volatile("griddepcontrol.wait;" ::: "memory");
   }
   // The next kernel may begin once every block has come here or ended.
   QUIRE_DEVICE void let_next_begin() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
+    if constexpr (kArchitecture >= 900) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   }
 
   QUIRE_DEVICE void copy_async(std::byte* shared, const std::byte* from) {
     const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
   }
-  QUIRE_DEVICE void commit_copies() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-  }
+  QUIRE_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
   template <int kLeft>
   QUIRE_DEVICE void wait_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
@@ -99,9 +90,7 @@ class CudaThread {
   static QUIRE_DEVICE std::int32_t dot_pairs(std::uint32_t pairs, std::uint32_t bytes) {
     return __dp2a_lo(static_cast<int>(pairs), static_cast<int>(bytes), 0);
   }
-  static QUIRE_DEVICE std::uint16_t float_to_half(float value) {
-    return __half_as_ushort(__float2half_rn(value));
-  }
+  static QUIRE_DEVICE std::uint16_t float_to_half(float value) { return __half_as_ushort(__float2half_rn(value)); }
   // Two floats, the first one low.
   static QUIRE_DEVICE std::uint32_t floats_to_halves(float first, float second) {
     std::uint32_t halves;
@@ -113,9 +102,7 @@ class CudaThread {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(second), "f"(first));
     return halves;
   }
-  static QUIRE_DEVICE float half_to_float(std::uint16_t half) {
-    return __half2float(__ushort_as_half(half));
-  }
+  static QUIRE_DEVICE float half_to_float(std::uint16_t half) { return __half2float(__ushort_as_half(half)); }
 
  private:
   std::byte* shared_;

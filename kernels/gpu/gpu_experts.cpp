@@ -197,24 +197,22 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
       continue;
     }
     if (!same_input) quantise(x, order, rows);
-    const LinearIntArgs args{
-        .strips = part.first->weights.data(),
-        .tiles = tiles_.as<const ActTile>(),
-        .tiles_bytes = static_cast<std::uint32_t>((num_tiles() + kMostTilesOfItem) * sizeof(ActTile)),
-        .num_blocks = x.cols() / kBlockFeatures,
-        .output = output,
-        .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
+    const LinearIntArgs args{.strips = part.first->weights.data(),
+                             .tiles = tiles_.as<const ActTile>(),
+                             .tiles_bytes = static_cast<std::uint32_t>(tile_stride() * sizeof(ActTile)),
+                             .num_blocks = x.cols() / kBlockFeatures,
+                             .output = output,
+                             .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
     device_.launch(*few.kernel, grid, args);
   }
 }
 
 void GpuExperts::quantise(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) {
-  const std::int64_t stride = num_tiles() + kMostTilesOfItem;
-  reserve(tiles_, stride * (x.cols() / kBlockFeatures) * static_cast<std::int64_t>(sizeof(ActTile)));
+  reserve(tiles_, tile_stride() * (x.cols() / kBlockFeatures) * static_cast<std::int64_t>(sizeof(ActTile)));
   NormQuantiseArgs args = made_by(x, order, rows);
   args.tiles = tiles_.as<ActTile>();
-  args.tile_stride = stride;
-  const std::int64_t pieces = (x.cols() + args.piece - 1) / args.piece;
+  args.tile_stride = tile_stride();
+  const std::int64_t pieces = rounded_up(x.cols(), args.piece);
   device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = num_choices_, .y = pieces}, args);
 }
 
@@ -224,7 +222,7 @@ void GpuExperts::round(const ProductInput& x, const std::int32_t* order, const E
   const RoundRowsArgs args{
       .made = made_by(x, order, rows), .tiles = half_tiles_.as<HalfTile>(), .scales = row_scales_.as<float>()};
   const auto& kernels = type == DType::kF16 ? round_f16_ : round_bf16_;
-  const std::int64_t pieces = (x.cols() + args.made.piece - 1) / args.made.piece;
+  const std::int64_t pieces = rounded_up(x.cols(), args.made.piece);
   device_.launch(*kernels[static_cast<std::size_t>(x.form)], {.x = num_choices_, .y = pieces}, args);
 }
 

@@ -67,6 +67,8 @@ class GpuExperts {
   MatrixView make_rows(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows);
   NormQuantiseArgs made_by(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) const;
   std::int64_t num_tiles() const;  // of eight rows, as many as there can be
+  // Those, and as many behind them as the last item's kernel reads.
+  std::int64_t tile_stride() const { return num_tiles() + kMostTilesOfItem; }
   void combine(MatrixView results, const ExpertChoices& choices, MatrixView out);
 
   Device& device_;

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/thread_pool.h"

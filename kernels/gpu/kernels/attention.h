@@ -84,7 +84,7 @@ constexpr std::int64_t partial_floats(std::int64_t value_dim) {
 }
 
 QUIRE_DEVICE float* partial_of(const AttentionArgs& args, std::int64_t item, std::int64_t head) {
-  return args.partials + (item * args.num_heads + head) * (kPartialHead + args.value_dim);
+  return args.partials + (item * args.num_heads + head) * partial_floats(args.value_dim);
 }
 
 // A score to base 2 of a token, capped and less its distance as asked.
@@ -138,10 +138,7 @@ struct Attend {
 
   template <class Thread>
   static QUIRE_DEVICE float largest(Thread& t, Shared& shared, float mine) {
-    for (int distance = 16; distance > 0; distance /= 2) {
-      const float other = t.shuffle_xor(mine, distance);
-      mine = mine > other ? mine : other;
-    }
+    mine = warp_largest(t, mine);
     if (t.lane() == 0) shared.warp_maxima[t.warp()] = mine;
     t.sync_block();
     float maximum = shared.warp_maxima[0];

@@ -223,11 +223,7 @@ struct TileOperands {
         const float magnitude = value < 0.0f ? -value : value;
         bound = bound > magnitude ? bound : magnitude;
       }
-      for (int distance = 16; distance > 0; distance /= 2) {
-        const float other = t.shuffle_xor(bound, distance);
-        bound = bound > other ? bound : other;
-      }
-      scale = half_scale_of(bound);
+      scale = half_scale_of(warp_largest(t, bound));
     }
     if (t.lane() == 0) shared.factors[number] = scale.inverse * (args.scale * kToBase2);
     QUIRE_UNROLL

@@ -212,10 +212,6 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
     }
   }
 
-  struct alignas(8) Words2 {
-    std::uint32_t of[2];
-  };
-
   // Four columns of two tokens each, as four operands: of columns lane / 4 * 4 + 0, 1, 2, 3.
   template <class Thread>
   static QUIRE_DEVICE void load_values(Thread& t, const std::byte* stage, int key_tile, std::uint32_t (&out)[4]) {

@@ -78,10 +78,7 @@ struct StoreKv {
         bound = bound > magnitude ? bound : magnitude;
       }
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-      const float other = t.shuffle_xor(bound, distance);
-      bound = bound > other ? bound : other;
-    }
+    bound = warp_largest(t, bound);
     return bound > 1e-30f ? bound / 127.0f : 0.0f;
   }
 

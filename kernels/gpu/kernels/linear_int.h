@@ -139,10 +139,6 @@ struct LaneTile {
   RowFactors<F> rows[2];
 };
 
-struct alignas(8) Words2 {
-  std::uint32_t of[2];
-};
-
 template <class F, class Thread>
 QUIRE_DEVICE LaneTile<F> load_tile(Thread& t, const ActTile& x) {
   const auto b = load_as<Words2>(reinterpret_cast<const std::byte*>(&x.quants[t.lane()]));

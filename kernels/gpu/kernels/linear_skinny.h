@@ -1,5 +1,5 @@
 // linear_row and linear_skinny: quantised weights times one row, or few. The warps of a block take cuts of the depth in
-// turn and read each strip once, through two stages that asynchronous copies fill.
+// turn and read each strip once, through stages that asynchronous copies fill.
 // linear_row: 16 outputs. All columns of the B operand are the one row's, so that the lanes of a quad have the same
 // sums: even ones scale those of the first eight outputs, odd ones the others'.
 // linear_skinny: 16 * kGroups outputs and up to 8 * kTiles rows.

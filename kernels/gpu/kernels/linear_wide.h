@@ -21,12 +21,6 @@ struct LinearWide {
   static constexpr bool kIsTight = F::kRegisters > 0 || F::kScales != ScaleForm::kPair8;
   static constexpr int kTogether = static_cast<int>(LaneCodes<F>::kTogether);
   static constexpr int kLeastTogether = kTogether > kStageBlocks ? kTogether / kStageBlocks : 1;
-
-  // Steps of the depth in a turn of the loop.
-  static QUIRE_DEVICE constexpr int steps_together(bool moves_loads_up) {
-    if (F::kFormat.table == CodeTable::kFp4 || (moves_loads_up && kIsTight)) return kLeastTogether;
-    return moves_loads_up ? kStripSteps / 2 : kStripSteps;
-  }
   static constexpr int kGroups = 2;       // of 16 outputs, of a warp
   static constexpr int kTiles = 8;        // of 8 rows, of a warp
   static constexpr int kBlockTiles = 16;  // of a block
@@ -37,6 +31,12 @@ struct LinearWide {
   static constexpr int kStripsBytes = kBlockGroups * kStripBytes;     // of all groups
   static constexpr int kElements = kGroups * kTiles * kLaneElements;  // of a thread
   static constexpr int kSharedBytes = kStages * kStageBytes + 2 * kStripsBytes;
+
+  // Steps of the depth in a turn of the loop.
+  static QUIRE_DEVICE constexpr int steps_together(bool moves_loads_up) {
+    if (F::kFormat.table == CodeTable::kFp4 || (moves_loads_up && kIsTight)) return kLeastTogether;
+    return moves_loads_up ? kStripSteps / 2 : kStripSteps;
+  }
 
   // The tiles of a block of the depth lie together, as in memory.
   template <class Thread>

@@ -24,7 +24,21 @@ struct alignas(16) Words4 {
   std::uint32_t of[4];
 };
 
+struct alignas(8) Words2 {
+  std::uint32_t of[2];
+};
+
 inline constexpr int kWarpLanes = 32;
+
+// Of a warp's values, in all lanes.
+template <class Thread>
+QUIRE_DEVICE float warp_largest(Thread& t, float value) {
+  for (int distance = kWarpLanes / 2; distance > 0; distance /= 2) {
+    const float other = t.shuffle_xor(value, distance);
+    value = value > other ? value : other;
+  }
+  return value;
+}
 
 QUIRE_DEVICE float float_of_bits(std::uint32_t bits) {
   float value;

@@ -69,10 +69,7 @@ struct RoundRows {
         }
       }
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-      const float other = t.shuffle_xor(mine, distance);
-      mine = mine > other ? mine : other;
-    }
+    mine = warp_largest(t, mine);
     if (t.lane() == 0) warp_maxima[t.warp()] = mine;
     t.sync_block();
     for (int warp = 0; warp < kWarps; ++warp)
