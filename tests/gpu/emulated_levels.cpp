@@ -5,6 +5,11 @@
 
 namespace quire::test {
 
+// The host's threads cut no operation of a device.
+std::vector<int> thread_counts() {
+  return {1};
+}
+
 std::vector<LevelBackend> level_backends(int threads) {
   // Operations run when they are enqueued: the tests look at results without waiting.
   gpu::EmulatedDeviceOptions device;

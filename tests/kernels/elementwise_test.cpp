@@ -98,7 +98,7 @@ std::vector<float> elementwise_results(Backend& backend, std::int64_t first, std
 
 TEST_CASE("element-wise operations give a row the same bits alone, among others and on any number of threads") {
   for (const std::int64_t width : {4, 20, 2048}) {
-    for (const int threads : {1, 2, 3}) {
+    for (const int threads : thread_counts()) {
       for (LevelBackend& level : level_backends(threads)) {
         INFO(level.level << " width " << width << " on " << threads << " threads");
         // Five results for each row: one operation's rows lie together.

@@ -9,6 +9,10 @@
 
 namespace quire::test {
 
+std::vector<int> thread_counts() {
+  return {1, 2, 3};
+}
+
 std::vector<LevelBackend> level_backends(int threads) {
   std::vector<LevelBackend> out;
   for (const CpuLevel& level : cpu_levels()) {

@@ -142,28 +142,31 @@ TEST_CASE("linear agrees with double precision for every type, level and row cou
 }
 
 TEST_CASE("linear gives a row the same bits alone, among others and on any number of threads") {
+  std::vector<std::vector<LevelBackend>> on_threads;
+  for (const int threads : thread_counts())
+    on_threads.push_back(level_backends(threads));
   for (const DType type : kKernelTypes) {
     std::mt19937 random(11);
     const Weights weights = random_weights(random, type, 200, 512);
     const WeightSource source = weights.source();
     Matrix x = random_matrix(random, 64, 512);
-    for (LevelBackend& level : level_backends(1)) {
+    for (std::size_t i = 0; i < on_threads[0].size(); ++i) {
+      const LevelBackend& level = on_threads[0][i];
       INFO(level.level << " " << dtype_info(type).name);
       const auto linear = level.backend->load_linear({&source, 1}, {});
       Matrix alone(64, 200);
       for (std::int64_t row = 0; row < 64; ++row) {
         level.backend->linear(*linear, x.rows_from(row, 1), alone.rows_from(row, 1), false);
       }
-      for (const int threads : {1, 2, 3}) {
-        auto backends = level_backends(threads);
-        const auto same = std::ranges::find(backends, level.level, &LevelBackend::level);
-        const auto again = same->backend->load_linear({&source, 1}, {});
+      for (std::size_t t = 0; t < on_threads.size(); ++t) {
+        Backend& same = *on_threads[t][i].backend;
+        const auto again = same.load_linear({&source, 1}, {});
         for (const std::int64_t rows : {2, 3, 5, 8, 16, 17, 33, 64}) {
           Matrix out(rows, 200);
           const std::int64_t first = 64 - rows;
-          same->backend->linear(*again, x.rows_from(first, rows), out.view(), false);
+          same.linear(*again, x.rows_from(first, rows), out.view(), false);
           const bool equal = same_rows(out, 0, alone, first, rows);
-          INFO(rows << " rows on " << threads << " threads");
+          INFO(rows << " rows on " << thread_counts()[t] << " threads");
           CHECK(equal);
         }
       }

@@ -77,12 +77,12 @@ TEST_CASE("An adapter computes what its changes merged into the weights would", 
 
 TEST_CASE("Rows with an adapter have the same bits alone, in chunks and beside other adapters; others lose none",
           "[model][adapter][invariance]") {
-  check_rows_of_adapters(GENERATE("tiny-qwen3", "tiny-qwen3moe"));
+  check_rows_of_adapters("tiny-qwen3");
 }
 
 TEST_CASE("Rows with an adapter of experts and chunks have the same bits alone and beside others",
           "[model][adapter][invariance][.long]") {
-  check_rows_of_adapters("tiny-llama4");
+  check_rows_of_adapters(GENERATE("tiny-qwen3moe", "tiny-llama4"));
 }
 
 TEST_CASE("Neighbours with one adapter are multiplied together, and rows without one cost nothing more",
