@@ -97,7 +97,7 @@ const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length 
 class Siege {
   num_checked = 0;
   num_attacks = 0;
-  memory = [];  // after each round: {minute, mib}
+  memory = [];  // of the daemon at rest: {minute, mib}
   #waiting = [];  // attacks that only the server's patience ends
 
   constructor(server, jobs) {
@@ -146,15 +146,17 @@ class Siege {
     if (number % 8 === 3) this.server.signal("SIGHUP");
     await Promise.all([...valid, ...attacks]);
     for (const line of this.server.log.splice(0)) assert.doesNotMatch(line, kReport);
+  }
+
+  // Returns when whatever was under way has been dealt with: how much that is depends on how busy the machine is.
+  async rest() {
+    await Promise.all(this.#waiting);
+    this.#waiting = [];
+    await this.server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
     this.memory.push({ minute: this.minutes(), mib: resident_mib(this.server.pid) });
   }
 
-  // Whatever is still under way has been dealt with.
-  finish() {
-    return Promise.all(this.#waiting);
-  }
-
-  // Memory of the last sixth against the sixth that follows a third's warming up, or the round that followed where none ended in it.
+  // Memory of the last sixth against the sixth that follows a third's warming up, or the next one where none was taken in it.
   growth() {
     const end = this.memory.at(-1).minute;
     const part = (from, to) => {
@@ -194,20 +196,23 @@ process.on("exit", () => {
 const siege = new Siege(server, make_jobs());
 await siege.listen_alone();
 const minutes = Number(values.minutes ?? 0);
-const rounds = minutes > 0 ? Infinity : Number(values.rounds ?? 4);
-for (let number = 0; number < rounds && !(minutes > 0 && siege.minutes() >= minutes); ++number) {
-  await siege.round(number);
-  if (minutes > 0 && number % 5 === 0) console.log(`minute ${siege.minutes().toFixed(1)}, round ${number}: ${siege.memory.at(-1).mib.toFixed(0)} MiB`);
+const most_rounds = minutes > 0 ? Infinity : Number(values.rounds ?? 4);
+let rounds = 0;
+while (rounds < most_rounds && !(minutes > 0 && siege.minutes() >= minutes)) {
+  await siege.round(rounds++);
+  if (minutes > 0 && rounds % 4 === 0) {
+    await siege.rest();
+    console.log(`minute ${siege.minutes().toFixed(1)}, round ${rounds}: ${siege.memory.at(-1).mib.toFixed(0)} MiB`);
+  }
 }
 
-await siege.finish();
-await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
+await siege.rest();
 const metrics = await server.metrics();
 assert.equal(metrics["quire:kv_blocks_used"], 0);
 assert.ok(metrics["vllm:num_preemptions_total"] > 0, "the pool was too small for all");
 await server.stop();
 for (const line of server.log) assert.doesNotMatch(line, kReport);
-console.log(`${siege.memory.length} rounds: ${siege.num_checked} answers as alone, ${siege.num_attacks} attacks dealt with, ` +
+console.log(`${rounds} rounds: ${siege.num_checked} answers as alone, ${siege.num_attacks} attacks dealt with, ` +
   `${metrics["vllm:num_preemptions_total"]} preemptions, exit 0`);
 if (minutes > 0) {
   const { warm, last } = siege.growth();
