@@ -32,6 +32,11 @@ struct Grid {
   std::int64_t y = 1;
 };
 
+// Of so many each, the last one perhaps not full.
+constexpr std::int64_t groups_of(std::int64_t count, std::int64_t each) {
+  return (count + each - 1) / each;
+}
+
 enum class Stream : std::uint8_t { kCompute, kCopy };
 inline constexpr int kNumStreams = 2;
 

@@ -44,8 +44,7 @@ void GpuAttention::store(GpuKvStorage& kv, std::int64_t layer, const AttentionBa
                          .num_heads = kv.num_heads(layer)};
   constexpr int kEach = StoreKv<KvType::kF32>::kVectors;
   const std::int64_t vectors = (args.kv.value_dim > 0 ? 2 : 1) * args.num_heads;
-  device_.launch(*store_[static_cast<std::size_t>(layout.dtype)], {.x = k.rows, .y = (vectors + kEach - 1) / kEach},
-                 args);
+  device_.launch(*store_[static_cast<std::size_t>(layout.dtype)], {.x = k.rows, .y = groups_of(vectors, kEach)}, args);
 }
 
 // What each row sees, where its partitions' results go, and which rows are computed together. row_bytes: of the results
@@ -156,7 +155,7 @@ void GpuAttention::launch_tiles(const Kernel& kernel, const std::vector<AttendTi
   const std::int64_t group = args.num_heads / args.num_kv_heads;
   args.tiles = uploads_.put(std::span<const AttendTile>(tiles));
   const std::int64_t together = std::min(group, vectors);
-  const std::int64_t parts = (group + together - 1) / together;
+  const std::int64_t parts = groups_of(group, together);
   args.heads = {.group = static_cast<std::int32_t>(group),
                 .together = static_cast<std::int32_t>(together),
                 .parts = static_cast<std::int32_t>(parts),

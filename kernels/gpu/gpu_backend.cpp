@@ -242,7 +242,7 @@ void GpuBackend::rope(MatrixView x, std::int64_t num_heads, std::int64_t head_di
                       .sin_stride = sin.stride,
                       .half = cos.cols,
                       .interleaved = style == RopeStyle::kInterleaved};
-  if (x.rows > 0) device_->launch(rope_, {.x = x.rows, .y = (num_heads + Rope::kHeads - 1) / Rope::kHeads}, args);
+  if (x.rows > 0) device_->launch(rope_, {.x = x.rows, .y = groups_of(num_heads, Rope::kHeads)}, args);
 }
 
 void GpuBackend::gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) {
@@ -261,7 +261,7 @@ void GpuBackend::gather_rows(MatrixView x, std::span<const std::int32_t> rows, M
 void GpuBackend::parallel_for(std::int64_t count, std::int64_t grain,
                               const std::function<void(std::int64_t, std::int64_t)>& body) {
   const std::int64_t step = std::max<std::int64_t>(1, grain);
-  pool_.run((count + step - 1) / step,
+  pool_.run(groups_of(count, step),
             [&](int, std::int64_t piece) { body(piece * step, std::min(count, (piece + 1) * step)); });
 }
 

@@ -18,10 +18,6 @@ constexpr std::int64_t kItemRows[] = {8, 32, 64};
 constexpr std::size_t kFloats = 2;       // linear_f32 takes the largest items
 constexpr std::size_t kMostOfCodes = 1;  // of quantised weights
 
-std::int64_t rounded_up(std::int64_t count, std::int64_t group) {
-  return (count + group - 1) / group;
-}
-
 const GpuLinear& packed(const std::unique_ptr<Linear>& linear) {
   return static_cast<const GpuLinear&>(*linear);
 }
@@ -87,7 +83,7 @@ void GpuExperts::group(const ExpertChoices& choices, std::int64_t num_experts) {
                               .sources = sources_.as<std::int32_t>(),
                               .experts = row_experts_.as<std::int32_t>(),
                               .places = places_.as<std::int32_t>()};
-  device_.launch(group_, {.x = rounded_up(num_experts, GroupChoices::kThreads / kWarpLanes)}, args);
+  device_.launch(group_, {.x = groups_of(num_experts, GroupChoices::kThreads / kWarpLanes)}, args);
 }
 
 // Every expert that has rows may have a last item that is not full.
@@ -152,7 +148,7 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
   const GpuLinear& first = packed(experts.front());
   QUIRE_CHECK(x.cols() == first.in_features() && out.cols == first.out_features() && out.rows == num_choices_,
               "a product of experts of shapes that do not fit");
-  const std::int64_t each = rounded_up(num_choices_, std::min(num_choices_, num_experts_));
+  const std::int64_t each = groups_of(num_choices_, std::min(num_choices_, num_experts_));
   const std::size_t size = each <= kItemRows[0] ? 0 : each <= kItemRows[1] ? 1 : 2;
   const GpuLinear::Part* rounded = nullptr;  // the part before, whose input has the order of features of the next
   for (const Part& part : stack.parts) {
@@ -175,7 +171,7 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
                                  .depth = made.cols,
                                  .output = output,
                                  .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
-      device_.launch(*part.first->floats, {.x = rounded_up(output.outputs, 64), .y = items.count}, args);
+      device_.launch(*part.first->floats, {.x = groups_of(output.outputs, 64), .y = items.count}, args);
       continue;
     }
     const bool halves = lies_in_half_tiles(part.first->type);
@@ -190,7 +186,7 @@ void GpuExperts::multiply(Experts experts, const ProductInput& x, const std::int
       const LinearHalfArgs args{.weights = part.first->weights.as<const WeightTile>(),
                                 .x = half_tiles_.as<const HalfTile>(),
                                 .row_scales = row_scales_.as<const float>(),
-                                .num_blocks = rounded_up(x.cols(), kHalfBlock),
+                                .num_blocks = groups_of(x.cols(), kHalfBlock),
                                 .output = output,
                                 .experts = {items.memory.as<const ExpertItem>(), rows.weights}};
       device_.launch(*few.kernel, grid, args);
@@ -212,17 +208,17 @@ void GpuExperts::quantise(const ProductInput& x, const std::int32_t* order, cons
   NormQuantiseArgs args = made_by(x, order, rows);
   args.tiles = tiles_.as<ActTile>();
   args.tile_stride = tile_stride();
-  const std::int64_t pieces = rounded_up(x.cols(), args.piece);
+  const std::int64_t pieces = groups_of(x.cols(), args.piece);
   device_.launch(*quantise_[static_cast<std::size_t>(x.form)], {.x = num_choices_, .y = pieces}, args);
 }
 
 void GpuExperts::round(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows, DType type) {
-  reserve(half_tiles_, num_tiles() * rounded_up(x.cols(), kHalfBlock) * static_cast<std::int64_t>(sizeof(HalfTile)));
+  reserve(half_tiles_, num_tiles() * groups_of(x.cols(), kHalfBlock) * static_cast<std::int64_t>(sizeof(HalfTile)));
   reserve(row_scales_, num_tiles() * kHalfRows * 4);
   const RoundRowsArgs args{
       .made = made_by(x, order, rows), .tiles = half_tiles_.as<HalfTile>(), .scales = row_scales_.as<float>()};
   const auto& kernels = type == DType::kF16 ? round_f16_ : round_bf16_;
-  const std::int64_t pieces = rounded_up(x.cols(), args.made.piece);
+  const std::int64_t pieces = groups_of(x.cols(), args.made.piece);
   device_.launch(*kernels[static_cast<std::size_t>(x.form)], {.x = num_choices_, .y = pieces}, args);
 }
 

@@ -59,7 +59,7 @@ void GpuKvStorage::copy_block(std::int32_t source, std::int32_t destination) {
   const CopyBytesArgs args{
       .from = block(source), .to = block(destination), .bytes = static_cast<std::int64_t>(shape_.bytes)};
   constexpr std::int64_t kEach = CopyBytes::kThreads * 16;
-  device_.launch(device_.kernel("copy_bytes"), {.x = (args.bytes + kEach - 1) / kEach}, args);
+  device_.launch(device_.kernel("copy_bytes"), {.x = groups_of(args.bytes, kEach)}, args);
 }
 
 void GpuKvStorage::read_block(std::int32_t block, std::span<std::byte> out) const {

@@ -17,10 +17,6 @@
 namespace quire::gpu {
 namespace {
 
-std::int64_t groups_of(std::int64_t count, std::int64_t group) {
-  return (count + group - 1) / group;
-}
-
 template <class T>
 DeviceMemory upload_array(Device& device, std::span<const T> values, std::string_view what,
                           DeviceMemory::Release release = DeviceMemory::Release::kNow) {

@@ -13,10 +13,6 @@ RowsView rows_view(MatrixView x) {
   return {x.data, x.stride};
 }
 
-std::int64_t blocks_of(std::int64_t count, std::int64_t each) {
-  return (count + each - 1) / each;
-}
-
 }  // namespace
 
 GpuStateStorage::GpuStateStorage(Device& device, const StateLayout& layout)
@@ -44,7 +40,7 @@ void GpuStateStorage::copy(std::int32_t source, std::int32_t destination, Stream
   if (source == destination) return;
   const CopyBytesArgs args{
       .from = at(source), .to = at(destination), .bytes = static_cast<std::int64_t>(state_bytes())};
-  device_.launch(device_.kernel("copy_bytes"), {.x = blocks_of(args.bytes, CopyBytes::kThreads * 16)}, args, stream);
+  device_.launch(device_.kernel("copy_bytes"), {.x = groups_of(args.bytes, CopyBytes::kThreads * 16)}, args, stream);
 }
 
 void GpuStateStorage::read_state(std::int32_t state, std::span<std::byte> out) const {
@@ -100,13 +96,13 @@ void GpuRecurrentOps::short_conv(const AttentionBatch& batch, const StatePart& s
                               .before = rows_view(before),
                               .after = rows_view(after),
                               .out = rows_view(out)};
-  device_.launch(short_conv_, {.x = blocks_of(x.cols, ShortConv::kThreads), .y = std::ssize(batch.context_len)},
+  device_.launch(short_conv_, {.x = groups_of(x.cols, ShortConv::kThreads), .y = std::ssize(batch.context_len)},
                  of_rows);
 }
 
 void GpuRecurrentOps::advance(const Kernel& kernel, const AttentionBatch& batch, const AdvanceArgs& args) {
   device_.launch(kernel,
-                 {.x = std::ssize(batch.context_len) * args.value_heads, .y = blocks_of(args.value_dim, kStatePanel)},
+                 {.x = std::ssize(batch.context_len) * args.value_heads, .y = groups_of(args.value_dim, kStatePanel)},
                  args);
 }
 
@@ -178,7 +174,7 @@ void GpuRecurrentOps::selective_scan(const AttentionBatch& batch, const StatePar
                                       .a = args.a,
                                       .d = args.d,
                                       .dt_bias = args.dt_bias};
-  device_.launch(selective_scan_, {.x = blocks_of(x.cols, SelectiveScan::kThreads), .y = std::ssize(batch.context_len)},
+  device_.launch(selective_scan_, {.x = groups_of(x.cols, SelectiveScan::kThreads), .y = std::ssize(batch.context_len)},
                  of_rows);
 }
 

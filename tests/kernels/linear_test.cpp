@@ -221,6 +221,7 @@ TEST_CASE("A block of MXFP4 whose elements are zero adds nothing, whatever its s
 }
 
 TEST_CASE("linear gives the same bits for rows made on the way and rows made before") {
+  const std::vector<LevelBackend> levels = level_backends(3);
   for (const DType type : {DType::kF32, DType::kBF16, DType::kQ8_0, DType::kQ4_K}) {
     std::mt19937 random(17);
     const Weights weights = random_weights(random, type, 70, 512);
@@ -230,7 +231,7 @@ TEST_CASE("linear gives the same bits for rows made on the way and rows made bef
       Matrix x = random_matrix(random, rows, 512);
       Matrix gate_up = random_matrix(random, rows, 1024, 3.0f);
       const Matrix residual = random_matrix(random, rows, 70);
-      for (LevelBackend& level : level_backends(3)) {
+      for (const LevelBackend& level : levels) {
         INFO(level.level << " " << dtype_info(type).name << " " << rows << " rows");
         const auto linear = level.backend->load_linear({&source, 1}, {});
         for (const ProductInput& input : {normed(x.view(), norm.data(), 1e-5f), gated(gate_up.view())}) {
