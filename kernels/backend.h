@@ -129,6 +129,13 @@ enum class RopeStyle : std::uint8_t {
   kHalf,         // pairs (i, i + rotary_dim/2): Hugging Face, GGUF `qwen2`, `qwen3`
 };
 
+// Some outputs of a product, [begin, end).
+struct OutputRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+inline constexpr std::int64_t kOutputStep = 64;  // ranges begin at multiples of it
+
 // The sequences of one step. Row r of the step belongs to sequence s where query_start[s] <= r < query_start[s+1]; its
 // position is context_len[s] - (query_start[s+1] - r). Block tables hold enough blocks for context_len[s] tokens.
 struct AttentionBatch {
@@ -209,6 +216,12 @@ class Backend {
   // out = x W^T + bias, or out += ... where `accumulate` (the residual). The rows of x are made and quantised once for
   // all parts of W.
   virtual void linear(const Linear& weights, const ProductInput& x, MatrixView out, bool accumulate) = 0;
+  // The same for the outputs that `wanted` names, in ascending ranges, which may reach beyond the last output. Each
+  // other column of `out` is as in linear(), or `rest` where the backend saves its product.
+  virtual void linear_some(const Linear& weights, const ProductInput& x, std::span<const OutputRange> /*wanted*/,
+                           float /*rest*/, MatrixView out) {
+    linear(weights, x, out, false);
+  }
   // cos and sin [rows, rotary_dim / 2] of position * inv_freq, times `scale` (YaRN's attention factor).
   virtual void rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
                            MatrixView cos, MatrixView sin) = 0;

@@ -87,7 +87,8 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       scheduler_(options_for(*executor_, options.scheduler), kv_),
       steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)},
       draft_input_(kv_.block_size(), options.scheduler.max_num_seqs,
-                   options.scheduler.max_num_seqs * kv_.blocks_for(scheduler_.max_model_len())) {
+                   options.scheduler.max_num_seqs * kv_.blocks_for(scheduler_.max_model_len())),
+      likely_tokens_(executor_->model().vocab_size()) {
   for (auto* generations : {&drafted_, &in_round_})
     generations->reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
   draft_draws_.reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));

@@ -19,7 +19,7 @@ bool Engine::Impl::may_overlap() const {
          });
 }
 
-void Engine::Impl::begin_drafting(Generation& generation) const {
+void Engine::Impl::begin_drafting(Generation& generation) {
   const Request& request = *generation.request;
   const SpeculationOptions speculation = request.speculation.value_or(options_.speculation);
   if (speculation.method == SpeculationMethod::kNone || !generation.draws()) return;
@@ -38,6 +38,7 @@ void Engine::Impl::begin_drafting(Generation& generation) const {
   generation.drafts.reserve(kMostDraftsOfSequence);
   drafting.proposed.reserve(kMostDraftsOfSequence);
   if (!drafting.in_rounds) return;
+  if (generation.choice == 0) likely_tokens_.note(request.prompt);
   drafting.rows.reserve(2 * kMostDraftsOfSequence);
   drafting.rows_blocks.reserve(2 * kMostDraftsOfSequence);
 }
@@ -165,6 +166,7 @@ void Engine::Impl::take_draws(const Step& step, const StepPart& part, StepOutput
   for (std::int64_t i = 0; i <= part.num_accepted && draw < end && !generation.finish; ++i) {
     if (i < part.num_drafts && generation.is_draft_forced(i)) continue;
     if (generation.num_tokens() != part.end + i) break;
+    if (generation.drafting.in_rounds && output.tokens[draw].token) likely_tokens_.note(*output.tokens[draw].token);
     generation.take(output.tokens[draw++], end_of_generation_);
   }
   note_hidden_row(step, part);

@@ -21,6 +21,7 @@
 #include "core/draft/catch_up.h"
 #include "core/draft/draft_price.h"
 #include "core/draft/drafted_rows.h"
+#include "core/draft/likely_tokens.h"
 #include "core/engine/draft_input.h"
 #include "core/engine/engine.h"
 #include "core/engine/engine_view.h"
@@ -140,7 +141,7 @@ class Engine::Impl {
 
   // engine_drafts.cpp
   bool may_overlap() const QUIRE_REQUIRES(kEngineThread);
-  void begin_drafting(Generation& generation) const QUIRE_REQUIRES(kEngineThread);
+  void begin_drafting(Generation& generation) QUIRE_REQUIRES(kEngineThread);
   bool propose_drafts(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
   void note_unused_drafts(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
   void add_draft_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
@@ -202,6 +203,7 @@ class Engine::Impl {
   std::vector<DrawRow> draft_draws_ QUIRE_GUARDED_BY(kEngineThread);
   std::unique_ptr<DraftedRows> drafted_rows_ QUIRE_GUARDED_BY(kEngineThread);  // null: no model drafts
   CatchUp catch_up_ QUIRE_GUARDED_BY(kEngineThread);
+  LikelyTokens likely_tokens_ QUIRE_GUARDED_BY(kEngineThread);    // of generations that a model drafts for
   double token_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;    // of the step before which drafts were made last
   double row_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;      // of verifying one of them
   std::uint64_t num_passes_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // that were submitted

@@ -95,7 +95,9 @@ bool Engine::Impl::draft_round(bool is_first) {
     const std::int64_t last = generation->num_tokens() - 1;
     draft_input_.add(*generation, is_first ? generation->drafting.rows_begin : last, generation->drafting.hidden_row);
   }
-  const DraftOutput output = executor_->draft(draft_input_.arrays(), draft_draws_);
+  DraftArrays arrays = draft_input_.arrays();
+  arrays.vocabulary = likely_tokens_.ranges();
+  const DraftOutput output = executor_->draft(arrays, draft_draws_);
   if (output.has_failed) return false;
   std::size_t num_left = 0;
   for (std::size_t i = 0; i < in_round_.size(); ++i) {

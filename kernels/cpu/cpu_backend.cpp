@@ -104,6 +104,8 @@ class CpuBackend final : public Backend {
   void linear(const Linear& weights, const ProductInput& x, MatrixView out, bool accumulate) override {
     linear_.run(static_cast<const CpuLinear&>(weights), x, out, accumulate);
   }
+  void linear_some(const Linear& weights, const ProductInput& x, std::span<const OutputRange> wanted, float rest,
+                   MatrixView out) override;
   void rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
                    MatrixView cos, MatrixView sin) override;
   void rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,
@@ -165,6 +167,20 @@ void CpuBackend::head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_
       kernels_.rms_norm(at, weight, eps, head_dim, at);
     }
   });
+}
+
+void CpuBackend::linear_some(const Linear& weights, const ProductInput& x, std::span<const OutputRange> wanted,
+                             float rest, MatrixView out) {
+  for_rows(out.rows, out.cols, [&](std::int64_t row) {
+    float* const columns = out.data + row * out.stride;
+    std::int64_t column = 0;
+    for (const OutputRange& range : wanted) {
+      std::fill(columns + column, columns + std::max(column, std::min(range.begin, out.cols)), rest);
+      column = std::min(range.end, out.cols);
+    }
+    std::fill(columns + column, columns + out.cols, rest);
+  });
+  if (!wanted.empty()) linear_.run_some(static_cast<const CpuLinear&>(weights), x, wanted, out);
 }
 
 void CpuBackend::rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,

@@ -41,6 +41,23 @@ bool goes_past_caches(MatrixView out, const CpuLinear::Part& part) {
          out.stride % kLineFloats == 0;
 }
 
+// Calls body(begin, end) for each run of the part's panels that hold wanted outputs.
+template <class Body>
+void for_wanted_panels(const LinearJob& job, const CpuLinear::Part& part, const Body& body) {
+  if (job.wanted.empty()) return body(std::int64_t{0}, num_panels(part.rows));
+  for (const OutputRange& range : job.wanted) {
+    const std::int64_t begin = std::max<std::int64_t>(range.begin - part.first_output, 0);
+    const std::int64_t end = std::min(range.end - part.first_output, part.rows);
+    if (begin < end) body(begin / kPanelCols, num_panels(end));
+  }
+}
+
+std::int64_t num_wanted_panels(const LinearJob& job, const CpuLinear::Part& part) {
+  std::int64_t count = 0;
+  for_wanted_panels(job, part, [&](std::int64_t begin, std::int64_t end) { count += end - begin; });
+  return count;
+}
+
 }  // namespace
 
 std::size_t CpuLinear::packed_bytes(std::span<const WeightSource> parts) {
@@ -91,6 +108,12 @@ LinearRunner::LinearRunner(const KernelTable& kernels, ThreadPool& pool)
 void LinearRunner::run(const CpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate) {
   const LinearJob job{.weights = &weights, .x = x, .out = out};
   run_jobs({&job, 1}, accumulate);
+}
+
+void LinearRunner::run_some(const CpuLinear& weights, const ProductInput& x, std::span<const OutputRange> wanted,
+                            MatrixView out) {
+  const LinearJob job{.weights = &weights, .x = x, .out = out, .wanted = wanted};
+  run_jobs({&job, 1}, false);
 }
 
 void LinearRunner::run_jobs(std::span<const LinearJob> jobs, bool accumulate) {
@@ -157,12 +180,13 @@ void LinearRunner::plan(bool accumulate) {
   std::int64_t all_panels = 0;
   for (const Progress& progress : progress_) {
     for (const CpuLinear::Part& part : progress.parts)
-      all_panels += num_panels(part.rows);
+      all_panels += num_wanted_panels(*progress.job, part);
   }
   const bool alone = progress_.size() == 1;
   for (std::size_t i = 0; i < progress_.size(); ++i) {
+    const LinearJob& job = *progress_[i].job;
     for (const CpuLinear::Part& part : progress_[i].parts)
-      plan_part(*progress_[i].job, part, packed_[i], accumulate, alone ? num_panels(part.rows) : all_panels);
+      plan_part(job, part, packed_[i], accumulate, alone ? num_wanted_panels(job, part) : all_panels);
   }
 }
 
@@ -187,18 +211,19 @@ void LinearRunner::plan_part(const LinearJob& job, const CpuLinear::Part& part, 
                 .scale = part.scale,
                 .accumulate = accumulate,
                 .past_caches = !accumulate && goes_past_caches(job.out, part)};
-  const std::int64_t total = num_panels(part.rows);
   const std::int64_t step = panels_per_piece(part, tile_rows == kAmxRowTile && tiles > 1, all_panels, pool_.size());
   const std::int64_t wanted_pieces = 4 * pool_.size();
   const std::int64_t columns = (all_panels + step - 1) / step;
   const std::int64_t row_cuts = std::clamp<std::int64_t>(wanted_pieces / columns, 1, tiles);
   const std::int64_t tile_step = (tiles + row_cuts - 1) / row_cuts;
-  for (std::int64_t panel = 0; panel < total; panel += step) {
-    for (std::int64_t tile = 0; tile < tiles; tile += tile_step) {
-      const GemmRange range{panel, std::min(total, panel + step), tile, std::min(tiles, tile + tile_step)};
-      pieces_.push_back({args, part.type, range});
+  for_wanted_panels(job, part, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t panel = begin; panel < end; panel += step) {
+      for (std::int64_t tile = 0; tile < tiles; tile += tile_step) {
+        const GemmRange range{panel, std::min(end, panel + step), tile, std::min(tiles, tile + tile_step)};
+        pieces_.push_back({args, part.type, range});
+      }
     }
-  }
+  });
 }
 
 }  // namespace quire

@@ -58,6 +58,7 @@ struct LinearJob {
   ProductInput x;
   std::span<const std::int32_t> rows = {};
   MatrixView out;
+  std::span<const OutputRange> wanted = {};  // columns of out that are written; empty: all
 };
 
 class LinearRunner {
@@ -66,6 +67,8 @@ class LinearRunner {
 
   // out = x W^T + bias, or out += ...
   void run(const CpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate);
+  // The same for the columns of `wanted` alone; the others are left as they are.
+  void run_some(const CpuLinear& weights, const ProductInput& x, std::span<const OutputRange> wanted, MatrixView out);
   // The same for each job, without a barrier between them: the threads share out the pieces of all. Jobs that name
   // rows have the same x.
   void run_jobs(std::span<const LinearJob> jobs, bool accumulate);

@@ -187,14 +187,23 @@ void measure_mtp(BenchModel& plain, const char* path) {
 // The block of a file of random weights (`quire synth --next-tokens`), whose drafts an oracle replaces: what drafting
 // with it costs and saves where a step is bound by its weights.
 void measure_block(BenchModel& plain, const char* path) {
-  for (const auto& [percent, least] : {std::pair(70U, 1.4), std::pair(0U, 0.97)}) {
+  struct Case {
+    std::uint32_t percent;
+    std::int64_t part;  // of the vocabulary, one such
+    double least;
+  };
+  for (const Case& its : {Case{70, 1, 1.4}, Case{70, 8, 1.4}, Case{0, 8, 0.97}}) {
     BenchModel model(path, true);
     if (model.model->drafts_by() != DraftsBy::kNextTokens) return;
     const Scene scene{.num_tokens = 128, .speculation = {SpeculationMethod::kNextTokens, 4}};
-    auto block = std::make_unique<OracleBlock>(std::move(model.model), percent);
+    const std::int64_t num_looked_at = model.model->vocab_size() / its.part / kOutputStep * kOutputStep;
+    auto block = std::make_unique<OracleBlock>(std::move(model.model), its.percent, num_looked_at);
     block->follow(run(plain, scene, false).texts.at(0), static_cast<std::size_t>(scene.num_prompt_tokens));
     model.model = std::move(block);
-    measure(plain, model, "MTP block, its drafts right in " + std::to_string(percent) + " %, 1 stream", scene, least);
+    measure(plain, model,
+            "MTP block, its drafts right in " + std::to_string(its.percent) + " %, among " +
+                std::to_string(num_looked_at) + " tokens, 1 stream",
+            scene, its.least);
   }
 }
 

@@ -1,6 +1,7 @@
 // OracleBlock: a model whose own block (MTP) is computed whole, and whose drafts are then replaced by ones that are
-// right with `percent` in a hundred: the gain of a trained block on a file of random weights. Of one sequence at a
-// time, whose text `follow` names. One thread at a time.
+// right with `percent` in a hundred: the gain of a trained block on a file of random weights. It looks at the first
+// `num_looked_at` tokens of the vocabulary, as if texts used no others. Of one sequence at a time, whose text `follow`
+// names. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,8 @@ namespace quire::bench {
 
 class OracleBlock final : public Model {
  public:
-  OracleBlock(std::unique_ptr<Model> inner, std::uint32_t percent) : inner_(std::move(inner)), percent_(percent) {}
+  OracleBlock(std::unique_ptr<Model> inner, std::uint32_t percent, std::int64_t num_looked_at)
+      : inner_(std::move(inner)), percent_(percent), looked_at_{.begin = 0, .end = num_looked_at} {}
 
   // The sequence to come: a prompt of so many tokens, and the text behind it.
   void follow(std::vector<TokenId> text, std::size_t num_prompt) {
@@ -24,7 +26,9 @@ class OracleBlock final : public Model {
   }
 
   MatrixView draft(const DraftArrays& arrays, KvStorage& kv) override {
-    const MatrixView logits = inner_->draft(arrays, kv);
+    DraftArrays own = arrays;
+    own.vocabulary = {&looked_at_, 1};
+    const MatrixView logits = inner_->draft(own, kv);
     for (std::int64_t row = 0; row < logits.rows; ++row) {
       const auto next = static_cast<std::size_t>(arrays.positions[static_cast<std::size_t>(row)]) + 1 - num_prompt_;
       const TokenId token = test::oracle_draft(text_, next, percent_, static_cast<std::int32_t>(logits.cols));
@@ -50,6 +54,7 @@ class OracleBlock final : public Model {
  private:
   const std::unique_ptr<Model> inner_;
   const std::uint32_t percent_;
+  const OutputRange looked_at_;
   std::vector<TokenId> text_;
   std::size_t num_prompt_ = 0;
 };

@@ -337,34 +337,44 @@ TEST_CASE("sequences with recurrent states are swapped to the host beside two st
   check_swapped("tiny-qwen35");
 }
 
-TEST_CASE("a GPU with the memory of the plan serves the largest steps") {
-  for (const KvDType dtype : {KvDType::kF16, KvDType::kI8}) {
-    ServedOptions options;
-    options.engine.scheduler.max_num_seqs = 12;
-    options.engine.scheduler.max_num_batched_tokens = 600;
-    options.engine.scheduler.max_model_len = 700;
-    options.engine.kv_cache.dtype = dtype;
-    const auto loaded = open_model(small_model());
-    const auto any = gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(EmulatedDeviceOptions{}), {});
-    const MemoryNeeds needs = memory_needs(*loaded, *any, options.engine.kv_cache, {12, 600, 700});
-    KvCacheOptions pool = options.engine.kv_cache;
-    pool.num_blocks = 150;
-    const MemoryPlan plan = plan_memory(needs, pool, {.available = std::uint64_t{1} << 40, .limited_by = "GPU 0"});
-    options.num_blocks = plan.num_blocks;
-    options.device.memory = plan.total_bytes() - device_step_bytes({.block_size = 16}).on_device;  // code, graphs
-    Served planned(options);
-    std::vector<Request> requests = made_requests(8, 12);
-    for (Request& request : requests) {
-      request.sampling.num_logprobs = 5;
-      request.sampling.max_tokens = 4;
-    }
-    requests[3].prompt = made_tokens(640, 5, kVocab);
-    for (const auto& sink : serve(planned, requests, false)) {
-      for (const ChoiceOutput& choice : sink->choices)
-        CHECK(choice.finishes.at(0).error == nullptr);
-    }
-    CHECK(planned.device().free_memory() < options.device.memory / 2);
+namespace {
+
+void check_planned(KvDType dtype) {
+  ServedOptions options;
+  options.engine.scheduler.max_num_seqs = 12;
+  options.engine.scheduler.max_num_batched_tokens = 600;
+  options.engine.scheduler.max_model_len = 700;
+  options.engine.kv_cache.dtype = dtype;
+  const auto loaded = open_model(small_model());
+  const auto any = gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(EmulatedDeviceOptions{}), {});
+  const MemoryNeeds needs = memory_needs(*loaded, *any, options.engine.kv_cache, {12, 600, 700});
+  KvCacheOptions pool = options.engine.kv_cache;
+  pool.num_blocks = 150;
+  const MemoryPlan plan = plan_memory(needs, pool, {.available = std::uint64_t{1} << 40, .limited_by = "GPU 0"});
+  options.num_blocks = plan.num_blocks;
+  options.device.memory = plan.total_bytes() - device_step_bytes({.block_size = 16}).on_device;  // code, graphs
+  Served planned(options);
+  std::vector<Request> requests = made_requests(8, 12);
+  for (Request& request : requests) {
+    request.sampling.num_logprobs = 5;
+    request.sampling.max_tokens = 4;
   }
+  requests[3].prompt = made_tokens(640, 5, kVocab);
+  for (const auto& sink : serve(planned, requests, false)) {
+    for (const ChoiceOutput& choice : sink->choices)
+      CHECK(choice.finishes.at(0).error == nullptr);
+  }
+  CHECK(planned.device().free_memory() < options.device.memory / 2);
+}
+
+}  // namespace
+
+TEST_CASE("a GPU with the memory of the plan serves the largest steps") {
+  check_planned(KvDType::kI8);
+}
+
+TEST_CASE("a GPU with the memory of the plan serves the largest steps with a cache of f16", "[.long]") {
+  check_planned(KvDType::kF16);
 }
 
 TEST_CASE("random requests on the GPU draw the tokens that the processor draws") {

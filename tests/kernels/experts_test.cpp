@@ -176,24 +176,44 @@ void check_changes(Backend& backend, const Experts& experts) {
 
 }  // namespace
 
-TEST_CASE("A row's experts give the sum of their plain products, whatever rows come with it", "[kernels][graph]") {
+namespace {
+
+void check_every_type(std::initializer_list<std::int64_t> row_counts) {
   for (const LevelBackend& level : level_backends(2)) {
     for (const DType type : kKernelTypes) {
       INFO(level.level << ", " << dtype_info(type).name);
       const Experts experts(*level.backend, type);
-      for (const std::int64_t rows : {1, 2, 5, 24})
+      for (const std::int64_t rows : row_counts)
         check_experts(*level.backend, experts, rows);
     }
   }
 }
 
-TEST_CASE("Many rows of experts", "[kernels][graph]") {
+void check_many_rows(std::initializer_list<DType> types) {
   for (const LevelBackend& level : level_backends(3)) {
-    for (const DType type : {DType::kF32, DType::kBF16, DType::kQ8_0, DType::kQ4_K, DType::kMXFP4}) {
+    for (const DType type : types) {
       INFO(level.level << ", " << dtype_info(type).name);
       check_experts(*level.backend, Experts(*level.backend, type), 550);
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("A row's experts give the sum of their plain products, whatever rows come with it", "[kernels][graph]") {
+  check_every_type({1, 5});
+}
+
+TEST_CASE("A row's experts give the sum of their plain products among two and 24 rows", "[kernels][graph][.long]") {
+  check_every_type({2, 24});
+}
+
+TEST_CASE("Many rows of experts", "[kernels][graph]") {
+  check_many_rows({DType::kBF16, DType::kQ4_K});
+}
+
+TEST_CASE("Many rows of experts of other types", "[kernels][graph][.long]") {
+  check_many_rows({DType::kF32, DType::kQ8_0, DType::kMXFP4});
 }
 
 TEST_CASE("What adapters change of experts reaches their rows alone, whatever rows come with them",

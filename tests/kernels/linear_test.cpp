@@ -141,7 +141,9 @@ TEST_CASE("linear agrees with double precision for every type, level and row cou
   }
 }
 
-TEST_CASE("linear gives a row the same bits alone, among others and on any number of threads") {
+namespace {
+
+void check_rows(std::initializer_list<std::int64_t> row_counts) {
   std::vector<std::vector<LevelBackend>> on_threads;
   for (const int threads : thread_counts())
     on_threads.push_back(level_backends(threads));
@@ -161,7 +163,7 @@ TEST_CASE("linear gives a row the same bits alone, among others and on any numbe
       for (std::size_t t = 0; t < on_threads.size(); ++t) {
         Backend& same = *on_threads[t][i].backend;
         const auto again = same.load_linear({&source, 1}, {});
-        for (const std::int64_t rows : {2, 3, 5, 8, 16, 17, 33, 64}) {
+        for (const std::int64_t rows : row_counts) {
           Matrix out(rows, 200);
           const std::int64_t first = 64 - rows;
           same.linear(*again, x.rows_from(first, rows), out.view(), false);
@@ -172,6 +174,17 @@ TEST_CASE("linear gives a row the same bits alone, among others and on any numbe
       }
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("linear gives a row the same bits alone, among others and on any number of threads") {
+  check_rows({2, 5, 16, 33});
+}
+
+TEST_CASE("linear gives a row the same bits alone, among other numbers of rows and on any number of threads",
+          "[.long]") {
+  check_rows({3, 8, 17, 64});
 }
 
 TEST_CASE("linear gives a row the same bits where weights and rows are cut into blocks") {
@@ -193,6 +206,44 @@ TEST_CASE("linear gives a row the same bits where weights and rows are cut into 
         equal = equal && same_rows(alone, 0, together, row, 1);
       }
       CHECK(equal);
+    }
+  }
+}
+
+TEST_CASE("linear_some gives the outputs that are wanted the bits that linear gives them") {
+  constexpr std::int64_t kOutputs = 1000;
+  const std::vector<std::vector<OutputRange>> choices = {
+      {}, {{0, 64}}, {{64, 128}, {320, 704}, {960, kOutputs}}, {{960, 1200}, {1280, 1300}}, {{0, kOutputs}}};
+  for (const int threads : {1, 3}) {
+    for (LevelBackend& level : level_backends(threads)) {
+      for (const DType type : {DType::kQ8_0, DType::kQ4_K}) {
+        std::mt19937 random(17);
+        const Weights weights = random_weights(random, type, kOutputs, 256);
+        const WeightSource source = weights.source();
+        const auto linear = level.backend->load_linear({&source, 1}, {});
+        for (const std::int64_t rows : {1, 3, 33}) {
+          Matrix x = random_matrix(random, rows, 256);
+          Matrix all(rows, kOutputs);
+          level.backend->linear(*linear, x.view(), all.view(), false);
+          for (const std::vector<OutputRange>& wanted : choices) {
+            Matrix some(rows, kOutputs);
+            level.backend->linear_some(*linear, x.view(), wanted, -7.0F, some.view());
+            INFO(level.level << " " << dtype_info(type).name << ", " << rows << " rows, " << wanted.size()
+                             << " ranges");
+            bool is_right = true;
+            for (std::int64_t row = 0; row < rows; ++row) {
+              for (std::int64_t column = 0; column < kOutputs; ++column) {
+                const float value = some.view().data[row * some.view().stride + column];
+                const float product = all.view().data[row * all.view().stride + column];
+                const bool is_wanted = std::ranges::any_of(
+                    wanted, [&](const OutputRange& range) { return column >= range.begin && column < range.end; });
+                is_right = is_right && (value == product || (!is_wanted && value == -7.0F));
+              }
+            }
+            CHECK(is_right);
+          }
+        }
+      }
     }
   }
 }

@@ -26,8 +26,9 @@ const { values } = parseArgs({ options: {
   rounds: { type: "string" }, minutes: { type: "string" }, patience: { type: "string", default: "5" }, binary: { type: "string", default: process.env.QUIRE_BINARY } } });
 process.env.QUIRE_BINARY = values.binary;
 process.env.QUIRE_MODEL ??= new URL("../../deploy/demo-model/quire-demo.gguf", import.meta.url).pathname;
-// Freed memory is kept from use for a while by AddressSanitizer: little of it, so that a plateau is soon reached.
-process.env.ASAN_OPTIONS ??= "quarantine_size_mb=16:detect_leaks=1";
+// AddressSanitizer keeps freed memory from use for a while: little of it, so that a plateau is soon reached. It returns free
+// pages at once and not every five seconds, so that what is resident does not depend on when it is read.
+process.env.ASAN_OPTIONS ??= "quarantine_size_mb=16:detect_leaks=1:allocator_release_to_os_interval_ms=0";
 
 // What valid clients ask: of both APIs, streamed and whole, greedy and sampled, constrained, stopped, of several choices.
 function make_jobs() {

@@ -150,6 +150,9 @@ class FakeModel : public Model {
     const bool is_model = drafts_by_ == DraftsBy::kModel;
     ++num_rounds;
     num_drafter_rows += arrays.num_rows();
+    num_looked_at = arrays.vocabulary.empty() ? vocab_ : 0;
+    for (const OutputRange& range : arrays.vocabulary)
+      num_looked_at += range.end - range.begin;
     for (std::size_t row = 0; row < arrays.token_ids.size(); ++row) {
       const auto slot = static_cast<std::size_t>(arrays.attention.slots[row]);
       storage.row_tokens[slot] = arrays.token_ids[row];
@@ -184,6 +187,7 @@ class FakeModel : public Model {
   int right_drafts_percent = -1;
   std::int64_t num_rounds = 0;        // of drafting
   std::int64_t num_drafter_rows = 0;  // computed in them
+  std::int64_t num_looked_at = 0;     // tokens of the vocabulary, in the last of them
   std::int64_t num_wrong_rows = 0;    // that a drafting model read as another token's, or as nothing computed
 
  private:

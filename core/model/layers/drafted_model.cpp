@@ -62,6 +62,7 @@ MatrixView DraftedModel::draft(const DraftArrays& arrays, KvStorage& kv) {
   own.positions = arrays.positions;
   own.attention = arrays.attention;
   own.logit_rows = arrays.logit_rows;
+  own.vocabulary = arrays.vocabulary;
   MatrixView logits = drafter_->forward(own, kv).logits;
   const std::int64_t width = vocab_size();
   if (logits.cols >= width || logits.rows == 0) {

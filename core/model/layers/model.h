@@ -41,6 +41,7 @@ struct StepArrays {
   std::span<const std::int32_t> logit_rows{};   // rows whose logits are wanted, ascending
   std::span<const std::int32_t> hidden_rows{};  // rows whose hidden states after the last norm are wanted, ascending
   std::span<const std::int32_t> label_rows{};   // rows whose classifier scores are wanted, ascending
+  std::span<const OutputRange> vocabulary{};    // tokens whose logits are wanted, others' may be -infinity; empty: all
 
   std::int64_t slice_rows = 0;                   // rows computed at once; 0: as many as the model likes
   const std::atomic<bool>* interrupt = nullptr;  // once true, the pass ends after the slice that it computes
@@ -81,6 +82,7 @@ struct DraftArrays {
   // the rows of the round before.
   std::span<const std::int32_t> hidden_rows{};
   bool is_first = true;
+  std::span<const OutputRange> vocabulary{};  // as in StepArrays
 
   std::int64_t num_rows() const { return static_cast<std::int64_t>(token_ids.size()); }
 };

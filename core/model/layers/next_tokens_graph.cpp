@@ -60,7 +60,7 @@ MatrixView Transformer::draft(const DraftArrays& arrays, KvStorage& kv) {
   norm(has_own_norm ? weights : weights_.model, has_own_norm ? Role::kNextOutputNorm : spec_.final_norm, x, x);
   last_drafted_ = x;
   const MatrixView logits = room(kLogits, rows, spec_.config.vocab_size);
-  multiply(weights_.model, Role::kHead, x, logits, false);
+  multiply_head(arrays.vocabulary, x, logits);
   return logits;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/model/layers/views.h"
@@ -94,6 +95,14 @@ void Transformer::multiply(const PackedGroup& group, WeightRole product, const P
   backend_.linear(group.product(product), in, out, accumulate);
 }
 
+void Transformer::multiply_head(std::span<const OutputRange> vocabulary, const ProductInput& in, MatrixView out) {
+  constexpr float kImpossible = -std::numeric_limits<float>::infinity();
+  const Linear& head = weights_.model.product(WeightRole::kHead);
+  // A rank has a part of the outputs, under numbers of its own.
+  if (vocabulary.empty() || rank_sum_ != nullptr) return backend_.linear(head, in, out, false);
+  backend_.linear_some(head, in, vocabulary, kImpossible, out);
+}
+
 void Transformer::norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out) {
   if (spec_.norm != NormKind::kLayer) backend_.rms_norm(x, group.vector(role), eps_, out);
   if (spec_.norm == NormKind::kRms) return;
@@ -168,7 +177,7 @@ MatrixView Transformer::compute_logits(const StepArrays& arrays, MatrixView inpu
   if (!norms_on_the_way) norm(model, spec_.final_norm, input, input);
   const ProductInput in = norms_on_the_way ? normed(input, model.vector(spec_.final_norm), eps_) : ProductInput(input);
   const MatrixView own = columns(logits, 0, model.product(WeightRole::kHead).out_features());
-  multiply(model, WeightRole::kHead, in, own, false);
+  multiply_head(arrays.vocabulary, in, own);
   if (!arrays.adapters.empty()) add_to_logits(arrays, in, own);
   if (spec_.logit_scale != 1.0) graph().scale(own, static_cast<float>(spec_.logit_scale));
   if (spec_.logit_softcap != 0.0) graph().softcap(own, static_cast<float>(spec_.logit_softcap));

@@ -225,6 +225,8 @@ class Transformer final : public Model {
   void add_shared_expert(const Layer& layer, MatrixView in, MatrixView out);
 
   void multiply(const PackedGroup& group, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
+  // The logits of these tokens, or of all where none are named; those of others may be minus infinity.
+  void multiply_head(std::span<const OutputRange> vocabulary, const ProductInput& in, MatrixView out);
   // The same with what the rows' adapters change.
   void multiply(const Layer& layer, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
   // The same with a matrix of which each rank has some columns.

@@ -5,6 +5,7 @@
 
 #include "core/draft/draft_price.h"
 #include "core/draft/draft_record.h"
+#include "core/draft/likely_tokens.h"
 #include "core/draft/prompt_lookup.h"
 #include "core/draft/suffix_automaton.h"
 #include "tests/unit/engine/allocations.h"
@@ -178,6 +179,52 @@ TEST_CASE("drafts that are not worth their time are looked for again after a pau
   DraftRecord strong(0.8);
   strong.note_unused(100);
   CHECK(strong.is_due(101));
+}
+
+TEST_CASE("likely tokens are those of the vocabulary's parts that texts use, until they use others", "[draft]") {
+  const auto size_of = [](std::span<const OutputRange> ranges) {
+    std::int64_t size = 0;
+    for (const OutputRange& range : ranges)
+      size += range.end - range.begin;
+    return size;
+  };
+  const auto has = [](std::span<const OutputRange> ranges, std::int64_t token) {
+    return std::ranges::any_of(ranges,
+                               [&](const OutputRange& range) { return token >= range.begin && token < range.end; });
+  };
+  constexpr std::int64_t kVocabulary = 100'003;
+  LikelyTokens likely(kVocabulary);
+  std::mt19937 random(5);
+  const auto note = [&](std::int32_t begin, std::int32_t count, int times) {
+    for (int i = 0; i < times; ++i)
+      likely.note(TokenId{begin + static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(count))});
+  };
+  note(0, 100, 300);
+  CHECK(likely.ranges().empty());  // too few to tell
+  note(0, 8000, 6000);
+  note(100'000, 3, 300);  // the last part is a short one
+  CHECK(size_of(likely.ranges()) < 9000);
+  CHECK(has(likely.ranges(), 7000));
+  CHECK(has(likely.ranges(), 100'002));
+  CHECK_FALSE(has(likely.ranges(), 50'000));
+  CHECK(likely.ranges().back().end == kVocabulary);
+  note(50'000, 8000, 30'000);
+  CHECK(has(likely.ranges(), 50'000));
+  CHECK_FALSE(has(likely.ranges(), 7000));
+  for (std::size_t i = 0; i < likely.ranges().size(); ++i) {
+    CHECK(likely.ranges()[i].begin % kOutputStep == 0);
+    CHECK(likely.ranges()[i].begin < likely.ranges()[i].end);
+    if (i > 0) CHECK(likely.ranges()[i - 1].end < likely.ranges()[i].begin);
+  }
+  note(0, kVocabulary, 100'000);
+  CHECK(size_of(likely.ranges()) > kVocabulary * 9 / 10);
+  likely.note(TokenId{-5000});  // no token
+  likely.note(TokenId{1 << 30});
+
+  LikelyTokens small(4096);  // not worth it
+  for (int i = 0; i < 2000; ++i)
+    small.note(TokenId{1});
+  CHECK(small.ranges().empty());
 }
 
 TEST_CASE("the price of a round is learned for each number of sequences, and tried again where it was too high",

@@ -327,6 +327,21 @@ TEST_CASE("a device for two steps in flight has one where the server drafts, two
   }
 }
 
+TEST_CASE("the model's own drafts are looked for among the tokens that its texts use", "[engine][draft]") {
+  HarnessOptions options = one_in_flight();
+  options.vocab = 32768;
+  options.right_drafts_percent = 70;
+  options.engine.speculation = {SpeculationMethod::kNextTokens, 2};
+  options.num_blocks = 1000;
+  Harness harness(options);
+  harness.submit(request_of(made_tokens(9, 1), 20));
+  harness.run();
+  CHECK(harness.model.num_looked_at == 32768);  // too little was said to tell
+  harness.submit(request_of(made_tokens(2000, 2), 20));
+  harness.run();
+  CHECK(harness.model.num_looked_at == 256);  // the prompt's
+}
+
 TEST_CASE("a device that cannot compute a model's drafts refuses the model", "[engine][draft]") {
   class Draftless final : public Executor {
    public:

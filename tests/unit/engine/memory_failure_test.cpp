@@ -117,22 +117,10 @@ struct MemoryScene {
   std::vector<std::shared_ptr<ReservedSink>> sinks;
 };
 
-}  // namespace
+using Kind = GrammarSpec::Kind;
 
-TEST_CASE("memory that is exhausted anywhere in a step ends what needed it, and nothing else", "[engine][memory]") {
-  struct Case {
-    SchedulerPolicy policy;
-    GrammarSpec::Kind kind;
-    const char* text;
-  };
-  using Kind = GrammarSpec::Kind;
-  const auto [policy, kind, text] = GENERATE(
-      Case{SchedulerPolicy::kFcfs, Kind::kJsonSchema,
-           R"({"type":"array","items":{"enum":["ab","ac",12]},"minItems":99})"},
-      Case{SchedulerPolicy::kFair, Kind::kJsonSchema, R"({"type":"object","properties":{"a":{"enum":[1,2]},"b":{
-          "type":"boolean"}},"minProperties":2,"additionalProperties":{"type":"string"}})"},
-      Case{SchedulerPolicy::kPriority, Kind::kRegex, R"((?!cad)([a-d]{3} )*)"},
-      Case{SchedulerPolicy::kFcfs, Kind::kEbnf, "root ::= w root | w\nw ::= \"(\" w \")\" | [ab] w | [ab] \" \"\n"});
+// With every allocation in turn.
+void check_exhausted(SchedulerPolicy policy, Kind kind, const char* text) {
   MemoryScene whole(policy);
   whole.submit_all(compiled(kind, text));
   whole.run();
@@ -169,6 +157,31 @@ TEST_CASE("memory that is exhausted anywhere in a step ends what needed it, and 
   }
   CHECK(num_before > 100);
   CHECK(num_errors > 100);
+}
+
+}  // namespace
+
+TEST_CASE("memory that is exhausted anywhere in a step ends what needed it, and nothing else", "[engine][memory]") {
+  SECTION("an array, first come first served") {
+    check_exhausted(SchedulerPolicy::kFcfs, Kind::kJsonSchema,
+                    R"({"type":"array","items":{"enum":["ab","ac",12]},"minItems":99})");
+  }
+  SECTION("a regular expression, by priority") {
+    check_exhausted(SchedulerPolicy::kPriority, Kind::kRegex, R"((?!cad)([a-d]{3} )*)");
+  }
+}
+
+TEST_CASE("memory that is exhausted anywhere in a step with other grammars ends what needed it, and nothing else",
+          "[engine][memory][.long]") {
+  SECTION("an object, in fair shares") {
+    check_exhausted(SchedulerPolicy::kFair, Kind::kJsonSchema,
+                    R"({"type":"object","properties":{"a":{"enum":[1,2]},"b":{"type":"boolean"}},"minProperties":2,
+                        "additionalProperties":{"type":"string"}})");
+  }
+  SECTION("a grammar with recursion, first come first served") {
+    check_exhausted(SchedulerPolicy::kFcfs, Kind::kEbnf,
+                    "root ::= w root | w\nw ::= \"(\" w \")\" | [ab] w | [ab] \" \"\n");
+  }
 }
 
 TEST_CASE("a request whose sampler finds no memory ends alone", "[engine][memory]") {

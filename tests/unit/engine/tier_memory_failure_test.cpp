@@ -156,10 +156,10 @@ void converse(TieredScene& scene) {
 
 }  // namespace
 
-TEST_CASE("memory that is exhausted anywhere in the tiers costs what was to be kept, and nothing else",
-          "[tier][memory]") {
-  const FailsIn where = GENERATE(FailsIn::kFallible, FailsIn::kOtherThreads);
-  const std::int64_t num_states = GENERATE(0, 3);
+namespace {
+
+// With every allocation in turn.
+void check_exhausted(FailsIn where, std::int64_t num_states) {
   std::int64_t num_before = 0;
   std::uint64_t num_restored = 0;
   for (bool has_failed = true; has_failed; ++num_before) {
@@ -191,4 +191,26 @@ TEST_CASE("memory that is exhausted anywhere in the tiers costs what was to be k
   }
   CHECK(num_before > 50);
   CHECK(num_restored > 100);
+}
+
+}  // namespace
+
+TEST_CASE("memory that is exhausted anywhere in the tiers costs what was to be kept, and nothing else",
+          "[tier][memory]") {
+  SECTION("in scopes that may fail") {
+    check_exhausted(FailsIn::kFallible, 0);
+  }
+  SECTION("in other threads, with recurrent states") {
+    check_exhausted(FailsIn::kOtherThreads, 3);
+  }
+}
+
+TEST_CASE("memory that is exhausted in the tiers in the other combinations costs what was to be kept alone",
+          "[tier][memory][.long]") {
+  SECTION("in scopes that may fail, with recurrent states") {
+    check_exhausted(FailsIn::kFallible, 3);
+  }
+  SECTION("in other threads") {
+    check_exhausted(FailsIn::kOtherThreads, 0);
+  }
 }

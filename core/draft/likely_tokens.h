@@ -1,0 +1,74 @@
+// LikelyTokens: the parts of a vocabulary that hold nearly all tokens of the latest prompts and answers. A model that
+// drafts looks for tokens there alone: much of what a draft reads is the head of a large vocabulary. Engine thread
+// only. Invariant: ranges ascend, do not touch, and begin at multiples of kOutputStep.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "kernels/backend.h"
+
+namespace quire {
+
+class LikelyTokens {
+ public:
+  explicit LikelyTokens(std::int64_t vocab_size)
+      : vocab_size_(vocab_size), counts_(vocab_size < kLeastVocabulary ? 0U : num_parts(vocab_size)) {
+    ranges_.reserve(counts_.size() / 2 + 1);
+  }
+
+  void note(TokenId token) {
+    const auto part = static_cast<std::size_t>(token.value / kPart);
+    if (part >= counts_.size()) return;
+    ++counts_[part];
+    if (++num_counted_ < kMostCounted) return;
+    num_counted_ = 0;
+    for (std::int32_t& count : counts_)
+      num_counted_ += count /= 2;
+  }
+  // The last of them count.
+  void note(std::span<const TokenId> tokens) {
+    for (const TokenId token : tokens.last(std::min<std::size_t>(tokens.size(), kMostAtOnce)))
+      note(token);
+  }
+
+  // Parts with at least half of their share of all tokens: a draft from one that is rarer is not worth what every draft
+  // pays to look at it. Empty: all of the vocabulary. Valid until the next call.
+  std::span<const OutputRange> ranges() {
+    ranges_.clear();
+    if (num_counted_ < kLeastCounted) return {};
+    const auto count = static_cast<std::int64_t>(counts_.size());
+    for (std::int64_t part = 0; part < count; ++part) {
+      if (2 * count * counts_[static_cast<std::size_t>(part)] < num_counted_) continue;
+      const std::int64_t begin = part * kPart;
+      const std::int64_t end = std::min(begin + kPart, vocab_size_);
+      if (!ranges_.empty() && ranges_.back().end == begin) {
+        ranges_.back().end = end;
+      } else {
+        ranges_.push_back({begin, end});
+      }
+    }
+    return ranges_;
+  }
+
+ private:
+  static constexpr std::int64_t kLeastVocabulary = 16384;  // a smaller one is looked at whole
+  static constexpr std::int64_t kPart = 256;               // tokens
+  static constexpr std::int64_t kLeastCounted = 512;       // fewer tell too little
+  static constexpr std::int64_t kMostCounted = 4096;       // then all counts are halved: what was said long ago fades
+  static constexpr std::size_t kMostAtOnce = 2048;
+  static std::size_t num_parts(std::int64_t vocab_size) {
+    return static_cast<std::size_t>((vocab_size + kPart - 1) / kPart);
+  }
+
+  const std::int64_t vocab_size_;
+  std::vector<std::int32_t> counts_;  // of each part
+  std::int64_t num_counted_ = 0;      // their sum
+  std::vector<OutputRange> ranges_;
+};
+
+}  // namespace quire
