@@ -1,5 +1,5 @@
 // DraftRecord: the acceptance of one sequence's drafts, and when to draft again after failures. Engine thread only.
-// Invariant: a sequence none of whose drafts is ever accepted verifies ten to thirty at first, then one after 16, 32,
+// Invariant: a sequence none of whose drafts is ever accepted verifies five to thirty at first, then one after 16, 32,
 // 64 and 128 tokens, and from then on one in 256.
 #pragma once
 
@@ -10,8 +10,8 @@ namespace quire {
 
 class DraftRecord {
  public:
-  // prior: the acceptance rate that is assumed before anything was verified.
-  explicit DraftRecord(double prior) : prior_(prior), rate_(prior) {}
+  // prior: the acceptance rate that is assumed before anything was verified, worth as many drafts as `certainty` says.
+  explicit DraftRecord(double prior, std::int64_t certainty = 2) : prior_(prior), certainty_(certainty), rate_(prior) {}
 
   // Whether a sequence of so many tokens is to be drafted now.
   bool is_due(std::int64_t num_tokens) const { return num_tokens >= due_at_; }
@@ -48,7 +48,7 @@ class DraftRecord {
 
   void observe(double accepted) {
     ++num_observed_;
-    rate_ += std::max(kLeastWeight, 1.0 / static_cast<double>(num_observed_ + 2)) * (accepted - rate_);
+    rate_ += std::max(kLeastWeight, 1.0 / static_cast<double>(num_observed_ + certainty_)) * (accepted - rate_);
   }
   void pause(std::int64_t num_tokens) {
     due_at_ = num_tokens + pause_;
@@ -56,6 +56,7 @@ class DraftRecord {
   }
 
   double prior_;
+  std::int64_t certainty_;
   double rate_;
   std::int64_t num_observed_ = 0;
   std::int64_t due_at_ = 0;

@@ -9,6 +9,8 @@ namespace {
 
 // Tokens that all drafters together read in one step, so that a long cached prompt does not hold it up: under 1 ms.
 constexpr std::int64_t kReadInStep = 4096;
+// Acceptance of a model's drafts, before any was verified: a round takes longer than looking into the text.
+constexpr double kPriorOfRounds = 0.8;
 
 }  // namespace
 
@@ -38,6 +40,7 @@ void Engine::Impl::begin_drafting(Generation& generation) {
   generation.drafts.reserve(kMostDraftsOfSequence);
   drafting.proposed.reserve(kMostDraftsOfSequence);
   if (!drafting.in_rounds) return;
+  drafting.records.back() = DraftRecord(kPriorOfRounds, 1);
   if (generation.choice == 0) likely_tokens_.note(request.prompt);
   drafting.rows.reserve(2 * kMostDraftsOfSequence);
   drafting.rows_blocks.reserve(2 * kMostDraftsOfSequence);

@@ -164,6 +164,7 @@ void Engine::Impl::end_step(Step& step, const SharedError& error) {
 // with forced text, needs no token.
 void Engine::Impl::draw(Step& step) {
   step.draws.clear();
+  step.num_masks = 0;
   step.scores.clear();
   for (std::size_t i = 0; i < step.plan.entries.size(); ++i) {
     Generation& generation = *step.parts[i].generation;
@@ -240,9 +241,8 @@ void Engine::Impl::add_draw(Step& step, std::size_t part, std::int64_t logit_row
   generation.num_pending = generation.num_generated + 1 < generation.request->sampling.max_tokens ? 1 : 0;
 }
 
-// Of the next draw.
 std::span<std::uint32_t> Engine::Impl::next_mask(Step& step) {
-  const std::size_t place = step.draws.size();
+  const std::size_t place = step.num_masks++;
   if (step.masks.size() <= place) step.masks.resize(place + 1);
   step.masks[place].resize(static_cast<std::size_t>((executor_->model().vocab_size() + 31) / 32));
   return step.masks[place];

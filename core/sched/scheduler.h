@@ -28,9 +28,10 @@ namespace quire {
 // without it.
 class DraftBudget {
  public:
-  // seconds 0: not known yet. num_streams: those that the step continues. row: of verifying one draft.
-  DraftBudget(double seconds, double num_streams, double row)
-      : seconds_(seconds), num_tokens_(num_streams), row_(row) {}
+  // seconds 0: not known yet. num_streams: those that the step continues. row: of verifying one draft. margin: by which
+  // a round must be a better use of time than the step without it.
+  DraftBudget(double seconds, double num_streams, double row, double margin)
+      : seconds_(seconds), num_tokens_(num_streams), row_(row), margin_(margin) {}
 
   // A round over so many sequences, which yields num_expected tokens; round 0: its price is not known. False: it does
   // not pay.
@@ -45,6 +46,7 @@ class DraftBudget {
   double seconds_;
   double num_tokens_;
   double row_;
+  double margin_;
   int num_unpriced_ = 0;
 };
 

@@ -9,7 +9,9 @@ namespace quire {
 
 namespace {
 
-constexpr double kMargin = 1.1;              // by which a draft must be a better use of time than the step without it
+constexpr double kMargin = 1.1;  // by which a draft must be a better use of time than the step without it
+// A recurrent state is copied before drafts, and where one is wrong it is copied back and rows are computed again.
+constexpr double kMarginOfStates = 1.4;
 constexpr std::int64_t kUnpricedDrafts = 8;  // of a step, two of each sequence, before any price is known
 constexpr std::int64_t kUnpricedOfSequence = 2;
 
@@ -97,7 +99,8 @@ DraftBudget Scheduler::draft_budget() const {
   for (const Sequence* sequence : running_) {
     if (sequence->streams()) terms.add_stream(sequence->num_computed);
   }
-  return {cost_.known() ? cost_.seconds(terms) : 0.0, terms.num_streams, price.stream};
+  return {cost_.known() ? cost_.seconds(terms) : 0.0, terms.num_streams, price.stream,
+          kv_.has_states() ? kMarginOfStates : kMargin};
 }
 
 bool DraftBudget::take(double num_expected, std::int64_t num_sequences, double round) {
@@ -114,7 +117,7 @@ bool DraftBudget::take(double num_expected, std::int64_t num_sequences, double r
 bool DraftBudget::is_worth(double num_expected, std::int64_t num_sequences, double round) const {
   if (seconds_ == 0.0 || round == 0.0) return num_unpriced_ < kUnpricedOfSequence;
   const double seconds = round + static_cast<double>(num_sequences) * row_;
-  return num_expected * seconds_ > kMargin * num_tokens_ * seconds;
+  return num_expected * seconds_ > margin_ * num_tokens_ * seconds;
 }
 
 // False where it needs a block, a part of one or a place for a recurrent state, and there is none to spare: nothing is

@@ -30,8 +30,11 @@ const kPathBytes = 24;  // of what the proxy took for a path, in its mark
 const kSentinel = "GET /v1/models/sentinel HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const kTimeout = "1s";
 
-// Connections to the daemon are kept and shared, so that what one request leaves behind would meet the next.
+// Connections to the daemon are kept and shared, so that what one request leaves behind would meet the next. One thread: a second one
+// that cannot write to the log at once drops its line.
 const kProxyConfig = `
+global
+  nbthread 1
 defaults
   mode http
   log stdout format raw local0
