@@ -54,9 +54,10 @@ check: build/check/build.ninja
 	@tests/skipped.sh build/check
 
 # What `make test` leaves to continuous integration: every end-to-end script and the engine's tests on a device that completes late,
-# with two steps in flight; every level of instructions; random shapes of every family; thread rules by Clang's analysis.
+# with two steps in flight; every level of instructions; random shapes of every family; corpora of the fuzzers; what nvcc makes of the
+# kernels; thread rules by Clang's analysis.
 long: build/check/build.ninja
-	$(NINJA) -C build/check
+	$(NINJA) -C build/check all long_programs
 	$(CTEST) --test-dir build/check --output-on-failure --parallel 2 -C long -L '^long$$'
 	@tests/skipped.sh build/check
 

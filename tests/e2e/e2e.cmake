@@ -32,17 +32,18 @@ foreach(script ${e2e_tests})
   set_tests_properties(e2e_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;threads"
     ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire>;QUIRE_MODEL=${QUIRE_DEMO_MODEL}")
 endforeach()
-# Hundreds of streams: minutes under ThreadSanitizer, which has seen every pair of threads by then. On the best level of
+# Hundreds of streams: minutes under ThreadSanitizer, which has seen every pair of threads by then. Once on the best level of
 # instructions; with `ctest -C long` on every level.
 add_test(NAME e2e_invariance_levels COMMAND ${NODE} --test invariance.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
 get_test_property(e2e_invariance ENVIRONMENT e2e_environment)
 set_tests_properties(e2e_invariance_levels PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;long" ENVIRONMENT "${e2e_environment}")
-set_tests_properties(e2e_invariance PROPERTIES LABELS e2e ENVIRONMENT "${e2e_environment};QUIRE_LEVELS=best")
+set_tests_properties(e2e_invariance PROPERTIES LABELS e2e ENVIRONMENT "${e2e_environment};QUIRE_LEVELS=once")
 
 # The scripts that compare texts, on a daemon whose device completes late, in an order that tries everything, with two
 # steps in flight and poison where results are not ready.
 add_executable(quire_deferred ${CMAKE_CURRENT_LIST_DIR}/deferred_executor_for.cpp)
 set_target_properties(quire_deferred PROPERTIES OUTPUT_NAME quire-deferred)
+quire_long_program(quire_deferred)
 target_link_libraries(quire_deferred PRIVATE quire_main)
 # All scripts run on it with `ctest -C long -L long` (`make long`).
 foreach(script ${e2e_tests})
@@ -55,6 +56,7 @@ endforeach()
 # A daemon with an emulated GPU: scripts of its own, and general ones, which ask it for less.
 add_executable(quire_on_emulated ${CMAKE_CURRENT_LIST_DIR}/emulated_gpu.cpp)
 set_target_properties(quire_on_emulated PROPERTIES OUTPUT_NAME quire-emulated)
+quire_long_program(quire_on_emulated)
 target_link_libraries(quire_on_emulated PRIVATE quire_main quire_emulated)
 foreach(name gpu gpu_parallel)
   add_test(NAME e2e_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)

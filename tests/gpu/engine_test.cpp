@@ -242,11 +242,13 @@ void compare(const std::vector<Request>& requests, const Sinks& got, const Sinks
 
 }  // namespace
 
-TEST_CASE("random requests on the GPU with two steps in flight say what they say with one at a time") {
+namespace {
+
+void check_crowded(std::initializer_list<std::uint64_t> seeds) {
   const std::vector<Request> requests = made_requests(1, 10);
   Served one({.by = ServedOptions::By::kOneStep, .device = {.immediate = true}});
   const Sinks expected = serve(one, requests, true);
-  for (const std::uint64_t seed : {0U, 5U}) {
+  for (const std::uint64_t seed : seeds) {
     ServedOptions crowded{.device = {.seed = seed}, .num_blocks = 24};
     crowded.engine.scheduler.max_num_seqs = 6;
     crowded.engine.scheduler.max_num_batched_tokens = 40;
@@ -255,6 +257,16 @@ TEST_CASE("random requests on the GPU with two steps in flight say what they say
     CHECK(two.stats().num_blocks_used == 0);
     CHECK(two.stats().num_preemptions > 0);
   }
+}
+
+}  // namespace
+
+TEST_CASE("random requests on the GPU with two steps in flight say what they say with one at a time") {
+  check_crowded({5});
+}
+
+TEST_CASE("random requests on the GPU with two steps in flight say so on a device in order, too", "[.long]") {
+  check_crowded({0});
 }
 
 TEST_CASE("a step that decodes is one copy of arrays and one graph, and says what it says without graphs") {

@@ -284,21 +284,31 @@ TEST_CASE("short_conv agrees with double precision and carries its rows from chu
   }
 }
 
-TEST_CASE("delta_rule agrees with double precision and carries its state from chunk to chunk") {
-  for (const bool per_channel : {false, true}) {
-    for (const bool grouped : {false, true}) {
-      for (const auto& [key_heads, value_heads, key_dim, value_dim] :
-           {std::array<std::int64_t, 4>{2, 4, 16, 16}, {3, 3, 24, 40}, {1, 2, 128, 128}}) {
-        INFO(key_dim << "x" << value_dim << (per_channel ? " per channel" : "") << (grouped ? " grouped" : ""));
-        check_delta({.key_heads = key_heads,
-                     .value_heads = value_heads,
-                     .key_dim = key_dim,
-                     .value_dim = value_dim,
-                     .grouped = grouped,
-                     .per_channel = per_channel});
-      }
-    }
+namespace {
+
+void check_delta_shapes(bool per_channel, bool grouped) {
+  for (const auto& [key_heads, value_heads, key_dim, value_dim] :
+       {std::array<std::int64_t, 4>{2, 4, 16, 16}, {3, 3, 24, 40}, {1, 2, 128, 128}}) {
+    INFO(key_dim << "x" << value_dim << (per_channel ? " per channel" : "") << (grouped ? " grouped" : ""));
+    check_delta({.key_heads = key_heads,
+                 .value_heads = value_heads,
+                 .key_dim = key_dim,
+                 .value_dim = value_dim,
+                 .grouped = grouped,
+                 .per_channel = per_channel});
   }
+}
+
+}  // namespace
+
+TEST_CASE("delta_rule agrees with double precision and carries its state from chunk to chunk") {
+  check_delta_shapes(false, false);
+  check_delta_shapes(true, true);
+}
+
+TEST_CASE("delta_rule in its other forms agrees with double precision and carries its state", "[.long]") {
+  check_delta_shapes(false, true);
+  check_delta_shapes(true, false);
 }
 
 TEST_CASE("state_space agrees with double precision and carries its state from chunk to chunk") {

@@ -225,11 +225,11 @@ class Transformer final : public Model {
   void add_shared_expert(const Layer& layer, MatrixView in, MatrixView out);
 
   void multiply(const PackedGroup& group, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
-  // The logits of these tokens, or of all where none are named; those of others may be minus infinity.
-  void multiply_head(std::span<const OutputRange> vocabulary, const ProductInput& in, MatrixView out);
   // The same with what the rows' adapters change.
   void multiply(const Layer& layer, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
-  // The same with a matrix of which each rank has some columns.
+  // The logits of these tokens, or of all where none are named; those of others may be minus infinity.
+  void multiply_head(std::span<const OutputRange> vocabulary, const ProductInput& in, MatrixView out);
+  // The same as multiply() with a matrix of which each rank has some columns.
   void multiply_cut(const Layer& layer, WeightRole product, const ProductInput& in, MatrixView out, bool accumulate);
   void reserve_shares(std::int64_t rows) const;
   void gather_logits(MatrixView own, MatrixView all) const;
