@@ -4,6 +4,7 @@
 
 #include "kernels/gpu/form_names.h"
 #include "kernels/gpu/kernels/attention.h"
+#include "kernels/gpu/kernels/attention_rows.h"
 #include "kernels/gpu/kernels/attention_tiles.h"
 #include "kernels/gpu/kernels/draw.h"
 #include "kernels/gpu/kernels/embed.h"

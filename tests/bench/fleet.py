@@ -378,8 +378,9 @@ def measure_price(options, prices, folder):
     """One more, of single steps: what the machine does beside is in the median of all, as it is in the daemons' steps."""
     path = os.path.join(folder, f"steps-{len(prices)}.json")
     prices.append(path)
-    subprocess.run([options.quire, "bench", "steps", "--model", options.model, "--threads", "1", "--max-streams", "8", "--max-prompt", "256",
-                    "--max-context", "2048", "--repeats", "1", "--json", path], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([options.quire, "bench", "steps", "--model", options.model, "--threads", "1", "--kv-dtype", options.cache, "--max-streams", "8",
+                    "--max-prompt", str(options.max_prompt), "--max-context", "2048", "--repeats", "1", "--json", path],
+                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def merged_price(paths, path):
@@ -405,13 +406,16 @@ def simulate(options):
     folder = tempfile.mkdtemp(prefix="quire-simulate-")
     store = Store()
     trace, cost, out = (os.path.join(folder, name) for name in ("trace.jsonl", "steps.json", "report.json"))
-    flags = [*options.flags, "--backend.cpu.threads", "1", "--num-blocks", str(options.blocks)]
+    flags = [*options.flags, "--backend.cpu.threads", "1", "--num-blocks", str(options.blocks), "--kv-cache.dtype", options.cache]
     measured, prices = [], []
     try:
         write_trace(trace, options)
         for number in range(options.rounds):
             measure_price(options, prices, folder)
             with fleet(options, flags, store.url + f"/{number}") as (port, daemons):
+                for place, daemon in enumerate(daemons):  # what a process does once is no price of a step
+                    ask(daemon, words(200, -place), 8)
+                    daemon.published()
                 report = load(options, port, "--trace", trace, "--requests", str(options.requests), "--token-ids")
                 read = sum(daemon.metric("quire:shared_store_blocks_read_total") for daemon in daemons)
             measure_price(options, prices, folder)
@@ -421,7 +425,7 @@ def simulate(options):
         merged_price(prices, cost)
         command = [options.quire, "simulate", "--trace", trace, "--cost", cost, "--replicas", str(NUM_DAEMONS), "--route", "round-robin",
                    "--shared", "1000000", "--json", out]
-        for setting in (f"num_blocks={options.blocks}", "target_itl_ms=150", f"shared_block_ms={options.block_ms}", "shared_latency_ms=1"):
+        for setting in (f"num_blocks={options.blocks}", f"can_end_early={str(not options.gpu).lower()}", "target_itl_ms=150", f"shared_block_ms={options.block_ms}", "shared_latency_ms=1"):
             command += ["--set", setting]
         print(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         with open(out) as file:
@@ -465,6 +469,9 @@ def main():
             command.add_argument("--rate", type=float, default=1.2, help="requests a second")
             command.add_argument("--blocks", type=int, default=1024, help="of each daemon")
             command.add_argument("--block-ms", type=float, default=0.5, help="a block's time to the store or from it")
+            command.add_argument("--cache", default="f16", help="type of keys and values")
+            command.add_argument("--max-prompt", type=int, default=256, help="longest chunk of a prompt whose step is measured")
+            command.add_argument("--gpu", action="store_true", help="the daemons compute on one, where a step does not end early")
             command.add_argument("--keep", action="store_true", help="leave the trace and the prices")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: exit(1))

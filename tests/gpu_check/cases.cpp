@@ -190,7 +190,8 @@ void add_attention_cases(std::vector<DeviceCase>& out) {
       {"f32", KvDType::kF32}, {"f16", KvDType::kF16}, {"bf16", KvDType::kBF16}, {"int8", KvDType::kI8}};
   for (const auto& [name, dtype] : types) {
     const auto add = [&](const std::string& what, const AttentionShape& shape) {
-      const bool in_tiles = (dtype == KvDType::kF16 || dtype == KvDType::kBF16) && shape.head_dim <= 256;
+      const bool in_tiles =
+          (dtype == KvDType::kF16 || dtype == KvDType::kBF16) && shape.head_dim <= 256 && shape.head_dim % 8 == 0;
       out.push_back({"attention " + std::string(name) + " " + what,
                      [shape](Backend& backend) { return run_attention(backend, shape); }, in_tiles ? kHalfSums : 0.0});
     };
@@ -198,6 +199,7 @@ void add_attention_cases(std::vector<DeviceCase>& out) {
     add("3 heads of 24", {dtype, 3, 1, 24});
     add("window and sinks", {dtype, 8, 2, 64, {.window = 300, .sinks = &kSinks}});
     add("cap and slopes", {dtype, 4, 4, 32, {.softcap = 20.0f, .alibi = 8.0f}});
+    add("6 heads of 20, 20 rows", {dtype, 6, 1, 20, {}, 20});
     if (dtype != KvDType::kF16 && dtype != KvDType::kBF16) continue;
     // The kernels for many query vectors, for longer heads, and for the longest.
     add("8 heads of 64, 20 rows", {dtype, 8, 2, 64, {.window = 300}, 20});

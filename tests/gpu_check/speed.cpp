@@ -65,7 +65,7 @@ void measure_linear(Backend& backend, DType type, double rate) {
   std::vector<std::unique_ptr<Linear>> matrices;
   for (int i = 0; i < kMatrices; ++i)
     matrices.push_back(backend.load_linear({&source, 1}, {}));
-  for (const std::int64_t rows : {1, 8, 32, 64, 256, 2048}) {
+  for (const std::int64_t rows : {1, 8, 32, 64, 128, 256, 2048}) {
     const auto x = backend.upload(random_floats(random, rows * kDepth));
     const auto out = backend.allocate(rows * kOutputs);
     const double seconds = seconds_of(
@@ -84,12 +84,16 @@ void measure_linear(Backend& backend, DType type, double rate) {
 }
 
 // One layer of 32 heads of 128 with 8 in the cache, at the end of contexts of so many tokens.
-void measure_attention(Backend& backend, std::int64_t num_seqs, std::int64_t context, std::int64_t rows_each,
-                       double rate) {
+void measure_attention(Backend& backend, KvDType type, std::int64_t num_seqs, std::int64_t context,
+                       std::int64_t rows_each, double rate) {
   constexpr std::int64_t kBlock = 16;
   const std::int64_t blocks_each = context / kBlock;
-  const KvLayout layout{
-      .num_layers = 1, .num_blocks = num_seqs * blocks_each, .block_size = kBlock, .num_kv_heads = 8, .head_dim = 128};
+  const KvLayout layout{.num_layers = 1,
+                        .num_blocks = num_seqs * blocks_each,
+                        .block_size = kBlock,
+                        .num_kv_heads = 8,
+                        .head_dim = 128,
+                        .dtype = type};
   const auto kv = backend.allocate_kv(layout);
   std::vector<std::int32_t> blocks(static_cast<std::size_t>(layout.num_blocks));
   std::iota(blocks.begin(), blocks.end(), 0);
@@ -110,11 +114,11 @@ void measure_attention(Backend& backend, std::int64_t num_seqs, std::int64_t con
         backend.attention(*kv, 0, batch, {q->data(), rows, 4096, 4096}, 32, 0.09f, {out->data(), rows, 4096, 4096});
       },
       [&] { backend.synchronize(); });
-  const double bytes = static_cast<double>(num_seqs * context) * 8 * 128 * 2 * 2 / seconds;
+  const double bytes = static_cast<double>(kv->block_bytes() * static_cast<std::size_t>(layout.num_blocks)) / seconds;
   std::printf(
-      "attention %3lld sequences of %5lld, %4lld rows each %9.1f us %7.0f GB/s of K and V (%3.0f %% of copying)\n",
-      static_cast<long long>(num_seqs), static_cast<long long>(context), static_cast<long long>(rows_each),
-      1e6 * seconds, bytes / 1e9, 100.0 * bytes / rate);
+      "attention %s %3lld sequences of %5lld, %4lld rows each %9.1f us %7.0f GB/s of K and V (%3.0f %% of copying)\n",
+      type == KvDType::kI8 ? "int8" : "f16", static_cast<long long>(num_seqs), static_cast<long long>(context),
+      static_cast<long long>(rows_each), 1e6 * seconds, bytes / 1e9, 100.0 * bytes / rate);
 }
 
 }  // namespace
@@ -128,11 +132,13 @@ void measure(std::unique_ptr<gpu::Device> device, std::string_view part) {
     if (is_asked("linear " + std::string(dtype_info(type).name))) measure_linear(*backend, type, rate);
   }
   if (!is_asked("attention")) return;
-  measure_attention(*backend, 1, 1024, 1, rate);
-  measure_attention(*backend, 1, 16384, 1, rate);
-  measure_attention(*backend, 64, 1024, 1, rate);
-  measure_attention(*backend, 1, 2048, 512, rate);
-  measure_attention(*backend, 1, 2048, 2048, rate);
+  for (const KvDType type : {KvDType::kF16, KvDType::kI8}) {
+    measure_attention(*backend, type, 1, 1024, 1, rate);
+    measure_attention(*backend, type, 1, 16384, 1, rate);
+    measure_attention(*backend, type, 64, 1024, 1, rate);
+    measure_attention(*backend, type, 1, 2048, 512, rate);
+    measure_attention(*backend, type, 1, 2048, 2048, rate);
+  }
 }
 
 }  // namespace quire::test

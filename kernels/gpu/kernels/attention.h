@@ -1,8 +1,7 @@
-// Paged attention by f32 multiply-adds: attend computes one row of one K/V head over one partition of 256 tokens by
-// absolute position, merge adds a row's partitions up in order. Softmax is to base 2. The order of every sum is that
-// of the CPU level avx512, so that both give the same bits, but where V lies in K. Caches of 16 bits whose keys are not
-// too long have a kernel of their own (attention_tiles.h).
-// Invariant: what lies beside the tokens that a row sees may be anything and reaches no result.
+// Paged attention: what its kernels are given, and merge_partitions. A context is computed in partitions of 256 tokens
+// by absolute position, by attend (attention_rows.h) or, from caches of 16 bits whose keys are not too long,
+// attend_tiles (attention_tiles.h); merge adds a row's partitions up in order. Softmax is to base 2. Invariant: what
+// lies beside the tokens that a row sees may be anything and reaches no result.
 #pragma once
 
 #include "kernels/gpu/kernels/graph_rows.h"
@@ -98,120 +97,6 @@ QUIRE_DEVICE float capped_score(const AttentionArgs& args, std::int64_t position
   const std::int64_t distance = token < position ? position - token : token - position;
   return score - args.slopes[head] * kToBase2 * static_cast<float>(distance);
 }
-
-// Grid: x items, y K/V heads.
-template <KvType kType>
-struct Attend {
-  using Args = AttentionArgs;
-  static constexpr int kThreads = 128;
-  static constexpr int kChains = 16;  // of a sum over tokens
-  static constexpr int kWarps = kThreads / kWarpLanes;
-  static constexpr int kBytes = kv_element_bytes(kType);
-  static constexpr int kSharedBytes = (kPartitionTokens + kWarps) * static_cast<int>(sizeof(float));
-
-  struct Shared {
-    float scores[kPartitionTokens];
-    float warp_maxima[kWarps];
-  };
-
-  static QUIRE_DEVICE const std::byte* block_of(const Args& args, const AttendItem& item, std::int64_t token) {
-    return args.kv.base + args.block_tables[item.first_block + token / args.kv.block_size] * args.kv.block_stride;
-  }
-
-  // The score of one token.
-  template <class Thread>
-  static QUIRE_DEVICE float score(Thread& t, const Args& args, const AttendItem& item, const float* query,
-                                  std::int64_t token) {
-    const KvLayerView& kv = args.kv;
-    const std::int64_t inside = token % kv.block_size;
-    const std::byte* keys = block_of(args, item, token) + t.block_y() * kv.key_bytes;
-    const std::byte* key = keys + inside * kv.key_dim * kBytes;
-    float sum = 0.0f;
-    for (std::int64_t d = 0; d < kv.key_dim; ++d)
-      sum = __builtin_fmaf(kv_value<kType>(t, key, d), query[d], sum);
-    float factor = args.scale * kToBase2;
-    if constexpr (kType == KvType::kI8) {
-      factor = factor * reinterpret_cast<const float*>(keys + kv.block_size * kv.key_dim)[inside];
-    }
-    return sum * factor;
-  }
-
-  template <class Thread>
-  static QUIRE_DEVICE float largest(Thread& t, Shared& shared, float mine) {
-    mine = warp_largest(t, mine);
-    if (t.lane() == 0) shared.warp_maxima[t.warp()] = mine;
-    t.sync_block();
-    float maximum = shared.warp_maxima[0];
-    for (int warp = 1; warp < kWarps; ++warp)
-      maximum = maximum > shared.warp_maxima[warp] ? maximum : shared.warp_maxima[warp];
-    return maximum;
-  }
-
-  // Sixteen chains over the tokens, then a tree of them: in the first warp.
-  template <class Thread>
-  static QUIRE_DEVICE float sum_of_scores(Thread& t, const Shared& shared, int from, int count) {
-    float sum = 0.0f;
-    for (int i = t.lane(); i < count && t.lane() < kChains; i += kChains)
-      sum = i < from ? sum : sum + shared.scores[i];
-    for (int distance = kChains / 2; distance > 0; distance /= 2)
-      sum = sum + t.shuffle_xor(sum, distance);
-    return sum;
-  }
-
-  // Element d of the values that the scores weigh.
-  template <class Thread>
-  static QUIRE_DEVICE float weigh(Thread& t, const Args& args, const AttendItem& item, const Shared& shared,
-                                  std::int64_t begin, int from, int count, std::int64_t d) {
-    const KvLayerView& kv = args.kv;
-    const std::int64_t offset =
-        args.value_in_key ? t.block_y() * kv.key_bytes : kv.value_offset + t.block_y() * kv.value_bytes;
-    const std::int64_t dim = args.value_in_key ? kv.key_dim : kv.value_dim;
-    float sum = 0.0f;
-    for (int i = from; i < count; ++i) {
-      const std::int64_t inside = (begin + i) % kv.block_size;
-      const std::byte* values = block_of(args, item, begin + i) + offset;
-      float weight = shared.scores[i];
-      if constexpr (kType == KvType::kI8) {
-        weight = weight * reinterpret_cast<const float*>(values + kv.block_size * dim)[inside];
-      }
-      sum = __builtin_fmaf(weight, kv_value<kType>(t, values + inside * dim * kBytes, d), sum);
-    }
-    return sum;
-  }
-
-  template <class Thread>
-  static QUIRE_DEVICE void run(Thread& t, const Args& args) {
-    auto& shared = *reinterpret_cast<Shared*>(t.shared());
-    const AttendItem item = args.items[t.block_x()];
-    const std::int64_t begin = std::int64_t{item.partition} * kPartitionTokens;
-    const int from = item.begin > begin ? static_cast<int>(item.begin - begin) : 0;
-    const int count = static_cast<int>(item.end - begin < kPartitionTokens ? item.end - begin : kPartitionTokens);
-    const std::int64_t group = args.num_heads / args.num_kv_heads;
-    for (std::int64_t head = t.block_y() * group; head < (t.block_y() + 1) * group; ++head) {
-      const float* query = args.q + item.row * args.q_stride + head * args.kv.key_dim;
-      float mine = -__builtin_inff();
-      for (int i = from + t.index(); i < count; i += kThreads) {
-        shared.scores[i] = capped_score(args, item.position, head, begin + i, score(t, args, item, query, begin + i));
-        mine = mine > shared.scores[i] ? mine : shared.scores[i];
-      }
-      const float maximum = largest(t, shared, mine);
-      for (int i = from + t.index(); i < count; i += kThreads)
-        shared.scores[i] = exp2_of(shared.scores[i] - maximum);
-      t.sync_block();
-      float* partial = partial_of(args, t.block_x(), head);
-      if (t.warp() == 0) {
-        const float sum = sum_of_scores(t, shared, from, count);
-        if (t.lane() == 0) {
-          partial[0] = maximum;
-          partial[1] = sum;
-        }
-      }
-      for (std::int64_t d = t.index(); d < args.value_dim; d += kThreads)
-        partial[kPartialHead + d] = weigh(t, args, item, shared, begin, from, count, d);
-      t.sync_block();  // the next head's scores come to where these are
-    }
-  }
-};
 
 // A warp for each head of each row, 128 columns at a time. The factors of up to 32 partitions are computed together,
 // one by each lane; then each lane takes four columns through them in order. Grid: x rows, y heads / 4.
