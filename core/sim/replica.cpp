@@ -1,6 +1,7 @@
 #include "core/sim/replica.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "kernels/check.h"
@@ -89,11 +90,25 @@ void Replica::arrive(const TraceRequest& request, std::int64_t number, double ti
 
 void Replica::run_until(double time_s) {
   while (true) {
-    if (!in_step_ && ((lives_.empty() && held_.empty() && !is_publishing()) || clock_s_ >= time_s)) return;
+    if (!in_step_ && (!can_begin() || clock_s_ >= time_s)) return;
     if (!in_step_) begin_step();
     if (clock_s_ + output_.seconds > time_s) return;
     end_step();
   }
+}
+
+double Replica::next_event_s() const {
+  if (in_step_) return clock_s_ + output_.seconds;
+  return can_begin() ? clock_s_ : std::numeric_limits<double>::infinity();
+}
+
+void Replica::begin_at(double time_s) {
+  if (can_begin() && clock_s_ <= time_s) begin_step();
+}
+
+void Replica::slow_down(double time_s, double slowdown) {
+  if (is_computing()) output_.seconds += (next_event_s() - time_s) * (slowdown / slowdown_ - 1.0);
+  slowdown_ = slowdown;
 }
 
 void Replica::begin_step() {
@@ -116,7 +131,7 @@ void Replica::begin_step() {
     note_started(static_cast<const Live&>(*sequence));
   output_.clear();
   restore_s_ = options_.tier_blocks > 0 ? static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0 : 0.0;
-  output_.seconds = restore_s_ + (plan_.empty() ? 0.0 : options_.price.seconds(plan_.terms));
+  output_.seconds = restore_s_ + (plan_.empty() ? 0.0 : slowdown_ * options_.price.seconds(plan_.terms));
   // What waits for the store waits until its next answer.
   const bool has_asked = client_ != nullptr && (lower_tier_->is_restoring() || !held_.empty());
   const bool waits = plan_.empty() && has_asked && !lower_tier_->is_moving();
@@ -144,7 +159,7 @@ void Replica::end_early(double time_s) {
   do {
     rows = std::min(rows + slice, plan_.num_tokens);
     output_.end_early(plan_, rows);
-    output_.seconds = restore_s_ + options_.price.seconds(output_.terms_of(plan_));
+    output_.seconds = restore_s_ + slowdown_ * options_.price.seconds(output_.terms_of(plan_));
   } while (rows < plan_.num_tokens && clock_s_ + output_.seconds < time_s);
   if (plan_.cuts_slices && clock_s_ + output_.seconds > time_s) {
     output_.end_early(plan_, (rows - 1) / slice * slice);

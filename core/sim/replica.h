@@ -38,6 +38,12 @@ class Replica {
   // Begins all steps before `time_s`, and ends those that end by then.
   void run_until(double time_s);
   bool has_work() const { return in_step_ || !lives_.empty() || !held_.empty(); }
+  // When its step ends, or the next one begins; infinity: it has none. Then, where it has none, it begins one.
+  double next_event_s() const;
+  void begin_at(double time_s);
+  bool is_computing() const { return in_step_ && !plan_.empty(); }
+  // From `time_s` on computing takes `slowdown` times as long as alone, what is left of a step too.
+  void slow_down(double time_s, double slowdown);
   // A request arrives at `time_s`, up to which run_until() has been called. As in the engine, it is taken in between
   // two steps, and may end the one in progress early.
   void arrive(const TraceRequest& request, std::int64_t number, double time_s, Stage stage = Stage::kWhole);
@@ -72,6 +78,7 @@ class Replica {
   void end_early(double time_s);
   double wait_for_store() const;
   void restore(Sequence& sequence);
+  bool can_begin() const { return !in_step_ && (!lives_.empty() || !held_.empty() || is_publishing()); }
   // Without a request: what was computed last is on its way to the shared store.
   bool is_publishing() const { return shared_ && lower_tier_->num_to_publish() > 0; }
   std::int64_t move_blocks();  // how many came from the tier below
@@ -96,6 +103,7 @@ class Replica {
   StepOutput output_;
   std::mt19937 random_;     // whether drafts are right
   double restore_s_ = 0.0;  // of the step, for what came from the tier below
+  double slowdown_ = 1.0;
   bool in_step_ = false;
   double clock_s_ = 0.0;  // when the step began, or the last one ended
   std::int64_t load_ = 0;

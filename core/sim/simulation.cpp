@@ -104,22 +104,52 @@ class Fleet {
 
   std::size_t num_prefilling() const { return static_cast<std::size_t>(options_.num_prefill_replicas); }
   Replicas prefilling() const { return Replicas(replicas_).first(num_prefilling()); }
+  bool shares_cores() const { return options_.steps_at_once > 0; }
+
   // What replicas for prompts have done by then arrives at the others.
   void advance(double time_s) {
+    if (shares_cores()) return advance_together(time_s);
     const Replicas others = Replicas(replicas_).subspan(num_prefilling());
-    std::vector<HandOver> handed;
-    for (const auto& replica : prefilling()) {
+    for (const auto& replica : prefilling())
       replica->run_until(time_s);
-      std::ranges::move(replica->take_handed(), std::back_inserter(handed));
-    }
-    std::ranges::stable_sort(handed, {}, &HandOver::time_s);
-    for (const HandOver& each : handed) {
+    for (const HandOver& each : take_handed()) {
       for (const auto& replica : others)
         replica->run_until(each.time_s);
       choose(each.request, each.number, others).arrive(each.request, each.number, each.time_s, Stage::kAnswer);
     }
     for (const auto& replica : others)
       replica->run_until(time_s);
+  }
+
+  std::vector<HandOver> take_handed() {
+    std::vector<HandOver> handed;
+    for (const auto& replica : prefilling())
+      std::ranges::move(replica->take_handed(), std::back_inserter(handed));
+    std::ranges::stable_sort(handed, {}, &HandOver::time_s);
+    return handed;
+  }
+
+  // Event by event: how fast a replica computes changes with the beginning and the end of each step of the others.
+  void advance_together(double time_s) {
+    while (true) {
+      double now_s = std::numeric_limits<double>::infinity();
+      for (const auto& replica : replicas_)
+        now_s = std::min(now_s, replica->next_event_s());
+      if (now_s >= time_s) return;
+      for (const auto& replica : replicas_)
+        replica->run_until(now_s);
+      for (const HandOver& each : take_handed()) {
+        const Replicas others = Replicas(replicas_).subspan(num_prefilling());
+        choose(each.request, each.number, others).arrive(each.request, each.number, now_s, Stage::kAnswer);
+      }
+      for (const auto& replica : replicas_)
+        replica->begin_at(now_s);
+      const auto num_computing =
+          std::ranges::count_if(replicas_, [](const auto& each) { return each->is_computing(); });
+      const double slowdown = static_cast<double>(num_computing) / static_cast<double>(options_.steps_at_once);
+      for (const auto& replica : replicas_)
+        replica->slow_down(now_s, std::max(1.0, slowdown));
+    }
   }
 
   Replica& choose(const TraceRequest& request, std::int64_t number, Replicas among) const {
@@ -176,6 +206,7 @@ std::optional<Error> nonsense(const SimOptions& options) {
       options.draft_acceptance > 1.0)
     return refuse("simulate: max_drafts must be from 0 to 32, and draft_acceptance from 0 to 1");
   if (options.num_replicas < 1) return refuse("simulate: at least one replica is needed");
+  if (options.steps_at_once < 0) return refuse("simulate: steps_at_once must not be negative");
   if (options.num_prefill_replicas < 0 || options.num_prefill_replicas >= options.num_replicas)
     return refuse("simulate: prefill_replicas must be fewer than replicas");
   if (options.num_prefill_replicas > 0 && options.shared_blocks == 0)

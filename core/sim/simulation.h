@@ -41,6 +41,7 @@ struct SimOptions {
   std::int32_t max_drafts = 0;        // of each sequence in a step; 0: none. As in the engine, not beside states
   double draft_acceptance = 0.7;      // how likely each draft is right if those before it are
   std::int32_t num_replicas = 1;
+  std::int32_t steps_at_once = 0;  // on one machine that all replicas share; more share its cores; 0: one machine each
   std::int32_t num_prefill_replicas = 0;  // of them, those that compute prompts for the others, through the store
   Route route = Route::kRoundRobin;
   bool keeps_steps = false;  // in the report

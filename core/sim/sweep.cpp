@@ -67,6 +67,7 @@ const std::map<std::string, std::function<bool(SimOptions&, const std::string&)>
       {"max_drafts", numeric<std::int32_t>([](Options & o) -> auto& { return o.max_drafts; })},
       {"draft_acceptance", numeric<double>([](Options & o) -> auto& { return o.draft_acceptance; })},
       {"replicas", numeric<std::int32_t>([](Options & o) -> auto& { return o.num_replicas; })},
+      {"steps_at_once", numeric<std::int32_t>([](Options & o) -> auto& { return o.steps_at_once; })},
       {"prefill_replicas", numeric<std::int32_t>([](Options & o) -> auto& { return o.num_prefill_replicas; })},
       {"prefix_caching",
        named<bool>([](Options & o) -> auto& { return o.prefix_caching; }, {{"true", true}, {"false", false}})},

@@ -425,7 +425,8 @@ def simulate(options):
         merged_price(prices, cost)
         command = [options.quire, "simulate", "--trace", trace, "--cost", cost, "--replicas", str(NUM_DAEMONS), "--route", "round-robin",
                    "--shared", "1000000", "--json", out]
-        for setting in (f"num_blocks={options.blocks}", f"can_end_early={str(not options.gpu).lower()}", "target_itl_ms=150", f"shared_block_ms={options.block_ms}", "shared_latency_ms=1"):
+        for setting in (f"num_blocks={options.blocks}", f"can_end_early={str(not options.gpu).lower()}", "target_itl_ms=150", f"shared_block_ms={options.block_ms}", "shared_latency_ms=1",
+                        f"steps_at_once={0 if options.gpu else os.cpu_count()}"):
             command += ["--set", setting]
         print(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         with open(out) as file:

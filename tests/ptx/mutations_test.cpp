@@ -114,7 +114,7 @@ TEST_CASE("each barrier and wait in the PTX of the products of 16-bit weights is
 TEST_CASE("each barrier in the PTX of attention and norms is found where it is left out", "[.nvcc]") {
   const auto texts = ptx::emitted_texts();
   REQUIRE(texts);
-  const Work attention = operation("attention int8 3 heads of 24");
+  const Work attention = operation("attention int8 6 heads of 20, 20 rows");
   const Work norm = operation("linear Q8_0 of a norm over 2304, 9 rows");
   const Work graph = operation("graph operations, nonlinearity 0");
   CHECK(not_needed(*texts, "attend int8", "bar.sync", attention).empty());

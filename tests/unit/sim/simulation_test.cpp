@@ -398,6 +398,44 @@ TEST_CASE("prompts that some replicas compute for the others delay no other requ
   }
 }
 
+TEST_CASE("replicas that share a machine slow each other down while they compute", "[sim]") {
+  // A second each, alone; the second one comes when the first is half done.
+  const TemporaryFile trace(
+      "{\"timestamp\": 0, \"input_length\": 1000, \"output_length\": 1, \"hash_ids\": [1, 2]}\n"
+      "{\"timestamp\": 500, \"input_length\": 1000, \"output_length\": 1, \"hash_ids\": [3, 4]}\n");
+  SimOptions options = fast(1'000, 16);
+  options.price = {.fixed = 0.0, .stream = 0.0, .prompt_token = 1e-3};
+  options.num_replicas = 2;
+  options.can_end_early = GENERATE(true, false);
+  const auto first_token_s = [&](std::int32_t steps_at_once) {
+    options.steps_at_once = steps_at_once;
+    const SimReport report = simulated(options, *opened(trace.path()));
+    CHECK(report.num_output_tokens == 2);
+    CHECK(report.duration_s == Approx(report.ttft_s.percentile(99) + 0.5).epsilon(0.02));  // the second one's
+    return report.ttft_s.percentile(50);
+  };
+  CHECK(first_token_s(0) == Approx(1.0).epsilon(0.02));
+  CHECK(first_token_s(2) == Approx(1.0).epsilon(0.02));
+  // Both share half a second's rest of the first; then the second has the machine for itself.
+  CHECK(first_token_s(1) == Approx(1.5).epsilon(0.02));
+}
+
+TEST_CASE("replicas with a machine each are simulated alike one by one and together", "[sim]") {
+  const std::string traffic = "requests=300,rate=0.6,prompt=2000,max=6000,output=100,shared=1024,groups=20,seed=9";
+  SimOptions options{.num_blocks = 20'000, .num_replicas = 3};
+  options.shared_blocks = 100'000;
+  options.num_prefill_replicas = GENERATE(0, 2);
+  const SimReport apart = simulated(options, traffic);
+  options.steps_at_once = 3;
+  const SimReport together = simulated(options, traffic);
+  CHECK(together.num_output_tokens == apart.num_output_tokens);
+  CHECK(together.num_handed_over == apart.num_handed_over);
+  for (const double share : {50.0, 90.0, 99.0}) {
+    CHECK(together.ttft_s.percentile(share) == Approx(apart.ttft_s.percentile(share)).epsilon(0.03));
+    CHECK(together.itl_s.percentile(share) == Approx(apart.itl_s.percentile(share)).epsilon(0.03));
+  }
+}
+
 TEST_CASE("a shared store is used where that costs less than computing", "[sim]") {
   SimOptions options = fast(20'000, 16);
   options.num_replicas = 3;
