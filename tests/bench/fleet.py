@@ -379,7 +379,7 @@ def measure_price(options, prices, folder):
     path = os.path.join(folder, f"steps-{len(prices)}.json")
     prices.append(path)
     subprocess.run([options.quire, "bench", "steps", "--model", options.model, "--threads", "1", "--kv-dtype", options.cache, "--max-streams", "8",
-                    "--max-prompt", str(options.max_prompt), "--max-context", "2048", "--repeats", "1", "--json", path],
+                    "--max-prompt", str(options.max_prompt), "--max-context", "2048", "--json", path],
                    check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -425,8 +425,8 @@ def simulate(options):
         merged_price(prices, cost)
         command = [options.quire, "simulate", "--trace", trace, "--cost", cost, "--replicas", str(NUM_DAEMONS), "--route", "round-robin",
                    "--shared", "1000000", "--json", out]
-        for setting in (f"num_blocks={options.blocks}", f"can_end_early={str(not options.gpu).lower()}", "target_itl_ms=150", f"shared_block_ms={options.block_ms}", "shared_latency_ms=1",
-                        f"steps_at_once={0 if options.gpu else os.cpu_count()}"):
+        for setting in (f"num_blocks={options.blocks}", f"can_end_early={str(not options.gpu).lower()}", "target_itl_ms=150",
+                        f"shared_block_ms={options.block_ms}", "shared_latency_ms=1", f"steps_at_once={0 if options.gpu else os.cpu_count()}"):
             command += ["--set", setting]
         print(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         with open(out) as file:

@@ -161,8 +161,15 @@ struct Attend {
   template <class Thread>
   static QUIRE_DEVICE float sum_of_scores(Thread& t, const Shared& shared, int from, int count, int head) {
     float sum = 0.0f;
-    for (int i = t.lane(); i < count && t.lane() < kChains; i += kChains)
-      sum = i < from ? sum : sum + shared.scores[i].of[head];
+    for (int i = t.lane(); i < count && t.lane() < kChains; i += kChains) {
+      if (i < from) continue;
+      const Four scores = shared.scores[i];  // one of each token alone would have banks in common
+      float score = scores.of[0];
+      QUIRE_UNROLL
+      for (int h = 1; h < kHeads; ++h)
+        score = h == head ? scores.of[h] : score;
+      sum = sum + score;
+    }
     for (int distance = kChains / 2; distance > 0; distance /= 2)
       sum = sum + t.shuffle_xor(sum, distance);
     return sum;
@@ -184,7 +191,7 @@ struct Attend {
     }
   }
 
-  // Up to kHeads heads from `first` on.
+  // Up to kHeads heads from `first` on. Scores come to where those of the heads before were once all threads are here.
   template <class Thread>
   static QUIRE_DEVICE void attend(Thread& t, const Args& args, const AttendItem& item, Shared& shared,
                                   const Token (&tokens)[kTokens], int from, int count, std::int64_t first,
@@ -235,7 +242,8 @@ struct Attend {
         const float scale = load_as<float>(args.kv.base + tokens[i].value_scale);
         QUIRE_UNROLL
         for (int head = 0; head < kHeads; ++head)
-          shared.scores[tokens[i].number].of[head] = scores[i].of[head] * scale;
+          scores[i].of[head] = scores[i].of[head] * scale;
+        shared.scores[tokens[i].number] = scores[i];
       }
       t.sync_block();
     }
@@ -251,7 +259,6 @@ struct Attend {
         if (head < num_heads) partial_of(args, t.block_x(), first + head)[kPartialHead + d] = weighted.of[head];
       }
     }
-    t.sync_block();  // the next heads' scores come to where these are
   }
 
   template <class Thread>

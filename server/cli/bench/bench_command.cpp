@@ -256,7 +256,7 @@ void add_bench_steps(CLI::App& bench) {
   command->add_option("--max-context", arguments->run.max_context, "Longest context of a stream")
       ->check(CLI::Range(1024, 1 << 20))
       ->capture_default_str();
-  command->add_option("--repeats", arguments->run.repeats, "Passes; the fastest counts")
+  command->add_option("--repeats", arguments->run.repeats, "Passes; the median counts")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--json", arguments->json_path, "Also write the steps here, for quire simulate --cost");

@@ -20,7 +20,7 @@ struct StepsOptions {
   std::int64_t max_streams = 32;
   std::int64_t max_prompt = 512;    // tokens of one step
   std::int64_t max_context = 2048;  // cut to the model's
-  int repeats = 3;                  // the fastest counts: what else the machine does only ever adds
+  int repeats = 3;                  // the median counts, behind one that touches memory
 };
 
 struct StepsReport {

@@ -427,12 +427,13 @@ TEST_CASE("replicas with a machine each are simulated alike one by one and toget
   options.num_prefill_replicas = GENERATE(0, 2);
   const SimReport apart = simulated(options, traffic);
   options.steps_at_once = 3;
+  // One by one, a replica does not see what others write until the next arrival, if they are simulated behind it.
   const SimReport together = simulated(options, traffic);
   CHECK(together.num_output_tokens == apart.num_output_tokens);
   CHECK(together.num_handed_over == apart.num_handed_over);
   for (const double share : {50.0, 90.0, 99.0}) {
-    CHECK(together.ttft_s.percentile(share) == Approx(apart.ttft_s.percentile(share)).epsilon(0.03));
-    CHECK(together.itl_s.percentile(share) == Approx(apart.itl_s.percentile(share)).epsilon(0.03));
+    CHECK(together.ttft_s.percentile(share) == Approx(apart.ttft_s.percentile(share)).epsilon(0.05));
+    CHECK(together.itl_s.percentile(share) == Approx(apart.itl_s.percentile(share)).epsilon(0.05));
   }
 }
 
