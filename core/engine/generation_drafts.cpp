@@ -93,7 +93,9 @@ void Generation::end_rounds(std::span<const TokenId> end_of_generation) {
 double Generation::expected_drafts(std::int64_t& read_budget) {
   if (!drafting.is_on() || !has_due_record()) return 0.0;
   const std::int64_t num_left = request->sampling.max_tokens - num_generated - num_pending - 1;
-  const auto most = static_cast<std::size_t>(std::clamp<std::int64_t>(num_left, 0, drafting.max_tokens));
+  const bool can_follow = num_generated > 0 && forced.empty() && live->num_unforked == 0;
+  const auto most =
+      can_follow ? static_cast<std::size_t>(std::clamp<std::int64_t>(num_left, 0, drafting.max_tokens)) : 0;
   DraftStrength strength = DraftStrength::kStrong;
   if (!drafting.in_rounds) {
     try {
