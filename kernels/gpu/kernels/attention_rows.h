@@ -191,6 +191,24 @@ struct Attend {
     }
   }
 
+  // All tokens' V, a column by each thread.
+  template <class Thread>
+  static QUIRE_DEVICE void weigh_columns(Thread& t, const Args& args, const Shared& shared, int from, int count,
+                                         std::int64_t first, int num_heads) {
+    for (std::int64_t d = t.index(); d < args.value_dim; d += kThreads) {
+      Four weighted{};
+      int i = from;
+      for (; i + kAhead <= count; i += kAhead)
+        weigh<kAhead>(t, args, shared, i, d, weighted);
+      for (; i < count; ++i)
+        weigh<1>(t, args, shared, i, d, weighted);
+      QUIRE_UNROLL
+      for (int head = 0; head < kHeads; ++head) {
+        if (head < num_heads) partial_of(args, t.block_x(), first + head)[kPartialHead + d] = weighted.of[head];
+      }
+    }
+  }
+
   // Up to kHeads heads from `first` on. Scores come to where those of the heads before were once all threads are here.
   template <class Thread>
   static QUIRE_DEVICE void attend(Thread& t, const Args& args, const AttendItem& item, Shared& shared,
@@ -247,18 +265,7 @@ struct Attend {
       }
       t.sync_block();
     }
-    for (std::int64_t d = t.index(); d < args.value_dim; d += kThreads) {
-      Four weighted{};
-      int i = from;
-      for (; i + kAhead <= count; i += kAhead)
-        weigh<kAhead>(t, args, shared, i, d, weighted);
-      for (; i < count; ++i)
-        weigh<1>(t, args, shared, i, d, weighted);
-      QUIRE_UNROLL
-      for (int head = 0; head < kHeads; ++head) {
-        if (head < num_heads) partial_of(args, t.block_x(), first + head)[kPartialHead + d] = weighted.of[head];
-      }
-    }
+    weigh_columns(t, args, shared, from, count, first, num_heads);
   }
 
   template <class Thread>
