@@ -38,8 +38,9 @@ class Replica {
   // Begins all steps before `time_s`, and ends those that end by then.
   void run_until(double time_s);
   bool has_work() const { return in_step_ || !lives_.empty() || !held_.empty(); }
-  // When its step ends, or the next one begins; infinity: it has none. Then, where it has none, it begins one.
+  // When its step ends or, without one, when it can begin one; infinity: it has nothing to do.
   double next_event_s() const;
+  // Begins a step that it can begin by `time_s`.
   void begin_at(double time_s);
   bool is_computing() const { return in_step_ && !plan_.empty(); }
   // From `time_s` on computing takes `slowdown` times as long as alone, what is left of a step too.
@@ -103,7 +104,7 @@ class Replica {
   StepOutput output_;
   std::mt19937 random_;     // whether drafts are right
   double restore_s_ = 0.0;  // of the step, for what came from the tier below
-  double slowdown_ = 1.0;
+  double slowdown_ = 1.0;   // of computing, by other replicas on the machine
   bool in_step_ = false;
   double clock_s_ = 0.0;  // when the step began, or the last one ended
   std::int64_t load_ = 0;

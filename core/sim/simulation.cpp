@@ -104,11 +104,9 @@ class Fleet {
 
   std::size_t num_prefilling() const { return static_cast<std::size_t>(options_.num_prefill_replicas); }
   Replicas prefilling() const { return Replicas(replicas_).first(num_prefilling()); }
-  bool shares_cores() const { return options_.steps_at_once > 0; }
-
   // What replicas for prompts have done by then arrives at the others.
   void advance(double time_s) {
-    if (shares_cores()) return advance_together(time_s);
+    if (options_.steps_at_once > 0) return advance_together(time_s);
     const Replicas others = Replicas(replicas_).subspan(num_prefilling());
     for (const auto& replica : prefilling())
       replica->run_until(time_s);

@@ -50,7 +50,7 @@ class StepsBench {
     for (std::int64_t i = 0; i < num_streams; ++i)
       step.terms.add_stream(context);
     step.terms.add_prompt(before, chunk);
-    compute();  // touches blocks that no step had
+    compute();  // pays for the pages of blocks and buffers that no step has touched before
     std::vector<double> seconds;
     for (int i = 0; i < repeats_; ++i)
       seconds.push_back(compute());
@@ -100,7 +100,6 @@ StepsReport run_steps(const StepsOptions& options, const std::function<void(cons
   StepsBench bench(options, *loaded);
   StepsReport report{loaded->info().name, bench.backend_name(), {}};
   const std::int64_t longest = bench.max_context() - options.max_prompt;
-  bench.measure(1, 16, 16, 0);  // the first step of a process pays for pages that it touches first
   const auto measure = [&](std::int64_t num_streams, std::int64_t context, std::int64_t chunk, std::int64_t before) {
     progress(fmt::format("{} streams of {} tokens, a chunk of {} after {}", num_streams, context, chunk, before));
     report.steps.push_back(bench.measure(num_streams, context, chunk, before));
