@@ -39,6 +39,9 @@ class DiskTier final : public RecordTier {
   void touch(PrefixNode node) override { order_.touch(node); }
   std::int64_t payload_bytes(PrefixNode node) const override { return writings_.at(node).payload_bytes; }
   bool can_take(std::int64_t payload_bytes) override;
+  bool makes_room(std::int64_t payload_bytes, std::span<const PrefixNode> kept) const override {
+    return order_.makes_room(payload_bytes, options_.max_bytes, kept);
+  }
   bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload) override;
   void read(PrefixIndex& index, PrefixNode node) override;
   // Until the folder has done what it was asked; false where `until` came first.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <new>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -23,6 +24,10 @@ class HostTier {
   bool put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, BlockPayload payload, Left&& left);
   void touch(PrefixNode node) { order_.touch(node); }
   bool contains(PrefixNode node) const { return order_.contains(node); }
+  // Whether there is room for so many bytes, or those that leave for it are not `kept`.
+  bool makes_room(std::int64_t num_bytes, std::span<const PrefixNode> kept) const {
+    return order_.makes_room(num_bytes, max_bytes_, kept);
+  }
   const BlockPayload& payload(PrefixNode node) const { return payloads_.at(node); }  // of a node that is here
 
   std::int64_t max_bytes() const { return max_bytes_; }

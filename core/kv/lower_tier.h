@@ -183,10 +183,11 @@ class LowerTier : public KvCacheListener {
   void receive(Source& source);
   bool note_arrived(Source& source, RecordTier::Arrived& arrived, std::uint64_t restore);
   void drop_unwanted();
-  void keep_below(PrefixNode node, bool uses_host = true);
+  void keep_below(PrefixNode node, std::span<const PrefixNode> kept = {});
+  bool is_for_host(PrefixNode node, bool with_extra, std::span<const PrefixNode> kept) const;
   void clean_oldest();
   bool takes_extra(PrefixNode node) const;
-  std::uint8_t records_to_write(PrefixNode node, bool with_extra) const;
+  std::uint8_t records_to_write(PrefixNode node, bool with_extra, std::span<const PrefixNode> kept) const;
 
   // lower_tier_shared.cpp
   bool look_up(Restore& restore);

@@ -1,6 +1,7 @@
 // LowerTier: what is kept below as it leaves the pool, or before it does.
-#include <limits>
+#include <array>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "core/kv/lower_tier.h"
@@ -30,25 +31,32 @@ bool LowerTier::takes_extra(PrefixNode node) const {
   return extra_bytes_ > 0 && (kv_.has_window() ? kv_.keeps_part(node) : kv_.has_state_after(node));
 }
 
-// The record tiers that lack the node, or have it without its extra, and take it.
-std::uint8_t LowerTier::records_to_write(PrefixNode node, bool with_extra) const {
+// The record tiers that lack the node, or have it without its extra, and take it without pushing out first what is
+// `kept`.
+std::uint8_t LowerTier::records_to_write(PrefixNode node, bool with_extra, std::span<const PrefixNode> kept) const {
   std::uint8_t records = 0;
   if (outgoing_.contains(node)) return records;
   for (const Source& source : sources_) {
     RecordTier& tier = *source.tier;
     const bool is_on_its_way = tier.contains(node) && !tier.is_readable(node);
-    if (!is_on_its_way && !has_record(tier, node, with_extra) && can_write(tier, payload_bytes(with_extra)))
-      records |= bit_of(source);
+    if (is_on_its_way || has_record(tier, node, with_extra) || !can_write(tier, payload_bytes(with_extra))) continue;
+    if (tier.makes_room(outgoing_bytes_ + payload_bytes(with_extra), kept)) records |= bit_of(source);
   }
   return records;
 }
 
-// In the tiers that do not have it yet, or have it without its extra, as far as a step's share allows.
-void LowerTier::keep_below(PrefixNode node, bool uses_host) {
+bool LowerTier::is_for_host(PrefixNode node, bool with_extra, std::span<const PrefixNode> kept) const {
+  return host_ != nullptr && !is_on_host(node, with_extra) &&
+         host_->makes_room(payload_bytes(with_extra) + token_bytes(node), kept);
+}
+
+// In the tiers that do not have it yet, or have it without its extra, as far as a step's share allows. A tier that
+// would have to push out one of `kept` first does without it.
+void LowerTier::keep_below(PrefixNode node, std::span<const PrefixNode> kept) {
   if (!index_.is_full(node)) return;
   const bool with_extra = takes_extra(node);
-  const bool to_host = uses_host && host_ != nullptr && !is_on_host(node, with_extra);
-  const std::uint8_t records = records_to_write(node, with_extra);
+  const bool to_host = is_for_host(node, with_extra, kept);
+  const std::uint8_t records = records_to_write(node, with_extra, kept);
   if (host_ != nullptr && host_->contains(node)) host_->touch(node);
   for (const Source& source : sources_) {
     if (source.tier->contains(node)) source.tier->touch(node);
@@ -90,20 +98,21 @@ void LowerTier::move_out(PrefixNode node, bool with_extra, bool to_host, std::ui
 }
 
 // Where room will soon be needed, what leaves next is kept below before it is asked for: a prompt that needs many
-// blocks at once finds them clean. In the host tier no more than fit into it: they would push each other out in every
-// step, and an idle engine would never come to rest.
+// blocks at once finds them clean. They do not push each other out: that would go on in every step, and an idle engine
+// would never come to rest.
 void LowerTier::clean_oldest() {
   const BlockPool& pool = kv_.pool();
   if (pool.num_free() > pool.num_blocks() / 8) return;
-  std::int64_t host_room = host_ != nullptr ? host_->max_bytes() : std::numeric_limits<std::int64_t>::max();
+  std::array<PrefixNode, kMostCleaned> nodes;
+  std::size_t num_nodes = 0;
   BlockId block = pool.oldest_cached();
-  for (int i = 0; i < kMostCleaned && block != kNoBlock && bytes_out_ >= 2 * block_bytes_; ++i) {
-    const PrefixNode node = index_.node_of(block);
-    const bool leaves_content = !pool.is_forgettable(block);
-    if (leaves_content) host_room -= payload_bytes(extra_bytes_ > 0) + token_bytes(node);
-    if (leaves_content) keep_below(node, host_room >= 0);
+  for (int i = 0; i < kMostCleaned && block != kNoBlock; ++i) {
+    if (!pool.is_forgettable(block)) nodes[num_nodes++] = index_.node_of(block);
     block = pool.next_cached(block);
   }
+  const std::span<const PrefixNode> oldest = std::span(nodes).first(num_nodes);
+  for (std::size_t i = 0; i < num_nodes && bytes_out_ >= 2 * block_bytes_; ++i)
+    keep_below(oldest[i], oldest);
 }
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/kv/prefix_index.h"
@@ -26,6 +27,8 @@ class RecordTier {
 
   // Whether a record with so large a payload would be taken now.
   virtual bool can_take(std::int64_t payload_bytes) = 0;
+  // Whether there is room for it, or what leaves for it is not `kept`.
+  virtual bool makes_room(std::int64_t payload_bytes, std::span<const PrefixNode> kept) const = 0;
   // Begins to write a full node that is not here, or of which a smaller payload is; false where the tier then has
   // nothing of it: there is no room, or no memory.
   virtual bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload) = 0;

@@ -34,6 +34,9 @@ class SharedTier final : public RecordTier {
   void touch(PrefixNode node) override { order_.touch(node); }
   std::int64_t payload_bytes(PrefixNode node) const override { return payload_bytes_.at(node); }
   bool can_take(std::int64_t payload_bytes) override { return store_->can_take(payload_bytes); }
+  bool makes_room(std::int64_t /*payload_bytes*/, std::span<const PrefixNode> kept) const override {
+    return order_.makes_room(1, options_.max_known, kept);
+  }
   bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload) override;
   void read(PrefixIndex& index, PrefixNode node) override;
   bool receive(PrefixIndex& index, std::vector<Arrived>& arrived) override;

@@ -1,10 +1,19 @@
 #include "core/kv/tier_order.h"
 
+#include <algorithm>
+
 namespace quire {
 
 const TierOrder::Held* TierOrder::find(PrefixNode node) const {
   const auto found = held_.find(node);
   return found != held_.end() && found->second.is_held ? &found->second : nullptr;
+}
+
+bool TierOrder::makes_room(std::int64_t num_bytes, std::int64_t max_bytes, std::span<const PrefixNode> kept) const {
+  if (num_bytes > max_bytes) return false;
+  if (num_bytes_ + num_bytes <= max_bytes) return true;
+  const PrefixNode leaving = next_to_leave();
+  return leaving != kNoNode && std::ranges::find(kept, leaving) == kept.end();
 }
 
 // Called after each change of what decides whether the node can leave; before it, stop_leaving().

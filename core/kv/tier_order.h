@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -24,6 +25,8 @@ class TierOrder {
   bool is_there(PrefixNode node) const { return find(node) != nullptr && find(node)->is_there; }
   // The node that leaves next; kNoNode where none can.
   PrefixNode next_to_leave() const { return leaving_.empty() ? kNoNode : leaving_.begin()->second; }
+  // Whether so many more bytes leave no more than `max_bytes` here, or push out a node that is none of `kept`.
+  bool makes_room(std::int64_t num_bytes, std::int64_t max_bytes, std::span<const PrefixNode> kept) const;
   std::int64_t num_bytes() const { return num_bytes_; }
   std::int64_t size() const { return size_; }
 

@@ -190,12 +190,15 @@ inline std::vector<BlockMove> do_moves(LowerTier& tier, KvStorage& storage, Stat
   return moves;
 }
 
-// A cache of six blocks of four tokens; what a block holds are its tokens.
+// A cache of blocks of four tokens; what a block holds are its tokens.
 struct SmallCache {
+  explicit SmallCache(std::int32_t num_blocks = 6)
+      : storage({.num_layers = 1, .num_blocks = num_blocks, .block_size = 4, .num_kv_heads = 1, .head_dim = 1}),
+        kv(num_blocks, 4, true) {}
   virtual ~SmallCache() = default;
 
-  FakeStorage storage{{.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1}};
-  KvCache kv{6, 4, true};
+  FakeStorage storage;
+  KvCache kv;
 
   // Computes a prompt as a model would, and releases it.
   void serve(const std::vector<TokenId>& tokens, WhenEvicted when_evicted = WhenEvicted::kOffered) {

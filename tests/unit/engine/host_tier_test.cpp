@@ -1,8 +1,9 @@
 #include "core/kv/host_tier.h"
 
 #include <catch2/catch.hpp>
+#include <random>
 
-#include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/tiered_cache.h"
 
 using namespace quire;
 using namespace quire::test;
@@ -46,6 +47,51 @@ TEST_CASE("a node may be in a tier before the one it follows", "[tier]") {
   order.remove(PrefixNode{3});
   CHECK(order.size() == 0);
   CHECK(order.num_bytes() == 0);
+}
+
+// A cache of 24 blocks over a host tier of fewer.
+struct SmallHost : SmallCache {
+  explicit SmallHost(std::int64_t num_host_blocks)
+      : SmallCache(24),
+        host(num_host_blocks * (kSmallBlockBytes + 16)),
+        tier(kv, kSmallBlockBytes, 0, &host, nullptr) {}
+  void before_computing() override { do_moves(tier, storage); }
+  std::size_t step() {
+    tier.begin_step();
+    return do_moves(tier, storage).size();
+  }
+
+  HostTier host;
+  LowerTier tier;
+};
+
+TEST_CASE("what is cached moves to the host tier until all that fits is there, and no further", "[tier]") {
+  std::mt19937 random(1);
+  std::int64_t most_in_host = 0;
+  for (int life = 0; life < 400; ++life) {
+    const std::int64_t num_host_blocks = 1 + static_cast<std::int64_t>(random() % 23);
+    CAPTURE(life, num_host_blocks);
+    SmallHost cache(num_host_blocks);
+    std::vector<std::vector<TokenId>> texts{made_tokens(12, life)};
+    for (int i = 0; i < 20; ++i) {
+      // Continues a prefix of one of them: the cached blocks form trees.
+      std::vector<TokenId> text = texts[random() % texts.size()];
+      text.resize(random() % (text.size() + 1));
+      text = longer(std::move(text), 4 + static_cast<int>(random() % 16), static_cast<int>(random() % 1000));
+      if (text.size() > 60) continue;
+      cache.serve(text);
+      texts.push_back(std::move(text));
+      if (random() % 2 == 0) cache.step();
+    }
+    int num_steps = 0;
+    while (cache.step() > 0 && num_steps < 1000)
+      ++num_steps;
+    REQUIRE(num_steps < 1000);
+    CHECK(cache.host.num_bytes() <= cache.host.max_bytes());
+    most_in_host = std::max(most_in_host, cache.host.num_blocks());
+    cache.kv.check_integrity();
+  }
+  CHECK(most_in_host > 20);
 }
 
 TEST_CASE("preempted streams are swapped out and in, and say the same", "[tier][engine]") {

@@ -69,6 +69,16 @@ struct Fleet {
 
 }  // namespace
 
+TEST_CASE("more cached blocks than the tier may know of are not written again and again", "[tier]") {
+  Replica replica(std::make_shared<StoredRecords>(), 7, {}, 3);
+  replica.serve(made_tokens(24, 1));
+  int num_steps = 0;
+  while (!replica.step().empty() && num_steps < 100)
+    ++num_steps;
+  CHECK(num_steps > 0);
+  CHECK(num_steps < 100);
+}
+
 TEST_CASE("what one process computed another restores, before anything was evicted", "[tier][shared]") {
   Fleet fleet;
   Replica first(fleet.records);
