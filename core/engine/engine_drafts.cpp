@@ -11,14 +11,27 @@ namespace {
 constexpr std::int64_t kReadInStep = 4096;
 // Acceptance of a model's drafts, before any was verified: a round takes longer than looking into the text.
 constexpr double kPriorOfRounds = 0.8;
+// The share of a step's time that is saved where it is submitted before the one before it is finished, rounded up: an
+// H100 saves 5 to 7 % at 1 to 64 streams of an 8B model.
+constexpr double kOverlapSaves = 0.08;
 
 }  // namespace
 
-// With two steps in flight the tokens before drafts are not known in time: there is one while a sequence drafts.
-bool Engine::Impl::may_overlap() const {
-  return executor_->depth() > 1 && std::ranges::none_of(scheduler_.running(), [](Sequence* sequence) {
-           return Generation::of(*sequence).drafting.is_on();
-         });
+// Whether the step in flight is finished before the next one is planned, since drafts need the token that it draws.
+// That pays where more of them are likely to be right than it costs: the tokens that all sequences had in that time.
+bool Engine::Impl::settles_for_drafts() {
+  if (num_passes_ < next_settled_pass_) return false;
+  std::int64_t read_budget = kReadInStep;
+  double num_expected = 0.0;
+  for (Sequence* sequence : scheduler_.running())
+    num_expected += Generation::of(*sequence).expected_drafts(read_budget);
+  return num_expected > kOverlapSaves * static_cast<double>(scheduler_.num_running());
+}
+
+// Drafts were waited for, and the step was too full for all of them.
+void Engine::Impl::stop_settling() {
+  constexpr std::uint64_t kPasses = 16;
+  next_settled_pass_ = num_passes_ + kPasses;
 }
 
 void Engine::Impl::begin_drafting(Generation& generation) {
@@ -46,8 +59,9 @@ void Engine::Impl::begin_drafting(Generation& generation) {
   drafting.rows_blocks.reserve(2 * kMostDraftsOfSequence);
 }
 
-// False where there are none.
+// False where there are none, as behind a step in flight: its tokens are not known.
 bool Engine::Impl::propose_drafts(Step& step, Turn& turn) {
+  if (!executor_->model().is_causal() || latest_ != nullptr) return false;
   std::int64_t read_budget = kReadInStep;
   bool has_drafts = propose_in_rounds(step, turn);
   for (Sequence* sequence : scheduler_.running()) {
@@ -63,8 +77,9 @@ bool Engine::Impl::propose_drafts(Step& step, Turn& turn) {
   return has_drafts;
 }
 
-// Looking for drafts takes time as well.
+// Looking for drafts takes time as well, and so does waiting for the tokens before them.
 void Engine::Impl::note_unused_drafts(const StepPlan& plan) {
+  if (plan.num_drafts == 0) stop_settling();
   for (std::size_t i = 0; std::cmp_less(i, plan.num_streaming); ++i) {
     Generation& generation = Generation::of(*plan.entries[i].sequence);
     if (generation.drafts.empty() || plan.entries[i].num_drafts > 0) continue;

@@ -140,7 +140,8 @@ class Engine::Impl {
   void list_sequences(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
 
   // engine_drafts.cpp
-  bool may_overlap() const QUIRE_REQUIRES(kEngineThread);
+  bool settles_for_drafts() QUIRE_REQUIRES(kEngineThread);
+  void stop_settling() QUIRE_REQUIRES(kEngineThread);
   void begin_drafting(Generation& generation) QUIRE_REQUIRES(kEngineThread);
   bool propose_drafts(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
   void note_unused_drafts(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
@@ -207,6 +208,7 @@ class Engine::Impl {
   double token_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;    // of the step before which drafts were made last
   double row_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;      // of verifying one of them
   std::uint64_t num_passes_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // that were submitted
+  std::uint64_t next_settled_pass_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // none before it waits for drafts
 
   EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);
   Clock::time_point next_look_at_device_ QUIRE_GUARDED_BY(kEngineThread);

@@ -66,7 +66,10 @@ bool Engine::Impl::propose_in_rounds(Step& step, Turn& turn) {
       num_rows += is_first ? generation->num_tokens() - generation->drafting.rows_begin : 1;
     }
     if (!budget.take(num_expected, num_sequences, draft_price_.seconds(num_rows))) {
-      if (is_first) draft_price_.note_refused(num_rows);
+      if (is_first) {
+        draft_price_.note_refused(num_rows);
+        stop_settling();
+      }
       break;
     }
     if (!turn) take_turn(step, turn);
@@ -121,7 +124,7 @@ void Engine::Impl::note_hidden_row(const Step& step, const StepPart& part) {
   Generation& generation = *part.generation;
   if (!generation.drafting.in_rounds || generation.num_tokens() != part.end + part.num_accepted + 1) return;
   generation.drafting.hidden_row = static_cast<std::int32_t>(step.draws[*part.draw].logit_row + part.num_accepted);
-  generation.drafting.pass = num_passes_;
+  generation.drafting.pass = step.pass;
 }
 
 }  // namespace quire

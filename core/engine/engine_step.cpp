@@ -36,13 +36,13 @@ double longest_prediction(const Step* before, const Step* next) {
 }  // namespace
 
 // With one step in flight, a step is planned, submitted, drawn and finished. With two, it is submitted before the one
-// before it is finished, and drawn after: its masks are made while the device computes. While a sequence drafts there
-// is one.
+// before it is finished, and drawn after: its masks are made while the device computes. A step with drafts is alone in
+// flight.
 bool Engine::Impl::step(Clock::time_point now) {
   receive(now);
   Step* before = std::exchange(in_flight_, nullptr);
   Step& next = steps_[before == steps_.data() ? 1 : 0];
-  const bool is_settled = before != nullptr && !may_overlap();
+  const bool is_settled = before != nullptr && settles_for_drafts();
   if (is_settled && !finish(*std::exchange(before, nullptr))) {
     publish();
     return true;
@@ -86,9 +86,9 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
   // A recurrent state that went further than what is committed could not go back.
   step_limits.can_end_early =
       executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
-  const bool has_drafts = executor_->model().is_causal() && propose_drafts(step, turn);
+  step_limits.takes_drafts = propose_drafts(step, turn);
   scheduler_.schedule(step.plan, step_limits);
-  if (has_drafts) note_unused_drafts(step.plan);
+  if (step_limits.takes_drafts) note_unused_drafts(step.plan);
   if (lower_tier_ != nullptr) lower_tier_->take_moves(step.plan.transfers.moves);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
@@ -106,7 +106,7 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
 // False where the host could not: there is no such step, and its requests have ended with that error.
 bool Engine::Impl::submit(Step& step) {
   meter_.note_submitted(step.record);
-  ++num_passes_;
+  step.pass = ++num_passes_;
   step.input.clear();
   step.parts.clear();
   for (const StepEntry& entry : step.plan.entries) {
@@ -135,7 +135,7 @@ bool Engine::Impl::submit(Step& step) {
     return false;
   }
   // Sequences may end while the step before is finished: then this one is committed by then.
-  step.is_overlapped = latest_ != nullptr || may_overlap();
+  step.is_overlapped = executor_->depth() > 1 && step.plan.num_drafts == 0;
   latest_ = &step;
   // Steps are computed in their order: what the next one may count on is there when it is computed.
   if (step.is_overlapped) scheduler_.commit(step.plan, {});

@@ -76,7 +76,9 @@ struct Generation : Sequence {
   // Replaces `drafts` by tokens that the request's constraints allow, and of which none ends the generation: none where
   // drafting does not pay now. read_budget: of Drafter::propose(). What goes wrong only ends drafting.
   void propose_drafts(std::int64_t& read_budget, std::span<const TokenId> end_of_generation);
-  // The same in rounds. begin_round() is whether it takes part in them, with at most so many drafts; each round
+  // How many drafts would be right, by the tokens before the one that a step in flight draws; 0: none are at hand.
+  double expected_drafts(std::int64_t& read_budget);
+  // propose_drafts() in rounds. begin_round() is whether it takes part in them, with at most so many drafts; each round
   // proposes one token, add_proposed() is whether it takes part in the next one.
   bool begin_rounds();
   bool add_proposed(TokenId token, bool is_likely, std::span<const TokenId> end_of_generation);

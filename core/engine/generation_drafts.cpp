@@ -19,6 +19,14 @@ std::size_t useful_drafts(std::size_t most, double rate) {
   return count;
 }
 
+// How many of `count` drafts in a row are right where each is with probability `rate`.
+double expected_right(std::size_t count, double rate) {
+  double expected = 0.0;
+  for (double reached = rate; count > 0; --count, reached *= rate)
+    expected += reached;
+  return expected;
+}
+
 }  // namespace
 
 // It continues with one row, of its last token, drawn without a draft.
@@ -80,6 +88,28 @@ void Generation::end_rounds(std::span<const TokenId> end_of_generation) {
     drafting.in_rounds = false;
   }
   forget_tokens_after(num_known);
+}
+
+double Generation::expected_drafts(std::int64_t& read_budget) {
+  if (!drafting.is_on() || !has_due_record()) return 0.0;
+  const std::int64_t num_left = request->sampling.max_tokens - num_generated - num_pending - 1;
+  const bool can_follow = num_generated > 0 && forced.empty() && live->num_unforked == 0;
+  const auto most =
+      can_follow ? static_cast<std::size_t>(std::clamp<std::int64_t>(num_left, 0, drafting.max_tokens)) : 0;
+  DraftStrength strength = DraftStrength::kStrong;
+  if (!drafting.in_rounds) {
+    try {
+      strength = drafting.drafter->propose(tokens, most, read_budget, drafting.proposed);
+    } catch (const std::exception&) {
+      drafting.drafter.reset();
+      return 0.0;
+    }
+    if (drafting.proposed.empty()) return 0.0;
+  }
+  const DraftRecord& record = drafting.records[static_cast<std::size_t>(strength)];
+  if (!record.is_due(num_tokens())) return 0.0;
+  const auto allowed = static_cast<std::size_t>(record.most(static_cast<std::int64_t>(most)));
+  return expected_right(useful_drafts(allowed, record.rate()), record.rate());
 }
 
 void Generation::propose_drafts(std::int64_t& read_budget, std::span<const TokenId> end_of_generation) {

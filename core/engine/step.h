@@ -60,6 +60,7 @@ struct Step {
   std::vector<std::vector<std::uint32_t>> masks;  // as many as there were in one step
   std::size_t num_masks = 0;                      // of them, those of this step's draws
   Ticket* ticket = nullptr;
+  std::uint64_t pass = 0;                          // its number among those that were submitted
   bool is_overlapped = false;                      // the next step is submitted before this one is finished
   std::vector<std::unique_ptr<Generation>> ended;  // while it was the latest in flight, of those that a step names
   StepRecord record;

@@ -28,6 +28,7 @@ bool Scheduler::Drafted::operator<(const Drafted& other) const {
 // more for its time than the streams of the step yield for theirs: so no load is slower with drafts than without. What
 // prompts add to the step does not count: their rows are paid for anyway.
 void Scheduler::place_drafts(StepPlan& plan) {
+  if (!limits_.takes_drafts) return;
   collect_drafted(plan);
   if (drafted_.empty()) return;
   const bool is_priced = cost_.known();

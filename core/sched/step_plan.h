@@ -144,6 +144,8 @@ struct StepLimits {
   // which a step computes 16 at least, and drafts. It does not bound streams, alone or many: each step continues as
   // many as max_step_time allows.
   double max_seconds = std::numeric_limits<double>::infinity();
+  // False: `drafts` of sequences are not those behind their last tokens, as while a step in flight draws further ones.
+  bool takes_drafts = true;
 };
 
 }  // namespace quire

@@ -1,58 +1,14 @@
 // The same requests with and without drafts: the same tokens and logprobs, in fewer steps where the drafts are right.
 #include <catch2/catch.hpp>
 
-#include "tests/support/oracle_drafter.h"
 #include "tests/unit/engine/allocations.h"
-#include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/drafted_runs.h"
 #include "tests/unit/engine/served_model.h"
 
 using namespace quire;
 using namespace quire::test;
 
 namespace {
-
-HarnessOptions one_in_flight() {
-  HarnessOptions options{.num_blocks = 400};
-  options.deferred_seed.reset();
-  options.price = {.fixed = 0.01, .stream = 0.0005, .prompt_token = 0.0001};
-  return options;
-}
-
-HarnessOptions drafted(const KnownTexts& texts, std::uint32_t percent, std::int32_t max_tokens = 8) {
-  HarnessOptions options = one_in_flight();
-  options.engine.speculation = {SpeculationMethod::kPromptLookup, max_tokens};
-  options.engine.make_drafter = OracleDrafter::factory(texts, percent, 60);
-  return options;
-}
-
-struct Run {
-  std::vector<ChoiceOutput> choices;
-  EngineStats stats;
-  int num_steps = 0;
-};
-
-Run run_of(const HarnessOptions& options, const Request& request) {
-  Harness harness(options);
-  const auto sink = harness.submit(request);
-  Run run;
-  run.num_steps = harness.run();
-  run.choices = sink->choices;
-  run.stats = harness.engine.stats();
-  return run;
-}
-
-Request named(Request request) {
-  request.id = "known";
-  return request;
-}
-
-KnownTexts texts_of(const Request& request) {
-  KnownTexts texts;
-  const Run alone = run_of(one_in_flight(), request);
-  for (std::size_t i = 0; i < alone.choices.size(); ++i)
-    texts[{request.id, static_cast<std::int32_t>(i)}] = alone.choices[i].tokens;
-  return texts;
-}
 
 // Takes one of several ways, then forces text, again and again.
 class VerseGrammar : public Grammar {
@@ -299,32 +255,6 @@ TEST_CASE("a device that fails while drafts are verified ends the request as eve
   REQUIRE(sink->choices[0].finishes[0].error);
   CHECK(sink->choices[0].finishes[0].error->code == "device_failed");
   CHECK(std::equal(sink->choices[0].tokens.begin(), sink->choices[0].tokens.end(), texts.begin()->second.begin()));
-}
-
-TEST_CASE("a device for two steps in flight has one where the server drafts, two where it does not",
-          "[engine][draft]") {
-  Request request = named(request_of(made_tokens(9, 1), 200));
-  request.sampling.temperature = 1.0F;
-  request.sampling.seed = 5;
-  const KnownTexts texts = texts_of(request);
-  for (const bool drafts : {false, true}) {
-    CAPTURE(drafts);
-    HarnessOptions options = drafts ? drafted(texts, 100) : one_in_flight();
-    options.deferred_seed = 3;
-    const Engine* engine = nullptr;
-    std::uint64_t num_submitted = 0;
-    std::uint64_t num_overlapped = 0;
-    options.on_submit = [&](const StepPlan&, const StepArrays&) {
-      num_overlapped += num_submitted++ == engine->stats().num_plans ? 0 : 1;
-    };
-    Harness harness(options);
-    engine = &harness.engine;
-    const auto sink = harness.submit(request);
-    harness.run();
-    CHECK(sink->choices[0].tokens == texts.begin()->second);
-    CHECK((num_overlapped > 0) == !drafts);
-    if (drafts) CHECK(num_submitted < 60);
-  }
 }
 
 TEST_CASE("the model's own drafts are looked for among the tokens that its texts use", "[engine][draft]") {

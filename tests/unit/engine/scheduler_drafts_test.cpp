@@ -143,6 +143,16 @@ TEST_CASE("before prices are known a few drafts are verified", "[scheduler][draf
   CHECK(fresh.plan.entries[0].num_tokens == 3);
 }
 
+TEST_CASE("drafts that are not those behind the last tokens are not verified", "[scheduler][draft]") {
+  DraftedScene scene(4, 0.5);
+  for (Sequence& sequence : scene.sequences)
+    DraftedScene::draft(sequence, 4, 0.9);
+  scene.limits.takes_drafts = false;
+  CHECK(scene.step() == Counts{0, 0, 0, 0});
+  scene.limits.takes_drafts = true;
+  CHECK(scene.step() == Counts{4, 4, 4, 4});
+}
+
 TEST_CASE("the target between tokens bounds drafts while another streams", "[scheduler][draft]") {
   SchedulerOptions options{.max_num_seqs = 8};
   options.target_itl_ms = 15.0;
