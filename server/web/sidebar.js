@@ -2,11 +2,22 @@
 import { button, byId, download, element, toast } from "./dom.js";
 import { asMarkdown, isConversation, newId } from "./conversation.js";
 
+// Makes `rows` the list's children. One that has the focus stays where it is, lest it loses it: the others move.
+function place(list, rows) {
+  const focused = rows.find((row) => row.contains(document.activeElement));
+  if (!focused) return list.replaceChildren(...rows);
+  for (const child of [...list.children]) if (!rows.includes(child)) child.remove();
+  const index = rows.indexOf(focused);
+  for (const row of rows.slice(0, index)) list.insertBefore(row, focused);
+  list.append(...rows.slice(index + 1));
+}
+
 export class Sidebar {
   #store;
   #open; // (id or null) => shows that conversation
   #shown = null;
   #found = null; // ids that the search leaves; null: all
+  #rows = new Map(); // by id: { row, show(head, isShown) }
 
   constructor(store, open) {
     this.#store = store;
@@ -27,14 +38,24 @@ export class Sidebar {
     this.#shown = shown;
     const heads = (await this.#store.heads()).sort((a, b) => b.updated - a.updated);
     const visible = this.#found ? heads.filter(({ id }) => this.#found.includes(id)) : heads;
-    byId("conversations").replaceChildren(...visible.map((head) => this.#row(head)));
+    const known = new Set(heads.map(({ id }) => id));
+    for (const id of this.#rows.keys()) if (!known.has(id)) this.#rows.delete(id);
+    place(byId("conversations"), visible.map((head) => this.#row(head)));
     byId("no-conversations").hidden = visible.length > 0;
   }
 
+  // The same row for as long as there is the conversation: an answer that ends elsewhere takes no focus from it.
   #row(head) {
-    const isShown = head.id === this.#shown;
-    const name = button(head.title, () => this.#open(head.id), { class: "name", title: head.title, "aria-current": isShown ? "true" : undefined });
-    const more = element("details", { class: "more" }, element("summary", { "aria-label": `More for ${head.title}` }, "⋯"),
+    if (!this.#rows.has(head.id)) this.#rows.set(head.id, this.#newRow(head));
+    const { row, show } = this.#rows.get(head.id);
+    show(head, head.id === this.#shown);
+    return row;
+  }
+
+  #newRow(head) {
+    const name = button("", () => this.#open(head.id), { class: "name" });
+    const summary = element("summary", {}, "⋯");
+    const more = element("details", { class: "more" }, summary,
       element("div", { class: "menu", onclick: () => { more.open = false; } },
         button("Rename", () => this.#rename(row, head)),
         button("Export as JSON", () => this.#export(head.id, "json")),
@@ -44,22 +65,32 @@ export class Sidebar {
       if (event.key !== "Escape" || !more.open) return;
       event.preventDefault(); // a running answer is not stopped
       more.open = false;
-      more.querySelector("summary").focus();
+      summary.focus();
     });
     more.addEventListener("focusout", (event) => {
       if (event.relatedTarget && !more.contains(event.relatedTarget)) more.open = false;
     });
-    const row = element("li", { class: isShown ? "shown" : "" }, name, more);
-    return row;
+    const row = element("li", {}, name, more);
+    const show = (now, isShown) => {
+      head = now;
+      name.textContent = name.title = head.title;
+      summary.setAttribute("aria-label", `More for ${head.title}`);
+      if (isShown) name.setAttribute("aria-current", "true");
+      else name.removeAttribute("aria-current");
+      row.className = isShown ? "shown" : "";
+    };
+    return { row, show };
   }
 
   #rename(row, head) {
+    const parts = [...row.childNodes];
     const field = element("input", { type: "text", "aria-label": "New name" });
     field.value = head.title;
     let over = false;
     const end = async (save) => {
       if (over) return;
       over = true;
+      row.replaceChildren(...parts);
       if (save && field.value.trim()) {
         const conversation = await this.#store.load(head.id);
         await this.#store.save({ ...conversation, title: field.value.trim(), titled: true });

@@ -80,6 +80,31 @@ test("a conversation is held, edited and renamed by keyboard alone", { skip }, a
   assert.deepEqual(complaints, []);
 });
 
+test("an answer that ends takes no focus from the list of conversations, and closes no menu there", { skip }, async (context) => {
+  const { page, complaints } = await open(context);
+  await settings(page, { temperature: 0, max_tokens: 4 });
+  const first = () => page.textContent("#conversations li:first-child .name");
+  for (const text of ["One", "Two"]) {
+    await page.click("#new");
+    await say(page, text);
+    await answered(page, 1);
+    await page.waitForFunction((name) => document.querySelector("#conversations .name")?.textContent === name, text);
+  }
+  await page.click("#conversations li:nth-child(2) .name");
+  await page.waitForFunction(() => document.querySelector("#conversations li:nth-child(2)").className === "shown");
+  await page.click("#conversations li:nth-child(2) .more summary");
+  // Sent without touching the focus: the conversation comes first once its answer is complete.
+  await page.evaluate(() => {
+    document.querySelector("#prompt").value = "And why?";
+    document.querySelector("#composer").requestSubmit();
+  });
+  await page.waitForFunction(() => document.querySelector("#conversations .name").textContent === "One");
+  assert.equal(await first(), "One");
+  assert.equal(await page.evaluate(() => document.activeElement.closest("li")?.querySelector(".name").textContent), "One");
+  assert.ok(await page.evaluate(() => document.querySelector("#conversations li:first-child .more").open), "the menu is open");
+  assert.deepEqual(complaints, []);
+});
+
 test("a suggestion of the empty page becomes the message's text", { skip }, async (context) => {
   const { page, complaints } = await open(context);
   assert.ok(await page.isVisible("#welcome"));
