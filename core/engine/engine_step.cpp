@@ -286,6 +286,8 @@ void Engine::Impl::finish_entries(Step& step, StepOutput& output) {
   meter_.end_phase(step.record, StepPhase::kEmit);
   if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
   view.add_step(meter_.summary(step.record));
+  step.record.terms = step.plan.terms;
+  step.record.seconds = output.cut_slice ? 0.0 : output.seconds;
   if (!step.record.entries.empty()) trace.add(step.record);
 }
 

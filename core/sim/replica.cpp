@@ -30,15 +30,23 @@ SchedulerOptions for_states(SchedulerOptions options, std::int64_t num_states) {
   return options;
 }
 
+// Where replica `number` begins in a list that all of them go through.
+std::size_t own_part(std::size_t size, std::int32_t number, std::int32_t num_replicas) {
+  return size * static_cast<std::size_t>(number) / static_cast<std::size_t>(num_replicas);
+}
+
 }  // namespace
 
-Replica::Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report, SimStore* store)
+Replica::Replica(const SimOptions& options, std::int32_t number, std::int64_t num_blocks, SimReport& report,
+                 SimStore* store)
     : options_(options),
       report_(report),
       kv_(num_blocks, options.block_size, options.prefix_caching, content_hash, "", options.num_states,
           {options.window_tokens, options.num_window_parts}),
       tier_(options.tier_blocks * options.block_size * static_cast<std::int64_t>(sizeof(TokenId))),
-      scheduler_(for_states(options.scheduler, options.num_states), kv_) {
+      scheduler_(for_states(options.scheduler, options.num_states), kv_),
+      next_of_streams_(own_part(options.scatter.streams.size(), number, options.num_replicas)),
+      next_of_prompts_(own_part(options.scatter.prompts.size(), number, options.num_replicas)) {
   if (options.tier_blocks == 0 && store == nullptr) return;
   // Where blocks are is all that counts here; a store has records of one byte.
   const std::int64_t block_bytes = store == nullptr ? 0 : 1;
@@ -131,7 +139,8 @@ void Replica::begin_step() {
     note_started(static_cast<const Live&>(*sequence));
   output_.clear();
   restore_s_ = options_.tier_blocks > 0 ? static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0 : 0.0;
-  output_.seconds = restore_s_ + (plan_.empty() ? 0.0 : slowdown_ * options_.price.seconds(plan_.terms));
+  if (!plan_.empty()) scatter_ = next_scatter();
+  output_.seconds = restore_s_ + (plan_.empty() ? 0.0 : seconds_to_compute(plan_.terms));
   // What waits for the store waits until its next answer.
   const bool has_asked = client_ != nullptr && (lower_tier_->is_restoring() || !held_.empty());
   const bool waits = plan_.empty() && has_asked && !lower_tier_->is_moving();
@@ -140,6 +149,15 @@ void Replica::begin_step() {
   report_.num_preemptions += static_cast<std::int64_t>(scheduler_.num_preemptions() - preemptions_before);
   report_.num_swaps += static_cast<std::int64_t>(scheduler_.num_swaps() - swaps_before);
   report_.num_restored_blocks += num_restored;
+}
+
+// Of the plan: that of the next measured step of its kind.
+double Replica::next_scatter() {
+  const bool has_prompt = plan_.terms.num_prompt_tokens > 0.0;
+  const std::vector<double>& measured = has_prompt ? options_.scatter.prompts : options_.scatter.streams;
+  if (measured.empty()) return 1.0;
+  std::size_t& next = has_prompt ? next_of_prompts_ : next_of_streams_;
+  return measured[next++ % measured.size()];
 }
 
 // Until the store's next answer, or a restore is given up.
@@ -159,7 +177,7 @@ void Replica::end_early(double time_s) {
   do {
     rows = std::min(rows + slice, plan_.num_tokens);
     output_.end_early(plan_, rows);
-    output_.seconds = restore_s_ + slowdown_ * options_.price.seconds(output_.terms_of(plan_));
+    output_.seconds = restore_s_ + seconds_to_compute(output_.terms_of(plan_));
   } while (rows < plan_.num_tokens && clock_s_ + output_.seconds < time_s);
   if (plan_.cuts_slices && clock_s_ + output_.seconds > time_s) {
     output_.end_early(plan_, (rows - 1) / slice * slice);

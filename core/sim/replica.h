@@ -32,8 +32,8 @@ struct HandOver {
 
 class Replica {
  public:
-  // store: that all replicas share; null: none. It must outlive them.
-  Replica(const SimOptions& options, std::int64_t num_blocks, SimReport& report, SimStore* store = nullptr);
+  // number: its own in the fleet. store: that all replicas share; null: none. It must outlive them.
+  Replica(const SimOptions& options, std::int32_t number, std::int64_t num_blocks, SimReport& report, SimStore* store);
 
   // Begins all steps before `time_s`, and ends those that end by then.
   void run_until(double time_s);
@@ -77,6 +77,10 @@ class Replica {
   void begin_step();
   void end_step();
   void end_early(double time_s);
+  double next_scatter();
+  double seconds_to_compute(const StepTerms& terms) const {
+    return slowdown_ * scatter_ * options_.price.seconds(terms);
+  }
   double wait_for_store() const;
   void restore(Sequence& sequence);
   bool can_begin() const { return !in_step_ && (!lives_.empty() || !held_.empty() || is_publishing()); }
@@ -102,9 +106,12 @@ class Replica {
   std::vector<Live*> arrived_;  // during the step
   StepPlan plan_;
   StepOutput output_;
-  std::mt19937 random_;     // whether drafts are right
-  double restore_s_ = 0.0;  // of the step, for what came from the tier below
-  double slowdown_ = 1.0;   // of computing, by other replicas on the machine
+  std::mt19937 random_;              // whether drafts are right
+  double restore_s_ = 0.0;           // of the step, for what came from the tier below
+  double slowdown_ = 1.0;            // of computing, by other replicas on the machine
+  double scatter_ = 1.0;             // of the step
+  std::size_t next_of_streams_ = 0;  // in the options' scatter
+  std::size_t next_of_prompts_ = 0;
   bool in_step_ = false;
   double clock_s_ = 0.0;  // when the step began, or the last one ended
   std::int64_t load_ = 0;

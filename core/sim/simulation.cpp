@@ -68,7 +68,7 @@ class Fleet {
       : options_(options), store_(options.shared_blocks), timeline_(report.timeline) {
     for (std::int32_t i = 0; i < options.num_replicas; ++i) {
       replicas_.push_back(
-          std::make_unique<Replica>(options, num_blocks, report, options.shared_blocks > 0 ? &store_ : nullptr));
+          std::make_unique<Replica>(options, i, num_blocks, report, options.shared_blocks > 0 ? &store_ : nullptr));
     }
   }
 

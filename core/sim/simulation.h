@@ -11,6 +11,7 @@
 #include "core/sched/scheduler_options.h"
 #include "core/sched/step_cost.h"
 #include "core/sim/distribution.h"
+#include "core/sim/step_fit.h"
 #include "core/sim/trace.h"
 
 namespace quire::sim {
@@ -28,6 +29,7 @@ struct SimOptions {
   std::int32_t block_size = 16;
   bool prefix_caching = true;
   StepPrice price{.fixed = 0.008, .stream = 0.0003, .prompt_token = 0.001, .stream_ktoken = 0.00005};
+  StepScatter scatter{};      // of the steps; empty: each takes what its price says
   bool can_end_early = true;  // a step alone ends at a slice's border when a request arrives, as on a CPU
   std::int64_t num_states =
       0;  // of each replica, for a model with recurrent layers: running ones and snapshots; 0: none

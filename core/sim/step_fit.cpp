@@ -76,4 +76,14 @@ Result<FittedPrice> fit_price(const std::vector<MeasuredStep>& steps) {
   return fitted;
 }
 
+StepScatter scatter_of(const std::vector<MeasuredStep>& steps, const StepPrice& price) {
+  StepScatter scatter;
+  for (const MeasuredStep& step : steps) {
+    std::vector<double>& kind = step.terms.num_prompt_tokens > 0.0 ? scatter.prompts : scatter.streams;
+    const double expected_s = price.seconds(step.terms);
+    if (expected_s > 0.0) kind.push_back(step.seconds / expected_s);
+  }
+  return scatter;
+}
+
 }  // namespace quire::sim

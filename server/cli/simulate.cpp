@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct Asked {
   std::string trace;
   std::string synthetic;
   double speed = 1.0;
-  std::string cost;
+  std::vector<std::string> costs;
   std::vector<std::string> set;
   std::vector<std::string> sweep;
   std::vector<std::string> weights;
@@ -56,26 +57,58 @@ void write_file(const std::string& path, const std::string& text) {
   if (!file) throw StartupError(fmt::format("simulate: cannot write {}", path));
 }
 
-// Numbers, or the file of `quire bench steps --json`, to which they are fitted.
-StepPrice read_price(const std::string& cost) {
-  if (!cost.ends_with(".json")) return require(sim::parse_price(cost));
-  std::ifstream file(cost);
-  const auto measured = nlohmann::json::parse(file, nullptr, false);
+using nlohmann::json;
+
+sim::MeasuredStep measured_step(const json& step) {
+  const double ms = step.at("ms");
+  return {.terms = {step.at("streams"), step.at("prompt_tokens"), step.at("stream_ktokens"), step.at("prompt_ktokens")},
+          .seconds = ms / 1000.0};
+}
+
+// Of a daemon's trace: those that were not cut short.
+void add_traced_steps(const std::string& file, const json& events, std::vector<sim::MeasuredStep>& steps) {
+  std::optional<int> engine;
+  for (const json& event : events) {
+    if (event.at("name") != "step") continue;
+    const int process = event.at("pid");
+    if (engine.value_or(process) != process)
+      throw StartupError(fmt::format("simulate: {} has steps of several models; trace a daemon that serves one", file));
+    engine = process;
+    const sim::MeasuredStep step = measured_step(event.at("args"));
+    if (step.seconds > 0.0) steps.push_back(step);
+  }
+}
+
+// Numbers, or files of `quire bench steps --json` or of a daemon's POST /admin/trace, to which they are fitted. How a
+// daemon's steps scatter around them is kept: they were measured while it served.
+void read_price(const std::vector<std::string>& costs, sim::SimOptions& options) {
+  if (costs.size() == 1 && !costs[0].ends_with(".json")) {
+    options.price = require(sim::parse_price(costs[0]));
+    return;
+  }
   std::vector<sim::MeasuredStep> steps;
-  try {
-    for (const auto& step : measured.at("steps")) {
-      const double ms = step.at("ms");
-      steps.push_back({.terms = {step.at("streams"), step.at("prompt_tokens"), step.at("stream_ktokens"),
-                                 step.at("prompt_ktokens")},
-                       .seconds = ms / 1000.0});
+  bool is_traced = false;
+  for (const std::string& cost : costs) {
+    std::ifstream file(cost);
+    const json measured = json::parse(file, nullptr, false);
+    try {
+      if (measured.contains("traceEvents")) {
+        is_traced = true;
+        add_traced_steps(cost, measured.at("traceEvents"), steps);
+      } else {
+        for (const json& step : measured.at("steps"))
+          steps.push_back(measured_step(step));
+      }
+    } catch (const json::exception&) {
+      throw StartupError(
+          fmt::format("simulate: {} is neither of quire bench steps --json nor of POST /admin/trace", cost));
     }
-  } catch (const nlohmann::json::exception&) {
-    throw StartupError(fmt::format("simulate: {} is not what quire bench steps --json writes", cost));
   }
   const sim::FittedPrice fitted = require(sim::fit_price(steps));
-  fmt::print("step price from {}: {} (off by {:.1f}% on average)\n", cost, sim::to_string(fitted.price),
-             100.0 * fitted.mean_error);
-  return fitted.price;
+  fmt::print("step price from {}: {} (off by {:.1f}% on average)\n", fmt::join(costs, ", "),
+             sim::to_string(fitted.price), 100.0 * fitted.mean_error);
+  options.price = fitted.price;
+  if (is_traced) options.scatter = sim::scatter_of(steps, fitted.price);
 }
 
 std::map<std::string, double> parse_weights(const std::vector<std::string>& items) {
@@ -93,7 +126,7 @@ std::map<std::string, double> parse_weights(const std::vector<std::string>& item
 void run(const Asked& asked) {
   sim::SimOptions base;
   base.keeps_steps = asked.keeps_steps;
-  base.price = read_price(asked.cost);
+  if (!asked.costs.empty()) read_price(asked.costs, base);
   base.scheduler.key_weights = parse_weights(asked.weights);
   std::vector<std::string> items = asked.set;
   items.push_back(fmt::format("replicas={}", asked.num_replicas));
@@ -128,9 +161,9 @@ void add_simulate(CLI::App& app) {
                      "output output_cv "
                      "max shared groups keys seed");
   command->add_option("--speed", asked->speed, "Replay a trace so many times faster")->check(CLI::PositiveNumber);
-  command->add_option("--cost", asked->cost,
-                      "A file of quire bench steps --json, or milliseconds: base=8,stream=0.3,prompt=1,context=0.05,"
-                      "prompt_context=0.1");
+  command->add_option("--cost", asked->costs,
+                      "Files of quire bench steps --json or of a daemon's POST /admin/trace, or milliseconds: "
+                      "base=8,stream=0.3,prompt=1,context=0.05,prompt_context=0.1");
   command->add_option("--set", asked->set,
                       "A setting: num_blocks=4000 (0: unbounded), block_size=, policy=, max_num_seqs=, ...");
   command->add_option("--sweep", asked->sweep,

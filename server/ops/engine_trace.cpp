@@ -64,12 +64,20 @@ class TraceWriter {
   std::map<std::string, int> tracks_;
 };
 
+// What `quire simulate --cost` reads: the terms of its price, and the time that it took for them.
+std::string arguments_of(const StepRecord& step) {
+  const StepTerms& terms = step.terms;
+  return fmt::format(R"({{"tokens":{},"sequences":{},"streams":{},"prompt_tokens":{},"stream_ktokens":{},)"
+                     R"("prompt_ktokens":{},"ms":{}}})",
+                     step.num_tokens, step.entries.size(), terms.num_streams, terms.num_prompt_tokens,
+                     terms.stream_ktokens, terms.prompt_ktokens, 1000.0 * step.seconds);
+}
+
 void write_step(TraceWriter& writer, int process, const StepRecord& step) {
   Clock::duration whole{};
   for (const Clock::duration phase : step.phases)
     whole += phase;
-  writer.slice(process, kStepTrack, "step", step.began, whole,
-               fmt::format(R"({{"tokens":{},"sequences":{}}})", step.num_tokens, step.entries.size()));
+  writer.slice(process, kStepTrack, "step", step.began, whole, arguments_of(step));
   Clock::time_point at = step.began;
   for (std::size_t i = 0; i < step.phases.size(); ++i) {
     writer.slice(process, kStepTrack, kStepPhaseNames[i], at, step.phases[i]);

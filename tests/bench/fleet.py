@@ -9,7 +9,7 @@
       generate of the same requests; in turns.
   fleet.py simulate QUIRE MODEL.gguf [--requests 240] [--rate 1.2] [--rounds 3]
       One trace through three daemons behind HAProxy, by turns to each, with a store, and through `quire simulate` at the price
-      that `quire bench steps` measured between the rounds: percentiles side by side.
+      of the steps that these daemons computed (POST /admin/trace), as they scatter: percentiles side by side.
 
 Each prints a table with its must and ends with PASS or FAIL, which is the exit code too. Times are of one machine: compare ratios. Start it
 before all others (`chrt -r 1`) where other programs run beside. For a fleet whose daemons have a thread each use a small model.
@@ -69,16 +69,18 @@ class Daemon:
     """One `quire serve`; without a URL of a store it shares nothing."""
 
     def __init__(self, options, flags, store=None):
-        command = [options.quire, "serve", "--model", options.model, "--alias", "m", "--port", "0", *flags]
+        command = [options.quire, "serve", "--model", options.model, "--alias", "m", "--port", "0",
+                   "--server.admin-listen", "127.0.0.1:0", *flags]
         if store:
             command += ["--kv-cache.shared.url", store]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         lines = []
         for line in self.process.stderr:
             lines.append(line)
-            found = re.search(r"listening on .*:(\d+)", line)
-            if found:
+            if found := re.search(r"listening on .*:(\d+)", line):
                 self.port = int(found.group(1))
+            if found := re.search(r"the admin listener is at .*:(\d+)", line):
+                self.admin_port = int(found.group(1))
             if " is ready after " in line:
                 break
         else:
@@ -355,13 +357,13 @@ def throughput(options):
 def write_trace(path, options):
     """Conversations behind a few system prompts, whose turns come one after another, as lines of Mooncake's form."""
     generator = random.Random(7)
-    now, lines, conversations, next_id = 0.0, [], [], 100
+    now, lines, conversations, next_id = 0.0, [], [], options.prefixes
     for _ in range(options.requests):
         now += generator.expovariate(options.rate)
         if conversations and generator.random() < 0.5:
             ids = conversations.pop(0)
         else:
-            ids = [generator.randrange(4)]
+            ids = [generator.randrange(options.prefixes)]
         ids = ids + [next_id]
         next_id += 1
         if len(ids) <= options.turns:
@@ -374,23 +376,30 @@ def write_trace(path, options):
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def measure_price(options, prices, folder):
-    """One more, of single steps: what the machine does beside is in the median of all, as it is in the daemons' steps."""
-    path = os.path.join(folder, f"steps-{len(prices)}.json")
-    prices.append(path)
-    subprocess.run([options.quire, "bench", "steps", "--model", options.model, "--threads", "1", "--kv-dtype", options.cache, "--max-streams", "8",
-                    "--max-prompt", str(options.max_prompt), "--max-context", "2048", "--json", path],
-                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+class StepTraces:
+    """Traces of a daemon's steps while it serves, one behind the other, as files."""
 
+    SECONDS = 20
 
-def merged_price(paths, path):
-    """The median of each step over all measurements."""
-    all_steps = [json.load(open(each))["steps"] for each in paths]
-    steps = []
-    for same in zip(*all_steps):
-        steps.append({**same[0], "ms": statistics.median(step["ms"] for step in same)})
-    with open(path, "w") as file:
-        json.dump({"steps": steps}, file)
+    def __init__(self, daemon, prefix):
+        self.daemon, self.prefix, self.paths = daemon, prefix, []
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.follow)
+        self.thread.start()
+
+    def follow(self):
+        while not self.over.is_set():
+            request = urllib.request.Request(f"http://127.0.0.1:{self.daemon.admin_port}/admin/trace?seconds={self.SECONDS}", method="POST")
+            with urllib.request.urlopen(request, timeout=600) as answer:
+                trace = answer.read()
+            self.paths.append(f"{self.prefix}-{len(self.paths)}.json")
+            with open(self.paths[-1], "wb") as file:
+                file.write(trace)
+
+    def end(self):
+        self.over.set()
+        self.thread.join()
+        return self.paths
 
 
 def percentiles(report, in_seconds):
@@ -405,30 +414,30 @@ def percentiles(report, in_seconds):
 def simulate(options):
     folder = tempfile.mkdtemp(prefix="quire-simulate-")
     store = Store()
-    trace, cost, out = (os.path.join(folder, name) for name in ("trace.jsonl", "steps.json", "report.json"))
+    trace, out = (os.path.join(folder, name) for name in ("trace.jsonl", "report.json"))
     flags = [*options.flags, "--backend.cpu.threads", "1", "--num-blocks", str(options.blocks), "--kv-cache.dtype", options.cache]
-    measured, prices = [], []
+    measured, costs = [], []
     try:
         write_trace(trace, options)
         for number in range(options.rounds):
-            measure_price(options, prices, folder)
             with fleet(options, flags, store.url + f"/{number}") as (port, daemons):
                 for place, daemon in enumerate(daemons):  # what a process does once is no price of a step
                     ask(daemon, words(200, -place), 8)
                     daemon.published()
+                traces = [StepTraces(daemon, os.path.join(folder, f"steps-{number}-{place}")) for place, daemon in enumerate(daemons)]
                 report = load(options, port, "--trace", trace, "--requests", str(options.requests), "--token-ids")
                 read = sum(daemon.metric("quire:shared_store_blocks_read_total") for daemon in daemons)
-            measure_price(options, prices, folder)
+                for each in traces:
+                    costs += each.end()
             measured.append(percentiles(report, False))
             print(f"round {number}: {report['seconds']:.0f} s, {report['cached_tokens'] / report['prompt_tokens']:.3f} of {report['prompt_tokens']} prompt "
                   f"tokens cached, {read:.0f} blocks read from the store", flush=True)
-        merged_price(prices, cost)
-        command = [options.quire, "simulate", "--trace", trace, "--cost", cost, "--replicas", str(NUM_DAEMONS), "--route", "round-robin",
+        command = [options.quire, "simulate", "--trace", trace, "--cost", *costs, "--replicas", str(NUM_DAEMONS), "--route", "round-robin",
                    "--shared", "1000000", "--json", out]
         for setting in (f"num_blocks={options.blocks}", f"can_end_early={str(not options.gpu).lower()}", "target_itl_ms=150",
-                        f"shared_block_ms={options.block_ms}", "shared_latency_ms=1", f"steps_at_once={0 if options.gpu else os.cpu_count()}"):
+                        f"shared_block_ms={options.block_ms}", "shared_latency_ms=1"):
             command += ["--set", setting]
-        print(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         with open(out) as file:
             report = json.load(file)
         report = report[0] if isinstance(report, list) else report
@@ -467,11 +476,11 @@ def main():
             command.add_argument("--turns", type=int, default=2, help="of a conversation")
             for flag, low, high, text in (("--tail", 64, 400, "prompt tokens behind the blocks of 512"), ("--output", 8, 48, "tokens of an answer")):
                 command.add_argument(flag, type=int, nargs=2, default=(low, high), metavar=("LOW", "HIGH"), help=text)
+            command.add_argument("--prefixes", type=int, default=24, help="system prompts of 512 tokens, one for each conversation")
             command.add_argument("--rate", type=float, default=1.2, help="requests a second")
             command.add_argument("--blocks", type=int, default=1024, help="of each daemon")
             command.add_argument("--block-ms", type=float, default=0.5, help="a block's time to the store or from it")
             command.add_argument("--cache", default="f16", help="type of keys and values")
-            command.add_argument("--max-prompt", type=int, default=256, help="longest chunk of a prompt whose step is measured")
             command.add_argument("--gpu", action="store_true", help="the daemons compute on one, where a step does not end early")
             command.add_argument("--keep", action="store_true", help="leave the trace and the prices")
     options = parser.parse_args()

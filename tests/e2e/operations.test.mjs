@@ -1,5 +1,6 @@
 // Reload, access log and engine trace of the real daemon.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import net from "node:net";
@@ -14,6 +15,7 @@ const file = join(folder, "quire.yaml");
 const key = (name, more = "") => `    - {name: ${name}, sha256: ${sha256(`${name}-secret`)}${more}}\n`;
 const write = (keys, more = "") => writeFileSync(file, `log: {format: json}\nsecurity:\n  keys:\n${keys}${more}`);
 let server;
+let traced_steps;  // the file of a trace
 
 before(async () => {
   write(key("root", ", admin: true") + key("alice"));
@@ -106,6 +108,25 @@ test("a trace shows the engine's steps and the requests in them", async () => {
   assert.ok(named("prefill").length >= 1);
   assert.ok(named("POST /v1/completions").length >= 1);
   assert.ok(events.every((event) => event.ph === "M" || event.ts >= 0));
+  traced_steps = join(folder, "trace.json");
+  writeFileSync(traced_steps, JSON.stringify({ traceEvents: events }));
+});
+
+test("traffic is simulated at the price of the steps that were traced", () => {
+  const simulate = (cost) => spawnSync(process.env.QUIRE_BINARY, ["simulate", "--cost", ...cost, "--synthetic",
+    "requests=20,rate=5,prompt=50,output=20"], { encoding: "utf8" });
+  const done = simulate([traced_steps, traced_steps]);
+  assert.equal(done.status, 0, done.stderr);
+  const [, base] = /step price from .*trace\.json, .*trace\.json: base=([0-9.e-]+),/.exec(done.stdout);
+  assert.ok(Number(base) > 0);
+  writeFileSync(join(folder, "other.json"), "{}");
+  const refused = simulate([traced_steps, join(folder, "other.json")]);
+  assert.equal(refused.status, 2);
+  assert.match(refused.stderr, /other\.json is neither of quire bench steps --json nor of POST \/admin\/trace/);
+  const args = { streams: 1, prompt_tokens: 0, stream_ktokens: 0, prompt_ktokens: 0, ms: 1 };
+  const two_models = [2, 3].map((pid) => ({ name: "step", pid, args }));
+  writeFileSync(join(folder, "two.json"), JSON.stringify({ traceEvents: two_models }));
+  assert.match(simulate([join(folder, "two.json")]).stderr, /two\.json has steps of several models/);
 });
 
 test("the metrics tell where a step's time goes", async () => {

@@ -239,6 +239,8 @@ TEST_CASE("a trace of the engine shows its steps and each request's share of the
   step.began = began + 1ms;
   step.phases = {1ms, 0ms, 1ms, 5ms, 2ms, 1ms};
   step.num_tokens = 9;
+  step.terms = {.num_streams = 1.0, .num_prompt_tokens = 8.0, .stream_ktokens = 0.25, .prompt_ktokens = 0.5};
+  step.seconds = 0.008;
   step.entries = {{"cmpl-1-0", 0, 8, true}, {"cmpl-\"2\"-0", 1, 1, false}};
   const Json trace = Json::parse(perfetto_json({{"one", {step}}}, {record_at(began)}, began));
   const Json& events = trace["traceEvents"];
@@ -248,7 +250,10 @@ TEST_CASE("a trace of the engine shows its steps and each request's share of the
   CHECK((*forward)["dur"] == 5000.0);
   REQUIRE(named(events, "step") != nullptr);
   CHECK((*named(events, "step"))["dur"] == 10000.0);
-  CHECK((*named(events, "step"))["args"]["tokens"] == 9);
+  const Json expected{
+      {"tokens", 9},           {"sequences", 2}, {"streams", 1.0}, {"prompt_tokens", 8.0}, {"stream_ktokens", 0.25},
+      {"prompt_ktokens", 0.5}, {"ms", 8.0}};
+  CHECK((*named(events, "step"))["args"] == expected);
   int num_decodes = 0;
   int num_tracks = 0;
   for (const Json& event : events) {

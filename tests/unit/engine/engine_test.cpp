@@ -89,6 +89,12 @@ TEST_CASE("a trace holds every step with what it computed, and nothing while it 
   CHECK(steps[0].entries[0].request_id == "traced");
   CHECK(steps[0].entries[0].num_tokens == 10);
   CHECK(steps[0].entries[0].is_prompt);
+  CHECK(steps[0].terms.num_prompt_tokens == 10.0);
+  CHECK(steps[0].terms.prompt_ktokens == Approx(0.05));
+  CHECK(steps[1].terms.num_prompt_tokens == 0.0);
+  CHECK(steps[1].terms.num_streams == 1.0);
+  CHECK(steps[1].terms.stream_ktokens == Approx(0.01));
+  CHECK(steps[1].seconds > 0.0);
   CHECK(steps[1].num_tokens == 1);
   CHECK_FALSE(steps[1].entries[0].is_prompt);
   CHECK(steps[1].began >= steps[0].began);

@@ -297,36 +297,6 @@ TEST_CASE("percentiles are within a hundredth", "[sim]") {
   CHECK(Distribution().percentile(50) == 0.0);
 }
 
-TEST_CASE("a price is found again from the steps it makes, and no part of it is below zero", "[sim]") {
-  const StepPrice price{
-      .fixed = 5e-3, .stream = 4e-4, .prompt_token = 9e-4, .stream_ktoken = 7e-5, .prompt_ktoken = 2e-5};
-  std::vector<MeasuredStep> steps;
-  for (const double streams : {0.0, 1.0, 8.0, 32.0}) {
-    for (const double context : {0.1, 2.0}) {
-      for (const double chunk : {1.0, 64.0, 512.0}) {
-        const StepTerms terms{streams, chunk, streams * context, chunk * context};
-        steps.push_back({terms, price.seconds(terms)});
-      }
-    }
-  }
-  const auto fitted = fit_price(steps);
-  REQUIRE(fitted.has_value());
-  for (std::size_t i = 0; i < kNumStepTerms; ++i)
-    CHECK(fitted->price.vector()[i] == Approx(price.vector()[i]).epsilon(1e-6));
-  CHECK(fitted->mean_error < 1e-9);
-  for (MeasuredStep& step : steps)
-    step.seconds = 0.02 - 1e-4 * step.terms.num_streams;  // streams that make a step faster: noise, not a price
-  const auto flat = fit_price(steps);
-  REQUIRE(flat.has_value());
-  CHECK(flat->price.stream == 0.0);
-  CHECK(flat->price.stream_ktoken >= 0.0);
-  CHECK_FALSE(fit_price({}));
-  CHECK_FALSE(fit_price({{{.num_streams = 1.0}, 0.0}}));
-  const auto again = parse_price(to_string(price));
-  REQUIRE(again.has_value());
-  CHECK(again->prompt_ktoken == Approx(price.prompt_ktoken));
-}
-
 TEST_CASE("a tier below the pool serves what the pool had to give up", "[sim][.long]") {
   QUIRE_REQUIRE_MATERIAL(path, kConversation);
   SimOptions options = fast(3'000, kHashBlockSize);
