@@ -14,7 +14,10 @@ constexpr double kNewest = 0.2;    // of the newest measurement
 constexpr double kRefused = 0.99;  // what is left of a price each time that it was too high
 // A restore that takes longer than computing would, and than this, is given up.
 constexpr std::chrono::milliseconds kLeastPatience{100};
-constexpr std::chrono::milliseconds kPatience{2'000};  // where it is not known what computing takes
+// Where it is not known what computing takes, as in a daemon that has computed nothing yet: a restore that brings fewer
+// tokens in that time is given up.
+constexpr std::chrono::milliseconds kPatience{2'000};
+constexpr std::int64_t kLeastTokensInPatience = 512;
 constexpr std::size_t kMovesOfRoom = 3;  // for a load a block, a part and a state may leave, and each be kept below
 
 void follow(double& average, double value) {
@@ -71,7 +74,8 @@ bool LowerTier::restore(BlockTable& table, std::span<const TokenId> tokens, std:
                   .limit = limit,
                   .compute_seconds = is_fetch ? 0.0 : compute_seconds,
                   .give_up = now + patience(compute_seconds, limit),
-                  .began = now};
+                  .began = now,
+                  .is_priced = compute_seconds > 0.0};
   if (is_fetch) restore.give_up = std::max(restore.give_up, now + kPatience);
   try {
     return begin_restore(std::move(restore));
@@ -175,7 +179,7 @@ void LowerTier::begin_step(Clock::time_point now) {
   is_moving_ = false;
   receive();
   for (auto restore = restores_.begin(); restore != restores_.end();) {
-    bool has_ended = now >= restore->give_up;
+    bool has_ended = now >= restore->give_up && !brings_enough(*restore, now);
     if (has_ended) refuse_readers(*restore);
     if (has_ended) give_up_look_up(*restore, now);
     const bool is_known = restore->look_up == 0 && (disk_ == nullptr || disk_->is_loaded());
@@ -190,6 +194,15 @@ void LowerTier::begin_step(Clock::time_point now) {
   if (chain_.add_moves(moves_, bytes_in_, bytes_out_)) is_moving_ = true;
   publish_new();
   clean_oldest();
+}
+
+// Then it has as long again.
+bool LowerTier::brings_enough(Restore& restore, Clock::time_point now) {
+  if (restore.is_priced) return false;
+  const std::int64_t num_new = restore.num_copied - std::exchange(restore.num_copied_before, restore.num_copied);
+  if (num_new * kv_.block_size() < kLeastTokensInPatience) return false;
+  restore.give_up = now + kPatience;
+  return true;
 }
 
 // What is read does not come: for a while nothing more is asked of there.

@@ -46,8 +46,9 @@ class LowerTier : public KvCacheListener {
 
   // Asks for what follows the cached part of a waiting sequence's tokens, at most `limit` of them. The table is
   // restoring until as much of it has come as will; tokens must stay where they are so long. compute_seconds: of one
-  // token, 0 where that is not known or not to be asked. at_any_price: another process has just published it for this
-  // table; once for each. Returns whether there is something to wait for.
+  // token; it is not waited for longer than computing takes. 0: not known or not to be asked; it is waited for as long
+  // as enough comes. at_any_price: another process has just published it for this table; once for each. Returns whether
+  // there is something to wait for.
   bool restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
                Clock::time_point now = Clock::now(), bool at_any_price = false);
   // Before a step is planned: takes what disk and store did, and brings back a step's share.
@@ -131,8 +132,10 @@ class LowerTier : public KvCacheListener {
     std::int64_t num_blocks = 0;  // of the prompt; 0: not known before the disk is loaded, or the store has answered
     std::uint64_t look_up = 0;    // that the store was asked and has not answered; 0: none
     std::int64_t first_looked_up = 0;
-    BlockTable held{};            // what has come, so that it stays until the rest has
-    std::int64_t num_copied = 0;  // of held, blocks that were not in the pool
+    BlockTable held{};                   // what has come, so that it stays until the rest has
+    std::int64_t num_copied = 0;         // of held, blocks that were not in the pool
+    std::int64_t num_copied_before = 0;  // its patience began
+    bool is_priced = true;               // it is known what computing takes
   };
   using Restores = std::list<Restore>;
   struct Source {
@@ -178,6 +181,7 @@ class LowerTier : public KvCacheListener {
   std::int64_t first_with_extra(std::int64_t num_blocks) const;
   PrefixNode child(const Restore& restore, PrefixNode node, std::int64_t index) const;
   Restores::iterator finish(Restores::iterator restore);
+  bool brings_enough(Restore& restore, Clock::time_point now);
   void refuse_readers(const Restore& restore);
   void receive();
   void receive(Source& source);

@@ -14,7 +14,8 @@ namespace {
 // A small cache of one process over a store that others use too.
 struct Replica : SmallCache {
   explicit Replica(std::shared_ptr<StoredRecords> records, std::uint64_t fingerprint = 7,
-                   const LowerTierOptions& options = {}, std::int64_t max_known = 1 << 10) {
+                   const LowerTierOptions& options = {}, std::int64_t max_known = 1 << 10, std::int32_t num_blocks = 6)
+      : SmallCache(num_blocks) {
     auto made = std::make_unique<FakeStore>(std::move(records));
     store = made.get();
     shared = std::make_unique<SharedTier>(
@@ -191,6 +192,38 @@ TEST_CASE("a store that is down is not asked, and one that stops answering holds
   replica.kv.close(table);
   replica.store->answer();  // late: nothing waits for it
   replica.step();
+}
+
+TEST_CASE("a daemon that has computed nothing yet waits for a long prompt as long as enough of it comes",
+          "[tier][shared]") {
+  constexpr std::int64_t kNumBlocks = 400;
+  const auto records = std::make_shared<StoredRecords>();
+  const std::vector<TokenId> prompt = made_tokens(4 * kNumBlocks + 1, 1);
+  Replica(records, 7, {}, 1 << 10, 500).serve_and_publish(prompt);
+  REQUIRE(std::ssize(*records) == kNumBlocks);
+  // Steps a second apart; each brings so many blocks.
+  const auto restored = [&](std::int64_t blocks_per_second, double compute_seconds) {
+    LowerTierOptions options;
+    options.max_bytes_in_flight = blocks_per_second * kSmallBlockBytes;
+    Replica fresh(records, 7, options, 1 << 10, 500);
+    BlockTable table;
+    fresh.kv.open(table, "");
+    auto now = LowerTier::Clock::now();
+    REQUIRE(fresh.tier->restore(table, prompt, 4 * kNumBlocks, compute_seconds, now));
+    int num_steps = 0;
+    for (; table.is_restoring && num_steps < 100; ++num_steps, now += std::chrono::seconds(1)) {
+      fresh.tier->begin_step(now);
+      do_moves(*fresh.tier, fresh.storage);
+    }
+    CHECK(num_steps < 100);
+    fresh.kv.close(table);
+    fresh.kv.check_integrity();
+    return static_cast<std::int64_t>(fresh.tier->num_restored());
+  };
+  CHECK(restored(160, 0.0) == kNumBlocks);
+  CHECK(restored(40, 0.0) < kNumBlocks / 2);  // too few tokens in two seconds
+  CHECK(restored(160, 1e-3) < kNumBlocks);    // 1.6 s of computing: not longer
+  CHECK(restored(160, 1e-2) == kNumBlocks);
 }
 
 TEST_CASE("a store that failed may have lost everything: what is there is asked for again", "[tier][shared]") {
