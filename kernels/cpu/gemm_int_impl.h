@@ -339,9 +339,10 @@ template <class P>
   __builtin_prefetch(meta + kPrefetchScales);
 }
 
-// kRows rows times kPanels panels; vectors [kVec, kVec + kSpan) of each panel.
-template <class P, int kRows, int kPanels, int kVec, int kSpan>
-[[gnu::always_inline]] inline void int_block(const GemmArgs& args, std::int64_t panel) {
+// The first kRows rows of a tile of kTileRows, which is at `first_row`, times kPanels panels; vectors [kVec, kVec +
+// kSpan) of each panel.
+template <class P, int kRows, int kTileRows, int kPanels, int kVec, int kSpan>
+[[gnu::always_inline]] inline void int_block(const GemmArgs& args, std::int64_t panel, std::int64_t first_row) {
   using F = typename Columns::F;
   // Short vectors of one row go together: their weights lie side by side.
   constexpr int kTogether = kRows == 1 && kPanels == 1 && Columns::kLanes == 4 ? kSpan : 1;
@@ -357,8 +358,8 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
         acc[p][v][r] = Columns::zero();
     }
   }
-  const ActBlock* x = args.blocks;
   const std::int64_t num_blocks = args.depth / kQuantBlock;
+  const ActBlock* x = args.blocks + first_row * num_blocks;
   for (std::int64_t b = 0; b < num_blocks; b += P::kGroups) {
     const std::byte* header[kPanels];
     for (int p = 0; p < kPanels; ++p) {
@@ -390,26 +391,26 @@ template <class P, int kRows, int kPanels, int kVec, int kSpan>
         meta[p] += P::kEntry;
         quants[p] += P::kQuantBytes;
       }
-      x += kRows;
+      x += kTileRows;
     }
   }
   for (int p = 0; p < kPanels; ++p) {
     for (int v = 0; v < kSpan; ++v) {
-      for (int r = 0; r < kRows && r < args.rows; ++r)
-        write_out(args, r, (panel + p) * kPanelCols + (kVec + v) * Columns::kLanes, acc[p][v][r]);
+      for (int r = 0; r < kRows && first_row + r < args.rows; ++r)
+        write_out(args, first_row + r, (panel + p) * kPanelCols + (kVec + v) * Columns::kLanes, acc[p][v][r]);
     }
   }
 }
 
 // One row reads each weight vector once. So do more rows, but for eight lanes: there they go one vector of columns at a
 // time to stay in registers.
-template <class P, int kRows, int kPanels>
-void int_rows(const GemmArgs& args, std::int64_t panel) {
+template <class P, int kRows, int kPanels, int kTileRows = kRows>
+void int_rows(const GemmArgs& args, std::int64_t panel, std::int64_t first_row = 0) {
   if constexpr (kRows == 1 || kVecs != 2) {
-    int_block<P, kRows, kPanels, 0, kVecs>(args, panel);
+    int_block<P, kRows, kTileRows, kPanels, 0, kVecs>(args, panel, first_row);
   } else {
-    int_block<P, kRows, kPanels, 0, 1>(args, panel);
-    int_block<P, kRows, kPanels, 1, 1>(args, panel);
+    int_block<P, kRows, kTileRows, kPanels, 0, 1>(args, panel, first_row);
+    int_block<P, kRows, kTileRows, kPanels, 1, 1>(args, panel, first_row);
   }
 }
 

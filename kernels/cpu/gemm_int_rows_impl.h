@@ -386,15 +386,47 @@ void int_rows_of(const GemmArgs& args, const GemmRange& range, std::int64_t row,
     product.run(panel);
 }
 
+// Up to so many rows are multiplied tile by tile with one panel, whose weights are unpacked in registers for each tile:
+// for few tiles that takes less time than unpacking them to memory once. A second tile finds the panel in the
+// first-level cache. The sums of a tile fit the registers where one vector has all columns. Types with a sum for each
+// half of a block gain for one tile only (tests/bench/README.md). 0: no rows.
+template <class P>
+constexpr std::int64_t kMostRowsInRegisters = kVecs > 1 || kInPlace<P> ? 0 : (P::kHalves ? 1 : 2) * kRowTile;
+
+// Rows [row, end), whole tiles but for the last of all.
+template <class P>
+void int_tiles(const GemmArgs& args, std::int64_t panel, std::int64_t row, std::int64_t end) {
+  for (; row < end; row += kRowTile) {
+    switch (end - row) {
+      case 1: int_rows<P, 1, 1>(args, panel, row); break;
+      case 2: int_rows<P, 2, 1>(args, panel, row); break;
+      case 3:
+      case 4: int_rows<P, 4, 1>(args, panel, row); break;
+      case 5: int_rows<P, 5, 1, kRowTile>(args, panel, row); break;
+      case 6: int_rows<P, 6, 1, kRowTile>(args, panel, row); break;
+      default: int_rows<P, kRowTile, 1>(args, panel, row); break;
+    }
+  }
+}
+
 template <class P>
 void gemm_int(const GemmArgs& args, const GemmRange& range, std::byte* scratch) {
   // A single row has registers to spare, and more panels at once are more streams from memory.
   if (args.rows == 1) return int_few_rows<P, 1, Columns::kSinglePanels>(args, range);
   if (args.rows == 2) return int_few_rows<P, 2, Columns::kGemmPanels>(args, range);
   if (args.rows <= Columns::kGemmRows) return int_few_rows<P, Columns::kGemmRows, Columns::kGemmPanels>(args, range);
-  auto& rows_scratch = *reinterpret_cast<RowsScratch<P>*>(scratch);
+  const std::int64_t begin = range.tile_begin * kRowTile;
   const std::int64_t end = range.tile_end * kRowTile < args.rows ? range.tile_end * kRowTile : args.rows;
-  for (std::int64_t row = range.tile_begin * kRowTile; row < end; row += kTilesAtOnce * kRowTile) {
+  constexpr std::int64_t kMostInRegisters = kMostRowsInRegisters<P>;
+  if constexpr (kMostInRegisters > 0) {
+    if (args.rows <= kMostInRegisters) {
+      for (std::int64_t panel = range.panel_begin; panel < range.panel_end; ++panel)
+        int_tiles<P>(args, panel, begin, end);
+      return;
+    }
+  }
+  auto& rows_scratch = *reinterpret_cast<RowsScratch<P>*>(scratch);
+  for (std::int64_t row = begin; row < end; row += kTilesAtOnce * kRowTile) {
     const std::int64_t row_end = end - row < kTilesAtOnce * kRowTile ? end : row + kTilesAtOnce * kRowTile;
     std::int64_t panel = range.panel_begin;
     int_rows_of<P, Columns::kGemmPanels>(args, range, row, row_end, rows_scratch, panel);
