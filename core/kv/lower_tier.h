@@ -134,7 +134,7 @@ class LowerTier : public KvCacheListener {
     std::int64_t first_looked_up = 0;
     BlockTable held{};                   // what has come, so that it stays until the rest has
     std::int64_t num_copied = 0;         // of held, blocks that were not in the pool
-    std::int64_t num_copied_before = 0;  // its patience began
+    std::int64_t num_copied_before = 0;  // of them, before its patience began
     bool is_priced = true;               // it is known what computing takes
   };
   using Restores = std::list<Restore>;
