@@ -287,7 +287,9 @@ void Engine::Impl::finish_entries(Step& step, StepOutput& output) {
   if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
   view.add_step(meter_.summary(step.record));
   step.record.terms = step.plan.terms;
-  step.record.seconds = output.cut_slice ? 0.0 : output.seconds;
+  // As its streams saw it, with the blocks that it moved.
+  const double moved_s = output.moved.offload_s + output.moved.load_s;
+  step.record.seconds = output.cut_slice ? 0.0 : output.seconds + moved_s;
   if (!step.record.entries.empty()) trace.add(step.record);
 }
 

@@ -30,8 +30,8 @@ struct StepRecord {
   std::int64_t num_tokens = 0;
   std::int64_t num_prompt_tokens = 0;  // of them
   std::int64_t num_sequences = 0;
-  StepTerms terms{};           // what was computed
-  double seconds = 0.0;        // of the executor; 0: it was cut short, which says little of its terms' price
+  StepTerms terms{};     // what was computed
+  double seconds = 0.0;  // its computing and its moves; 0: it was cut short, which says little of its terms' price
   std::vector<Entry> entries;  // only while tracing
 };
 

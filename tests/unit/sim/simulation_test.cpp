@@ -368,6 +368,29 @@ TEST_CASE("prompts that some replicas compute for the others delay no other requ
   }
 }
 
+TEST_CASE("a prompt that is handed over waits for its blocks to be written and read, and no longer", "[sim]") {
+  const TemporaryFile trace(
+      "{\"timestamp\": 0, \"input_length\": 1000, \"output_length\": 1, \"hash_ids\": [1, 2]}\n"
+      "{\"timestamp\": 9000, \"input_length\": 1000, \"output_length\": 1, \"hash_ids\": [3, 4]}\n");
+  SimOptions options = fast(1'000, 16);
+  options.price = {.fixed = 0.0, .stream = 0.0, .prompt_token = 1e-3};
+  options.num_replicas = 2;
+  options.shared_blocks = 1'000;
+  options.shared_block_ms = 1.0;
+  options.shared_latency_ms = 1.0;
+  options.can_end_early = GENERATE(true, false);
+  options.steps_at_once = GENERATE(0, 2);
+  const double whole_s = simulated(options, *opened(trace.path())).ttft_s.percentile(50);
+  options.num_prefill_replicas = 1;
+  const SimReport split = simulated(options, *opened(trace.path()));
+  CHECK(split.num_handed_over == 2);
+  // 62 blocks, each a millisecond to the store, some while the others are computed, and one from it.
+  for (const double share : {50.0, 99.0}) {
+    CHECK(split.ttft_s.percentile(share) > whole_s + 0.03);
+    CHECK(split.ttft_s.percentile(share) < whole_s + 0.2);
+  }
+}
+
 TEST_CASE("replicas that share a machine slow each other down while they compute", "[sim]") {
   // A second each, alone; the second one comes when the first is half done.
   const TemporaryFile trace(
