@@ -16,6 +16,7 @@
 #include "core/base/result.h"
 #include "core/kv/kv_cache.h"
 #include "core/sched/importance.h"
+#include "core/sched/row_curve.h"
 #include "core/sched/scheduler_options.h"
 #include "core/sched/sequence.h"
 #include "core/sched/step_cost.h"
@@ -75,7 +76,7 @@ class Scheduler {
   // The plan was computed, as `output` says. Called before new tokens are appended. Where its time is known later,
   // observe() reports it.
   void commit(StepPlan& plan, const StepOutput& output);
-  void observe(const StepPlan& committed, double seconds) { cost_.observe(committed.terms, seconds); }
+  void observe(const StepPlan& committed, double seconds);
   // The plan will never be computed: its sequences can be finished now, and nothing else be done with them.
   void abandon(StepPlan& plan);
   // `child` (kNew) continues where `parent` stands. With a place free it runs at once and shares the running parent's
@@ -154,6 +155,8 @@ class Scheduler {
 
   // scheduler_drafts.cpp: how many drafts are verified.
   void place_drafts(StepPlan& plan);
+  std::size_t choose_drafts(const StepPlan& plan);
+  std::size_t with_trial(const StepPlan& plan, std::size_t num_best) const;
   void collect_drafted(const StepPlan& plan);
   bool place_draft(StepPlan& plan, StepEntry& entry);
   std::int64_t most_drafts() const;
@@ -214,6 +217,7 @@ class Scheduler {
   KvCache& kv_;
   WaitingQueue waiting_;
   StepCost cost_;
+  RowCurve row_curve_;
   std::vector<Sequence*> running_;  // most important first
   std::int64_t num_running_choices_ = 0;
   std::int64_t num_running_of_lists_ = 0;
@@ -232,6 +236,8 @@ class Scheduler {
   bool has_foreground_ = false;      // something runs that is not of the background
   double background_seconds_ = 0.0;  // where it does: time left for the background
   std::vector<Drafted> drafted_;
+  std::vector<std::size_t> draft_order_;           // the entry of each draft, best first
+  std::vector<std::int64_t> num_drafts_of_entry_;  // in it
   std::vector<Share> shares_;
   std::vector<Candidate> candidates_;
   std::vector<Sequence*> collected_;

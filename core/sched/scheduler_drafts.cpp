@@ -24,37 +24,77 @@ bool Scheduler::Drafted::operator<(const Drafted& other) const {
   return mine != others ? mine < others : entry > other.entry;
 }
 
-// Each draft is a row that yields a token with some probability. The best are taken one by one, as long as that yields
-// more for its time than the streams of the step yield for theirs: so no load is slower with drafts than without. What
-// prompts add to the step does not count: their rows are paid for anyway.
+// Each draft is a row that yields a token with some probability. The best come first, and so many of them as yield most
+// for the time of the step: more than the streams of the step yield for theirs, so that no load is slower with drafts
+// than without. What prompts add to the step does not count: their rows are paid for anyway.
 void Scheduler::place_drafts(StepPlan& plan) {
   if (!limits_.takes_drafts) return;
   collect_drafted(plan);
   if (drafted_.empty()) return;
+  const std::size_t num_chosen = choose_drafts(plan);
+  for (std::size_t i = 0; i < num_chosen; ++i)
+    place_draft(plan, plan.entries[draft_order_[i]]);
+}
+
+// How many of draft_order_, which it makes. The time is not linear in rows: what one more does not pay, several may.
+std::size_t Scheduler::choose_drafts(const StepPlan& plan) {
+  draft_order_.clear();
+  std::vector<std::int64_t>& num_of_entry = num_drafts_of_entry_;
+  num_of_entry.assign(static_cast<std::size_t>(plan.num_streaming), 0);
   const bool is_priced = cost_.known();
+  const bool has_prompts = plan.terms.num_prompt_tokens > 0.0;
+  const auto num_rows = static_cast<std::int64_t>(plan.terms.num_streams);
+  double linear = cost_.seconds(plan.terms);
   double num_expected = static_cast<double>(plan.num_streaming);
-  double seconds = cost_.seconds(plan.terms);
+  struct Yield {
+    double num_tokens, seconds;
+  } chosen{num_expected, linear};
+  std::size_t num_chosen = 0;
   double limit = std::min(stream_seconds(max_step_seconds()), limits_.max_seconds);
   if (plan.num_streaming > 1 && options_.target_itl_ms > 0.0) limit = std::min(limit, options_.target_itl_ms / 1000.0);
   const std::int64_t most = most_drafts();
-  while (!drafted_.empty() && plan.num_drafts < most) {
+  while (!drafted_.empty() && std::ssize(draft_order_) < most) {
     std::pop_heap(drafted_.begin(), drafted_.end());
     Drafted best = drafted_.back();
     drafted_.pop_back();
-    if (is_priced && best.probability * seconds <= kMargin * num_expected * best.seconds) return;
-    if (is_priced && seconds + best.seconds > limit) continue;
-    StepEntry& entry = plan.entries[best.entry];
-    if (!place_draft(plan, entry)) continue;
-    num_expected += best.probability;
-    seconds += best.seconds;
-    const Sequence& sequence = *entry.sequence;
+    const double ratio = has_prompts ? 1.0 : row_curve_.ratio(num_rows + std::ssize(draft_order_) + 1);
+    const Yield now{num_expected + best.probability, (linear + best.seconds) * ratio};
+    if (is_priced && now.seconds > limit) continue;
+    draft_order_.push_back(best.entry);
+    num_expected = now.num_tokens;
+    linear += best.seconds;
+    const double more = (now.num_tokens - chosen.num_tokens) * chosen.seconds;
+    if (!is_priced || more > kMargin * chosen.num_tokens * (now.seconds - chosen.seconds)) {
+      chosen = now;
+      num_chosen = draft_order_.size();
+    }
+    const Sequence& sequence = *plan.entries[best.entry].sequence;
     const auto num_proposed = static_cast<std::int64_t>(sequence.drafts.size());
     const std::int64_t most_of_it = is_priced ? num_proposed : std::min(num_proposed, kUnpricedOfSequence);
-    if (entry.num_drafts >= most_of_it) continue;
+    if (++num_of_entry[best.entry] >= most_of_it) continue;
     best.probability *= sequence.draft_rate;
     drafted_.push_back(best);
     std::push_heap(drafted_.begin(), drafted_.end());
   }
+  return has_prompts ? num_chosen : with_trial(plan, num_chosen);
+}
+
+// Now and then another number than the best is verified, so that it is known what that takes.
+std::size_t Scheduler::with_trial(const StepPlan& plan, std::size_t num_best) const {
+  if (num_best == 0) return 0;
+  const auto num_streams = static_cast<std::int64_t>(plan.terms.num_streams);
+  const auto rows = [&](std::size_t num_drafts) { return num_streams + static_cast<std::int64_t>(num_drafts); };
+  const std::size_t least = (num_best + 1) / 2;
+  const std::size_t most = std::min(num_best + least, draft_order_.size());
+  return static_cast<std::size_t>(row_curve_.to_try(rows(num_best), rows(least), rows(most)) - num_streams);
+}
+
+void Scheduler::observe(const StepPlan& committed, double seconds) {
+  const bool is_verifying = committed.num_drafts > 0 && committed.terms.num_prompt_tokens == 0.0 && cost_.known();
+  if (!is_verifying) return cost_.observe(committed.terms, seconds);
+  const auto num_rows = static_cast<std::int64_t>(committed.terms.num_streams);
+  row_curve_.observe(num_rows, seconds, cost_.seconds(committed.terms));
+  cost_.observe(committed.terms, seconds / row_curve_.ratio(num_rows));
 }
 
 // Of a step: the logits have their memory, and prompts need tokens as well.
