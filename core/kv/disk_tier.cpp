@@ -148,14 +148,10 @@ void DiskTier::take_read(PrefixIndex& index, TierEvent& event, std::vector<Arriv
 }
 
 bool DiskTier::make_room(PrefixIndex& index, std::int64_t num_bytes) {
-  if (num_bytes > options_.max_bytes) return false;
-  while (order_.num_bytes() + num_bytes > options_.max_bytes) {
-    const PrefixNode leaving = order_.next_to_leave();
-    if (leaving == kNoNode) return false;
+  return order_.make_room(num_bytes, options_.max_bytes, [&](PrefixNode leaving) {
     folder_.remove(index.key_of(leaving));
     forget(index, leaving);
-  }
-  return true;
+  });
 }
 
 void DiskTier::forget(PrefixIndex& index, PrefixNode node) {

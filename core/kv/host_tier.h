@@ -46,14 +46,12 @@ bool HostTier::put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, B
     order_.remove(node);
     payloads_.erase(node);
   }
-  if (num_bytes > max_bytes_) return false;
-  while (order_.num_bytes() + num_bytes > max_bytes_) {
-    const PrefixNode leaving = order_.next_to_leave();
-    if (leaving == kNoNode) return false;
+  const auto leave = [&](PrefixNode leaving) {
     order_.remove(leaving);
     payloads_.erase(leaving);
     left(leaving);
-  }
+  };
+  if (!order_.make_room(num_bytes, max_bytes_, leave)) return false;
   try {
     BlockPayload& kept = payloads_[node];
     order_.add(node, parent, num_bytes, true);

@@ -27,6 +27,18 @@ class TierOrder {
   PrefixNode next_to_leave() const { return leaving_.empty() ? kNoNode : leaving_.begin()->second; }
   // Whether so many more bytes leave no more than `max_bytes` here, or push out a node that is none of `kept`.
   bool makes_room(std::int64_t num_bytes, std::int64_t max_bytes, std::span<const PrefixNode> kept) const;
+  // Until so many more bytes fit `max_bytes`, `leave` is called with the node that leaves next, which it must remove().
+  // False where none can leave, or not even an empty tier has the room.
+  template <class Leave>
+  bool make_room(std::int64_t num_bytes, std::int64_t max_bytes, const Leave& leave) {
+    if (num_bytes > max_bytes) return false;
+    while (num_bytes_ + num_bytes > max_bytes) {
+      const PrefixNode leaving = next_to_leave();
+      if (leaving == kNoNode) return false;
+      leave(leaving);
+    }
+    return true;
+  }
   std::int64_t num_bytes() const { return num_bytes_; }
   std::int64_t size() const { return size_; }
 
