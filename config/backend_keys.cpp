@@ -27,15 +27,15 @@ std::vector<ConfigKey> backend_keys() {
           [](Config & c) -> auto& { return c.serve.backend.device; }, "auto, cpu, cuda (the first GPU) or cuda:N",
           {"auto", "cpu", "cuda", "cuda:0"}, is_device_name),
       types::integer<int>({"backend.tensor_parallel",
-                           "GPUs, from backend.device on, that compute each model together: its weights and KV blocks "
-                           "are divided among them",
+                           "Number of GPUs, starting at backend.device, among which the weights and KV blocks of each "
+                           "model are divided",
                            {"--tensor-parallel-size"}},
                           [](Config & c) -> auto& { return c.serve.backend.tensor_parallel; }, {1, 8}),
       types::number(
           {"backend.cuda.memory", "The share of a GPU's free memory that models may take"},
           [](Config & c) -> auto& { return c.serve.backend.cuda.memory; }, 0.01, 1.0),
       types::boolean(
-          {"backend.cuda.graphs", "Launch the kernels of steps that repeat together; false: one by one"},
+          {"backend.cuda.graphs", "Launch the kernels of repeated steps as CUDA graphs; false: one by one"},
           [](Config & c) -> auto& { return c.serve.backend.cuda.graphs; }),
       types::known_text(
           {"backend.cpu.isa", "The instruction set of the kernels; auto: the best that the processor has", {"--isa"}},

@@ -89,7 +89,7 @@ ConfigFlags::ConfigFlags(CLI::App& command) : command_(command) {
       command
           .add_option(
               std::string(kSpeculativeFlag), speculative_config_,
-              "The same as vLLM writes it: a JSON object with 'method' (ngram, draft_model or mtp), 'model' and "
+              "vLLM's speculation settings: a JSON object with 'method' (ngram, draft_model or mtp), 'model' and "
               "'num_speculative_tokens'")
           ->type_name("JSON")
           ->group(group_of("speculation.method"));

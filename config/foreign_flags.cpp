@@ -7,8 +7,8 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kHubOnly = "models are downloaded from a hub only: use --hf OWNER/NAME";
-constexpr std::string_view kHubFile = "write the file behind the repository: --hf OWNER/NAME:FILE.gguf";
-constexpr std::string_view kHubRevision = "write the revision behind the repository: --hf OWNER/NAME@REVISION";
+constexpr std::string_view kHubFile = "append the file to the repository: --hf OWNER/NAME:FILE.gguf";
+constexpr std::string_view kHubRevision = "append the revision to the repository: --hf OWNER/NAME@REVISION";
 constexpr std::string_view kHubCache = "set HF_HUB_CACHE in the environment";
 constexpr std::string_view kHubToken = "set HF_TOKEN in the environment";
 constexpr std::string_view kAlwaysOn = "always on; leave it out";
@@ -42,8 +42,8 @@ constexpr std::array kFlags = std::to_array<ForeignFlag>({
     {"-cb", kAlwaysOn},
     {"--cont-batching", kAlwaysOn},
     {"--jinja", kAlwaysOn},
-    {"--metrics", "always on; --security.metrics sets who may read it"},
-    {"--slots", "use GET /status"},
+    {"--metrics", "always on; --security.metrics restricts access"},
+    {"--slots", "GET /slots is always served"},
     {"--props", "GET /props is always served"},
     {"--embedding", kAlwaysOn},
     {"--embeddings", kAlwaysOn},
@@ -58,12 +58,12 @@ constexpr std::array kFlags = std::to_array<ForeignFlag>({
     {"--n-predict", "use max_tokens in the request"},
     {"-n", "use max_tokens in the request"},
     {"--system-prompt-file", "send a system message in the request"},
-    {"--lora", "name the adapter: --adapters NAME=PATH; requests ask for it as their model"},
-    {"--enable-lora", "name the adapters: --adapters NAME=PATH; requests ask for them as their model"},
-    {"--lora-scaled", "an adapter is used as its file has it: --adapters NAME=PATH"},
+    {"--lora", "use --adapters NAME=PATH; requests select the adapter by NAME as their model"},
+    {"--enable-lora", "use --adapters NAME=PATH; requests select an adapter by NAME as their model"},
+    {"--lora-scaled", "an adapter always uses the scale in its file: --adapters NAME=PATH"},
     {"--max-loras", "use --adapter-memory"},
     {"--max-cpu-loras", "use --adapter-memory"},
-    {"--max-lora-rank", "ranks up to 256 are always computed"},
+    {"--max-lora-rank", "ranks up to 256 are always supported"},
     {"--mmproj", "vision and audio towers are not served"},
     {"-md", "use --model-draft"},
     {"--api-key-file", "use security.keys with 'file'"},
@@ -96,7 +96,7 @@ constexpr std::array kFlags = std::to_array<ForeignFlag>({
     {"--enforce-eager", "set backend.cuda.graphs to false"},
     {"-tp", "use --tensor-parallel-size"},
     {"--pipeline-parallel-size", "layers are not divided among GPUs; use --tensor-parallel-size"},
-    {"--data-parallel-size", "run several behind a proxy (fleet.md)"},
+    {"--data-parallel-size", "run several daemons behind a proxy (fleet.md)"},
     {"--disable-log-requests", "use --log.access off"},
     {"--allowed-origins", "use --security.cors-origins"},
     {"--uds", "use --server.unix-socket"},

@@ -45,8 +45,7 @@ Keys server_keys() {
       types::size(
           {"server.max_queued_bytes",
            "Total size of the request bodies that are being received or wait to be parsed; above it, the largest "
-           "upload of "
-           "the key or address that holds most of it is refused"},
+           "unfinished upload of the key or address with the most bytes is refused"},
           [](Config & c) -> auto& { return c.serve.server.max_queued_bytes; }, kSomeBytes),
       types::integer<std::int64_t>(
           {"server.list_window",
@@ -70,20 +69,21 @@ Keys listener_keys() {
                          [](Config & c) -> auto& { return c.serve.server.unix_socket_mode; }, {"0600", "0660", "0666"}),
       types::text(
           {"server.admin_listen",
-           "ADDRESS:PORT, or the path of a unix socket, on which /admin, health and metrics need no key; empty: none"},
+           "ADDRESS:PORT, or the path of a unix socket, of the admin listener; /admin, health and metrics need no key "
+           "there; empty: none"},
           [](Config & c) -> auto& { return c.serve.server.admin_listen; }),
-      types::text_choice({"server.admin_socket_mode", "File mode of admin_listen where it is a path"},
+      types::text_choice({"server.admin_socket_mode", "File mode of admin_listen if it is a path"},
                          [](Config & c) -> auto& { return c.serve.server.admin_socket_mode; },
                          {"0600", "0660", "0666"}),
       types::duration(
           {"server.exit_when_idle",
-           "The process exits with code 0 after this time without an API request, so that a supervisor that holds the "
-           "sockets can start it again for the next one; 0s: never"},
+           "Exit with code 0 after this time without an API request or an unfinished batch; a supervisor that holds "
+           "the sockets then starts the process for the next request; 0s: never"},
           [](Config & c) -> auto& { return c.serve.server.exit_when_idle; }),
       types::text(
           {"server.model_root",
-           "The only folder from which /admin may load models, templates and packed weights; empty: the folders of the "
-           "configured models"},
+           "The only folder from which /admin may load models, adapters, templates and packed weights; empty: the "
+           "folders of the configured models and adapters, and the hub's cache if server.pull.enabled is true"},
           [](Config & c) -> auto& { return c.serve.server.model_root; }),
       types::integer<std::int64_t>(
           {"server.max_connections_per_address",
@@ -98,7 +98,7 @@ Keys listener_keys() {
           [](Config & c) -> auto& { return c.serve.server.tls.key; }),
       types::text(
           {"server.tls.client_ca",
-           "A PEM file with the authorities that sign client certificates; empty: clients are not asked for one"},
+           "A PEM file with the CAs that sign client certificates; empty: no client certificate is requested"},
           [](Config & c) -> auto& { return c.serve.server.tls.client_ca; }),
       types::choice<ClientCertificate>(
           {"server.tls.client_certificate", "Whether a client must present a certificate"},
@@ -114,7 +114,7 @@ Keys response_keys() {
            "Responses and stored chats that are kept; the least recently used are dropped first. 0: none"},
           [](Config & c) -> auto& { return c.serve.server.responses.max_count; }, kAnyLongCount),
       types::size(
-          {"server.responses.max_bytes", "Host memory for them"},
+          {"server.responses.max_bytes", "Host memory for stored responses and chats"},
           [](Config & c) -> auto& { return c.serve.server.responses.max_bytes; }, kSomeBytes),
   };
 }
@@ -123,12 +123,12 @@ Keys slot_keys() {
   return {
       types::text(
           {"server.slots.directory",
-           "A directory for conversations that an admin saves with POST /slots/{id}?action=save, and restores; empty: "
-           "this is refused",
+           "A directory for conversations that an admin saves and restores with POST /slots/{id}?action=save and "
+           "?action=restore; empty: these requests are refused",
            {"--slot-save-path"}},
           [](Config & c) -> auto& { return c.serve.server.slots.directory; }),
       types::size(
-          {"server.slots.max_bytes", "The most bytes of its files; saving or restoring takes as much host memory"},
+          {"server.slots.max_bytes", "Maximum size of the directory; a save or restore may use as much host memory"},
           [](Config & c) -> auto& { return c.serve.server.slots.max_bytes; }, kSomeBytes),
   };
 }
@@ -136,24 +136,24 @@ Keys slot_keys() {
 Keys timeout_keys() {
   return {
       types::duration(
-          {"server.timeout.idle", "Between two requests of a connection"},
+          {"server.timeout.idle", "Longest wait for the next request on a connection"},
           [](Config & c) -> auto& { return c.serve.server.timeout.idle; }),
       types::duration(
-          {"server.timeout.header", "From the first byte of a request's head to its last"},
+          {"server.timeout.header", "Longest time from the first to the last byte of a request head"},
           [](Config & c) -> auto& { return c.serve.server.timeout.header; }),
       types::duration(
-          {"server.timeout.body", "Between two reads of a request's body"},
+          {"server.timeout.body", "Longest wait for further bytes of a request body"},
           [](Config & c) -> auto& { return c.serve.server.timeout.body; }),
       types::duration(
           {"server.timeout.ping",
-           "Without an event on a stream of server-sent events, until a comment line shows that it lives; 0s: none"},
+           "Time without an event on an SSE stream after which a comment line is sent as a keepalive; 0s: never"},
           [](Config & c) -> auto& { return c.serve.server.timeout.ping; }),
       types::duration(
-          {"server.timeout.write", "Between two writes of an answer that the client reads"},
+          {"server.timeout.write", "Longest wait for the client to accept further bytes of a response"},
           [](Config & c) -> auto& { return c.serve.server.timeout.write; }),
       types::duration(
           {"server.timeout.socket",
-           "How long a WebSocket may be used; after it the next message is refused and the connection closed"},
+           "How long a WebSocket may be used; after that, the next message is refused and the connection is closed"},
           [](Config & c) -> auto& { return c.serve.server.timeout.socket; }),
   };
 }
@@ -162,12 +162,11 @@ Keys resume_keys() {
   return {
       types::duration(
           {"server.resume.window",
-           "How long a stream continues, and is kept, after its client disconnected, so that a repeated request with "
-           "the "
-           "same X-Request-Id and a Last-Event-ID can continue it; 0s: it ends immediately"},
+           "How long a stream continues and is kept after its client disconnects; a repeated request with the same "
+           "X-Request-Id and a Last-Event-ID resumes it; 0s: it ends immediately"},
           [](Config & c) -> auto& { return c.serve.server.resume.window; }),
       types::size(
-          {"server.resume.memory", "Host memory for all such streams together"},
+          {"server.resume.memory", "Host memory for all resumable streams"},
           [](Config & c) -> auto& { return c.serve.server.resume.max_bytes; }, kSomeBytes),
   };
 }
@@ -177,19 +176,17 @@ Keys security_keys() {
       types::api_keys(
           {"security.keys",
            "The API keys, by name. 'sha256' is the hash of the key (printf %s KEY | sha256sum); 'env' names an "
-           "environment variable and 'file' a file that holds it; 'admin: true' allows /admin; requests_per_minute, "
-           "tokens_per_minute, max_concurrent and max_context limit it; 'priority' (0) is the lowest value, that is "
-           "the "
-           "most urgent, that its requests may set. Empty list: no key is required"},
+           "environment variable and 'file' a file with the key; 'admin: true' allows /admin; requests_per_minute, "
+           "tokens_per_minute, max_concurrent and max_context limit the key; 'priority' (0) is the lowest value (the "
+           "most urgent) that its requests may set. Empty list: no key is required"},
           [](Config & c) -> auto& { return c.serve.server.security.keys; }),
       types::choice<PageAccess>(
           {"security.metrics", "Access to /metrics: open, with any key, or with an admin key"},
           [](Config & c) -> auto& { return c.serve.server.security.metrics; },
           {{"open", PageAccess::kOpen}, {"key", PageAccess::kKey}, {"admin", PageAccess::kAdmin}}),
       types::choice<Exposure>({"security.keyless",
-                               "What happens at the start if the server has no keys and listens beyond this machine: a "
-                               "warning, a refusal, or "
-                               "nothing"},
+                               "At the start, if the server has no keys, requires no client certificate and listens "
+                               "beyond this machine: warn, refuse to start, or allow it"},
                               [](Config & c) -> auto& { return c.serve.server.security.keyless; },
                               {{"warn", Exposure::kWarn}, {"refuse", Exposure::kRefuse}, {"allow", Exposure::kAllow}}),
       types::texts(
@@ -266,8 +263,8 @@ Keys speculation_keys() {
   return {
       types::choice<SpeculationMethod>(
           {"speculation.method",
-           "prompt_lookup: draft what followed the last tokens where they stood before; mtp: by the block of a qwen35 "
-           "GGUF file that predicts further tokens; draft: by draft_model",
+           "prompt_lookup: draft the tokens that followed an earlier occurrence of the last tokens; mtp: draft with "
+           "the multi-token-prediction block of a qwen35 GGUF file; draft: draft with draft_model",
            {"--speculation"}},
           [](Config & c) -> auto& { return c.serve.engine.speculation.method; },
           {{"none", SpeculationMethod::kNone},
@@ -276,12 +273,12 @@ Keys speculation_keys() {
            {"draft", SpeculationMethod::kDraftModel}}),
       types::path(
           {"speculation.draft_model",
-           "A smaller model of the same vocabulary (GGUF file or Hugging Face directory) that drafts; its keys and "
-           "values take room in the KV pool. Where method is none, it becomes draft. In models, it is the entry's",
+           "A smaller model of the same vocabulary (GGUF file or Hugging Face directory) that drafts; its KV cache "
+           "uses part of the KV pool. Setting it changes method none to draft. With models, set it in a model's entry",
            {"--model-draft"}},
           [](Config & c) -> auto& { return c.serve.model.draft_model; }),
       types::integer<std::int32_t>({"speculation.max_tokens",
-                                    "Drafts of a sequence in a step; fewer where they are wrong or cost too much",
+                                    "Maximum draft tokens per sequence and step; fewer if often wrong or costly",
                                     {"--draft-max"}},
                                    [](Config & c) -> auto& { return c.serve.engine.speculation.max_tokens; },
                                    {1, kMostDraftsOfSequence}),
@@ -298,19 +295,19 @@ Keys kv_cache_keys() {
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.num_blocks; }, kAnyCount),
       types::size(
           {"kv_cache.memory",
-           "Memory of the pool; 0: the memory plan decides. Excludes num_blocks",
+           "Memory of the pool; 0: the memory plan decides. Use either this or num_blocks",
            {"--kv-cache-memory", "--kv-cache-memory-bytes"}},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.memory; }, kAnyBytes),
       types::choice<KvDType>({"kv_cache.dtype", "The element type of stored keys and values", {"--kv-cache-dtype"}},
                              [](Config & c) -> auto& { return c.serve.engine.kv_cache.dtype; },
                              {std::begin(kKvDTypes), std::end(kKvDTypes)}),
       types::boolean(
-          {"kv_cache.prefix_caching", "Keep the blocks of finished prompts for requests that begin the same"},
+          {"kv_cache.prefix_caching", "Keep computed KV blocks for requests with the same prefix"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.enable_prefix_caching; }),
       types::number(
           {"kv_cache.retained_share",
-           "The share of the pool in which prompts leave last that clients ask to be kept (prompt_cache_key, "
-           "previous_response_id); they never keep another request from running"},
+           "The share of the pool in which prompts that clients ask to keep (prompt_cache_key, previous_response_id) "
+           "are evicted last; if a request needs their blocks, they are still evicted"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.retained_share; }, 0.0, 1.0),
       types::choice<Isolation>(
           {"kv_cache.isolate_by_key",
@@ -325,7 +322,7 @@ Keys kv_cache_keys() {
           {"kv_cache.disk_tier_path", "A directory for blocks that are kept across restarts; empty: no disk tier"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.disk_tier_path; }),
       types::size(
-          {"kv_cache.disk_tier_bytes", "The most bytes that this directory may hold"},
+          {"kv_cache.disk_tier_bytes", "Maximum size of the disk tier"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.disk_tier_bytes; }, kSomeBytes),
   };
 }
@@ -337,8 +334,8 @@ Keys engine_keys() {
           [](Config & c) -> auto& { return c.serve.engine.seed; }, kAnyLongCount),
       types::integer<std::int64_t>(
           {"engine.json_whitespace",
-           "Characters of white space in a row between two tokens of JSON that a request constrains, so that no model "
-           "fills its answer with them; 0: none"},
+           "Maximum length of a run of whitespace between two tokens of constrained JSON, so that a model cannot "
+           "fill its answer with whitespace; 0: no whitespace"},
           [](Config & c) -> auto& { return c.serve.engine.max_json_spaces; }, types::Range{0, 512}),
   };
 }
@@ -352,7 +349,7 @@ Keys queue_keys() {
           {"queue.max_queued_tokens", "Prompt tokens of all waiting requests"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_tokens; }, kAtLeastOne),
       types::size(
-          {"queue.max_queued_bytes", "Bodies of all waiting requests"},
+          {"queue.max_queued_bytes", "Total body size of all waiting requests"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_bytes; }, kSomeBytes),
       types::integer<std::int64_t>(
           {"queue.max_queued_requests_per_key", "Waiting requests of one API key; further ones get 429. 0: no limit"},
@@ -361,7 +358,7 @@ Keys queue_keys() {
           {"queue.max_queued_tokens_per_key", "Prompt tokens of one API key's waiting requests; 0: no limit"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_tokens_per_key; }, kAnyCount),
       types::size(
-          {"queue.max_queued_bytes_per_key", "Bodies of one API key's waiting requests; 0: no limit"},
+          {"queue.max_queued_bytes_per_key", "Total body size of one API key's waiting requests; 0: no limit"},
           [](Config & c) -> auto& { return c.serve.engine.queue.max_queued_bytes_per_key; }, kAnyBytes),
       types::seconds(
           {"queue.max_queue_time", "A request that has not started after this time gets 503; 0s: no limit"},
@@ -372,12 +369,12 @@ Keys queue_keys() {
 Keys operation_keys() {
   return {
       types::duration(
-          {"drain.delay", "The time after SIGTERM during which readiness is red and requests are still served"},
+          {"drain.delay", "Time after SIGTERM during which the readiness check fails and requests are still served"},
           [](Config & c) -> auto& { return c.serve.server.drain.delay; }),
       types::duration(
           {"drain.deadline",
-           "The time after the delay in which running requests may finish; new ones are refused, unfinished ones are "
-           "cut"},
+           "The time after the delay for running requests to finish; new requests are refused, and unfinished ones "
+           "are cut when it ends"},
           [](Config & c) -> auto& { return c.serve.server.drain.deadline; }),
       types::text_choice({"log.level", "The lowest level that is logged", {"--log-level"}},
                          [](Config & c) -> auto& { return c.log.level; },
@@ -400,14 +397,14 @@ Keys tracing_keys() {
            "no tracing"},
           [](Config & c) -> auto& { return c.serve.server.tracing.endpoint; }),
       types::text(
-          {"tracing.ca", "A PEM file with the authorities that are trusted for an https endpoint; empty: the system's"},
+          {"tracing.ca", "A PEM file with the CA certificates trusted for an https endpoint; empty: the system's"},
           [](Config & c) -> auto& { return c.serve.server.tracing.ca; }),
       types::text(
           {"tracing.service_name", "The service name in spans"},
           [](Config & c) -> auto& { return c.serve.server.tracing.service_name; }),
       types::number(
           {"tracing.sample_ratio",
-           "The share of requests that are traced; a traceparent header decides for its own request"},
+           "The share of requests that are traced; a request's traceparent header takes precedence"},
           [](Config & c) -> auto& { return c.serve.server.tracing.sample_ratio; }, 0.0, 1.0),
       types::integer<std::int64_t>(
           {"tracing.max_queued_spans", "Spans that may wait for export; further ones are dropped and counted"},

@@ -14,30 +14,27 @@ std::vector<ConfigKey> model_keys() {
           [](Config & c) -> auto& { return c.serve.model.path; }),
       types::known_text(
           {"model.hf",
-           "A repository of Hugging Face's hub instead of a path: OWNER/NAME[@REVISION][:QUANTISATION]. It is "
-           "downloaded "
-           "into the hub's cache (HF_HUB_CACHE) at the start where it is not there",
+           "A repository on the Hugging Face hub instead of a path: OWNER/NAME[@REVISION][:QUANTISATION]. If it is "
+           "not in the hub's cache (HF_HUB_CACHE), it is downloaded at the start",
            {"--hf", "--hf-repo"}},
           [](Config & c) -> auto& { return c.serve.model.hf; },
           "OWNER/NAME, such as Qwen/Qwen2.5-0.5B-Instruct-GGUF:Q8_0", {},
           [](std::string_view text) { return text.empty() || hub::parse_reference(text).has_value(); }),
       types::texts(
           {"model.alias",
-           "Names under which clients address the model; answers carry the first. Empty: the file's name, or the "
-           "repository's",
+           "Names of the model in requests; responses contain the first. Empty: the name of the file or repository",
            {"--alias", "--served-model-name", "-a"}},
           [](Config & c) -> auto& { return c.serve.model.alias; }),
       types::texts(
           {"model.adapters",
-           "LoRA adapters, NAME=PATH each: a GGUF adapter or a PEFT directory. Clients ask the model with the adapter "
-           "by "
-           "NAME; requests of several adapters and of none share each step",
+           "LoRA adapters, NAME=PATH each: a GGUF adapter or a PEFT directory. Requests select an adapter by NAME as "
+           "their model; one step can batch requests with different adapters and with none",
            {"--adapters", "--lora-modules"}},
           [](Config & c) -> auto& { return c.serve.model.adapters; }),
       types::size({"model.adapter_memory",
-                   "The most memory that a model's adapters take, counted in the memory plan of a model that has any. "
-                   "Those asked for least recently leave it first and are read again from their files when a request "
-                   "asks for them; one in use stays",
+                   "Maximum memory for a model's adapters; the memory plan includes it if the model has adapters or "
+                   "model.adapter_updates is true. The least recently used adapter is evicted first and read again "
+                   "from its file when a request needs it; adapters in use stay",
                    {"--adapter-memory"}},
                   [](Config & c) -> auto& { return c.serve.model.adapter_memory; },
                   {1, std::numeric_limits<std::int64_t>::max()}),
@@ -73,15 +70,12 @@ std::vector<ConfigKey> models_keys() {
   return {
       types::model_entries(
           {"models",
-           "Several models instead of one: each entry has 'name' and 'path' or 'hf', and may override the sections "
-           "below with "
-           "'aliases', 'adapters', 'adapter_memory', 'adapter_updates', 'chat_template', 'tool_format', "
-           "'draft_model', 'packed_cache', 'max_model_len', 'max_num_seqs', "
-           "'kv_dtype', "
-           "'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of its KV pool; the others divide "
-           "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work the model's memory is "
-           "released until "
-           "a request wakes it. 'preload: false': it is loaded by its first request"},
+           "Several models instead of one. Each entry has 'name', and 'path' or 'hf'; it may override other sections "
+           "with 'aliases', 'adapters', 'adapter_memory', 'adapter_updates', 'chat_template', 'tool_format', "
+           "'draft_model', 'packed_cache', 'max_model_len', 'max_num_seqs', 'kv_dtype', 'max_queued_requests' and "
+           "'max_queue_time'. 'kv_memory' is the size of the model's KV pool; models without it divide the rest of "
+           "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work, the model's memory is "
+           "released until a request wakes it. 'preload: false': the first request loads the model"},
           [](Config & c) -> auto& { return c.serve.models; }),
   };
 }
@@ -90,15 +84,14 @@ std::vector<ConfigKey> pull_keys() {
   return {
       types::boolean(
           {"server.pull.enabled",
-           "Allow downloads over HTTP by /admin/models/pull and Ollama's /api/pull and /api/delete, with an admin key "
-           "or "
-           "on the admin listener"},
+           "Allow /admin/models/pull and Ollama's /api/pull and /api/delete, which download and delete models, with "
+           "an admin key or on the admin listener"},
           [](Config & c) -> auto& { return c.serve.server.pull.enabled; }),
       types::texts(
           {"server.pull.repositories",
-           "The repositories that may be downloaded so: OWNER/NAME, or OWNER/* for all of an owner. Empty: any"},
+           "Repositories that a request may download: OWNER/NAME, or OWNER/* for all of an owner. Empty: any"},
           [](Config & c) -> auto& { return c.serve.server.pull.repositories; }),
-      types::size({"server.pull.max_bytes", "The largest model that may be downloaded so; 0: no limit but the disk"},
+      types::size({"server.pull.max_bytes", "The largest model that a request may download; 0: no limit but the disk"},
                   [](Config & c) -> auto& { return c.serve.server.pull.max_bytes; },
                   {0, std::numeric_limits<std::int64_t>::max()}),
   };

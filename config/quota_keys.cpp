@@ -17,16 +17,15 @@ RedisServer& quota_server(Config& config) {
 std::vector<ConfigKey> quota_keys() {
   std::vector<ConfigKey> keys =
       redis_server_keys<quota_server>("shared_quotas",
-                                      "several daemons share the rates of security.keys through: requests_per_minute "
-                                      "and tokens_per_minute then hold for "
-                                      "all of them together");
+                                      "daemons share rate limits, so that requests_per_minute and tokens_per_minute "
+                                      "of security.keys apply to all of them together");
   const std::vector<ConfigKey> others = {
       types::text(
-          {"shared_quotas.prefix", "How the keys of quotas begin in the store: daemons with the same one share them"},
+          {"shared_quotas.prefix", "Prefix of the quota keys in the store; daemons with the same prefix share quotas"},
           [](Config & c) -> auto& { return c.serve.shared_quotas.prefix; }),
       types::integer<std::int64_t>(
           {"shared_quotas.replicas",
-           "Daemons that there are, until the store has said how many: each holds that part of a rate"},
+           "Number of daemons; until the store reports it, each daemon admits 1/replicas of every rate"},
           [](Config & c) -> auto& { return c.serve.shared_quotas.replicas; }, {1, 1'000'000}),
   };
   keys.insert(keys.end(), others.begin(), others.end());

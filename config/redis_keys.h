@@ -8,11 +8,11 @@
 
 namespace quire {
 
-// section: that the keys are in; use: completes "A Redis or Valkey server, or any node of a cluster, that ".
+// section: that the keys are in; use: completes "A Redis or Valkey server, or any node of a cluster, through which ".
 template <RedisServer& (*kServer)(Config&)>
 std::vector<ConfigKey> redis_server_keys(const std::string& section, const std::string& use) {
   ConfigKey url = config_types::text(
-      {section + ".url", "A Redis or Valkey server, or any node of a cluster, that " + use +
+      {section + ".url", "A Redis or Valkey server, or any node of a cluster, through which " + use +
                              ": redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]; "
                              "empty: none"},
       [](Config & c) -> auto& { return kServer(c).url; });
@@ -20,11 +20,11 @@ std::vector<ConfigKey> redis_server_keys(const std::string& section, const std::
   return {url,
           config_types::text(
               {section + ".url_file",
-               "A file that has " + section + ".url instead, such as a secret of Kubernetes; read at the start"},
+               "A file with the URL, instead of " + section + ".url, such as a Kubernetes secret; read at the start"},
               [](Config & c) -> auto& { return kServer(c).url_file; }),
           config_types::text(
               {section + ".ca",
-               "A PEM file with the authorities that are trusted for a rediss server; empty: the system's"},
+               "A PEM file with the CA certificates that are trusted for a rediss server; empty: the system's"},
               [](Config & c) -> auto& { return kServer(c).ca; })};
 }
 

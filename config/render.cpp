@@ -41,7 +41,7 @@ std::string_view section_of(std::string_view path) {
 std::string render_config(const Config& config) {
   Config current = config;
   std::string out =
-      "# Quire's configuration: every key, with the value that it has. Flags override it (--server.port 8000).\n";
+      "# Quire's configuration: every key with its value. Flags override this file (--server.port 8000).\n";
   std::string_view section;
   for (const ConfigKey& key : config_keys()) {
     for (const ConfigSection& each : config_sections()) {

@@ -25,13 +25,13 @@ constexpr std::array kMethods = std::to_array<Pair>({{"ngram", "prompt_lookup"},
                                                      {"mtp", "mtp"},
                                                      {"none", "none"}});
 constexpr std::array kKeys = std::to_array<std::string_view>({"method", "model", "num_speculative_tokens"});
-constexpr std::string_view kByItself = "how much is drafted follows from how often it is right and what it costs";
+constexpr std::string_view kByItself = "the number of drafts follows from their acceptance rate and cost";
 constexpr std::array kLeftOut = std::to_array<Pair>({
     {"prompt_lookup_max", "the longest match is always taken"},
     {"prompt_lookup_min", "the longest match is always taken"},
     {"disable_by_batch_size", kByItself},
     {"disable_padded_drafter_batch", kByItself},
-    {"draft_tensor_parallel_size", "one process uses one device"},
+    {"draft_tensor_parallel_size", "the draft model uses the same GPUs as the model"},
     {"quantization", "weights keep the precision of their file"},
     {"max_model_len", "a draft model has the context of the model"},
     {"revision", "'model' is a file or directory"},

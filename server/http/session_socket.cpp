@@ -88,7 +88,7 @@ std::optional<Response> Session::socket_refusal() const {
   }
   // A page can open a socket to any site, with no question before.
   if (is_cross_site(head_) && !has_allowed_origin(options().cors, head_)) {
-    return error_response(403, "origin_not_allowed", "This page's origin is not among server.cors.allowed_origins");
+    return error_response(403, "origin_not_allowed", "This page's origin is not among security.cors_origins");
   }
   return std::nullopt;
 }

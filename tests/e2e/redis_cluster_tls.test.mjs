@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { completed, prompt_of, published, start } from "./fleet_support.mjs";
 import { kNeedsRedis, start_redis_cluster } from "./redis_server.mjs";
+import { cut_stream } from "./server_process.mjs";
 
 const kPrompts = 8;
 // A bare root may have no /etc/hosts.
@@ -24,11 +25,12 @@ test("blocks lie on all nodes of a cluster that is reached by its nodes' names, 
   const cluster = await start_redis_cluster(2, { key, certificate });
   // What the guide says that their users need, and nothing else.
   const users = [["kv", "~quire:*", "+get", "+set", "+strlen", "+ping", "+asking", "+cluster|nodes"],
+    ["streams", "~quire:*", "~{quire:streams}:*", "+get", "+set", "+strlen", "+ping", "+asking", "+cluster|nodes", "+eval", "+exists", "+pexpire"],
     ["quotas", "~{quire:quotas}:*", "+eval", "+time", "+zadd", "+zremrangebyscore", "+zcard", "+hmget", "+hset", "+expire", "+ping", "+cluster|nodes"]];
   for (const node of cluster.nodes) {
     for (const [name, ...rules] of users) assert.match(await node.command("ACL", "SETUSER", name, "on", ">s3cret", ...rules), /OK/);
   }
-  const flags = (host) => ["--kv-cache.shared.url", `rediss://kv:s3cret@${host}:${cluster.nodes[0].tls_port}`, "--kv-cache.shared.ca", certificate];
+  const flags = (host, user = "kv") => ["--kv-cache.shared.url", `rediss://${user}:s3cret@${host}:${cluster.nodes[0].tls_port}`, "--kv-cache.shared.ca", certificate];
   const alone = await start(null);
   const texts = [];
   for (let index = 0; index < kPrompts; ++index) texts.push(await completed(alone, index));
@@ -51,6 +53,28 @@ test("blocks lie on all nodes of a cluster that is reached by its nodes' names, 
     assert.equal(await completed(second, index, undefined, more), texts[index]);
   }
   assert.ok((await second.metrics())["quire:shared_store_blocks_read_total"] > 0, "blocks came from the cluster");
+  // A stream whose daemon is killed is continued at another one, by a user for blocks and streams.
+  const resuming = [];
+  for (let index = 0; index < 2; ++index) {
+    resuming.push(await start(null, [...flags("localhost", "streams"), "--server.resume.window", "60s"]));
+    await resuming[index].metric_becomes("quire:shared_store_up", (up) => up === 1);
+    await resuming[index].logged((line) => line.includes("streams can be resumed at another daemon"));
+  }
+  const asked = { model: "quire-demo", prompt: prompt_of(0), max_tokens: 600, temperature: 1, ignore_eos: true, stream: true };
+  const stream = (server, headers, ...until) => cut_stream(`${server.url}/v1/completions`, asked, { "X-Request-Id": "cut", ...headers }, ...until);
+  const begun = await stream(resuming[0], {}, 40, async () => {
+    while ((await cluster.num_keys("{quire:streams}:*")) === 0);
+    resuming[0].kill();
+    await resuming[0].ended();
+  });
+  const number_of = (event) => Number(/^id: (\d+)$/m.exec(event)[1]);
+  const rest = await stream(resuming[1], { "Last-Event-ID": String(number_of(begun.events.at(-1))) });
+  assert.equal(rest.status, 200, rest.rest);
+  const events = [...begun.events, ...rest.events];
+  assert.deepEqual(events.map(number_of), events.map((_, place) => place + 1));
+  assert.match(events.at(-1), /^data: \[DONE\]$/m);
+  assert.deepEqual((await stream(resuming[1], { "Last-Event-ID": "0" })).events, events);
+  await resuming[1].stop();
   // Rates of keys by a user of their own, on one of the nodes.
   const config = join(folder, "quire.yaml");
   writeFileSync(config, `security:\n  metrics: open\n  keys:\n    - {name: a, sha256: ${createHash("sha256").update("a").digest("hex")}, requests_per_minute: 60}\n`);

@@ -7,23 +7,23 @@ namespace {
 constexpr std::string_view kCompletionPaths[] = {"/v1/completions"};
 constexpr FieldRow kCompletionRows[] = {
     {"parse_special", boolean(), Support::kSupported, "true",
-     "control tokens written out in a text are read as such; else they are text"},
+     "true: control tokens written in a text are read as tokens; false (default): as text"},
     {"prompt", one_of("string|array"), Support::kSupported, R"("x")",
      "a string, strings, token ids, lists of token ids"},
     {"echo", boolean(), Support::kSupported, "true", ""},
     {"logprobs", integer(0, 20), Support::kSupported, "1", "0 to 20"},
-    {"best_of", integer(0, 128), Support::kSupported, "1", "not streamed where larger than n"},
+    {"best_of", integer(0, 128), Support::kSupported, "1", "not with stream if larger than n"},
     {"suffix", text(), Support::kConditional, R"("x")",
-     "what follows the gap, for models that fill in the middle; others refuse it"},
+     "the text after the gap, for models that fill in the middle; others refuse it"},
 };
 
 constexpr std::string_view kLlamaPaths[] = {"/completion"};
 constexpr FieldRow kLlamaRows[] = {
     {"prompt", one_of("string|array"), Support::kSupported, R"("x")",
-     "a text, token ids, both in turn, or several such prompts: an array of results"},
+     "a text, token ids, a list of both, or several such prompts (the answer is an array)"},
     {"n_predict", integer(-2, kMostInt32), Support::kSupported, "5", "-1: to the context's end"},
     {"n_probs", integer(0, 100), Support::kSupported, "2", "0 to 100, as completion_probabilities"},
-    {"return_tokens", boolean(), Support::kSupported, "true", "ids in a whole result; a stream has them always"},
+    {"return_tokens", boolean(), Support::kSupported, "true", "token ids without stream; a stream always has them"},
     {"timings_per_token", boolean(), Support::kSupported, "true", ""},
     {"response_fields", texts(64), Support::kSupported, R"(["content","generation_settings/seed"])", ""},
     {"repeat_last_n", integer(-1, kMostInt32), Support::kSupported, "64", ""},
@@ -33,7 +33,7 @@ constexpr FieldRow kLlamaRows[] = {
     {"n_keep", integer(-1, kMostInt32), Support::kAccepted, "4", "the context is never shifted"},
     {"n_indent", only("[0]"), Support::kRefused, "1", ""},
     {"t_max_predict_ms", only("[0]"), Support::kRefused, "1", "`timeout` bounds a request's time"},
-    {"post_sampling_probs", only("[false]"), Support::kRefused, "true", "probabilities are the model's own"},
+    {"post_sampling_probs", only("[false]"), Support::kRefused, "true", "probabilities are those before sampling"},
     {"return_progress", boolean(), Support::kSupported, "true",
      "with stream: events with prompt_progress while the prompt is computed"},
     {"multimodal_data", only("[]"), Support::kRefused, R"(["x"])", "only text is served"},
@@ -44,21 +44,21 @@ constexpr FieldRow kInfillRows[] = {
     {"input_prefix", text(), Support::kConditional, R"("x")", "required; for models that fill in the middle"},
     {"input_suffix", text(), Support::kConditional, R"("x")", "required; for models that fill in the middle"},
     {"input_extra", array(), Support::kConditional, R"([{"filename":"a.py","text":"x"}])",
-     "files of context, for models that fill in the middle"},
-    {"prompt", text(), Support::kConditional, R"("x")", "goes behind the prefix, for models that fill in the middle"},
+     "context files, for models that fill in the middle"},
+    {"prompt", text(), Support::kConditional, R"("x")", "added to input_prefix; for models that fill in the middle"},
 };
 
 constexpr std::string_view kTokenizePaths[] = {"/tokenize"};
 constexpr FieldRow kTokenizeRows[] = {
     {"model", text(), Support::kSupported, R"("fake")", "by name or alias; absent: the first model"},
-    {"content", text(), Support::kSupported, R"("y")", "llama-server's name; special tokens are added when asked for"},
-    {"prompt", text(), Support::kSupported, R"("y")", "vLLM's name; special tokens are added unless refused"},
+    {"content", text(), Support::kSupported, R"("y")", "llama-server's name; no special tokens by default"},
+    {"prompt", text(), Support::kSupported, R"("y")", "vLLM's name; adds special tokens by default"},
     {"messages", array(), Support::kSupported, R"([{"role":"user","content":"y"}])",
-     "a chat, as the template writes it"},
-    {"add_special", boolean(), Support::kSupported, "true", "llama-server's name of the next"},
+     "a chat, rendered with the model's template"},
+    {"add_special", boolean(), Support::kSupported, "true", "llama-server's name of add_special_tokens"},
     {"add_special_tokens", boolean(), Support::kSupported, "false", ""},
     {"parse_special", boolean(), Support::kSupported, "true",
-     "control tokens written out in a text are read as such; else they are text"},
+     "true: control tokens written in a text are read as tokens; false (default): as text"},
     {"with_pieces", boolean(), Support::kSupported, "true", "tokens as {id, piece}"},
     {"return_token_strs", boolean(), Support::kSupported, "true", "token_strs beside tokens"},
 };

@@ -11,16 +11,16 @@ constexpr FieldRow kMessageRows[] = {
     {"messages", array(), Support::kSupported, R"([{"role":"user","content":[{"type":"text","text":"x"}]}])",
      "text, thinking, tool_use and tool_result blocks; others are refused by name"},
     {"system", one_of("string|array"), Support::kSupported, R"([{"type":"text","text":"x"}])",
-     "a string or text blocks; one that begins with `x-anthropic-billing-header:` is another one each time and left "
-     "out"},
-    {"stop_sequences", texts(64), Support::kSupported, R"(["x"])", "up to 64, of 64 KiB together"},
+     "a string or text blocks; a text that begins with `x-anthropic-billing-header:` differs in each request and is "
+     "left out"},
+    {"stop_sequences", texts(64), Support::kSupported, R"(["x"])", "up to 64, 64 KiB in total"},
     {"stream", boolean(), Support::kSupported, "true", ""},
     {"temperature", number(0, 1), Support::kSupported, "1", "0 to 1"},
     {"top_p", number(0, 1), Support::kSupported, "0.9", ""},
     {"top_k", integer(-1, kMostInt32), Support::kSupported, "5", ""},
     {"tools", array(), Support::kSupported, R"([{"name":"f","input_schema":{"type":"object"}}])",
-     "custom ones; strict ones constrain; web_search_20250305, bash_20250124 and Anthropic's other tools are left out "
-     "with a warning"},
+     "custom tools (one strict tool constrains all calls); web_search_20250305, bash_20250124 and Anthropic's other "
+     "tools are left out with a warning"},
     {"tool_choice", object(), Support::kSupported, R"({"type":"auto"})",
      "auto, any, tool, none; disable_parallel_tool_use"},
     {"thinking", object(), Support::kSupported, R"({"type":"enabled","budget_tokens":4})",
@@ -30,18 +30,18 @@ constexpr FieldRow kMessageRows[] = {
     {"metadata", object(), Support::kAccepted, R"({"user_id":"u"})", "accepted; nothing depends on it"},
     {"service_tier", words("auto|standard_only"), Support::kAccepted, R"("auto")", "auto, standard_only"},
     {"cache_control", object(), Support::kAccepted, R"({"type":"ephemeral"})",
-     "accepted anywhere; every equal prefix is shared anyway"},
+     "accepted anywhere; equal prefixes are always shared"},
     {"container", only("[]"), Support::kRefused, R"("x")", "the server runs no code"},
     {"mcp_servers", only("[]"), Support::kRefused, R"([{"type":"url","name":"x","url":"x"}])",
      "the server calls no other servers"},
     {"context_management", object(), Support::kSupported, R"({"edits":[]})",
-     "clear_tool_uses_20250919 and clear_thinking_20251015 are applied, and the answer says to what; other edits, such "
-     "as a compaction, are refused"},
+     "clear_tool_uses_20250919 and clear_thinking_20251015 are applied, and the answer lists applied_edits; other "
+     "edits, such as compaction, are refused"},
     {"inference_geo", only("[]"), Support::kRefused, R"("us")", ""},
     {"diagnostics", only("[]"), Support::kRefused, "{}", "requests are not kept"},
     {"speed", only("[\"standard\"]"), Support::kRefused, R"("fast")", "standard is accepted"},
     {"stop", only("[]"), Support::kRefused, R"(["x"])", "use stop_sequences"},
-    {"n", only("[1]"), Support::kRefused, "2", "as are OpenAI's other fields about choices and logprobs"},
+    {"n", only("[1]"), Support::kRefused, "2", "OpenAI's other fields of choices and logprobs are refused too"},
 };
 
 }  // namespace

@@ -10,31 +10,31 @@ constexpr FieldRow kOllamaChatRows[] = {
     {"messages", array(), Support::kSupported, R"([{"role":"user","content":"x"}])",
      "content, thinking, tool_calls with objects for arguments, tool_name; images are refused"},
     {"tools", array(), Support::kSupported,
-     R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])", "calls come whole"},
+     R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])", "each call is sent whole"},
     {"format", one_of("string|object"), Support::kSupported, R"({"type":"object"})", "json, or a schema"},
     {"options", object(), Support::kSupported, R"({"temperature":0})", "see below"},
     {"stream", boolean(), Support::kSupported, "false", "true by default"},
     {"think", one_of("boolean|string"), Support::kSupported, "true",
-     "or low, medium, high; absent: as the template does it"},
+     "or low, medium, high; absent: the template's default"},
     {"keep_alive", one_of("string|number"), Support::kSupported, R"("5m")",
-     "accepted; the operator decides how long models stay. 0 without a prompt, which would unload one, is refused"},
+     "accepted; the operator decides how long models stay loaded. 0 without a prompt (an unload) is refused"},
     {"logprobs", boolean(), Support::kSupported, "true", ""},
     {"top_logprobs", integer(0, 20), Support::kConditional, "2", "needs logprobs"},
     {"truncate", one_of("boolean|string"), Support::kSupported, "false",
-     "true (default): the oldest turns are left out of a chat that is too long"},
-    {"shift", boolean(), Support::kAccepted, "true", "accepted: a context is never shifted, its end is the answer's"},
+     "true (default): leaves out the oldest turns of a chat that is too long"},
+    {"shift", boolean(), Support::kAccepted, "true", "a context is never shifted; the answer ends where it is full"},
 };
 
 constexpr std::string_view kOllamaPromptPaths[] = {"/api/generate"};
 constexpr FieldRow kOllamaPromptRows[] = {
     {"model", text(), Support::kSupported, R"("fake")", ""},
-    {"prompt", text(), Support::kSupported, R"("x")", "a user's turn in the template"},
+    {"prompt", text(), Support::kSupported, R"("x")", "a user message in the template"},
     {"system", one_of("string|array"), Support::kSupported, R"("x")", ""},
-    {"raw", boolean(), Support::kSupported, "true", "the prompt as it stands, control tokens included"},
+    {"raw", boolean(), Support::kSupported, "true", "true: the prompt without a template, control tokens included"},
     {"suffix", text(), Support::kConditional, R"("x")", "for models that fill in the middle"},
     {"context", token_ids(), Support::kSupported, "[1,2]",
-     "token ids that an answer ended with: they stand before the prompt"},
-    {"template", only("[]"), Support::kRefused, R"("x")", "templates are the server's"},
+     "the context of an earlier answer; its tokens go before the prompt"},
+    {"template", only("[]"), Support::kRefused, R"("x")", "the operator sets templates"},
     {"images", only("[]"), Support::kRefused, R"(["aGk="])", "this model reads text only"},
     {"format", one_of("string|object"), Support::kSupported, R"("json")", "as for chats"},
     {"think", one_of("boolean|string"), Support::kSupported, "false", ""},
@@ -48,7 +48,7 @@ constexpr std::string_view kOllamaOptionPaths[] = {"/api/generate"};
 constexpr FieldRow kOllamaOptionRows[] = {
     {"num_predict", integer(-2, kMostInt32), Support::kSupported, "5", "-1, -2: up to the context's end"},
     {"num_ctx", integer(1, kMostInt32), Support::kSupported, "512",
-     "bounds the request's context; more than the model's is the model's"},
+     "limits the request's context; the model's own limit still holds"},
     {"num_keep", integer(-1, kMostInt32), Support::kAccepted, "4", "accepted: a context is never shifted"},
     {"temperature", number(0, 100), Support::kSupported, "0", ""},
     {"top_k", integer(-1, kMostInt32), Support::kSupported, "5", ""},
@@ -60,7 +60,7 @@ constexpr FieldRow kOllamaOptionRows[] = {
     {"presence_penalty", number(-2, 2), Support::kSupported, "1", ""},
     {"frequency_penalty", number(-2, 2), Support::kSupported, "1", ""},
     {"seed", integer(), Support::kSupported, "7", ""},
-    {"stop", text_or_texts(64), Support::kSupported, R"(["z"])", "of 64 KiB together"},
+    {"stop", text_or_texts(64), Support::kSupported, R"(["z"])", "64 KiB in total"},
     {"mirostat", integer(0, 2), Support::kSupported, "2", ""},
     {"mirostat_tau", number(0, 100), Support::kSupported, "3", ""},
     {"mirostat_eta", number(0, 1), Support::kSupported, "0.3", ""},
@@ -72,17 +72,17 @@ constexpr FieldRow kOllamaOptionRows[] = {
 constexpr std::string_view kOllamaEmbedPaths[] = {"/api/embed"};
 constexpr FieldRow kOllamaEmbedRows[] = {
     {"model", text(), Support::kSupported, R"("fake")", ""},
-    {"input", one_of("string|array"), Support::kSupported, R"(["x","y"])", "a text or several; vectors of length 1"},
+    {"input", one_of("string|array"), Support::kSupported, R"(["x","y"])", "a text or several; vectors are normalized"},
     {"truncate", one_of("boolean|string"), Support::kSupported, "true",
-     "true by default: a text that is too long loses its end"},
+     "true (default): cuts the end of a text that is too long"},
     {"dimensions", integer(1, kMostInt32), Support::kSupported, "2", ""},
-    {"options", object(), Support::kSupported, R"({"num_ctx":512})", "num_ctx"},
+    {"options", object(), Support::kSupported, R"({"num_ctx":512})", "only num_ctx"},
     {"keep_alive", one_of("string|number"), Support::kSupported, R"("5m")", ""},
 };
 
 constexpr std::string_view kOllamaEmbeddingPaths[] = {"/api/embeddings"};
 constexpr FieldRow kOllamaEmbeddingRows[] = {
-    {"prompt", text(), Support::kSupported, R"("x")", "the vector as the model computed it"},
+    {"prompt", text(), Support::kSupported, R"("x")", "a text; its vector is not normalized"},
 };
 
 }  // namespace

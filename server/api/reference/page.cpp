@@ -59,7 +59,7 @@ std::string field_rows(const FieldTable& table) {
 std::string endpoint_rows() {
   std::string text = "| method and path | what |\n| --- | --- |\n";
   for (const OperationRow& row : operations()) {
-    const std::string query = row.query.empty() ? "" : fmt::format("; in the query: {}", row.query);
+    const std::string query = row.query.empty() ? "" : fmt::format("; query parameters: {}", row.query);
     text += fmt::format("| {} {} | {}{} |\n", row.method, row.paths, row.text, query);
   }
   return text;
@@ -93,8 +93,8 @@ std::string type_words(const FieldType& type) {
     }
     case Kind::kNumber: return "number" + range_words(type);
     case Kind::kInteger: return "integer" + range_words(type);
-    case Kind::kTexts: return fmt::format("strings, {} at most", type.most);
-    case Kind::kTextOrTexts: return fmt::format("string, or {} at most", type.most);
+    case Kind::kTexts: return fmt::format("up to {} strings", type.most);
+    case Kind::kTextOrTexts: return fmt::format("string, or up to {} strings", type.most);
     case Kind::kTokenIds: return "token ids";
   }
   return "";
