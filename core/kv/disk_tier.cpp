@@ -148,7 +148,7 @@ void DiskTier::take_read(PrefixIndex& index, TierEvent& event, std::vector<Arriv
 }
 
 bool DiskTier::make_room(PrefixIndex& index, std::int64_t num_bytes) {
-  return order_.make_room(num_bytes, options_.max_bytes, [&](PrefixNode leaving) {
+  return order_.evict_until_fits(num_bytes, options_.max_bytes, [&](PrefixNode leaving) {
     folder_.remove(index.key_of(leaving));
     forget(index, leaving);
   });

@@ -51,7 +51,7 @@ bool HostTier::put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, B
     payloads_.erase(leaving);
     left(leaving);
   };
-  if (!order_.make_room(num_bytes, max_bytes_, leave)) return false;
+  if (!order_.evict_until_fits(num_bytes, max_bytes_, leave)) return false;
   try {
     BlockPayload& kept = payloads_[node];
     order_.add(node, parent, num_bytes, true);

@@ -39,7 +39,7 @@ bool SharedTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) 
 // All memory is taken before anything is said to be there. False where others that are needed fill it.
 bool SharedTier::remember(PrefixIndex& index, PrefixNode node, std::int64_t payload_bytes, bool is_there) {
   const auto leave = [&](PrefixNode leaving) { forget(index, leaving); };
-  if (!order_.make_room(1, options_.max_known, leave)) return false;
+  if (!order_.evict_until_fits(1, options_.max_known, leave)) return false;
   nodes_[index.key_of(node)] = node;
   payload_bytes_[node] = payload_bytes;
   order_.add(node, index.parent(node), 1, is_there);

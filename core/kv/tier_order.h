@@ -30,7 +30,7 @@ class TierOrder {
   // Until so many more bytes fit `max_bytes`, `leave` is called with the node that leaves next, which it must remove().
   // False where none can leave, or not even an empty tier has the room.
   template <class Leave>
-  bool make_room(std::int64_t num_bytes, std::int64_t max_bytes, const Leave& leave) {
+  bool evict_until_fits(std::int64_t num_bytes, std::int64_t max_bytes, const Leave& leave) {
     if (num_bytes > max_bytes) return false;
     while (num_bytes_ + num_bytes > max_bytes) {
       const PrefixNode leaving = next_to_leave();

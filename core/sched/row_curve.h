@@ -1,6 +1,7 @@
 // RowCurve: how far the time of a step that verifies drafts is from a price that is linear in rows: kernels compute
 // rows in tiles, so that the fifth row may cost more than the three before it. Engine thread only. No clock of its own:
-// times are arguments. Invariant: a number of rows of which nothing was seen has the linear price.
+// times are arguments. Invariant: a number of rows that was never measured has the linear price; kMostRows or more are
+// one number.
 #pragma once
 
 #include <algorithm>
@@ -14,57 +15,62 @@ class RowCurve {
  public:
   // A step of so many rows, drafts among them, took `seconds`, of which the linear price says `linear`.
   void observe(std::int64_t num_rows, double seconds, double linear) {
-    if (num_rows < 1 || num_rows > kMostRows || !(seconds > 0.0) || !(linear > 0.0)) return;
+    if (num_rows < 1 || !(seconds > 0.0) || !(linear > 0.0)) return;
     ++num_steps_;
-    Seen& seen = seen_[place(num_rows)];
-    seen.at_step = num_steps_;
-    ++seen.num_observed;
+    Entry& entry = entries_[place(num_rows)];
+    entry.last_step = num_steps_;
+    ++entry.num_measured;
     // What is further off is mostly the machine's speed, which the linear price follows.
-    const double surprise = std::clamp(seconds / linear / seen.ratio - 1.0, -kMostSurprise, kMostSurprise);
-    const double weight = std::max(kWeight, 1.0 / static_cast<double>(seen.num_observed + 1));
-    seen.ratio = std::clamp(seen.ratio * (1.0 + weight * surprise), kLeastRatio, kMostRatio);
+    const double surprise = std::clamp(seconds / linear / entry.ratio - 1.0, -kMostSurprise, kMostSurprise);
+    const double weight = std::max(kWeight, 1.0 / static_cast<double>(entry.num_measured + 1));
+    entry.ratio = std::clamp(entry.ratio * (1.0 + weight * surprise), kLeastRatio, kMostRatio);
+  }
+  // No number of drafts was worth its price: an estimate that was wrong returns to the linear price.
+  void note_refused(std::int64_t num_rows) {
+    if (num_rows < 1) return;
+    double& ratio = entries_[place(num_rows)].ratio;
+    ratio += kReturn * (1.0 - ratio);
   }
 
   // Of such a step's time to its linear price.
-  double ratio(std::int64_t num_rows) const {
-    return num_rows < 1 || num_rows > kMostRows ? 1.0 : seen_[place(num_rows)].ratio;
-  }
+  double ratio(std::int64_t num_rows) const { return num_rows < 1 ? 1.0 : entries_[place(num_rows)].ratio; }
 
-  // How many rows, from `least` to `most`, a step should have in place of `usual`, for what it teaches: now and then
-  // those that were not seen for longest.
-  std::int64_t to_try(std::int64_t usual, std::int64_t least, std::int64_t most) const {
-    if (least < 1 || usual > kMostRows || seen_[place(usual)].num_observed < kOften) return usual;
-    std::int64_t stalest = usual;
-    std::int64_t latest = 0;
-    for (std::int64_t rows = least; rows <= std::min(most, kMostRows); ++rows) {
+  // The number of rows, from `least` to `most`, that is to be measured again in place of the `usual` one: the one whose
+  // last measurement is oldest, now and then.
+  std::int64_t rows_to_measure(std::int64_t usual, std::int64_t least, std::int64_t most) const {
+    if (least < 1 || most > kMostRows || entries_[place(usual)].num_measured < kEnough) return usual;
+    std::int64_t oldest = usual;
+    for (std::int64_t rows = least; rows <= most; ++rows) {
       if (rows == usual) continue;
-      const std::int64_t at_step = seen_[place(rows)].at_step;
-      latest = std::max(latest, at_step);
-      if (stalest == usual || at_step < seen_[place(stalest)].at_step) stalest = rows;
+      if (oldest == usual || entries_[place(rows)].last_step < entries_[place(oldest)].last_step) oldest = rows;
     }
-    const bool is_known = seen_[place(stalest)].num_observed >= kOften;
-    return num_steps_ - latest >= (is_known ? kStepsBetween : kStepsBetweenFirst) ? stalest : usual;
+    const Entry& entry = entries_[place(oldest)];
+    const std::int64_t between = entry.num_measured < kEnough ? kStepsBetweenFirst : kStepsBetween;
+    return num_steps_ - entry.last_step >= between * (most - least) ? oldest : usual;
   }
 
  private:
   static constexpr std::int64_t kMostRows = 32;  // with more the arithmetic is nearly linear
   static constexpr double kWeight = 1.0 / 8.0;   // of the last step, once there were as many
+  static constexpr double kReturn = 1.0 / 256.0;
   static constexpr double kMostSurprise = 0.1;
   static constexpr double kLeastRatio = 0.5;
   static constexpr double kMostRatio = 2.0;
-  static constexpr std::int64_t kOften = 8;
-  static constexpr std::int64_t kStepsBetweenFirst = 8;  // that try others than usual
+  static constexpr std::int64_t kEnough = 8;
+  static constexpr std::int64_t kStepsBetweenFirst = 8;  // measurements of numbers that are not the usual one
   static constexpr std::int64_t kStepsBetween = 32;
 
-  struct Seen {
+  struct Entry {
     double ratio = 1.0;
-    std::int64_t num_observed = 0;
-    std::int64_t at_step = 0;  // of those that verified drafts
+    std::int64_t num_measured = 0;
+    std::int64_t last_step = 0;  // the number of the last verifying step with so many rows
   };
 
-  static std::size_t place(std::int64_t num_rows) { return static_cast<std::size_t>(num_rows - 1); }
+  static std::size_t place(std::int64_t num_rows) {
+    return static_cast<std::size_t>(std::min(num_rows, kMostRows) - 1);
+  }
 
-  std::array<Seen, static_cast<std::size_t>(kMostRows)> seen_{};
+  std::array<Entry, static_cast<std::size_t>(kMostRows)> entries_{};
   std::int64_t num_steps_ = 0;
 };
 

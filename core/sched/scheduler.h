@@ -150,13 +150,15 @@ class Scheduler {
   void begin(Sequence& sequence);
   void enter_running(Sequence& sequence);
   void leave_running(Sequence& sequence);
+  // Whether prompts are to be computed in this step or soon, beside its streams.
+  bool expects_prompts() const { return !shares_.empty() || (waiting_.size() > 0 && num_places_left() > 0); }
   bool by_class() const { return options_.policy == SchedulerPolicy::kPriority; }
   std::int64_t num_places_left() const { return options_.max_num_seqs - num_running(); }
 
   // scheduler_drafts.cpp: how many drafts are verified.
   void place_drafts(StepPlan& plan);
   std::size_t choose_drafts(const StepPlan& plan);
-  std::size_t with_trial(const StepPlan& plan, std::size_t num_best) const;
+  std::size_t or_measurement(const StepPlan& plan, std::size_t num_best);
   void collect_drafted(const StepPlan& plan);
   bool place_draft(StepPlan& plan, StepEntry& entry);
   std::int64_t most_drafts() const;
@@ -237,7 +239,7 @@ class Scheduler {
   double background_seconds_ = 0.0;  // where it does: time left for the background
   std::vector<Drafted> drafted_;
   std::vector<std::size_t> draft_order_;           // the entry of each draft, best first
-  std::vector<std::int64_t> num_drafts_of_entry_;  // in it
+  std::vector<std::int64_t> num_drafts_of_entry_;  // in draft_order_ so far
   std::vector<Share> shares_;
   std::vector<Candidate> candidates_;
   std::vector<Sequence*> collected_;

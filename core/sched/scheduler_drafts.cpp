@@ -31,18 +31,19 @@ void Scheduler::place_drafts(StepPlan& plan) {
   if (!limits_.takes_drafts) return;
   collect_drafted(plan);
   if (drafted_.empty()) return;
-  const std::size_t num_chosen = choose_drafts(plan);
-  for (std::size_t i = 0; i < num_chosen; ++i)
-    place_draft(plan, plan.entries[draft_order_[i]]);
+  std::size_t num_left = choose_drafts(plan);
+  for (const std::size_t entry : draft_order_) {
+    if (num_left == 0) return;
+    if (place_draft(plan, plan.entries[entry])) --num_left;
+  }
 }
 
 // How many of draft_order_, which it makes. The time is not linear in rows: what one more does not pay, several may.
 std::size_t Scheduler::choose_drafts(const StepPlan& plan) {
   draft_order_.clear();
-  std::vector<std::int64_t>& num_of_entry = num_drafts_of_entry_;
-  num_of_entry.assign(static_cast<std::size_t>(plan.num_streaming), 0);
+  num_drafts_of_entry_.assign(static_cast<std::size_t>(plan.num_streaming), 0);
   const bool is_priced = cost_.known();
-  const bool has_prompts = plan.terms.num_prompt_tokens > 0.0;
+  const bool is_alone = !expects_prompts();  // the curve is that of steps without prompts
   const auto num_rows = static_cast<std::int64_t>(plan.terms.num_streams);
   double linear = cost_.seconds(plan.terms);
   double num_expected = static_cast<double>(plan.num_streaming);
@@ -57,7 +58,7 @@ std::size_t Scheduler::choose_drafts(const StepPlan& plan) {
     std::pop_heap(drafted_.begin(), drafted_.end());
     Drafted best = drafted_.back();
     drafted_.pop_back();
-    const double ratio = has_prompts ? 1.0 : row_curve_.ratio(num_rows + std::ssize(draft_order_) + 1);
+    const double ratio = is_alone ? row_curve_.ratio(num_rows + std::ssize(draft_order_) + 1) : 1.0;
     const Yield now{num_expected + best.probability, (linear + best.seconds) * ratio};
     if (is_priced && now.seconds > limit) continue;
     draft_order_.push_back(best.entry);
@@ -71,22 +72,25 @@ std::size_t Scheduler::choose_drafts(const StepPlan& plan) {
     const Sequence& sequence = *plan.entries[best.entry].sequence;
     const auto num_proposed = static_cast<std::int64_t>(sequence.drafts.size());
     const std::int64_t most_of_it = is_priced ? num_proposed : std::min(num_proposed, kUnpricedOfSequence);
-    if (++num_of_entry[best.entry] >= most_of_it) continue;
+    if (++num_drafts_of_entry_[best.entry] >= most_of_it) continue;
     best.probability *= sequence.draft_rate;
     drafted_.push_back(best);
     std::push_heap(drafted_.begin(), drafted_.end());
   }
-  return has_prompts ? num_chosen : with_trial(plan, num_chosen);
+  return is_alone ? or_measurement(plan, num_chosen) : num_chosen;
 }
 
-// Now and then another number than the best is verified, so that it is known what that takes.
-std::size_t Scheduler::with_trial(const StepPlan& plan, std::size_t num_best) const {
-  if (num_best == 0) return 0;
+// Now and then another number than the best is verified, so that its time is known.
+std::size_t Scheduler::or_measurement(const StepPlan& plan, std::size_t num_best) {
   const auto num_streams = static_cast<std::int64_t>(plan.terms.num_streams);
+  if (num_best == 0) {
+    row_curve_.note_refused(num_streams + 1);
+    return 0;
+  }
   const auto rows = [&](std::size_t num_drafts) { return num_streams + static_cast<std::int64_t>(num_drafts); };
   const std::size_t least = (num_best + 1) / 2;
   const std::size_t most = std::min(num_best + least, draft_order_.size());
-  return static_cast<std::size_t>(row_curve_.to_try(rows(num_best), rows(least), rows(most)) - num_streams);
+  return static_cast<std::size_t>(row_curve_.rows_to_measure(rows(num_best), rows(least), rows(most)) - num_streams);
 }
 
 void Scheduler::observe(const StepPlan& committed, double seconds) {
@@ -99,9 +103,8 @@ void Scheduler::observe(const StepPlan& committed, double seconds) {
 
 // Of a step: the logits have their memory, and prompts need tokens as well.
 std::int64_t Scheduler::most_drafts() const {
-  const bool has_prompts = !shares_.empty() || (waiting_.size() > 0 && num_places_left() > 0);
   const std::int64_t most = cost_.known() ? kMostDraftsOfStep : kUnpricedDrafts;
-  return std::min(most, has_prompts ? budget_ / 2 : budget_);
+  return std::min(most, expects_prompts() ? budget_ / 2 : budget_);
 }
 
 // Only a sequence whose last token is computed in the step can have a draft.

@@ -51,8 +51,7 @@ Scheduler::Order Scheduler::order_of(const Sequence& running) const {
 
 // What streams may take of a step of `most` seconds: a part is left to prompts.
 double Scheduler::stream_seconds(double most) const {
-  const bool has_prompts = !shares_.empty() || (waiting_.size() > 0 && num_places_left() > 0);
-  if (!has_prompts || most == kNoLimit) return most;
+  if (!expects_prompts() || most == kNoLimit) return most;
   return std::clamp(most - cost_.prompt_seconds(0, kMinPromptChunk), kLeastStreamsPart * most, kStreamsPart * most);
 }
 

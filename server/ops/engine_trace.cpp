@@ -64,7 +64,7 @@ class TraceWriter {
   std::map<std::string, int> tracks_;
 };
 
-// What `quire simulate --cost` reads: the terms of its price, and the time that it took for them.
+// What `quire simulate --cost` reads: the terms of its price, and the time that it took, with the blocks that it moved.
 std::string arguments_of(const StepRecord& step) {
   const StepTerms& terms = step.terms;
   return fmt::format(R"({{"tokens":{},"sequences":{},"streams":{},"prompt_tokens":{},"stream_ktokens":{},)"

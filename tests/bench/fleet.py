@@ -11,7 +11,6 @@
       One trace through three daemons behind HAProxy, by turns to each, with a store, and through `quire simulate` at the price
       of the steps that one of them computed (POST /admin/trace), as they scatter: percentiles side by side.
       With `--prefill 0 1` also with one daemon that computes the prompts of the two others, in turns, at the same price.
-      The files of steps stay with --keep; `--price FOLDER` takes those of such a run in place of this one's.
 
 Each prints a table with its must and ends with PASS or FAIL, which is the exit code too. Times are of one machine: compare ratios. Start it
 before all others (`chrt -r 1`) where other programs run beside. For a fleet whose daemons have a thread each use a small model.
@@ -19,7 +18,6 @@ before all others (`chrt -r 1`) where other programs run beside. For a fleet who
 
 import argparse
 import contextlib
-import glob
 import json
 import os
 import random
@@ -255,9 +253,7 @@ def simulate(options):
         is_good = True
         for num_prefill, served in rounds.items():
             # At the price of one daemon's steps in the same minutes: most of what is predicted is not in it.
-            prices = [costs[-1] for _, costs in rounds[options.prefill[0]]]
-            if options.price:
-                prices = [glob.glob(os.path.join(options.price, "steps-*.json"))] * options.rounds
+            prices = [costs[-1] for _, costs in rounds[0]] if 0 in rounds else [sum(costs, []) for _, costs in served]
             pairs = [(real, predict(options, trace, price, num_prefill, out)) for (real, _), price in zip(served, prices)]
             print(f"{num_prefill} of {NUM_DAEMONS} for prompts\n{'ms':>9} {'daemons':>9} {'simulated':>10} {'ratio':>6}  of each round")
             for name in pairs[0][0]:
@@ -293,7 +289,7 @@ def main():
         if name == "throughput":
             command.add_argument("--states", default="healthy,killed,slow,filled,restarted,garbage")
         if name == "simulate":
-            command.add_argument("--prefill", type=int, nargs="+", default=[0], metavar="N",
+            command.add_argument("--prefill", type=int, nargs="+", default=[0], choices=range(NUM_DAEMONS),
                                  help="of the three daemons compute prompts for the others; several are measured in turns")
             command.add_argument("--turns", type=int, default=2, help="of a conversation")
             for flag, low, high, text in (("--tail", 64, 400, "prompt tokens behind the blocks of 512"), ("--output", 8, 48, "tokens of an answer")):
@@ -305,7 +301,6 @@ def main():
             command.add_argument("--cache", default="f16", help="type of keys and values")
             command.add_argument("--gpu", action="store_true", help="the daemons compute on one, where a step does not end early")
             command.add_argument("--keep", action="store_true", help="leave the trace and the steps, and say where")
-            command.add_argument("--price", metavar="FOLDER", help="of steps that another run kept")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: exit(1))
     options.function(options)

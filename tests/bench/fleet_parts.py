@@ -77,7 +77,16 @@ class Daemon:
         if store:
             command += ["--kv-cache.shared.url", store]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        self.share = Share(self.process.pid, options.share) if options.share else None
+        self.share = None
+        try:
+            if options.share:
+                self.share = Share(self.process.pid, options.share)
+            self.become_ready(store)
+        except BaseException:
+            self.stop()
+            raise
+
+    def become_ready(self, store):
         lines = []
         for line in self.process.stderr:
             lines.append(line)

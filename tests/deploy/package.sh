@@ -39,9 +39,11 @@ dpkg-deb --extract "$deb" "$work/root"
 # No link of the installed documents is dead.
 (cd "$work/root/usr/share/doc/quire" && python3 "$here/../lint/documents.py" .) || { echo "dead links in the installed documents"; exit 1; }
 # Nor one of the unit or the installed configuration.
-for page in $(grep -rohE '/usr/share/doc/quire/[A-Za-z0-9_./-]*[A-Za-z0-9]' "$work/root/lib/systemd" "$work/root/etc/quire"); do
+grep -rohE '/usr/share/doc/quire/[A-Za-z0-9_./-]*[A-Za-z0-9]' "$work/root/lib/systemd" "$work/root/etc/quire" > "$work/pages"
+[ "$(wc -l < "$work/pages")" -ge 2 ]
+while read -r page; do
   [ -e "$work/root$page" ] || { echo "absent: $page"; exit 1; }
-done
+done < "$work/pages"
 # The completion of bash, where bash is: commands at first, then flags.
 completed() { # words...
   bash -c 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _quire; printf "%s\n" "${COMPREPLY[@]}"' - \

@@ -63,7 +63,7 @@ test("blocks lie on all nodes of a cluster that is reached by its nodes' names, 
   const asked = { model: "quire-demo", prompt: prompt_of(0), max_tokens: 600, temperature: 1, ignore_eos: true, stream: true };
   const stream = (server, headers, ...until) => cut_stream(`${server.url}/v1/completions`, asked, { "X-Request-Id": "cut", ...headers }, ...until);
   const begun = await stream(resuming[0], {}, 40, async () => {
-    while ((await cluster.num_keys("{quire:streams}:*")) === 0);
+    while ((await cluster.num_keys("{quire:streams}:stream:*")) === 0);
     resuming[0].kill();
     await resuming[0].ended();
   });
