@@ -47,7 +47,6 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCache& kv) : options_(op
   shares_.reserve(max_num_seqs);
   drafted_.reserve(max_num_seqs);
   draft_order_.reserve(kMostDraftsOfStep);
-  num_drafts_of_entry_.reserve(max_num_seqs);
   next_to_start_.reserve(kNextToStart);
   collected_.reserve(kMostCollected);
   candidates_.reserve(kMostCollected);

@@ -127,6 +127,7 @@ class Scheduler {
     std::size_t entry;
     double probability;  // that it is accepted
     double seconds;
+    std::int64_t num_taken = 0;
     bool operator<(const Drafted& other) const;
   };
   // A waiting sequence that could start.
@@ -238,8 +239,7 @@ class Scheduler {
   bool has_foreground_ = false;      // something runs that is not of the background
   double background_seconds_ = 0.0;  // where it does: time left for the background
   std::vector<Drafted> drafted_;
-  std::vector<std::size_t> draft_order_;           // the entry of each draft, best first
-  std::vector<std::int64_t> num_drafts_of_entry_;  // in draft_order_ so far
+  std::vector<std::size_t> draft_order_;  // the entry of each draft, best first
   std::vector<Share> shares_;
   std::vector<Candidate> candidates_;
   std::vector<Sequence*> collected_;

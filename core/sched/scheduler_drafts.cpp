@@ -41,7 +41,6 @@ void Scheduler::place_drafts(StepPlan& plan) {
 // How many of draft_order_, which it makes. The time is not linear in rows: what one more does not pay, several may.
 std::size_t Scheduler::choose_drafts(const StepPlan& plan) {
   draft_order_.clear();
-  num_drafts_of_entry_.assign(static_cast<std::size_t>(plan.num_streaming), 0);
   const bool is_priced = cost_.known();
   const bool is_alone = !expects_prompts();  // the curve is that of steps without prompts
   const auto num_rows = static_cast<std::int64_t>(plan.terms.num_streams);
@@ -72,7 +71,7 @@ std::size_t Scheduler::choose_drafts(const StepPlan& plan) {
     const Sequence& sequence = *plan.entries[best.entry].sequence;
     const auto num_proposed = static_cast<std::int64_t>(sequence.drafts.size());
     const std::int64_t most_of_it = is_priced ? num_proposed : std::min(num_proposed, kUnpricedOfSequence);
-    if (++num_drafts_of_entry_[best.entry] >= most_of_it) continue;
+    if (++best.num_taken >= most_of_it) continue;
     best.probability *= sequence.draft_rate;
     drafted_.push_back(best);
     std::push_heap(drafted_.begin(), drafted_.end());

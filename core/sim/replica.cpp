@@ -143,7 +143,7 @@ void Replica::begin_step() {
   output_.seconds = restore_s_ + (plan_.empty() ? 0.0 : seconds_to_compute(plan_.terms));
   // What waits for the store waits until its next answer; blocks that leave in this step are written at its end.
   const bool has_asked = client_ != nullptr && (lower_tier_->is_restoring() || !held_.empty());
-  const bool waits = plan_.empty() && has_asked && !lower_tier_->is_moving() && plan_.transfers.moves.empty();
+  const bool waits = !plan_.has_work() && has_asked && !lower_tier_->is_moving();
   if (waits) output_.seconds = std::max(output_.seconds, wait_for_store());
   in_step_ = true;
   report_.num_preemptions += static_cast<std::int64_t>(scheduler_.num_preemptions() - preemptions_before);

@@ -197,7 +197,7 @@ class PrefillRouter:
     """Asks one of some daemons to compute a prompt, then one of the others for the answer, as vLLM's proxies do."""
 
     def __init__(self, prefilling, decoding):
-        router, places = self, itertools.count()
+        places = itertools.count()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
@@ -206,7 +206,7 @@ class PrefillRouter:
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 place = next(places)
-                body["kv_transfer_params"] = router.prefill(prefilling[place % len(prefilling)], self.path, body)
+                body["kv_transfer_params"] = PrefillRouter.prefill(prefilling[place % len(prefilling)], self.path, body)
                 self.relay(decoding[place % len(decoding)], json.dumps(body).encode())
 
             def relay(self, daemon, body):

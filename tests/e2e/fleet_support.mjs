@@ -1,7 +1,7 @@
 // Daemons that share KV blocks through a real Redis, and requests whose texts are compared. For several test files.
 import assert from "node:assert/strict";
 import { after } from "node:test";
-import { QuireServer } from "./server_process.mjs";
+import { cut_stream, QuireServer } from "./server_process.mjs";
 
 export async function start(redis, flags = [], process = {}) {
   const server = await QuireServer.start([...(redis ? ["--kv-cache.shared.url", redis.url] : []), ...flags], process);
@@ -36,4 +36,23 @@ export async function completed(server, index, headers = { "Content-Type": "appl
   const response = await server.post("/v1/completions", body, { headers });
   assert.equal(response.status, 200, await response.clone().text());
   return (await response.json()).choices[0].text;
+}
+
+export const number_of = (event) => Number(/^id: (\d+)$/m.exec(event)[1]);
+
+// Kills the daemon `first` in the middle of a stream, which `second` ends: all of its events. num_records: of streams, in the store.
+export async function resumed(first, second, body, headers, num_records) {
+  const stream = (server, more, ...until) => cut_stream(`${server.url}/v1/completions`, body, { ...headers, ...more }, ...until);
+  const before = await num_records();
+  const begun = await stream(first, {}, 30, async () => {
+    while ((await num_records()) <= before);
+    first.kill();
+    await first.ended();
+  });
+  const rest = await stream(second, { "Last-Event-ID": String(number_of(begun.events.at(-1))) });
+  assert.equal(rest.status, 200, rest.rest);
+  const events = [...begun.events, ...rest.events];
+  assert.deepEqual(events.map(number_of), events.map((_, index) => index + 1));
+  assert.match(events.at(-1), /\[DONE\]/);
+  return events;
 }

@@ -5,9 +5,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { completed, prompt_of, published } from "./fleet_support.mjs";
+import { completed, prompt_of, published, resumed } from "./fleet_support.mjs";
 import { kNeedsRedis as options, start_redis_cluster } from "./redis_server.mjs";
-import { cut_stream, QuireServer } from "./server_process.mjs";
+import { QuireServer } from "./server_process.mjs";
 
 const kRequests = 240;  // per minute, of each key
 const kPrompts = 12;
@@ -80,25 +80,10 @@ async function overload(servers, name, enough) {
   return admitted / (kRequests * (1 + (performance.now() - begin) / 60_000));
 }
 
-const stream_of = (server, id, more, ...until) => cut_stream(`${server.url}/v1/completions`,
-  { model: "quire-demo", prompt: "Once upon a time", max_tokens: 600, temperature: 1, ignore_eos: true, stream: true },
-  { ...headers_of("free"), "X-Request-Id": id, ...more }, ...until);
-const number_of = (event) => Number(/^id: (\d+)$/m.exec(event)[1]);
-
 // A stream that its daemon does not end is ended by the other.
-async function is_resumed(first, second, id) {
-  const before = await cluster.num_keys("*:stream:*");
-  const begun = await stream_of(first, id, {}, 30, async () => {
-    while ((await cluster.num_keys("*:stream:*")) <= before);
-    first.kill();
-    await first.ended();
-  });
-  const rest = await stream_of(second, id, { "Last-Event-ID": String(number_of(begun.events.at(-1))) });
-  assert.equal(rest.status, 200, rest.rest);
-  const events = [...begun.events, ...rest.events];
-  assert.deepEqual(events.map(number_of), events.map((_, index) => index + 1));
-  assert.match(events.at(-1), /\[DONE\]/);
-}
+const is_resumed = (first, second, id) => resumed(first, second,
+  { model: "quire-demo", prompt: "Once upon a time", max_tokens: 600, temperature: 1, ignore_eos: true, stream: true },
+  { ...headers_of("free"), "X-Request-Id": id }, () => cluster.num_keys("*:stream:*"));
 
 test("a key has one rate, and a stream ends at another daemon", options, async () => {
   const servers = [await start(), await start()];

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { completed, prompt_of, published, start } from "./fleet_support.mjs";
+import { completed, prompt_of, published, resumed, start } from "./fleet_support.mjs";
 import { kNeedsRedis, start_redis_cluster } from "./redis_server.mjs";
 import { cut_stream } from "./server_process.mjs";
 
@@ -61,19 +61,10 @@ test("blocks lie on all nodes of a cluster that is reached by its nodes' names, 
     await resuming[index].logged((line) => line.includes("streams can be resumed at another daemon"));
   }
   const asked = { model: "quire-demo", prompt: prompt_of(0), max_tokens: 600, temperature: 1, ignore_eos: true, stream: true };
-  const stream = (server, headers, ...until) => cut_stream(`${server.url}/v1/completions`, asked, { "X-Request-Id": "cut", ...headers }, ...until);
-  const begun = await stream(resuming[0], {}, 40, async () => {
-    while ((await cluster.num_keys("{quire:streams}:stream:*")) === 0);
-    resuming[0].kill();
-    await resuming[0].ended();
-  });
-  const number_of = (event) => Number(/^id: (\d+)$/m.exec(event)[1]);
-  const rest = await stream(resuming[1], { "Last-Event-ID": String(number_of(begun.events.at(-1))) });
-  assert.equal(rest.status, 200, rest.rest);
-  const events = [...begun.events, ...rest.events];
-  assert.deepEqual(events.map(number_of), events.map((_, place) => place + 1));
-  assert.match(events.at(-1), /^data: \[DONE\]$/m);
-  assert.deepEqual((await stream(resuming[1], { "Last-Event-ID": "0" })).events, events);
+  const headers = { "X-Request-Id": "cut" };
+  const events = await resumed(...resuming, asked, headers, () => cluster.num_keys("{quire:streams}:stream:*"));
+  const whole = await cut_stream(`${resuming[1].url}/v1/completions`, asked, { ...headers, "Last-Event-ID": "0" });
+  assert.deepEqual(whole.events, events);
   await resuming[1].stop();
   // Rates of keys by a user of their own, on one of the nodes.
   const config = join(folder, "quire.yaml");

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { start } from "./fleet_support.mjs";
+import { number_of, start } from "./fleet_support.mjs";
 import { long_model } from "./long_model.mjs";
 import { kNeedsRedis as options, start_redis } from "./redis_server.mjs";
 import { cut_stream } from "./server_process.mjs";
@@ -24,7 +24,6 @@ const kCases = [
 const stream = (server, [path, body], headers, ...until) => cut_stream(server.url + path, body, headers, ...until);
 
 const data_of = (event) => /^data: (.*)$/m.exec(event)[1];
-const number_of = (event) => Number(/^id: (\d+)$/m.exec(event)[1]);
 const usage_of = (events) => JSON.parse(data_of(events.at(-2))).usage;
 function text_of(events) {
   const chunks = events.map(data_of).filter((data) => data !== "[DONE]").map((data) => JSON.parse(data).choices[0]);

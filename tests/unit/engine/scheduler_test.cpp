@@ -8,7 +8,7 @@
 using namespace quire;
 using namespace quire::test;
 
-TEST_CASE("those who stream go first, then prompts, the shortest first, fill the budget", "[scheduler]") {
+TEST_CASE("streams go first, then prompts, the shortest first, fill the budget", "[scheduler]") {
   Scene scene({.max_num_seqs = 8, .max_num_batched_tokens = 16}, 100);
   scene.add(10);
   scene.add(20);
