@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 
 #include "core/base/log.h"
 #include "core/base/printable.h"
@@ -92,6 +95,16 @@ Result<ModelEntry> entry_for(const std::string& name, const hub::ModelReference&
   return entry;
 }
 
+// The body of a request under /admin.
+Result<Json> admin_body(const Call& call, std::span<const std::string_view> known) {
+  auto body = parse_json_object(call.body);
+  if (!body) return body;
+  if (const auto refused = refuse_unknown_members(*body, known); !refused) {
+    return tl::make_unexpected(refused.error());
+  }
+  return body;
+}
+
 Result<std::string> wanted_model(FieldReader& reader) {
   auto name = reader.string("model");
   if (!name) name = reader.string("name");
@@ -145,7 +158,8 @@ Result<hub::ModelReference> reference_of(const ServerState& state, const hub::Hu
 }  // namespace
 
 Result<AdminTask> admin_pull_model(ServerState& state, const Call& call) {
-  const auto body = parse_json_object(call.body);
+  static constexpr std::string_view kKnown[] = {"model", "name", "stream", "load", "served_name", "wait"};
+  const auto body = admin_body(call, kKnown);
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
   const auto text = wanted_model(reader);
@@ -177,7 +191,8 @@ Result<AdminTask> admin_pull_model(ServerState& state, const Call& call) {
 }
 
 Result<AdminTask> admin_remove_model(ServerState& state, const Call& call) {
-  const auto body = parse_json_object(call.body);
+  static constexpr std::string_view kKnown[] = {"model", "name"};
+  const auto body = admin_body(call, kKnown);
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
   const auto text = wanted_model(reader);

@@ -64,6 +64,8 @@ test("a pull is an admin's, and bounded by the configuration", async () => {
   await refused("pull", { model: "owner/../other" }, 400, /invalid_model_reference/);
   await refused("pull", { model: "owner/nothing" }, 404, /model_repository_not_found .*HF_TOKEN/);
   await refused("pull", {}, 400, /model/);
+  await refused("pull", { model: "owner/demo", servd_name: "mine" }, 400, /unknown_parameter .*'servd_name'/);
+  await refused("remove", { model: "owner/demo", load: true }, 400, /unknown_parameter .*'load'/);
   config("{enabled: true, max_bytes: 100KiB}");
   await reload();
   await refused("pull", { model: "owner/large" }, 403, /model_too_large .*server\.pull\.max_bytes/);
