@@ -45,12 +45,10 @@ Result<AdapterOrder> read_unload(FieldReader& reader) {
 
 Result<AdminTask> give_adapter_order(ServerState& state, const Call& call, bool unloads) {
   if (!state.admin.order_adapter || !state.models()) return tl::make_unexpected(still_starting());
-  const auto parsed = parse_json_object(call.body.empty() ? "{}" : call.body);
-  if (!parsed) return tl::make_unexpected(parsed.error());
   const std::span<const std::string_view> known = unloads ? std::span<const std::string_view>(kUnloadFieldNames)
                                                           : std::span<const std::string_view>(kLoadFieldNames);
-  if (const auto refused = refuse_unknown_members(*parsed, known); !refused)
-    return tl::make_unexpected(refused.error());
+  const auto parsed = parse_known_members(call.body.empty() ? "{}" : call.body, known);
+  if (!parsed) return tl::make_unexpected(parsed.error());
   FieldReader reader(*parsed);
   const auto order = unloads ? read_unload(reader) : read_load(state, reader);
   if (!order) return tl::make_unexpected(order.error());

@@ -214,11 +214,8 @@ Result<AdminTask> carry_out(ServerState& state, const ModelOrder& order, bool wa
 
 Result<AdminTask> give_order(ServerState& state, const Call& call, What what, std::span<const std::string_view> known) {
   if (!state.admin.order || !state.models()) return tl::make_unexpected(still_starting());
-  const auto parsed = parse_json_object(call.body.empty() ? "{}" : call.body);
+  const auto parsed = parse_known_members(call.body.empty() ? "{}" : call.body, known);
   if (!parsed) return tl::make_unexpected(parsed.error());
-  if (const auto refused = refuse_unknown_members(*parsed, known); !refused) {
-    return tl::make_unexpected(refused.error());
-  }
   FieldReader reader(*parsed);
   const bool waits = reader.boolean("wait", true);
   const auto order = read_order(state, what, reader);
@@ -241,13 +238,15 @@ Result<void> check_path(const ServerState& state, const char* field, const std::
             "path_not_allowed", field, std::nullopt});
 }
 
-Result<void> refuse_unknown_members(const Json& body, std::span<const std::string_view> known) {
-  for (const auto& [name, value] : body.items()) {
+Result<Json> parse_known_members(std::string_view body, std::span<const std::string_view> known) {
+  auto parsed = parse_json_object(body);
+  if (!parsed) return parsed;
+  for (const auto& [name, value] : parsed->items()) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       return invalid("'" + printable(name) + "' is not known here", printable(name), "unknown_parameter");
     }
   }
-  return {};
+  return parsed;
 }
 
 bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {

@@ -21,8 +21,8 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& fo
 // Whether an admin's call may name this file: it is in server.model_root, or in the folder of a configured model or
 // adapter. `field` names it in the refusal, 403 "path_not_allowed".
 Result<void> check_path(const ServerState& state, const char* field, const std::filesystem::path& path);
-// 400 "unknown_parameter" for a member that is not listed.
-Result<void> refuse_unknown_members(const Json& body, std::span<const std::string_view> known);
+// A JSON object; 400 "unknown_parameter" for a member that is not listed.
+Result<Json> parse_known_members(std::string_view body, std::span<const std::string_view> known);
 
 Result<AdminTask> admin_list_models(ServerState& state, const Call& call);
 Result<AdminTask> admin_load_model(ServerState& state, const Call& call);  // path, aliases, sleep_after, kv_memory, ...

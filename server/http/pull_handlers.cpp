@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -95,16 +94,6 @@ Result<ModelEntry> entry_for(const std::string& name, const hub::ModelReference&
   return entry;
 }
 
-// The body of a request under /admin.
-Result<Json> admin_body(const Call& call, std::span<const std::string_view> known) {
-  auto body = parse_json_object(call.body);
-  if (!body) return body;
-  if (const auto refused = refuse_unknown_members(*body, known); !refused) {
-    return tl::make_unexpected(refused.error());
-  }
-  return body;
-}
-
 Result<std::string> wanted_model(FieldReader& reader) {
   auto name = reader.string("model");
   if (!name) name = reader.string("name");
@@ -159,7 +148,7 @@ Result<hub::ModelReference> reference_of(const ServerState& state, const hub::Hu
 
 Result<AdminTask> admin_pull_model(ServerState& state, const Call& call) {
   static constexpr std::string_view kKnown[] = {"model", "name", "stream", "load", "served_name", "wait"};
-  const auto body = admin_body(call, kKnown);
+  const auto body = parse_known_members(call.body, kKnown);
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
   const auto text = wanted_model(reader);
@@ -192,7 +181,7 @@ Result<AdminTask> admin_pull_model(ServerState& state, const Call& call) {
 
 Result<AdminTask> admin_remove_model(ServerState& state, const Call& call) {
   static constexpr std::string_view kKnown[] = {"model", "name"};
-  const auto body = admin_body(call, kKnown);
+  const auto body = parse_known_members(call.body, kKnown);
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
   const auto text = wanted_model(reader);

@@ -92,17 +92,18 @@ def peak_megabytes(process):
 
 @contextlib.contextmanager
 def running_server(command, ready_url):
-    """The process of a server that is ready; it ends with the block."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_ready(ready_url, process)
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
+    """The process of a server that is ready, in a folder of its own for the logs that it writes; both end with the block."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
         try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
+            wait_ready(ready_url, process)
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def serve_once(args, who, command, port, ready, concurrency, folder):
@@ -194,13 +195,13 @@ def report(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["engine", "serve", "embed", "report"])
-    parser.add_argument("--quire", help="the quire binary")
+    parser.add_argument("--quire", type=os.path.abspath, help="the quire binary")
     parser.add_argument("--name", default="quire", help="what Quire's rows are called, such as quire-avx2")
     parser.add_argument("--peer-bench", help="llama-bench")
-    parser.add_argument("--peer-server", help="llama-server")
+    parser.add_argument("--peer-server", type=os.path.abspath, help="llama-server")
     parser.add_argument("--peer-options", default="", help="further flags of the peer")
     parser.add_argument("--quire-options", default="", help="further flags of quire serve")
-    parser.add_argument("--model", nargs="+", default=[])
+    parser.add_argument("--model", type=os.path.abspath, nargs="+", default=[])
     parser.add_argument("--isa", default="auto")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
