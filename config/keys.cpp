@@ -291,11 +291,14 @@ Keys kv_cache_keys() {
                                    [](Config & c) -> auto& { return c.serve.engine.kv_cache.block_size; },
                                    {16, 1024, 16}),
       types::integer<std::int64_t>(
-          {"kv_cache.num_blocks", "Blocks in the pool; 0: as many as kv_cache.memory holds", {"--num-blocks"}},
+          {"kv_cache.num_blocks",
+           "Blocks in the pool, with tensor_parallel on each GPU; 0: as many as kv_cache.memory holds",
+           {"--num-blocks"}},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.num_blocks; }, kAnyCount),
       types::size(
           {"kv_cache.memory",
-           "Memory of the pool; 0: the memory plan decides. Use either this or num_blocks",
+           "Memory of the pool, with tensor_parallel on each GPU; 0: the memory plan decides. Use either this or "
+           "num_blocks",
            {"--kv-cache-memory", "--kv-cache-memory-bytes"}},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.memory; }, kAnyBytes),
       types::choice<KvDType>({"kv_cache.dtype", "The element type of stored keys and values", {"--kv-cache-dtype"}},

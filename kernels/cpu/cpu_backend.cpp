@@ -66,16 +66,19 @@ class CpuBackend final : public Backend {
   std::string name() const override { return std::string("cpu/") + kernels_.name; }
 
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) override {
-    return std::make_unique<CpuLinear>(parts, bias, kernels_.panel_form, &pool_);
+    return std::make_unique<CpuLinear>(parts, bias, kernels_.panel_form, &pool_,
+                                       weights_.take(CpuLinear::packed_bytes(parts)));
   }
   std::unique_ptr<Linear> load_linear_beside(const WeightSource& matrix) override {
-    return std::make_unique<CpuLinear>(std::span(&matrix, 1), std::span<const float>(), kernels_.panel_form, nullptr);
+    const std::span parts(&matrix, 1);
+    return std::make_unique<CpuLinear>(parts, std::span<const float>(), kernels_.panel_form, nullptr,
+                                       share(AlignedMemory(CpuLinear::packed_bytes(parts))));
   }
   std::string packing() const override { return packing_name(kernels_.panel_form); }
   std::unique_ptr<Linear> adopt_linear(std::span<const WeightSource> parts, std::span<const float> bias,
                                        std::span<const std::byte> packed) override {
     if (packed.size() != CpuLinear::packed_bytes(parts)) return nullptr;
-    return std::make_unique<CpuLinear>(parts, bias, kernels_.panel_form, &pool_, packed);
+    return std::make_unique<CpuLinear>(parts, bias, packed);
   }
   std::unique_ptr<Embedding> load_embedding(const WeightSource& table) override {
     QUIRE_CHECK(table.cols % dtype_info(table.type).block_size == 0, "embedding rows cut through a block");
@@ -136,6 +139,7 @@ class CpuBackend final : public Backend {
 
   const KernelTable& kernels_;
   ThreadPool pool_;
+  MemoryBlocks weights_;
   LinearRunner linear_;
   AttentionRunner attention_;
   CpuRecurrentOps recurrent_;

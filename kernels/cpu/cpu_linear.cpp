@@ -67,10 +67,13 @@ std::size_t CpuLinear::packed_bytes(std::span<const WeightSource> parts) {
   return bytes;
 }
 
-CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, PanelForm form, ThreadPool* pool,
-                     std::span<const std::byte> packed) {
+CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias,
+                     std::span<const std::byte> packed)
+    : packed_(packed) {
   QUIRE_CHECK(!parts.empty(), "a linear operation without weights");
+  QUIRE_CHECK(packed.size() == packed_bytes(parts), "packed weights of another size");
   in_features_ = parts[0].cols;
+  std::size_t offset = 0;
   for (const WeightSource& source : parts) {
     QUIRE_CHECK(source.cols == in_features_ && source.rows > 0, "stacked weights of different depth");
     QUIRE_CHECK(source.cols % dtype_info(source.type).block_size == 0, "weights cut through a block");
@@ -79,26 +82,34 @@ CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float>
             .rows = source.rows,
             .first_output = out_features_,
             .layout = panel_layout(source.type, source.cols),
+            .panels = packed.data() + offset,
             .scale = source.scale};
     if (source.order != nullptr) part.order.assign(source.order, source.order + source.cols);
     out_features_ += source.rows;
+    offset += part.layout.bytes * static_cast<std::size_t>(num_panels(source.rows));
   }
   QUIRE_CHECK(bias.empty() || static_cast<std::int64_t>(bias.size()) == out_features_, "bias of another length");
   bias_.assign(bias.begin(), bias.end());
-  if (packed.empty()) memory_ = AlignedMemory(packed_bytes(parts));
-  packed_ = packed.empty() ? std::span<const std::byte>(memory_.data(), memory_.size()) : packed;
-  std::size_t offset = 0;
+}
+
+CpuLinear::CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, PanelForm form, ThreadPool* pool,
+                     SharedBytes memory)
+    : CpuLinear(parts, bias, {memory.get(), packed_bytes(parts)}) {
+  memory_ = std::move(memory);
+  std::byte* panels = memory_.get();
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    parts_[i].panels = packed_.data() + offset;
     const std::size_t stride = parts_[i].layout.bytes;
     const std::int64_t count = num_panels(parts[i].rows);
     const auto pack = [&](int, std::int64_t panel) {
-      pack_panel(parts[i], panel, form, memory_.data() + offset + static_cast<std::size_t>(panel) * stride);
+      pack_panel(parts[i], panel, form, panels + static_cast<std::size_t>(panel) * stride);
     };
-    for (std::int64_t panel = 0; packed.empty() && pool == nullptr && panel < count; ++panel)
-      pack(0, panel);
-    if (packed.empty() && pool != nullptr) pool->run(count, pack);
-    offset += stride * static_cast<std::size_t>(count);
+    if (pool != nullptr) {
+      pool->run(count, pack);
+    } else {
+      for (std::int64_t panel = 0; panel < count; ++panel)
+        pack(0, panel);
+    }
+    panels += stride * static_cast<std::size_t>(count);
   }
 }
 

@@ -29,10 +29,11 @@ class CpuLinear final : public Linear {
     std::vector<std::int32_t> order = {};  // of input features; empty: their own
   };
 
-  // Packs the parts, without a pool on the caller's thread. With `packed`, of packed_bytes(parts), it takes that
-  // instead and keeps a view of it.
+  // Packs the parts into `memory`, of packed_bytes(parts); without a pool on the caller's thread.
   CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, PanelForm form, ThreadPool* pool,
-            std::span<const std::byte> packed = {});
+            SharedBytes memory);
+  // Of weights that were packed before, of which it keeps a view.
+  CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, std::span<const std::byte> packed);
   static std::size_t packed_bytes(std::span<const WeightSource> parts);
 
   std::int64_t in_features() const override { return in_features_; }
@@ -48,7 +49,7 @@ class CpuLinear final : public Linear {
   std::int64_t out_features_ = 0;
   std::vector<Part> parts_;
   std::vector<float> bias_;
-  AlignedMemory memory_;  // empty where the weights were packed before
+  SharedBytes memory_;  // null where the weights were packed before
   std::span<const std::byte> packed_;
 };
 

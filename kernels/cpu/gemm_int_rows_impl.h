@@ -393,18 +393,25 @@ void int_rows_of(const GemmArgs& args, const GemmRange& range, std::int64_t row,
 template <class P>
 constexpr std::int64_t kMostRowsInRegisters = kVecs > 1 || kInPlace<P> ? 0 : (P::kHalves ? 1 : 2) * kRowTile;
 
-// Rows [row, end), whole tiles but for the last of all.
-template <class P>
+// Rows [row, end), whole tiles but for the last of all, times kPanels panels: together where the sums of all fit the
+// registers.
+template <class P, int kPanels>
 void int_tiles(const GemmArgs& args, std::int64_t panel, std::int64_t row, std::int64_t end) {
   for (; row < end; row += kRowTile) {
     switch (end - row) {
-      case 1: int_rows<P, 1, 1>(args, panel, row); break;
-      case 2: int_rows<P, 2, 1>(args, panel, row); break;
+      case 1: int_rows<P, 1, kPanels>(args, panel, row); break;
+      case 2: int_rows<P, 2, kPanels>(args, panel, row); break;
       case 3:
-      case 4: int_rows<P, 4, 1>(args, panel, row); break;
-      case 5: int_rows<P, 5, 1, kRowTile>(args, panel, row); break;
-      case 6: int_rows<P, 6, 1, kRowTile>(args, panel, row); break;
-      default: int_rows<P, kRowTile, 1>(args, panel, row); break;
+      case 4: int_rows<P, 4, kPanels>(args, panel, row); break;
+      case 5: int_rows<P, 5, kPanels, kRowTile>(args, panel, row); break;
+      case 6:
+        for (int p = 0; p < kPanels; ++p)
+          int_rows<P, 6, 1, kRowTile>(args, panel + p, row);
+        break;
+      default:
+        for (int p = 0; p < kPanels; ++p)
+          int_rows<P, kRowTile, 1>(args, panel + p, row);
+        break;
     }
   }
 }
@@ -420,8 +427,11 @@ void gemm_int(const GemmArgs& args, const GemmRange& range, std::byte* scratch) 
   constexpr std::int64_t kMostInRegisters = kMostRowsInRegisters<P>;
   if constexpr (kMostInRegisters > 0) {
     if (args.rows <= kMostInRegisters) {
-      for (std::int64_t panel = range.panel_begin; panel < range.panel_end; ++panel)
-        int_tiles<P>(args, panel, begin, end);
+      std::int64_t panel = range.panel_begin;
+      for (; panel + Columns::kGemmPanels <= range.panel_end; panel += Columns::kGemmPanels)
+        int_tiles<P, Columns::kGemmPanels>(args, panel, begin, end);
+      for (; panel < range.panel_end; ++panel)
+        int_tiles<P, 1>(args, panel, begin, end);
       return;
     }
   }

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <new>
 
@@ -43,6 +44,19 @@ AlignedMemory::AlignedMemory(std::size_t bytes) : bytes_(bytes) {
 
 AlignedMemory::~AlignedMemory() {
   if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+SharedBytes MemoryBlocks::take(std::size_t bytes) {
+  constexpr std::size_t kAlignment = 64;
+  const std::size_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (block_ == nullptr || taken > block_->size() - used_) {
+    const std::size_t whole_pages = (taken + kHugePage - 1) / kHugePage * kHugePage;
+    block_ = std::make_shared<AlignedMemory>(std::max(whole_pages, kBlockBytes));
+    used_ = 0;
+  }
+  std::byte* const begin = block_->data() + used_;
+  used_ += taken;
+  return {block_, begin};
 }
 
 }  // namespace quire

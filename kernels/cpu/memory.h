@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 namespace quire {
@@ -27,6 +28,27 @@ class AlignedMemory {
  private:
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
+};
+
+// Zeroed bytes in an area that lives as long as they are held.
+using SharedBytes = std::shared_ptr<std::byte>;
+
+inline SharedBytes share(AlignedMemory memory) {
+  const auto owner = std::make_shared<AlignedMemory>(std::move(memory));
+  return {owner, owner->data()};
+}
+
+// Cuts memory for what lives equally long, as the matrices of a model, out of blocks of huge pages: each in an area of
+// its own, matrices of one or two MiB would lie on small pages. A block is freed with the last of what lies in it.
+class MemoryBlocks {
+ public:
+  SharedBytes take(std::size_t bytes);
+
+ private:
+  static constexpr std::size_t kBlockBytes = std::size_t{64} << 20;
+
+  std::shared_ptr<AlignedMemory> block_;
+  std::size_t used_ = 0;
 };
 
 // Scratch that grows to the largest request and is then reused; contents do not survive growth.

@@ -102,6 +102,15 @@ std::span<const Transformer::AdapterRun> Transformer::adapter_runs(const StepArr
   return slice_adapters_;
 }
 
+// The runs of a slice's rows become those of the rows that are left.
+void Transformer::keep_adapters_of(std::span<const std::int32_t> rows) {
+  for (AdapterRun& run : slice_adapters_) {
+    run.begin = std::ranges::lower_bound(rows, run.begin) - rows.begin();
+    run.end = std::ranges::lower_bound(rows, run.end) - rows.begin();
+  }
+  std::erase_if(slice_adapters_, [](const AdapterRun& run) { return run.begin == run.end; });
+}
+
 // Row i of the logits belongs to row logit_rows[i] of the step.
 void Transformer::add_to_logits(const StepArrays& arrays, const ProductInput& in, MatrixView logits) {
   const auto& start = arrays.attention.query_start;

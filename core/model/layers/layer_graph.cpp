@@ -41,46 +41,75 @@ void Transformer::compute_layer(const Layer& layer, MatrixView x) {
   if (layer.spec.output_scale) graph().scale(x, layer.weights.vector(Role::kLayerScale));
 }
 
+MatrixView Transformer::compute_last_layer(const StepArrays& arrays, Slice& slice, MatrixView x) {
+  const std::int64_t index = spec_.config.num_layers - 1;
+  const Layer layer{spec_.layers.back(), weights_.layers[static_cast<std::size_t>(index)], index, slice};
+  if (!narrows_last_layer()) {
+    compute_layer(layer, x);
+    return x;
+  }
+  add_mixer(layer, x);
+  const MatrixView kept = keep_wanted_rows(arrays, slice, x);
+  if (kept.rows == 0) return kept;
+  add_feed_forward(layer, kept);
+  if (layer.spec.output_scale) graph().scale(kept, layer.weights.vector(Role::kLayerScale));
+  return kept;
+}
+
+bool Transformer::narrows_last_layer() const {
+  const LayerSpec& last = spec_.layers.back();
+  return !last.is_parallel && !last.feed_forward.routes_early && spec_.num_streams == 1 && spec_.per_layer_size == 0 &&
+         !spec_.next_tokens && !spec_.scores_mean;
+}
+
 void Transformer::compute_branches(const Layer& layer, MatrixView x) {
+  if (layer.spec.is_parallel) return add_parallel_branches(layer, x);
+  add_mixer(layer, x);
+  add_feed_forward(layer, x);
+}
+
+void Transformer::add_parallel_branches(const Layer& layer, MatrixView x) {
   const LayerSpec& spec = layer.spec;
-  const bool has_ffn = spec.feed_forward.kind != FeedForwardSpec::Kind::kNone;
-  const bool scaled = spec_.residual_scale != 1.0;
-  const bool one_product = takes_one_product(spec) && spec_.laurel_rank == 0;
-  if (spec.is_parallel) {
-    const MatrixView mixed = room(kBranch, x.rows, x.cols);
-    const MatrixView fed = room(kBranch2, x.rows, x.cols);
-    const ProductInput in = branch_input(layer, spec.mixer_norm, x, false);
-    mix(layer, in, mixed, false);
-    feed_forward(layer, spec.ffn_norm == Role::kNoRole ? in : branch_input(layer, spec.ffn_norm, x, false), fed, false);
-    add_branch(layer, spec.mixer_output_norm, mixed, x);
-    return add_branch(layer, spec.ffn_output_norm, fed, x);
+  const MatrixView mixed = room(kBranch, x.rows, x.cols);
+  const MatrixView fed = room(kBranch2, x.rows, x.cols);
+  const ProductInput in = branch_input(layer, spec.mixer_norm, x, false);
+  mix(layer, in, mixed, false);
+  feed_forward(layer, spec.ffn_norm == Role::kNoRole ? in : branch_input(layer, spec.ffn_norm, x, false), fed, false);
+  add_branch(layer, spec.mixer_output_norm, mixed, x);
+  add_branch(layer, spec.ffn_output_norm, fed, x);
+}
+
+void Transformer::add_mixer(const Layer& layer, MatrixView x) {
+  const LayerSpec& spec = layer.spec;
+  if (spec.mixer == Mixer::kNone) return;
+  const bool direct = spec.mixer_output_norm == Role::kNoRole && spec_.residual_scale == 1.0;
+  const bool keeps_input = spec.mixer_sum_norm_2 != Role::kNoRole;
+  const MatrixView before = keeps_input ? room(kBranch2, x.rows, x.cols) : MatrixView{};
+  if (keeps_input) graph().copy(x, before);
+  const MatrixView out = direct ? x : room(kBranch, x.rows, x.cols);
+  if (spec.feed_forward.routes_early) route_early(layer, x);
+  const ProductInput in = branch_input(layer, spec.mixer_norm, x, takes_one_product(spec) && spec_.laurel_rank == 0);
+  mix(layer, in, out, direct);
+  if (!direct) add_branch(layer, spec.mixer_output_norm, out, x);
+  if (spec_.laurel_rank > 0) add_laurel(layer, in, x);
+  if (spec.mixer_sum_norm != Role::kNoRole) norm(layer.weights, spec.mixer_sum_norm, x, x);
+  if (keeps_input) {
+    graph().add(before, 1.0F, x);
+    norm(layer.weights, spec.mixer_sum_norm_2, x, x);
   }
-  if (spec.mixer != Mixer::kNone) {
-    const bool direct = spec.mixer_output_norm == Role::kNoRole && !scaled;
-    const bool keeps_input = spec.mixer_sum_norm_2 != Role::kNoRole;
-    const MatrixView before = keeps_input ? room(kBranch2, x.rows, x.cols) : MatrixView{};
-    if (keeps_input) graph().copy(x, before);
-    const MatrixView out = direct ? x : room(kBranch, x.rows, x.cols);
-    if (spec.feed_forward.routes_early) route_early(layer, x);
-    const ProductInput in = branch_input(layer, spec.mixer_norm, x, one_product);
-    mix(layer, in, out, direct);
-    if (!direct) add_branch(layer, spec.mixer_output_norm, out, x);
-    if (spec_.laurel_rank > 0) add_laurel(layer, in, x);
-    if (spec.mixer_sum_norm != Role::kNoRole) norm(layer.weights, spec.mixer_sum_norm, x, x);
-    if (keeps_input) {
-      graph().add(before, 1.0F, x);
-      norm(layer.weights, spec.mixer_sum_norm_2, x, x);
-    }
-  }
-  if (!has_ffn) return;
+}
+
+void Transformer::add_feed_forward(const Layer& layer, MatrixView x) {
+  const LayerSpec& spec = layer.spec;
   const FeedForwardSpec& ffn = spec.feed_forward;
+  if (ffn.kind == FeedForwardSpec::Kind::kNone) return;
   if (ffn.kind == FeedForwardSpec::Kind::kBoth) {
     const MatrixView fed = room(kBranch, x.rows, x.cols);
     feed_forward_both(layer, x, fed);
     add_branch(layer, spec.ffn_output_norm, fed, x);
   } else {
     const bool dense = ffn.kind == FeedForwardSpec::Kind::kDense;
-    const bool direct = dense && spec.ffn_output_norm == Role::kNoRole && !scaled;
+    const bool direct = dense && spec.ffn_output_norm == Role::kNoRole && spec_.residual_scale == 1.0;
     const MatrixView out = direct ? x : room(kBranch, x.rows, x.cols);
     feed_forward(layer, branch_input(layer, spec.ffn_norm, x, dense), out, direct);
     if (!direct) add_branch(layer, spec.ffn_output_norm, out, x);

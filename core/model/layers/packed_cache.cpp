@@ -20,6 +20,9 @@ constexpr std::uint64_t kMagic = 0x31304b5045524955;  // at the very end: a file
 constexpr std::uint64_t kLayoutVersion = 1;
 constexpr std::uint64_t kAlignment = 4096;
 constexpr std::size_t kSample = 4096;
+// The page cache keeps what was written at once, at a multiple of a huge page, in huge pages where the file system can:
+// the next start then maps those.
+constexpr std::size_t kPiece = std::size_t{4} << 20;
 
 // The last bytes of a file; before it lie the table and the identity.
 struct Trailer {
@@ -133,18 +136,29 @@ PackedWriter::~PackedWriter() {
 }
 
 void PackedWriter::write(const void* from, std::size_t bytes) {
-  const char* at = static_cast<const char*>(from);
-  while (bytes > 0 && error_.empty()) {
-    const ssize_t written = ::write(fd_, at, bytes);
+  const auto* at = static_cast<const std::byte*>(from);
+  offset_ += bytes;
+  while (bytes > 0) {
+    const std::size_t taken = std::min(bytes, kPiece - pending_.size());
+    pending_.insert(pending_.end(), at, at + taken);
+    at += taken;
+    bytes -= taken;
+    if (pending_.size() == kPiece) write_pending();
+  }
+}
+
+void PackedWriter::write_pending() {
+  std::span<const std::byte> rest = pending_;
+  while (!rest.empty() && error_.empty()) {
+    const ssize_t written = ::write(fd_, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       error_ = written < 0 ? std::strerror(errno) : "nothing could be written";
-      return;
+    } else {
+      rest = rest.subspan(static_cast<std::size_t>(written));
     }
-    at += written;
-    bytes -= static_cast<std::size_t>(written);
-    offset_ += static_cast<std::uint64_t>(written);
   }
+  pending_.clear();
 }
 
 void PackedWriter::add(std::span<const std::byte> packed) {
@@ -165,6 +179,7 @@ std::string PackedWriter::finish() {
   write(identity_.data(), identity_.size());
   trailer.file_bytes = offset_ + sizeof trailer;
   write(&trailer, sizeof trailer);
+  write_pending();
   if (error_.empty() && (::fsync(fd_) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0)) {
     error_ = std::strerror(errno);
   }

@@ -49,13 +49,15 @@ class PackedWriter {
   friend class PackedCache;
   PackedWriter(std::filesystem::path path, std::string identity);
   void write(const void* from, std::size_t bytes);
+  void write_pending();
 
   std::filesystem::path path_;
   std::string temporary_;
   std::string identity_;
   std::string error_;  // of the first failure; everything after it does nothing
   int fd_ = -1;
-  std::uint64_t offset_ = 0;
+  std::uint64_t offset_ = 0;          // behind what is pending
+  std::vector<std::byte> pending_;    // not yet in the file: written in large aligned pieces
   std::vector<std::uint64_t> table_;  // offset and size of each entry
 };
 

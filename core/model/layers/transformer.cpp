@@ -16,6 +16,11 @@ std::size_t at(std::int64_t index) {
   return static_cast<std::size_t>(index);
 }
 
+// Of a row, or where it would be.
+std::int32_t place_among(std::span<const std::int32_t> ascending, std::int64_t row) {
+  return static_cast<std::int32_t>(std::ranges::lower_bound(ascending, row) - ascending.begin());
+}
+
 }  // namespace
 
 Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend,
@@ -82,6 +87,7 @@ void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
   slice_query_start_.reserve(most + 1);
   slice_context_len_.reserve(most);
   slice_wanted_.reserve(most);
+  slice_kept_.reserve(3 * most);  // up to three kinds of wanted rows
   slice_adapters_.reserve(most);
   if (const auto chosen = at(widths_[kExpertLowRank] > 0 ? most_chosen() : 0); chosen > 0) {
     expert_changes_.reserve(most);
@@ -131,11 +137,13 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
     Slice slice = cut(arrays, begin, slice_end(arrays, begin));
     slice.kv = &kv;
     compute_rotations(slice);
-    const MatrixView x = room(kX, slice.end - slice.begin, width);
-    embed(arrays, slice, x);
-    if (spec_.num_streams > 1) split_streams(slice, x);
-    is_cut = !compute_layers(arrays, slice, x);
+    const MatrixView embedded = room(kX, slice.end - slice.begin, width);
+    embed(arrays, slice, embedded);
+    if (spec_.num_streams > 1) split_streams(slice, embedded);
+    const std::optional<MatrixView> computed = compute_layers(arrays, slice, embedded);
+    is_cut = !computed;
     if (is_cut) break;
+    const MatrixView x = *computed;
     if (spec_.next_tokens) store_next(arrays, slice, x);
     if (slice.streams.data != nullptr) merge_streams(slice, x);
     head_input.rows = collect(arrays.logit_rows, slice, x, head_input);
@@ -160,12 +168,15 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
   return out;
 }
 
-bool Transformer::compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x) {
-  for (std::int64_t layer = 0; layer < spec_.config.num_layers; ++layer) {
-    if (arrays.cuts_slices && is_interrupted(arrays)) return false;
+std::optional<MatrixView> Transformer::compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x) {
+  const auto is_cut = [&] { return arrays.cuts_slices && is_interrupted(arrays); };
+  const std::int64_t last = spec_.config.num_layers - 1;
+  for (std::int64_t layer = 0; layer < last; ++layer) {
+    if (is_cut()) return std::nullopt;
     compute_layer({spec_.layers[at(layer)], weights_.layers[at(layer)], layer, slice}, x);
   }
-  return true;
+  if (is_cut()) return std::nullopt;
+  return compute_last_layer(arrays, slice, x);
 }
 
 MatrixView Transformer::compute_logits(const StepArrays& arrays, MatrixView input) {
@@ -365,12 +376,32 @@ void Transformer::embed_per_layer(std::span<const std::int32_t> ids, Slice& slic
   slice.per_layer = own;
 }
 
+MatrixView Transformer::keep_wanted_rows(const StepArrays& arrays, Slice& slice, MatrixView x) {
+  slice_kept_.clear();
+  for (const auto wanted : {arrays.logit_rows, arrays.hidden_rows, arrays.label_rows}) {
+    for (auto row = std::ranges::lower_bound(wanted, slice.begin); row != wanted.end() && *row < slice.end; ++row)
+      slice_kept_.push_back(static_cast<std::int32_t>(*row - slice.begin));
+  }
+  std::ranges::sort(slice_kept_);
+  const auto repeated = std::ranges::unique(slice_kept_);
+  slice_kept_.erase(repeated.begin(), repeated.end());
+  if (std::ssize(slice_kept_) == x.rows) return x;
+  slice.kept = slice_kept_;
+  keep_adapters_of(slice_kept_);
+  slice.adapters = slice_adapters_;
+  // In the memory of what the mixer attended to, which nothing needs any more.
+  const MatrixView kept = room(kAttended, std::ssize(slice_kept_), x.cols);
+  if (kept.rows > 0) backend_.gather_rows(x, slice_kept_, kept);
+  return kept;
+}
+
 std::int64_t Transformer::collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x,
                                   MatrixView out) {
   const auto first = std::ranges::lower_bound(wanted, slice.begin);
   slice_wanted_.clear();
   for (auto row = first; row != wanted.end() && *row < slice.end; ++row) {
-    slice_wanted_.push_back(static_cast<std::int32_t>(*row - slice.begin));
+    const auto in_slice = static_cast<std::int32_t>(*row - slice.begin);
+    slice_wanted_.push_back(slice.kept ? place_among(*slice.kept, in_slice) : in_slice);
   }
   const std::int64_t num_before = first - wanted.begin();
   const auto num_rows = std::ssize(slice_wanted_);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -140,6 +141,7 @@ class Transformer final : public Model {
     MatrixView per_layer;            // [rows, layers * per_layer_size]
     MatrixView streams;              // [rows, num_streams * hidden]; no data: there is one, which is x
     std::span<const AdapterRun> adapters;
+    std::optional<std::span<const std::int32_t>> kept;  // the rows that are left behind the last mixer; none: all
   };
   struct Rotation {
     MatrixView cos;
@@ -156,8 +158,13 @@ class Transformer final : public Model {
   std::int64_t slice_end(const StepArrays& arrays, std::int64_t begin) const;
   Slice cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end);
   bool is_interrupted(const StepArrays& arrays) const;
-  // False: an interrupt cut the slice.
-  bool compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x);
+  // The rows that are left behind the last layer; nothing: an interrupt cut the slice.
+  std::optional<MatrixView> compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x);
+  // The feed-forward of the last layer takes the wanted rows alone: of a prompt the other rows leave only K and V
+  // there.
+  MatrixView compute_last_layer(const StepArrays& arrays, Slice& slice, MatrixView x);
+  bool narrows_last_layer() const;
+  MatrixView keep_wanted_rows(const StepArrays& arrays, Slice& slice, MatrixView x);
   void compute_rotations(const Slice& slice);
   void embed(const StepArrays& arrays, Slice& slice, MatrixView x);
   void add_token_types(const StepArrays& arrays, const Slice& slice, MatrixView x);
@@ -171,7 +178,11 @@ class Transformer final : public Model {
   void average_sequences(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
 
   void compute_layer(const Layer& layer, MatrixView x);
+  // x += the mixer and the feed-forward, both of x or one after the other.
   void compute_branches(const Layer& layer, MatrixView x);
+  void add_parallel_branches(const Layer& layer, MatrixView x);
+  void add_mixer(const Layer& layer, MatrixView x);
+  void add_feed_forward(const Layer& layer, MatrixView x);
   void add_branch(const Layer& layer, WeightRole norm, MatrixView branch, MatrixView x);
   // What the layer's own embedding of the token adds, in a buffer of its own.
   MatrixView per_layer_branch(const Layer& layer, MatrixView x);
@@ -234,6 +245,7 @@ class Transformer final : public Model {
   void reserve_shares(std::int64_t rows) const;
   void gather_logits(MatrixView own, MatrixView all) const;
   std::span<const AdapterRun> adapter_runs(const StepArrays& arrays, std::int64_t first, std::int64_t end);
+  void keep_adapters_of(std::span<const std::int32_t> rows);
   void add_low_rank(Slot slot, std::span<const LowRank> changes, const ProductInput& in, MatrixView out);
   std::int64_t most_chosen() const;
   void add_expert_changes(const Layer& layer, std::int64_t rows_of_each, ExpertArgs& args);
@@ -276,6 +288,7 @@ class Transformer final : public Model {
   std::vector<std::int32_t> slice_query_start_;
   std::vector<std::int32_t> slice_context_len_;
   std::vector<std::int32_t> slice_wanted_;
+  std::vector<std::int32_t> slice_kept_;
   std::vector<AdapterRun> slice_adapters_;
   std::vector<ExpertChange> expert_changes_;
   std::vector<std::int32_t> row_changes_;

@@ -10,6 +10,7 @@ void Transformer::fit_model(const ModelSpec& spec, Widths& out) {
   const std::int64_t hidden = spec.config.hidden_size;
   const auto fit = [&](Slot slot, std::int64_t width) { out[slot] = std::max(out[slot], width); };
   out[kX] = out[kHeadInput] = out[kHidden] = hidden;
+  fit(kAttended, hidden);  // the rows that are left behind the last mixer
   if (spec.has_head) out[kLogits] = spec.config.vocab_size;
   if (spec.num_labels > 0) {
     out[kLabels] = spec.num_labels;

@@ -58,6 +58,7 @@ constexpr FieldRow kUnloadAdapterRows[] = {
 constexpr std::string_view kPullPaths[] = {"/admin/models/pull"};
 constexpr FieldRow kPullRows[] = {
     {"model", text(), Support::kSupported, R"("owner/name:Q8_0")", "OWNER/NAME[@REVISION][:QUANT]; required"},
+    {"name", text(), Support::kSupported, R"("owner/name:Q8_0")", "Ollama's alias of model"},
     {"stream", boolean(), Support::kSupported, "true", "true: progress as server-sent events"},
     {"load", boolean(), Support::kSupported, "true", "true: serves the model after the download"},
     {"served_name", text(), Support::kSupported, R"("mine")", "with load: the name to serve it under"},
@@ -67,6 +68,7 @@ constexpr FieldRow kPullRows[] = {
 constexpr std::string_view kRemovePaths[] = {"/admin/models/remove"};
 constexpr FieldRow kRemoveRows[] = {
     {"model", text(), Support::kSupported, R"("owner/name")", "OWNER/NAME[@REVISION][:QUANT]; required"},
+    {"name", text(), Support::kSupported, R"("owner/name")", "Ollama's alias of model"},
 };
 
 constexpr std::string_view kSlotPaths[] = {"/slots/{id}"};

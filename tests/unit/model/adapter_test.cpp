@@ -37,6 +37,9 @@ void check_rows_of_adapters(const std::string& shape, std::span<const std::strin
     const auto mixed = runner.append_together({ids[0], ids[1], ids[2], ids[3]});
     CHECK(mixed[0] == plain[0]);
     CHECK(mixed[1] == plain[1]);
+    const Logits last = runner.append_together_for_last({ids[0], ids[1], ids[2], ids[3]});
+    for (std::size_t i = 0; i < 4; ++i)
+      CHECK(last[i] == mixed[i].back());
     for (std::size_t i = 2; i < 4; ++i) {
       for (const std::size_t chunk : {1U, 16U, 64U}) {
         runner.reset();

@@ -89,8 +89,14 @@ Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& seque
     context_len.push_back(context + static_cast<std::int32_t>(sequence.size()));
     table_start.push_back(static_cast<std::int32_t>(tables.size()));
   }
-  std::vector<std::int32_t> rows(wanted == Wanted::kLastLogits ? 1 : ids.size());
-  std::iota(rows.begin(), rows.end(), static_cast<std::int32_t>(ids.size() - rows.size()));
+  std::vector<std::int32_t> rows;
+  if (wanted == Wanted::kLastLogits) {
+    for (std::size_t i = 1; i < query_start.size(); ++i)
+      rows.push_back(query_start[i] - 1);
+  } else {
+    rows.resize(ids.size());
+    std::iota(rows.begin(), rows.end(), 0);
+  }
   StepArrays arrays{.token_ids = ids,
                     .positions = positions,
                     .attention = {.query_start = query_start,
@@ -156,6 +162,10 @@ std::vector<Logits> ModelRunner::append_together(const std::vector<std::vector<s
     row = end;
   }
   return out;
+}
+
+Logits ModelRunner::append_together_for_last(const std::vector<std::vector<std::int32_t>>& sequences) {
+  return step({sequences.begin(), sequences.end()}, 0, Wanted::kLastLogits);
 }
 
 Logits ModelRunner::append_chunked(std::span<const std::int32_t> ids, std::size_t chunk) {

@@ -35,6 +35,8 @@ class ModelRunner {
   Logits append_chunked(std::span<const std::int32_t> ids, std::size_t chunk);
   // Several new sequences in one step; the logits of each.
   std::vector<Logits> append_together(const std::vector<std::vector<std::int32_t>>& sequences);
+  // The logits of the last token of each.
+  Logits append_together_for_last(const std::vector<std::vector<std::int32_t>>& sequences);
   // The final hidden states instead of logits.
   Logits append_hidden(std::span<const std::int32_t> ids);
   // A classifier's scores instead of logits.

@@ -114,6 +114,28 @@ TEST_CASE("Writers of packed weights do not disturb each other, and one that sto
   CHECK(cache.open(2) == nullptr);
 }
 
+TEST_CASE("Packed weights of any size come back as they were, each at a page of its own", "[model]") {
+  const TemporaryFolder folder;
+  const PackedCache cache(folder.path(), "identity");
+  // Smaller and larger than what is written at once.
+  std::vector<std::vector<std::byte>> entries;
+  for (const std::size_t size : {1U, 4096U, 1'800'000U, 9'000'001U, 5U, 4'194'304U}) {
+    auto& entry = entries.emplace_back(size);
+    for (std::size_t i = 0; i < size; ++i)
+      entry[i] = static_cast<std::byte>((i * 2654435761U + size) >> 7);
+  }
+  const auto writer = cache.create();
+  for (const auto& entry : entries)
+    writer->add(entry);
+  REQUIRE(writer->finish().empty());
+  const auto mapped = cache.open(entries.size());
+  REQUIRE(mapped != nullptr);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    CHECK(std::ranges::equal((*mapped)[i], entries[i]));
+    CHECK(reinterpret_cast<std::uintptr_t>((*mapped)[i].data()) % 4096 == 0);
+  }
+}
+
 TEST_CASE("Every byte of the table and identity of packed weights counts", "[model]") {
   const TemporaryFolder folder;
   const PackedCache cache(folder.path(), "identity");
