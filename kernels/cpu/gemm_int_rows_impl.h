@@ -386,15 +386,15 @@ void int_rows_of(const GemmArgs& args, const GemmRange& range, std::int64_t row,
     product.run(panel);
 }
 
-// Up to so many rows are multiplied tile by tile with one panel, whose weights are unpacked in registers for each tile:
-// for few tiles that takes less time than unpacking them to memory once. A second tile finds the panel in the
-// first-level cache. The sums of a tile fit the registers where one vector has all columns. Types with a sum for each
-// half of a block gain for one tile only (tests/bench/README.md). 0: no rows.
+// Up to so many rows are multiplied tile by tile, with weights that are unpacked in registers for each tile: for few
+// tiles that takes less time than unpacking them to memory once. A second tile finds a panel in the first-level cache.
+// The sums of a tile and a panel fit the registers where one vector has all columns. Types with a sum for each half of
+// a block gain for one tile only (tests/bench/README.md). 0: no rows.
 template <class P>
 constexpr std::int64_t kMostRowsInRegisters = kVecs > 1 || kInPlace<P> ? 0 : (P::kHalves ? 1 : 2) * kRowTile;
 
-// Rows [row, end), whole tiles but for the last of all, times kPanels panels: together where the sums of all fit the
-// registers.
+// Rows [row, end), whole tiles but for the last of all, times kPanels panels, which are multiplied together where the
+// sums of all fit the registers.
 template <class P, int kPanels>
 void int_tiles(const GemmArgs& args, std::int64_t panel, std::int64_t row, std::int64_t end) {
   for (; row < end; row += kRowTile) {
