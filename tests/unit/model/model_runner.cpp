@@ -1,7 +1,6 @@
 #include "tests/unit/model/model_runner.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/cpu_features.h"
@@ -31,6 +30,16 @@ std::unique_ptr<Backend> make_backend(const std::string& isa, int threads) {
   }
 #endif
   return create_backend({.device = "cpu", .cpu = {.isa = isa, .threads = threads, .pin = false}});
+}
+
+// All rows, or the last of each sequence.
+std::vector<std::int32_t> wanted_rows(std::span<const std::int32_t> query_start, bool last_alone) {
+  std::vector<std::int32_t> rows;
+  for (std::size_t i = 1; i < query_start.size(); ++i) {
+    for (std::int32_t row = last_alone ? query_start[i] - 1 : query_start[i - 1]; row < query_start[i]; ++row)
+      rows.push_back(row);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -89,14 +98,7 @@ Logits ModelRunner::step(const std::vector<std::span<const std::int32_t>>& seque
     context_len.push_back(context + static_cast<std::int32_t>(sequence.size()));
     table_start.push_back(static_cast<std::int32_t>(tables.size()));
   }
-  std::vector<std::int32_t> rows;
-  if (wanted == Wanted::kLastLogits) {
-    for (std::size_t i = 1; i < query_start.size(); ++i)
-      rows.push_back(query_start[i] - 1);
-  } else {
-    rows.resize(ids.size());
-    std::iota(rows.begin(), rows.end(), 0);
-  }
+  const std::vector<std::int32_t> rows = wanted_rows(query_start, wanted == Wanted::kLastLogits);
   StepArrays arrays{.token_ids = ids,
                     .positions = positions,
                     .attention = {.query_start = query_start,
