@@ -29,7 +29,7 @@ class CpuLinear final : public Linear {
     std::vector<std::int32_t> order = {};  // of input features; empty: their own
   };
 
-  // Packs the parts into `memory`, of packed_bytes(parts); without a pool on the caller's thread.
+  // Packs the parts into `memory`, packed_bytes(parts) of it, zeroed; without a pool on the caller's thread.
   CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, PanelForm form, ThreadPool* pool,
             SharedBytes memory);
   // Of weights that were packed before, of which it keeps a view.

@@ -186,7 +186,6 @@ void pack_panel(const WeightSource& source, std::int64_t panel, PanelForm form, 
   const std::int64_t first_row = panel * kPanelCols;
   const std::int64_t left = source.rows - first_row;
   const auto columns = static_cast<std::size_t>(left < kPanelCols ? left : kPanelCols);
-  std::memset(out, 0, panel_layout(source.type, source.cols).bytes);
   if (source.maker == nullptr) return pack_rows(source, first_row, columns, form, out);
   const std::size_t row_bytes = dtype_bytes(source.type, source.cols);
   std::vector<std::byte> made(columns * row_bytes);

@@ -21,7 +21,8 @@ struct PanelLayout {
 
 PanelLayout panel_layout(DType type, std::int64_t cols);
 
-// Packs output rows [16 * panel, 16 * panel + 16) of the source into `out`; rows beyond the source's are zeros.
+// Packs output rows [16 * panel, 16 * panel + 16) of the source into `out`, which is zeroed; rows beyond the source's
+// stay zeros.
 void pack_panel(const WeightSource& source, std::int64_t panel, PanelForm form, std::byte* out);
 
 inline std::int64_t num_panels(std::int64_t rows) {

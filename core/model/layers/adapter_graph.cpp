@@ -102,13 +102,11 @@ std::span<const Transformer::AdapterRun> Transformer::adapter_runs(const StepArr
   return slice_adapters_;
 }
 
-// The runs of a slice's rows become those of the rows that are left.
-void Transformer::keep_adapters_of(std::span<const std::int32_t> rows) {
-  for (AdapterRun& run : slice_adapters_) {
-    run.begin = std::ranges::lower_bound(rows, run.begin) - rows.begin();
-    run.end = std::ranges::lower_bound(rows, run.end) - rows.begin();
-  }
+std::span<const Transformer::AdapterRun> Transformer::adapters_of_kept(std::span<const std::int32_t> rows) {
+  for (AdapterRun& run : slice_adapters_)
+    run = {num_before(rows, run.begin), num_before(rows, run.end), run.adapter};
   std::erase_if(slice_adapters_, [](const AdapterRun& run) { return run.begin == run.end; });
+  return slice_adapters_;
 }
 
 // Row i of the logits belongs to row logit_rows[i] of the step.

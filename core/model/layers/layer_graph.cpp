@@ -37,22 +37,20 @@ ProductInput Transformer::branch_input(const Layer& layer, WeightRole role, Matr
 void Transformer::compute_layer(const Layer& layer, MatrixView x) {
   if (layer.slice.streams.data != nullptr) return compute_streams(layer, x);
   compute_branches(layer, x);
+  finish_layer(layer, x);
+}
+
+void Transformer::finish_layer(const Layer& layer, MatrixView x) {
   if (layer.slice.per_layer.data != nullptr) graph().add(per_layer_branch(layer, x), 1.0F, x);
   if (layer.spec.output_scale) graph().scale(x, layer.weights.vector(Role::kLayerScale));
 }
 
-MatrixView Transformer::compute_last_layer(const StepArrays& arrays, Slice& slice, MatrixView x) {
-  const std::int64_t index = spec_.config.num_layers - 1;
-  const Layer layer{spec_.layers.back(), weights_.layers[static_cast<std::size_t>(index)], index, slice};
-  if (!narrows_last_layer()) {
-    compute_layer(layer, x);
-    return x;
-  }
+MatrixView Transformer::compute_last_layer(const StepArrays& arrays, Slice& slice, const Layer& layer, MatrixView x) {
   add_mixer(layer, x);
   const MatrixView kept = keep_wanted_rows(arrays, slice, x);
   if (kept.rows == 0) return kept;
   add_feed_forward(layer, kept);
-  if (layer.spec.output_scale) graph().scale(kept, layer.weights.vector(Role::kLayerScale));
+  finish_layer(layer, kept);
   return kept;
 }
 

@@ -16,11 +16,6 @@ std::size_t at(std::int64_t index) {
   return static_cast<std::size_t>(index);
 }
 
-// Of a row, or where it would be.
-std::int32_t place_among(std::span<const std::int32_t> ascending, std::int64_t row) {
-  return static_cast<std::int32_t>(std::ranges::lower_bound(ascending, row) - ascending.begin());
-}
-
 }  // namespace
 
 Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend,
@@ -149,9 +144,8 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
     head_input.rows = collect(arrays.logit_rows, slice, x, head_input);
     hidden.rows = collect(arrays.hidden_rows, slice, x, hidden);
     if (spec_.scores_mean && label_input.data != nullptr) average_sequences(arrays.label_rows, slice, x, label_input);
-    label_input.rows = spec_.scores_mean
-                           ? std::ranges::lower_bound(arrays.label_rows, slice.end) - arrays.label_rows.begin()
-                           : collect(arrays.label_rows, slice, x, label_input);
+    label_input.rows = spec_.scores_mean ? num_before(arrays.label_rows, slice.end)
+                                         : collect(arrays.label_rows, slice, x, label_input);
     begin = slice.end;
     if (is_interrupted(arrays)) break;
   }
@@ -169,14 +163,14 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
 }
 
 std::optional<MatrixView> Transformer::compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x) {
-  const auto is_cut = [&] { return arrays.cuts_slices && is_interrupted(arrays); };
   const std::int64_t last = spec_.config.num_layers - 1;
-  for (std::int64_t layer = 0; layer < last; ++layer) {
-    if (is_cut()) return std::nullopt;
-    compute_layer({spec_.layers[at(layer)], weights_.layers[at(layer)], layer, slice}, x);
+  for (std::int64_t index = 0; index <= last; ++index) {
+    if (arrays.cuts_slices && is_interrupted(arrays)) return std::nullopt;
+    const Layer layer{spec_.layers[at(index)], weights_.layers[at(index)], index, slice};
+    if (index == last && narrows_last_layer()) return compute_last_layer(arrays, slice, layer, x);
+    compute_layer(layer, x);
   }
-  if (is_cut()) return std::nullopt;
-  return compute_last_layer(arrays, slice, x);
+  return x;
 }
 
 MatrixView Transformer::compute_logits(const StepArrays& arrays, MatrixView input) {
@@ -238,14 +232,15 @@ void Transformer::average_sequences(std::span<const std::int32_t> wanted, const 
     norm(weights_.model, spec_.final_norm, x, last);
   }
   const auto& start = slice.attention.query_start;
-  for (auto row = std::ranges::lower_bound(wanted, slice.begin); row != wanted.end() && *row < slice.end; ++row) {
-    const auto after = std::ranges::upper_bound(start, static_cast<std::int32_t>(*row - slice.begin));
+  const std::int64_t end = num_before(wanted, slice.end);
+  for (std::int64_t i = num_before(wanted, slice.begin); i < end; ++i) {
+    const auto after = std::ranges::upper_bound(start, static_cast<std::int32_t>(wanted[at(i)] - slice.begin));
     const std::int64_t begin = *(after - 1);
     const std::int64_t count = *after - begin;
-    const MatrixView mean = row_range(out, row - wanted.begin(), 1);
+    const MatrixView mean = row_range(out, i, 1);
     graph().copy(row_range(last, begin, 1), mean);
-    for (std::int64_t i = 1; i < count; ++i)
-      graph().add(row_range(last, begin + i, 1), 1.0F, mean);
+    for (std::int64_t row = begin + 1; row < begin + count; ++row)
+      graph().add(row_range(last, row, 1), 1.0F, mean);
     graph().scale(mean, 1.0F / static_cast<float>(count));
   }
 }
@@ -324,10 +319,10 @@ void Transformer::embed(const StepArrays& arrays, Slice& slice, MatrixView x) {
   const auto ids = arrays.token_ids.subspan(at(slice.begin), at(x.rows));
   backend_.embed(rows_of(WeightRole::kTokenEmbedding), ids, x);
   if (spec_.embedding_scale != 1.0) graph().scale(x, static_cast<float>(spec_.embedding_scale));
-  const auto first = std::ranges::lower_bound(arrays.embedding_rows, slice.begin);
-  for (auto row = first; row != arrays.embedding_rows.end() && *row < slice.end; ++row) {
-    const auto index = static_cast<std::int32_t>(row - arrays.embedding_rows.begin());
-    backend_.gather_rows(arrays.embeddings, {&index, 1}, row_range(x, *row - slice.begin, 1));
+  const std::int64_t end = num_before(arrays.embedding_rows, slice.end);
+  for (std::int64_t i = num_before(arrays.embedding_rows, slice.begin); i < end; ++i) {
+    const auto index = static_cast<std::int32_t>(i);
+    backend_.gather_rows(arrays.embeddings, {&index, 1}, row_range(x, arrays.embedding_rows[at(i)] - slice.begin, 1));
   }
   if (spec_.num_token_types > 0) add_token_types(arrays, slice, x);
   if (spec_.has_positions) {
@@ -379,16 +374,16 @@ void Transformer::embed_per_layer(std::span<const std::int32_t> ids, Slice& slic
 MatrixView Transformer::keep_wanted_rows(const StepArrays& arrays, Slice& slice, MatrixView x) {
   slice_kept_.clear();
   for (const auto wanted : {arrays.logit_rows, arrays.hidden_rows, arrays.label_rows}) {
-    for (auto row = std::ranges::lower_bound(wanted, slice.begin); row != wanted.end() && *row < slice.end; ++row)
-      slice_kept_.push_back(static_cast<std::int32_t>(*row - slice.begin));
+    const std::int64_t end = num_before(wanted, slice.end);
+    for (std::int64_t i = num_before(wanted, slice.begin); i < end; ++i)
+      slice_kept_.push_back(static_cast<std::int32_t>(wanted[at(i)] - slice.begin));
   }
   std::ranges::sort(slice_kept_);
   const auto repeated = std::ranges::unique(slice_kept_);
   slice_kept_.erase(repeated.begin(), repeated.end());
   if (std::ssize(slice_kept_) == x.rows) return x;
   slice.kept = slice_kept_;
-  keep_adapters_of(slice_kept_);
-  slice.adapters = slice_adapters_;
+  slice.adapters = adapters_of_kept(slice_kept_);
   // In the memory of what the mixer attended to, which nothing needs any more.
   const MatrixView kept = room(kAttended, std::ssize(slice_kept_), x.cols);
   if (kept.rows > 0) backend_.gather_rows(x, slice_kept_, kept);
@@ -397,16 +392,15 @@ MatrixView Transformer::keep_wanted_rows(const StepArrays& arrays, Slice& slice,
 
 std::int64_t Transformer::collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x,
                                   MatrixView out) {
-  const auto first = std::ranges::lower_bound(wanted, slice.begin);
+  const std::int64_t first = num_before(wanted, slice.begin);
+  const std::int64_t end = num_before(wanted, slice.end);
   slice_wanted_.clear();
-  for (auto row = first; row != wanted.end() && *row < slice.end; ++row) {
-    const auto in_slice = static_cast<std::int32_t>(*row - slice.begin);
-    slice_wanted_.push_back(slice.kept ? place_among(*slice.kept, in_slice) : in_slice);
+  for (std::int64_t i = first; i < end; ++i) {
+    const std::int64_t row = wanted[at(i)] - slice.begin;
+    slice_wanted_.push_back(static_cast<std::int32_t>(slice.kept ? num_before(*slice.kept, row) : row));
   }
-  const std::int64_t num_before = first - wanted.begin();
-  const auto num_rows = std::ssize(slice_wanted_);
-  if (num_rows > 0) backend_.gather_rows(x, slice_wanted_, row_range(out, num_before, num_rows));
-  return num_before + num_rows;
+  if (end > first) backend_.gather_rows(x, slice_wanted_, row_range(out, first, end - first));
+  return end;
 }
 
 }  // namespace quire

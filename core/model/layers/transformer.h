@@ -162,7 +162,7 @@ class Transformer final : public Model {
   std::optional<MatrixView> compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x);
   // The feed-forward of the last layer takes the wanted rows alone: of a prompt the other rows leave only K and V
   // there.
-  MatrixView compute_last_layer(const StepArrays& arrays, Slice& slice, MatrixView x);
+  MatrixView compute_last_layer(const StepArrays& arrays, Slice& slice, const Layer& layer, MatrixView x);
   bool narrows_last_layer() const;
   MatrixView keep_wanted_rows(const StepArrays& arrays, Slice& slice, MatrixView x);
   void compute_rotations(const Slice& slice);
@@ -178,6 +178,8 @@ class Transformer final : public Model {
   void average_sequences(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
 
   void compute_layer(const Layer& layer, MatrixView x);
+  // What follows a layer's branches.
+  void finish_layer(const Layer& layer, MatrixView x);
   // x += the mixer and the feed-forward, both of x or one after the other.
   void compute_branches(const Layer& layer, MatrixView x);
   void add_parallel_branches(const Layer& layer, MatrixView x);
@@ -245,7 +247,8 @@ class Transformer final : public Model {
   void reserve_shares(std::int64_t rows) const;
   void gather_logits(MatrixView own, MatrixView all) const;
   std::span<const AdapterRun> adapter_runs(const StepArrays& arrays, std::int64_t first, std::int64_t end);
-  void keep_adapters_of(std::span<const std::int32_t> rows);
+  // The runs of the slice's rows that are left, instead of those of all.
+  std::span<const AdapterRun> adapters_of_kept(std::span<const std::int32_t> rows);
   void add_low_rank(Slot slot, std::span<const LowRank> changes, const ProductInput& in, MatrixView out);
   std::int64_t most_chosen() const;
   void add_expert_changes(const Layer& layer, std::int64_t rows_of_each, ExpertArgs& args);
