@@ -3,37 +3,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <fstream>
-#include <sstream>
-#include <string>
 #include <vector>
 
+#include "tests/support/huge_pages.h"
+
 namespace quire::test {
-namespace {
-
-// Whether huge pages were asked for where `address` is ("hg" of its area's flags).
-bool wants_huge_pages(const std::byte* address) {
-  std::ifstream areas("/proc/self/smaps");
-  bool is_here = false;
-  for (std::string line; std::getline(areas, line);) {
-    std::uintptr_t begin = 0;
-    std::uintptr_t end = 0;
-    char dash = 0;
-    if (std::istringstream text(line); text >> std::hex >> begin >> dash >> end && dash == '-') {
-      const auto at = reinterpret_cast<std::uintptr_t>(address);
-      is_here = begin <= at && at < end;
-    }
-    if (is_here && line.starts_with("VmFlags:")) return line.find(" hg") != std::string::npos;
-  }
-  return false;
-}
-
-bool has_huge_pages() {
-  return std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled").good();
-}
-
-}  // namespace
-
 TEST_CASE("Matrices smaller than a huge page lie side by side in areas of huge pages") {
   MemoryBlocks blocks;
   std::vector<SharedBytes> taken;

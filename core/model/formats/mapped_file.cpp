@@ -46,13 +46,15 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   const auto size = static_cast<std::size_t>(status.st_size);
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) fail(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
-  // A hint: file systems that can read whole huge pages then do, which spares address translation.
-  ::madvise(address, size, MADV_HUGEPAGE);
   bytes_ = {static_cast<const std::byte*>(address), size};
 }
 
 MappedFile::~MappedFile() {
   ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+void MappedFile::prefer_huge_pages() const {
+  ::madvise(const_cast<std::byte*>(bytes_.data()), bytes_.size(), MADV_HUGEPAGE);
 }
 
 void MappedFile::release(std::span<const std::byte> range) const {

@@ -18,6 +18,9 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  // A hint for a file all of which is read: file systems that can then read and map huge pages, which spares address
+  // translation. Where single rows are read it would read 2 MiB for each.
+  void prefer_huge_pages() const;
   // Drops the pages within `range` (a part of bytes()) from this process's memory; reading them again maps them again.
   void release(std::span<const std::byte> range) const;
 

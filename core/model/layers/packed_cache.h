@@ -28,7 +28,7 @@ class PackedWeights {
 
  private:
   friend class PackedCache;
-  explicit PackedWeights(const std::filesystem::path& path) : file_(path) {}
+  explicit PackedWeights(const std::filesystem::path& path) : file_(path) { file_.prefer_huge_pages(); }
 
   MappedFile file_;
   std::vector<std::span<const std::byte>> entries_;

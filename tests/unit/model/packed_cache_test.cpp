@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/model/tools/synth.h"
+#include "tests/support/huge_pages.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model/model_runner.h"
 
@@ -133,6 +134,7 @@ TEST_CASE("Packed weights of any size come back as they were, each at a page of 
   for (std::size_t i = 0; i < entries.size(); ++i) {
     CHECK(std::ranges::equal((*mapped)[i], entries[i]));
     CHECK(reinterpret_cast<std::uintptr_t>((*mapped)[i].data()) % 4096 == 0);
+    if (has_huge_pages()) CHECK(wants_huge_pages((*mapped)[i].data()));
   }
 }
 
