@@ -4,31 +4,12 @@
 // that a row's arithmetic is that of gemm_int_impl.h for a row alone.
 #pragma once
 
-#include "kernels/cpu/gemm_int_impl.h"
+#include "kernels/cpu/gemm_int_chunk_impl.h"
 
 namespace quire {
 namespace {
 
-constexpr std::int64_t kChunkBlocks = 16;
 constexpr std::int64_t kTilesAtOnce = 8;  // row tiles that share the unpacking of a chunk
-
-// Whether unpacked groups are brought into an order of the level's own, and a sum holds two columns of two rows instead
-// of one vector of columns.
-template <class Level = Columns>
-constexpr bool orders_groups() {
-  return requires {
-    requires Level::kOrdersGroups;
-  };
-}
-constexpr int kSumsPerVec = orders_groups() ? 2 : 1;
-
-// One block times the vectors of columns that are multiplied together, as the arithmetic wants it.
-template <class P>
-struct Unpacked {
-  static constexpr int kSpan = Columns::kGemmVecs;
-  typename Columns::B quants[8][kSpan];
-  ScalesOf<P> scales[kSpan * kSumsPerVec];
-};
 
 template <class P>
 struct RowsScratch {
@@ -38,103 +19,6 @@ struct RowsScratch {
 
 inline std::size_t rows_scratch_bytes() {
   return sizeof(RowsScratch<Packed<DType::kQ2_K>>);  // has the most scales
-}
-
-// Eight bits need no unpacking.
-template <class P>
-constexpr bool kInPlace = P::kBits == 8 && P::kGroups == 1 && !orders_groups();
-
-// Blocks [begin, begin + count) of kPanels panels.
-template <class P, int kPanels>
-struct Chunk {
-  const std::byte* meta[kPanels];
-  const std::byte* quants[kPanels];
-  std::int64_t count;
-
-  Chunk(const GemmArgs& args, std::int64_t panel, std::int64_t begin, std::int64_t blocks) : count(blocks) {
-    for (int p = 0; p < kPanels; ++p) {
-      const std::byte* base = args.weights + static_cast<std::size_t>(panel + p) * args.panel_bytes;
-      meta[p] = base + begin / P::kGroups * (P::kHeader + P::kGroups * P::kEntry);
-      quants[p] = base + args.quants_offset + begin * P::kQuantBytes;
-    }
-  }
-};
-
-// One vector, with its zero subtracted where the level's bytes are signed.
-template <class P, class Level = Columns>
-[[gnu::always_inline]] inline typename Level::B stored_group(const std::byte* q, int g) {
-  const typename Level::B quants = quant_group<P>(q, g);
-  if constexpr (Level::kSignedCodes && !P::kTable && !P::kSignedNibbles && P::kBits != 8 && P::kZero != 0) {
-    return quants - static_cast<std::uint8_t>(P::kZero);
-  } else {
-    return quants;
-  }
-}
-
-// Those of four columns as two sums of two columns want them.
-template <class P, class Level = Columns>
-[[gnu::always_inline]] inline void double_scales(const ScalesOf<P> of, ScalesOf<P>* out) {
-  const auto spread = [](const typename Level::F& all, typename Level::F& low, typename Level::F& high) {
-    low = all;
-    high = all;
-    Level::trade_halves(low, high);
-  };
-  spread(of.first, out[0].first, out[1].first);
-  if constexpr (!kOneScale<P>) spread(of.second, out[0].second, out[1].second);
-  if constexpr (P::kScales == ScaleForm::kNibbleHalves) {
-    spread(of.minimum[0], out[0].minimum[0], out[1].minimum[0]);
-    spread(of.minimum[1], out[0].minimum[1], out[1].minimum[1]);
-  }
-}
-
-// All is read before the first of it is written, which the compiler takes for what is read next.
-template <class P, class Level = Columns>
-[[gnu::always_inline]] inline void unpack_block(const std::byte* header, const std::byte* meta, const std::byte* quants,
-                                                int part, Unpacked<P>& out) {
-  constexpr int kSpan = Columns::kGemmVecs;
-  typename Columns::B made[8][kSpan];
-  for (int v = 0; v < kSpan; ++v) {
-    for (int group = 0; group < 8; ++group)
-      made[group][v] = stored_group<P>(quants + (part * kSpan + v) * kVecBytes, group);
-  }
-  for (int group = 0; group < 8; group += 2) {
-    for (int v = 0; v < kSpan; ++v) {
-      if constexpr (orders_groups<Level>()) {
-        Level::order_groups(made[group][v], made[group + 1][v]);
-        out.quants[group + v][0] = made[group][v];
-        out.quants[group + v][1] = made[group + 1][v];
-      } else {
-        out.quants[group][v] = made[group][v];
-        out.quants[group + 1][v] = made[group + 1][v];
-      }
-    }
-  }
-  load_scales_of<P, kSpan>(header, meta, part * kSpan, out.scales);
-  if constexpr (orders_groups<Level>()) {
-    for (int v = kSpan - 1; v >= 0; --v)
-      double_scales<P>(out.scales[v], out.scales + 2 * v);
-  }
-}
-
-template <class P, int kPanels>
-void unpack(const Chunk<P, kPanels>& chunk, Unpacked<P>* out) {
-  constexpr int kSpan = Columns::kGemmVecs;
-  constexpr int kParts = kVecs / kSpan;
-  for (int p = 0; p < kPanels; ++p) {
-    const std::byte* meta = chunk.meta[p];
-    const std::byte* quants = chunk.quants[p];
-    Unpacked<P>* to = out + p * kParts;
-    for (std::int64_t b = 0; b < chunk.count; b += P::kGroups) {
-      const std::byte* header = meta;
-      meta += P::kHeader;
-#pragma GCC unroll 1
-      for (int g = 0; g < P::kGroups; ++g, meta += P::kEntry, quants += P::kQuantBytes) {
-        for (int part = 0; part < kParts; ++part)
-          unpack_block<P>(header, meta, quants, part, to[part]);
-        to += kPanels * kParts;
-      }
-    }
-  }
 }
 
 // What one group of rows asks for of the next chunk: `lines` of each block's quants in each panel.
@@ -163,24 +47,6 @@ void ask_for_scales(const Chunk<P, kPanels>& chunk) {
       __builtin_prefetch(chunk.meta[p] + at);
   }
 }
-
-// The quants of one block as they lie in memory: read where they are used, so that all rows take a vector before the
-// next is loaded, and few registers hold them.
-template <class P, int kPanels>
-struct StoredQuants {
-  static constexpr int kSpan = Columns::kGemmVecs;
-  static constexpr int kShift = quant_shift<P>();
-  static constexpr bool kCentred = Columns::kSignedCodes || (P::kDotBits == 8 && Columns::kCentred8);
-  static constexpr int kGroupBytes = (kInPlace<P> ? kVecs : kSpan) * kVecBytes;
-  const std::byte* of_panel[kPanels];
-
-  [[gnu::always_inline]] const std::byte* address(int column, int group) const {
-    return of_panel[column / kSpan] + group * kGroupBytes + column % kSpan * kVecBytes;
-  }
-  [[gnu::always_inline]] typename Columns::B operator()(int column, int group) const {
-    return Columns::load_bytes(address(column, group));
-  }
-};
 
 // The sums of kRows rows and kColumns vectors of columns, in registers: one for each row and vector, or where groups
 // are ordered two for each pair of rows and vector.
@@ -239,17 +105,16 @@ struct TileSums {
 };
 
 // sums[row][panel][column] of kRows rows += a chunk, from zero where it is the first.
-template <class P, int kRows, int kPanels>
-[[gnu::noinline]] void multiply_chunk(const Chunk<P, kPanels>& of, const Ahead& next, const Unpacked<P>* unpacked,
+template <class P, int kRows, int kPanels, class Blocks = ReadBlocks<P, kPanels>>
+[[gnu::noinline]] void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& next, Unpacked<P>* unpacked,
                                       const ActBlock* tile, std::int64_t tile_rows, bool first, float* sums) {
-  const Chunk<P, kPanels> chunk = of;  // in registers
-  const Ahead ahead = next;
+  const Ahead ahead = next;  // in registers
   constexpr int kSpan = Columns::kGemmVecs;
   constexpr int kColumns = kPanels * kSpan;
+  const ActBlock* const end = tile + chunk.count * tile_rows;
   for (int first_vec = 0; first_vec < kVecs; first_vec += kSpan) {
-    const auto vec_of = [&](int c) { return first_vec + c % kSpan; };
     const auto sums_of = [&](int r, int c) {
-      return sums + (r * kPanels + c / kSpan) * kPanelCols + vec_of(c) * Columns::kLanes;
+      return sums + (r * kPanels + c / kSpan) * kPanelCols + (first_vec + c % kSpan) * Columns::kLanes;
     };
     TileSums<kRows, kColumns> acc;
     if (first) {
@@ -258,37 +123,16 @@ template <class P, int kRows, int kPanels>
       acc.load(sums_of);
     }
     const std::int64_t lines = first_vec == 0 ? ahead.lines : 0;
-    const Unpacked<P>* blocks = unpacked + first_vec / kSpan;
     const std::byte* asked = ahead.from;
-    std::int64_t b = 0;
-    const ActBlock* const end = tile + chunk.count * tile_rows;
-    for (const ActBlock* x = tile; x != end; x += tile_rows, ++b, blocks += kPanels * kVecs / kSpan) {
+    Blocks blocks(chunk, unpacked, first_vec);
+    for (const ActBlock* x = tile; x != end; x += tile_rows, blocks.next()) {
       if (lines > 0) {
         ask_for_block<kPanels>(ahead, asked);
         asked += P::kQuantBytes;
       }
-      StoredQuants<P, kPanels> quants;
       ScalesOf<P> copied[kColumns];
-      const ScalesOf<P>* s = copied;
-      for (int p = 0; p < kPanels; ++p) {
-        const Unpacked<P>& block = blocks[p * (kVecs / kSpan)];
-        if constexpr (kInPlace<P>) {
-          quants.of_panel[p] = chunk.quants[p] + b * P::kQuantBytes + first_vec * kVecBytes;
-        } else {
-          quants.of_panel[p] = reinterpret_cast<const std::byte*>(block.quants);
-        }
-        if (!kInPlace<P> && kPanels == 1) {
-          s = block.scales;  // in memory until the sums are there
-          continue;
-        }
-        if constexpr (kInPlace<P>) {
-          load_scales_of<P, kSpan>(nullptr, chunk.meta[p] + b * P::kEntry, first_vec, copied + p * kSpan);
-        } else {
-          for (int v = 0; v < kSpan; ++v)
-            copied[p * kSpan + v] = block.scales[v];
-        }
-      }
-      accumulate<P, acc.kSums, acc.kUnits>(&acc.of[0][0], acc.kUnits, quants, s, acc.rows_at(x));
+      const ScalesOf<P>* s = blocks.scales(copied);
+      accumulate<P, acc.kSums, acc.kUnits>(&acc.of[0][0], acc.kUnits, blocks.quants(), s, acc.rows_at(x));
     }
     acc.store(sums_of);
   }
@@ -314,7 +158,7 @@ class RowsProduct {
       const Chunk<P, kPanels> next = left > 0
                                          ? Chunk<P, kPanels>(args_, panel, begin + step_, left < step_ ? left : step_)
                                          : Chunk<P, kPanels>(args_, panel + kPanels, 0, first_count());
-      if constexpr (!kInPlace<P>) unpack(chunk, scratch_.blocks);
+      if constexpr (!kInPlace<P> && !kFirstRowsUnpack<P>) unpack(chunk, scratch_.blocks);
       ask_for_scales(next);
       multiply_rows(chunk, next, begin);
       chunk = next;
@@ -349,8 +193,14 @@ class RowsProduct {
       const std::int64_t first_line = kLines * group / num_groups_;
       ++group;
       const Ahead ahead{next.quants[0] + 64 * first_line, args_.panel_bytes, kLines * group / num_groups_ - first_line};
-      multiply_chunk<P, kRows, kPanels>(chunk, ahead, scratch_.blocks, x, tile_rows, begin == 0,
-                                        scratch_.sums + (row - row_begin_) * kPanels * kPanelCols);
+      float* sums = scratch_.sums + (row - row_begin_) * kPanels * kPanelCols;
+      if constexpr (kFirstRowsUnpack<P>) {
+        if (row == row_begin_) {
+          return multiply_chunk<P, kRows, kPanels, UnpackBlocks<P, kPanels>>(chunk, ahead, scratch_.blocks, x,
+                                                                             tile_rows, begin == 0, sums);
+        }
+      }
+      multiply_chunk<P, kRows, kPanels>(chunk, ahead, scratch_.blocks, x, tile_rows, begin == 0, sums);
     };
     for (std::int64_t row = row_begin_; row < row_end_; row += kRowTile) {
       const std::int64_t left = args_.rows - row;
