@@ -48,9 +48,12 @@ void short_conv(const ConvPiece& p) {
   using F = typename Simd::F;
   const std::int64_t past = p.taps - 1;
   alignas(64) float ring[kMaxTaps - 1][kConvColumns];
+  // Comes from memory: whole vectors, so that all of it is asked for at once.
   for (std::int64_t j = 0; j < past; ++j) {
-    for (std::int64_t c = 0; c < p.columns; ++c)
-      ring[j][c] = p.fresh ? 0.0f : p.history[j * p.history_stride + c];
+    for (std::int64_t c = 0; c < p.columns; c += Simd::kLanes) {
+      const std::int64_t n = p.columns - c;
+      put(ring[j] + c, p.fresh ? Simd::zero() : take(p.history + j * p.history_stride + c, n), n);
+    }
   }
   for (std::int64_t row = 0; row < p.rows; ++row) {
     const float* older[kMaxTaps] = {};
@@ -78,8 +81,9 @@ void short_conv(const ConvPiece& p) {
     }
   }
   for (std::int64_t j = 0; j < past; ++j) {
-    for (std::int64_t c = 0; c < p.columns; ++c)
-      p.history[j * p.history_stride + c] = ring[(p.rows + j) % past][c];
+    const float* row = ring[(p.rows + j) % past];
+    for (std::int64_t c = 0; c < p.columns; c += Simd::kLanes)
+      put(p.history + j * p.history_stride + c, take(row + c, p.columns - c), p.columns - c);
   }
 }
 
