@@ -148,8 +148,8 @@ struct StoredQuants {
   }
 };
 
-// Where the blocks of a chunk are read for a group of rows, one block after the other, vectors [first_vec, first_vec +
-// kGemmVecs) of each panel: as they were unpacked, or in place.
+// Reads a chunk block by block for one group of rows: vectors [first_vec, first_vec + kGemmVecs) of each panel, in
+// place or as they were unpacked.
 template <class P, int kPanels>
 class ReadBlocks {
  public:
@@ -168,7 +168,7 @@ class ReadBlocks {
     }
     return quants;
   }
-  // Copies them, or of a single panel leaves them in memory until the sums are there.
+  // Copies the scales; those of a single panel stay in memory until the sums are there.
   [[gnu::always_inline]] const ScalesOf<P>* scales(ScalesOf<P>* copied) const {
     if constexpr (!kInPlace<P> && kPanels == 1) return blocks_->scales;
     for (int p = 0; p < kPanels; ++p) {
@@ -193,7 +193,7 @@ class ReadBlocks {
   std::int64_t block_ = 0;
 };
 
-// Quants of one block that are unpacked where they are multiplied, and left for the groups of rows that follow.
+// The quants of one block, unpacked where they are multiplied and stored for the groups of rows that follow.
 template <class P, int kPanels>
 struct UnpackingQuants {
   static constexpr int kShift = quant_shift<P>();
@@ -208,7 +208,8 @@ struct UnpackingQuants {
   }
 };
 
-// The same blocks as ReadBlocks for the first group of rows: the arithmetic of its products hides what unpacking takes.
+// Reads the same blocks for the first group of rows, and unpacks them for the others. The products hide the time that
+// unpacking takes.
 template <class P, int kPanels>
 class UnpackBlocks {
  public:

@@ -48,7 +48,7 @@ void short_conv(const ConvPiece& p) {
   using F = typename Simd::F;
   const std::int64_t past = p.taps - 1;
   alignas(64) float ring[kMaxTaps - 1][kConvColumns];
-  // Comes from memory: whole vectors, so that all of it is asked for at once.
+  // The history comes from memory. Whole vectors ask for all of it at once.
   for (std::int64_t j = 0; j < past; ++j) {
     for (std::int64_t c = 0; c < p.columns; c += Simd::kLanes) {
       const std::int64_t n = p.columns - c;
