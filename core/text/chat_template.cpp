@@ -105,6 +105,9 @@ ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view source, const TemplateOptions& options) {
+  if (source.size() > kMaxSourceBytes) {
+    return invalid("chat template: it is longer than " + std::to_string(kMaxSourceBytes) + " bytes", "chat_template");
+  }
   try {
     return ChatTemplate(std::make_unique<Impl>(source, options));
   } catch (const jinja::Failure& failure) {
@@ -123,6 +126,8 @@ Result<std::vector<TextPiece>> ChatTemplate::render(const Json& context, const R
     return evaluator.render(impl_->body(), std::move(variables)).pieces();
   } catch (const jinja::Failure& failure) {
     return invalid("chat template: " + with_line(failure.message, evaluator.line()), "messages");
+  } catch (const jinja::Interrupted&) {
+    return interrupted();
   }
 } catch (const std::bad_alloc&) {
   return failure(ErrorKind::kNoMemory, "The chat template needs more memory than there is.", "out_of_memory");

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/base/work_limit.h"
 #include "core/text/tokenizer.h"
 
 namespace quire {
@@ -21,6 +22,7 @@ struct RenderLimits {
   std::size_t max_output_bytes = std::size_t{16} << 20;
   std::size_t max_depth = 200;         // macro calls and recursive loops
   std::size_t max_steps = 20'000'000;  // evaluated nodes
+  WorkLimit work = {};
 };
 
 struct TemplateOptions {
@@ -30,6 +32,8 @@ struct TemplateOptions {
 
 class ChatTemplate {
  public:
+  static constexpr std::size_t kMaxSourceBytes = std::size_t{1} << 20;
+
   static Result<ChatTemplate> parse(std::string_view source, const TemplateOptions& options = {});
   ~ChatTemplate();
   ChatTemplate(ChatTemplate&&) noexcept;
@@ -38,7 +42,8 @@ class ChatTemplate {
   // Renders with the given variables (messages, tools, add_generation_prompt, bos_token, ..., as transformers passes
   // them). Trusted in `context` are the variables that is_trusted_variable() names, which are the server's own and
   // never the client's, and a message's role and a part's type where they are words the API defines. Everything else
-  // came from the client. now: what strftime_now reads, as local time; the machine's clock where absent.
+  // came from the client. The error's code is WorkLimit::kCode where limits.work was reached. now: what strftime_now
+  // reads, as local time; the machine's clock where absent.
   Result<std::vector<TextPiece>> render(const nlohmann::ordered_json& context, const RenderLimits& limits = {},
                                         std::optional<std::chrono::sys_seconds> now = std::nullopt) const;
 

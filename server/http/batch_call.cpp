@@ -86,8 +86,8 @@ class LineCall {
     const Route* const route = find_route("POST", call_.path).route;
     const std::int64_t max_context = key_ != nullptr ? key_->quota.max_context : 0;
     const auto read = guarded<ParsedCall>(call_.request_id, [&]() -> Result<ParsedCall> {
-      const WorkLimit limit(std::nullopt, control_.token());
-      return parse_call(*route, max_context > 0 ? table->limited_to(max_context) : *table, call_, limit);
+      call_.limit = WorkLimit(std::nullopt, control_.token());
+      return parse_call(*route, max_context > 0 ? table->limited_to(max_context) : *table, call_);
     });
     const std::function<void(std::function<void()>)> post = [&](std::function<void()> job) {
       state_.text->post(TextLane::kLong, "batches of " + call_.key_name, std::move(job));

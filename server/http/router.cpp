@@ -162,16 +162,15 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
   return match;
 }
 
-Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call, const WorkLimit& limit) {
+Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call) {
   Result<std::unique_ptr<Operation>> operation;
   if (const auto* const list = std::get_if<ListEndpoint>(&route.answer)) {
     operation = (*list)(models, call);
   } else {
-    auto opened = models.open(call.body, call.key_name);
+    auto opened = models.open(call.body, call.key_name, call.limit);
     if (!opened) return tl::make_unexpected(opened.error());
     if (auto* const asleep = std::get_if<SleepingModel>(&*opened)) return std::move(*asleep);
     ModelCall& asked = std::get<ModelCall>(*opened);
-    asked.reader.set_limit(limit);
     operation = std::get<ModelEndpoint>(route.answer)(asked, call);
     if (operation) {
       std::vector<std::string> warnings = asked.reader.take_warnings();

@@ -67,7 +67,8 @@ RouteMatch find_route(std::string_view method, std::string_view path);
 
 // A parsed call of the API: its operation, or the name of a model that must be woken first.
 using ParsedCall = std::variant<std::unique_ptr<Operation>, SleepingModel>;
-// Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode where `limit` was reached.
-Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call, const WorkLimit& limit);
+// Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode where the call's limit was
+// reached.
+Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call);
 
 }  // namespace quire

@@ -102,9 +102,9 @@ class Session {
   boost::asio::awaitable<bool> answer_call(Call call);
   Call call_of_head() const;
   // nullopt: the client left.
-  boost::asio::awaitable<std::optional<Parsed>> parse(const Call& call);
-  boost::asio::awaitable<std::optional<Result<ParsedCall>>> read_once(const Call& call);
-  boost::asio::awaitable<Result<ParsedCall>> read_in(TextLane lane, std::stop_token stop, const Call& call);
+  boost::asio::awaitable<std::optional<Parsed>> parse(Call& call);
+  boost::asio::awaitable<std::optional<Result<ParsedCall>>> read_once(Call& call);
+  boost::asio::awaitable<Result<ParsedCall>> read_in(TextLane lane, std::stop_token stop, Call& call);
   bool takes_place() const;
   std::optional<Error> full_queues() const;
   Result<void> reserve_place(const ModelTable& models, const Call& call);

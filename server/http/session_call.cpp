@@ -66,7 +66,7 @@ asio::awaitable<bool> Session::answer_call(Call call) {
 }
 
 // Where its model is not ready, the request waits here, before anything of it is made, and is read again.
-asio::awaitable<std::optional<Session::Parsed>> Session::parse(const Call& call) {
+asio::awaitable<std::optional<Session::Parsed>> Session::parse(Call& call) {
   const auto began = Clock::now();
   SleepingModel asleep;  // until the request was read again: its adapter stays in memory
   while (true) {
@@ -83,7 +83,7 @@ asio::awaitable<std::optional<Session::Parsed>> Session::parse(const Call& call)
 
 // Begun again where a short body turned out to be costly. Costly work ends early where the client leaves or the server
 // cuts; a stream that is kept for its client outlives the connection.
-asio::awaitable<std::optional<Result<ParsedCall>>> Session::read_once(const Call& call) {
+asio::awaitable<std::optional<Result<ParsedCall>>> Session::read_once(Call& call) {
   std::stop_source unwanted;
   bool gone = false;
   if (!keeps_stream()) {
@@ -111,7 +111,7 @@ asio::awaitable<std::optional<Result<ParsedCall>>> Session::read_once(const Call
 }
 
 // The table is read again each time: a waiting request that held it would delay the destruction of unloaded models.
-asio::awaitable<Result<ParsedCall>> Session::read_in(TextLane lane, std::stop_token stop, const Call& call) {
+asio::awaitable<Result<ParsedCall>> Session::read_in(TextLane lane, std::stop_token stop, Call& call) {
   const auto table = state_.models();
   const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
   const std::string client = client_name();
@@ -119,8 +119,8 @@ asio::awaitable<Result<ParsedCall>> Session::read_in(TextLane lane, std::stop_to
     if (const auto reserved = reserve_place(*table, call); !reserved) {
       return tl::make_unexpected(reserved.error());
     }
-    const WorkLimit limit(lane == TextLane::kQuick ? std::optional(kQuickTime) : std::nullopt, stop, client);
-    return parse_call(*admission_.route, max_context > 0 ? table->limited_to(max_context) : *table, call, limit);
+    call.limit = WorkLimit(lane == TextLane::kQuick ? std::optional(kQuickTime) : std::nullopt, stop, client);
+    return parse_call(*admission_.route, max_context > 0 ? table->limited_to(max_context) : *table, call);
   });
   const std::function<void(std::function<void()>)> post = [&](std::function<void()> job) {
     state_.text->post(lane, client, std::move(job));

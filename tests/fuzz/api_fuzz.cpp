@@ -104,7 +104,7 @@ void answer(Operation& operation) {
 void ask(const Route& route, Call call, std::string body) {
   call.body = std::move(body);
   call.responses = std::make_shared<ResponseStore>(ResponseStoreOptions{});
-  const auto read = parse_call(route, fuzz_models(), call, WorkLimit());
+  const auto read = parse_call(route, fuzz_models(), call);
   if (read) return answer(*std::get<std::unique_ptr<Operation>>(*read));
   QUIRE_CHECK(!read.error().message.empty(), "a refusal says why");
   QUIRE_CHECK(read.error().kind != ErrorKind::kInternal, "a refusal is the request's fault");

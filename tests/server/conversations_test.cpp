@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "server/api/common/json.h"
+#include "server/api/responses/conversations.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;
@@ -118,13 +119,52 @@ TEST_CASE("conversations are bounded with the stored responses, and the one unus
 
   // One that outgrows all the room is forgotten, and takes no other with it.
   ResponseStore store({8, 4000});
-  store.put({"conv_1", "", "", "{}", "[]", {}});
-  store.put({"conv_2", "", "", "{}", "[]", {}});
+  store.put({"conv_1", "", "", "{}", {}, {}});
+  store.put({"conv_2", "", "", "{}", {}, {}});
   const auto entry = store.find("conv_1", "");
-  CHECK(store.replace(entry, {"conv_1", "", "", "{}", std::string(4000, ' '), {}}));
+  CHECK(store.replace(entry, {"conv_1", "", "", std::string(4000, ' '), {}, {}}));
   CHECK(store.find("conv_1", "") == nullptr);
   CHECK(store.find("conv_2", "") != nullptr);
-  CHECK(!store.replace(entry, {"conv_1", "", "", "{}", "[]", {}}));
+  CHECK(!store.replace(entry, {"conv_1", "", "", "{}", {}, {}}));
+}
+
+TEST_CASE(
+    "what is stored is found and cut into pages without time to read it, and not read where there is too little") {
+  ResponseStore store({8, 64 << 20});
+  const std::string large(WorkLimit::kQuickBytes, 'x');
+  StoredResponse stored{"conv_1", "", "", R"({"id":"conv_1"})", {}, {}};
+  stored.input = store_items({{{"id", "msg_1"}, {"type", "message"}, {"content", large}},
+                              {{"id", "fc_1"}, {"type", "function_call"}, {"call_id", "call_1"}},
+                              {{"id", "msg_2"}, {"type", "message"}, {"content", "y"}}});
+  CHECK(stored.input[1]->call_id == "call_1");
+  store.put(stored);
+  const ModelTable models({});
+  Call call;
+  call.responses = std::shared_ptr<ResponseStore>(std::shared_ptr<void>(), &store);
+  const auto got = [&](const std::string& rest, const std::string& query = "") {
+    call.path = kConversationsPath + "/conv_1" + rest;
+    call.query = query;
+    return get_conversation(models, call);
+  };
+  const auto is_interrupted = [](const auto& answer) { return !answer && answer.error().code == WorkLimit::kCode; };
+  call.limit = WorkLimit(std::chrono::hours(1), {});
+  CHECK(got("/items/msg_2").has_value());
+  CHECK(got("/items", "limit=2").has_value());
+  CHECK(is_interrupted(got("/items/msg_1")));
+  CHECK(is_interrupted(got("/items", "limit=3")));
+  CHECK(got("/items/none").error().code == "item_not_found");
+  call.limit = {};
+  std::string page;
+  (*got("/items", "limit=3"))->finish(page);
+  CHECK(Json::parse(page)["data"][2]["content"] == large);
+  CHECK(Json::parse(page)["has_more"] == false);
+}
+
+TEST_CASE("a stored response is whole again with the items of its output") {
+  StoredResponse stored{"resp_1", "", "", R"({"id":"resp_1","output":[],"x":1})", {}, {}};
+  stored.output = store_items({{{"id", "msg_1"}}, {{"id", "msg_2"}}});
+  stored.output_at = stored.body.find(']');
+  CHECK(stored.whole_body() == R"({"id":"resp_1","output":[{"id":"msg_1"},{"id":"msg_2"}],"x":1})");
 }
 
 TEST_CASE("a compaction is the users' messages and the model's summary, and is continued") {

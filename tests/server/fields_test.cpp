@@ -1,4 +1,6 @@
 // Fields whose effect is in the response itself, whatever the model.
+#include <fmt/core.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
@@ -70,6 +72,12 @@ TEST_CASE("a field that looks misspelt is named in a header, and only such a one
   CHECK(warned(chat, R"("stream":true,"temprature":1)") == "unknown field 'temprature'; did you mean 'temperature'?");
   CHECK(warned("/v1/embeddings", R"("dimension":1)") == "unknown field 'dimension'; did you mean 'dimensions'?");
   CHECK(warned(chat, R"("my_own_field":1,"x":2,"max_tokens":1)").empty());
+  // Only the first unknown members are compared: the work does not grow with their number.
+  std::string many;
+  for (std::size_t i = 0; i < FieldReader::kMostCompared; ++i)
+    many += fmt::format(R"("unlike_any_{}":0,)", i);
+  CHECK(warned(chat, many + R"("temprature":1)").empty());
+  CHECK(warned(chat, R"("temprature":1,)" + many + R"("x":1)").find("temperature") != std::string::npos);
   // Nothing of a client's choice gets into the head but letters of a field's name.
   CHECK(warned(chat, R"("max_tokens\r\nSet-Cookie: a":1)").empty());
   CHECK(warned(chat, R"("max_tokens\u00e9":1)").empty());

@@ -294,7 +294,7 @@ TEST_CASE("a server that stores nothing says so") {
 
 TEST_CASE("the store is bounded in count and bytes, and forgets what was unused for longest") {
   const auto response = [](std::string id, std::size_t size = 10) {
-    return StoredResponse{id, "alice", "", std::string(size, 'x'), "[]", {id + "-item"}};
+    return StoredResponse{id, "alice", "", std::string(size, 'x'), {}, {id + "-item"}};
   };
   ResponseStore store({3, 8000});
   for (const char* id : {"a", "b", "c"})
@@ -315,8 +315,8 @@ TEST_CASE("the store is bounded in count and bytes, and forgets what was unused 
 
 TEST_CASE("one key's responses are none of another's") {
   ResponseStore store({8, 1 << 20});
-  store.put({"a", "alice", "", "{}", "[]", {"item"}});
-  store.put({"b", "bob", "a", "{}", "[]", {}});
+  store.put({"a", "alice", "", "{}", {}, {"item"}});
+  store.put({"b", "bob", "a", "{}", {}, {}});
   CHECK(store.find("a", "bob") == nullptr);
   CHECK(store.find_item("item", "bob") == nullptr);
   CHECK(store.conversation("b", "bob").empty());

@@ -14,6 +14,8 @@ namespace {
 
 // One level of RenderLimits::max_depth (a macro call, a recursive loop) may hold this many nested nodes on average.
 constexpr std::size_t kNodesPerLevel = 12;
+constexpr std::size_t kCheckEvery = 4096;      // steps
+constexpr std::size_t kVariablesPerStep = 16;  // that are compared in the time of a step
 
 }  // namespace
 
@@ -65,6 +67,14 @@ Text Evaluator::render(const Body& body, std::vector<std::pair<std::string, Valu
 void Evaluator::charge(std::size_t steps) {
   steps_ += std::min(steps, limits_.max_steps + 1);
   if (steps_ > limits_.max_steps) fail("the template takes too many steps");
+  if (steps_ < next_check_) return;
+  next_check_ = steps_ + kCheckEvery;
+  if (limits_.work.reached()) throw Interrupted{};
+}
+
+void Evaluator::set_variable(std::string_view name, Value value) {
+  charge(scope_->variables.size() / kVariablesPerStep);
+  scope_->set(name, std::move(value));
 }
 
 void Evaluator::check_length(std::size_t bytes) const {
@@ -135,6 +145,8 @@ Value Evaluator::evaluate_composite(const Expr& expr) {
 }
 
 Value Evaluator::evaluate_name(const Expr& expr) {
+  for (const Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get())
+    charge(scope->variables.size() / kVariablesPerStep);
   if (const Value* value = scope_->find(expr.name)) return *value;
   if (auto value = find_global(expr.name)) return *value;
   return Value::undefined("'" + expr.name + "' is undefined");

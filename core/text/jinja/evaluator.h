@@ -100,6 +100,7 @@ class Evaluator {
   Flow run_with(const Stmt& stmt);
   Value make_macro(const MacroDefinition& macro);
   void assign(const Expr& target, Value value);
+  void set_variable(std::string_view name, Value value);
   void emit(const Value& value);
   void emit(const Text& text);
   Text capture(const Body& body);
@@ -107,6 +108,7 @@ class Evaluator {
   RenderLimits limits_;
   std::chrono::sys_seconds now_;
   std::size_t steps_ = 0;
+  std::size_t next_check_ = 0;  // steps at which the limit of work is looked at
   std::size_t depth_ = 0;
   std::size_t num_bytes_ = 0;
   int line_ = 0;

@@ -74,7 +74,7 @@ Evaluator::Flow Evaluator::run(const Stmt& stmt) {
         emit(evaluate(*expr));
       return Flow::kNormal;
     case StmtKind::kSet: assign(*stmt.target, evaluate(*stmt.exprs[0])); return Flow::kNormal;
-    case StmtKind::kMacro: scope_->set(stmt.macro->name, make_macro(*stmt.macro)); return Flow::kNormal;
+    case StmtKind::kMacro: set_variable(stmt.macro->name, make_macro(*stmt.macro)); return Flow::kNormal;
     case StmtKind::kBreak: return Flow::kBreak;
     case StmtKind::kContinue: return Flow::kContinue;
     case StmtKind::kRefused: fail("'" + stmt.name + "' needs other templates, which a chat template has not");
@@ -199,7 +199,7 @@ void Evaluator::run_loop(const Stmt& stmt, std::vector<Value> items, std::size_t
 }
 
 void Evaluator::assign(const Expr& target, Value value) {
-  if (target.kind == ExprKind::kName) return scope_->set(target.name, std::move(value));
+  if (target.kind == ExprKind::kName) return set_variable(target.name, std::move(value));
   if (target.kind == ExprKind::kAttribute) {
     const Value space = evaluate(*target.children[0]);
     auto* members = space.is_object() ? dynamic_cast<Namespace*>(space.object().get()) : nullptr;

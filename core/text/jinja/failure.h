@@ -1,5 +1,5 @@
-// Failure: how an evaluation inside core/text/jinja stops. Any thread.
-// Invariant: it never leaves this folder: Template::parse and Template::render turn it into Result<T>.
+// Failure and Interrupted: how an evaluation inside core/text/jinja stops. Any thread.
+// Invariant: neither leaves this folder: Template::parse and Template::render turn it into Result<T>.
 #pragma once
 
 #include <string>
@@ -11,6 +11,9 @@ struct Failure {
   std::string message;
   int line = 0;  // of the template; 0 where the evaluator adds the one it stands at
 };
+
+// The rendering's WorkLimit was reached.
+struct Interrupted {};
 
 [[noreturn]] inline void fail(std::string message, int line = 0) {
   throw Failure{std::move(message), line};

@@ -173,7 +173,7 @@ void ChatOperation::store() {
   std::size_t index = 0;
   for (Json& message : chat_.messages)
     message["id"] = header().id + "-" + std::to_string(index++);
-  chat_.store->put({header().id, chat_.owner, "", dump_json(whole_response()), dump_json(chat_.messages), {}});
+  chat_.store->put({header().id, chat_.owner, "", dump_json(whole_response()), store_items(chat_.messages), {}});
 }
 
 void ChatOperation::finish(std::string& out) {

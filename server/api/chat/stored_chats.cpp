@@ -27,11 +27,9 @@ Result<std::unique_ptr<Operation>> get_stored_chat(const ModelTable&, const Call
   const auto stored = find_chat(call, id);
   if (stored == nullptr || (!rest.empty() && rest != "/messages")) return no_such_chat(id);
   if (rest.empty()) return std::make_unique<ReadyOperation>(stored->body);
-  auto messages = parse_json(stored->input, 2 * kDefaultJsonDepth);
-  if (!messages) return tl::make_unexpected(messages.error());
-  const auto page = page_of_items(call.query, std::move(*messages), true);
-  if (!page) return tl::make_unexpected(page.error());
-  return std::make_unique<ReadyOperation>(dump_json(*page));
+  auto page = page_of_stored_items(call.query, stored->input, true, call.limit);
+  if (!page) return tl::make_unexpected(std::move(page.error()));
+  return std::make_unique<ReadyOperation>(*std::move(page));
 }
 
 Result<std::unique_ptr<Operation>> delete_stored_chat(const ModelTable&, const Call& call) {

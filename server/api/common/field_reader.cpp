@@ -47,27 +47,32 @@ bool is_field_letter(char c) {
 
 }  // namespace
 
-FieldReader::FieldReader(const Json& object, std::string path) : path_(std::move(path)) {
+FieldReader::FieldReader(const Json& object, std::string path) : object_(&object), path_(std::move(path)) {
   members_.reserve(object.size());
   if (path_.empty()) asked_.reserve(kManyFields);
   for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {
-    if (!value.is_null()) members_.emplace(name, &value);
+    if (!value.is_null()) members_.emplace_back(name, &value);
   }
+  std::sort(members_.begin(), members_.end());
 }
 
 const Json* FieldReader::find(FieldName name) const {
   if (path_.empty()) asked_.push_back(name);
-  const auto found = members_.find(name);
-  return found == members_.end() ? nullptr : found->second;
+  const auto found =
+      std::lower_bound(members_.begin(), members_.end(), std::string_view(name),
+                       [](const auto& member, std::string_view wanted) { return member.first < wanted; });
+  return found == members_.end() || found->first != name ? nullptr : found->second;
 }
 
 std::vector<std::string> FieldReader::misspelt() const {
   std::vector<std::string> warnings;
-  for (const auto& [name, value] : members_) {
-    if (warnings.size() == kMostWarnings) break;
-    const bool is_plain = name.size() >= kShortestMisspelling && name.size() <= kLongestMisspelling &&
-                          std::all_of(name.begin(), name.end(), is_field_letter);
-    if (!is_plain || std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
+  std::size_t num_compared = 0;
+  for (const auto& [name, value] : object_->get_ref<const Json::object_t&>()) {
+    if (warnings.size() == kMostWarnings || num_compared == kMostCompared) break;
+    const bool is_plain = !value.is_null() && name.size() >= kShortestMisspelling &&
+                          name.size() <= kLongestMisspelling && std::all_of(name.begin(), name.end(), is_field_letter);
+    if (!is_plain || std::find(asked_.begin(), asked_.end(), std::string_view(name)) != asked_.end()) continue;
+    ++num_compared;
     const auto likely = likely_name(name, asked_);
     if (likely) warnings.push_back(fmt::format("unknown field '{}'; did you mean '{}'?", path(name), *likely));
   }

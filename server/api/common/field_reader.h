@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -35,6 +34,7 @@ class FieldReader {
   static constexpr std::size_t kMaxWarnings = 8;
   static constexpr std::size_t kMaxWarningBytes = 200;
   static constexpr std::size_t kMaxMessageBytes = 1'000;  // of an error's message and of its field's path
+  static constexpr std::size_t kMostCompared = 32;
 
   // `object` must be an object and outlive the reader; `path` goes before the names of its members ("messages[0].").
   explicit FieldReader(const Json& object, std::string path = {});
@@ -81,8 +81,8 @@ class FieldReader {
 
   const std::optional<Error>& error() const { return error_; }
   // "unknown field 'max_tokns'; did you mean 'max_tokens'?" for each member that was not asked for and is near to a
-  // name that was; a few at most, in printable ASCII. Of the outermost object (its path is empty), after everything was
-  // read.
+  // name that was; a few at most, in printable ASCII. Only the first kMostCompared members that were not asked for are
+  // compared. For the outermost object (its path is empty), after everything was read.
   std::vector<std::string> misspelt() const;
   // Of costly work on what is read.
   const WorkLimit& limit() const { return limit_; }
@@ -94,7 +94,9 @@ class FieldReader {
   const Json* short_array(FieldName name, std::size_t max_count);
   void wrong_type(std::string_view name, std::string_view wanted, const Json& value);
 
-  std::unordered_map<std::string_view, const Json*> members_;
+  // By name, so that a lookup costs the same whichever names a client has chosen.
+  std::vector<std::pair<std::string_view, const Json*>> members_;
+  const Json* object_;
   mutable std::vector<std::string_view> asked_;  // what was asked for, of the outermost object alone
   std::string path_;
   std::optional<Error> error_;

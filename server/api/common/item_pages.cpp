@@ -35,6 +35,24 @@ Result<PageQuery> read_page_query(const std::string& query, bool ascending_by_de
   return page;
 }
 
+// Leaves the page that the query asks for; whether there are more items behind it.
+template <class Items, class IdOf>
+Result<bool> cut_page(const std::string& query, Items& items, bool ascending_by_default, PageLimits limits,
+                      const IdOf& id_of) {
+  const auto page = read_page_query(query, ascending_by_default, limits);
+  if (!page) return tl::make_unexpected(page.error());
+  if (!page->ascending) std::reverse(items.begin(), items.end());
+  if (!page->after.empty()) {
+    const auto found =
+        std::find_if(items.begin(), items.end(), [&](const auto& item) { return id_of(item) == page->after; });
+    if (found == items.end()) return invalid(fmt::format("Item with id '{}' not found.", page->after), "after");
+    items.erase(items.begin(), found + 1);
+  }
+  const bool has_more = items.size() > page->limit;
+  if (has_more) items.resize(page->limit);
+  return has_more;
+}
+
 }  // namespace
 
 StoredPath split_stored_path(std::string_view path, std::string_view prefix) {
@@ -56,24 +74,31 @@ std::map<std::string, std::string> read_query(std::string_view query) {
 }
 
 Result<Json> page_of_items(const std::string& query, Json items, bool ascending_by_default, PageLimits limits) {
-  const auto page = read_page_query(query, ascending_by_default, limits);
-  if (!page) return tl::make_unexpected(page.error());
-  if (!page->ascending) std::reverse(items.begin(), items.end());
-  auto first = items.begin();
-  if (!page->after.empty()) {
-    first = std::find_if(items.begin(), items.end(), [&](const Json& item) { return item["id"] == page->after; });
-    if (first == items.end()) return invalid(fmt::format("Item with id '{}' not found.", page->after), "after");
-    ++first;
-  }
-  const auto left = static_cast<std::size_t>(items.end() - first);
-  Json data = Json::array();
-  data.insert(data.end(), first, first + static_cast<std::ptrdiff_t>(std::min(left, page->limit)));
-  Json list{{"object", "list"}};
-  list["first_id"] = data.empty() ? Json("") : Json(data.front()["id"]);
-  list["last_id"] = data.empty() ? Json("") : Json(data.back()["id"]);
-  list["has_more"] = left > page->limit;
-  list["data"] = std::move(data);
-  return list;
+  auto& list = items.get_ref<Json::array_t&>();
+  const auto id_of = [](const Json& item) { return std::string_view(item["id"].get_ref<const std::string&>()); };
+  const auto has_more = cut_page(query, list, ascending_by_default, limits, id_of);
+  if (!has_more) return tl::make_unexpected(has_more.error());
+  return Json{{"object", "list"},
+              {"first_id", list.empty() ? Json("") : list.front()["id"]},
+              {"last_id", list.empty() ? Json("") : list.back()["id"]},
+              {"has_more", *has_more},
+              {"data", std::move(items)}};
+}
+
+Result<std::string> page_of_stored_items(const std::string& query, StoredItems items, bool ascending_by_default,
+                                         const WorkLimit& limit) {
+  const auto id_of = [](const auto& item) { return std::string_view(item->id); };
+  const auto has_more = cut_page(query, items, ascending_by_default, {}, id_of);
+  if (!has_more) return tl::make_unexpected(has_more.error());
+  if (!limit.takes(num_bytes(items))) return interrupted();
+  std::string page = dump_json({{"object", "list"},
+                                {"first_id", items.empty() ? "" : items.front()->id},
+                                {"last_id", items.empty() ? "" : items.back()->id},
+                                {"has_more", *has_more},
+                                {"data", Json::array()}});
+  page.resize(page.size() - std::string_view("]}").size());
+  append_items(items, page);
+  return page + "]}";
 }
 
 }  // namespace quire

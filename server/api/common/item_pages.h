@@ -7,7 +7,9 @@
 #include <string_view>
 
 #include "core/base/result.h"
+#include "core/base/work_limit.h"
 #include "server/api/common/json.h"
+#include "server/api/common/stored_items.h"
 
 namespace quire {
 
@@ -28,5 +30,8 @@ struct PageLimits {
 };
 // The page of `items`, an array in the order they came, that `limit`, `order` and `after` of the query ask for.
 Result<Json> page_of_items(const std::string& query, Json items, bool ascending_by_default, PageLimits limits = {});
+// The same of stored items, as JSON text.
+Result<std::string> page_of_stored_items(const std::string& query, StoredItems items, bool ascending_by_default,
+                                         const WorkLimit& limit);
 
 }  // namespace quire

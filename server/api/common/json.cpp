@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
+#include <numeric>
 #include <vector>
 
 namespace quire {
@@ -12,12 +12,15 @@ namespace {
 // A document's values may take this, and twice its text: more is a body of empty lists and the like.
 constexpr std::size_t kJsonMemory = std::size_t{32} << 20;
 
+constexpr std::size_t kCheckEvery = 4096;  // values
+
 // Builds the document from parser events. nlohmann's own builder looks every key up among its siblings, which an
 // ordered object makes quadratic: a body of a million short keys would hold a thread for hours. This one appends, and
 // removes repeated keys once per object.
 class TreeBuilder : public nlohmann::json_sax<Json> {
  public:
-  TreeBuilder(std::size_t max_depth, std::size_t max_memory) : max_depth_(max_depth), memory_left_(max_memory) {}
+  TreeBuilder(std::size_t max_depth, std::size_t max_memory, const WorkLimit& limit)
+      : max_depth_(max_depth), memory_left_(max_memory), limit_(limit) {}
 
   bool null() override { return add(Json(nullptr)); }
   bool boolean(bool value) override { return add(Json(value)); }
@@ -83,6 +86,10 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 
   bool add(Json value) {
     if (!spend(sizeof(Json))) return false;
+    if (++num_values_ % kCheckEvery == 0 && limit_.reached()) {
+      error_ = interrupted().value();
+      return false;
+    }
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (open_.back().is_array()) {
@@ -95,16 +102,25 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     return true;
   }
 
+  // Sorting has no worst case that a choice of keys can bring about, unlike a table of hashes.
   static void keep_last_of_each_key(Json::object_t& members) {
     auto& list = static_cast<std::vector<Json::object_t::value_type>&>(members);
-    std::unordered_map<std::string_view, std::size_t> last;
-    last.reserve(list.size());
-    for (std::size_t i = 0; i < list.size(); ++i)
-      last[list[i].first] = i;
-    if (last.size() == list.size()) return;
+    std::vector<std::size_t> order(list.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      const int compared = list[a].first.compare(list[b].first);
+      return compared != 0 ? compared < 0 : a < b;
+    });
+    std::vector<bool> is_repeated(list.size());
+    bool any = false;
+    for (std::size_t i = 1; i < order.size(); ++i) {
+      if (list[order[i - 1]].first != list[order[i]].first) continue;
+      any = is_repeated[order[i - 1]] = true;
+    }
+    if (!any) return;
     Json::object_t kept;
     for (std::size_t i = 0; i < list.size(); ++i) {
-      if (last.at(list[i].first) != i) continue;
+      if (is_repeated[i]) continue;
       static_cast<std::vector<Json::object_t::value_type>&>(kept).emplace_back(list[i].first,
                                                                                std::move(list[i].second));
     }
@@ -115,6 +131,8 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 
   std::size_t max_depth_;
   std::size_t memory_left_;
+  const WorkLimit& limit_;
+  std::size_t num_values_ = 0;
   std::vector<Json> open_;
   std::vector<std::string> keys_;  // beside open_: the key whose value comes next
   Json root_;
@@ -123,14 +141,14 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-Result<Json> parse_json(std::string_view text, std::size_t max_depth) {
-  TreeBuilder builder(max_depth, kJsonMemory + 2 * text.size());
+Result<Json> parse_json(std::string_view text, std::size_t max_depth, const WorkLimit& limit) {
+  TreeBuilder builder(max_depth, kJsonMemory + 2 * text.size(), limit);
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) return tl::make_unexpected(builder.error());
   return builder.take();
 }
 
-Result<Json> parse_json_object(std::string_view body) {
-  auto parsed = parse_json(body);
+Result<Json> parse_json_object(std::string_view body, const WorkLimit& limit) {
+  auto parsed = parse_json(body, kDefaultJsonDepth, limit);
   if (parsed && !parsed->is_object()) return invalid("The request's body must be a JSON object", "", "invalid_type");
   return parsed;
 }

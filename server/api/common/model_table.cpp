@@ -112,13 +112,14 @@ const std::shared_ptr<const ServedModel>& ModelTable::version_for(const TableEnt
   return (*canary)->served;
 }
 
-Result<std::variant<ModelCall, SleepingModel>> ModelTable::open(std::string_view body,
-                                                                std::string_view key_name) const {
+Result<std::variant<ModelCall, SleepingModel>> ModelTable::open(std::string_view body, std::string_view key_name,
+                                                                const WorkLimit& limit) const {
   if (body.empty()) return invalid("The request has no body; a JSON object is expected", "", "invalid_json");
-  auto parsed = parse_json_object(body);
+  auto parsed = parse_json_object(body, limit);
   if (!parsed) return tl::make_unexpected(parsed.error());
   auto object = std::make_unique<const Json>(*std::move(parsed));
   FieldReader reader(*object);
+  reader.set_limit(limit);
   const std::string name = reader.string("model").value_or("");
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto found = entry(name);

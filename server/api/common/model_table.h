@@ -76,7 +76,8 @@ class ModelTable {
   ModelTable limited_to(std::int64_t max_context) const;
   // Parses a body and finds the model it names, or that one's canary, with the adapter that `model` or `lora` names.
   // Errors: the body is no JSON object, its `model` no text or not served, its `lora` no adapter of the model.
-  Result<std::variant<ModelCall, SleepingModel>> open(std::string_view body, std::string_view key_name) const;
+  Result<std::variant<ModelCall, SleepingModel>> open(std::string_view body, std::string_view key_name,
+                                                      const WorkLimit& limit = {}) const;
 
  private:
   // The version of the model that serves this conversation.

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/work_limit.h"
 #include "core/engine/request_queue.h"
 #include "core/request/request.h"
 #include "server/api/common/background_responses.h"
@@ -36,6 +37,7 @@ struct Call {
   std::string stream_name = {};  // under which it is kept for them; empty: it is not
   // A message of a WebSocket: it keeps the last response that is not stored, for the next one to continue from.
   std::shared_ptr<ResponseStore> socket_responses = nullptr;
+  WorkLimit limit = {};  // for costly work on the text
 };
 
 // What metrics and the access log want to know of a finished operation.

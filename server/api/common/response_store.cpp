@@ -12,14 +12,20 @@ constexpr std::int64_t kItemBytes = 128;
 
 std::int64_t size_of(const StoredResponse& response) {
   std::size_t texts = response.id.size() + response.owner.size() + response.previous.size() + response.body.size() +
-                      response.input.size();
+                      num_bytes(response.input) + num_bytes(response.output);
   for (const std::string& id : response.item_ids)
     texts += id.size();
-  return static_cast<std::int64_t>(texts) + kEntryBytes +
-         kItemBytes * static_cast<std::int64_t>(response.item_ids.size());
+  const std::size_t num_items = response.item_ids.size() + response.input.size() + response.output.size();
+  return static_cast<std::int64_t>(texts) + kEntryBytes + kItemBytes * static_cast<std::int64_t>(num_items);
 }
 
 }  // namespace
+
+std::string StoredResponse::whole_body() const {
+  std::string whole = body.substr(0, output_at);
+  append_items(output, whole);
+  return whole.append(body, output_at);
+}
 
 void ResponseStore::put(StoredResponse response) {
   const std::int64_t size = size_of(response);

@@ -12,6 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/api/common/stored_items.h"
+
 namespace quire {
 
 struct ResponseStoreOptions {
@@ -22,11 +24,16 @@ struct ResponseStoreOptions {
 // A response and what it answered, as JSON text: a tree would take several times the memory.
 struct StoredResponse {
   std::string id;
-  std::string owner;     // the API key's name
-  std::string previous;  // the id of the response that this one went on from; empty: none
-  std::string body;
-  std::string input;                  // an array: its own items, not those of the responses before it
+  std::string owner;                  // the API key's name
+  std::string previous;               // the id of the response that this one went on from; empty: none
+  std::string body;                   // without the items of its output, which are `output`
+  StoredItems input;                  // its own items, not those of the responses before it
   std::vector<std::string> item_ids;  // of those items of its input and output whose ids the server made: unique
+  StoredItems output = {};
+  std::size_t output_at = 0;  // where `output` stands in `body`
+
+  // The body with its output.
+  std::string whole_body() const;
 };
 
 class ResponseStore {

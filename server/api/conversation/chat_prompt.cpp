@@ -236,12 +236,13 @@ ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
   return fields;
 }
 
-Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields) {
+Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields,
+                                           const WorkLimit& limit) {
   auto messages = fit_messages(fields.messages, model.template_capabilities);
   if (!messages) return tl::make_unexpected(messages.error());
   Json context = template_context(model, fields);
   context["messages"] = std::move(*messages);
-  auto pieces = model.chat_template->render(context);
+  auto pieces = model.chat_template->render(context, {.work = limit});
   if (!pieces) {
     Error error = pieces.error();
     if (error.param.empty()) error.param = fields.param;

@@ -46,6 +46,7 @@ inline constexpr std::size_t kMaxMessages = 16384;
 
 // The rendered template, its text marked trusted or not. Errors: the template's own refusals (raise_exception), its
 // limits.
-Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields);
+Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields,
+                                           const WorkLimit& limit);
 
 }  // namespace quire

@@ -106,7 +106,7 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
   if (tools.offered()) prompt.tools = tools.tools;
   explain_tools(tools, model, prompt.messages);
 
-  auto pieces = render_chat(model, prompt);
+  auto pieces = render_chat(model, prompt, reader.limit());
   if (!pieces) {
     reader.fail(pieces.error().param, pieces.error().message, pieces.error().code);
     return std::nullopt;

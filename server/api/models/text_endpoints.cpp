@@ -67,7 +67,7 @@ Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& m
   if (reader.has("messages")) {
     const ChatPromptFields fields = read_chat_prompt_fields(reader);
     if (reader.error()) return tl::make_unexpected(*reader.error());
-    const auto pieces = render_chat(model, fields);
+    const auto pieces = render_chat(model, fields, reader.limit());
     if (!pieces) return tl::make_unexpected(pieces.error());
     return encode_prompt(*pieces, fields.add_special_tokens, !fields.is_bounded, model, "messages");
   }
@@ -179,7 +179,7 @@ Result<std::unique_ptr<Operation>> apply_template(ModelCall& asked, const Call&)
   auto& [body, reader, model] = asked;
   const ChatPromptFields fields = read_chat_prompt_fields(reader);
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  const auto pieces = render_chat(*model, fields);
+  const auto pieces = render_chat(*model, fields, reader.limit());
   if (!pieces) return tl::make_unexpected(pieces.error());
   std::string prompt;
   for (const TextPiece& piece : *pieces)

@@ -56,7 +56,7 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
     ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;
     chat.is_bounded = truncation.keep == TextTruncation::Keep::kAll;
-    const auto pieces = render_chat(model, chat);
+    const auto pieces = render_chat(model, chat, reader.limit());
     if (!pieces) {
       reader.fail("messages", pieces.error().message, pieces.error().code);
       return texts;

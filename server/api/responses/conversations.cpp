@@ -31,14 +31,6 @@ Answer answer_with(const Json& body) {
   return std::make_unique<ReadyOperation>(dump_json(body));
 }
 
-// Two lists of items as text.
-std::string with_items(const std::string& before, const Json& items) {
-  if (items.empty()) return before;
-  const std::string added = dump_json(items);
-  if (before == "[]") return added;
-  return before.substr(0, before.size() - 1) + "," + added.substr(1);
-}
-
 // What a path names, or why it names nothing.
 struct Place {
   ResponseStore::Entry entry;
@@ -71,16 +63,16 @@ Json list_of(const Json& items) {
 
 // No body at all is one without members.
 Result<Json> body_of(const Call& call) {
-  return call.body.empty() ? Result<Json>(Json::object()) : parse_json_object(call.body);
+  return call.body.empty() ? Result<Json>(Json::object()) : parse_json_object(call.body, call.limit);
 }
 
 Answer add_items(const Call& call, const Place& place) {
   const auto body = body_of(call);
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
+  reader.set_limit(call.limit);
   if (!reader.has("items")) reader.missing("items");
-  const ResponseInput input =
-      read_conversation_items(reader, stored_items(*place.entry), call.responses.get(), call.key_name);
+  const ResponseInput input = read_conversation_items(reader, place.entry->input, call.responses.get(), call.key_name);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   append_to_conversation(*call.responses, place.entry->id, call.key_name, input.items);
   return answer_with(list_of(input.items));
@@ -90,6 +82,7 @@ Answer set_metadata(const Call& call, const Place& place) {
   const auto body = body_of(call);
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
+  reader.set_limit(call.limit);
   const Json metadata = read_metadata(reader);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const std::string id = place.entry->id;
@@ -107,12 +100,11 @@ Answer delete_item(const Call& call, const Place& place) {
   const std::string id = place.entry->id;
   const std::string item_id = place.rest.substr(1);
   for (auto entry = place.entry; entry != nullptr; entry = find_conversation(call.responses.get(), id, call.key_name)) {
-    Json items = stored_items(*entry);
-    const auto item = std::find_if(items.begin(), items.end(), [&](const Json& each) { return each["id"] == item_id; });
-    if (item == items.end()) return no_such_item(item_id);
-    items.erase(item);
     StoredResponse changed = *entry;
-    changed.input = dump_json(items);
+    const auto item =
+        std::find_if(changed.input.begin(), changed.input.end(), [&](const auto& each) { return each->id == item_id; });
+    if (item == changed.input.end()) return no_such_item(item_id);
+    changed.input.erase(item);
     std::erase(changed.item_ids, item_id);
     if (call.responses->replace(entry, std::move(changed))) return answer_with(Json::parse(entry->body));
   }
@@ -127,10 +119,11 @@ ResponseStore::Entry find_conversation(ResponseStore* store, const std::string& 
 }
 
 void append_to_conversation(ResponseStore& store, const std::string& id, const std::string& owner, const Json& items) {
+  const StoredItems added = store_items(items);
   for (auto entry = find_conversation(&store, id, owner); entry != nullptr;
        entry = find_conversation(&store, id, owner)) {
     StoredResponse changed = *entry;
-    changed.input = with_items(entry->input, items);
+    changed.input.insert(changed.input.end(), added.begin(), added.end());
     if (store.replace(entry, std::move(changed))) return;
   }
 }
@@ -142,8 +135,9 @@ Answer create_conversation(const ModelTable&, const Call& call) {
   const auto body = body_of(call);
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
+  reader.set_limit(call.limit);
   Json metadata = read_metadata(reader);
-  ResponseInput input = read_conversation_items(reader, Json::array(), call.responses.get(), call.key_name);
+  ResponseInput input = read_conversation_items(reader, {}, call.responses.get(), call.key_name);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const Json conversation{{"id", make_id(kConversationPrefix)},
                           {"object", "conversation"},
@@ -153,7 +147,7 @@ Answer create_conversation(const ModelTable&, const Call& call) {
   stored.id = conversation["id"];
   stored.owner = call.key_name;
   stored.body = dump_json(conversation);
-  stored.input = dump_json(input.items);
+  stored.input = store_items(input.items);
   stored.item_ids = std::move(input.item_ids);
   call.responses->put(std::move(stored));
   return answer_with(conversation);
@@ -163,16 +157,15 @@ Answer get_conversation(const ModelTable&, const Call& call) {
   const auto place = find_place(call);
   if (!place) return tl::make_unexpected(place.error());
   if (!place->is_items) return std::make_unique<ReadyOperation>(place->entry->body);
-  Json items = stored_items(*place->entry);
   if (place->rest.empty()) {
-    const auto page = page_of_items(call.query, std::move(items), false);
-    if (!page) return tl::make_unexpected(page.error());
-    return answer_with(*page);
+    auto page = page_of_stored_items(call.query, place->entry->input, false, call.limit);
+    if (!page) return tl::make_unexpected(std::move(page.error()));
+    return std::make_unique<ReadyOperation>(*std::move(page));
   }
-  for (const Json& item : items) {
-    if (item["id"] == place->rest.substr(1)) return answer_with(item);
-  }
-  return no_such_item(place->rest.substr(1));
+  const StoredItem* const item = find_item(place->entry->input, std::string_view(place->rest).substr(1));
+  if (item == nullptr) return no_such_item(place->rest.substr(1));
+  if (!call.limit.takes(item->text.size())) return interrupted();
+  return std::make_unique<ReadyOperation>(item->text);
 }
 
 Answer change_conversation(const ModelTable&, const Call& call) {

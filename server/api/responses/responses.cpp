@@ -31,13 +31,12 @@ ResponseStore::Entry find_response(const Call& call, const std::string& id) {
 
 // Everything that the response was made from, also what earlier responses brought.
 Result<std::unique_ptr<Operation>> list_input_items(const Call& call, const StoredResponse& stored) {
-  Json items = Json::array();
+  StoredItems items;
   if (!stored.previous.empty()) items = items_of(call.responses->conversation(stored.previous, call.key_name));
-  const auto own = parse_json(stored.input, 2 * kDefaultJsonDepth);
-  if (own) items.insert(items.end(), own->begin(), own->end());
-  const auto page = page_of_items(call.query, std::move(items), false);
-  if (!page) return tl::make_unexpected(page.error());
-  return ready_response(dump_json(*page));
+  items.insert(items.end(), stored.input.begin(), stored.input.end());
+  auto page = page_of_stored_items(call.query, std::move(items), false, call.limit);
+  if (!page) return tl::make_unexpected(std::move(page.error()));
+  return ready_response(*std::move(page));
 }
 
 // How many events of its stream the client has; nullopt: it asks for the response itself.
@@ -154,7 +153,7 @@ Result<std::unique_ptr<Operation>> get_response(const ModelTable&, const Call& c
   const auto after = read_replay(call.query);
   if (!after) return tl::make_unexpected(after.error());
   if (*after) return std::make_unique<ReplayOperation>(id, **after);
-  return ready_response(running ? *running : stored->body);
+  return ready_response(running ? *running : stored->whole_body());
 }
 
 Result<std::unique_ptr<Operation>> delete_response(const ModelTable&, const Call& call) {
@@ -175,7 +174,7 @@ Result<std::unique_ptr<Operation>> cancel_response(const ModelTable&, const Call
   if (stored == nullptr) return no_such_response(id);
   // One that has ended stays what it is.
   const auto body = parse_json(stored->body, 2 * kDefaultJsonDepth);
-  if (body && body->value("background", false)) return ready_response(stored->body);
+  if (body && body->value("background", false)) return ready_response(stored->whole_body());
   return invalid("Only responses that were created with 'background' can be cancelled");
 }
 

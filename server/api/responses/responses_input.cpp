@@ -13,16 +13,13 @@ namespace quire {
 
 namespace {
 
-// Stored texts are a few levels deeper than what a client may send.
-constexpr std::size_t kStoredDepth = kDefaultJsonDepth + 8;
-
 // What a request keeps while it runs though its template may leave it out of the prompt, which is bounded by itself.
 constexpr std::size_t kMaxItemNameBytes = 1024;
 constexpr std::size_t kMaxReasoningBytes = std::size_t{4} << 20;  // of all items
 
-Json parse_stored(const std::string& text) {
-  auto parsed = parse_json(text, kStoredDepth);
-  return parsed ? std::move(*parsed) : Json(nullptr);
+const StoredItem* find_item_of(const StoredResponse& response, std::string_view id) {
+  const StoredItem* const item = find_item(response.input, id);
+  return item != nullptr ? item : find_item(response.output, id);
 }
 
 std::string joined_text(const Json& parts, const char* member) {
@@ -40,9 +37,10 @@ class ItemReader {
   ItemReader(FieldReader& reader, const char* member, ResponseStore* store, const std::string& owner)
       : reader_(reader), member_(member), store_(store), owner_(owner) {}
 
-  void note_calls(const Json& items) {
-    for (const Json& item : items)
-      note_call(item);
+  void note_calls(const StoredItems& items) {
+    for (const auto& item : items) {
+      if (!item->call_id.empty()) calls_.insert(item->call_id);
+    }
   }
 
   void read(const Json& given) {
@@ -54,6 +52,14 @@ class ItemReader {
     if (reader_.error() || item.is_null()) return;
     note_call(item);
     input_.items.push_back(std::move(item));
+  }
+
+  void read_all(const Json& given) {
+    for (const Json& item : given) {
+      if (reader_.limit().reached()) reader_.fail(interrupted().value());
+      if (reader_.error()) return;
+      read(item);
+    }
   }
 
   ResponseInput take() { return std::move(input_); }
@@ -231,10 +237,10 @@ class ItemReader {
     const std::string id = required_name(fields, "id");
     if (fields.error()) return nullptr;
     const auto response = store_ != nullptr ? store_->find_item(id, owner_) : nullptr;
-    if (response != nullptr) {
-      for (Json& item : items_of({response})) {
-        if (item["id"] == id) return std::move(item);
-      }
+    if (const StoredItem* const item = response != nullptr ? find_item_of(*response, id) : nullptr) {
+      if (reader_.limit().takes(item->text.size())) return read_item(*item);
+      fields.fail(interrupted().value());
+      return nullptr;
     }
     fields.fail("id", fmt::format("Item with id '{}' not found.", id), "item_not_found");
     return nullptr;
@@ -365,47 +371,53 @@ class MessageBuilder {
   bool follows_compaction_ = false;           // the last message is a user's that ends with a summary
 };
 
+// Whether a conversation has room for so many more items; notes an error where it has none.
+bool check_size(FieldReader& reader, const char* member, std::size_t num_added, const StoredItems& before) {
+  if (num_added + before.size() > kMaxMessages) {
+    reader.fail(member, fmt::format("More than {} items", kMaxMessages));
+  } else if (num_bytes(before) > kMaxConversationBytes) {
+    reader.fail(member,
+                fmt::format("The conversation takes more than {} MiB; begin a new one, or compact this one with "
+                            "POST /v1/responses/compact",
+                            kMaxConversationBytes >> 20));
+  }
+  return !reader.error();
+}
+
 }  // namespace
 
-ResponseInput read_response_input(FieldReader& reader, const Json& before, ResponseStore* store,
+ResponseInput read_response_input(FieldReader& reader, const StoredItems& before, ResponseStore* store,
                                   const std::string& owner) {
   const Json* input = reader.find("input");
   if (input == nullptr) {
     if (before.empty()) reader.missing("input");
+    check_size(reader, "input", 0, before);
     return {};
   }
   ItemReader items(reader, "input", store, owner);
   items.note_calls(before);
-  if (input->is_string()) {
-    items.read(Json{{"role", "user"}, {"content", *input}});
-  } else if (!input->is_array()) {
+  if (!input->is_string() && !input->is_array()) {
     reader.fail("input", "Invalid type for 'input': expected a string or an array of items", "invalid_type");
+  } else if (!check_size(reader, "input", input->is_string() ? 1 : input->size(), before)) {
+    return {};
+  } else if (input->is_string()) {
+    items.read(Json{{"role", "user"}, {"content", *input}});
   } else if (input->empty() && before.empty()) {
     // Clients probe so whether there is such an endpoint: a turn without words.
     items.read(Json{{"role", "user"}, {"content", ""}});
-  } else if (input->size() + before.size() > kMaxMessages) {
-    reader.fail("input", fmt::format("More than {} items", kMaxMessages));
   } else {
-    for (const Json& item : *input) {
-      items.read(item);
-      if (reader.error()) break;
-    }
+    items.read_all(*input);
   }
   return items.take();
 }
 
-ResponseInput read_conversation_items(FieldReader& reader, const Json& before, ResponseStore* store,
+ResponseInput read_conversation_items(FieldReader& reader, const StoredItems& before, ResponseStore* store,
                                       const std::string& owner) {
   const Json* given = reader.array("items");
   if (given == nullptr) return {};
   ItemReader items(reader, "items", store, owner);
   items.note_calls(before);
-  if (given->size() + before.size() > kMaxMessages)
-    reader.fail("items", fmt::format("More than {} items", kMaxMessages));
-  for (const Json& item : *given) {
-    if (reader.error()) break;
-    items.read(item);
-  }
+  if (check_size(reader, "items", given->size(), before)) items.read_all(*given);
   return items.take();
 }
 
@@ -416,21 +428,24 @@ Json messages_of_items(const std::string& instructions, const Json& items) {
   return messages.take();
 }
 
-Json stored_items(const StoredResponse& entry) {
-  Json items = parse_stored(entry.input);
-  return items.is_array() ? items : Json::array();
-}
-
-Json items_of(const std::vector<ResponseStore::Entry>& conversation) {
-  Json items = Json::array();
+StoredItems items_of(const std::vector<ResponseStore::Entry>& conversation) {
+  StoredItems items;
   for (const auto& response : conversation) {
-    for (Json& item : parse_stored(response->input))
-      items.push_back(std::move(item));
-    Json body = parse_stored(response->body);
-    for (Json& item : body["output"])
-      items.push_back(std::move(item));
+    items.insert(items.end(), response->input.begin(), response->input.end());
+    items.insert(items.end(), response->output.begin(), response->output.end());
   }
   return items;
+}
+
+Json read_items(FieldReader& reader, const StoredItems& items) {
+  Json read = Json::array();
+  bool goes_on = reader.limit().takes(num_bytes(items));
+  for (std::size_t i = 0; goes_on && i < items.size(); ++i) {
+    read.push_back(read_item(*items[i]));
+    goes_on = !reader.limit().reached();
+  }
+  if (!goes_on) reader.fail(interrupted().value());
+  return read;
 }
 
 }  // namespace quire

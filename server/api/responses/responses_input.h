@@ -25,10 +25,10 @@ struct ResponseInput {
 
 // Reads `input`. `before`: the items of the conversation that it continues; a call's output may belong to a call
 // there. `store` may be null. Errors stay in the reader, named by their path ("input[2].content[0].type").
-ResponseInput read_response_input(FieldReader& reader, const Json& before, ResponseStore* store,
+ResponseInput read_response_input(FieldReader& reader, const StoredItems& before, ResponseStore* store,
                                   const std::string& owner);
 // Reads the array `items`, of a conversation's new ones, in the same way.
-ResponseInput read_conversation_items(FieldReader& reader, const Json& before, ResponseStore* store,
+ResponseInput read_conversation_items(FieldReader& reader, const StoredItems& before, ResponseStore* store,
                                       const std::string& owner);
 
 // The instructions, where they are not empty, and the items as messages: reasoning, text and calls in a row are one
@@ -36,8 +36,8 @@ ResponseInput read_conversation_items(FieldReader& reader, const Json& before, R
 Json messages_of_items(const std::string& instructions, const Json& items);
 
 // All items of the stored responses in their order, inputs and outputs.
-Json items_of(const std::vector<ResponseStore::Entry>& conversation);
-// What a stored entry's `input` holds.
-Json stored_items(const StoredResponse& entry);
+StoredItems items_of(const std::vector<ResponseStore::Entry>& conversation);
+// The items themselves. Notes an error where they are too much for the reader's limit.
+Json read_items(FieldReader& reader, const StoredItems& items);
 
 }  // namespace quire

@@ -98,16 +98,25 @@ void ResponsesOperation::append_usage(Json& body) const {
                    {"total_tokens", sum.prompt_tokens + sum.completion_tokens}};
 }
 
+// The items of the output are kept apart from the body, so that they are found without reading it.
+StoredResponse ResponsesOperation::stored_response(Json body, const std::string& previous, const Json& input) const {
+  constexpr std::string_view kOutput = "\"output\":[]";
+  StoredResponse stored{header().id, owner_, previous, {}, store_items(input), items_.ids()};
+  stored.output = store_items(body["output"]);
+  body["output"] = Json::array();
+  stored.body = dump_json(body);
+  // No text that stands before it can look like this: quotes in texts are escaped.
+  stored.output_at = stored.body.find(kOutput) + kOutput.size() - 1;
+  return stored;
+}
+
 void ResponsesOperation::store(const Json& body) {
   // With all that came before it, in one entry: the connection has one alone.
   if (!request_.store && socket_store_ != nullptr) {
-    return socket_store_->put(
-        {header().id, owner_, "", dump_json(body), dump_json(request_.conversation_items), items_.ids()});
+    return socket_store_->put(stored_response(body, "", request_.conversation_items));
   }
   if (!request_.store || store_ == nullptr) return;
-  StoredResponse stored{
-      header().id, owner_, request_.previous_response_id, dump_json(body), dump_json(request_.input.items),
-      items_.ids()};
+  StoredResponse stored = stored_response(body, request_.previous_response_id, request_.input.items);
   const auto& given = request_.input.item_ids;
   stored.item_ids.insert(stored.item_ids.end(), given.begin(), given.end());
   store_->put(std::move(stored));

@@ -36,6 +36,7 @@ class ResponsesOperation final : public GenerationOperation {
   void append_usage(Json& body) const;
   Json compaction() const;
   void append_response(const char* type, const Json& body, std::string& out);
+  StoredResponse stored_response(Json body, const std::string& previous, const Json& input) const;
   void store(const Json& body);
 
   ResponsesRequest request_;

@@ -89,7 +89,7 @@ class RequestReader {
     echo["instructions"] = reader_.has("instructions") ? Json(instructions) : Json(nullptr);
     request_.previous_response_id = reader_.string("previous_response_id").value_or("");
     echo["previous_response_id"] = reader_.has("previous_response_id") ? Json(request_.previous_response_id) : Json();
-    Json items = Json::array();
+    StoredItems before;
     read_conversation_id();
     if (!request_.conversation.empty()) {
       const auto entry = find_conversation(call_.responses.get(), request_.conversation, call_.key_name);
@@ -97,25 +97,27 @@ class RequestReader {
         reader_.fail("conversation", fmt::format("Conversation with id '{}' not found.", request_.conversation),
                      "conversation_not_found");
       } else {
-        items = stored_items(*entry);
+        before = entry->input;
       }
     }
     if (!request_.previous_response_id.empty()) {
-      std::vector<ResponseStore::Entry> before;
+      std::vector<ResponseStore::Entry> chain;
       // The store has other things too.
       const bool is_response = request_.previous_response_id.rfind(kResponseIdPrefix, 0) == 0;
       if (call_.responses != nullptr && is_response)
-        before = call_.responses->conversation(request_.previous_response_id, call_.key_name);
-      if (before.empty() && is_response && call_.socket_responses != nullptr)
-        before = call_.socket_responses->conversation(request_.previous_response_id, call_.key_name);
-      if (before.empty()) {
+        chain = call_.responses->conversation(request_.previous_response_id, call_.key_name);
+      if (chain.empty() && is_response && call_.socket_responses != nullptr)
+        chain = call_.socket_responses->conversation(request_.previous_response_id, call_.key_name);
+      if (chain.empty()) {
         reader_.fail("previous_response_id",
                      fmt::format("Previous response with id '{}' not found.", request_.previous_response_id),
                      "previous_response_not_found");
       }
-      items = items_of(before);
+      before = items_of(chain);
     }
-    request_.input = read_response_input(reader_, items, call_.responses.get(), call_.key_name);
+    request_.input = read_response_input(reader_, before, call_.responses.get(), call_.key_name);
+    if (reader_.error()) return;
+    Json items = read_items(reader_, before);
     if (reader_.error()) return;
     items.insert(items.end(), request_.input.items.begin(), request_.input.items.end());
     request_.prompt.param = "input";

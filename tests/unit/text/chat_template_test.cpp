@@ -120,6 +120,25 @@ TEST_CASE("limits are the caller's") {
   CHECK(render("{{ 'x' * 10 }}", Json::object(), limits).has_value());
   limits.max_steps = 100;
   CHECK_FALSE(render("{% for i in range(200) %}{% endfor %}", Json::object(), limits).has_value());
+  std::stop_source left;
+  left.request_stop();
+  RenderLimits stopped;
+  stopped.work = WorkLimit({}, left.get_token());
+  const auto rendered = render("{% for i in range(9999) %}{% endfor %}", Json::object(), stopped);
+  REQUIRE_FALSE(rendered);
+  CHECK(rendered.error().code == WorkLimit::kCode);
+}
+
+TEST_CASE("a template of very many statements is refused, or its look-ups count as steps") {
+  CHECK_FALSE(ChatTemplate::parse(std::string(ChatTemplate::kMaxSourceBytes + 1, 'x')));
+  std::string source;
+  for (int i = 0; i < 3'000; ++i)
+    source += "{% set v" + std::to_string(i) + " = 0 %}";
+  for (int i = 0; i < 3'000; ++i)
+    source += "{{ v2999 }}";
+  RenderLimits limits;
+  limits.max_steps = 100'000;
+  CHECK_FALSE(render(source, Json::object(), limits).has_value());
 }
 
 TEST_CASE("errors name the line") {
