@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "server/cli/commands.h"
 #include "server/cli/fetch_models.h"
 #include "server/cli/line/help_format.h"
+#include "server/cli/line/other_names.h"
 #include "server/cli/line/suggestions.h"
 
 namespace {
@@ -98,7 +100,7 @@ int run(int argc, char** argv) {
   app.footer("'quire help COMMAND' explains a command. First steps: quire serve MODEL, quire run MODEL.");
   app.require_subcommand(0, 1);  // behind the first, a command's name is an argument like others
   add_commands(app);
-  std::vector<std::string> words(argv + 1, argv + argc);
+  std::vector<std::string> words = quire::cli::own_command_words({argv + 1, argv + argc});
   // llama-server's spelling, which a parser would read as the letters -h and -f.
   std::replace(words.begin(), words.end(), std::string("-hf"), std::string("--hf"));
   if (words.empty()) {
@@ -110,7 +112,11 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "{}\n", complaint);
     return kExitBadInput;
   }
-  if (words.front() == "serve") quire::ConfigFlags::refuse_foreign_words(words);
+  if (words.front() == "serve") {
+    quire::OwnWords own = quire::ConfigFlags::translated(words);
+    if (!own.ignored.empty()) fmt::print(stderr, "quire serve: left out, {}\n", fmt::join(own.ignored, "; "));
+    words = std::move(own.words);
+  }
   return parse(app, std::move(words));
 }
 

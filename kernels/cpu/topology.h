@@ -13,7 +13,7 @@ namespace quire {
 // cpus: the folder with cpu<N>/topology; a processor of which it says nothing is a core.
 std::vector<int> one_per_core(const std::vector<int>& processors, const std::filesystem::path& cpus);
 
-// Those at least half as fast as the fastest, in their order: a step waits for its slowest thread. cpus: the folder
+// The cores at least half as fast as the fastest, in order: a step waits for its slowest thread. cpus: the folder
 // with cpu<N>/cpu_capacity, which the system has where cores differ.
 std::vector<int> fast_cores(const std::vector<int>& cores, const std::filesystem::path& cpus);
 

@@ -1,8 +1,6 @@
 // Metrics: the counters and histograms of /metrics, under vLLM's names, so that existing dashboards work. Any thread.
 #pragma once
 
-#include <prometheus/metric_family.h>
-
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +9,7 @@
 #include "core/engine/engine_stats.h"
 #include "core/request/request.h"
 #include "server/api/common/operation.h"
+#include "server/metrics/exposition.h"
 #include "server/ops/request_record.h"
 #include "server/ops/span_exporter.h"
 #include "server/ops/status_history.h"
@@ -73,7 +72,7 @@ class Metrics {
   // The text exposition; `engines`: the engines' statistics. `model` labels families that belong to no engine. Without
   // `with_keys` no API key is named.
   std::string expose(const std::vector<ModelStats>& engines, const std::string& model, bool with_keys,
-                     std::vector<prometheus::MetricFamily> of_server, const SpanExporter* spans = nullptr);
+                     std::vector<metrics::MetricFamily> of_server, const SpanExporter* spans = nullptr);
 
  private:
   struct Families;
