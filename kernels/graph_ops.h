@@ -71,7 +71,7 @@ struct ExpertChange {
 
 // Feed-forwards of which each row takes some.
 struct ExpertArgs {
-  std::span<const std::unique_ptr<Linear>> gate_up;  // by expert; `gated`: the gate's outputs, then up's
+  std::span<const std::unique_ptr<Linear>> gate_up;  // one per expert; `gated`: the gate's outputs, then up's
   std::span<const std::unique_ptr<Linear>> down;
   bool gated = true;
   ActivationArgs activation;

@@ -36,7 +36,7 @@ class ParallelKvStorage final : public KvStorage {
   std::size_t block_bytes_ = 0;
 };
 
-// One rank's layout: the heads divided by the number of ranks.
+// A rank's layout: the heads divided by the number of ranks.
 KvLayout layout_of_rank(const KvLayout& layout, int num_ranks);
 
 class ParallelBackend final : public Backend {
@@ -93,7 +93,7 @@ class ParallelBackend final : public Backend {
   std::vector<Rank> ranks_;
   std::shared_ptr<Rendezvous> meeting_;
   RankThreads threads_;
-  std::vector<std::exception_ptr> failures_;  // by rank, from the last run
+  std::vector<std::exception_ptr> failures_;  // failures of the last run, indexed by rank
   bool has_failed_ = false;                   // the last run: its sums may be at different places
 };
 

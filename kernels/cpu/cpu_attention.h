@@ -54,7 +54,7 @@ class AttentionRunner {
     float* states = nullptr;
     float* rotated = nullptr;  // query vectors of one tile
     std::vector<QueryTile> tiles;
-    std::vector<TileMask> masks;  // by tile
+    std::vector<TileMask> masks;  // indexed by tile
   };
   // The arguments of one run. Query heads come in groups that share a K/V head; several groups may share one.
   struct Call {
@@ -125,7 +125,7 @@ class AttentionRunner {
   ThreadPool& pool_;
   SharedContext shared_;
   std::vector<std::int32_t> rows_;       // the step's rows in order, then rows of items of several sequences
-  std::vector<std::int64_t> positions_;  // by row of the step
+  std::vector<std::int64_t> positions_;  // indexed by row of the step
   std::vector<Item> items_;
   std::vector<Unit> units_;
   std::vector<Level> levels_;

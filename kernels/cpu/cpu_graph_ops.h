@@ -74,7 +74,7 @@ class CpuGraphOps final : public GraphOps {
   ThreadPool& pool_;
   LinearRunner& linear_;
   AttentionRunner& attention_;
-  std::vector<RouteRoom> route_rooms_;  // by worker
+  std::vector<RouteRoom> route_rooms_;  // indexed by worker
   std::vector<std::int32_t> chosen_ids_;
   std::vector<float> chosen_weights_;
   ExpertOrder order_;
