@@ -55,6 +55,12 @@ std::vector<ConfigKey> model_keys() {
            "instead of repacking. Empty: no cache",
            {"--packed-cache"}},
           [](Config & c) -> auto& { return c.serve.model.packed_cache; }),
+      types::size({"model.packed_cache_bytes",
+                   "Maximum size of all files in that folder; the least recently used are removed first. Weights that "
+                   "are larger are not kept",
+                   {}},
+                  [](Config & c) -> auto& { return c.serve.model.packed_cache_bytes; },
+                  {1, std::numeric_limits<std::int64_t>::max()}),
       types::known_text(
           {"model.tool_format",
            "The format in which the model writes tool calls; empty: detected from its chat template",
@@ -72,7 +78,8 @@ std::vector<ConfigKey> models_keys() {
           {"models",
            "Several models instead of one. Each entry has 'name', and 'path' or 'hf'; it may override other sections "
            "with 'aliases', 'adapters', 'adapter_memory', 'adapter_updates', 'chat_template', 'tool_format', "
-           "'draft_model', 'packed_cache', 'max_model_len', 'max_num_seqs', 'kv_dtype', 'max_queued_requests' and "
+           "'draft_model', 'packed_cache', 'packed_cache_bytes', 'max_model_len', 'max_num_seqs', 'kv_dtype', "
+           "'max_queued_requests' and "
            "'max_queue_time'. 'kv_memory' is the size of the model's KV pool; models without it divide the rest of "
            "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work, the model's memory is "
            "released until a request wakes it. 'preload: false': the first request loads the model"},

@@ -4,13 +4,12 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
-#include <set>
+#include <optional>
 #include <sstream>
 
 #include "core/base/log.h"
 #include "core/model/layers/drafted_model.h"
 #include "server/fleet/event_publisher.h"
-#include "server/fleet/model_content.h"
 #include "server/fleet/redis_store.h"
 
 namespace quire {
@@ -36,36 +35,21 @@ std::shared_ptr<const ChatTemplate> parse_template(const ModelOptions& options, 
   return std::make_shared<const ChatTemplate>(std::move(*parsed));
 }
 
-// Tells one model's blocks on disk from another's: the names, sizes and times of its files.
-std::string version_of(const std::filesystem::path& path) {
-  std::string version;
-  const auto add = [&](const std::filesystem::path& file) {
-    version += file.filename().string() + ' ' + std::to_string(std::filesystem::file_size(file)) + ' ' +
-               std::to_string(std::filesystem::last_write_time(file).time_since_epoch().count()) + '\n';
-  };
-  if (!std::filesystem::is_directory(path)) {
-    add(path);
-    return version;
-  }
-  std::set<std::filesystem::path> files;  // in an order that does not depend on the file system
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    if (entry.is_regular_file()) files.insert(entry.path());
-  }
-  for (const auto& file : files)
-    add(file);
-  return version;
-}
-
 bool wants_next_tokens(const HostedModelSpec& spec) {
   return spec.engine.speculation.method == SpeculationMethod::kNextTokens;
 }
 
-// The same for daemons on several machines: by what the files hold, and what else decides what is computed from them.
-std::string shared_version_of(const HostedModelSpec& spec, const std::function<bool()>& interrupted) {
-  const std::string drafter =
-      spec.model.draft_model.empty() ? "" : content_version(spec.model.draft_model, interrupted);
-  return content_version(spec.model.path, interrupted) + '|' + drafter + '|' +
-         std::to_string(spec.engine.scheduler.max_model_len) + '|' + std::to_string(wants_next_tokens(spec) ? 1 : 0);
+// Whether blocks or packed weights are kept for, or shared with, another process.
+bool leaves_process(const HostedModelSpec& spec) {
+  const EngineOptions& engine = spec.engine;
+  return !spec.model.packed_cache.empty() || !engine.kv_cache.disk_tier_path.empty() || engine.keeps_slots ||
+         engine.shared_store != nullptr || engine.cache_events != nullptr;
+}
+
+// The folder in which hashes of the model's files are remembered; empty: none.
+std::filesystem::path hash_folder(const HostedModelSpec& spec) {
+  return spec.model.packed_cache.empty() ? std::filesystem::path(spec.engine.kv_cache.disk_tier_path)
+                                         : spec.model.packed_cache;
 }
 
 // "{model}" in the topic stands for the model's name.
@@ -142,18 +126,14 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
                      std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted,
                      std::shared_ptr<const LoadedModel> loaded_drafter)
     : loaded_(std::move(loaded)), loaded_drafter_(std::move(loaded_drafter)), backend_(std::move(backend)) {
-  const std::string version = version_of(spec.model.path);
-  const std::string drafter_version = loaded_drafter_ == nullptr ? "" : version_of(spec.model.draft_model);
-  model_ = build(spec, version, drafter_version, interrupted);
+  EngineOptions engine = spec.engine;
+  engine.identity = build(spec, interrupted);
   load_adapters(spec);
   KvLayout layout = plan.num_window_parts > 0 ? model_->kv_split().full : model_->kv_layout();
   layout.num_blocks = plan.num_blocks;
   layout.block_size = plan.block_size;
   layout.dtype = spec.engine.kv_cache.dtype;
   const auto ends = loaded_->tokenizer()->end_of_generation();
-  EngineOptions engine = spec.engine;
-  engine.model_version = version + drafter_version;  // a block's bytes are of both
-  if (engine.shared_store) engine.model_version = shared_version_of(spec, interrupted);
   engine.num_states = plan.num_states;
   engine.num_window_parts = plan.num_window_parts;
   if (engine.cache_events && adapters_)
@@ -175,20 +155,41 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   engine_->start();
 }
 
-std::unique_ptr<Model> ModelHost::build(const HostedModelSpec& spec, const std::string& version,
-                                        const std::string& drafter_version,
-                                        const std::function<bool()>& interrupted) const {
-  const auto progress = [&interrupted, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
+// Packed weights are found by the content of the files; a start without them reads the files beside packing.
+ModelIdentity ModelHost::build(const HostedModelSpec& spec, const std::function<bool()>& interrupted) {
+  const auto poll = [&interrupted] {
     if (interrupted()) throw Interrupted{};
+  };
+  const auto progress = [&poll, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
+    poll();
     if (Clock::now() - told < std::chrono::seconds(1)) return;
     told = Clock::now();
     log::info("loading weights: {}%", 100 * done / total);
   };
-  const PackedCacheOptions cache{spec.model.packed_cache, version};
-  if (loaded_drafter_ == nullptr) return loaded_->build(*backend_, progress, cache);
-  log::info("{} drafts for {}", spec.model.draft_model.string(), spec.name);
-  return build_with_drafter(*loaded_, *loaded_drafter_, *backend_, progress, cache,
-                            {spec.model.packed_cache, drafter_version});
+  std::optional<ContentReading> reading;
+  std::optional<ContentReading> reading_drafter;
+  ModelIdentity identity{.model = private_content()};
+  if (leaves_process(spec)) {
+    reading.emplace(loaded_, hash_folder(spec));
+    if (loaded_drafter_ != nullptr) reading_drafter.emplace(loaded_drafter_, hash_folder(spec));
+  }
+  const auto finish = [&] {
+    if (reading) identity.model = reading->wait(poll);
+    if (reading_drafter) identity.draft_model = reading_drafter->wait(poll);
+    reading.reset();
+    reading_drafter.reset();
+  };
+  if (!spec.model.packed_cache.empty()) finish();
+  const PackedCacheOptions cache{spec.model.packed_cache, spec.model.packed_cache_bytes, identity.model};
+  if (loaded_drafter_ == nullptr) {
+    model_ = loaded_->build(*backend_, progress, cache);
+  } else {
+    log::info("{} drafts for {}", spec.model.draft_model.string(), spec.name);
+    model_ = build_with_drafter(*loaded_, *loaded_drafter_, *backend_, progress, cache,
+                                {cache.folder, cache.max_bytes, identity.draft_model});
+  }
+  finish();
+  return identity;
 }
 
 // What an admin loaded later is there again after a sleep; its file is read once it is asked for.

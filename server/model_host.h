@@ -42,8 +42,8 @@ class ModelHost final : public RunningModel {
   ~ModelHost() override { stop(); }
 
  private:
-  std::unique_ptr<Model> build(const HostedModelSpec& spec, const std::string& version,
-                               const std::string& drafter_version, const std::function<bool()>& interrupted) const;
+  // Makes model_.
+  ModelIdentity build(const HostedModelSpec& spec, const std::function<bool()>& interrupted);
   // Before the engine is made. Throws StartupError.
   void load_adapters(const HostedModelSpec& spec);
 

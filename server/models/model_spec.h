@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
+#include "core/model/layers/loaded_model.h"
 
 namespace quire {
 
@@ -41,6 +42,7 @@ struct ModelOptions {
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
   std::filesystem::path draft_model;    // a smaller model that drafts for it; empty: none does
   std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
+  std::int64_t packed_cache_bytes = kDefaultPackedBytes;  // of all files in that folder
 };
 
 struct ModelEntry {

@@ -176,6 +176,9 @@ class ParsedFile final : public GgufFile {
   std::uint32_t version() const override { return version_; }
   std::uint64_t file_bytes() const override { return bytes_.size(); }
 
+  std::vector<const MappedFile*> mappings() const override {
+    return mapping_ ? std::vector<const MappedFile*>{mapping_.get()} : std::vector<const MappedFile*>{};
+  }
   void release(std::span<const std::byte> data) const override {
     if (mapping_) mapping_->release(data);
   }

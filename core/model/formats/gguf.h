@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/model/formats/mapped_file.h"
 #include "kernels/dtype.h"
 
 namespace quire {
@@ -45,6 +46,7 @@ class GgufFile {
   virtual const GgufTensor* find_tensor(std::string_view name) const = 0;  // null where absent
   virtual std::uint32_t version() const = 0;
   virtual std::uint64_t file_bytes() const = 0;
+  virtual std::vector<const MappedFile*> mappings() const { return {}; }  // of all shards; none: it is no file
   // Drops the pages of a tensor's bytes from memory when they are not needed soon; reading them again maps them again.
   virtual void release(std::span<const std::byte> data) const = 0;
 

@@ -37,6 +37,14 @@ class ShardedFile final : public GgufFile {
   }
   std::uint32_t version() const override { return shards_.front()->version(); }
   std::uint64_t file_bytes() const override { return bytes_; }
+  std::vector<const MappedFile*> mappings() const override {
+    std::vector<const MappedFile*> all;
+    for (const auto& shard : shards_) {
+      const auto mappings = shard->mappings();
+      all.insert(all.end(), mappings.begin(), mappings.end());
+    }
+    return all;
+  }
   void release(std::span<const std::byte> data) const override {
     for (const auto& shard : shards_) {
       const bool holds = std::ranges::any_of(shard->tensors(), [&](const GgufTensor& tensor) {

@@ -37,7 +37,7 @@ class FileDescriptor {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const FileDescriptor file(path);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail(path, fmt::format("cannot be read: {}", std::strerror(errno)));
@@ -47,6 +47,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) fail(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
   bytes_ = {static_cast<const std::byte*>(address), size};
+  stamp_ = stamp_of(file.get()).value_or(FileStamp{});
 }
 
 MappedFile::~MappedFile() {

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <span>
 
+#include "core/model/formats/file_stamp.h"
+
 namespace quire {
 
 class MappedFile {
@@ -17,6 +19,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  const std::filesystem::path& path() const { return path_; }
+  const FileStamp& stamp() const { return stamp_; }  // of the file as it was mapped
 
   // A hint for a file all of which is read: file systems that can then read and map huge pages, which spares address
   // translation. Where single rows are read it would read 2 MiB for each.
@@ -25,6 +29,8 @@ class MappedFile {
   void release(std::span<const std::byte> range) const;
 
  private:
+  std::filesystem::path path_;
+  FileStamp stamp_;
   std::span<const std::byte> bytes_;
 };
 

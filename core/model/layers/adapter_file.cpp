@@ -9,10 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "core/base/result.h"
+#include "core/model/formats/content_hash.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/formats/json_file.h"
 #include "core/model/formats/safetensors.h"
@@ -105,19 +103,21 @@ std::map<std::string, AdapterPair> AdapterFile::pairs() const {
   return out;
 }
 
-std::string AdapterFile::content_key() const {
-  std::array<std::uint64_t, 2> hash{1, 2};
-  const auto add = [&](std::string_view bytes) {
-    for (std::uint64_t& half : hash)
-      half = XXH3_64bits_withSeed(bytes.data(), bytes.size(), half);
+// Every part has its length before it, so that no two lists of parts are the same bytes.
+std::string AdapterFile::content_key(std::span<const float> used_scales) const {
+  std::string parts;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    parts += fmt::format("{} {}\n", bytes.size(), hex_digits(hash_content(bytes)));
   };
-  const double of_one = scale(1);
-  add({reinterpret_cast<const char*>(&of_one), sizeof of_one});
+  parts += gguf_architecture + '\n';
+  add(std::as_bytes(used_scales));
   for (const StoredTensor& tensor : tensors) {
-    add(tensor.name);
-    add({reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size()});
+    add(std::as_bytes(std::span(tensor.name)));
+    add(std::as_bytes(std::span(tensor.shape)));
+    parts += fmt::format("{}\n", tensor.type ? dtype_info(*tensor.type).name : "");
+    add(tensor.data);
   }
-  return fmt::format("{:016x}{:016x}", hash[0], hash[1]);
+  return hex_digits(hash_content(std::as_bytes(std::span(parts))));
 }
 
 AdapterFile open_adapter(const fs::path& path) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct AdapterFile {
   bool is_gguf() const { return !gguf_architecture.empty(); }
   // By the changed matrix's name: GGUF's, or PEFT's from the layers' part on ("layers.3.self_attn.q_proj", "lm_head").
   std::map<std::string, AdapterPair> pairs() const;
-  std::string content_key() const;  // a hash of the scale and the tensors
+  // A hash of the tensors and of the scales of their changes, as they are used, in the order of use.
+  std::string content_key(std::span<const float> used_scales) const;
   [[noreturn]] void fail(const std::string& what) const;
 };
 

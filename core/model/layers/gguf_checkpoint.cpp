@@ -78,6 +78,7 @@ Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, con
   out.generation = read_generation(*file);
   out.pooling = read_pooling(*file, out.spec, where);
   out.files = file;
+  out.mappings = file->mappings();
   out.release = [file](std::span<const std::byte> data) { file->release(data); };
   return out;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "core/base/printable.h"
@@ -9,6 +10,7 @@
 #include "core/model/architectures/hf_config.h"
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"
+#include "core/model/formats/content_hash.h"
 #include "core/model/formats/json_file.h"
 #include "core/model/formats/quantized_tensors.h"
 #include "core/model/formats/read_tokenizer.h"
@@ -120,6 +122,29 @@ void release(const Files& files, std::span<const std::byte> data) {
   }
 }
 
+// The folder's JSON files, and the configurations of modules in folders below, in an order of their own.
+std::set<std::filesystem::path> text_files(const std::filesystem::path& directory) {
+  std::set<std::filesystem::path> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_directory(ignored)) found.insert(at->path().filename() / "config.json");
+    if (at->path().extension() == ".json") found.insert(at->path().filename());
+  }
+  return found;
+}
+
+std::string hash_texts(const std::filesystem::path& directory) {
+  std::string out;
+  for (const auto& name : text_files(directory)) {
+    try {
+      out += fmt::format("{} {}\n", name.string(), hex_digits(hash_content(MappedFile(directory / name).bytes())));
+    } catch (const StartupError&) {  // it is not there, empty or no file that could be read before
+    }
+  }
+  return out;
+}
+
 std::string model_name(const std::filesystem::path& directory, const nlohmann::json& config) {
   const auto name = JsonObject(config, directory.string()).text("_name_or_path").value_or("");
   if (!name.empty()) return std::filesystem::path(name).filename().string();
@@ -186,6 +211,11 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
     out.file_bytes += file->mapping().bytes().size();
   // Weights are views of the files and of what the table makes rows with.
   out.files = std::make_shared<const Viewed>(Viewed{files, dense, tensors_owner});
+  for (const Files* part : {files.get(), dense.get()}) {
+    for (const auto& file : *part)
+      out.mappings.push_back(&file->mapping());
+  }
+  out.texts = hash_texts(directory);
   out.release = [files](std::span<const std::byte> data) { release(*files, data); };
   return out;
 }

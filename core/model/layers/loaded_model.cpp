@@ -160,9 +160,17 @@ std::unique_ptr<Model> LoadedModel::build(Backend& backend,
     return std::make_unique<Transformer>(checkpoint.spec, std::move(weights), backend, checkpoint.files,
                                          first_kv_layer);
   }
-  const PackedCache files(cache.folder, packed_identity(checkpoint.weights, backend.packing(), cache.model_version));
-  const auto cached = files.open(checkpoint.weights.num_products());
-  const auto writer = cached ? nullptr : files.create();
+  const PackedCache files(cache.folder, packed_identity(cache.model, backend.packing()), cache.max_bytes);
+  const auto cached = files.open(checkpoint.weights.num_products(), [&] {
+    if (progress) progress(0, total);
+  });
+  std::uint64_t packed_bytes = 0;
+  for_each_matrix(checkpoint.weights, [&](const WeightSource& matrix) {
+    packed_bytes += backend.packed_bytes(matrix.type, matrix.rows, matrix.cols);
+  });
+  const auto writer = cached ? nullptr : files.create(packed_bytes);
+  if (!cached && !writer)
+    report_written(files, fmt::format("they take {} bytes, more than model.packed_cache_bytes", packed_bytes));
   PackedModel weights = pack_weights(checkpoint.weights, backend, packed, cached.get(), writer.get());
   if (writer) report_written(files, writer->finish());
   if (cached) log::info("packed weights are mapped from {}", files.path().string());

@@ -13,6 +13,7 @@
 #include "core/base/pooling.h"
 #include "core/model/architectures/model_config.h"
 #include "core/model/layers/model.h"
+#include "core/model/layers/model_identity.h"
 #include "core/text/tokenizer.h"
 #include "kernels/device_step_bytes.h"
 
@@ -41,10 +42,13 @@ struct ModelInfo {
   std::vector<std::string> parts_left_out;  // of the file, which the model does not compute
 };
 
+inline constexpr std::int64_t kDefaultPackedBytes = std::int64_t{64} << 30;
+
 // Where packed weights are kept between starts.
 struct PackedCacheOptions {
-  std::filesystem::path folder;  // empty: no cache
-  std::string model_version;     // names, sizes and times of the model's files
+  std::filesystem::path folder{};                // empty: no cache
+  std::int64_t max_bytes = kDefaultPackedBytes;  // of all files in the folder
+  ModelContent model{};
 };
 
 class LoadedModel {
@@ -55,6 +59,7 @@ class LoadedModel {
   LoadedModel& operator=(const LoadedModel&) = delete;
 
   const ModelInfo& info() const { return info_; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
   std::shared_ptr<const Tokenizer> tokenizer() const;
   const std::string& chat_template() const;  // empty where the model has none
   const GenerationDefaults& generation_defaults() const;

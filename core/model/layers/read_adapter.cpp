@@ -153,7 +153,7 @@ class Reader {
     read_group(-1, model);
     if (!pairs_.empty())
       file_.fail(fmt::format("'{}' is no product of this model that an adapter can change", pairs_.begin()->first));
-    auto out = std::make_shared<const Adapter>(std::move(layers), std::move(model), file_.content_key());
+    auto out = std::make_shared<const Adapter>(std::move(layers), std::move(model), file_.content_key(scales_));
     if (out->changes_experts() && !backend_.has(Ability::kExpertAdapters))
       file_.fail(fmt::format("it changes experts, which {} does not compute", backend_.name()));
     return out;
@@ -319,7 +319,8 @@ class Reader {
     LowRank out;
     out.first_output = first_output;
     out.down = load(down, rank, cols, 1.0F);
-    out.up = load(up, rows, rank, static_cast<float>(file_.scale(rank)));
+    scales_.push_back(static_cast<float>(file_.scale(rank)));
+    out.up = load(up, rows, rank, scales_.back());
     return out;
   }
 
@@ -387,6 +388,7 @@ class Reader {
   std::map<std::string, AdapterPair> pairs_;  // not read yet
   const bool pairs_outputs_;                  // of gate and up, in stacks of Hugging Face's files
   const bool has_column_experts_;             // such stacks are [experts][inputs][outputs]
+  std::vector<float> scales_;                 // in the order of use
   bool rotates_ = false;                      // any layer
   bool has_pairs_ = false;                    // the model's rows of queries and keys
 };

@@ -14,6 +14,7 @@
 #include "core/model/formats/json_file.h"
 #include "core/model/formats/safetensors.h"
 #include "core/model/layers/drafted_model.h"
+#include "core/model/layers/model_identity.h"
 
 namespace quire {
 
@@ -228,6 +229,20 @@ std::string describe_groups(const ModelInfo& info, const Backend& backend, const
   return out;
 }
 
+// As a daemon with these options has it.
+std::string identity_of(const std::shared_ptr<const LoadedModel>& model,
+                        const std::shared_ptr<const LoadedModel>& drafter, const Backend& backend,
+                        const KvCacheOptions& options, const MemoryPlan& plan) {
+  ModelIdentity identity{.model = ContentReading(model, {}).wait(),
+                         .draft_model = {},
+                         .arithmetic = backend.name(),
+                         .block_size = options.block_size,
+                         .cache_type = options.dtype,
+                         .has_window_parts = plan.num_window_parts > 0};
+  if (drafter != nullptr) identity.draft_model = ContentReading(drafter, {}).wait();
+  return hex_digits(identity.key());
+}
+
 }  // namespace
 
 std::string inspect_model(const std::filesystem::path& path, const Backend& backend, const KvCacheOptions& options,
@@ -243,6 +258,8 @@ std::string inspect_model(const std::filesystem::path& path, const Backend& back
         plan_memory(memory_needs(*model, backend, options, limits, loaded_drafter.get()), options, machine);
     out += fmt::format("\nmemory plan on {}:\n{}\n", shown.device.empty() ? backend.name() : shown.device,
                        plan.describe());
+    if (shown.device.empty())
+      out += fmt::format("identity: {}\n", identity_of(model, loaded_drafter, backend, options, plan));
   } catch (const StartupError& error) {
     out += fmt::format("\ncannot be served: {}\n", error.what());
   }
@@ -270,6 +287,7 @@ std::string inspect_model_as_json(const std::filesystem::path& path, const Backe
     const MemoryPlan plan =
         plan_memory(memory_needs(*model, backend, options, limits, loaded_drafter.get()), options, machine);
     out["plan"] = plan_to_json(plan, device.empty() ? backend.name() : device);
+    if (device.empty()) out["identity"] = identity_of(model, loaded_drafter, backend, options, plan);
   } catch (const StartupError& error) {
     out["refusal"] = error.what();
   }

@@ -163,7 +163,7 @@ models:
   - {name: org/big, path: /models/big.gguf, aliases: [gpt-4, other], kv_share: 3, max_model_len: 4096}
   - {name: small, path: /models/small, kv_memory: 64MiB, kv_dtype: i8, sleep_after: 5m, preload: false,
      max_num_seqs: 8, max_queued_requests: 20, max_queue_time: 30s, tool_format: hermes, packed_cache: /var/packed,
-     draft_model: /models/tiny.gguf}
+     packed_cache_bytes: 4GiB, draft_model: /models/tiny.gguf}
 kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
 )");
   check_config(config);
@@ -184,6 +184,8 @@ kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
   CHECK(specs[1].engine.queue.max_queue_time_s == 30.0);
   CHECK(specs[1].sleep_after == std::chrono::minutes(5));
   CHECK(specs[1].model.packed_cache == "/var/packed");
+  CHECK(specs[1].model.packed_cache_bytes == std::int64_t{4} << 30);
+  CHECK(specs[0].model.packed_cache_bytes == kDefaultPackedBytes);
   CHECK(specs[1].model.draft_model == "/models/tiny.gguf");
   CHECK(specs[0].engine.speculation.method == SpeculationMethod::kNone);
   CHECK(specs[1].engine.speculation.method == SpeculationMethod::kDraftModel);
@@ -211,6 +213,7 @@ kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
   clash("");
   CHECK_THROWS_WITH(clash("model: {path: y}"), Catch::Contains("model.path and models exclude each other"));
   CHECK_THROWS_WITH(clash("model: {packed_cache: y}"), Catch::Contains("model.packed_cache and models exclude"));
+  CHECK_THROWS_WITH(clash("model: {packed_cache_bytes: 1GiB}"), Catch::Contains("model.packed_cache_bytes and models"));
   CHECK_THROWS_WITH(clash("kv_cache: {num_blocks: 9}"), Catch::Contains("kv_cache.num_blocks is for one model"));
 
   Config flagged;
