@@ -10,6 +10,7 @@
 #include "config/flags.h"
 #include "core/base/log.h"
 #include "core/base/result.h"
+#include "core/base/system_limits.h"
 #include "core/model/formats/model_path.h"
 #include "server/cli/commands.h"
 #include "server/cli/fetch_models.h"
@@ -127,7 +128,7 @@ int main(int argc, char** argv) {
     quire::log::configure({});  // standard output is for what a command computes
     return run(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "quire: {}\n", error.what());
+    fmt::print(stderr, "quire: {}\n", quire::describe_failure(error));
   }
   return kExitBadInput;
 }
