@@ -40,7 +40,8 @@ struct ModelOptions {
   std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
   std::filesystem::path draft_model;    // a smaller model that drafts for it; empty: none does
-  std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
+  bool ignore_unknown_keys = false;  // settings of its files that Quire does not know: a warning in place of a refusal
+  std::filesystem::path packed_cache;  // folder of weights packed by an earlier start; empty: none is kept
 };
 
 struct ModelEntry {

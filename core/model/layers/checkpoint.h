@@ -26,6 +26,7 @@ struct Checkpoint {
   GenerationDefaults generation;
   Pooling pooling = Pooling::kNone;  // kNone: the file does not say
   std::vector<std::string> parts_left_out;
+  std::vector<std::string> warnings;
   std::shared_ptr<const void> files;
   // Tells the system that these bytes of `files` are not needed soon.
   std::function<void(std::span<const std::byte>)> release;
