@@ -49,6 +49,12 @@ std::vector<ConfigKey> model_keys() {
            "A Jinja file to use instead of the model's own chat template",
            {"--chat-template", "--chat-template-file"}},
           [](Config & c) -> auto& { return c.serve.model.chat_template; }),
+      types::boolean(
+          {"model.ignore_unknown_keys",
+           "Serve a model or adapter although its files have settings that Quire does not know; the log names each. "
+           "Such a setting may change what the model computes, therefore it is refused by default",
+           {"--ignore-unknown-keys"}},
+          [](Config & c) -> auto& { return c.serve.model.ignore_unknown_keys; }),
       types::path(
           {"model.packed_cache",
            "A folder that caches weights in the layout of this processor's kernels, so that the next start maps them "
@@ -78,9 +84,11 @@ std::vector<ConfigKey> models_keys() {
           {"models",
            "Several models instead of one. Each entry has 'name', and 'path' or 'hf'; it may override other sections "
            "with 'aliases', 'adapters', 'adapter_memory', 'adapter_updates', 'chat_template', 'tool_format', "
-           "'draft_model', 'packed_cache', 'packed_cache_bytes', 'max_model_len', 'max_num_seqs', 'kv_dtype', "
-           "'max_queued_requests' and "
-           "'max_queue_time'. 'kv_memory' is the size of the model's KV pool; models without it divide the rest of "
+           "'draft_model', 'ignore_unknown_keys', 'packed_cache', 'packed_cache_bytes', 'max_model_len', "
+           "'max_num_seqs', "
+           "'kv_dtype', 'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of the model's KV pool; "
+           "models "
+           "without it divide the rest of "
            "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work, the model's memory is "
            "released until a request wakes it. 'preload: false': the first request loads the model"},
           [](Config & c) -> auto& { return c.serve.models; }),

@@ -39,6 +39,12 @@ bool wants_next_tokens(const HostedModelSpec& spec) {
   return spec.engine.speculation.method == SpeculationMethod::kNextTokens;
 }
 
+SpecWishes wishes_of(const HostedModelSpec& spec) {
+  return {.served_context = spec.engine.scheduler.max_model_len,
+          .next_tokens = wants_next_tokens(spec),
+          .ignore_unknown_keys = spec.model.ignore_unknown_keys};
+}
+
 // Whether blocks or packed weights are kept for, or shared with, another process.
 bool leaves_process(const HostedModelSpec& spec) {
   const EngineOptions& engine = spec.engine;
@@ -65,8 +71,9 @@ class OpenedHost final : public OpenedModel {
  public:
   OpenedHost(const HostedModelSpec& spec, const BackendOptions& backend)
       : spec_(spec),
-        loaded_(open_model(spec.model.path, true, spec.engine.scheduler.max_model_len, wants_next_tokens(spec))),
-        loaded_drafter_(open_drafter(*loaded_, spec.model.path, spec.model.draft_model)),
+        loaded_(open_model(spec.model.path, true, wishes_of(spec))),
+        loaded_drafter_(
+            open_drafter(*loaded_, spec.model.path, spec.model.draft_model, spec.model.ignore_unknown_keys)),
         backend_(create_backend(backend)) {
     const ModelInfo& info = loaded_->info();
     if (wants_next_tokens(spec) && info.has_head && !info.has_next_tokens)
@@ -88,6 +95,8 @@ class OpenedHost final : public OpenedModel {
     for (const std::string& part : loaded_->info().parts_left_out)
       log::warn("{}: the file has {}, which Quire does not compute; the text model is served",
                 spec_.model.path.string(), part);
+    for (const std::string& warning : loaded_->info().warnings)
+      log::warn("{}: {}", spec_.model.path.string(), warning);
     return std::make_unique<ModelHost>(spec_, std::move(loaded_), std::move(backend_), plan, interrupted,
                                        std::move(loaded_drafter_));
   }

@@ -310,6 +310,10 @@ void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const En
       throw StartupError(fmt::format(
           "models: '{}' cannot change its draft model while the server runs: a restart is needed", spec.name));
     }
+    if (spec.model.ignore_unknown_keys != entry.spec.model.ignore_unknown_keys) {
+      throw StartupError(fmt::format(
+          "models: '{}' cannot change ignore_unknown_keys while the server runs: a restart is needed", spec.name));
+    }
     matched.emplace_back(*found, entry.running ? entry.running->describe(spec) : nullptr);
     named.push_back(spec);
     named.back().adapters = entry.spec.adapters;

@@ -10,6 +10,9 @@
 
 namespace quire {
 
+// Throws StartupError where the path is a link whose target is absent: such a file is not taken as absent.
+bool is_there(const std::filesystem::path& path);
+
 class MappedFile {
  public:
   // Throws StartupError where the path is absent, unreadable, not a regular file or empty.

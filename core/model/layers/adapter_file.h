@@ -20,13 +20,14 @@ namespace quire {
 struct AdapterPair {
   const StoredTensor* down = nullptr;
   const StoredTensor* up = nullptr;
+  std::string module{};  // the changed matrix's whole name
 };
 
 struct AdapterFile {
   std::string where;
   std::shared_ptr<const void> owner;
   std::vector<StoredTensor> tensors;
-  std::function<double(std::int64_t rank)> scale;
+  std::function<double(const std::string& module, std::int64_t rank)> scale;
   std::string gguf_architecture;  // empty: a PEFT directory
 
   bool is_gguf() const { return !gguf_architecture.empty(); }
@@ -37,7 +38,7 @@ struct AdapterFile {
   [[noreturn]] void fail(const std::string& what) const;
 };
 
-// Throws StartupError, one line that begins with the path.
-AdapterFile open_adapter(const std::filesystem::path& path);
+// Throws StartupError, one line that begins with the path. Settings that are not known are refused or ignored.
+AdapterFile open_adapter(const std::filesystem::path& path, bool ignore_unknown_keys = false);
 
 }  // namespace quire

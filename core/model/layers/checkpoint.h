@@ -27,6 +27,7 @@ struct Checkpoint {
   GenerationDefaults generation;
   Pooling pooling = Pooling::kNone;  // kNone: the file does not say
   std::vector<std::string> parts_left_out;
+  std::vector<std::string> warnings;
   std::shared_ptr<const void> files;
   std::vector<const MappedFile*> mappings;  // of `files`
   std::string texts;                        // hashes of the small files beside them, by name

@@ -63,6 +63,7 @@ ModelInfo info_of(const Checkpoint& checkpoint) {
   info.has_head = checkpoint.spec.has_head;
   info.has_next_tokens = checkpoint.spec.next_tokens.has_value();
   info.parts_left_out = checkpoint.parts_left_out;
+  info.warnings = checkpoint.warnings;
   info.num_parameters = weights.num_vector_elements();
   for (const auto& [role, table] : weights.model.rows) {
     if (role != WeightRole::kTokenEmbedding || !config.tied_head || !info.has_head)
@@ -181,10 +182,9 @@ std::unique_ptr<Model> LoadedModel::build(Backend& backend,
 }
 
 std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text,
-                                              std::int64_t served_context, bool next_tokens) {
+                                              const SpecWishes& wishes) {
   std::error_code ignored;
   const bool is_directory = std::filesystem::is_directory(path, ignored);
-  const SpecWishes wishes{.served_context = served_context, .next_tokens = next_tokens};
   return std::make_shared<LoadedModel>(is_directory ? read_hf_checkpoint(path, with_text, wishes)
                                                     : read_gguf_checkpoint(path, with_text, wishes));
 }

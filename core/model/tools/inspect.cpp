@@ -12,6 +12,7 @@
 #include "core/base/result.h"
 #include "core/model/formats/gguf_shards.h"
 #include "core/model/formats/json_file.h"
+#include "core/model/formats/model_path.h"
 #include "core/model/formats/safetensors.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/model/layers/model_identity.h"
@@ -112,7 +113,9 @@ Contents read_gguf(const std::filesystem::path& path) {
 Contents read_directory(const std::filesystem::path& path) {
   Contents contents{"Hugging Face directory", "outermost", 0, {}, {}};
   const auto config = read_json_file(path / "config.json");
-  if (!config) throw StartupError(fmt::format("{}: is missing", (path / "config.json").string()));
+  if (!config) {
+    throw StartupError(fmt::format("{}: is missing{}", (path / "config.json").string(), instead_of_config(path)));
+  }
   for (const auto& [key, value] : config->items())
     contents.metadata.push_back({printable(key), printable(value.dump()), value});
   for (const auto& file : open_safetensors_directory(path)) {
@@ -165,6 +168,8 @@ std::string describe_model(const ModelInfo& info) {
   std::string left_out;
   for (const std::string& part : info.parts_left_out)
     left_out += fmt::format("not computed: {}\n", part);
+  for (const std::string& warning : info.warnings)
+    left_out += fmt::format("warning: {}\n", warning);
   return left_out + fmt::format(
                         "model: {}, {}, {:.1f} million parameters, mostly {}\n"
                         "{} layers, hidden size {}, {} key-value heads of {}, vocabulary {}, context {}\n",
@@ -185,7 +190,8 @@ json model_to_json(const ModelInfo& info) {
           {"vocab_size", info.vocab_size},
           {"max_context", info.max_context},
           {"generates", info.has_head && info.is_causal},
-          {"parts_left_out", info.parts_left_out}};
+          {"parts_left_out", info.parts_left_out},
+          {"warnings", info.warnings}};
 }
 
 json plan_to_json(const MemoryPlan& plan, const std::string& backend) {

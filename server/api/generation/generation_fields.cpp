@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 
+#include "core/base/sampling_ranges.h"
 #include "server/api/common/operation.h"
 #include "server/api/generation/sampler_fields.h"
 
@@ -33,10 +34,10 @@ void apply_defaults(SamplingParams& sampling, const GenerationDefaults& defaults
 }
 
 void read_filters(FieldReader& reader, SamplingParams& sampling) {
-  set(sampling.temperature, reader.number("temperature", 0.0, 100.0));
-  set(sampling.top_p, reader.number("top_p", 0.0, 1.0));
+  set(sampling.temperature, reader.number("temperature", kTemperatureRange.low, kTemperatureRange.high));
+  set(sampling.top_p, reader.number("top_p", kProbabilityRange.low, kProbabilityRange.high));
   set(sampling.top_k, reader.integer("top_k", -1, kMaxInt32));
-  set(sampling.min_p, reader.number("min_p", 0.0, 1.0));
+  set(sampling.min_p, reader.number("min_p", kProbabilityRange.low, kProbabilityRange.high));
   set(sampling.typical_p, reader.number("typical_p", 0.0, 1.0));
   set(sampling.xtc_probability, reader.number("xtc_probability", 0.0, 1.0));
   set(sampling.xtc_threshold, reader.number("xtc_threshold", 0.0, 1.0));
@@ -54,8 +55,9 @@ std::vector<TokenId> read_word(FieldReader& reader, const char* field, const std
 
 void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
   // llama-server's spelling of the repetition penalty, then vLLM's, which wins.
-  set(sampling.repetition_penalty, reader.number("repeat_penalty", 1e-6, 100.0));
-  set(sampling.repetition_penalty, reader.number("repetition_penalty", 1e-6, 100.0));
+  constexpr SamplingRange kRange = kRepetitionPenaltyRange;
+  set(sampling.repetition_penalty, reader.number("repeat_penalty", kRange.low, kRange.high));
+  set(sampling.repetition_penalty, reader.number("repetition_penalty", kRange.low, kRange.high));
   if (const auto count = reader.integer("repeat_last_n", -1, kMaxInt32))
     sampling.penalty_last_n = static_cast<std::int32_t>(*count);
   set(sampling.frequency_penalty, reader.number("frequency_penalty", -2.0, 2.0));

@@ -126,6 +126,29 @@ TEST_CASE("a tokenizer.json that is broken or beyond us is refused", "[tokenizer
         "tokenizer.json: model.end_of_word_suffix is not supported");
 }
 
+TEST_CASE("the model's own configuration names the ends where generation's names none", "[tokenizer]") {
+  TokenizerFiles files;
+  files.tokenizer_json = R"({"model":{"vocab":{"a":0,"b":1,"c":2},"merges":[]}})";
+  const auto ends = [&](const char* config, const char* generation) {
+    files.config_json = config;
+    files.generation_config_json = generation;
+    const auto tokenizer = make_tokenizer(files);
+    const auto ids = tokenizer->end_of_generation();
+    return values(std::vector<TokenId>(ids.begin(), ids.end()));
+  };
+  using Ids = std::vector<std::int32_t>;
+  CHECK(ends(R"({"eos_token_id":2})", "") == Ids{2});
+  CHECK(ends(R"({"eos_token_id":[1,2]})", "{}") == Ids{1, 2});
+  CHECK(ends(R"({"eos_token_id":0,"text_config":{"eos_token_id":1}})", "") == Ids{1});
+  CHECK(ends(R"({"eos_token_id":0})", R"({"eos_token_id":2})") == Ids{2});
+  CHECK(ends(R"({"eos_token_id":null})", "").empty());
+  CHECK(ends(R"({"eos_token_id":-1})", "").empty());
+  CHECK(ends(R"({"eos_token_id":9})", "").empty());
+  files.generation_config_json = "";
+  files.config_json = R"({"eos_token_id":"2"})";
+  CHECK(refusal(files) == "config.json: 'eos_token_id' is \"2\", not a token's number or a list of them");
+}
+
 TEST_CASE("merges come as strings or as pairs, and ends from every file that names them", "[tokenizer]") {
   TokenizerFiles files;
   files.tokenizer_json = R"({"added_tokens":[{"id":3,"content":"<e>","special":true}],
