@@ -4,6 +4,7 @@
 #pragma once
 
 #include "server/api/common/operation.h"
+#include "server/http/response.h"
 #include "server/http/server_state.h"
 
 namespace quire {

@@ -47,6 +47,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) fail(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
   bytes_ = {static_cast<const std::byte*>(address), size};
+  name_ = NamedMapping(bytes_, path.string());
 }
 
 MappedFile::~MappedFile() {

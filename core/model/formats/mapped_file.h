@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <span>
 
+#include "core/base/named_mapping.h"
+
 namespace quire {
 
 class MappedFile {
@@ -26,6 +28,7 @@ class MappedFile {
 
  private:
   std::span<const std::byte> bytes_;
+  NamedMapping name_;
 };
 
 }  // namespace quire
