@@ -86,7 +86,9 @@ ConfigFlags::ConfigFlags(CLI::App& command) : command_(command) {
   command.allow_extras();
   command.add_option("MODEL", model_, "GGUF file or Hugging Face directory; the same as --model")->type_name("");
   command.add_option("--config", file_, "Configuration file (YAML); flags override it")->type_name("FILE");
-  command.add_flag("--check-config", check_only_, "Check the configuration, then exit");
+  command.add_flag(
+      "--check-config", check_only_,
+      "Check the configuration and all that a start needs (models, certificates, addresses, ...), then exit");
   command.add_flag("--print-config", print_only_, "Print the resulting configuration with comments, then exit");
   add_key_flags();
   command

@@ -18,7 +18,7 @@ constexpr std::string_view kHead =
     "file and yields to the flag: `QUIRE_SERVER_PORT` for `server.port`.\n\n"
     "| to | command |\n"
     "| --- | --- |\n"
-    "| check a file | `quire serve --config FILE --check-config` |\n"
+    "| check a file, and what a start needs on this machine | `quire serve --config FILE --check-config` |\n"
     "| see the resulting configuration | `quire serve --config FILE --print-config` |\n"
     "| create a configuration file | `quire serve --print-config > quire.yaml` |\n\n"
     "Sizes are written as `512MiB` or `4GiB`, times as `500ms`, `30s` or `5m`. Unknown keys, wrong types and values "

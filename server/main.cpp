@@ -26,6 +26,7 @@ constexpr int kExitBadInput = 2;  // a bad configuration, model file or command 
 quire::ConfigSource read_again(std::shared_ptr<const quire::ConfigFlags> flags, const quire::Config& config) {
   return [flags, current = std::make_shared<quire::Config>(config)] {
     quire::Config next = flags->resolve();
+    quire::check_successor(*current, next);
     quire::cli::keep_fetched_paths(current->serve, next.serve);
     return quire::ConfigProposal{next.serve, next.log, quire::compare_configs(*current, next),
                                  [current, next] { *current = next; }};
@@ -41,8 +42,11 @@ void add_serve(CLI::App& app) {
     if (flags->print_only()) return fmt::print("{}", quire::render_config(config));
     const quire::ModelOptions& model = config.serve.model;
     const bool has_model = !model.path.empty() || !model.hf.empty() || !config.serve.models.empty();
-    if (flags->check_only())
+    if (flags->check_only()) {
+      if (!model.path.empty()) quire::require_model_path(model.path);
+      quire::check_start(config.serve);
       return fmt::print("the configuration is good{}\n", has_model ? "" : "; it names no model, which MODEL has to");
+    }
     if (!has_model)
       throw quire::StartupError(
           "no model: give a GGUF file or a Hugging Face directory (quire serve MODEL), a repository to download it "

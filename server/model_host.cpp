@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "core/base/log.h"
+#include "core/model/layers/adapter_check.h"
 #include "core/model/layers/drafted_model.h"
 #include "server/fleet/event_publisher.h"
 #include "server/fleet/redis_store.h"
@@ -18,21 +17,26 @@ namespace {
 
 constexpr std::int64_t kMostAdapterRank = 256;
 
-std::string read_template(const ModelOptions& options, const LoadedModel& model) {
-  if (options.chat_template.empty()) {
-    return model.chat_template().empty() ? std::string(kDefaultChatTemplate) : model.chat_template();
-  }
-  std::ifstream file(options.chat_template);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) throw StartupError("model.chat_template: cannot read '" + options.chat_template.string() + "'");
-  return text.str();
-}
-
-std::shared_ptr<const ChatTemplate> parse_template(const ModelOptions& options, const LoadedModel& model) {
-  auto parsed = ChatTemplate::parse(read_template(options, model));
+std::shared_ptr<const ChatTemplate> parse_template(HostedModelSpec spec, const LoadedModel& model) {
+  if (!spec.template_text) read_template(spec);
+  std::string own = model.chat_template().empty() ? std::string(kDefaultChatTemplate) : model.chat_template();
+  auto parsed = ChatTemplate::parse(spec.template_text.value_or(std::move(own)));
   if (!parsed) throw StartupError("the chat template cannot be used: " + parsed.error().message);
   return std::make_shared<const ChatTemplate>(std::move(*parsed));
+}
+
+// Empty: as the chat template says. Throws StartupError.
+const ToolFormat* named_tool_format(const ModelOptions& options) {
+  if (options.tool_format.empty()) return nullptr;
+  const ToolFormat* const named = find_tool_format(options.tool_format);
+  if (named == nullptr) throw StartupError("model.tool_format: there is no format '" + options.tool_format + "'");
+  return named;
+}
+
+void check_adapter_texts(const ModelOptions& options) {
+  for (const std::string& text : options.adapters) {
+    if (!adapter_path_of(text)) throw StartupError("model.adapters: '" + text + "' is not NAME=PATH");
+  }
 }
 
 bool wants_next_tokens(const HostedModelSpec& spec) {
@@ -90,6 +94,14 @@ class OpenedHost final : public OpenedModel {
     return memory_needs(*loaded_, *backend_, spec_.engine.kv_cache, limits, loaded_drafter_.get());
   }
 
+  void check() const override {
+    parse_template(spec_, *loaded_);
+    named_tool_format(spec_.model);
+    check_adapter_texts(spec_.model);
+    for (const AdapterPath& adapter : spec_.adapters)
+      check_adapter(adapter.path, spec_.model.path, *backend_, kMostAdapterRank);
+  }
+
   std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
     log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), plan.describe());
     for (const std::string& part : loaded_->info().parts_left_out)
@@ -135,6 +147,8 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
                      std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted,
                      std::shared_ptr<const LoadedModel> loaded_drafter)
     : loaded_(std::move(loaded)), loaded_drafter_(std::move(loaded_drafter)), backend_(std::move(backend)) {
+  tasks_ = read_text_tasks(spec.model.path, *loaded_->tokenizer());
+  tasks_.num_labels = loaded_->info().num_labels;
   EngineOptions engine = spec.engine;
   engine.identity = build(spec, interrupted);
   load_adapters(spec);
@@ -203,9 +217,7 @@ ModelIdentity ModelHost::build(const HostedModelSpec& spec, const std::function<
 
 // What an admin loaded later is there again after a sleep; its file is read once it is asked for.
 void ModelHost::load_adapters(const HostedModelSpec& spec) {
-  for (const std::string& text : spec.model.adapters) {
-    if (!adapter_path_of(text)) throw StartupError("model.adapters: '" + text + "' is not NAME=PATH");
-  }
+  check_adapter_texts(spec.model);
   if (!spec.takes_adapters()) return;
   model_->allow_adapters(kMostAdapterRank);
   adapters_ = std::make_shared<AdapterPool>(
@@ -236,18 +248,13 @@ std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) co
   served->adapters = adapters_;
   served->has_draft_model = loaded_drafter_ != nullptr;
   served->tokenizer = loaded_->tokenizer();
-  served->chat_template = parse_template(spec.model, *loaded_);
+  served->chat_template = parse_template(spec, *loaded_);
   served->template_capabilities = probe_capabilities(*served->chat_template);
   served->tool_format = served->template_capabilities.tool_format;
-  if (!spec.model.tool_format.empty()) {
-    const ToolFormat* named = find_tool_format(spec.model.tool_format);
-    if (named == nullptr) throw StartupError("model.tool_format: there is no format '" + spec.model.tool_format + "'");
-    served->tool_format = *named;
-  }
+  if (const ToolFormat* const named = named_tool_format(spec.model)) served->tool_format = *named;
   served->grammar_compiler = grammar_compiler_;
   served->defaults = loaded_->generation_defaults();
-  served->tasks = read_text_tasks(spec.model.path, *served->tokenizer);
-  served->tasks.num_labels = loaded_->info().num_labels;
+  served->tasks = tasks_;
   served->fingerprint = engine_->limits().fingerprint;
   served->max_model_len = engine_->limits().max_model_len;
   served->max_num_choices = engine_->limits().max_num_choices;

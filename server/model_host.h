@@ -55,6 +55,7 @@ class ModelHost final : public RunningModel {
   std::shared_ptr<const GrammarCompiler> grammar_compiler_;
   std::shared_ptr<AdapterPool> adapters_;  // null: it takes none
   CacheConfig cache_;
+  TextTasks tasks_;
   std::uint64_t weight_bytes_ = 0;
   std::int64_t created_ = 0;  // Unix seconds
 };

@@ -19,6 +19,7 @@
 
 #include "core/base/log.h"
 #include "core/base/result.h"
+#include "core/base/write_error.h"
 
 namespace quire {
 
@@ -339,7 +340,8 @@ void TierFolder::pause_writing(const std::error_code& why) {
   }
   try {
     log::warn("KV blocks could not be written to {} ({}): nothing is kept there for {} s", folder_.native(),
-              why.message(), std::chrono::duration_cast<std::chrono::seconds>(options_.pause).count());
+              describe_write_error(why.value()),
+              std::chrono::duration_cast<std::chrono::seconds>(options_.pause).count());
   } catch (const std::exception&) {  // no memory for the reason's text
   }
 }

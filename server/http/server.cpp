@@ -15,6 +15,7 @@
 #include "server/http/session.h"
 #include "server/http/status_view.h"
 #include "server/http/text_pool.h"
+#include "server/ops/process_signals.h"
 
 namespace quire {
 
@@ -60,7 +61,7 @@ class Server::Impl {
   }
 
   void start() {
-    ::signal(SIGPIPE, SIG_IGN);  // a TLS connection that broke is an error to handle, not the process's end
+    ignore_deadly_signals();
     listen();
     for (const auto& listener : listeners_) {
       log::info("{} {}", listener->is_admin ? "the admin listener is at" : "listening on", listener->name());
@@ -77,11 +78,15 @@ class Server::Impl {
     on_hangup_ = std::move(on_hangup);
     signals_.add(SIGTERM);
     signals_.add(SIGINT);
+    signals_.add(SIGXCPU);  // the limit of CPU time: some seconds are left
     if (on_hangup_) signals_.add(SIGHUP);
     asio::co_spawn(io_.first(), signal_loop(), asio::detached);
   }
 
-  void on_drain(std::function<void()> callback) { on_drain_ = std::move(callback); }
+  void on_drain(std::function<void()> begun, std::function<void()> over) {
+    on_drain_ = std::move(begun);
+    on_drained_ = std::move(over);
+  }
 
   void repeat(std::chrono::milliseconds period, std::function<void()> callback) {
     repeat_timers_.push_back(std::make_unique<asio::steady_timer>(io_.first()));
@@ -138,11 +143,13 @@ class Server::Impl {
     if (handed_.empty()) {
       listeners_.push_back(Listener::tcp(io_.first(), options.host, options.port));
       if (!options.unix_socket.empty()) {
-        listeners_.push_back(Listener::unix_path(io_.first(), options.unix_socket, options.unix_socket_mode));
+        listeners_.push_back(
+            Listener::unix_path(io_.first(), "server.unix_socket", options.unix_socket, options.unix_socket_mode));
       }
     }
     if (options.admin_listen.empty()) return;
-    listeners_.push_back(Listener::at(io_.first(), options.admin_listen, options.admin_socket_mode));
+    listeners_.push_back(
+        Listener::at(io_.first(), "server.admin_listen", options.admin_listen, options.admin_socket_mode));
     listeners_.back()->is_admin = true;
   }
 
@@ -262,6 +269,7 @@ class Server::Impl {
     close_connections();
     for (const auto& timer : repeat_timers_)
       timer->cancel();
+    if (on_drained_) on_drained_();
     io_.release();
   }
 
@@ -304,6 +312,7 @@ class Server::Impl {
   std::vector<std::unique_ptr<Listener>> listeners_;  // closed before the loops they belong to
   std::function<void()> on_hangup_;
   std::function<void()> on_drain_;
+  std::function<void()> on_drained_;
   std::atomic<int> num_stops_{0};
   std::size_t num_cut_ = 0;
   std::map<std::string, std::int64_t> num_by_address_;  // guarded by transports_mutex_
@@ -320,8 +329,8 @@ void Server::start() {
 void Server::handle_signals(std::function<void()> on_hangup) {
   impl_->handle_signals(std::move(on_hangup));
 }
-void Server::on_drain(std::function<void()> callback) {
-  impl_->on_drain(std::move(callback));
+void Server::on_drain(std::function<void()> begun, std::function<void()> over) {
+  impl_->on_drain(std::move(begun), std::move(over));
 }
 void Server::repeat(std::chrono::milliseconds period, std::function<void()> callback) {
   impl_->repeat(period, std::move(callback));

@@ -77,10 +77,7 @@ class LiveOperations {
 // The settings that sessions use; a reload replaces them as a whole. Immutable after construction.
 struct Settings {
   explicit Settings(const ServerOptions& server_options)
-      : options(server_options),
-        keys(server_options.security.keys),
-        tls(server_options.tls.certificate.empty() ? nullptr : std::make_shared<const TlsContext>(server_options.tls)) {
-  }
+      : options(server_options), keys(server_options.security.keys), tls(open_tls(server_options.tls)) {}
 
   ServerOptions options;
   KeyRing keys;

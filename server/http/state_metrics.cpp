@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/base/log_buffer.h"
 #include "server/http/batch_service.h"
 #include "server/http/text_pool.h"
 #include "server/models/running_model.h"
@@ -238,6 +239,8 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
   all.push_back(std::move(reloads));
   all.push_back(single("quire:last_reload_successful", "0 where the last reload was refused", FamilyType::kGauge,
                        state.reloads.last_failed.load() ? 0.0 : 1.0));
+  all.push_back(single("quire:log_lines_dropped_total", "Lines of the log that its reader did not take in time",
+                       FamilyType::Counter, static_cast<double>(log::num_dropped())));
   if (state.shared_quotas.is_shared) add_shared_quotas(all, state.shared_quotas);
   if (const auto settings = state.settings(); settings->tls) {
     all.push_back(single("quire:tls_certificate_expiry_timestamp_seconds", "When the certificate expires, Unix time",

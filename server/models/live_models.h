@@ -41,6 +41,8 @@ class LiveModels {
   // and Interrupted once `interrupted` says so.
   void start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
              const std::function<bool()>& interrupted);
+  // Throws StartupError as start() does before it loads weights, and loads none.
+  void check(std::vector<HostedModelSpec> specs, const EngineOptions& general) const;
   // Calls `publish` with the table now and after each change.
   void publish_to(Publish publish);
   // Ends all engines' threads: after it no event is sent and no Done is called.
@@ -182,6 +184,9 @@ class LiveModels {
   std::optional<Result<Loaded>> try_load(const HostedModelSpec& spec, const std::stop_token& stop);
   Loaded bring_up(const HostedModelSpec& spec, std::unique_ptr<OpenedModel> opened,
                   const std::function<bool()>& interrupted);
+  // Opens those to be preloaded (null: the others) and plans the memory of all.
+  std::vector<std::unique_ptr<OpenedModel>> open_all(std::vector<HostedModelSpec>& specs,
+                                                     const EngineOptions& general) const;
   void plan_start(std::vector<HostedModelSpec>& specs, std::int64_t kv_budget,
                   const std::vector<std::unique_ptr<OpenedModel>>& opened) const;
 

@@ -64,10 +64,25 @@ void check_names(const std::vector<HostedModelSpec>& specs) {
   }
 }
 
+// Of several models, the refused one is named.
+void name_failures(const HostedModelSpec& spec, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const StartupError& error) {
+    if (spec.is_only) throw;
+    throw StartupError(fmt::format("model '{}': {}", spec.name, error.what()));
+  }
+}
+
+MachineMemory less(MachineMemory memory, std::uint64_t promised) {
+  memory.available -= std::min(memory.available, promised);
+  return memory;
+}
+
 }  // namespace
 
-void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
-                       const std::function<bool()>& interrupted) {
+std::vector<std::unique_ptr<OpenedModel>> LiveModels::open_all(std::vector<HostedModelSpec>& specs,
+                                                               const EngineOptions& general) const {
   check_names(specs);
   std::vector<std::unique_ptr<OpenedModel>> opened;
   for (const HostedModelSpec& spec : specs) {
@@ -77,18 +92,36 @@ void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& 
     opened.push_back(spec.preload ? open_(spec) : nullptr);
   }
   plan_start(specs, general.kv_cache.memory, opened);
+  return opened;
+}
+
+void LiveModels::check(std::vector<HostedModelSpec> specs, const EngineOptions& general) const {
+  const auto opened = open_all(specs, general);
+  std::uint64_t promised = 0;
+  std::uint64_t promised_on_host = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (!opened[i]) continue;
+    name_failures(specs[i], [&] {
+      const MemoryNeeds needs = opened[i]->needs();
+      const MemoryPlan plan = plan_memory(needs, pool_of(specs[i], needs), less(ledger_.left(), promised),
+                                          less(host_ledger_.left(), promised_on_host));
+      promised += plan.total_bytes();
+      promised_on_host += needs.host_bytes;
+      opened[i]->check();
+    });
+  }
+}
+
+void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
+                       const std::function<bool()>& interrupted) {
+  auto opened = open_all(specs, general);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto entry = std::make_shared<Entry>();
     entry->spec = specs[i];
     entry->created = static_cast<std::int64_t>(std::time(nullptr));
     entry->waiting_places = std::make_shared<RequestQueue>(specs[i].engine.queue);
     std::optional<Loaded> loaded;
-    try {
-      if (opened[i]) loaded = bring_up(specs[i], std::move(opened[i]), interrupted);
-    } catch (const StartupError& error) {
-      if (specs[i].is_only) throw;
-      throw StartupError(fmt::format("model '{}': {}", specs[i].name, error.what()));
-    }
+    if (opened[i]) name_failures(specs[i], [&] { loaded = bring_up(specs[i], std::move(opened[i]), interrupted); });
     const std::lock_guard lock(mutex_);
     if (loaded) put(*entry, *std::move(loaded));
     entries_.push_back(entry);
@@ -266,6 +299,7 @@ void LiveModels::take_over(Entry& entry, const HostedModelSpec& spec, std::share
   const HostedModelSpec before = std::exchange(entry.spec, spec);
   entry.spec.model.path = before.model.path;
   entry.spec.adapters = before.adapters;
+  entry.spec.template_text.reset();  // a later load reads the file again
   entry.spec.engine.kv_cache.memory = before.engine.kv_cache.memory;
   entry.waiting_places->reconfigure(spec.engine.queue, {});
   if (!served) return;

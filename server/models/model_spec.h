@@ -78,9 +78,10 @@ struct HostedModelSpec {
   double kv_share = 1.0;
   std::chrono::milliseconds sleep_after{0};
   bool preload = true;
-  bool is_only = false;       // from the section `model`: its name may change, it is still the same
-  bool is_configured = true;  // false: it came by an admin's call, and goes when it is unloaded
-  bool is_canary = false;     // its adapters are asked for by the names of the other version's
+  bool is_only = false;                        // from the section `model`: its name may change, it is still the same
+  bool is_configured = true;                   // false: it came by an admin's call, and goes when it is unloaded
+  bool is_canary = false;                      // its adapters are asked for by the names of the other version's
+  std::optional<std::string> template_text{};  // of model.chat_template, where it was read already
 
   bool takes_adapters() const { return !adapters.empty() || model.adapter_updates; }
 };
@@ -101,5 +102,7 @@ bool share_a_name(const HostedModelSpec& a, const HostedModelSpec& b);
 HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine);
 // The same for the section `model`.
 HostedModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& engine);
+// Reads the text of its model.chat_template, where it has one. Throws StartupError.
+void read_template(HostedModelSpec& spec);
 
 }  // namespace quire

@@ -60,6 +60,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   if (address == MAP_FAILED) fail(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
   bytes_ = {static_cast<const std::byte*>(address), size};
   stamp_ = stamp_of(file.get()).value_or(FileStamp{});
+  name_ = NamedMapping(bytes_, path.string());
 }
 
 MappedFile::~MappedFile() {

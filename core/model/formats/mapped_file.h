@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 
+#include "core/base/named_mapping.h"
 #include "core/model/formats/file_stamp.h"
 
 namespace quire {
@@ -35,6 +36,7 @@ class MappedFile {
   std::filesystem::path path_;
   FileStamp stamp_;
   std::span<const std::byte> bytes_;
+  NamedMapping name_;
 };
 
 }  // namespace quire

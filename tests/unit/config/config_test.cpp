@@ -337,7 +337,38 @@ TEST_CASE("what excludes each other is refused", "[config]") {
 
 TEST_CASE("a file that cannot be read is refused by name", "[config]") {
   Config config;
-  CHECK_THROWS_WITH(load_config_file(config, "/nonexistent/quire.yaml"), "/nonexistent/quire.yaml: cannot be read");
+  CHECK_THROWS_WITH(load_config_file(config, "/nonexistent/quire.yaml"),
+                    "/nonexistent/quire.yaml: cannot be opened: No such file or directory");
+  CHECK_THROWS_WITH(load_config_file(config, "/dev/null"), "/dev/null: is not a regular file, but a device");
+}
+
+TEST_CASE("a file that looks half written is no successor of one that was whole", "[config]") {
+  const std::string whole =
+      "security:\n  keys: [{name: a, env: A}]\n  metrics: key\nserver:\n  tls: {certificate: c, key: k}\nqueue:\n"
+      "  max_queued_requests: 7\n";
+  const auto refusal_of = [&](const std::string& before, const std::string& after) -> std::string {
+    try {
+      check_successor(loaded(before), loaded(after));
+    } catch (const StartupError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  CHECK(refusal_of(whole, whole).empty());
+  CHECK_THAT(refusal_of(whole, ""), Catch::StartsWith("quire.yaml: sets nothing any more"));
+  CHECK_THAT(refusal_of(whole, "# soon\nsecurity:\n"), Catch::StartsWith("quire.yaml: sets nothing any more"));
+  CHECK_THAT(refusal_of(whole, whole.substr(0, whole.size() - 1)), Catch::Contains("has no line break"));
+  // Cut between two lines: what protects is missed by name.
+  CHECK_THAT(refusal_of(whole, whole.substr(0, whole.find("server:"))), Catch::Contains("'server.tls.certificate'"));
+  const std::string keys = "security:\n  keys: [{name: a, env: A}]\n";
+  CHECK_THAT(refusal_of(keys + "  metrics: key\n", keys), Catch::Contains("write 'security.metrics: open'"));
+  CHECK_THAT(refusal_of(keys, "queue: {max_queued_requests: 7}\n"), Catch::Contains("write 'security.keys: []'"));
+  // What only limits may go, and so may protection that is named.
+  CHECK(refusal_of(whole, whole.substr(0, whole.find("queue:"))).empty());
+  CHECK(refusal_of("security: {metrics: key}\n", "security: {metrics: open}\n").empty());
+  // A file that never ended its last line, and a daemon without a file.
+  CHECK(refusal_of("queue: {max_queued_requests: 7}", "queue: {max_queued_requests: 8}").empty());
+  CHECK(refusal_of("", "").empty());
 }
 
 TEST_CASE("the reference page says what the table of keys holds", "[config][docs]") {

@@ -219,7 +219,8 @@ TEST_CASE("a bad flag is refused with what would be right", "[config]") {
         "unknown option '--scheduler.max_num_seqs'; did you mean '--scheduler.max-num-seqs'?");
   CHECK(flag_refusal({"--num-blocks", "3", "--kv-cache.memory", "1GiB"}).find("exclude each other") !=
         std::string::npos);
-  CHECK(flag_refusal({"--config", "/nonexistent.yaml"}) == "/nonexistent.yaml: cannot be read");
+  CHECK(flag_refusal({"--config", "/nonexistent.yaml"}) ==
+        "/nonexistent.yaml: cannot be opened: No such file or directory");
 }
 
 }  // namespace quire
