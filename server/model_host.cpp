@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/model/layers/adapter_check.h"
 #include "core/model/layers/drafted_model.h"
+#include "core/text/tools/call_marks.h"
 #include "server/fleet/event_publisher.h"
 #include "server/fleet/redis_store.h"
 
@@ -120,6 +121,18 @@ class OpenedHost final : public OpenedModel {
   std::unique_ptr<Backend> backend_;
 };
 
+// Special tokens are no text, but for those that calls and reasoning are marked with: a grammar of calls lets a model
+// write them.
+std::shared_ptr<const TokenVocabulary> vocabulary_of(const Tokenizer& tokenizer) {
+  std::vector<std::string> bytes(static_cast<std::size_t>(tokenizer.vocab_size()));
+  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string_view text = tokenizer.token_bytes(TokenId{id});
+    if (!tokenizer.is_special(TokenId{id}) || is_call_mark(text)) bytes[static_cast<std::size_t>(id)] = text;
+  }
+  const auto ends = tokenizer.end_of_generation();
+  return std::make_shared<const TokenVocabulary>(bytes, std::vector<TokenId>(ends.begin(), ends.end()));
+}
+
 }  // namespace
 
 ModelOpener open_hosts(const BackendOptions& backend, const RedisStoreOptions& shared_store,
@@ -166,8 +179,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   if (loaded_->info().has_head) {
     GrammarLimits limits;
     limits.max_spaces = static_cast<std::size_t>(engine.max_json_spaces);
-    grammar_compiler_ =
-        std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*loaded_->tokenizer()), limits);
+    grammar_compiler_ = std::make_shared<const GrammarCompiler>(vocabulary_of(*loaded_->tokenizer()), limits);
   }
   const auto* const dtype = std::find_if(std::begin(kKvDTypes), std::end(kKvDTypes),
                                          [&](const auto& each) { return each.second == layout.dtype; });

@@ -23,14 +23,16 @@ void add_part(std::string& key, const std::string& part) {
   key += ":" + std::to_string(part.size()) + ":" + part;
 }
 
-void add_calls(std::string& key, const TaggedCalls& calls) {
-  key += calls.is_begun ? "b" : "c";
-  key += calls.parallel ? "+" : "1";
-  for (const std::string* part : {&calls.name_begin, &calls.name_end, &calls.key_begin, &calls.key_end,
-                                  &calls.value_begin, &calls.value_end, &calls.call_end})
+void add_argument(std::string& key, const ArgumentRule& rule) {
+  const ArgumentForm& form = rule.form;
+  key += std::to_string(static_cast<int>(form.kind)) + (rule.exact ? "e" : "-") + (form.own_lines ? "l" : "-");
+  for (const std::string* part :
+       {&rule.name, &rule.schema, &form.key_begin, &form.key_end, &form.value_begin, &form.value_end, &form.call_end,
+        &form.attribute, &form.text_word, &form.quote, &form.mark})
     add_part(key, *part);
-  for (const std::string& name : calls.names)
-    add_part(key, name);
+  for (const std::string& end : form.ends)
+    add_part(key, end);
+  key += '|';
 }
 
 constexpr std::chrono::seconds kRetryAfter{1};
@@ -57,19 +59,23 @@ std::string key_of(const GrammarSpec& spec) {
     add(tag.schema);
     add(tag.end);
     add(tag.rules);
-    if (tag.calls) add_calls(key, *tag.calls);
   }
   key += "|";
   for (const std::string& trigger : spec.triggers)
     add(trigger);
   add(spec.separator);
-  add(spec.prefix);
-  add(spec.suffix);
-  add(spec.opening);
-  add(spec.opening_rules);
+  for (const TextOpening& opening : spec.openings) {
+    add(opening.text);
+    add(opening.rules);
+  }
+  key += "|";
+  for (const ArgumentRule& rule : spec.arguments)
+    add_argument(key, rule);
   for (const bool flag :
-       {spec.free_text, spec.required, spec.parallel, spec.stops, spec.compact, spec.opening_anywhere})
+       {spec.free_text, spec.required, spec.parallel, spec.stops, spec.compact, spec.opening_anywhere, spec.spaced})
     key += flag ? '1' : '0';
+  add(spec.answer_begin);
+  if (spec.answer != nullptr) add(key_of(*spec.answer));
   return key;
 }
 
@@ -248,7 +254,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
     const std::size_t max_spaces = std::min<std::size_t>(limits_.max_spaces, grammar::kMaxSpaces);
     program->max_spaces = static_cast<std::uint16_t>(spec.compact ? 0 : max_spaces);
     program->prepared = shared_->prepared;
-    grammar::build_program(spec, shared_->lexicon, budget, *program);
+    grammar::build_program(spec, shared_->lexicon, *vocabulary_, budget, *program);
     if (auto room = extend(*lease, more_bytes(*program)); !room) return tl::make_unexpected(std::move(room.error()));
     lease->grammar = grammar::make_grammar(std::move(program), vocabulary_);
     outcome = std::shared_ptr<const Grammar>(lease, lease->grammar.get());

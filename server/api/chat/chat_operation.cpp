@@ -59,11 +59,13 @@ ChatOperation::Reader& ChatOperation::reader(std::size_t index) {
   return readers_[index];
 }
 
-OutputDelta ChatOperation::read(std::size_t index, const Delta& delta) {
+std::vector<OutputDelta> ChatOperation::read(std::size_t index, const Delta& delta) {
   ChatReader& text = reader(index).text;
-  OutputDelta read = text.read(delta.text, delta.tokens.size(), delta.last);
+  std::vector<OutputDelta> read = text.read(delta.text, delta.tokens.size(), delta.last);
   choices()[index].reasoning_tokens = text.num_reasoning_tokens();
-  if (!chat_.include_reasoning) read.reasoning.clear();
+  if (chat_.include_reasoning) return read;
+  for (OutputDelta& part : read)
+    part.reasoning.clear();
   return read;
 }
 
@@ -72,18 +74,20 @@ void ChatOperation::on_prompt_logprobs(std::size_t, std::vector<std::optional<To
 }
 
 void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string& out) {
-  const OutputDelta read_delta = read(index, delta);
-  if (!fields().stream) return reader(index).whole.apply(read_delta);
+  const std::vector<OutputDelta> parts = read(index, delta);
+  if (!fields().stream) return reader(index).whole.apply(parts);
   if (chat_.store != nullptr) {
-    reader(index).whole.apply(read_delta);
+    reader(index).whole.apply(parts);
     Choice& choice = choices()[index];
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
     choice.logprobs.insert(choice.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
   }
+  // Tokens belong to the first part of their text.
   const bool wants_tokens = (fields().return_token_ids || chat_.logprobs) && !delta.tokens.empty();
-  if (!read_delta.empty() || wants_tokens) {
-    write_delta(read_delta);
-    append_chunk(index, scratch_, delta, out);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].empty() && (i > 0 || !wants_tokens)) continue;
+    write_delta(parts[i]);
+    append_chunk(index, scratch_, i == 0 ? delta : Delta{}, out);
   }
   if (delta.last) append_last_chunk(index, out);
 }

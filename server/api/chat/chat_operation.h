@@ -46,7 +46,7 @@ class ChatOperation final : public GenerationOperation {
     ParsedOutput whole;  // content only where the response is not streamed, or stored
   };
 
-  OutputDelta read(std::size_t index, const Delta& delta);
+  std::vector<OutputDelta> read(std::size_t index, const Delta& delta);
   void append_chunk(std::size_t index, std::string_view delta_json, const Delta& delta, std::string& out);
   void append_last_chunk(std::size_t index, std::string& out);
   void open_chunk(std::size_t index, std::string_view delta_json, std::string& out) const;

@@ -270,7 +270,8 @@ Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call
       std::make_unique<CompletionOperation>(model, std::move(fields), std::move(header), completion, prompts);
   if (*origin) operation->set_origin(**std::move(origin));
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    operation->add_prompt(std::move(prompts[i].tokens), max_tokens[i], grammar, call, false);
+    operation->add_prompt(std::move(prompts[i].tokens), max_tokens[i], grammar == nullptr ? nullptr : grammar->grammar,
+                          call, false);
   }
   return operation;
 }

@@ -25,7 +25,8 @@ class ChatReader {
   explicit ChatReader(const ChatReading& reading);
 
   // `num_tokens`: how many made this text. `last`: no more comes.
-  OutputDelta read(std::string_view text, std::size_t num_tokens, bool last);
+  // In the order of the text; at least one.
+  std::vector<OutputDelta> read(std::string_view text, std::size_t num_tokens, bool last);
 
   std::size_t num_calls() const { return num_calls_; }
   std::int64_t num_reasoning_tokens() const { return num_reasoning_tokens_; }

@@ -83,7 +83,7 @@ bool writes_reasoning(const ServedModel& model) {
 
 std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
                                          ChatPromptFields prompt, const ToolFields& tools,
-                                         std::shared_ptr<const Grammar> grammar) {
+                                         std::shared_ptr<const TextConstraint> grammar) {
   const std::string param = prompt.param;
   prompt.is_bounded = !fields.truncate_prompt_tokens.has_value();
   auto prepared = encode_conversation(reader, model, std::move(prompt), tools, std::move(grammar));
@@ -92,13 +92,12 @@ std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel&
 }
 
 std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
-                                                const ToolFields& tools, std::shared_ptr<const Grammar> grammar) {
+                                                const ToolFields& tools,
+                                                std::shared_ptr<const TextConstraint> grammar) {
   PreparedChat prepared;
   const bool demanded = grammar != nullptr;
-  if (demanded && tools.constrained) {
-    reader.fail("tools", "constrained tool calls and a constrained text exclude each other", "unsupported_parameter");
-  }
-  prepared.grammar = demanded ? std::move(grammar) : tool_constraint(reader, model, tools);
+  prepared.grammar = tool_constraint(reader, model, tools, grammar.get());
+  if (demanded && prepared.grammar == nullptr) prepared.grammar = grammar->grammar;
   if (reader.error()) return std::nullopt;
   const bool free_text = prepared.grammar == nullptr || (!demanded && tools.choice == ToolFields::Choice::kAuto);
   // A model that must answer in a shape is spared the thinking, unless it was asked to.

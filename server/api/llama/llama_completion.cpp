@@ -183,7 +183,8 @@ Result<std::unique_ptr<Operation>> parse_with(PromptReader read_prompt, ModelCal
   ResponseHeader header{response_id("cmpl-", request.fields), call.created, model->name};
   auto operation = std::make_unique<LlamaCompletion>(model, std::move(request), std::move(header));
   for (FittedPrompt& prompt : prompts)
-    operation->add_prompt(std::move(prompt.tokens), prompt.max_tokens, grammar, call, false);
+    operation->add_prompt(std::move(prompt.tokens), prompt.max_tokens, grammar == nullptr ? nullptr : grammar->grammar,
+                          call, false);
   return operation;
 }
 

@@ -32,7 +32,8 @@ void MessagesOperation::on_delta(std::size_t, const Delta& delta, std::string& o
     append_sse(out, "ping", R"({"type":"ping"})");
     opened_ = true;
   }
-  blocks_.add(reader_.read(delta.text, delta.tokens.size(), delta.last), out);
+  for (const OutputDelta& part : reader_.read(delta.text, delta.tokens.size(), delta.last))
+    blocks_.add(part, out);
   choices().front().reasoning_tokens = reader_.num_reasoning_tokens();
   if (delta.last) blocks_.finish(out);
 }

@@ -48,21 +48,25 @@ OllamaOperation::OllamaOperation(std::shared_ptr<const ServedModel> model, Gener
 void OllamaOperation::on_delta(std::size_t index, const Delta& delta, std::string& out) {
   last_ = Clock::now();
   if (!first_) first_ = last_;
-  OutputDelta read = reader_.read(delta.text, delta.tokens.size(), delta.last);
+  std::vector<OutputDelta> parts = reader_.read(delta.text, delta.tokens.size(), delta.last);
   choices()[index].reasoning_tokens = reader_.num_reasoning_tokens();
   if (!answer_.is_chat) tokens_.insert(tokens_.end(), delta.tokens.begin(), delta.tokens.end());
   if (fields().stream) {
-    const bool has_logprobs = answer_.logprobs && !delta.logprobs.empty();
-    if (read.empty() && !has_logprobs) return;
-    Json line = part(read);
-    line["done"] = false;
-    if (has_logprobs) line["logprobs"] = logprobs_of(delta.logprobs);
-    out += dump_json(line) + "\n";
+    bool has_logprobs = answer_.logprobs && !delta.logprobs.empty();
+    for (const OutputDelta& read : parts) {
+      if (read.empty() && !has_logprobs) continue;
+      Json line = part(read);
+      line["done"] = false;
+      if (std::exchange(has_logprobs, false)) line["logprobs"] = logprobs_of(delta.logprobs);
+      out += dump_json(line) + "\n";
+    }
     return;
   }
-  whole_.content += read.content;
-  whole_.reasoning += read.reasoning;
-  std::move(read.tool_calls.begin(), read.tool_calls.end(), std::back_inserter(whole_.tool_calls));
+  for (OutputDelta& read : parts) {
+    whole_.content += read.content;
+    whole_.reasoning += read.reasoning;
+    std::move(read.tool_calls.begin(), read.tool_calls.end(), std::back_inserter(whole_.tool_calls));
+  }
 }
 
 Json OllamaOperation::logprobs_of(std::span<const TokenLogprob> values) const {

@@ -31,7 +31,7 @@ constexpr FieldRow kChatRows[] = {
     {"best_of", only("[1]"), Support::kRefused, "2", "chats return all choices"},
     {"include_reasoning", boolean(), Support::kSupported, "false", ""},
     {"tools", array(), Support::kSupported, R"([{"type":"function","function":{"name":"f"}}])",
-     "one strict tool constrains all calls"},
+     "arguments of strict tools are held to their schemas"},
     {"tool_choice", one_of("string|object"), Support::kSupported, R"("none")", "none, auto, required, named"},
     {"add_generation_prompt", boolean(), Support::kSupported, "true", ""},
     {"continue_final_message", boolean(), Support::kSupported, "false", ""},
@@ -72,7 +72,8 @@ constexpr FieldRow kResponseRows[] = {
     {"store", boolean(), Support::kSupported, "false",
      "true by default; kept in memory, within the limits of server.responses"},
     {"tools", array(), Support::kSupported, R"([{"type":"function","name":"f"}])",
-     "functions (one strict function constrains all calls; default: not strict), namespaces of functions, custom "
+     "functions (arguments of strict ones are held to their schemas; default: not strict), namespaces of functions, "
+     "custom "
      "tools (a grammar is shown, not enforced), local_shell; web_search, image_generation and OpenAI's other tools "
      "are left out with a warning"},
     {"tool_choice", one_of("string|object"), Support::kSupported, R"("none")",

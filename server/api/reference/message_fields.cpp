@@ -19,7 +19,8 @@ constexpr FieldRow kMessageRows[] = {
     {"top_p", number(0, 1), Support::kSupported, "0.9", ""},
     {"top_k", integer(-1, kMostInt32), Support::kSupported, "5", ""},
     {"tools", array(), Support::kSupported, R"([{"name":"f","input_schema":{"type":"object"}}])",
-     "custom tools (one strict tool constrains all calls); web_search_20250305, bash_20250124 and Anthropic's other "
+     "custom tools (arguments of strict tools are held to their schemas); web_search_20250305, bash_20250124 and "
+     "Anthropic's other "
      "tools are left out with a warning"},
     {"tool_choice", object(), Support::kSupported, R"({"type":"auto"})",
      "auto, any, tool, none; disable_parallel_tool_use"},

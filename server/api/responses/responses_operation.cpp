@@ -50,14 +50,15 @@ void ResponsesOperation::on_delta(std::size_t index, const Delta& delta, std::st
   if (std::exchange(is_queued_, false) && request_.background) {
     append_response("response.in_progress", response("in_progress"), out);
   }
-  const OutputDelta read = reader_.read(delta.text, delta.tokens.size(), delta.last);
+  const std::vector<OutputDelta> parts = reader_.read(delta.text, delta.tokens.size(), delta.last);
   choices()[index].reasoning_tokens = reader_.num_reasoning_tokens();
   Json logprobs;
   if (request_.logprobs) {
     const auto top = static_cast<std::size_t>(fields().sampling.num_logprobs.value_or(0));
     logprobs = chat_logprobs(*model().tokenizer, delta.logprobs, top, false);
   }
-  items_.add(read, std::move(logprobs), out);
+  for (const OutputDelta& part : parts)
+    items_.add(part, std::exchange(logprobs, nullptr), out);
   if (delta.last) items_.finish(choices()[index].stream.reason() == FinishReason::kLength, out);
 }
 

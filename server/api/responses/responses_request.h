@@ -22,8 +22,8 @@ struct ResponsesRequest {
   GenerationFields fields;
   ChatPromptFields prompt;
   ToolFields tools;
-  ResponseTools tool_table;                // what the offered tools are in this API
-  std::shared_ptr<const Grammar> grammar;  // of text.format and its likes; null where the text is free
+  ResponseTools tool_table;                       // what the offered tools are in this API
+  std::shared_ptr<const TextConstraint> grammar;  // of text.format and its likes; null where the text is free
   ResponseInput input;
   Json conversation_items = Json::array();  // the whole conversation's, the input's last
   std::string previous_response_id;

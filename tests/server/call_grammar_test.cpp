@@ -1,6 +1,6 @@
 // Calls that are held once they have begun: in every format, whatever a model writes under its grammar, a call that
 // began is one that the format's reader reads.
-#include "server/api/conversation/begun_calls.h"
+#include "server/api/conversation/call_grammar.h"
 
 #include <catch2/catch.hpp>
 #include <random>
@@ -8,16 +8,23 @@
 
 #include "core/text/tools/output_parser.h"
 #include "server/api/common/json.h"
+#include "tests/server/byte_compiler.h"
 #include "tests/server/grammar_writer.h"
-#include "tests/server/test_server.h"
 #include "tests/support/sanitizers.h"
 
 using namespace quire;
 using namespace quire::test;
 
-namespace begun_calls {
+namespace call_grammar {
 
 const std::vector<std::string> kNames = {"add", "get_time", "get"};
+
+std::optional<GrammarSpec> free_spec(const ToolFormat& format, bool parallel = true) {
+  std::vector<CalledTool> called;
+  for (const std::string& name : kNames)
+    called.push_back({name});
+  return call_grammar_spec(format, called, parallel);
+}
 
 Json tools() {
   Json list = Json::array();
@@ -40,8 +47,7 @@ std::vector<std::string> pieces_of(const ToolFormat& format) {
   }
   for (const std::string_view piece :
        {format.name_begin, format.name_end, format.call_end, format.parameter_begin, format.key_end,
-        format.parameter_end, format.value_begin, format.string_quote, format.frame.begin, format.frame.middle,
-        format.frame.end, format.frame.after, format.frame.before}) {
+        format.parameter_end, format.value_begin, format.string_quote, format.tag_mark, format.list_mark}) {
     if (!piece.empty()) pieces.emplace_back(piece);
   }
   // These are special tokens, which no grammar allows inside a text.
@@ -62,6 +68,7 @@ void close(GrammarWriter& writer, const std::vector<std::string>& pieces, std::m
 ParsedOutput read(const ToolFormat& format, const std::string& text, bool eager) {
   OutputParserOptions options;
   options.eager = eager;
+  options.exact = !eager;
   OutputParser parser(format, read_tool_specs(tools()), options);
   ParsedOutput parsed;
   parsed.apply(parser.push(text));
@@ -109,7 +116,7 @@ class TakesText {
  public:
   explicit TakesText(const GrammarCompiler& compiler) : compiler_(compiler) {}
   bool operator()(const char* format, const std::string& text, bool parallel = true) const {
-    const auto spec = begun_calls_spec(*find_tool_format(format), kNames, parallel);
+    const auto spec = free_spec(*find_tool_format(format), parallel);
     REQUIRE(spec);
     const auto grammar = grammar_of(compiler_, *spec);
     GrammarWriter writer(*grammar);
@@ -125,21 +132,20 @@ std::string opening_of(const ToolFormat& format, std::mt19937& random) {
   const std::string& name = kNames[random() % kNames.size()];
   const std::string space = random() % 2 == 0 ? "" : " ";
   if (format.syntax == CallSyntax::kPythonic) return space + "[" + space + name + space + "(";
-  const std::string list = format.frame.before.starts_with("[") ? "[" : "";
+  const std::string list = format.in_list ? "[" : "";
   return space + list + space + "{" + space + "\"name\":" + space + "\"" + name + "\"";
 }
 
 // Texts of `rounds` calls that began, of each format: each parses, and `least` of them have an end.
 void check_begun_calls(int rounds, int least) {
-  FakeEngine engine(says(""));
-  const auto model = fake_model(engine.queue());
+  const GrammarCompiler compiler = byte_compiler();
   std::set<std::string> held;
   for (const std::string_view name : tool_format_names()) {
     const ToolFormat& format = *find_tool_format(name);
-    const auto spec = begun_calls_spec(format, kNames, true);
+    const auto spec = free_spec(format);
     if (!spec || spec->triggers.empty()) continue;
     held.emplace(name);
-    const auto grammar = grammar_of(*model->grammar_compiler, *spec);
+    const auto grammar = grammar_of(compiler, *spec);
     const std::vector<std::string> pieces = pieces_of(format);
     std::mt19937 random(7);
     int num_whole = 0;
@@ -154,7 +160,9 @@ void check_begun_calls(int rounds, int least) {
       if (!writer.may_end()) continue;
       ++num_whole;
       // Some formats' calls count only where they begin the output, unless they are read as they come.
-      check_calls(read(format, writer.text(), format.begins_output || format.bare_anywhere || round % 2 == 0), format);
+      check_calls(read(format, writer.text(),
+                       format.begins_output || format.bare_anywhere || !format.prompt_start.empty() || round % 2 == 0),
+                  format);
     }
     INFO(name);
     CHECK(num_whole >= least);
@@ -179,9 +187,8 @@ TEST_CASE("a call that began parses in every format, whatever is written after i
 }
 
 TEST_CASE("a call as its format writes it passes the grammar, with text before and after") {
-  FakeEngine engine(says(""));
-  const auto model = fake_model(engine.queue());
-  const TakesText takes(*model->grammar_compiler);
+  const GrammarCompiler compiler = byte_compiler();
+  const TakesText takes(compiler);
   const std::string qwen =
       "<tool_call>\n<function=add>\n<parameter=a>\n1 < 2 </x>\nlines\n</parameter>\n</function>\n</tool_call>";
   CHECK(takes("qwen3_coder", "I add. <tool_ca " + qwen));
@@ -196,20 +203,21 @@ TEST_CASE("a call as its format writes it passes the grammar, with text before a
   CHECK(takes("minimax_m2", "<minimax:tool_call>\n" + invoke + invoke + "</minimax:tool_call>"));
   CHECK_FALSE(takes("minimax_m2", "<minimax:tool_call>\n" + invoke + invoke + "</minimax:tool_call>", false));
   CHECK(takes("gemma4", "<|tool_call>call:add{a:1,b:<|\"|>x, y<|\"|>}<tool_call|>"));
+  CHECK(takes("gemma4",
+              "<|tool_call>call:add{ application/json: -1e-7, b:<|\"|>if a < b: <p><|\"|>, c:[{d:null}]}<tool_call|>"));
   CHECK_FALSE(takes("gemma4", "<|tool_call>call:add{a:one}<tool_call|>"));
 }
 
 TEST_CASE("calls without marks are held where the format reads them, and no other text is") {
-  FakeEngine engine(says(""));
-  const auto model = fake_model(engine.queue());
+  const GrammarCompiler compiler = byte_compiler();
   std::set<std::string> held;
   for (const std::string_view name : tool_format_names()) {
     const ToolFormat& format = *find_tool_format(name);
-    const auto spec = begun_calls_spec(format, kNames, true);
-    if (!spec || spec->opening.empty()) continue;
+    const auto spec = free_spec(format);
+    if (!spec || spec->openings.empty() || !format.prompt_start.empty()) continue;
     held.emplace(name);
     INFO(name);
-    const auto grammar = grammar_of(*model->grammar_compiler, *spec);
+    const auto grammar = grammar_of(compiler, *spec);
     const std::vector<std::string> pieces = pieces_of(format);
     std::mt19937 random(11);
     int num_whole = 0;
@@ -236,22 +244,21 @@ TEST_CASE("calls without marks are held where the format reads them, and no othe
     }
   }
   CHECK(held == std::set<std::string>{"json", "llama3_json", "llama4_pythonic", "lfm2.5", "pythonic", "xlam"});
-  CHECK_FALSE(begun_calls_spec(*find_tool_format("none"), kNames, true));
-  CHECK_FALSE(begun_calls_spec(*find_tool_format("hermes"), {}, true));
+  CHECK_FALSE(free_spec(*find_tool_format("none")));
+  CHECK_FALSE(call_grammar_spec(*find_tool_format("hermes"), {}, true));
 }
 
 TEST_CASE("every format that has calls is held, but those whose calls begin as other text does") {
   std::set<std::string> free;
   for (const std::string_view name : tool_format_names()) {
-    if (!begun_calls_spec(*find_tool_format(name), kNames, true)) free.emplace(name);
+    if (!free_spec(*find_tool_format(name))) free.emplace(name);
   }
   CHECK(free == std::set<std::string>{"none"});
 }
 
 TEST_CASE("calls as models write them pass the grammars of lists and of Mistral's marks") {
-  FakeEngine engine(says(""));
-  const auto model = fake_model(engine.queue());
-  const TakesText takes(*model->grammar_compiler);
+  const GrammarCompiler compiler = byte_compiler();
+  const TakesText takes(compiler);
   CHECK(takes("pythonic", "[add(a=1, b='x'), get_time()]"));
   CHECK_FALSE(takes("pythonic", "[add(a=1, b='x'), get_time()]", false));
   CHECK_FALSE(takes("pythonic", "[add(a=1)] and text"));
@@ -274,9 +281,8 @@ TEST_CASE("calls as models write them pass the grammars of lists and of Mistral'
 }
 
 TEST_CASE("lists of calls behind a mark pass as models write them, and the mark's word in other text stays free") {
-  FakeEngine engine(says(""));
-  const auto model = fake_model(engine.queue());
-  const TakesText takes(*model->grammar_compiler);
+  const GrammarCompiler compiler = byte_compiler();
+  const TakesText takes(compiler);
   const std::string add = "{\"name\": \"add\", \"arguments\": {\"a\": 1}}";
   const std::string get = "{\"name\": \"get\", \"arguments\": {}}";
   CHECK(takes("jamba", "Sure. <tool_calls>[\n    " + add + ",\n    " + get + "\n]</tool_calls>"));
@@ -409,10 +415,9 @@ WrittenCalls any_calls(std::mt19937& random) {
 }
 
 TEST_CASE("Python-form calls are read as what they say, whole and in pieces, and the grammar lets them pass") {
-  FakeEngine engine(says(""));
-  const auto model = fake_model(engine.queue());
+  const GrammarCompiler compiler = byte_compiler();
   const ToolFormat& format = *find_tool_format("pythonic");
-  const auto grammar = grammar_of(*model->grammar_compiler, *begun_calls_spec(format, kNames, true));
+  const auto grammar = grammar_of(compiler, *free_spec(format));
   std::mt19937 random(5);
   for (int round = 0; round < 400; ++round) {
     const WrittenCalls calls = any_calls(random);
@@ -461,4 +466,4 @@ TEST_CASE("Python's lists may nest as deeply as the grammar lets them") {
   }
 }
 
-}  // namespace begun_calls
+}  // namespace call_grammar
