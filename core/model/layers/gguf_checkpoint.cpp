@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/result.h"
+#include "core/model/architectures/generation_defaults.h"
 #include "core/model/architectures/registry.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/formats/gguf_shards.h"
@@ -75,7 +76,7 @@ Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, con
     check_vocabulary(*out.tokenizer, config.vocab_size, where);
   }
   out.chat_template = file->get_string("tokenizer.chat_template").value_or("");
-  out.generation = read_generation(*file);
+  out.generation = checked_defaults(read_generation(*file), where);
   out.pooling = read_pooling(*file, out.spec, where);
   out.files = file;
   out.release = [file](std::span<const std::byte> data) { file->release(data); };

@@ -6,6 +6,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/model/architectures/generation_defaults.h"
 #include "core/model/architectures/hf_config.h"
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"
@@ -171,7 +172,8 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
 
   const auto generation_path = directory / "generation_config.json";
   if (const auto generation = read_json_file(generation_path)) {
-    out.generation = read_hf_generation(*generation, generation_path.string());
+    out.generation =
+        checked_defaults(read_hf_generation(*generation, generation_path.string()), generation_path.string());
   }
   const auto pooling_path = directory / "1_Pooling" / "config.json";
   if (const auto pooling = read_json_file(pooling_path)) out.pooling = read_hf_pooling(*pooling, pooling_path.string());

@@ -125,7 +125,6 @@ std::optional<TokenId> named_token(const Documents& documents, const char* key, 
 
 void read_ends(const Documents& documents, TextTokenizerParts& parts) {
   auto& ends = parts.end_of_generation;
-  if (const auto eos = named_token(documents, "eos_token", parts.names)) ends.push_back(*eos);
   const json listed = member(documents.generation, "eos_token_id");
   for (const json& id : listed.is_array() ? listed : listed.is_null() ? json::array() : json::array({listed})) {
     ends.push_back(read_token_id(id));
@@ -133,8 +132,7 @@ void read_ends(const Documents& documents, TextTokenizerParts& parts) {
   for (const TokenId id : ends_by_text(parts.names)) {
     if (parts.special[static_cast<std::size_t>(id.value)]) ends.push_back(id);
   }
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  put_in_order(ends, named_token(documents, "eos_token", parts.names));
 }
 
 void read_suppressed(const Documents& documents, TextTokenizerParts& parts) {

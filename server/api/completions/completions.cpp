@@ -12,6 +12,7 @@
 #include "server/api/generation/prefix_transfer.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
+#include "server/api/generation/rendered_request.h"
 
 namespace quire {
 
@@ -273,6 +274,10 @@ Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call
     operation->add_prompt(std::move(prompts[i].tokens), max_tokens[i], grammar, call, false);
   }
   return operation;
+}
+
+Result<std::unique_ptr<Operation>> render_completion(ModelCall& asked, const Call& call) {
+  return rendered(parse_completion(asked, call), call, true);
 }
 
 }  // namespace quire

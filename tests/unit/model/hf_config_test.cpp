@@ -1,4 +1,5 @@
 #include "core/model/architectures/hf_config.h"
+#include "core/model/architectures/generation_defaults.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -112,6 +113,23 @@ TEST_CASE("Numbers that no model can have are refused before anything is sized b
   require_refused(R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0,
       "high_freq_factor": 3.0}})",
                   "high_freq_factor is below");
+}
+
+TEST_CASE("defaults of a model's file are bounded as those of a request are", "[hf]") {
+  const auto refused = [](const GenerationDefaults& defaults, const std::string& name) {
+    CHECK_THROWS_WITH(checked_defaults(defaults, "m.gguf"),
+                      Catch::StartsWith("m.gguf: its default of '" + name + "' is ") && Catch::Contains("correct"));
+  };
+  GenerationDefaults defaults;
+  defaults.temperature = 0.7F;
+  defaults.top_k = -1;
+  CHECK(checked_defaults(defaults, "m.gguf").temperature == 0.7F);
+  refused({.temperature = -1.0F}, "temperature");
+  refused({.temperature = std::numeric_limits<float>::quiet_NaN()}, "temperature");
+  refused({.top_p = 1.5F}, "top_p");
+  refused({.top_k = -2}, "top_k");
+  refused({.min_p = -0.1F}, "min_p");
+  refused({.repetition_penalty = 0.0F}, "repetition penalty");
 }
 
 TEST_CASE("generation_config.json gives sampling defaults", "[hf]") {
