@@ -7,6 +7,7 @@
 #include "server/api/chat/chat.h"
 #include "server/api/chat/stored_chats.h"
 #include "server/api/completions/completions.h"
+#include "server/api/completions/token_generation.h"
 #include "server/api/llama/llama_completion.h"
 #include "server/api/messages/messages.h"
 #include "server/api/models/text_endpoints.h"
@@ -78,6 +79,10 @@ constexpr Route kRoutes[] = {
     {"/chat/completions", "POST", &parse_chat},
     {"/v1/chat/completions/*", "GET", &get_stored_chat},
     {"/v1/chat/completions/*", "DELETE", &delete_stored_chat},
+    {"/v1/chat/completions/render", "POST", &render_chat_request, Access::kKey, false},
+    {"/v1/completions/render", "POST", &render_completion, Access::kKey, false},
+    {"/v1/messages/render", "POST", &render_message, Access::kKey, false},
+    {"/inference/v1/generate", "POST", &parse_token_generation},
     {"/v1/messages", "POST", &parse_messages},
     {"/v1/messages/count_tokens", "POST", &count_message_tokens, Access::kKey, false},
     {"/v1/responses", "POST", &parse_response},

@@ -142,7 +142,6 @@ void read_end_ids(const json& listed, const char* file, TextTokenizerParts& part
 // Generation's own configuration counts before the model's, as in transformers.
 void read_ends(const Documents& documents, TextTokenizerParts& parts) {
   auto& ends = parts.end_of_generation;
-  if (const auto eos = named_token(documents, "eos_token", parts.names)) ends.push_back(*eos);
   if (const json listed = member(documents.generation, "eos_token_id"); !listed.is_null()) {
     read_end_ids(listed, "generation_config.json", parts);
   } else {
@@ -153,8 +152,7 @@ void read_ends(const Documents& documents, TextTokenizerParts& parts) {
   for (const TokenId id : ends_by_text(parts.names)) {
     if (parts.special[static_cast<std::size_t>(id.value)]) ends.push_back(id);
   }
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  put_in_order(ends, named_token(documents, "eos_token", parts.names));
 }
 
 void read_suppressed(const Documents& documents, TextTokenizerParts& parts) {

@@ -12,6 +12,7 @@
 #include "server/api/generation/prefix_transfer.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
+#include "server/api/generation/rendered_request.h"
 
 namespace quire {
 
@@ -274,6 +275,10 @@ Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call
                           call, false);
   }
   return operation;
+}
+
+Result<std::unique_ptr<Operation>> render_completion(ModelCall& asked, const Call& call) {
+  return rendered(parse_completion(asked, call), call, true);
 }
 
 }  // namespace quire

@@ -19,6 +19,12 @@ bool is_tool_name(std::string_view name) {
   });
 }
 
+// A tool without a schema that has a type of its own is one that another server runs.
+bool is_of_server(const Json& tool) {
+  const Json type = tool.is_object() ? tool.value("type", Json()) : Json();
+  return type.is_string() && type != "function" && type != "custom" && !tool.contains("function");
+}
+
 // Checks one entry of `tools`; returns its name and whether it is strict.
 std::pair<std::string, bool> read_tool(FieldReader& reader, const Json& tool, const std::string& path) {
   if (!reader.is_object(path, tool)) return {};
@@ -164,8 +170,14 @@ ToolFields read_tool_fields(FieldReader& reader) {
   fields.tools = Json::array();
   std::set<std::string> names;
   bool any_strict = false;
+  std::size_t num_read = 0;
   for (const Json& tool : *tools) {
-    const std::string path = fmt::format("tools[{}]", names.size());
+    const std::string path = fmt::format("tools[{}]", num_read++);
+    if (is_of_server(tool)) {
+      reader.warn(fmt::format("{}.type: a tool of type '{}' is left out: the server runs no tools of its own", path,
+                              tool["type"].get<std::string>()));
+      continue;
+    }
     const auto [name, strict] = read_tool(reader, tool, path);
     if (reader.error()) return fields;
     if (!names.insert(name).second) {
@@ -181,7 +193,9 @@ ToolFields read_tool_fields(FieldReader& reader) {
     reader.fail("tool_choice", fmt::format("'tool_choice' names '{}', which is not in 'tools'", name));
   }
   fields.constrained = fields.choice == ToolFields::Choice::kRequired || any_strict;
-  if (fields.choice == ToolFields::Choice::kNone) {
+  if (fields.tools.empty() && fields.choice == ToolFields::Choice::kRequired)
+    reader.fail("tool_choice", "'tool_choice' needs 'tools' that the client runs");
+  if (fields.choice == ToolFields::Choice::kNone || fields.tools.empty()) {
     fields.tools = nullptr;
     fields.constrained = false;
   }
@@ -212,20 +226,6 @@ std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const Served
   if (grammar) return *grammar;
   if (grammar.error().kind != ErrorKind::kInvalidRequest) reader.fail(std::move(grammar.error()));
   return nullptr;
-}
-
-void explain_tools(const ToolFields& fields, const ServedModel& model, Json& messages) {
-  if (!fields.offered() || model.chat_template->source().find("tools") != std::string_view::npos) return;
-  std::string text = "You can call these functions:\n";
-  for (const Json& tool : fields.tools)
-    text += dump_json(function_of(tool)) + "\n";
-  text += "To call one, answer with nothing but a JSON object: {\"name\": \"...\", \"arguments\": {...}}";
-  if (!messages.empty() && messages.front()["role"] == "system") {
-    Json& content = messages.front()["content"];
-    content = content.get<std::string>() + "\n\n" + text;
-  } else {
-    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
-  }
 }
 
 }  // namespace quire

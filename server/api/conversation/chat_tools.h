@@ -36,7 +36,4 @@ const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields
 std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model, const ToolFields& fields,
                                                const TextConstraint* answer);
 
-// A system message that explains the tools, for templates that do not render them.
-void explain_tools(const ToolFields& fields, const ServedModel& model, Json& messages);
-
 }  // namespace quire

@@ -12,6 +12,7 @@ constexpr std::size_t kPromptEnd = 512;
 
 ChatReading reading_of(const ServedModel& model, const ToolFields& tools, bool reasons, std::string prompt_end) {
   ChatReading reading;
+  reading.short_ids = model.template_capabilities.nine_letter_ids;
   if (!tools.offered() && !reasons) return reading;
   reading.format = &call_format(model, tools);
   if (tools.offered()) reading.tools = read_tool_specs(tools.tools);
@@ -103,13 +104,9 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
   // A model that must answer in a shape is spared the thinking, unless it was asked to.
   if (!free_text && !asks_to_think(prompt)) prompt.template_kwargs["enable_thinking"] = false;
   if (tools.offered()) prompt.tools = tools.tools;
-  explain_tools(tools, model, prompt.messages);
 
-  auto pieces = render_chat(model, prompt);
-  if (!pieces) {
-    reader.fail(pieces.error().param, pieces.error().message, pieces.error().code);
-    return std::nullopt;
-  }
+  auto pieces = render_chat(reader, model, prompt);
+  if (!pieces) return std::nullopt;
   place_reasoning(model, prompt, tools, free_text, *pieces, prepared);
   auto tokens = encode_prompt(*pieces, prompt.add_special_tokens, !prompt.is_bounded, model, prompt.param);
   if (!tokens) {

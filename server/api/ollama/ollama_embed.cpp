@@ -14,7 +14,8 @@ std::vector<PooledText> read_texts_of(FieldReader& reader, const ServedModel& mo
                                       const TextTruncation& truncation) {
   std::vector<PooledText> texts;
   const Json* input = reader.find(field);
-  if (input != nullptr && *input == Json::array()) return texts;
+  // Nothing is no error: it loads the model.
+  if (input != nullptr && (*input == Json::array() || *input == "")) return texts;
   for (Prompt& prompt : read_prompts(reader, field, model, "", truncation.keep != TextTruncation::Keep::kAll)) {
     auto text = fitted(std::move(prompt.tokens), truncation, model, field);
     if (!text) {
@@ -71,7 +72,7 @@ Result<std::unique_ptr<Operation>> parse_ollama_embeddings(ModelCall& asked, con
   auto texts = reader.error() ? std::vector<PooledText>() : read_texts_of(reader, *model, "prompt", truncation);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto render = [](const PooledAnswer& answer) {
-    return Json{{"embedding", vector_json(answer.outputs.front(), false)}};
+    return Json{{"embedding", answer.outputs.empty() ? Json::array() : vector_json(answer.outputs.front(), false)}};
   };
   return std::make_unique<PooledOperation>(
       *model, std::move(texts), PooledWants{model->info.pooling, PooledOutput::kVector}, call, "embd-", render);

@@ -56,11 +56,8 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
     ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;
     chat.is_bounded = truncation.keep == TextTruncation::Keep::kAll;
-    const auto pieces = render_chat(model, chat);
-    if (!pieces) {
-      reader.fail("messages", pieces.error().message, pieces.error().code);
-      return texts;
-    }
+    const auto pieces = render_chat(reader, model, chat);
+    if (!pieces) return texts;
     auto tokens = encode_prompt(*pieces, chat.add_special_tokens, !chat.is_bounded, model, "messages");
     if (!tokens) {
       reader.fail("messages", tokens.error().message, tokens.error().code);

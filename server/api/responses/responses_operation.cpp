@@ -57,6 +57,12 @@ void ResponsesOperation::on_delta(std::size_t index, const Delta& delta, std::st
     const auto top = static_cast<std::size_t>(fields().sampling.num_logprobs.value_or(0));
     logprobs = chat_logprobs(*model().tokenizer, delta.logprobs, top, false);
   }
+  if (request_.input.asks_compaction) {
+    for (const OutputDelta& part : parts)
+      summary_ += part.content;
+    if (delta.last) items_.add_compaction(std::string(kCompactionMark) + summary_, out);
+    return;
+  }
   for (const OutputDelta& part : parts)
     items_.add(part, std::exchange(logprobs, nullptr), out);
   if (delta.last) items_.finish(choices()[index].stream.reason() == FinishReason::kLength, out);

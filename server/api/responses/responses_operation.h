@@ -45,6 +45,7 @@ class ResponsesOperation final : public GenerationOperation {
   std::shared_ptr<ResponseStore> store_;
   std::shared_ptr<ResponseStore> socket_store_;  // a connection's own; null: it is no WebSocket
   std::string owner_;
+  std::string summary_;    // of the conversation, where a compaction_trigger asked for it
   bool is_queued_ = true;  // no token has come
 };
 

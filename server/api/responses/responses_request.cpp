@@ -38,7 +38,7 @@ void refuse_unserved(FieldReader& reader) {
   reader.refuse("kv_transfer_params", "completions and chat completions take it");
   reader.refuse("prompt", "the server keeps no prompt templates");
   reader.refuse("moderation", "the server has no moderation model");
-  reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
+  reader.object("prompt_cache_options");  // every equal prefix is shared anyway
 }
 
 class RequestReader {
@@ -219,7 +219,7 @@ class RequestReader {
     Json echo{{"format", {{"type", "text"}}}, {"verbosity", "medium"}};
     if (const Json* text = reader_.object("text")) {
       FieldReader inner(*text, "text.");
-      inner.refuse_unless("verbosity", "medium", "the model has no such control");
+      if (auto verbosity = inner.string("verbosity")) echo["verbosity"] = std::move(*verbosity);
       const Json* format = inner.object("format");
       take_error(reader_, inner);
       if (format != nullptr && !reader_.error()) echo["format"] = read_format(*format);
@@ -262,7 +262,6 @@ class RequestReader {
       if (auto effort = read_reasoning_effort(inner, "effort", request_.prompt)) echo["effort"] = std::move(*effort);
       for (const char* name : {"summary", "generate_summary"}) {
         const auto summary = inner.word(name, {"auto", "concise", "detailed"});
-        if (summary == "concise") inner.refuse(name, "reasoning is shown as it is, at its full length");
         if (!summary) continue;
         request_.summarises = true;
         echo["summary"] = *summary;
@@ -303,7 +302,7 @@ class RequestReader {
     if (request_.background && !request_.store) {
       reader_.fail("background", "'background' needs 'store': the response is read after it was made");
     }
-    reader_.word("service_tier", {"auto", "default"});
+    reader_.short_string("service_tier", kMaxHintBytes);
     request_.echo["service_tier"] = "default";
     for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"}) {
       auto value = reader_.short_string(hint, kMaxHintBytes);

@@ -96,6 +96,8 @@ TEST_CASE("user-defined tokens are found in any text, control tokens are not", "
   CHECK(tokenizer->is_special(TokenId{8}));
   CHECK(values(tokenizer->encode("<|im_end|>", false, true)) == std::vector<std::int32_t>{8});
   CHECK(tokenizer->end_of_generation().size() == 2);
+  data.eos = TokenId{8};  // templates write it, so it comes first
+  CHECK(make_tokenizer(data)->end_of_generation().front() == TokenId{8});
 }
 
 TEST_CASE("a control token that is half a character cuts nothing", "[tokenizer]") {
