@@ -57,12 +57,6 @@ bool leaves_process(const HostedModelSpec& spec) {
          engine.shared_store != nullptr || engine.cache_events != nullptr;
 }
 
-// The folder in which hashes of the model's files are remembered; empty: none.
-std::filesystem::path hash_folder(const HostedModelSpec& spec) {
-  return spec.model.packed_cache.empty() ? std::filesystem::path(spec.engine.kv_cache.disk_tier_path)
-                                         : spec.model.packed_cache;
-}
-
 // "{model}" in the topic stands for the model's name.
 std::string topic_of(const CacheEventOptions& options, const HostedModelSpec& spec) {
   constexpr std::string_view kModel = "{model}";
@@ -205,8 +199,8 @@ ModelIdentity ModelHost::build(const HostedModelSpec& spec, const std::function<
   std::optional<ContentReading> reading_drafter;
   ModelIdentity identity{.model = private_content()};
   if (leaves_process(spec)) {
-    reading.emplace(loaded_, hash_folder(spec));
-    if (loaded_drafter_ != nullptr) reading_drafter.emplace(loaded_drafter_, hash_folder(spec));
+    reading.emplace(loaded_, spec.model.packed_cache);
+    if (loaded_drafter_ != nullptr) reading_drafter.emplace(loaded_drafter_, spec.model.packed_cache);
   }
   const auto finish = [&] {
     if (reading) identity.model = reading->wait(poll);

@@ -42,11 +42,11 @@ ContentHash ContentDigest::finish() const {
 ContentHash hash_content(std::span<const std::byte> bytes, const std::stop_token& stop) {
   ContentDigest digest;
   digest.num_bytes_ = bytes.size();
-  digest.pieces_.resize((bytes.size() + kContentPiece - 1) / kContentPiece);
+  digest.pieces_.resize((bytes.size() + kHashedPiece - 1) / kHashedPiece);
   std::atomic<std::size_t> next{0};
   const auto hash_pieces = [&] {
     for (std::size_t i = next++; i < digest.pieces_.size() && !stop.stop_requested(); i = next++) {
-      const auto piece = bytes.subspan(i * kContentPiece, std::min(kContentPiece, bytes.size() - i * kContentPiece));
+      const auto piece = bytes.subspan(i * kHashedPiece, std::min(kHashedPiece, bytes.size() - i * kHashedPiece));
       digest.pieces_[i] = hash_of(piece.data(), piece.size());
     }
   };

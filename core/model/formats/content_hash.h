@@ -24,9 +24,9 @@ struct ContentHash {
 // 32 hexadecimal digits.
 std::string hex_digits(const ContentHash& hash);
 
-inline constexpr std::size_t kContentPiece = std::size_t{4} << 20;
+inline constexpr std::size_t kHashedPiece = std::size_t{4} << 20;
 
-// Takes a file's bytes in order, in pieces of kContentPiece bytes; the last may have fewer.
+// Takes a file's bytes in order, in pieces of kHashedPiece bytes; the last may have fewer.
 class ContentDigest {
  public:
   void add_piece(std::span<const std::byte> piece);

@@ -27,7 +27,7 @@ constexpr std::uint64_t kAlignment = 4096;
 constexpr const char* kSuffix = ".quire-packed";
 // The page cache keeps what was written at once, at a multiple of a huge page, in huge pages where the file system can:
 // the next start then maps those. Each piece is hashed as it is written.
-constexpr std::size_t kPiece = kContentPiece;
+constexpr std::size_t kPiece = kHashedPiece;
 
 // Milliseconds until the clock of files has advanced.
 constexpr int kMostTicks = 20;

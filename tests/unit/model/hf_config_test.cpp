@@ -1,5 +1,4 @@
 #include "core/model/architectures/hf_config.h"
-#include "core/model/architectures/generation_defaults.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

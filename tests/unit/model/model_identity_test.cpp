@@ -215,13 +215,13 @@ TEST_CASE("an adapter is known by its weights and by the scale that is used", "[
 }
 
 TEST_CASE("a hash of several threads is that of a writer's pieces", "[identity]") {
-  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, kContentPiece, 3 * kContentPiece + 17}) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, kHashedPiece, 3 * kHashedPiece + 17}) {
     std::vector<std::byte> bytes(size);
     for (std::size_t i = 0; i < size; ++i)
       bytes[i] = static_cast<std::byte>(i * 2654435761U >> 11);
     ContentDigest digest;
-    for (std::size_t at = 0; at < size; at += kContentPiece)
-      digest.add_piece(std::span(bytes).subspan(at, std::min(kContentPiece, size - at)));
+    for (std::size_t at = 0; at < size; at += kHashedPiece)
+      digest.add_piece(std::span(bytes).subspan(at, std::min(kHashedPiece, size - at)));
     const ContentHash whole = hash_content(bytes);
     CHECK(digest.finish() == whole);
     if (size == 0) continue;

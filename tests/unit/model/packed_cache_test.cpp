@@ -177,7 +177,7 @@ TEST_CASE("Every byte of the table and identity of packed weights counts", "[mod
 TEST_CASE("Every byte of packed weights is checked before they are mapped for use", "[model]") {
   const TemporaryFolder folder;
   const PackedCache cache(folder / "cache", "identity", kBound);
-  const std::vector<std::byte> entry(3 * kContentPiece + 5, std::byte{7});
+  const std::vector<std::byte> entry(3 * kHashedPiece + 5, std::byte{7});
   const auto writer = cache.create();
   writer->add(entry);
   REQUIRE(writer->finish().empty());
@@ -187,7 +187,7 @@ TEST_CASE("Every byte of packed weights is checked before they are mapped for us
   std::filesystem::rename(folder / "copy", cache.path());
   CHECK(cache.open(1) != nullptr);
   CHECK(cache.open(1) != nullptr);
-  for (const std::size_t at : {std::size_t{0}, kContentPiece + 1, entry.size() - 1}) {
+  for (const std::size_t at : {std::size_t{0}, kHashedPiece + 1, entry.size() - 1}) {
     std::fstream file(cache.path(), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(at));
     file.put(8);
