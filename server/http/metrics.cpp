@@ -262,7 +262,7 @@ struct RequestHistograms {
   void count_success(const std::string& finish) {
     prometheus::BuildCounter()
         .Name("vllm:request_success_total")
-        .Help("Finished requests by reason")
+        .Help("Requests that ended, by reason; abort: the client left, a deadline passed or the server drained")
         .Register(registry)
         .Add({{"finished_reason", finish}, {"model_name", model}})
         .Increment();
@@ -327,7 +327,7 @@ struct Metrics::Families {
       prometheus::BuildGauge().Name("quire:http_connections").Help("Open connections").Register(registry).Add({});
 };
 
-Metrics::Metrics() : families_(std::make_unique<Families>()) {}
+Metrics::Metrics() : families_(std::make_shared<Families>()) {}
 Metrics::~Metrics() = default;
 
 void Metrics::GapRecorder::record(double gap) {
@@ -399,15 +399,17 @@ void Metrics::finished(const OperationSummary& summary, const OperationTimes& ti
   model.end_to_end.Observe(seconds(times.end - times.arrival));
   model.prompt_tokens.Observe(static_cast<double>(summary.num_prompt_tokens));
   model.generation_tokens.Observe(static_cast<double>(summary.num_generated_tokens));
-  if (!summary.finish.empty()) model.count_success(summary.finish);
+  model.count_success(summary.finish);
 }
 
-void Metrics::engine_times(const std::string& model, const FinishInfo& info) {
-  RequestHistograms& histograms = families_->of(model);
-  histograms.queue.Observe(seconds(info.queue_time));
-  histograms.prefill.Observe(seconds(info.prefill_time));
-  histograms.decode.Observe(seconds(info.decode_time));
-  histograms.inference.Observe(seconds(info.prefill_time + info.decode_time));
+std::function<void(const FinishInfo&)> Metrics::end_recorder(const std::string& model) {
+  return [families = families_, &histograms = families_->of(model)](const FinishInfo& info) {
+    if (info.reason == FinishReason::kError) return;
+    histograms.queue.Observe(seconds(info.queue_time));
+    histograms.prefill.Observe(seconds(info.prefill_time));
+    histograms.decode.Observe(seconds(info.decode_time));
+    histograms.inference.Observe(seconds(info.prefill_time + info.decode_time));
+  };
 }
 
 void Metrics::request_params(const std::string& model, const Request& request) {
