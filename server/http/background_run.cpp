@@ -108,7 +108,7 @@ void BackgroundRun::note_end() {
   lease_.take_generated(record.summary.num_generated_tokens, record.times.end);
   lease_ = {};
   state_.metrics.key_tokens(record);
-  if (record.times.first_token) state_.metrics.finished(record.summary, record.times);
+  if (!record.summary.finish.empty()) state_.metrics.finished(record.summary, record.times);
 }
 
 }  // namespace quire

@@ -11,12 +11,18 @@ namespace {
 
 class MailboxSink final : public OutputSink {
  public:
-  MailboxSink(std::shared_ptr<Mailbox> mailbox, std::size_t index) : mailbox_(std::move(mailbox)), index_(index) {}
-  void send(OutputEvent event) noexcept override { mailbox_->put(index_, std::move(event)); }
+  MailboxSink(std::shared_ptr<Mailbox> mailbox, std::size_t index, Mailbox::OnEnd on_end)
+      : mailbox_(std::move(mailbox)), index_(index), on_end_(std::move(on_end)) {}
+  // Counted before it is seen: a client that has its whole answer finds it in the metrics.
+  void send(OutputEvent event) noexcept override {
+    if (event.finish && on_end_) on_end_(*event.finish);
+    mailbox_->put(index_, std::move(event));
+  }
 
  private:
   std::shared_ptr<Mailbox> mailbox_;
   std::size_t index_;
+  const Mailbox::OnEnd on_end_;
 };
 
 }  // namespace
@@ -83,8 +89,8 @@ asio::awaitable<Mailbox::Batch> Mailbox::take() {
   }
 }
 
-std::shared_ptr<OutputSink> Mailbox::sink(std::shared_ptr<Mailbox> mailbox, std::size_t index) {
-  return std::make_shared<MailboxSink>(std::move(mailbox), index);
+std::shared_ptr<OutputSink> Mailbox::sink(std::shared_ptr<Mailbox> mailbox, std::size_t index, OnEnd on_end) {
+  return std::make_shared<MailboxSink>(std::move(mailbox), index, std::move(on_end));
 }
 
 }  // namespace quire

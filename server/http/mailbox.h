@@ -7,6 +7,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,8 +45,10 @@ class Mailbox {
   // Waits for an event or a nudge, and takes all events.
   boost::asio::awaitable<Batch> take();
 
-  // The sink for one of the operation's requests.
-  static std::shared_ptr<OutputSink> sink(std::shared_ptr<Mailbox> mailbox, std::size_t index);
+  // The sink for one of the operation's requests. on_end: called with each choice's end, on the engine's thread, even
+  // when the reader is gone.
+  using OnEnd = std::function<void(const FinishInfo&)>;
+  static std::shared_ptr<OutputSink> sink(std::shared_ptr<Mailbox> mailbox, std::size_t index, OnEnd on_end = {});
 
  private:
   void signal();

@@ -255,7 +255,10 @@ struct RequestHistograms {
     return registry.family(name, help, metrics::MetricType::kHistogram).histogram({{"model_name", model}}, bounds);
   }
   void count_success(const std::string& finish) {
-    registry.family("vllm:request_success_total", "Finished requests by reason", metrics::MetricType::kCounter)
+    registry
+        .family("vllm:request_success_total",
+                "Requests that ended, by reason; abort: the client left, a deadline passed or the server drained",
+                metrics::MetricType::kCounter)
         .counter({{"finished_reason", finish}, {"model_name", model}})
         .increment();
   }
@@ -318,7 +321,7 @@ struct Metrics::Families {
       registry.family("quire:http_connections", "Open connections", metrics::MetricType::kGauge).gauge({});
 };
 
-Metrics::Metrics() : families_(std::make_unique<Families>()) {}
+Metrics::Metrics() : families_(std::make_shared<Families>()) {}
 Metrics::~Metrics() = default;
 
 void Metrics::GapRecorder::record(double gap) {
@@ -390,15 +393,17 @@ void Metrics::finished(const OperationSummary& summary, const OperationTimes& ti
   model.end_to_end.observe(seconds(times.end - times.arrival));
   model.prompt_tokens.observe(static_cast<double>(summary.num_prompt_tokens));
   model.generation_tokens.observe(static_cast<double>(summary.num_generated_tokens));
-  if (!summary.finish.empty()) model.count_success(summary.finish);
+  model.count_success(summary.finish);
 }
 
-void Metrics::engine_times(const std::string& model, const FinishInfo& info) {
-  RequestHistograms& histograms = families_->of(model);
-  histograms.queue.observe(seconds(info.queue_time));
-  histograms.prefill.observe(seconds(info.prefill_time));
-  histograms.decode.observe(seconds(info.decode_time));
-  histograms.inference.observe(seconds(info.prefill_time + info.decode_time));
+std::function<void(const FinishInfo&)> Metrics::end_recorder(const std::string& model) {
+  return [families = families_, &histograms = families_->of(model)](const FinishInfo& info) {
+    if (info.reason == FinishReason::kError) return;
+    histograms.queue.observe(seconds(info.queue_time));
+    histograms.prefill.observe(seconds(info.prefill_time));
+    histograms.decode.observe(seconds(info.decode_time));
+    histograms.inference.observe(seconds(info.prefill_time + info.decode_time));
+  };
 }
 
 void Metrics::request_params(const std::string& model, const Request& request) {

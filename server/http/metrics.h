@@ -64,9 +64,12 @@ class Metrics {
   // Their latencies since the start.
   LatencyCounts first_token_counts(const std::string& model) const;
   LatencyCounts gap_counts(const std::string& model) const;
-  // Metrics of finished requests, by model. At most kMaxModelLabels models have a label of their own.
+  // Metrics of requests that ended, aborted ones included, by model. At most kMaxModelLabels models have a label of
+  // their own.
   void finished(const OperationSummary& summary, const OperationTimes& times);
-  void engine_times(const std::string& model, const FinishInfo& info);
+  // What observes the engine's times of a request as each of its choices ends, aborted or not: any thread, even after
+  // its client has left and these metrics are gone.
+  std::function<void(const FinishInfo&)> end_recorder(const std::string& model);
   void request_params(const std::string& model, const Request& request);
 
   // The text exposition; `engines`: the engines' statistics. `model` labels families that belong to no engine. Without
@@ -76,7 +79,7 @@ class Metrics {
 
  private:
   struct Families;
-  std::unique_ptr<Families> families_;
+  std::shared_ptr<Families> families_;
 };
 
 }  // namespace quire

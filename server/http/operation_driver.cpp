@@ -150,6 +150,7 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive(Clock::time_poi
     fail(outcome, accepted.error());
     co_return outcome;
   }
+  outcome.has_begun = true;
   transport_.watch([this] {
     if (saved_) return detach();
     run_.mailbox()->interrupt(std::nullopt);
@@ -181,7 +182,6 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive(Clock::time_poi
     }
     out.clear();
   }
-  outcome.finished = true;
   operation_.finish(out);
   if (operation_.streams()) {
     last_ = std::move(out);

@@ -37,7 +37,7 @@ class OperationDriver {
     std::optional<Response> response;  // for the session to write; nullopt after a stream
     bool connection_ok = true;         // a stream's end was written, so another request can follow
     int status = 200;
-    bool finished = false;  // completely: without an error or a disconnect
+    bool has_begun = false;  // a request of it was accepted
     OperationTimes times;
   };
   // Runs the operation, but keeps a stream's last bytes back, so that the request is counted before its client sees

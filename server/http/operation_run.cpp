@@ -75,7 +75,10 @@ Result<void> OperationRun::submit_next() {
     auto held = lease_->hold(num_sequences_ + request->num_choices);
     if (!held) return held;
   }
-  Submission submission{request, Mailbox::sink(mailbox(), index)};
+  // The times of a batch's lines are not among those that the metrics show: they would hide those of users.
+  Mailbox::OnEnd on_end;
+  if (!request->is_background) on_end = state_.metrics.end_recorder(model_);
+  Submission submission{request, Mailbox::sink(mailbox(), index, std::move(on_end))};
   submission.continues_list = index > 0 || request->is_background;
   submission.ticket = place_.take(operation_.queue());
   place_ = {};
@@ -88,10 +91,7 @@ Result<void> OperationRun::submit_next() {
   return {};
 }
 
-// The latencies of a batch's lines are not among those that the metrics show: they would hide those of users.
 void OperationRun::note_progress(std::size_t index, const OutputEvent& event) {
-  const bool is_shown = !operation_.requests().front()->is_background;
-  if (event.finish && !event.finish->error && is_shown) state_.metrics.engine_times(model_, *event.finish);
   if (event.finish) {
     times_.queue = std::max(times_.queue, event.finish->queue_time);
     times_.prefill = std::max(times_.prefill, event.finish->prefill_time);
@@ -100,7 +100,7 @@ void OperationRun::note_progress(std::size_t index, const OutputEvent& event) {
   if (event.tokens.empty()) return;
   const auto now = Clock::now();
   if (!times_.first_token) times_.first_token = now;
-  if (!is_shown) return;
+  if (operation_.requests().front()->is_background) return;
   // Each choice of each prompt is a sequence with a first token and gaps of its own.
   auto& of_request = last_tokens_[index];
   of_request.resize(std::max(of_request.size(), static_cast<std::size_t>(event.choice) + 1));

@@ -80,7 +80,7 @@ class Session {
   boost::asio::awaitable<void> answer_message(SocketInbox& inbox, WebSocket::Message message);
   boost::asio::awaitable<std::optional<Error>> drive_message(SocketInbox& inbox, std::unique_ptr<Operation> operation,
                                                              const Call& call);
-  void note_message_end(const Operation& operation, const OperationTimes& times, bool finished);
+  void note_message_end(const Operation& operation, const OperationTimes& times);
   boost::asio::awaitable<bool> send_events(SocketInbox& inbox, const std::string& events);
 
   // session_body.cpp

@@ -191,7 +191,7 @@ void Session::note_outcome(const Operation& operation, const OperationDriver::Ou
   record_.times = outcome.times;
   record_.summary = operation.summary();
   admission_.lease.take_generated(record_.summary.num_generated_tokens, outcome.times.end);
-  if (outcome.finished && outcome.times.first_token) state_.metrics.finished(record_.summary, outcome.times);
+  if (outcome.has_begun && !record_.summary.finish.empty()) state_.metrics.finished(record_.summary, outcome.times);
 }
 
 asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const Call& call) {

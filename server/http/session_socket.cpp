@@ -230,19 +230,19 @@ asio::awaitable<std::optional<Error>> Session::drive_message(SocketInbox& inbox,
       operation->finish(out);
       finished = true;
     }
-    if (finished) note_message_end(*operation, run.times(), !progress.error);
+    if (finished) note_message_end(*operation, run.times());
     sends = co_await send_events(inbox, out);
     out.clear();
   }
-  if (!finished) note_message_end(*operation, run.times(), false);
+  if (!finished) note_message_end(*operation, run.times());
   if (!sends) inbox.has_ended = true;
   co_return std::nullopt;
 }
 
 // Before the last message: a client that has it finds its request counted.
-void Session::note_message_end(const Operation& operation, const OperationTimes& times, bool finished) {
+void Session::note_message_end(const Operation& operation, const OperationTimes& times) {
   OperationDriver::Outcome outcome;
-  outcome.finished = finished;
+  outcome.has_begun = true;
   outcome.times = times;
   outcome.times.end = Clock::now();
   note_outcome(operation, outcome);

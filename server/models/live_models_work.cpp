@@ -196,6 +196,8 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
   const auto began = Clock::now();
   auto loaded = try_load(spec, stop);
   if (!loaded && !stop.stop_requested()) return;  // the process ends
+  const bool lacks_room = loaded && !*loaded && loaded->error().kind == ErrorKind::kNoMemory;
+  const bool can_have_room = lacks_room && fits_without_idle(spec);
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   if (stop.stop_requested()) {
@@ -204,6 +206,7 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
     entry->draining = (*loaded)->running.get();
     return;
   }
+  if (can_have_room && !entry->waiting.empty() && take_room(*entry, outcome)) return;
   if (!*loaded) return note_failure(entry, loaded->error(), outcome);
   log::info("{} is loaded after {} ms", spec.name,
             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count());
@@ -211,6 +214,44 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
   outcome.report(entry->callers);
   outcome.report(entry->waiting);
   publish();
+}
+
+// Throws MemoryShortage where the model would not fit if so much were free.
+void LiveModels::plan_without(const HostedModelSpec& spec, std::uint64_t promised,
+                              std::uint64_t promised_on_host) const {
+  const MemoryNeeds needs = open_(spec)->needs();
+  plan_memory(needs, pool_of(spec, needs), ledger_.left_without(promised), host_ledger_.left_without(promised_on_host));
+}
+
+// Whether the model would fit if all idle ones slept.
+bool LiveModels::fits_without_idle(const HostedModelSpec& spec) {
+  std::uint64_t promised = 0;
+  std::uint64_t promised_on_host = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const EntryPtr& entry : entries_) {
+      if (!is_idle(*entry, Clock::now())) continue;
+      promised += entry->promised;
+      promised_on_host += entry->promised_on_host;
+    }
+  }
+  if (promised + promised_on_host == 0) return false;
+  return !refused_by(spec.name, [&] { plan_without(spec, promised, promised_on_host); });
+}
+
+// The idle model that was used least recently goes to sleep; the load begins again once its memory is released.
+bool LiveModels::take_room(Entry& entry, Outcome& outcome) {
+  const auto now = Clock::now();
+  Entry* oldest = nullptr;
+  for (const EntryPtr& each : entries_) {
+    if (is_idle(*each, now) && (oldest == nullptr || each->active_at < oldest->active_at)) oldest = each.get();
+  }
+  if (oldest == nullptr) return false;
+  log::info("{} goes to sleep, idle for the longest time: {} needs its memory", oldest->spec.name, entry.spec.name);
+  begin_drain(*oldest, After::kSleep, outcome);
+  entry.makes_room = oldest->draining;
+  entry.begun = false;
+  return true;
 }
 
 void LiveModels::note_failure(const EntryPtr& entry, const Error& error, Outcome& outcome) {
@@ -252,11 +293,7 @@ void LiveModels::replace_beside(const EntryPtr& entry, HostedModelSpec spec, con
 // Before anything is given up: would the new one be loaded?
 void LiveModels::check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop) {
   if (stop.stop_requested()) return;
-  const auto error = refused_by(spec.name, [&] {
-    const MemoryNeeds needs = open_(spec)->needs();
-    plan_memory(needs, pool_of(spec, needs), ledger_.left_without(entry->promised),
-                host_ledger_.left_without(entry->promised_on_host));
-  });
+  const auto error = refused_by(spec.name, [&] { plan_without(spec, entry->promised, entry->promised_on_host); });
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   if (stop.stop_requested()) return;
@@ -278,6 +315,7 @@ void LiveModels::bury(Ended& ended) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   for (const EntryPtr& entry : std::vector<EntryPtr>(entries_)) {
+    if (entry->makes_room == who) begin_load(entry, entry->state);
     if (entry->draining != who) continue;
     entry->draining = nullptr;
     after_drain(entry, outcome);

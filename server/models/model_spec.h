@@ -44,7 +44,6 @@ struct ModelOptions {
   std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
   std::int64_t packed_cache_bytes = kDefaultPackedBytes;  // of all files in that folder
   bool ignore_unknown_keys = false;  // settings of its files that Quire does not know: a warning in place of a refusal
-  std::filesystem::path packed_cache;  // folder of weights packed by an earlier start; empty: none is kept
 };
 
 struct ModelEntry {
