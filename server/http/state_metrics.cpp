@@ -240,7 +240,7 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
   all.push_back(single("quire:last_reload_successful", "0 where the last reload was refused", FamilyType::kGauge,
                        state.reloads.last_failed.load() ? 0.0 : 1.0));
   all.push_back(single("quire:log_lines_dropped_total", "Lines of the log that its reader did not take in time",
-                       FamilyType::Counter, static_cast<double>(log::num_dropped())));
+                       FamilyType::kCounter, static_cast<double>(log::num_dropped())));
   if (state.shared_quotas.is_shared) add_shared_quotas(all, state.shared_quotas);
   if (const auto settings = state.settings(); settings->tls) {
     all.push_back(single("quire:tls_certificate_expiry_timestamp_seconds", "When the certificate expires, Unix time",
