@@ -197,11 +197,9 @@ class Fitter {
     }
     const bool is_empty = given.is_null() || given == "" || given == "null";
     if (!object.is_object() && !is_empty) replaced_.insert(name);
-    if (!object.is_object())
-      object = Json::object();
-    else if (given.is_string() && !can_.object_arguments)
-      return given;
-    return can_.object_arguments ? object : Json(dump_spaced_json(object));
+    if (!object.is_object()) object = Json::object();
+    if (can_.object_arguments || !can_.tool_calls) return object;
+    return given.is_string() && replaced_.count(name) == 0 && !is_empty ? given : Json(dump_spaced_json(object));
   }
 
   void fit_id(Json& owner, const char* member, std::size_t index) const {

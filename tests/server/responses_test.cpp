@@ -378,7 +378,6 @@ TEST_CASE("what a response cannot honour is refused with its place") {
   CHECK(param(R"("input":[{}])") == "input[0].role");
   CHECK(param(R"("input":[{"role":"user"}])") == "input[0].content");
   CHECK(param(R"("input":[{"role":"robot","content":"x"}])") == "input[0].role");
-  CHECK(param(R"("input":[{"type":"computer_call"}])") == "input[0].type");
   CHECK(param(R"("input":[{"role":"user","content":[{"type":"input_image","image_url":"x"}]}])") ==
         "input[0].content[0].type");
   CHECK(param(R"("input":[{"type":"function_call","name":"f","arguments":"{}"}])") == "input[0].call_id");
