@@ -66,7 +66,8 @@ Result<std::unique_ptr<Operation>> parse_token_generation(ModelCall& asked, cons
   if (!fitted) return tl::make_unexpected(fitted.error());
   auto operation =
       std::make_unique<TokenGeneration>(model, std::move(fields), ResponseHeader{id, call.created, model->name});
-  operation->add_prompt(std::move(fitted->tokens), fitted->max_tokens, std::move(grammar), call, false);
+  operation->add_prompt(std::move(fitted->tokens), fitted->max_tokens, grammar == nullptr ? nullptr : grammar->grammar,
+                        call, false);
   return operation;
 }
 

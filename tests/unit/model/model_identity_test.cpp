@@ -31,7 +31,7 @@ void write_tiny(const fs::path& path) {
 }
 
 ModelContent content(const fs::path& path, std::int64_t served_context = 0, const fs::path& folder = {}) {
-  return ContentReading(open_model(path, false, served_context), folder).wait();
+  return ContentReading(open_model(path, false, {.served_context = served_context}), folder).wait();
 }
 
 // Changes a byte and leaves the size and the time of modification as they were.

@@ -14,7 +14,7 @@ using namespace quire::test;
 
 namespace {
 
-std::string refusal(const std::string& settings, bool ignore_unknown_keys = false) {
+std::string peft_refusal(const std::string& settings, bool ignore_unknown_keys = false) {
   const TemporaryFolder folder;
   folder.write("adapter_config.json", settings);
   try {
@@ -36,7 +36,7 @@ constexpr const char* kModule = "model.layers.11.self_attn.q_proj";
 }  // namespace
 
 TEST_CASE("Settings of an adapter that change nothing are accepted", "[model][adapter]") {
-  CHECK(refusal(R"({"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 8, "lora_alpha": 16, "lora_dropout": 0.05,
+  CHECK(peft_refusal(R"({"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 8, "lora_alpha": 16, "lora_dropout": 0.05,
       "base_model_name_or_path": "a/b", "revision": null, "inference_mode": true, "auto_mapping": null,
       "target_modules": ["q_proj"], "exclude_modules": null, "fan_in_fan_out": false, "bias": "none",
       "modules_to_save": null, "init_lora_weights": true, "layers_to_transform": [0, 1], "layers_pattern": null,
@@ -46,12 +46,12 @@ TEST_CASE("Settings of an adapter that change nothing are accepted", "[model][ad
       "runtime_config": {"ephemeral_gpu_offload": false}, "peft_version": "0.18.0", "a_new_switch": false})")
             .empty());
   for (const char* initialiser : {"false", "\"gaussian\"", "\"eva\"", "\"orthogonal\""})
-    CHECK(refusal(R"({"init_lora_weights": )" + std::string(initialiser) + "}").empty());
+    CHECK(peft_refusal(R"({"init_lora_weights": )" + std::string(initialiser) + "}").empty());
 }
 
 TEST_CASE("Settings of an adapter that change what is computed are refused by name", "[model][adapter]") {
   for (const char* initialiser : {"pissa", "pissa_niter_16", "olora", "loftq", "corda", "lora_ga", "a_new_one"}) {
-    const std::string line = refusal(R"({"init_lora_weights": ")" + std::string(initialiser) + "\"}");
+    const std::string line = peft_refusal(R"({"init_lora_weights": ")" + std::string(initialiser) + "\"}");
     CHECK_THAT(line, Contains(initialiser) && Contains("path_initial_model_for_weight_conversion"));
   }
   const char* const others[] = {R"({"use_dora": true})",
@@ -65,12 +65,12 @@ TEST_CASE("Settings of an adapter that change what is computed are refused by na
                                 R"({"alora_invocation_tokens": [1]})",
                                 R"({"arrow_config": {"top_k": 2}})"};
   for (const char* settings : others)
-    CHECK_THAT(refusal(settings), Contains("is not supported: "));
-  CHECK_THAT(refusal(R"({"peft_type": "LOHA"})"), Contains("'peft_type' is not LORA"));
+    CHECK_THAT(peft_refusal(settings), Contains("is not supported: "));
+  CHECK_THAT(peft_refusal(R"({"peft_type": "LOHA"})"), Contains("'peft_type' is not LORA"));
   const char* const unknown = R"({"use_new_thing": 3})";
-  CHECK_THAT(refusal(unknown), Contains("the key 'use_new_thing'") && Contains("model.ignore_unknown_keys"));
-  CHECK(refusal(unknown, true).empty());
-  CHECK_THAT(refusal(R"({"use_dora": true})", true), Contains("'use_dora'"));
+  CHECK_THAT(peft_refusal(unknown), Contains("the key 'use_new_thing'") && Contains("model.ignore_unknown_keys"));
+  CHECK(peft_refusal(unknown, true).empty());
+  CHECK_THAT(peft_refusal(R"({"use_dora": true})", true), Contains("'use_dora'"));
 }
 
 TEST_CASE("An adapter's scale follows its patterns, and its rank is that of its matrices", "[model][adapter]") {

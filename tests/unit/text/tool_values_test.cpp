@@ -11,19 +11,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const std::vector<ToolSpec> kTools = {
+const std::vector<ToolSpec> kValueTools = {
     {"get_weather", {{"city", {"string"}, true}, {"days", {"integer"}, false}, {"hours", {"array"}, false}}},
     {"f", {}}};
 
-OutputParser make_parser(std::string_view format, OutputParserOptions options = {}) {
+OutputParser value_parser(std::string_view format, OutputParserOptions options = {}) {
   const ToolFormat* found = find_tool_format(format);
   REQUIRE(found != nullptr);
-  return OutputParser(*found, kTools, std::move(options));
+  return OutputParser(*found, kValueTools, std::move(options));
 }
 
-ParsedOutput parse(std::string_view format, std::string_view text, OutputParserOptions options = {},
-                   std::size_t piece = 1) {
-  OutputParser parser = make_parser(format, std::move(options));
+ParsedOutput parse_values(std::string_view format, std::string_view text, OutputParserOptions options = {},
+                          std::size_t piece = 1) {
+  OutputParser parser = value_parser(format, std::move(options));
   ParsedOutput output;
   for (std::size_t i = 0; i < text.size(); i += piece)
     output.apply(parser.push(text.substr(i, piece)));
@@ -38,7 +38,7 @@ TEST_CASE("DeepSeek's attributes say what its values are, whatever the tool says
       "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"s\" string=\"true\">7</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
       "</｜DSML｜function_calls>";
   for (const std::size_t piece : {1U, 11U, 1000U}) {
-    const ParsedOutput output = parse("deepseek_v32", text, {}, piece);
+    const ParsedOutput output = parse_values("deepseek_v32", text, {}, piece);
     REQUIRE(output.tool_calls.size() == 1);
     CHECK(output.tool_calls[0].arguments == R"({"n": 1.5, "o": {"x": ["</｜DSML｜parameter>"]}, "s": "7"})");
   }
@@ -63,7 +63,8 @@ TEST_CASE("a value in tags ends at the closing tag that the rest of the call fol
       INFO(each.format << " " << each.value);
       OutputParserOptions options;
       options.prompt_end = "</think>";
-      const ParsedOutput output = parse(each.format, std::string(each.begin) + each.value + each.end, options, piece);
+      const ParsedOutput output =
+          parse_values(each.format, std::string(each.begin) + each.value + each.end, options, piece);
       REQUIRE(output.tool_calls.size() == 1);
       CHECK(Json::parse(output.tool_calls[0].arguments) == Json{{"o", each.value}});
     }
@@ -88,7 +89,7 @@ TEST_CASE("a call that is cut off is never closed into arguments that parse") {
   };
   for (const auto& [format, text] : calls) {
     const std::string whole = text;
-    const ParsedOutput uncut = parse(format, whole);
+    const ParsedOutput uncut = parse_values(format, whole);
     REQUIRE(uncut.tool_calls.size() == 1);
     const Json arguments = Json::parse(uncut.tool_calls[0].arguments);
     for (const bool eager : {true, false}) {
@@ -97,7 +98,7 @@ TEST_CASE("a call that is cut off is never closed into arguments that parse") {
         OutputParserOptions options;
         options.eager = eager;
         options.exact = true;
-        for (const ParsedToolCall& call : parse(format, whole.substr(0, length), options).tool_calls) {
+        for (const ParsedToolCall& call : parse_values(format, whole.substr(0, length), options).tool_calls) {
           const Json parsed = Json::parse(call.arguments, nullptr, false);
           CHECK((parsed.is_discarded() || parsed == arguments));
         }
@@ -111,7 +112,7 @@ TEST_CASE("text behind a call comes after it, whatever comes at once") {
     OutputParserOptions options;
     options.eager = eager;
     options.exact = true;
-    OutputParser parser = make_parser("qwen3_coder", options);
+    OutputParser parser = value_parser("qwen3_coder", options);
     std::vector<OutputDelta> deltas =
         parser.push("Hm. <tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\nDone");
     for (const OutputDelta& delta : parser.finish())
