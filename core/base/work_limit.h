@@ -3,10 +3,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
+
+#include "core/base/result.h"
 
 namespace quire {
 
@@ -21,6 +24,10 @@ class WorkLimit {
     if (longest) until_ = std::chrono::steady_clock::now() + *longest;
   }
 
+  // Text that is read or written within the time of quick work; what is longer is not begun under a limit of time.
+  static constexpr std::size_t kQuickBytes = std::size_t{256} << 10;
+
+  bool takes(std::size_t num_bytes) const { return !reached() && (!until_ || num_bytes <= kQuickBytes); }
   bool reached() const { return stop_.stop_requested() || (until_ && std::chrono::steady_clock::now() >= *until_); }
   const std::string& client() const { return client_; }
 
@@ -29,5 +36,9 @@ class WorkLimit {
   std::stop_token stop_;
   std::string client_;
 };
+
+inline tl::unexpected<Error> interrupted() {
+  return failure(ErrorKind::kUnavailable, "The work on the request was interrupted.", WorkLimit::kCode);
+}
 
 }  // namespace quire

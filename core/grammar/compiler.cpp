@@ -6,12 +6,14 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "core/grammar/build_program.h"
 #include "core/grammar/json_schema/lexicon.h"
+#include "core/grammar/machine/price.h"
 #include "core/grammar/mask/compiled.h"
 #include "core/grammar/mask/context.h"
 
@@ -36,6 +38,15 @@ void add_argument(std::string& key, const ArgumentRule& rule) {
 }
 
 constexpr std::chrono::seconds kRetryAfter{1};
+constexpr std::size_t kMostClients = 64;  // of one grammar, that are remembered without need
+
+tl::unexpected<Error> too_costly() {
+  return invalid(
+      "The grammar is too ambiguous: an earlier request of yours with it was ended because following it would have "
+      "held up others. Let the alternatives of its rules begin differently",
+      {}, "grammar_too_costly");
+}
+
 // Of any grammar, so that one is not compiled where there is no room for it.
 constexpr std::size_t kLeastBytes = std::size_t{16} << 10;
 
@@ -140,16 +151,24 @@ struct GrammarCompiler::Shared {
   // The outcomes used most recently, as many as fit the bounds. Requires `mutex`.
   class Recent {
    public:
-    const Outcome* find(const std::string& key) {
+    // As the client has it: a grammar that was too costly to follow for it fails at once.
+    std::optional<Outcome> find(const std::string& key, const std::string& client) {
       const auto found = known_.find(key);
-      if (found == known_.end()) return nullptr;
+      if (found == known_.end()) return std::nullopt;
       entries_.splice(entries_.begin(), entries_, found->second);
-      return &found->second->outcome;
+      Entry& entry = entries_.front();
+      if (!entry.outcome) return entry.outcome;
+      if (entry.failures.size() >= kMostClients)
+        std::erase_if(entry.failures, [](const auto& each) { return each.second.use_count() == 1 && !*each.second; });
+      grammar::GrammarFailure& failed = entry.failures[client];
+      if (failed == nullptr) failed = std::make_shared<std::atomic<bool>>(false);
+      if (*failed) return too_costly();
+      return grammar::note_failure(*entry.outcome, failed);
     }
 
     void add(const std::string& key, const std::string& client, const Outcome& outcome, const GrammarLimits& limits) {
       if (known_.contains(key)) return;
-      entries_.push_front({key, client, outcome});
+      entries_.push_front({key, client, outcome, {}});
       known_[entries_.front().key] = entries_.begin();
       num_bytes_ += entries_.front().num_bytes();
       while (!entries_.empty() &&
@@ -174,6 +193,7 @@ struct GrammarCompiler::Shared {
       std::string key;
       std::string client;
       Outcome outcome;
+      std::map<std::string, grammar::GrammarFailure> failures;  // by client
 
       // Of a grammar beside its tables; a refusal repeats names of the schema.
       std::size_t num_bytes() const {
@@ -241,7 +261,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
   {
     const std::lock_guard lock(shared_->mutex);
     for (Shared::Recent* recent : {&shared_->grammars, &shared_->refusals}) {
-      if (const Shared::Outcome* known = recent->find(key)) return *known;
+      if (auto known = recent->find(key, limit.client())) return *std::move(known);
     }
   }
   const auto lease = std::make_shared<Lease>(shared_->memory, limit.client());
@@ -255,18 +275,20 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
     program->max_spaces = static_cast<std::uint16_t>(spec.compact ? 0 : max_spaces);
     program->prepared = shared_->prepared;
     grammar::build_program(spec, shared_->lexicon, *vocabulary_, budget, *program);
+    grammar::check_price(program, budget);
     if (auto room = extend(*lease, more_bytes(*program)); !room) return tl::make_unexpected(std::move(room.error()));
     lease->grammar = grammar::make_grammar(std::move(program), vocabulary_);
     outcome = std::shared_ptr<const Grammar>(lease, lease->grammar.get());
-  } catch (const grammar::Interrupted& interrupted) {
-    return failure(ErrorKind::kUnavailable, interrupted.what(), WorkLimit::kCode);
+  } catch (const grammar::Interrupted&) {
+    return interrupted();
   } catch (const grammar::Refusal& refusal) {
     outcome =
         invalid(refusal.pointer.empty() ? refusal.what() : refusal.pointer + ": " + refusal.what(), refusal.pointer);
   }
   const std::lock_guard lock(shared_->mutex);
-  (outcome ? shared_->grammars : shared_->refusals).add(key, limit.client(), outcome, limits_);
-  return outcome;
+  Shared::Recent& recent = outcome ? shared_->grammars : shared_->refusals;
+  recent.add(key, limit.client(), outcome, limits_);
+  return recent.find(key, limit.client()).value_or(std::move(outcome));
 } catch (const std::bad_alloc&) {
   return failure(ErrorKind::kNoMemory, "The grammar needs more memory than there is.", "out_of_memory");
 }

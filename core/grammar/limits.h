@@ -27,6 +27,7 @@ struct GrammarLimits {
   std::size_t max_alternatives = 256;           // shapes that one value position may have
   std::size_t max_steps = 40'000'000;           // units of work of one compilation
   std::chrono::milliseconds max_time{5'000};    // of one compilation, on its thread's own clock
+  std::size_t max_trial_bytes = 128;            // text on which the price of following is measured; 0: it is not
   std::size_t max_cached_grammars = 256;        // compiled grammars kept for reuse, and refusals as well
   std::size_t max_cached_bytes = 16u << 20;     // text of what is kept, of grammars and of refusals
   // Tables of all grammars that are kept or in use, and those compiled for one client. What is in use beyond is
@@ -68,11 +69,12 @@ class Allowance {
     if (steps > left_) throw Exhausted();
     left_ -= steps;
   }
-  void renew() { left_ = std::min(kMost, left_ + kPerToken); }
+  void renew(std::uint64_t steps = kPerToken) { left_ = std::min(kMost, left_ + steps); }
+  std::uint64_t left() const { return left_; }
 
  private:
-  static constexpr std::uint64_t kMost = 10'000'000;
-  static constexpr std::uint64_t kPerToken = 300'000;
+  static constexpr std::uint64_t kMost = 1'500'000;
+  static constexpr std::uint64_t kPerToken = 60'000;
   std::uint64_t left_ = kMost;
 };
 

@@ -52,6 +52,9 @@ class Inliner {
     return result;
   }
 
+  // The bodies that run() left, by their number before it.
+  const std::vector<std::uint32_t>& order() const { return order_; }
+
  private:
   // A rule recurs where it can come to call itself: Tarjan's components, without recursion over long chains.
   void find_recursion() {
@@ -131,8 +134,13 @@ class Inliner {
 
 }  // namespace
 
-void build_bodies(std::vector<Expr> bodies, const std::vector<Symbol>& values, Budget& budget, Program& program) {
-  const std::vector<Expr> left = Inliner(std::move(bodies), budget).run();
+void build_bodies(std::vector<Expr> bodies, const std::vector<Symbol>& values, Budget& budget, Program& program,
+                  const std::vector<std::string>& names) {
+  Inliner inliner(std::move(bodies), budget);
+  const std::vector<Expr> left = inliner.run();
+  for (const std::uint32_t body : inliner.order()) {
+    if (!names.empty()) program.rule_names.push_back(names[body]);
+  }
   std::vector<bool> live(left.size() + values.size(), true);
   std::vector<std::uint32_t> starts;
   auto dfa = std::make_shared<Dfa>(build_rules(left, live, starts, budget));
@@ -159,9 +167,12 @@ void build_rules_program(const std::vector<Rule>& rules, const std::string& root
   if (found == rules.end()) throw Refusal("the grammar has no rule named " + root);
   std::vector<Expr> bodies{make_call(static_cast<std::uint32_t>(found - rules.begin()) + 1)};
   // One body before the rules: calls are shifted by it.
-  for (const Rule& rule : rules)
+  std::vector<std::string> names{root};
+  for (const Rule& rule : rules) {
     bodies.push_back(with_calls_moved(rule.body, 1, budget));
-  build_bodies(std::move(bodies), {}, budget, program);
+    names.push_back(rule.name);
+  }
+  build_bodies(std::move(bodies), {}, budget, program, names);
 }
 
 }  // namespace quire::grammar

@@ -37,6 +37,8 @@ void build_rules_program(const std::vector<Rule>& rules, const std::string& root
 
 // The same for bodies whose calls below `bodies.size()` are each other's and whose further calls are symbols that
 // `program` already has (values), numbered on from there. Begins with bodies[0].
-void build_bodies(std::vector<Expr> bodies, const std::vector<Symbol>& values, Budget& budget, Program& program);
+// names: of the bodies, where they have any.
+void build_bodies(std::vector<Expr> bodies, const std::vector<Symbol>& values, Budget& budget, Program& program,
+                  const std::vector<std::string>& names = {});
 
 }  // namespace quire::grammar

@@ -83,12 +83,12 @@ bool ByteLexer::add_few_characters(std::uint32_t state, std::size_t most, std::u
 
 ByteLexer::Row& ByteLexer::compute_row(std::uint32_t state) {
   auto row = std::make_unique<Row>();
-  row->fill(0);
   if (state != 0) {
     const Partial from =
         state < dfa_->num_states() ? Partial{Stage::kNone, 0, state, 0} : partials_[state - dfa_->num_states()];
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
-      (*row)[byte] = step_partial(from, static_cast<std::uint8_t>(byte));
+      row->next[byte] = step_partial(from, static_cast<std::uint8_t>(byte));
+      if (row->next[byte] != 0) row->live.add(static_cast<std::uint8_t>(byte));
     }
   }
   rows_[state] = std::move(row);

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/grammar/machine/byte_set.h"
 #include "core/grammar/machine/prepared_memory.h"
 #include "core/grammar/regex/dfa.h"
 
@@ -32,7 +33,12 @@ class ByteLexer {
   // The next state (0 where dead), with kCompletes set where a code point ends here.
   std::uint32_t step(std::uint32_t state, std::uint8_t byte) {
     Row* row = rows_[state].get();
-    return row != nullptr ? (*row)[byte] : compute_row(state)[byte];
+    return (row != nullptr ? *row : compute_row(state)).next[byte];
+  }
+  // The bytes that may follow.
+  const ByteSet& live_bytes(std::uint32_t state) {
+    Row* row = rows_[state].get();
+    return (row != nullptr ? *row : compute_row(state)).live;
   }
   // The Dfa's state, or kInside between the bytes of one code point.
   std::uint32_t code_state(std::uint32_t state) const { return state < dfa_->num_states() ? state : kInside; }
@@ -57,7 +63,10 @@ class ByteLexer {
   std::size_t num_bytes() const;
 
  private:
-  using Row = std::array<std::uint32_t, 256>;
+  struct Row {
+    std::array<std::uint32_t, 256> next{};
+    ByteSet live;
+  };
   enum class Stage : std::uint8_t { kNone, kUtf8, kUtf8Uniform, kEscape, kHex, kHexUniform, kLowSlash, kLowU, kLowHex };
   // Where a code point stands: `left` bytes or digits to come, `value` what is known of it. In the uniform stages every
   // completion leads to the same state, which `code` then already is.

@@ -2,14 +2,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/grammar/machine/alike.h"
 #include "core/grammar/machine/machine.h"
 
 namespace quire::grammar {
 
 class Machine::Compactor {
  public:
-  Compactor(const Stack& old, const Program& program, Renumbered& indices, Stack& fresh)
-      : old_(old), program_(program), indices_(indices), fresh_(fresh) {
+  // alike: by frame, the frame that stands for it; empty where each stands for itself.
+  Compactor(const Stack& old, const Program& program, const std::vector<std::uint32_t>& alike, Renumbered& indices,
+            Stack& fresh)
+      : old_(old), program_(program), alike_(alike), indices_(indices), fresh_(fresh) {
     // As much as the old one came to hold, so that this is done with memory once.
     fresh_.reserve_like(old);
     indices_.frames.reserve(old.frames.capacity());
@@ -36,7 +39,7 @@ class Machine::Compactor {
       fresh_.frames[indices_.frames[frame]] = copy(old_.frames[frame]);
     }
     for (Thread& thread : threads) {
-      thread.frame = indices_.frames[thread.frame];
+      thread.frame = number(thread.frame);
       thread.text = text(thread.text);
       if (thread.position == Position::kKey || follows_text(thread)) thread.count = text(thread.count);
     }
@@ -50,6 +53,7 @@ class Machine::Compactor {
 
   // Frames of rules may refer to one another in circles, so they are numbered before they are filled.
   std::uint32_t number(std::uint32_t frame) {
+    if (!alike_.empty()) frame = alike_[frame];
     std::uint32_t& index = indices_.frames[frame];
     if (index == kNoIndex) {
       index = fresh_.push(Frame{});
@@ -68,11 +72,20 @@ class Machine::Compactor {
     std::copy_n(old_.words.begin() + frame.words, num_words, fresh_.words.begin() + result.words);
     result.edges = kNoIndex;
     for (std::uint32_t edge = frame.edges; edge != kNoIndex; edge = old_.edges[edge].next) {
-      fresh_.edges.push_back({old_.edges[edge].state, number(old_.edges[edge].parent), result.edges});
+      const ReturnEdge copied{old_.edges[edge].state, number(old_.edges[edge].parent), result.edges};
+      if (!alike_.empty() && has_edge(result.edges, copied)) continue;
+      fresh_.edges.push_back(copied);
       result.edges = static_cast<std::uint32_t>(fresh_.edges.size() - 1);
     }
     result.used = used(frame.used);
     return result;
+  }
+
+  bool has_edge(std::uint32_t first, const ReturnEdge& wanted) const {
+    for (std::uint32_t edge = first; edge != kNoIndex; edge = fresh_.edges[edge].next) {
+      if (fresh_.edges[edge].state == wanted.state && fresh_.edges[edge].parent == wanted.parent) return true;
+    }
+    return false;
   }
 
   std::uint32_t used(std::uint32_t entry) {
@@ -105,13 +118,24 @@ class Machine::Compactor {
 
   const Stack& old_;
   const Program& program_;
+  const std::vector<std::uint32_t>& alike_;
   Renumbered& indices_;
   Stack& fresh_;
 };
 
 void Machine::compact(Threads& threads) {
-  Compactor(stack_, *program_, renumbered_, other_stack_).run(threads);
+  Compactor(stack_, *program_, {}, renumbered_, other_stack_).run(threads);
   std::swap(stack_, other_stack_);
+}
+
+// Without this, a rule such as `s ::= s s | "a"` would have one more frame, and each of its frames one more way back,
+// with every byte of a text.
+void Machine::merge(Threads& threads) {
+  const std::vector<std::uint32_t> alike = find_alike(stack_, threads, allowance_);
+  Compactor(stack_, *program_, alike, renumbered_, other_stack_).run(threads);
+  std::swap(stack_, other_stack_);
+  std::sort(threads.begin(), threads.end());
+  threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
 }
 
 }  // namespace quire::grammar

@@ -128,11 +128,7 @@ void Machine::step_thread(const Thread& thread, std::uint8_t byte, Threads& out)
 }
 
 void Machine::first_bytes(const Thread& thread, ByteSet& set) {
-  const auto add_row = [&set](ByteLexer& lexer, std::uint32_t state) {
-    for (std::uint32_t byte = 0; byte < 256; ++byte) {
-      if (lexer.step(state, static_cast<std::uint8_t>(byte)) != 0) set.add(static_cast<std::uint8_t>(byte));
-    }
-  };
+  const auto add_row = [&set](ByteLexer& lexer, std::uint32_t state) { set.add(lexer.live_bytes(state)); };
   const auto add_all = [&set](std::string_view bytes) {
     for (const char byte : bytes)
       set.add(static_cast<std::uint8_t>(byte));
@@ -274,6 +270,7 @@ void Machine::finish_value(std::uint32_t frame, Threads& out) {
     if (called.frame == frame) called.returned = true;
   }
   for (std::uint32_t edge = stack_.frames[frame].edges; edge != kNoIndex;) {
+    allowance_.spend(1);
     const ReturnEdge back = stack_.edges[edge];
     if (back.state == kNoIndex) {
       finish_value(back.parent, out);

@@ -3,6 +3,7 @@
 // that no thread survives is forbidden. Every step may throw Exhausted, after which it is of no use.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -43,7 +44,7 @@ struct Thread {
   std::uint32_t count = 0;
   std::uint32_t text = 0;
   std::uint32_t frame = 0;
-  bool operator==(const Thread&) const = default;
+  auto operator<=>(const Thread&) const = default;
 };
 
 using Threads = std::vector<Thread>;
@@ -97,6 +98,8 @@ class Machine {
   Allowance& allowance() { return allowance_; }
   // Drops what no thread stands on any more.
   void compact(Threads& threads);
+  // The same, and of frames from which the same texts lead on leaves one, of threads too.
+  void merge(Threads& threads);
 
  private:
   class Compactor;

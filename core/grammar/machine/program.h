@@ -116,6 +116,7 @@ struct Program {
   std::vector<ObjectShape> objects;
   LexerPtr rules;  // null for a plain JSON program
   std::vector<Symbol> symbols;
+  std::vector<std::string> rule_names;  // of the first symbols, where the grammar names its rules
   Symbol start;
   std::uint16_t max_spaces = kMaxSpaces;     // longest run of JSON's whitespace between two tokens
   std::shared_ptr<std::mutex> mutex;         // of all lexers this program may share with others

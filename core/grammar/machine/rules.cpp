@@ -73,7 +73,7 @@ void Machine::call(const CallEdge& edge, std::uint32_t frame, Threads& out) {
   const auto found =
       std::find_if(called_.begin(), called_.end(), [&](const Called& c) { return c.symbol == edge.symbol; });
   if (found == called_.end()) {
-    const std::uint32_t callee = stack_.push(Frame{.kind = FrameKind::kShared});
+    const std::uint32_t callee = stack_.push(Frame{.kind = FrameKind::kShared, .shape = edge.symbol});
     called_.push_back({edge.symbol, callee, false});
     stack_.add_edge(callee, edge.target, frame);
     return enter(callee);

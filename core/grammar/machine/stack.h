@@ -15,7 +15,7 @@ enum class FrameKind : std::uint8_t { kRoot, kBase, kArray, kObject, kShared };
 struct Frame {
   FrameKind kind = FrameKind::kRoot;
   std::uint32_t parent = 0;
-  std::uint32_t shape = 0;         // kArray, kObject: which one of the program
+  std::uint32_t shape = 0;         // kArray, kObject: which one of the program; kShared: the rule called
   std::uint32_t count = 0;         // items or properties begun
   std::uint32_t words = 0;         // first word of seen keys and marks, or of what `contains` counted
   std::uint32_t used = kNoIndex;   // unnamed keys (or unique items) so far

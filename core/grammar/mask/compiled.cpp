@@ -14,16 +14,18 @@ namespace quire::grammar {
 namespace {
 
 constexpr std::size_t kCompactAt = 1u << 9;  // entries; a generation's stack is copied when it has grown past this
+constexpr std::size_t kMergeAt = 16;         // threads; those that read on alike become one where there are more
 constexpr std::size_t kMaxForcedBytes = 1u << 10;
 
 class CompiledState final : public GrammarState {
  public:
   CompiledState(std::shared_ptr<const Program> program, std::shared_ptr<const TokenVocabulary> vocabulary,
-                std::shared_ptr<GrammarWorkspace> workspace)
+                std::shared_ptr<GrammarWorkspace> workspace, GrammarFailure failed)
       : mutex_(program->mutex),
         prepared_(program->prepared),
         vocabulary_(std::move(vocabulary)),
         workspace_(std::move(workspace)),
+        failed_(std::move(failed)),
         machine_(std::move(program)) {
     within_allowance([&] { threads_ = machine_.start(); });
   }
@@ -33,6 +35,7 @@ class CompiledState final : public GrammarState {
     machine_.assign(from.machine_);
     threads_ = from.threads_;
     compact_at_ = from.compact_at_;
+    merge_at_ = from.merge_at_;
     ended_ = from.ended_;
     exhausted_ = from.exhausted_;
   }
@@ -68,6 +71,7 @@ class CompiledState final : public GrammarState {
       work();
     } catch (const Exhausted&) {
       exhausted_ = true;
+      if (failed_ != nullptr) failed_->store(true);
     }
     if (prepared_ != nullptr) prepared_->trim();
     return !exhausted_;
@@ -98,8 +102,13 @@ class CompiledState final : public GrammarState {
       return false;
     }
     threads_.swap(*now);
+    const bool merges = threads_.size() > merge_at_;
+    if (merges) {
+      machine_.merge(threads_);
+      merge_at_ = std::max(kMergeAt, 2 * threads_.size());
+    }
     if (machine_.stack().num_entries() > compact_at_) {
-      machine_.compact(threads_);
+      if (!merges) machine_.compact(threads_);
       compact_at_ = std::max(kCompactAt, 2 * machine_.stack().num_entries());
     }
     return true;
@@ -197,10 +206,12 @@ class CompiledState final : public GrammarState {
   std::shared_ptr<PreparedMemory> prepared_;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
   std::shared_ptr<GrammarWorkspace> workspace_;
+  GrammarFailure failed_;
   Machine machine_;
   Threads threads_;
   std::vector<TokenId> forced_;
   std::size_t compact_at_ = kCompactAt;
+  std::size_t merge_at_ = kMergeAt;
   bool ended_ = false;
   bool exhausted_ = false;
 };
@@ -218,14 +229,23 @@ class CompiledGrammar final : public Grammar {
       program_->prepared->watch(lexer);
   }
 
+  CompiledGrammar(const CompiledGrammar& shared, std::shared_ptr<const Grammar> kept, GrammarFailure failed)
+      : program_(shared.program_),
+        vocabulary_(shared.vocabulary_),
+        workspace_(shared.workspace_),
+        kept_(std::move(kept)),
+        failed_(std::move(failed)) {}
+
   std::unique_ptr<GrammarState> start() const override {
-    return std::make_unique<CompiledState>(program_, vocabulary_, workspace_);
+    return std::make_unique<CompiledState>(program_, vocabulary_, workspace_, failed_);
   }
 
  private:
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
   std::shared_ptr<GrammarWorkspace> workspace_;
+  std::shared_ptr<const Grammar> kept_;  // whose memory is accounted for
+  GrammarFailure failed_;
 };
 
 }  // namespace
@@ -233,6 +253,11 @@ class CompiledGrammar final : public Grammar {
 std::shared_ptr<const Grammar> make_grammar(std::shared_ptr<const Program> program,
                                             std::shared_ptr<const TokenVocabulary> vocabulary) {
   return std::make_shared<CompiledGrammar>(std::move(program), std::move(vocabulary));
+}
+
+std::shared_ptr<const Grammar> note_failure(std::shared_ptr<const Grammar> made, GrammarFailure failed) {
+  const auto& shared = static_cast<const CompiledGrammar&>(*made);
+  return std::make_shared<CompiledGrammar>(shared, std::move(made), std::move(failed));
 }
 
 }  // namespace quire::grammar

@@ -2,6 +2,7 @@
 // prepared for it grow under Program::mutex).
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "core/grammar/grammar.h"
@@ -12,5 +13,10 @@ namespace quire::grammar {
 
 std::shared_ptr<const Grammar> make_grammar(std::shared_ptr<const Program> program,
                                             std::shared_ptr<const TokenVocabulary> vocabulary);
+
+// Set once a text has cost more than the grammar's Allowance.
+using GrammarFailure = std::shared_ptr<std::atomic<bool>>;
+// `made`, which make_grammar() made, for one client whose failure is noted.
+std::shared_ptr<const Grammar> note_failure(std::shared_ptr<const Grammar> made, GrammarFailure failed);
 
 }  // namespace quire::grammar

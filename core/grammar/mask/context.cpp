@@ -2,6 +2,12 @@
 
 namespace quire::grammar {
 
+namespace {
+
+constexpr std::size_t kTokensPerStep = 8;  // that are noted in the time of a step
+
+}  // namespace
+
 const ByteSet& json_follow() {
   static const ByteSet kFollow(" \t\n\r,]}");
   return kFollow;
@@ -22,6 +28,7 @@ std::shared_ptr<const Context> ContextBuilder::build(const Thread& thread, const
   allowed_ = std::make_shared<TokenSet>();
   follow_ = follow;
   leaving_.clear();
+  known_.clear();
   const Stack::Mark mark = machine_.stack().mark();
   Thread begin = thread;
   begin.frame = kBaseFrame;
@@ -124,7 +131,9 @@ bool ContextBuilder::bounds_live(const StringShape& string, std::uint32_t state,
   return live;
 }
 
-void ContextBuilder::walk_lexer(const Thread& thread) {
+// Calls on_live(node, thread, depth) for the nodes that the lexer reads; where it returns false, not for those below.
+template <class OnLive>
+void ContextBuilder::for_each_live(const Thread& thread, const OnLive& on_live) {
   struct Open {
     std::uint32_t end;
     std::uint32_t state;
@@ -132,36 +141,66 @@ void ContextBuilder::walk_lexer(const Thread& thread) {
   };
   const Trie& trie = vocabulary_.trie();
   ByteLexer& lexer = lexer_of(thread);
-  const ObjectShape* keys = thread.position == Position::kKey ? &machine_.program().objects[thread.shape] : nullptr;
   const bool is_string = thread.position == Position::kString;
   const StringShape* bounded =
       is_string && machine_.string_of(thread).bounded() ? &machine_.string_of(thread) : nullptr;
   std::vector<Open> open{{trie.size(), thread.state, thread.count}};
-  visit(0, thread, 0);
+  if (!on_live(0, thread, 0)) return;
   Thread at = thread;
   for (std::uint32_t node = 1; node < trie.size();) {
     while (node >= open.back().end)
       open.pop_back();
     const std::uint32_t moved = lexer.step(open.back().state, trie[node].byte);
-    const std::uint32_t state = moved & ~ByteLexer::kCompletes;
-    const std::uint32_t count = open.back().count + ((moved & ByteLexer::kCompletes) != 0 ? 1 : 0);
-    if (moved == 0 || (bounded != nullptr && !bounds_live(*bounded, state, count))) {
+    at.state = moved & ~ByteLexer::kCompletes;
+    at.count = open.back().count + ((moved & ByteLexer::kCompletes) != 0 ? 1 : 0);
+    const bool is_dead = moved == 0 || (bounded != nullptr && !bounds_live(*bounded, at.state, at.count));
+    if (is_dead || !on_live(node, at, open.size())) {
       node = trie[node].end;
       continue;
     }
-    if (keys != nullptr && !endless(*keys, state)) {
+    open.push_back({trie[node].end, at.state, at.count});
+    ++node;
+  }
+}
+
+void ContextBuilder::walk_lexer(const Thread& thread) {
+  if (thread.position == Position::kRule) return walk_rule(thread);
+  const Trie& trie = vocabulary_.trie();
+  const ObjectShape* keys = thread.position == Position::kKey ? &machine_.program().objects[thread.shape] : nullptr;
+  for_each_live(thread, [&](std::uint32_t node, const Thread& at, std::size_t depth) {
+    if (node > 0 && keys != nullptr && !endless(*keys, at.state)) {
       const auto tokens = trie.tokens_below(node);
       context_->resumes.push_back(
-          Resume{std::string(vocabulary_.bytes(TokenId{tokens.front()}).substr(0, open.size())), node});
-      node = trie[node].end;
-      continue;
+          Resume{std::string(vocabulary_.bytes(TokenId{tokens.front()}).substr(0, depth)), node});
+      return false;
     }
-    allowed_->add(trie.tokens_at(node));
-    at.state = state;
-    at.count = count;
-    visit(node, at, open.size());
-    open.push_back({trie[node].end, state, count});
-    ++node;
+    if (node > 0) allowed_->add(trie.tokens_at(node));
+    visit(node, at, depth);
+    return true;
+  });
+}
+
+// First what the rule reads by itself: tokens among that need no look at what the rule calls or returns to.
+void ContextBuilder::walk_rule(const Thread& thread) {
+  const Trie& trie = vocabulary_.trie();
+  known_.assign(vocabulary_.num_mask_words(), 0);
+  for_each_live(thread, [&](std::uint32_t node, const Thread&, std::size_t) {
+    if (node > 0) allow(trie.tokens_at(node));
+    return true;
+  });
+  for_each_live(thread, [&](std::uint32_t node, const Thread& at, std::size_t depth) {
+    if (all_in(known_, trie.tokens_below(node))) return false;
+    visit_rule(node, at.state, depth);
+    return true;
+  });
+}
+
+void ContextBuilder::allow(std::span<const std::int32_t> tokens) {
+  for (const std::int32_t token : tokens) {
+    std::uint32_t& word = known_[static_cast<std::size_t>(token) / 32];
+    if ((word >> token % 32 & 1) != 0) continue;
+    word |= 1u << token % 32;
+    allowed_->add(std::span(&token, 1));
   }
 }
 
@@ -177,7 +216,6 @@ std::uint32_t ContextBuilder::closing_quote(std::uint32_t node) const {
 void ContextBuilder::visit(std::uint32_t node, const Thread& thread, std::size_t depth) {
   static const ByteSet kAfterKey(" \t\n\r:");
   ByteLexer& lexer = lexer_of(thread);
-  if (thread.position == Position::kRule) return visit_rule(node, thread.state, depth);
   const std::uint32_t label = lexer.accept(thread.state);
   if (label == 0) return;
   if (thread.position == Position::kBare) return leave(node, depth, 0, follow_);
@@ -209,8 +247,9 @@ void ContextBuilder::visit_rule(std::uint32_t node, std::uint32_t state, std::si
     machine_.enter_calls(state, kBaseFrame, threads);
     ends = machine_.take_base_reached() || ends;
     Walker walker(machine_, vocabulary_.trie(), levels_);
+    walker.want_only([&](std::uint32_t at) { return !all_in(known_, vocabulary_.trie().tokens_below(at)); });
     walker.below(
-        node, threads, depth, [&](std::uint32_t live) { allowed_->add(vocabulary_.trie().tokens_at(live)); },
+        node, threads, depth, [&](std::uint32_t live) { allow(vocabulary_.trie().tokens_at(live)); },
         [&](std::uint32_t done, std::size_t at, bool passed) { leave_value(done, at, passed); });
     machine_.stack().release(mark);
   }
@@ -223,7 +262,10 @@ void ContextBuilder::leave_value(std::uint32_t node, std::size_t depth, bool pas
 }
 
 void ContextBuilder::leave_subtree(std::uint32_t node, std::size_t depth, std::uint32_t label) {
-  for (const std::int32_t token : vocabulary_.trie().tokens_below(node)) {
+  const auto tokens = vocabulary_.trie().tokens_below(node);
+  machine_.allowance().spend(tokens.size() / kTokensPerStep);
+  for (const std::int32_t token : tokens) {
+    if (!known_.empty() && all_in(known_, std::span(&token, 1))) continue;
     leaving_[label].emplace_back(vocabulary_.bytes(TokenId{token}).substr(depth), token);
   }
 }

@@ -65,6 +65,10 @@ class ContextBuilder {
 
  private:
   void walk_lexer(const Thread& thread);
+  template <class OnLive>
+  void for_each_live(const Thread& thread, const OnLive& on_live);
+  void walk_rule(const Thread& thread);
+  void allow(std::span<const std::int32_t> tokens);
   bool cut_string(const Thread& thread);
   bool cut_key(const Thread& thread);
   void visit(std::uint32_t node, const Thread& thread, std::size_t depth);
@@ -84,6 +88,7 @@ class ContextBuilder {
   ByteSet follow_;
   std::shared_ptr<Context> context_;
   std::shared_ptr<TokenSet> allowed_;
+  std::vector<std::uint32_t> known_;  // of a rule: the tokens that are in allowed_, as a mask
   std::map<std::uint32_t, std::vector<Trie::Entry>> leaving_;
 };
 

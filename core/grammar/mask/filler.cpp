@@ -32,6 +32,8 @@ void MaskFiller::fill(const Threads& threads, Mask mask) {
 
 void MaskFiller::walk(const Trie& trie, std::uint32_t node, const Threads& threads, Mask mask) {
   Walker walker(machine_, trie, workspace_.levels);
+  // Whether other threads read a token that is allowed already does not matter.
+  walker.want_only([&](std::uint32_t at) { return !all_in(mask, trie.tokens_below(at)); });
   walker.below(
       node, threads, 0, [&](std::uint32_t live) { set(mask, trie.tokens_at(live)); },
       [](std::uint32_t, std::size_t, bool) {});

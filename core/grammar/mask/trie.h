@@ -3,6 +3,7 @@
 // contiguous.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -39,5 +40,12 @@ class Trie {
   std::vector<Node> nodes_;  // one more than there are, to end the last one's tokens
   std::vector<std::int32_t> tokens_;
 };
+
+// Whether all of the tokens are in a mask.
+inline bool all_in(std::span<const std::uint32_t> mask, std::span<const std::int32_t> tokens) {
+  return std::all_of(tokens.begin(), tokens.end(), [mask](std::int32_t token) {
+    return (mask[static_cast<std::size_t>(token) / 32] >> token % 32 & 1) != 0;
+  });
+}
 
 }  // namespace quire::grammar

@@ -37,7 +37,7 @@ void Walker::descend(std::uint32_t node, std::size_t at, std::size_t depth) {
   Threads& next = level(at + 1).threads;
   for (std::uint32_t child = node + 1; child < trie_[node].end; child = trie_[child].end) {
     const std::uint8_t byte = trie_[child].byte;
-    if (!first.has(byte)) continue;
+    if (!first.has(byte) || (wanted_ && !wanted_(child))) continue;
     const Stack::Mark mark = machine_.stack().mark();
     next.clear();
     const bool alive = machine_.step(threads, byte, next);

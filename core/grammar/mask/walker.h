@@ -29,6 +29,9 @@ class Walker {
   using OnBase = std::function<void(std::uint32_t node, std::size_t depth, bool passed)>;
 
   Walker(Machine& machine, const Trie& trie, WalkLevels& levels) : machine_(machine), trie_(trie), levels_(levels) {}
+  // Nodes that are not wanted are left out, with all that lies below them.
+  using Wanted = std::function<bool(std::uint32_t node)>;
+  void want_only(Wanted wanted) { wanted_ = std::move(wanted); }
   // Reads what lies below `node`, where `threads` stand; `depth` is the node's.
   void below(std::uint32_t node, const Threads& threads, std::size_t depth, const OnLive& on_live,
              const OnBase& on_base);
@@ -44,6 +47,7 @@ class Walker {
   WalkLevels& levels_;
   const OnLive* on_live_ = nullptr;
   const OnBase* on_base_ = nullptr;
+  Wanted wanted_;
 };
 
 }  // namespace quire::grammar

@@ -95,11 +95,15 @@ TEST_CASE("nesting is balanced and deep recursion stays cheap") {
 
 TEST_CASE("rules that may be empty many times over are followed once each") {
   std::string source = "root ::= r0\n";
-  for (int i = 0; i < 40; ++i)
+  for (int i = 0; i < 16; ++i)
     source += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + " r" + std::to_string(i + 1) + "\n";
-  const auto grammar = compiled(text_spec(Kind::kGbnf, source + "r40 ::= \"a\" | \"\""));
-  CHECK(accepts(*grammar, "aaa"));
-  CHECK_FALSE(accepts(*grammar, "ab"));
+  GrammarLimits limits;
+  limits.max_trial_bytes = 0;  // a long text would be refused
+  const GrammarCompiler compiler(byte_vocabulary(), limits);
+  const auto grammar = compiler.compile(text_spec(Kind::kGbnf, source + "r16 ::= \"a\" | \"\""));
+  REQUIRE(grammar);
+  CHECK(accepts(**grammar, "aaa"));
+  CHECK_FALSE(accepts(**grammar, "ab"));
 }
 
 TEST_CASE("GBNF reads as llama.cpp writes it") {
@@ -149,8 +153,14 @@ TEST_CASE("a grammar that is too ambiguous to follow allows nothing any more, an
   std::string text = "root ::= r0\n";
   for (int i = 0; i < kDepth; ++i)
     text += fmt::format("r{0} ::= r{1}? r{1}? \"x\"?\n", i, i + 1);
-  const auto grammar = compiled(text_spec(Kind::kGbnf, text + fmt::format("r{} ::= \"y\"?\n", kDepth)));
-  const auto state = grammar->start();
+  const GrammarSpec spec = text_spec(Kind::kGbnf, text + fmt::format("r{} ::= \"y\"?\n", kDepth));
+  GrammarLimits limits;
+  limits.max_trial_bytes = 0;  // it would be refused
+  const GrammarCompiler compiler(byte_vocabulary(), limits);
+  const WorkLimit alices({}, {}, "alice");
+  const auto grammar = compiler.compile(spec, alices);
+  REQUIRE(grammar);
+  const auto state = (*grammar)->start();
   std::vector<std::uint32_t> mask;
   for (int token = 0; token < 100 && !state->exhausted(); ++token) {
     mask = mask_of(*state, *byte_vocabulary());
@@ -161,6 +171,44 @@ TEST_CASE("a grammar that is too ambiguous to follow allows nothing any more, an
   CHECK(std::all_of(mask.begin(), mask.end(), [](std::uint32_t word) { return word == 0; }));
   CHECK_FALSE(state->accept(TokenId{'x'}));
   CHECK(state->forced_tokens().empty());
+  // That client's next request with it fails at once, another's does not.
+  const auto again = compiler.compile(spec, alices);
+  REQUIRE_FALSE(again);
+  CHECK(again.error().code == "grammar_too_costly");
+  CHECK(compiler.compile(spec, WorkLimit({}, {}, "bob")).has_value());
+}
+
+TEST_CASE("a rule that reads a text in too many ways is refused by its name") {
+  const std::vector<std::string> sources = {
+      "root ::= p\np ::= [a-z] p [a-z] | [a-z ]* p | p [a-z ]* | \"\"",
+      "root ::= \"(\" p \")\"\np ::= [a-z] p [a-z] p [a-z] | p p [a-z] | [a-z]*",
+      "root ::= p*\np ::= \"{\" p* \"}\" | \"[\" p* \"]\" | [^x]+ | p p",
+  };
+  for (const std::string& source : sources) {
+    INFO(source);
+    CHECK_THAT(refusal(text_spec(Kind::kGbnf, source)), Catch::Matchers::Contains("the rule \"p\" is too ambiguous"));
+  }
+}
+
+TEST_CASE("ambiguous rules whose places read on alike are followed at a cost that does not grow") {
+  const std::vector<std::string> sources = {
+      "root ::= s\ns ::= \"a\" | s s",
+      "root ::= s+\ns ::= [a-z]+",
+      "root ::= s+\ns ::= [a-z]+ | [a-z]* \" \" | s s",
+      "root ::= s\ns ::= [a-z ]* | s s s",
+      "root ::= (a? b? c?)*\na ::= [a-z]*\nb ::= [a-z ]*\nc ::= [^x]*",
+      "root ::= st\nst ::= \"if \" st | \"if \" st \"else \" st | [a-z ]+",
+  };
+  for (const std::string& source : sources) {
+    INFO(source);
+    const auto state = compiled(text_spec(Kind::kGbnf, source))->start();
+    std::vector<std::uint32_t> mask;
+    for (int token = 0; token < 2'000 && !state->exhausted(); ++token) {
+      mask = mask_of(*state, *byte_vocabulary());
+      REQUIRE(state->accept(TokenId{'a'}));
+    }
+    CHECK_FALSE(state->exhausted());
+  }
 }
 
 TEST_CASE("a regular expression matches the whole text") {

@@ -158,8 +158,6 @@ TEST_CASE("without a section the grammar holds from the beginning") {
   CHECK(state->finished());
 }
 
-}  // namespace quire::test
-
 TEST_CASE("looking ahead leaves the reasoning where it is") {
   const auto grammar = allow_thinking(pieces(), section(true, 12), json_object());
   const auto state = grammar->start();
@@ -179,3 +177,5 @@ TEST_CASE("looking ahead leaves the reasoning where it is") {
   CHECK(ahead->finished());
   CHECK_FALSE(state->finished());
 }
+
+}  // namespace quire::test
