@@ -72,6 +72,26 @@ void place_reasoning(const ServedModel& model, const ChatPromptFields& prompt, c
   prepared.grammar = allow_thinking(model.tokenizer, section, std::move(prepared.grammar));
 }
 
+// Some templates insist on a description of every tool and parameter.
+bool describe_tools(Json& tools) {
+  bool changed = false;
+  const auto describe = [&changed](Json& described) {
+    if (!described.is_object() || described.contains("description")) return;
+    described["description"] = "";
+    changed = true;
+  };
+  for (Json& tool : tools) {
+    Json& function = tool["function"];
+    describe(function);
+    if (!function.contains("parameters") || !function["parameters"].is_object()) continue;
+    Json& parameters = function["parameters"];
+    if (!parameters.contains("properties") || !parameters["properties"].is_object()) continue;
+    for (auto& [name, property] : parameters["properties"].items())
+      describe(property);
+  }
+  return changed;
+}
+
 }  // namespace
 
 bool writes_reasoning(const ServedModel& model) {
@@ -106,6 +126,9 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
   explain_tools(tools, model, prompt.messages);
 
   auto pieces = render_chat(model, prompt);
+  if (!pieces && tools.offered() && describe_tools(prompt.tools)) {
+    if (auto described = render_chat(model, prompt)) pieces = std::move(described);
+  }
   if (!pieces) {
     reader.fail(pieces.error().param, pieces.error().message, pieces.error().code);
     return std::nullopt;
