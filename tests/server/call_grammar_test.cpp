@@ -143,7 +143,8 @@ void check_begun_calls(int rounds, int least) {
   for (const std::string_view name : tool_format_names()) {
     const ToolFormat& format = *find_tool_format(name);
     const auto spec = free_spec(format);
-    if (!spec || spec->triggers.empty()) continue;
+    // Behind Functionary's mark content may stand, too.
+    if (!spec || spec->triggers.empty() || !format.prompt_start.empty()) continue;
     held.emplace(name);
     const auto grammar = grammar_of(compiler, *spec);
     const std::vector<std::string> pieces = pieces_of(format);

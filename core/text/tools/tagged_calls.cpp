@@ -53,7 +53,7 @@ class TaggedReader {
  public:
   TaggedReader(std::string_view text, const CallContext& context)
       : text_(text), context_(context), format_(context.format) {
-    if (context.strict) {
+    if (is_lenient()) {
       value_stops_ = {format_.parameter_end, format_.parameter_begin, format_.call_end};
     } else {
       value_stops_ = {format_.parameter_end};
@@ -89,6 +89,9 @@ class TaggedReader {
   }
 
  private:
+  // A value ends at any tag, as where calls are read by a format's name alone.
+  bool is_lenient() const { return context_.strict && !context_.exact; }
+
   CallReading finish(ScanStatus status) {
     reading_.status = status;
     reading_.end = std::min(position_, text_.size());
@@ -237,7 +240,7 @@ class TaggedReader {
     parameter.key = first_attribute(tag, format_.key_end);
     if (!format_.value_attribute.empty()) {
       const std::string_view word = attribute_of(tag, format_.value_attribute);
-      const bool counts = !context_.strict || context_.exact;  // else the tool's schema goes before "it is no text"
+      const bool counts = !is_lenient();  // else the tool's schema goes before "it is no text"
       if (word == format_.text_word) parameter.kind = Parameter::Kind::kText;
       if (!word.empty() && word != format_.text_word && counts) parameter.kind = Parameter::Kind::kJson;
     }
@@ -269,10 +272,10 @@ class TaggedReader {
   void read_value(Parameter& parameter) {
     bool is_certain = true;
     std::size_t length = 0;
-    std::size_t end = context_.strict ? first_stop(length) : end_of_value(parameter, length, is_certain);
-    parameter.whole = (end != kNowhere && is_certain) || (context_.final && context_.strict);
+    std::size_t end = is_lenient() ? first_stop(length) : end_of_value(parameter, length, is_certain);
+    parameter.whole = (end != kNowhere && is_certain) || (context_.final && is_lenient());
     std::string_view value = text_.substr(position_, std::min(end, text_.size()) - position_);
-    if (end == kNowhere && !context_.strict) {
+    if (end == kNowhere && !is_lenient()) {
       const std::size_t held = held_at_end(value);
       value.remove_suffix(held);
       // The closing tag was left out.

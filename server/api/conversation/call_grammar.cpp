@@ -236,11 +236,12 @@ class CallGrammar {
 
   // The first call's mark is the end of the prompt; behind other marks of the kind content may stand.
   void add_prompted() {
+    add_tag(format_.starts.front(), "root ::= " + named_call(literal(format_.name_end) + "ws ") + "ws | \"all\\n\"",
+            "");
     for (const ToolGroup& each : groups_) {
       for (const std::string_view name : each.names) {
         const std::string begin = std::string(name) + std::string(format_.name_end);
         const std::string rest = "root ::= ws " + each.arguments + " ws";
-        add_tag(std::string(format_.name_begin) + begin, rest, "");
         const std::string further = literal(format_.name_begin) + named_call(literal(format_.name_end) + "ws ") + "ws ";
         spec_.openings.push_back({escaped(begin), rest + " " + more(further) + "\n" + kCommonRules});
       }
@@ -249,8 +250,7 @@ class CallGrammar {
 
   void add_harmony() {
     const std::string header =
-        "(\" \"? \"<|channel|>commentary\")? (\" \"? \"<|constrain|>\"? \"json\")? \" \"? "
-        "\"<|message|>\" ws ";
+        "(\" \"? \"<|channel|>commentary\")? (\" \"? \"<|constrain|>json\" | \" json\")? \" \"? \"<|message|>\" ws ";
     const std::string call = named_call(header) + optional_end();
     for (const std::string_view start : format_.starts)
       add_tag(start, "root ::= " + call, "");

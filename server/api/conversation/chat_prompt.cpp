@@ -170,6 +170,27 @@ Json template_context(const ServedModel& model, const ChatPromptFields& fields, 
   return context;
 }
 
+// Some templates insist on a description of every tool and parameter.
+bool describe_tools(Json& tools) {
+  bool changed = false;
+  const auto describe = [&changed](Json& described) {
+    if (!described.is_object() || described.contains("description")) return;
+    described["description"] = "";
+    changed = true;
+  };
+  for (Json& tool : tools) {
+    if (!tool.is_object() || !tool.contains("function")) continue;
+    Json& function = tool["function"];
+    describe(function);
+    if (!function.contains("parameters") || !function["parameters"].is_object()) continue;
+    Json& parameters = function["parameters"];
+    if (!parameters.contains("properties") || !parameters["properties"].is_object()) continue;
+    for (auto& [name, property] : parameters["properties"].items())
+      describe(property);
+  }
+  return changed;
+}
+
 std::optional<std::vector<TextPiece>> render(FieldReader& reader, const ServedModel& model,
                                              const ChatPromptFields& fields) {
   auto fitted = fit_messages(fields.messages, fields.tools, model.template_capabilities);
@@ -179,7 +200,11 @@ std::optional<std::vector<TextPiece>> render(FieldReader& reader, const ServedMo
   }
   for (const std::string& warning : fitted->warnings)
     reader.warn(fmt::format("{}: {}", fields.param, warning));
-  auto pieces = model.chat_template->render(template_context(model, fields, *std::move(fitted)));
+  Json context = template_context(model, fields, *std::move(fitted));
+  auto pieces = model.chat_template->render(context);
+  if (!pieces && context.contains("tools") && describe_tools(context["tools"])) {
+    if (auto described = model.chat_template->render(context)) pieces = std::move(described);
+  }
   if (pieces) return *std::move(pieces);
   Error error = pieces.error();
   if (error.param.empty()) error.param = fields.param;
