@@ -143,7 +143,7 @@ TEST_CASE("flags that Quire does not have are answered with the setting to use, 
         "option '--gpu-memory-utilization' is another server's: use --kv-cache-memory");
   CHECK(flag_refusal({"--lora", "a", "--port", "1", "--max-loras", "4"}) ==
         "option '--lora' is another server's: use --adapters NAME=PATH; requests select the adapter by NAME as their "
-        "model\n"
+        "model; "
         "option '--max-loras' is another server's: use --adapter-memory");
   CHECK(flag_refusal({"--frobnicate"}) == "unknown option '--frobnicate'; 'quire serve --help' lists all");
   CHECK(
