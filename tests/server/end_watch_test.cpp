@@ -12,10 +12,13 @@ using namespace quire;
 
 TEST_CASE("an end that does not come in time is reported once, with the threads that are there") {
   std::promise<void> release;
-  std::thread hung([released = release.get_future()] {
+  std::promise<void> named;
+  std::thread hung([&named, released = release.get_future()] {
     pthread_setname_np(pthread_self(), "hung-one");
+    named.set_value();
     released.wait();
   });
+  named.get_future().wait();
   std::promise<std::string> reported;
   {
     EndWatch watch([&] { reported.set_value(names_of_threads()); });
