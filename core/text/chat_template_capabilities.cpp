@@ -68,7 +68,7 @@ class Prober {
   const ChatTemplate& template_;
 };
 
-Json text_part(const std::string& text) {
+Json probe_text_part(const std::string& text) {
   return Json::array({{{"type", "text"}, {"text", text}}});
 }
 
@@ -92,7 +92,7 @@ class Shapes {
   explicit Shapes(const TemplateCapabilities& found) : found_(found) {}
 
   Json message(const char* role, const std::string& text) const {
-    return {{"role", role}, {"content", found_.string_content ? Json(text) : text_part(text)}};
+    return {{"role", role}, {"content", found_.string_content ? Json(text) : probe_text_part(text)}};
   }
   Json user(const char* text = kUserText) const { return message("user", text); }
   Json answer(const char* text = kAnswerText) const { return message("assistant", text); }
@@ -120,7 +120,7 @@ class Shapes {
 };
 
 void probe_content(const Prober& prober, TemplateCapabilities& found) {
-  const auto parts = prober.render(Json::array({{{"role", "user"}, {"content", text_part(kUserText)}}}));
+  const auto parts = prober.render(Json::array({{{"role", "user"}, {"content", probe_text_part(kUserText)}}}));
   const auto has = [&parts](std::string_view text) { return parts->find(text) != std::string::npos; };
   // A template that knows no parts prints the list as Python or JSON would.
   found.parts_content = parts && has(kUserText) && !has("'type'") && !has("\"type\"");
