@@ -49,6 +49,12 @@ std::vector<ConfigKey> model_keys() {
            "A Jinja file to use instead of the model's own chat template",
            {"--chat-template", "--chat-template-file"}},
           [](Config & c) -> auto& { return c.serve.model.chat_template; }),
+  };
+}
+
+// The rest of model.*: how its files are read, and how its weights are kept.
+std::vector<ConfigKey> model_file_keys() {
+  return {
       types::boolean(
           {"model.ignore_unknown_keys",
            "Serve a model or adapter although its files have settings that Quire does not know; the log names each. "

@@ -74,6 +74,33 @@ void name_failures(const HostedModelSpec& spec, const std::function<void()>& wor
   }
 }
 
+// Throws StartupError for a change that a reload cannot make.
+void check_unchanged(const HostedModelSpec& spec, const HostedModelSpec& served) {
+  if (!spec.is_only && spec.model.path != served.model.path) {
+    throw StartupError(fmt::format("models: '{}' is served from {}, not {}: {} and the path first", spec.name,
+                                   served.model.path.string(), spec.model.path.string(), advice(spec.name, "replace")));
+  }
+  if (!same_engine(spec, served)) {
+    throw StartupError(
+        fmt::format("models: '{}' cannot change its memory, max_num_seqs or max_model_len while the "
+                    "server runs: a restart is needed",
+                    spec.name));
+  }
+  if (spec.model.adapters != served.model.adapters || spec.model.adapter_memory != served.model.adapter_memory ||
+      spec.model.adapter_updates != served.model.adapter_updates) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change its adapters by a reload: /v1/load_lora_adapter, or a restart", spec.name));
+  }
+  if (spec.model.draft_model != served.model.draft_model) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change its draft model while the server runs: a restart is needed", spec.name));
+  }
+  if (spec.model.ignore_unknown_keys != served.model.ignore_unknown_keys) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change ignore_unknown_keys while the server runs: a restart is needed", spec.name));
+  }
+}
+
 MachineMemory less(MachineMemory memory, std::uint64_t promised) {
   memory.available -= std::min(memory.available, promised);
   return memory;
@@ -361,31 +388,7 @@ void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const En
     if (entry.replacing || entry.state == ModelState::kDraining || entry.state == ModelState::kLoading) {
       throw StartupError(fmt::format("models: '{}' is changing: reload again after it", spec.name));
     }
-    if (!spec.is_only && spec.model.path != entry.spec.model.path) {
-      throw StartupError(fmt::format("models: '{}' is served from {}, not {}: {} and the path first", spec.name,
-                                     entry.spec.model.path.string(), spec.model.path.string(),
-                                     advice(spec.name, "replace")));
-    }
-    if (!same_engine(spec, entry.spec)) {
-      throw StartupError(
-          fmt::format("models: '{}' cannot change its memory, max_num_seqs or max_model_len while the "
-                      "server runs: a restart is needed",
-                      spec.name));
-    }
-    if (spec.model.adapters != entry.spec.model.adapters ||
-        spec.model.adapter_memory != entry.spec.model.adapter_memory ||
-        spec.model.adapter_updates != entry.spec.model.adapter_updates) {
-      throw StartupError(fmt::format(
-          "models: '{}' cannot change its adapters by a reload: /v1/load_lora_adapter, or a restart", spec.name));
-    }
-    if (spec.model.draft_model != entry.spec.model.draft_model) {
-      throw StartupError(fmt::format(
-          "models: '{}' cannot change its draft model while the server runs: a restart is needed", spec.name));
-    }
-    if (spec.model.ignore_unknown_keys != entry.spec.model.ignore_unknown_keys) {
-      throw StartupError(fmt::format(
-          "models: '{}' cannot change ignore_unknown_keys while the server runs: a restart is needed", spec.name));
-    }
+    check_unchanged(spec, entry.spec);
     matched.emplace_back(*found, entry.running ? entry.running->describe(spec) : nullptr);
     named.push_back(spec);
     named.back().adapters = entry.spec.adapters;

@@ -45,9 +45,9 @@ std::optional<std::pair<FileStamp, ContentHash>> entry_of(const std::string& lin
 
 }  // namespace
 
-KnownContents::KnownContents(std::filesystem::path folder) {
+KnownContents::KnownContents(const std::filesystem::path& folder) {
   if (folder.empty()) return;
-  path_ = std::move(folder) / kName;
+  path_ = folder / kName;
   entries_ = read(path_);
 }
 

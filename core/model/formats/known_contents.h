@@ -18,7 +18,7 @@ namespace quire {
 class KnownContents {
  public:
   // An empty folder remembers nothing.
-  explicit KnownContents(std::filesystem::path folder);
+  explicit KnownContents(const std::filesystem::path& folder);
 
   std::optional<ContentHash> find(const FileStamp& stamp) const;
   // Remembers the hash as the one used last.
