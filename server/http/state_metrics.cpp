@@ -229,6 +229,10 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
                        FamilyType::Gauge, static_cast<double>(state.bodies.num_bytes())));
   all.push_back(single("quire:request_bodies_cut_total", "Uploads that were refused to make room for others",
                        FamilyType::Counter, static_cast<double>(state.bodies.num_cut())));
+  all.push_back(single("quire:unread_answer_bytes", "Answers that clients have not read yet", FamilyType::Gauge,
+                       static_cast<double>(state.answers.num_bytes())));
+  all.push_back(single("quire:unread_answers_cut_total", "Connections that were reset to make room for others",
+                       FamilyType::Counter, static_cast<double>(state.answers.num_cut())));
   MetricFamily reloads =
       new_family("quire:reloads_total", "Reloads of the configuration by result", FamilyType::Counter);
   const std::int64_t failed = state.reloads.num_failed.load();
