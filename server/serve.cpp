@@ -14,6 +14,7 @@
 #include "core/base/log.h"
 #include "core/base/log_buffer.h"
 #include "core/base/named_mapping.h"
+#include "core/base/private_folder.h"
 #include "core/base/write_error.h"
 #include "server/connect_models.h"
 #include "server/fleet/quota_sharer.h"
@@ -163,8 +164,7 @@ void warn_of_limits(const ServeOptions& options) {
 void make_slot_folder(const SlotFileOptions& slots) {
   if (slots.directory.empty()) return;
   std::error_code failed;
-  if (std::filesystem::create_directories(slots.directory, failed))
-    std::filesystem::permissions(slots.directory, std::filesystem::perms::owner_all, failed);
+  make_private_folder(slots.directory, failed);
   if (!failed && std::filesystem::is_directory(slots.directory)) return;
   throw StartupError("server.slots.directory: '" + slots.directory +
                      "' cannot be used: " + (failed ? failed.message() : "Not a directory"));
@@ -191,9 +191,8 @@ std::unique_ptr<StreamSharer> share_streams(const RedisStoreOptions& options, Se
 
 EngineOptions engine_options(const ServeOptions& options) {
   EngineOptions engine = options.engine;
-  const bool several = options.server.security.keys.size() > 1;
-  engine.kv_cache.isolate_by_key =
-      options.isolation == Isolation::kByKey || (options.isolation == Isolation::kAuto && several);
+  // Also with one key or none: a reload may add others, to which nothing that was computed before belongs.
+  engine.kv_cache.isolate_by_key = options.isolation == Isolation::kByKey;
   engine.keeps_slots = !options.server.slots.directory.empty();
   return engine;
 }

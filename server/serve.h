@@ -16,8 +16,8 @@
 
 namespace quire {
 
-// Whether cached blocks are shared between API keys. kAuto: only where there is one key, or none.
-enum class Isolation { kAuto, kByKey, kNone };
+// Whether cached blocks are shared between API keys.
+enum class Isolation { kByKey, kNone };
 
 struct ServeOptions {
   ModelOptions model;  // the one model, or none where `models` has some
@@ -28,7 +28,7 @@ struct ServeOptions {
   RedisStoreOptions shared_store;
   CacheEventOptions cache_events;
   SharedQuotaOptions shared_quotas;
-  Isolation isolation = Isolation::kAuto;
+  Isolation isolation = Isolation::kByKey;
 };
 
 // The engines' options as they result from all of it.

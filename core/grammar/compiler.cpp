@@ -173,7 +173,7 @@ struct GrammarCompiler::Shared {
       num_bytes_ += entries_.front().num_bytes();
       while (!entries_.empty() &&
              (entries_.size() > limits.max_cached_grammars || num_bytes_ > limits.max_cached_bytes))
-        drop(std::prev(entries_.end()));
+        drop_of_heaviest(entries_.size() > limits.max_cached_grammars);
     }
 
     // Drops the grammar that was not used for longest, of those that no request has, and that were compiled for
@@ -200,6 +200,19 @@ struct GrammarCompiler::Shared {
         return key.size() + (outcome ? 0 : outcome.error().message.size() + outcome.error().param.size());
       }
     };
+
+    // The oldest one of the client with the most of them, or with the most text.
+    void drop_of_heaviest(bool by_count) {
+      std::unordered_map<std::string_view, std::size_t> weights;
+      for (const Entry& entry : entries_)
+        weights[entry.client] += by_count ? 1 : entry.num_bytes();
+      const auto heaviest =
+          std::ranges::max_element(weights, {}, [](const auto& client) { return client.second; })->first;
+      auto entry = std::prev(entries_.end());
+      while (entry->client != heaviest)
+        --entry;
+      drop(entry);
+    }
 
     void drop(std::list<Entry>::iterator entry) {
       num_bytes_ -= entry->num_bytes();

@@ -5,6 +5,9 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "server/http/run_by.h"
+#include "server/http/text_pool.h"
+
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
@@ -16,6 +19,8 @@ namespace {
 
 // When a list of which nothing is under way looks again for room in a queue that others fill.
 constexpr std::chrono::milliseconds kListRetry{50};
+// Text that a socket thread may make at once.
+constexpr std::int64_t kLongText = 64 * 1024;
 
 }  // namespace
 
@@ -132,6 +137,36 @@ void OperationRun::take_mail(std::vector<Mail> mail, std::string& out) {
   }
 }
 
+bool OperationRun::makes_long_text() const {
+  return !client_.empty() && operation_.answer_size().num_text >= kLongText;
+}
+
+// In the lane of short jobs: a part is one.
+asio::awaitable<Result<bool>> OperationRun::make_text(std::function<bool()> work) {
+  if (!makes_long_text()) co_return work();
+  const std::string& request_id = client_;
+  const auto job = guarded<bool>(request_id, [&]() -> Result<bool> { return work(); });
+  const std::function<void(std::function<void()>)> post = [this](std::function<void()> each) {
+    state_.text->post(TextLane::kQuick, client_, std::move(each));
+  };
+  co_return co_await run_by<Result<bool>>(post, job);
+}
+
+asio::awaitable<Result<void>> OperationRun::begin_answer(std::string& out) {
+  const std::function<bool()> begin = [&] {
+    operation_.begin(out);
+    return true;
+  };
+  const Result<bool> begun = co_await make_text(begin);
+  if (!begun) co_return tl::make_unexpected(begun.error());
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<bool>> OperationRun::finish_part(std::string& out) {
+  const std::function<bool()> finish = [&] { return operation_.finish_part(out); };
+  co_return co_await make_text(finish);
+}
+
 asio::awaitable<OperationRun::Progress> OperationRun::advance(std::string& out) {
   Progress progress;
   if (num_sequences_ == 0 && !mailbox()->interrupted()) {
@@ -145,7 +180,18 @@ asio::awaitable<OperationRun::Progress> OperationRun::advance(std::string& out) 
       progress.error = std::move(batch.error);
       co_return progress;
     }
-    take_mail(std::move(batch.mail), out);
+    const bool ends = std::ranges::any_of(batch.mail, [](const Mail& mail) { return mail.event.finish.has_value(); });
+    if (ends && makes_long_text()) {
+      const std::function<bool()> take = [&] {
+        take_mail(std::move(batch.mail), out);
+        return true;
+      };
+      const Result<bool> taken = co_await make_text(take);
+      if (!taken) progress.error = taken.error();
+      if (progress.error) co_return progress;
+    } else {
+      take_mail(std::move(batch.mail), out);
+    }
     progress.error = operation_.error();
     if (progress.error) co_return progress;
   }

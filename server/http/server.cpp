@@ -34,6 +34,22 @@ constexpr std::chrono::milliseconds kFreshGrace{1000};
 
 }  // namespace
 
+// What a key that is gone, or has another value under its name, could still read ends with it.
+void ServerState::set_settings(std::shared_ptr<const Settings> settings) {
+  streams.set_max_bytes(settings->options.resume.max_bytes);
+  const std::shared_ptr<const Settings> before = this->settings();
+  {
+    const std::lock_guard lock(mutex_);
+    settings_ = settings;
+  }
+  for (const ApiKey& key : before->keys.all()) {
+    const ApiKey* const now = settings->keys.named(key.name);
+    if (now == nullptr || now->hash != key.hash) streams.revoke(key.name);
+  }
+  if (before->keys.empty() && !settings->keys.empty()) streams.revoke("");
+  sockets.nudge();
+}
+
 class Server::Impl {
  public:
   Impl(const ServerOptions& options, std::vector<HandedSocket> handed)
@@ -43,20 +59,24 @@ class Server::Impl {
         io_("io", static_cast<std::size_t>(options.io_threads), false),
         text_(static_cast<std::size_t>(options.text_threads)),
         admin_("admin", 1, true),
+        reports_("reports", 1, true),
         signals_(io_.first()),
         drain_timer_(io_.first()) {
     state_.text = &text_;
     state_.batches = batches_.get();
     state_.post_admin = [this](std::function<void()> job) { asio::post(admin_.first(), std::move(job)); };
+    state_.post_report = [this](std::function<void()> job) { asio::post(reports_.first(), std::move(job)); };
   }
 
   ~Impl() {
     io_.stop();
     text_.stop();
     admin_.stop();
+    reports_.stop();
     io_.join();
     text_.join();
     admin_.join();
+    reports_.join();
     if (batches_) batches_->join();
   }
 
@@ -71,6 +91,7 @@ class Server::Impl {
     io_.start();
     text_.start();
     admin_.start();
+    reports_.start();
     if (batches_) batches_->start();
   }
 
@@ -128,6 +149,8 @@ class Server::Impl {
     text_.join();
     admin_.stop();
     admin_.join();
+    reports_.stop();
+    reports_.join();
     if (batches_) batches_->join();
     return num_cut_;
   }
@@ -305,7 +328,8 @@ class Server::Impl {
   std::unique_ptr<BatchService> batches_;  // null: none are served; ends after the sessions that use it
   EventThreads io_;
   TextPool text_;
-  EventThreads admin_;  // /admin and reload: neither waits for requests, nor do these for it
+  EventThreads admin_;    // /admin and reload: neither waits for requests, nor do these for it
+  EventThreads reports_;  // metrics, status and documents: they wait for no request, and no socket waits for them
   asio::signal_set signals_;
   asio::steady_timer drain_timer_;
   std::vector<std::unique_ptr<asio::steady_timer>> repeat_timers_;

@@ -231,6 +231,10 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
                        FamilyType::kGauge, static_cast<double>(state.bodies.num_bytes())));
   all.push_back(single("quire:request_bodies_cut_total", "Uploads that were refused to make room for others",
                        FamilyType::kCounter, static_cast<double>(state.bodies.num_cut())));
+  all.push_back(single("quire:unread_answer_bytes", "Answers that clients have not read yet", FamilyType::kGauge,
+                       static_cast<double>(state.answers.num_bytes())));
+  all.push_back(single("quire:unread_answers_cut_total", "Connections that were reset to make room for others",
+                       FamilyType::kCounter, static_cast<double>(state.answers.num_cut())));
   MetricFamily reloads =
       new_family("quire:reloads_total", "Reloads of the configuration by result", FamilyType::kCounter);
   const std::int64_t failed = state.reloads.num_failed.load();

@@ -180,7 +180,8 @@ void read_stream(FieldReader& reader, GenerationFields& fields) {
 }
 
 void read_routing(FieldReader& reader, GenerationFields& fields) {
-  set(fields.priority, reader.integer("priority", -kMaxInt32, kMaxInt32));
+  if (const auto priority = reader.integer("priority", -kMaxInt32, kMaxInt32))
+    fields.priority = static_cast<std::int32_t>(*priority);
   fields.cache_salt = reader.short_string("cache_salt", kMaxHintBytes).value_or("");
   fields.request_id = reader.short_string("request_id", 256).value_or("");
   if (const auto seconds = reader.number("timeout", 0.001, 86400.0)) {

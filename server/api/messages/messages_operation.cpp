@@ -63,13 +63,14 @@ Json MessagesOperation::stop_sequence() const {
   return matched ? Json(*matched) : Json(nullptr);
 }
 
-Json MessagesOperation::whole_response() {
+bool MessagesOperation::append_part(std::string& out) {
   Json body = message();
   body["content"] = blocks_.take();
   body["stop_reason"] = anthropic_stop_reason();
   body["stop_sequence"] = stop_sequence();
   if (!context_management_.is_null()) body["context_management"] = context_management_;
-  return body;
+  out += dump_json(body);
+  return false;
 }
 
 Json MessagesOperation::usage_chunk() {
@@ -85,10 +86,7 @@ Json MessagesOperation::usage_chunk() {
 }
 
 void MessagesOperation::finish(std::string& out) {
-  if (!streams_) {
-    out += dump_json(whole_response());
-    return;
-  }
+  if (!streams_) return GenerationOperation::finish(out);
   append_sse(out, "message_delta", dump_json(usage_chunk()));
   append_sse(out, "message_stop", R"({"type":"message_stop"})");
 }

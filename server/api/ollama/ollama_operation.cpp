@@ -3,10 +3,12 @@
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "server/api/common/errors.h"
+#include "server/api/common/json_parts.h"
 #include "server/api/generation/logprobs.h"
 
 namespace quire {
@@ -110,11 +112,23 @@ void OllamaOperation::add_end(Json& line) const {
   line["eval_duration"] = nanoseconds(info ? info->decode_time : last_ - first);
 }
 
-Json OllamaOperation::whole_response() {
-  Json body = part(whole_);
-  if (answer_.logprobs) body["logprobs"] = logprobs_of(choices().front().logprobs);
-  add_end(body);
-  return body;
+bool OllamaOperation::append_part(std::string& out) {
+  constexpr std::size_t kTokens = 64;  // log probabilities of a part
+  const auto& logprobs = choices().front().logprobs;
+  if (num_written_ == 0) out += dump_opened(part(whole_));
+  if (answer_.logprobs) {
+    out += num_written_ == 0 ? ",\"logprobs\":[" : ",";
+    const auto left = std::span(logprobs).subspan(num_written_);
+    const auto some = left.first(std::min(kTokens, left.size()));
+    append_chat_logprobs(out, *model().tokenizer, some, answer_.top_logprobs, false);
+    num_written_ += some.size();
+    if (some.size() < left.size()) return true;
+    out += ']';
+  }
+  Json end = Json::object();
+  add_end(end);
+  out += dump_members(end) + "}";
+  return false;
 }
 
 Json OllamaOperation::usage_chunk() {
@@ -124,8 +138,8 @@ Json OllamaOperation::usage_chunk() {
 }
 
 void OllamaOperation::finish(std::string& out) {
-  out += dump_json(fields().stream ? usage_chunk() : whole_response());
-  if (fields().stream) out += '\n';
+  if (!fields().stream) return GenerationOperation::finish(out);
+  out += dump_json(usage_chunk()) + "\n";
 }
 
 void OllamaOperation::fail(const Error& error, std::string& out) {

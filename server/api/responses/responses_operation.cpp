@@ -31,9 +31,21 @@ ResponsesOperation::ResponsesOperation(std::shared_ptr<const ServedModel> model,
       events_(fields().stream),
       items_(events_, {request_.summarises, request_.returns_reasoning}, request_.tool_table),
       store_(call.responses),
-      socket_store_(call.socket_responses),
+      socket_memory_(call.socket_memory),
       owner_(call.key_name) {
   if (request_.background) background_id_ = ResponsesOperation::header().id;
+}
+
+// Its last events repeat all of it, those of a stream too.
+AnswerSize ResponsesOperation::answer_size() const {
+  AnswerSize size = GenerationOperation::answer_size();
+  constexpr std::int64_t kTokenText = 8;
+  constexpr std::int64_t kEntryText = 90;
+  const std::int64_t num_tokens = usage().completion_tokens;
+  const std::int64_t num_listed = request_.logprobs ? 1 + fields().sampling.num_logprobs.value_or(0) : 0;
+  size.num_text = num_tokens * (kTokenText + num_listed * kEntryText) + request_.num_echo_bytes;
+  size.num_kept = 4 * size.num_text;  // as a tree
+  return size;
 }
 
 void ResponsesOperation::append_response(const char* type, const Json& body, std::string& out) {
@@ -107,8 +119,8 @@ void ResponsesOperation::append_usage(Json& body) const {
 
 void ResponsesOperation::store(const Json& body) {
   // With all that came before it, in one entry: the connection has one alone.
-  if (!request_.store && socket_store_ != nullptr) {
-    return socket_store_->put(
+  if (!request_.store && socket_memory_ != nullptr) {
+    return socket_memory_->put(
         {header().id, owner_, "", dump_json(body), dump_json(request_.conversation_items), items_.ids()});
   }
   if (!request_.store || store_ == nullptr) return;
@@ -140,21 +152,24 @@ Json ResponsesOperation::compaction() const {
 }
 
 // The response is stored before its end is sent: a client may continue from it at once.
-void ResponsesOperation::finish(std::string& out) {
-  if (request_.compacts) {
-    out += dump_json(compaction());
-    return;
-  }
-  const Json body = whole_response();
+Json ResponsesOperation::end_response() {
+  Json body = whole_response();
   if (store_ != nullptr && !request_.conversation.empty()) {
     append_to_conversation(*store_, request_.conversation, owner_, request_.input.items);
     append_to_conversation(*store_, request_.conversation, owner_, items_.items());
   }
   store(body);
-  if (!fields().stream) {
-    out += dump_json(body);
-    return;
-  }
+  return body;
+}
+
+bool ResponsesOperation::append_part(std::string& out) {
+  out += dump_json(request_.compacts ? compaction() : end_response());
+  return false;
+}
+
+void ResponsesOperation::finish(std::string& out) {
+  if (!fields().stream) return GenerationOperation::finish(out);
+  const Json body = end_response();
   append_response(body["status"] == "completed" ? "response.completed" : "response.incomplete", body, out);
 }
 

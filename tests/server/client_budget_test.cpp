@@ -1,4 +1,4 @@
-#include "server/http/body_budget.h"
+#include "server/http/client_budget.h"
 
 #include <catch2/catch.hpp>
 #include <deque>
@@ -15,16 +15,16 @@ constexpr std::int64_t kLarge = 100'000;
 
 // An upload that notes that it was cut.
 struct Sender {
-  Sender(BodyBudget& budget, const std::string& client) : upload(budget, client, [this] { ++num_cuts; }) {}
+  Sender(ClientBudget& budget, const std::string& client) : upload(budget, client, [this] { ++num_cuts; }) {}
   bool take(std::int64_t bytes) { return upload.take(bytes, kBound); }
   int num_cuts = 0;
-  BodyBudget::Upload upload;
+  ClientBudget::Charge upload;
 };
 
 }  // namespace
 
 TEST_CASE("a full budget cuts the largest unfinished upload of the heaviest client") {
-  BodyBudget budget;
+  ClientBudget budget;
   std::deque<Sender> senders;
   for (const char* client : {"key a", "key a", "key b"})
     senders.emplace_back(budget, client);
@@ -43,7 +43,7 @@ TEST_CASE("a full budget cuts the largest unfinished upload of the heaviest clie
 }
 
 TEST_CASE("an upload that is the largest itself is given up") {
-  BodyBudget budget;
+  ClientBudget budget;
   Sender first(budget, "address 192.0.2.1");
   Sender second(budget, "address 192.0.2.1");
   CHECK(first.take(2 * kLarge));
@@ -54,23 +54,23 @@ TEST_CASE("an upload that is the largest itself is given up") {
 }
 
 TEST_CASE("a whole body is not cut, and frees its bytes when it was parsed") {
-  BodyBudget budget;
+  ClientBudget budget;
   std::deque<Sender> whole;
   for (int i = 0; i < 7; ++i) {
     CHECK(whole.emplace_back(budget, "key a").take(kLarge));
     whole.back().upload.complete();
   }
   Sender large(budget, "key b");
-  CHECK(large.take(BodyBudget::kSmallBody));  // the share of small bodies
-  CHECK_FALSE(large.take(BodyBudget::kSmallBody));
+  CHECK(large.take(ClientBudget::kSmall));  // the share of small bodies
+  CHECK_FALSE(large.take(ClientBudget::kSmall));
   whole.pop_front();
   Sender next(budget, "key b");
-  CHECK(next.take(2 * BodyBudget::kSmallBody - 50'000));
+  CHECK(next.take(2 * ClientBudget::kSmall - 50'000));
   CHECK(std::none_of(whole.begin(), whole.end(), [](const Sender& sender) { return sender.upload.was_cut(); }));
 }
 
 TEST_CASE("a body that is alone may use the whole budget, and all of it is freed") {
-  BodyBudget budget;
+  ClientBudget budget;
   {
     Sender only(budget, "key a");
     CHECK(only.take(kBound));
