@@ -30,24 +30,11 @@ struct Example {
 const std::string kJson = R"({"a": %, "b": "x < y", "c": {"d": [true]}})";
 const std::string kMark = "]<]minimax[>[";
 
-std::vector<Example> examples() {
+// Formats whose arguments are JSON.
+std::vector<Example> json_examples() {
   const std::string object = R"({"name": "add", "arguments": )" + kJson + "}";
   const std::string parameters = R"({"name": "add", "parameters": )" + kJson + "}";
   const std::string named = R"({"tool_name": "add", "parameters": )" + kJson + "}";
-  const std::string python = "add(b='x < y', a=%, c={'d': [True,]})";
-  const std::string function =
-      "<function=add>\n<parameter=b>\nx < y\n</parameter>\n<parameter=a>\n%\n</parameter>\n"
-      "<parameter=c>\n{\"d\": [true]}\n</parameter>\n</function>\n";
-  const std::string invoke =
-      "<invoke name=\"add\">\n<parameter name=\"a\">%</parameter>\n<parameter name=\"b\">x < y</parameter>\n"
-      "<parameter name=\"c\">{\"d\":[true]}</parameter>\n</invoke>\n";
-  const std::string dsml =
-      "<｜DSML｜invoke name=\"add\">\n<｜DSML｜parameter name=\"a\" string=\"false\">%</｜DSML｜parameter>\n"
-      "<｜DSML｜parameter name=\"b\" string=\"true\">x < y</｜DSML｜parameter>\n"
-      "<｜DSML｜parameter name=\"c\" string=\"false\">{\"d\": [true]}</｜DSML｜parameter>\n</｜DSML｜invoke>\n";
-  const std::string glm =
-      "add\n<arg_key>a</arg_key>\n<arg_value>%</arg_value>\n<arg_key>b</arg_key>\n<arg_value>x < y</arg_value>\n"
-      "<arg_key>c</arg_key>\n<arg_value>{\"d\": [true]}</arg_value>\n</tool_call>";
   const std::string deepseek = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>";
   return {
       {"hermes", "<tool_call>\n" + object + "\n</tool_call>"},
@@ -84,6 +71,26 @@ std::vector<Example> examples() {
       {"functionary_v3.1", "<function=add>" + kJson + "</function>"},
       {"harmony", "<|channel|>commentary to=functions.add <|constrain|>json<|message|>" + kJson + "<|call|>"},
       {"harmony", "<|start|>assistant to=functions.add<|channel|>commentary json<|message|>" + kJson},
+  };
+}
+
+// Formats with arguments in tags, braces or Python's literals.
+std::vector<Example> tagged_examples() {
+  const std::string python = "add(b='x < y', a=%, c={'d': [True,]})";
+  const std::string function =
+      "<function=add>\n<parameter=b>\nx < y\n</parameter>\n<parameter=a>\n%\n</parameter>\n"
+      "<parameter=c>\n{\"d\": [true]}\n</parameter>\n</function>\n";
+  const std::string invoke =
+      "<invoke name=\"add\">\n<parameter name=\"a\">%</parameter>\n<parameter name=\"b\">x < y</parameter>\n"
+      "<parameter name=\"c\">{\"d\":[true]}</parameter>\n</invoke>\n";
+  const std::string dsml =
+      "<｜DSML｜invoke name=\"add\">\n<｜DSML｜parameter name=\"a\" string=\"false\">%</｜DSML｜parameter>\n"
+      "<｜DSML｜parameter name=\"b\" string=\"true\">x < y</｜DSML｜parameter>\n"
+      "<｜DSML｜parameter name=\"c\" string=\"false\">{\"d\": [true]}</｜DSML｜parameter>\n</｜DSML｜invoke>\n";
+  const std::string glm =
+      "add\n<arg_key>a</arg_key>\n<arg_value>%</arg_value>\n<arg_key>b</arg_key>\n<arg_value>x < y</arg_value>\n"
+      "<arg_key>c</arg_key>\n<arg_value>{\"d\": [true]}</arg_value>\n</tool_call>";
+  return {
       {"qwen3_coder", "<tool_call>\n" + function + "</tool_call>"},
       {"step3p5", "<tool_call>\n" + function + "</tool_call>"},
       {"seed_oss", "<seed:tool_call>\n" + function + "</seed:tool_call>"},
@@ -114,6 +121,13 @@ std::vector<Example> examples() {
       {"gemma4", "<|tool_call>call:add{a:%,b:<|\"|>x < y<|\"|>,c:{d:[true]}}<tool_call|>"},
       {"functiongemma", "<start_function_call>call:add{a:%,b:<escape>x < y<escape>,c:{d:[true]}}<end_function_call>"},
   };
+}
+
+std::vector<Example> examples() {
+  std::vector<Example> all = json_examples();
+  const std::vector<Example> tagged = tagged_examples();
+  all.insert(all.end(), tagged.begin(), tagged.end());
+  return all;
 }
 
 enum class Mode { kFree, kStrict, kRequired };

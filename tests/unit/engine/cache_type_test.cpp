@@ -24,13 +24,13 @@ class WholeSink : public OutputSink {
   std::promise<std::vector<TokenId>> whole_;
 };
 
-struct Served {
+struct Restored {
   std::vector<TokenId> tokens;
   std::uint64_t num_restored = 0;
 };
 
 // By an engine of its own, with a disk tier in the folder.
-Served serve(const TemporaryFolder& folder, KvDType dtype, const ModelIdentity& identity) {
+Restored serve(const TemporaryFolder& folder, KvDType dtype, const ModelIdentity& identity) {
   EngineOptions options;
   options.kv_cache.dtype = dtype;
   options.kv_cache.disk_tier_path = folder.path().string();
@@ -44,7 +44,7 @@ Served serve(const TemporaryFolder& folder, KvDType dtype, const ModelIdentity& 
   const Result<void> submitted =
       served.engine->queue().submit({std::make_shared<const Request>(std::move(request)), sink});
   REQUIRE(submitted);
-  Served out{sink->wait()};
+  Restored out{sink->wait()};
   out.num_restored = served.engine->stats().num_blocks_restored;
   return out;
 }
@@ -55,11 +55,11 @@ TEST_CASE("after a restart int4 blocks are served from the disk, and to caches o
           "[tier][engine][model]") {
   const TemporaryFolder folder;
   const ModelIdentity identity{.model = {"demo", ""}};
-  const Served first = serve(folder, KvDType::kI4, identity);
+  const Restored first = serve(folder, KvDType::kI4, identity);
   CHECK(first.num_restored == 0);
   CHECK(serve(folder, KvDType::kF16, identity).num_restored == 0);
   CHECK(serve(folder, KvDType::kI8, identity).num_restored == 0);
-  const Served again = serve(folder, KvDType::kI4, identity);
+  const Restored again = serve(folder, KvDType::kI4, identity);
   CHECK(again.num_restored >= 6);
   CHECK(again.tokens == first.tokens);
 }

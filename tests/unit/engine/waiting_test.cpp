@@ -14,9 +14,10 @@ namespace {
 
 constexpr int kSmallTokens = 20;
 constexpr int kForEver = 20'000;  // tokens: no such sequence ends during a test
-constexpr SchedulerPolicy kPolicies[] = {SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair};
+constexpr SchedulerPolicy kWaitingPolicies[] = {SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority,
+                                                SchedulerPolicy::kFair};
 
-SchedulerOptions options_of(SchedulerPolicy policy, std::int32_t max_num_seqs) {
+SchedulerOptions waiting_options(SchedulerPolicy policy, std::int32_t max_num_seqs) {
   SchedulerOptions options;
   options.policy = policy;
   options.max_num_seqs = max_num_seqs;
@@ -62,7 +63,7 @@ class RandomCrowd {
   explicit RandomCrowd(unsigned seed)
       : random_(seed),
         places_(std::array{8, 16, 64}[seed % 3]),
-        machine_(options_of(kPolicies[seed / 3 % 3], places_)) {}
+        machine_(waiting_options(kWaitingPolicies[seed / 3 % 3], places_)) {}
 
   void gather() {
     // A quarter of the places is left to requests without one.
@@ -126,7 +127,8 @@ class RandomCrowd {
 
 TEST_CASE("beside streams and a request with as many choices as places a small request starts at once", "[waiting]") {
   const int num_tokens = GENERATE(kSmallTokens / 2, kSmallTokens, 4 * kSmallTokens);
-  CrowdedMachine machine(options_of(GENERATE(from_range(std::begin(kPolicies), std::end(kPolicies))), 16));
+  CrowdedMachine machine(
+      waiting_options(GENERATE(from_range(std::begin(kWaitingPolicies), std::end(kWaitingPolicies))), 16));
   machine.add_streams(8);
   machine.add_choices(16, num_tokens);
   for (int i = 0; i < 6; ++i)
@@ -134,7 +136,7 @@ TEST_CASE("beside streams and a request with as many choices as places a small r
 }
 
 TEST_CASE("of the places that a request's choices have, another request gets one, and they go on", "[waiting]") {
-  CrowdedMachine machine(options_of(SchedulerPolicy::kFcfs, 4));
+  CrowdedMachine machine(waiting_options(SchedulerPolicy::kFcfs, 4));
   machine.add_streams(2);
   Request choices = machine.made(kSmallTokens, 40);
   choices.num_choices = 4;
@@ -152,7 +154,8 @@ TEST_CASE("of the places that a request's choices have, another request gets one
 }
 
 TEST_CASE("a list's prompts give a place to a request that has none, and end", "[waiting]") {
-  CrowdedMachine machine(options_of(GENERATE(from_range(std::begin(kPolicies), std::end(kPolicies))), 16));
+  CrowdedMachine machine(
+      waiting_options(GENERATE(from_range(std::begin(kWaitingPolicies), std::end(kWaitingPolicies))), 16));
   machine.add_streams(4);
   std::vector<const Sequence*> list;
   for (int i = 0; i < 40; ++i)
@@ -166,7 +169,8 @@ TEST_CASE("a list's prompts give a place to a request that has none, and end", "
 
 TEST_CASE("sequences whose blocks are being restored take no place among the candidates", "[waiting]") {
   const int num_restoring = GENERATE(1, 16, 500);
-  CrowdedMachine machine(options_of(GENERATE(from_range(std::begin(kPolicies), std::end(kPolicies))), 8));
+  CrowdedMachine machine(
+      waiting_options(GENERATE(from_range(std::begin(kWaitingPolicies), std::end(kWaitingPolicies))), 8));
   machine.add_streams(4);
   std::vector<Sequence*> restoring;
   for (int i = 0; i < num_restoring; ++i) {
@@ -186,7 +190,7 @@ TEST_CASE("sequences whose blocks are being restored take no place among the can
 }
 
 TEST_CASE("those that are being restored count among the next to start", "[waiting]") {
-  CrowdedMachine machine(options_of(SchedulerPolicy::kFcfs, 4));
+  CrowdedMachine machine(waiting_options(SchedulerPolicy::kFcfs, 4));
   machine.add_streams(2);
   const auto next = [&] {
     const auto found = machine.next_to_start();
