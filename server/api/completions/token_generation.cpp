@@ -18,20 +18,21 @@ class TokenGeneration final : public GenerationOperation {
   void on_delta(std::size_t, const Delta&, std::string&) override {}
   Json usage_chunk() override { return nullptr; }
 
-  Json whole_response() override {
-    Json body{{"request_id", header().id},
-              {"choices", Json::array()},
-              {"prompt_logprobs", nullptr},
-              {"kv_transfer_params", nullptr}};
-    for (const Choice& choice : choices()) {
-      body["choices"].push_back({{"index", body["choices"].size()},
-                                 {"logprobs", nullptr},
-                                 {"finish_reason", finish_reason(choice)},
-                                 {"token_ids", returned_ids(choice.tokens, choice)}});
-    }
-    body["usage"] = usage_json(usage());
-    return body;
+  // A part is a choice.
+  bool append_part(std::string& out) override {
+    out += num_written_ > 0 ? "," : "{\"request_id\":" + dump_json(header().id) + ",\"choices\":[";
+    const Choice& choice = choices()[num_written_];
+    out += dump_json({{"index", num_written_},
+                      {"logprobs", nullptr},
+                      {"finish_reason", finish_reason(choice)},
+                      {"token_ids", returned_ids(choice.tokens, choice)}});
+    if (++num_written_ < choices().size()) return true;
+    out += "],\"prompt_logprobs\":null,\"kv_transfer_params\":null,\"usage\":" + dump_json(usage_json(usage())) + "}";
+    return false;
   }
+
+ private:
+  std::size_t num_written_ = 0;  // choices
 };
 
 constexpr std::int32_t kDefaultTokens = 16;  // vLLM's
