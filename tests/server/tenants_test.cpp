@@ -19,8 +19,8 @@ ApiKeyOptions key_of(const std::string& name, const std::string& secret) {
   return key;
 }
 
-HttpReply ask(HttpClient& client, const std::string& method, const std::string& path, const std::string& key,
-              const std::string& body = "", const std::string& fields = "") {
+HttpReply ask_as_tenant(HttpClient& client, const std::string& method, const std::string& path, const std::string& key,
+                        const std::string& body = "", const std::string& fields = "") {
   client.send(method + " " + path + " HTTP/1.1\r\nHost: a\r\nx-api-key: " + key + "\r\n" + fields +
               (method == "POST" ? "Content-Length: " + std::to_string(body.size()) + "\r\n" : "") + "\r\n" + body);
   return client.receive();
@@ -155,25 +155,25 @@ TEST_CASE("requests per minute count on every route, a resumed stream's too; onl
   options.security.keys[1].quota.max_concurrent = 1;
   TestServer server(says("x"), options);
   HttpClient client(server.port());
-  CHECK(ask(client, "POST", "/v1/conversations", "rates", "{}").status == 200);
-  CHECK(ask(client, "GET", "/v1/conversations/conv_0", "rates").status == 404);
-  CHECK(ask(client, "DELETE", "/v1/conversations/conv_0", "rates").status == 404);
-  CHECK(ask(client, "POST", "/v1/completions", "rates", R"({"prompt":"a","stream":true})",
-            "X-Request-Id: r\r\nLast-Event-ID: 1\r\n")
+  CHECK(ask_as_tenant(client, "POST", "/v1/conversations", "rates", "{}").status == 200);
+  CHECK(ask_as_tenant(client, "GET", "/v1/conversations/conv_0", "rates").status == 404);
+  CHECK(ask_as_tenant(client, "DELETE", "/v1/conversations/conv_0", "rates").status == 404);
+  CHECK(ask_as_tenant(client, "POST", "/v1/completions", "rates", R"({"prompt":"a","stream":true})",
+                      "X-Request-Id: r\r\nLast-Event-ID: 1\r\n")
             .status == 404);
-  CHECK(ask(client, "GET", "/v1/conversations/conv_0", "rates").status == 429);
-  CHECK(ask(client, "POST", "/v1/completions", "rates", R"({"prompt":"a","stream":true})",
-            "X-Request-Id: r\r\nLast-Event-ID: 1\r\n")
+  CHECK(ask_as_tenant(client, "GET", "/v1/conversations/conv_0", "rates").status == 429);
+  CHECK(ask_as_tenant(client, "POST", "/v1/completions", "rates", R"({"prompt":"a","stream":true})",
+                      "X-Request-Id: r\r\nLast-Event-ID: 1\r\n")
             .status == 429);
-  CHECK(ask(client, "GET", "/v1/models", "rates").status == 200);
+  CHECK(ask_as_tenant(client, "GET", "/v1/models", "rates").status == 200);
   server.engine().hold(true);
   HttpClient running(server.port());
   const std::string body = R"({"prompt":"a"})";
   running.send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nx-api-key: places\r\nContent-Length: " +
                std::to_string(body.size()) + "\r\n\r\n" + body);
   server.engine().wait_live(1);
-  CHECK(ask(client, "GET", "/v1/conversations/conv_0", "places").status == 404);
-  CHECK(ask(client, "POST", "/v1/completions", "places", body).status == 429);
+  CHECK(ask_as_tenant(client, "GET", "/v1/conversations/conv_0", "places").status == 404);
+  CHECK(ask_as_tenant(client, "POST", "/v1/completions", "places", body).status == 429);
   server.engine().hold(false);
 }
 
@@ -185,9 +185,9 @@ TEST_CASE("a request without a priority has its key's class, where that is below
   TestServer server(says("x"), options);
   HttpClient client(server.port());
   const std::string body = R"({"prompt":"a","max_tokens":1})";
-  CHECK(ask(client, "POST", "/v1/completions", "bulk", body).status == 200);
+  CHECK(ask_as_tenant(client, "POST", "/v1/completions", "bulk", body).status == 200);
   CHECK(server.engine().last_request()->priority == 5);
-  CHECK(ask(client, "POST", "/v1/completions", "first", body).status == 200);
+  CHECK(ask_as_tenant(client, "POST", "/v1/completions", "first", body).status == 200);
   CHECK(server.engine().last_request()->priority == 0);
 }
 
