@@ -10,13 +10,13 @@ using namespace quire::test;
 
 namespace {
 
-constexpr std::int64_t kBound = 800'000;
+constexpr std::int64_t kBudgetBound = 800'000;
 constexpr std::int64_t kLarge = 100'000;
 
 // An upload that notes that it was cut.
 struct Sender {
   Sender(ClientBudget& budget, const std::string& client) : upload(budget, client, [this] { ++num_cuts; }) {}
-  bool take(std::int64_t bytes) { return upload.take(bytes, kBound); }
+  bool take(std::int64_t bytes) { return upload.take(bytes, kBudgetBound); }
   int num_cuts = 0;
   ClientBudget::Charge upload;
 };
@@ -73,7 +73,7 @@ TEST_CASE("a body that is alone may use the whole budget, and all of it is freed
   ClientBudget budget;
   {
     Sender only(budget, "key a");
-    CHECK(only.take(kBound));
+    CHECK(only.take(kBudgetBound));
     CHECK_FALSE(only.take(1));
   }
   CHECK(budget.num_bytes() == 0);
