@@ -8,7 +8,7 @@ FROM --platform=$BUILDPLATFORM ${BASE} AS build
 ARG TARGETARCH
 WORKDIR /src
 COPY Makefile ./
-COPY deploy/install-packages.sh deploy/heartbeat.sh deploy/
+COPY deploy/install-packages.sh deploy/packages.sh deploy/heartbeat.sh deploy/
 COPY deploy/arm64 deploy/arm64
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends make && make packages-for TARGETARCH=$TARGETARCH
 COPY . .

@@ -1,11 +1,9 @@
 # Two commands do everything on a fresh Debian 12:
 #   make run    installs what is missing, builds, serves the bundled model on 127.0.0.1:8080
 #   make test   installs what is missing, builds and passes every check
-PACKAGES := build-essential cmake ninja-build ccache pkg-config libboost1.81-dev libssl-dev nlohmann-json3-dev libspdlog-dev \
-  libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libexpected-dev libnuma-dev libedit-dev prometheus-cpp-dev \
-  libhiredis-dev libzmq3-dev cppzmq-dev zlib1g-dev libjs-marked node-dompurify libjs-highlight.js libjs-katex libjs-chart.js
-TEST_PACKAGES := catch2 clang-format clang-tidy-16 file git curl procps openssl python3 systemd haproxy prometheus chromium \
-  redis-server python3-zmq python3-msgpack python3-jsonschema python3-yaml
+# By distribution: deploy/packages.sh.
+PACKAGES := $(shell deploy/packages.sh build)
+TEST_PACKAGES := $(shell deploy/packages.sh test)
 
 space := $(subst ,, )
 # Counts the steps and the seconds, and is never silent for more than five.
@@ -19,10 +17,10 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build build-cuda lint tidy check long asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
+.PHONY: run test build build-cuda lint tidy check long nightly check-roots asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
   packages test-packages arm64-packages packages-for rootfs \
   fuzz-packages screenshots docs agents release image deb check-deploy check-arm64 \
-  check-arm64-short clean
+  check-arm64-short portable clean
 
 run: build
 	@deploy/install-packages.sh curl  # for the line that the daemon prints
@@ -53,13 +51,27 @@ check: build/check/build.ninja
 	$(CTEST) --test-dir build/check --output-on-failure --parallel 2
 	@tests/skipped.sh build/check
 
-# What `make test` leaves to continuous integration: every end-to-end script and the engine's tests on a device that completes late,
-# with two steps in flight; every level of instructions; random shapes of every family; corpora of the fuzzers; what nvcc makes of the
-# kernels; thread rules by Clang's analysis.
+# The rest of the gate beside the sanitizers: one end-to-end script of each kind of state on a device that completes late, with two steps
+# in flight; the emulated GPU; every level of instructions; random shapes of every family; thread rules by Clang's analysis.
 long: build/check/build.ninja
 	$(NINJA) -C build/check all long_programs
 	$(CTEST) --test-dir build/check --output-on-failure --parallel 2 -C long -L '^long$$'
 	@tests/skipped.sh build/check
+
+# The gate leaves these out, which take hours: every end-to-end script on the late device and on the emulated GPU, corpora of the fuzzers,
+# the kernels as nvcc compiles them, the release, all tests under both sanitizers, arm64 under qemu, hostile load, and the two commands
+# in a root of Debian.
+nightly: build/check/build.ninja
+	$(NINJA) -C build/check all long_programs nightly_programs
+	$(CTEST) --test-dir build/check --output-on-failure --parallel 2 -C nightly -L '^nightly$$'
+	@tests/skipped.sh build/check
+	$(MAKE) asan tsan check-arm64 hostile check-roots
+
+# `make run` and `make test` as a newcomer would, in a bare root of each distribution: takes root, the network and an hour.
+ROOTS ?= debian-12
+check-roots: test-packages
+	deploy/install-packages.sh debootstrap
+	for system in $(ROOTS); do tests/deploy/root.sh $$system build/roots/$$system || exit 1; done
 
 # What has parsers and memory under AddressSanitizer and UndefinedBehaviorSanitizer, what has threads under ThreadSanitizer. Of
 # models their files' parsers are among the fuzzers; kernels, which take ten minutes, are in `make asan`.
@@ -101,11 +113,10 @@ test-packages:
 # Cross build for arm64 and the operation tests on every level of it, under qemu. The short form, of what has the bits of another level,
 # is for continuous integration.
 ARM64_PROGRAMS := kernel_tests text_tests grammar_tests model_tests engine_tests config_tests server_tests
-ARM64_PACKAGES := libc6-dev libstdc++-12-dev $(filter lib%-dev cppzmq-dev prometheus-cpp-dev zlib1g-dev nlohmann-json3-dev,$(PACKAGES)) catch2
 ARM64_SHORT := arm64_kernels|isa_symbols|arm64_counts
 arm64-packages: packages
-	@deploy/install-packages.sh g++-12-aarch64-linux-gnu qemu-user-static
-	@deploy/arm64/sysroot.sh build/arm64-root $(ARM64_PACKAGES)
+	@deploy/install-packages.sh $(shell deploy/packages.sh cross)
+	@deploy/arm64/sysroot.sh build/arm64-root $(shell deploy/packages.sh arm64)
 
 build/arm64/build.ninja: | test-packages arm64-packages
 	cmake --preset arm64
@@ -138,6 +149,13 @@ rootfs: arm64-packages
 	aarch64-linux-gnu-strip -o build/quire-$(TARGETARCH) build/arm64-release/quire
 	deploy/container/collect-rootfs.sh build/quire-$(TARGETARCH) $(ROOTFS) build/arm64-root
 endif
+
+# build/quire-VERSION-linux-ARCH.tar.gz: one binary that needs glibc 2.34 and nothing else, its licences, install.sh.
+portable: packages
+	@deploy/install-packages.sh $(shell deploy/packages.sh portable)
+	@test -f build/portable/build.ninja || cmake --preset portable
+	@$(NINJA) -C build/portable quire quire_pages
+	deploy/portable/archive.sh build/portable build
 
 # build/quire_*.deb
 deb: build

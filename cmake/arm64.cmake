@@ -2,8 +2,8 @@
 # what was built under qemu. The preset arm64 uses it.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
-set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc-12)
-set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++-12)
+find_program(CMAKE_C_COMPILER NAMES aarch64-linux-gnu-gcc-12 aarch64-linux-gnu-gcc-13 aarch64-linux-gnu-gcc-14 REQUIRED)
+find_program(CMAKE_CXX_COMPILER NAMES aarch64-linux-gnu-g++-12 aarch64-linux-gnu-g++-13 aarch64-linux-gnu-g++-14 REQUIRED)
 set(QUIRE_SYSROOT "${CMAKE_CURRENT_LIST_DIR}/../build/arm64-root" CACHE PATH "Root of Debian packages for arm64")
 get_filename_component(CMAKE_SYSROOT "${QUIRE_SYSROOT}" REALPATH)
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES QUIRE_SYSROOT)

@@ -27,9 +27,13 @@ endforeach()
 file(WRITE ${OUTPUT} "#include \"server/web/assets.h\"\n\n${blobs}
 namespace quire::web {
 
-std::optional<Asset> find_asset(std::string_view name) {
+std::span<const Asset> all_assets() {
   static const Asset kAssets[] = {\n${rows}  };
-  for (const Asset& asset : kAssets) {
+  return kAssets;
+}
+
+std::optional<Asset> find_asset(std::string_view name) {
+  for (const Asset& asset : all_assets()) {
     if (asset.name == name) return asset;
   }
   return std::nullopt;

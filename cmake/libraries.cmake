@@ -1,11 +1,14 @@
 # One library per folder, in the one direction of dependency: server -> core -> kernels.
+if(QUIRE_PORTABLE)
+  set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+endif()
 find_package(Threads REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(PkgConfig REQUIRED)
-find_package(prometheus-cpp CONFIG REQUIRED)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-cpp)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
@@ -15,6 +18,15 @@ pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
 pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 find_library(NUMA_LIBRARY numa REQUIRED)
 find_package(ZLIB REQUIRED)
+set(QUIRE_SPDLOG spdlog::spdlog)
+if(QUIRE_PORTABLE)
+  include(cmake/portable.cmake)
+endif()
+# Boost before 1.83 has Boost.URL as sources, which server/client/http_url.cpp includes.
+find_library(BOOST_URL_LIBRARY boost_url)
+if(NOT BOOST_URL_LIBRARY)
+  set(BOOST_URL_LIBRARY "")
+endif()
 
 function(quire_library name)
   cmake_parse_arguments(ARG "" "EXCLUDE" "FOLDERS;LINK" ${ARGN})
@@ -49,7 +61,7 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/no_gpu.cpp PROPERTIES 
 quire_library(quire_gpu FOLDERS kernels/gpu LINK quire_kernels)
 # The GPU backend over the emulator: linked into test programs, never into quire.
 quire_library(quire_emulated FOLDERS kernels/emulated LINK quire_gpu)
-quire_library(quire_base FOLDERS core/base LINK quire_kernels spdlog::spdlog)
+quire_library(quire_base FOLDERS core/base LINK quire_kernels ${QUIRE_SPDLOG})
 quire_library(quire_grammar FOLDERS core/grammar LINK quire_base PkgConfig::UTF8PROC)
 quire_library(quire_text FOLDERS core/text LINK quire_base PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 quire_library(quire_model FOLDERS core/model LINK quire_text)
@@ -58,8 +70,8 @@ quire_library(quire_engine FOLDERS core/request core/kv core/sched core/sampling
 # An archive member of its own, which a binary with another executor leaves out.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/engine/executor_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
-quire_library(quire_server FOLDERS server LINK quire_engine quire_sim prometheus-cpp::core OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT
-  PkgConfig::HIREDIS PkgConfig::ZMQ)
+quire_library(quire_server FOLDERS server LINK quire_engine quire_sim OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT
+  PkgConfig::HIREDIS PkgConfig::ZMQ ${BOOST_URL_LIBRARY})
 
 # Two thirds of a build, with little arithmetic: how they are optimized decides how long `make test` and sanitizers' builds take.
 set(QUIRE_CORE_OPTIMIZE "" CACHE STRING "Optimization of core/ and config/, where it is not the build's")

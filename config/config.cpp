@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "config/keys.h"
 #include "core/base/nearest_name.h"
+#include "core/base/regular_file.h"
 #include "core/base/result.h"
 
 namespace quire {
@@ -54,6 +53,7 @@ class Loader {
       if (const ConfigKey* key = find_config_key(path)) {
         const std::string complaint = key->set(config_, value);
         if (!complaint.empty()) fail(line, fmt::format("'{}' {}", path, complaint));
+        config_.file.keys.insert(path);
       } else if (!is_section(path)) {
         fail(line, fmt::format("unknown key '{}'; did you mean '{}'?", one_line(path), nearest_key(path)));
       } else if (value.kind == ConfigValue::Kind::kMap) {
@@ -77,19 +77,17 @@ class Loader {
 
 void load_config_text(Config& config, std::string_view text, const std::string& name) {
   Config loaded = config;
+  loaded.file = {name, {}, text.empty() || text.back() == '\n'};
   Loader(loaded, name).apply(read_yaml(text, name), "");
   config = std::move(loaded);
 }
 
 void load_config_file(Config& config, const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  // One byte more than is accepted, so that a huge file is refused without being read.
-  constexpr std::size_t kMostRead = (std::size_t{1} << 20) + 1;
-  std::string text(kMostRead, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file && !file.eof()) throw StartupError(fmt::format("{}: cannot be read", path.string()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  load_config_text(config, text, path.string());
+  // A larger one is refused without being read.
+  constexpr std::size_t kMostRead = std::size_t{1} << 20;
+  const auto text = read_regular_file(path, kMostRead);
+  if (!text) throw StartupError(fmt::format("{}: {}", path.string(), text.error()));
+  load_config_text(config, *text, path.string());
 }
 
 void set_config_value(Config& config, std::string_view path, const std::vector<std::string>& values,
@@ -123,6 +121,26 @@ std::vector<ConfigChange> compare_configs(const Config& current, const Config& n
     changes.push_back({key.path, std::move(old_value), std::move(new_value), !key.is_live});
   }
   return changes;
+}
+
+void check_successor(const Config& current, const Config& next) {
+  const ConfigFile& before = current.file;
+  const ConfigFile& after = next.file;
+  constexpr const char* kAdvice = "write a new version beside it and rename it over this one, then reload again";
+  if (!before.keys.empty() && after.keys.empty())
+    throw StartupError(fmt::format("{}: sets nothing any more; {}", after.name, kAdvice));
+  if (before.ends_line && !after.ends_line)
+    throw StartupError(
+        fmt::format("{}: its last line has no line break, as in a file that is half written; {}", after.name, kAdvice));
+  const Config defaults;
+  for (const ConfigChange& change : compare_configs(current, next)) {
+    const bool protects = change.key.starts_with("security.") || change.key.starts_with("server.tls.");
+    if (!protects || !before.keys.contains(change.key) || after.keys.contains(change.key)) continue;
+    Config shown = defaults;
+    throw StartupError(
+        fmt::format("{}: '{}' is missing, and a reload takes no protection away by that; to do so write '{}: {}'",
+                    after.name, change.key, change.key, find_config_key(change.key)->get(shown)));
+  }
 }
 
 void check_config(const Config& config) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,13 @@ namespace quire {
 // Short enough that a stream reads smoothly; prompts of a 1B model keep their rate on two cores.
 inline constexpr double kDefaultTargetItlMs = 150.0;
 
+// The file that a Config was read from.
+struct ConfigFile {
+  std::string name;
+  std::set<std::string> keys;  // that it sets
+  bool ends_line = true;       // its last line has a line break
+};
+
 struct Config {
   Config() {
     serve.engine.scheduler.target_itl_ms = kDefaultTargetItlMs;
@@ -24,6 +32,7 @@ struct Config {
 
   ServeOptions serve;
   LogOptions log;
+  ConfigFile file;  // no name: none was read
 };
 
 // Each throws StartupError, one line: where (file and line, or flag), what, and the nearest thing that would be right.
@@ -37,6 +46,10 @@ void set_config_value(Config& config, std::string_view key, const std::vector<st
                       const std::string& flag);
 // Checks across keys: values that exclude each other.
 void check_config(const Config& config);
+
+// Checks the configuration of a reload. Throws StartupError where its file looks as if it were still being written: it
+// is empty, ends within a line, or lacks a key of `security` or `server.tls` that the current one sets.
+void check_successor(const Config& current, const Config& next);
 
 // The differences of `next`. Secrets are reported as changed, without their values.
 std::vector<ConfigChange> compare_configs(const Config& current, const Config& next);

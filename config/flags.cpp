@@ -1,11 +1,13 @@
 #include "config/flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
+#include <cstdlib>
 
-#include "config/foreign_flags.h"
 #include "config/speculative_flag.h"
 #include "core/base/nearest_name.h"
 #include "core/base/result.h"
@@ -36,19 +38,21 @@ std::string shown_default(const ConfigKey& key, Config& defaults) {
   return value == "\"\"" || value == "[]" || value == "{}" ? "" : value;
 }
 
-void refuse_foreign_flag(const std::string& name) {
-  const auto advice = foreign_flag_advice(name);
-  if (!advice.empty()) throw StartupError(fmt::format("option '{}' is another server's: {}", name, advice));
+// The variable of a key: QUIRE_SERVER_PORT for server.port.
+std::string variable_of(const std::string& path) {
+  std::string name = "QUIRE_";
+  for (const char c : path)
+    name += c == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
 }
 
-[[noreturn]] void refuse_unknown(const std::string& written) {
+std::string describe_unknown(const std::string& written) {
   if (!written.starts_with('-')) {
-    throw StartupError(fmt::format(
+    return fmt::format(
         "unexpected argument '{}': one MODEL is given; several go into the section 'models' of a --config file",
-        written));
+        written);
   }
   const std::string name = written.substr(0, written.find('='));
-  refuse_foreign_flag(name);
   std::vector<std::string> names = {"--config", "--check-config", "--print-config",
                                     "--help",   "--api-key",      std::string(kSpeculativeFlag)};
   for (const ConfigKey& key : config_keys()) {
@@ -56,24 +60,35 @@ void refuse_foreign_flag(const std::string& name) {
     names.insert(names.end(), key.flags.begin(), key.flags.end());
   }
   const auto likely = likely_name(name, {names.begin(), names.end()});
-  throw StartupError(
-      fmt::format("unknown option '{}'; {}", name,
-                  likely ? fmt::format("did you mean '{}'?", *likely) : std::string("'quire serve --help' lists all")));
+  return fmt::format(
+      "unknown option '{}'; {}", name,
+      likely ? fmt::format("did you mean '{}'?", *likely) : std::string("'quire serve --help' lists all"));
+}
+
+// Every flag among the words; without one, the first word. What follows an unknown flag may be its value.
+[[noreturn]] void refuse_unknown(const std::vector<std::string>& unknown) {
+  std::string text;
+  for (const std::string& word : unknown) {
+    if (word.starts_with('-') && word.size() > 1) text += (text.empty() ? "" : "; ") + describe_unknown(word);
+  }
+  throw StartupError(text.empty() ? describe_unknown(unknown.front()) : text);
 }
 
 }  // namespace
 
-void ConfigFlags::refuse_foreign_words(std::span<const std::string> arguments) {
-  for (const std::string& argument : arguments) {
-    if (argument.size() > 2 && argument[0] == '-' && argument[1] != '-') refuse_foreign_flag(argument);
-  }
+OwnWords ConfigFlags::translated(std::span<const std::string> words) {
+  OwnWords own = own_words(words);
+  if (!own.refused.empty()) throw StartupError(fmt::format("{}", fmt::join(own.refused, "; ")));
+  return own;
 }
 
 ConfigFlags::ConfigFlags(CLI::App& command) : command_(command) {
   command.allow_extras();
   command.add_option("MODEL", model_, "GGUF file or Hugging Face directory; the same as --model")->type_name("");
   command.add_option("--config", file_, "Configuration file (YAML); flags override it")->type_name("FILE");
-  command.add_flag("--check-config", check_only_, "Check the configuration, then exit");
+  command.add_flag(
+      "--check-config", check_only_,
+      "Check the configuration and all that a start needs (models, certificates, addresses, ...), then exit");
   command.add_flag("--print-config", print_only_, "Print the resulting configuration with comments, then exit");
   add_key_flags();
   command
@@ -108,6 +123,17 @@ void ConfigFlags::add_key_flags() {
   }
 }
 
+// A flag wins over the variable of its key, which is then not read.
+void ConfigFlags::set_environment(Config& config) const {
+  for (const Flag& flag : flags_) {
+    const std::string name = variable_of(flag.key->path);
+    const char* const value = std::getenv(name.c_str());
+    const bool is_model = flag.key->path == kModelKey && !model_.empty();
+    if (value == nullptr || *value == '\0' || flag.option->count() > 0 || is_model) continue;
+    set_config_value(config, flag.key->path, {value}, name);
+  }
+}
+
 // In place of the keys that it stands for, not beside them.
 void ConfigFlags::set_speculation(Config& config) const {
   if (speculative_option_->count() == 0) return;
@@ -121,9 +147,10 @@ void ConfigFlags::set_speculation(Config& config) const {
 
 Config ConfigFlags::resolve() const {
   const std::vector<std::string> unknown = command_.remaining();
-  if (!unknown.empty()) refuse_unknown(unknown.front());
+  if (!unknown.empty()) refuse_unknown(unknown);
   Config config;
   if (!file_.empty()) load_config_file(config, file_);
+  set_environment(config);
   if (!model_.empty()) set_config_value(config, kModelKey, {model_}, "MODEL");
   for (const Flag& flag : flags_) {
     if (flag.option->count() == 0) continue;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/foreign_flags.h"
 #include "config/keys.h"
 
 namespace CLI {
@@ -22,12 +23,12 @@ class ConfigFlags {
   // Adds the flags to a command, which must outlive this.
   explicit ConfigFlags(CLI::App& command);
 
-  // Before parsing: refuses words such as -ngl, which a parser would read as the letters -n, -g and -l. Throws
-  // StartupError with what takes the flag's place.
-  static void refuse_foreign_words(std::span<const std::string> arguments);
+  // Before parsing: the command line in Quire's own flags, and a note for each flag of another server that was left
+  // out. Throws StartupError, which names every flag that has to be replaced, with what takes its place.
+  static OwnWords translated(std::span<const std::string> words);
 
-  // After parsing: the defaults, overridden by the file, overridden by the flags. Throws StartupError; an unknown flag
-  // is one too, with the nearest that there is, or with what takes the place of another server's flag.
+  // After parsing: the defaults, overridden by the file, by the environment (QUIRE_SERVER_PORT), by the flags. Throws
+  // StartupError, which names all unknown flags with the nearest that there are.
   Config resolve() const;
   bool check_only() const { return check_only_; }
   bool print_only() const { return print_only_; }
@@ -40,6 +41,7 @@ class ConfigFlags {
   };
 
   void add_key_flags();
+  void set_environment(Config& config) const;
   void set_speculation(Config& config) const;
 
   CLI::App& command_;

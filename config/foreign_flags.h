@@ -1,19 +1,32 @@
-// Flags of llama-server and vLLM that Quire does not have, each with the setting that takes its place. Immutable; any
-// thread.
+// Flags of llama-server and vLLM that Quire does not have: those that change nothing here are left out with a note,
+// those that Quire has under another name are renamed, and for the others there is advice. Immutable; any thread.
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace quire {
 
+enum class ForeignUse { kIgnored, kRenamed, kRefused };
+enum class ForeignValue { kNone, kOne, kSwitch };  // kSwitch: one that may be left out, such as "on"
+
 struct ForeignFlag {
-  std::string_view name;    // "--n-gpu-layers"
-  std::string_view advice;  // completes "'--n-gpu-layers': "
+  std::string_view name;  // "--n-gpu-layers"
+  ForeignUse use = ForeignUse::kRefused;
+  ForeignValue value = ForeignValue::kNone;  // of a flag that is ignored
+  std::string_view text;                     // why it is ignored; the flag of Quire; or what to use instead
 };
 
 std::span<const ForeignFlag> foreign_flags();
-// Empty where `name` is in no list.
-std::string_view foreign_flag_advice(std::string_view name);
+
+// A command line of `quire serve` without what is ignored and with what is renamed.
+struct OwnWords {
+  std::vector<std::string> words;
+  std::vector<std::string> ignored;  // "-ngl: the whole model is on one device, which --device chooses"
+  std::vector<std::string> refused;  // "option '--lora' is another server's: use ..."
+};
+OwnWords own_words(std::span<const std::string> words);
 
 }  // namespace quire

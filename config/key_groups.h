@@ -9,9 +9,10 @@ namespace quire {
 
 std::vector<ConfigKey> backend_keys();  // backend.*
 std::vector<ConfigKey> model_keys();    // model.*
-std::vector<ConfigKey> models_keys();   // models, which has no section
-std::vector<ConfigKey> pull_keys();     // server.pull.*
-std::vector<ConfigKey> fleet_keys();    // kv_cache.shared.*, kv_cache.events.*
-std::vector<ConfigKey> quota_keys();    // shared_quotas.*
+std::vector<ConfigKey> model_file_keys();
+std::vector<ConfigKey> models_keys();  // models, which has no section
+std::vector<ConfigKey> pull_keys();    // server.pull.*
+std::vector<ConfigKey> fleet_keys();   // kv_cache.shared.*, kv_cache.events.*
+std::vector<ConfigKey> quota_keys();   // shared_quotas.*
 
 }  // namespace quire

@@ -57,6 +57,16 @@ Keys server_keys() {
            "passed; "
            "slower uploads get 408"},
           [](Config & c) -> auto& { return c.serve.server.min_body_rate; }, kSomeBytes),
+      types::size(
+          {"server.max_unread_bytes",
+           "Total size of the answers that clients have not read yet; above it, the connection with the largest one of "
+           "the key or address with the most bytes is reset"},
+          [](Config & c) -> auto& { return c.serve.server.max_unread_bytes; }, kSomeBytes),
+      types::size(
+          {"server.min_answer_rate",
+           "The lowest average rate, in bytes per second, at which a client may read an answer once "
+           "server.timeout.write has passed; slower connections are closed"},
+          [](Config & c) -> auto& { return c.serve.server.min_answer_rate; }, kSomeBytes),
   };
 }
 
@@ -111,11 +121,17 @@ Keys response_keys() {
   return {
       types::integer<std::int64_t>(
           {"server.responses.max_count",
-           "Responses and stored chats that are kept; the least recently used are dropped first. 0: none"},
+           "Responses, conversations and stored chats that are kept; the key with the most loses its least recently "
+           "used first. 0: none"},
           [](Config & c) -> auto& { return c.serve.server.responses.max_count; }, kAnyLongCount),
       types::size(
           {"server.responses.max_bytes", "Host memory for stored responses and chats"},
           [](Config & c) -> auto& { return c.serve.server.responses.max_bytes; }, kSomeBytes),
+      types::size(
+          {"server.responses.socket_bytes",
+           "Host memory for the last responses of open WebSockets, which their next messages continue from; the key "
+           "with the most loses its least recently used first"},
+          [](Config & c) -> auto& { return c.serve.server.responses.socket_bytes; }, kSomeBytes),
   };
 }
 
@@ -314,10 +330,9 @@ Keys kv_cache_keys() {
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.retained_share; }, 0.0, 1.0),
       types::choice<Isolation>(
           {"kv_cache.isolate_by_key",
-           "Share cached blocks only among requests of the same API key; auto: true if the server starts with several "
-           "keys"},
+           "Share cached blocks only among requests of the same API key, or among those without a key; auto: as true"},
           [](Config & c) -> auto& { return c.serve.isolation; },
-          {{"auto", Isolation::kAuto}, {"true", Isolation::kByKey}, {"false", Isolation::kNone}}),
+          {{"true", Isolation::kByKey}, {"false", Isolation::kNone}, {"auto", Isolation::kByKey}}),
       types::size(
           {"kv_cache.host_tier_bytes", "Host memory for blocks evicted from the pool; 0: no host tier"},
           [](Config & c) -> auto& { return c.serve.engine.kv_cache.host_tier_bytes; }, kAnyBytes),
@@ -426,6 +441,8 @@ constexpr std::string_view kLive[] = {"models",
                                       "server.max_body_bytes",
                                       "server.max_queued_bytes",
                                       "server.min_body_rate",
+                                      "server.max_unread_bytes",
+                                      "server.min_answer_rate",
                                       "server.list_window",
                                       "server.model_root",
                                       "server.tls.",
@@ -447,9 +464,10 @@ bool is_live(const std::string& path) {
 Keys make_keys() {
   Keys all;
   for (const auto section :
-       {model_keys,    models_keys, server_keys, listener_keys, timeout_keys, response_keys,  slot_keys,
-        resume_keys,   pull_keys,   batch_keys,  security_keys, quota_keys,   scheduler_keys, speculation_keys,
-        kv_cache_keys, fleet_keys,  engine_keys, queue_keys,    backend_keys, operation_keys, tracing_keys}) {
+       {model_keys,    model_file_keys, models_keys,      server_keys,   listener_keys, timeout_keys,
+        response_keys, slot_keys,       resume_keys,      pull_keys,     batch_keys,    security_keys,
+        quota_keys,    scheduler_keys,  speculation_keys, kv_cache_keys, fleet_keys,    engine_keys,
+        queue_keys,    backend_keys,    operation_keys,   tracing_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }

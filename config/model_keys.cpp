@@ -49,12 +49,30 @@ std::vector<ConfigKey> model_keys() {
            "A Jinja file to use instead of the model's own chat template",
            {"--chat-template", "--chat-template-file"}},
           [](Config & c) -> auto& { return c.serve.model.chat_template; }),
+  };
+}
+
+// The rest of model.*: how its files are read, and how its weights are kept.
+std::vector<ConfigKey> model_file_keys() {
+  return {
+      types::boolean(
+          {"model.ignore_unknown_keys",
+           "Serve a model or adapter although its files have settings that Quire does not know; the log names each. "
+           "Such a setting may change what the model computes, therefore it is refused by default",
+           {"--ignore-unknown-keys"}},
+          [](Config & c) -> auto& { return c.serve.model.ignore_unknown_keys; }),
       types::path(
           {"model.packed_cache",
            "A folder that caches weights in the layout of this processor's kernels, so that the next start maps them "
            "instead of repacking. Empty: no cache",
            {"--packed-cache"}},
           [](Config & c) -> auto& { return c.serve.model.packed_cache; }),
+      types::size({"model.packed_cache_bytes",
+                   "Maximum size of all files in that folder; the least recently used are removed first. Weights that "
+                   "are larger are not kept",
+                   {}},
+                  [](Config & c) -> auto& { return c.serve.model.packed_cache_bytes; },
+                  {1, std::numeric_limits<std::int64_t>::max()}),
       types::known_text(
           {"model.tool_format",
            "The format in which the model writes tool calls; empty: detected from its chat template",
@@ -72,8 +90,11 @@ std::vector<ConfigKey> models_keys() {
           {"models",
            "Several models instead of one. Each entry has 'name', and 'path' or 'hf'; it may override other sections "
            "with 'aliases', 'adapters', 'adapter_memory', 'adapter_updates', 'chat_template', 'tool_format', "
-           "'draft_model', 'packed_cache', 'max_model_len', 'max_num_seqs', 'kv_dtype', 'max_queued_requests' and "
-           "'max_queue_time'. 'kv_memory' is the size of the model's KV pool; models without it divide the rest of "
+           "'draft_model', 'ignore_unknown_keys', 'packed_cache', 'packed_cache_bytes', 'max_model_len', "
+           "'max_num_seqs', "
+           "'kv_dtype', 'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of the model's KV pool; "
+           "models "
+           "without it divide the rest of "
            "kv_cache.memory by 'kv_share' (1). 'sleep_after': after this time without work, the model's memory is "
            "released until a request wakes it. 'preload: false': the first request loads the model"},
           [](Config & c) -> auto& { return c.serve.models; }),

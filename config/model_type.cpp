@@ -123,8 +123,19 @@ constexpr Member kMembers[] = {
      [](const Entry& e) { return shown_text(e.model.tool_format); }},
     {"draft_model", "a path", [](Entry& e, const Value& v) { return take(e.model.draft_model, some_text(v)); },
      [](const Entry& e) { return shown_text(e.model.draft_model.string()); }},
+    {"ignore_unknown_keys", "true or false",
+     [](Entry& e, const Value& v) { return take(e.model.ignore_unknown_keys, read_boolean(v)); },
+     [](const Entry& e) { return std::string(e.model.ignore_unknown_keys ? "true" : kAbsent); }},
     {"packed_cache", "a path", [](Entry& e, const Value& v) { return take(e.model.packed_cache, some_text(v)); },
      [](const Entry& e) { return shown_text(e.model.packed_cache.string()); }},
+    {"packed_cache_bytes", "a size above 0 such as 512MiB or 4GiB",
+     [](Entry& e, const Value& v) {
+       return take(e.model.packed_cache_bytes, read_size(v)) && e.model.packed_cache_bytes > 0;
+     },
+     [](const Entry& e) {
+       const bool is_default = e.model.packed_cache_bytes == kDefaultPackedBytes;
+       return is_default ? std::string(kAbsent) : show_size(e.model.packed_cache_bytes);
+     }},
     {"max_model_len", "an integer of at least 0",
      [](Entry& e, const Value& v) { return take(e.max_model_len, count_of_at_least(0, v)); },
      [](const Entry& e) { return shown_count(e.max_model_len); }},

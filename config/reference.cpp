@@ -13,10 +13,12 @@ constexpr std::string_view kHead =
     "`server.port` is `--server.port`;\n"
     "underscores become hyphens (`kv_cache.num_blocks` is `--kv-cache.num-blocks`). The column *flag* lists shorter "
     "flags. A key marked\n"
-    "*live* takes effect at a reload (`kill -HUP`); the others need a restart.\n\n"
+    "*live* takes effect at a reload (`kill -HUP`); the others need a restart. Each key also has a variable of the "
+    "environment, which overrides the\n"
+    "file and yields to the flag: `QUIRE_SERVER_PORT` for `server.port`.\n\n"
     "| to | command |\n"
     "| --- | --- |\n"
-    "| check a file | `quire serve --config FILE --check-config` |\n"
+    "| check a file, and what a start needs on this machine | `quire serve --config FILE --check-config` |\n"
     "| see the resulting configuration | `quire serve --config FILE --print-config` |\n"
     "| create a configuration file | `quire serve --print-config > quire.yaml` |\n\n"
     "Sizes are written as `512MiB` or `4GiB`, times as `500ms`, `30s` or `5m`. Unknown keys, wrong types and values "
@@ -42,6 +44,15 @@ std::string row(const ConfigKey& key, Config& defaults) {
                      flags, key.is_live ? "live" : "", cell(key.help));
 }
 
+std::string_view use_of(const ForeignFlag& flag) {
+  switch (flag.use) {
+    case ForeignUse::kIgnored: return "left out: ";
+    case ForeignUse::kRenamed: return "becomes ";
+    case ForeignUse::kRefused: break;
+  }
+  return "refused: ";
+}
+
 }  // namespace
 
 std::string render_reference() {
@@ -64,11 +75,11 @@ std::string render_reference() {
     if (section.path == "model") add_section("models", "Several models in one process.");
   }
   out +=
-      "\n## Flags of other servers\n\nThese flags of llama-server and vLLM are answered with the corresponding "
-      "setting:\n\n"
+      "\n## Flags of other servers\n\nFlags of llama-server and vLLM that change nothing here are left out with a line "
+      "on standard error, some have another name, and the others are refused, all at once:\n\n"
       "| flag | in Quire |\n| --- | --- |\n";
   for (const ForeignFlag& flag : foreign_flags())
-    out += fmt::format("| `{}` | {} |\n", flag.name, cell(flag.advice));
+    out += fmt::format("| `{}` | {}{} |\n", flag.name, use_of(flag), cell(flag.text));
   return out;
 }
 

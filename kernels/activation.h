@@ -10,7 +10,7 @@ enum class Nonlinearity : std::uint8_t {
   kNone,
   kSilu,
   kGelu,         // the tanh form
-  kGeluOfError,  // by the error function
+  kGeluOfError,  // exact, by the error function
   kRelu,
   kReluSquared,
   kSwigluOai,

@@ -1,4 +1,4 @@
-// What a query sees of its sequence's context, and how heads weigh distance: the same on every backend. Any thread.
+// AttentionMask: which tokens a query sees, and how heads weigh distance; every backend uses it. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct TokenRange {
   std::int64_t end = 0;
 };
 
-// Of the query at `position` of a context of so many tokens.
+// Tokens that the query at `position` sees in a context of that length.
 TokenRange seen_by(const AttentionOptions& options, std::int64_t position, std::int64_t context);
 
 // Slopes of heads fall by equal factors (arXiv 2108.12409).

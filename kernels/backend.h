@@ -69,7 +69,7 @@ struct WeightSource {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
-  float scale = 1.0f;  // of every weight, applied to the products
+  float scale = 1.0f;  // common factor of the weights, applied to the products
   // Instead of data: rows are made while they are packed, this matrix's from first_row on.
   const RowMaker* maker = nullptr;
   std::int64_t first_row = 0;
@@ -95,7 +95,7 @@ class Linear {
   virtual std::int64_t in_features() const = 0;
   virtual std::int64_t out_features() const = 0;
   virtual std::size_t bytes() const = 0;                            // resident bytes
-  virtual std::span<const std::byte> packed() const { return {}; }  // what adopt_linear takes back
+  virtual std::span<const std::byte> packed() const { return {}; }  // input of adopt_linear
 };
 
 // Token embeddings, looked up by row; made by load_embedding. Immutable after construction.
@@ -168,7 +168,7 @@ struct BackendMemory {
 
 class ParallelBackend;
 
-// What the host reads of a step's results; each has a place of its own there.
+// Results that the host reads after a step; each has its own place.
 enum class HostResult : std::uint8_t { kLogits, kHidden, kLabels, kDrafted };
 
 class Backend {
@@ -200,7 +200,7 @@ class Backend {
   virtual std::unique_ptr<Buffer> upload(std::span<const float> values) = 0;
   virtual std::unique_ptr<Buffer> allocate(std::int64_t num_floats) = 0;
   virtual std::unique_ptr<KvStorage> allocate_kv(const KvLayout& layout) = 0;
-  // What load_linear / allocate_kv will take, for the memory plan.
+  // Bytes that load_linear and allocate_kv will take, for the memory plan.
   virtual std::size_t packed_bytes(DType type, std::int64_t rows, std::int64_t cols) const = 0;
   virtual std::size_t kv_block_bytes(const KvLayout& layout) const = 0;
 
@@ -237,7 +237,7 @@ class Backend {
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;
   // Mixers that keep a fixed state per sequence; null where the backend has none.
   virtual RecurrentOps* recurrent() { return nullptr; }
-  // What the layers of other families need beyond these; null where the backend has none of it.
+  // Operations of further families' layers; null where the backend has none.
   virtual GraphOps* graph() { return nullptr; }
   // Two steps in flight, and drawing on the device; null where a step is done when its operations return.
   virtual StepOps* steps() { return nullptr; }
@@ -246,7 +246,7 @@ class Backend {
   // the smallest piece worth a thread.
   virtual void parallel_for(std::int64_t count, std::int64_t grain,
                             const std::function<void(std::int64_t begin, std::int64_t end)>& body) = 0;
-  // Where the host reads x, dense, once synchronize() has returned, until the next call for the same result. The host
+  // The dense host copy of x, valid from synchronize() until the next call for the same result. The host
   // may write there. The CPU's is x itself.
   virtual MatrixView on_host(MatrixView x, HostResult /*result*/) { return x; }
   // Makes what the operations wrote visible to the host (a no-op on the CPU).

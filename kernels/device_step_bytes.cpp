@@ -11,11 +11,11 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-constexpr std::int64_t kCodeAndGraphs = 64 * kMiB;  // of the kernels
+constexpr std::int64_t kCodeAndGraphs = 64 * kMiB;  // code of the kernels
 constexpr std::int64_t kMoved = 32 * kMiB;          // blocks of a step on their way from and to the host
 constexpr std::int64_t kRowArrays = 1024;           // ids, positions, places and rotations of a row
 constexpr std::int64_t kDrawArrays = 1024;          // penalties and parameters of a draw
-constexpr std::int64_t kDrawToken = 16;             // what is kept of a token then
+constexpr std::int64_t kDrawToken = 16;             // an edited token of a draw
 
 // A product's inputs: as int8, as 16 bits, or as they are where they are made.
 std::int64_t input_bytes(std::int64_t rows, std::int64_t features) {

@@ -8,30 +8,30 @@
 
 namespace quire {
 
-// What partitions' results of attention take at most, or one row's.
+// Limit for the partial results of attention; one row may exceed it.
 inline constexpr std::size_t kPartialBytes = std::size_t{128} << 20;
 
 // Rows of logits that are drawn from at once.
 inline constexpr std::int64_t kDrawRows = 16;
 
-// Of each of the two pinned buffers through which weights go to a GPU. They are kept.
+// Size of each of the two pinned buffers that carry weights to a GPU. They are kept.
 inline constexpr std::size_t kLoadingPartBytes = std::size_t{8} << 20;
 
 // The largest step of a model.
 struct StepBounds {
   std::int64_t rows = 0;
-  std::int64_t slice_rows = 0;  // that are computed together
+  std::int64_t slice_rows = 0;  // rows computed together
   std::int64_t logit_rows = 0;
   std::int64_t sequences = 0;
-  std::int64_t tokens = 0;  // of a sequence
+  std::int64_t tokens = 0;  // per sequence
   std::int64_t block_size = 0;
   std::int64_t draws = 0;
   std::int64_t vocab_size = 0;
-  std::int64_t widest_row = 0;  // of a product's inputs, in floats
+  std::int64_t widest_row = 0;  // largest input of a product, in floats
   std::int64_t num_experts = 0;
-  std::int64_t chosen_rows = 0;  // that experts compute for one
+  std::int64_t chosen_rows = 0;  // rows that experts compute per row
   std::int64_t widest_expert_row = 0;
-  std::int64_t partial_floats = 0;  // of one row's results of a partition of attention
+  std::int64_t partial_floats = 0;  // one row's result of one partition of attention
 };
 
 struct DeviceStepBytes {

@@ -22,7 +22,7 @@ constexpr std::array<DTypeInfo, kNumWeightTypes> kTypes = {{
     {"FP8_E4M3", 32, 36},
 }};
 
-// What the codes of a block are multiplied with, of each 16, and what is subtracted.
+// Factor and subtrahend of the codes of a block, for each 16.
 struct GroupScales {
   float scale[2];
   float minimum[2] = {0.0f, 0.0f};

@@ -35,7 +35,7 @@ enum class DType : std::uint8_t {
   kTQ2_0,
   kQ1_0,
   kQ2_0,
-  // Of Hugging Face checkpoints, made block by block while weights are packed; no file holds these blocks.
+  // Blocks made from Hugging Face checkpoints while weights are packed; no file holds them.
   kI4G32,   // f32 scale, zero and 16 bytes of nibbles per 32: value = scale * (quant - zero)
   kI4G128,  // the same blocks, of which four in a row have equal scales and zeros
   kF8,      // f32 scale and 32 values E4M3; four blocks in a row have equal scales

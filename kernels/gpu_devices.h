@@ -11,10 +11,10 @@
 namespace quire {
 
 struct GpuOptions {
-  int number = 0;             // of the GPU, from 0
-  int count = 1;              // of GPUs from that one on, which compute a model together; probe_gpu looks at the first
-  double memory_share = 0.9;  // of the memory that is free, what models may take
-  int threads = 1;            // of the host, for parallel_for
+  int number = 0;             // index of the GPU, from 0
+  int count = 1;              // GPUs from that one on that compute a model together; probe_gpu reads the first
+  double memory_share = 0.9;  // share of the free memory that models may take
+  int threads = 1;            // host threads of parallel_for
   bool graphs = true;         // launches that repeat from step to step are enqueued as one
 };
 

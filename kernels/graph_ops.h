@@ -49,7 +49,7 @@ struct RouteOptions {
 // The experts that rows take: arrays in the backend's memory.
 struct ExpertChoices {
   std::int64_t num_rows = 0;
-  std::int64_t num_chosen = 0;        // of each row
+  std::int64_t num_chosen = 0;        // experts per row
   const std::int32_t* ids = nullptr;  // [num_rows * num_chosen], in the order of the choice
   const float* weights = nullptr;     // as many; null: each is 1
 
@@ -60,10 +60,10 @@ struct ExpertChoices {
 struct LowRank {
   std::unique_ptr<Linear> down;   // [rank, inputs]
   std::unique_ptr<Linear> up;     // [outputs, rank], times the change's scale
-  std::int64_t first_output = 0;  // of the product's outputs
+  std::int64_t first_output = 0;  // index among the product's outputs
 };
 
-// What the products of experts gain for some rows. By expert; an empty list: nothing.
+// Low-rank additions to the products of experts for some rows, by expert; an empty list adds nothing.
 struct ExpertChange {
   std::span<const std::vector<LowRank>> gate_up;
   std::span<const std::vector<LowRank>> down;
@@ -71,7 +71,7 @@ struct ExpertChange {
 
 // Feed-forwards of which each row takes some.
 struct ExpertArgs {
-  std::span<const std::unique_ptr<Linear>> gate_up;  // of each expert; `gated`: the gate's outputs, then up's
+  std::span<const std::unique_ptr<Linear>> gate_up;  // one per expert; `gated`: the gate's outputs, then up's
   std::span<const std::unique_ptr<Linear>> down;
   bool gated = true;
   ActivationArgs activation;
@@ -92,7 +92,7 @@ class GraphOps {
   virtual void copy(MatrixView x, MatrixView out) = 0;
   virtual void add(MatrixView x, float scale, MatrixView out) = 0;  // out += scale * x
   virtual void scale(MatrixView x, float factor) = 0;
-  virtual void scale(MatrixView x, const float* factor) = 0;  // by one number in the backend's memory
+  virtual void scale(MatrixView x, const float* factor) = 0;  // `factor` is one number in the backend's memory
   virtual void scale_columns(MatrixView x, const float* factors) = 0;
   // x[r] *= factors[r]
   virtual void scale_rows(MatrixView x, std::span<const float> factors) = 0;
@@ -120,7 +120,7 @@ class GraphOps {
   virtual void add_to_streams(MatrixView factors, MatrixView x, MatrixView streams) = 0;
   // x[r] *= |like[r]| / |x[r]|, Euclidean lengths; a row of zeros stays.
   virtual void match_length(MatrixView like, MatrixView x) = 0;
-  // What of x[r] exceeds its mean by `deviations` standard deviations; zero elsewhere. `of_sample`: the squares are
+  // Keeps the part of x[r] that exceeds its mean by `deviations` standard deviations. `of_sample`: the squares are
   // divided by one less than their number.
   virtual void keep_excess(MatrixView x, float deviations, bool of_sample) = 0;
 

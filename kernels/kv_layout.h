@@ -11,7 +11,7 @@ namespace quire {
 
 enum class KvDType : std::uint8_t { kF32, kF16, kBF16, kI8, kI4 };
 
-inline constexpr std::int64_t kMostInt4HeadDim = 1024;  // of K and of V
+inline constexpr std::int64_t kMostInt4HeadDim = 1024;  // limit for K and for V
 
 enum class KvGroupKind : std::uint8_t {
   kFull,    // K and V of every token
@@ -24,10 +24,10 @@ struct KvGroupSpec {
   KvGroupKind kind = KvGroupKind::kFull;
   std::int64_t num_layers = 0;
   std::int64_t num_kv_heads = 0;
-  std::int64_t head_dim = 0;      // of K
-  std::int64_t value_dim = -1;    // of V; -1: as head_dim, 0: no V is kept (kLatent)
+  std::int64_t head_dim = 0;      // floats of K per head
+  std::int64_t value_dim = -1;    // floats of V per head; -1: as head_dim, 0: no V is kept (kLatent)
   std::int64_t window = 0;        // kWindow: tokens that a token sees, itself among them
-  std::int64_t state_floats = 0;  // kState: of all its layers, of one sequence
+  std::int64_t state_floats = 0;  // kState: floats of one sequence over all its layers
 };
 
 // K and V of one layer.
@@ -45,7 +45,7 @@ struct KvLayout {
   std::int64_t num_kv_heads = 0;
   std::int64_t head_dim = 0;
   KvDType dtype = KvDType::kF16;
-  std::int64_t value_dim = -1;            // of V; -1: as head_dim, 0: no V is kept
+  std::int64_t value_dim = -1;            // floats of V per head; -1: as head_dim, 0: no V is kept
   std::vector<KvLayerShape> layers = {};  // [num_layers] where they differ; empty: all as above
 
   KvLayerShape shape(std::int64_t layer) const {
@@ -54,7 +54,7 @@ struct KvLayout {
   }
 };
 
-// What layers with a window keep where they do not keep all tokens, and what is left to the others. Each layer has its
+// The layout of layers that keep a window, and that of the layers that keep all tokens. Each layer has its
 // number in both, and keeps nothing in one of them.
 struct KvSplit {
   std::int64_t window = 0;  // tokens that a token sees at most, itself among them; 0: all layers keep all

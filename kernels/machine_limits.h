@@ -13,7 +13,7 @@
 namespace quire {
 
 struct ReadLimit {
-  std::size_t bytes = 0;  // of all threads together
+  std::size_t bytes = 0;  // sum over all threads
   double gigabytes_per_second = 0.0;
 };
 
@@ -33,7 +33,7 @@ struct MachineLimits {
   // The rate of the arithmetic that the level multiplies weights of `type` with.
   double multiply_rate(DType type) const;
 
-  std::vector<std::string> multiplies_with;  // by DType: names of rates
+  std::vector<std::string> multiplies_with;  // names of rates, by DType
 };
 
 // Measures, with threads and memory of its own: 1 GiB while it lives.
@@ -47,7 +47,7 @@ class MachineMeter {
 
   // Everything, medians of several passes. `progress` receives what is measured.
   MachineLimits measure(const std::function<void(const std::string&)>& progress);
-  // One of them at this moment, in a twentieth of a second: neighbours change what a shared machine can do.
+  // A rate at this moment, measured in 50 ms: neighbours change what a shared machine can do.
   double read_rate_now(std::size_t bytes);
   double multiply_rate_now(DType type);
 

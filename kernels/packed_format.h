@@ -30,9 +30,9 @@ enum class ScaleForm : std::uint8_t {
 enum class CodeTable : std::uint8_t { kLinear, kNonLinear, kFp4, kIQ3XXS, kIQ3S, kIQ2, kIQ1 };
 
 struct PackedFormat {
-  int bits = 0;      // of a code; 0 for float types
-  int dot_bits = 0;  // of what is multiplied: the code, or its meaning plus the zero
-  int zero = 0;      // that is subtracted from it
+  int bits = 0;      // bits of a code; 0 for float types
+  int dot_bits = 0;  // bits of the factor: the code, or its value plus the zero
+  int zero = 0;      // subtracted from the factor
   int groups = 1;    // blocks of 32 per header
   int header = 0;    // bytes for 16 columns
   int entry = 0;

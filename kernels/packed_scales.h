@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// Of column `column` of sixteen: what stands once for several blocks, and what stands for each.
+// Pack the scales of one column of sixteen: the header is shared by several blocks, an entry belongs to one.
 void pack_scale_header(ScaleForm form, const QuantGroup& group, std::size_t column, std::byte* header);
 void pack_scale_entry(ScaleForm form, const QuantGroup& group, std::size_t column, std::byte* entry);
 

@@ -75,7 +75,7 @@ ParallelBackend::ParallelBackend(std::vector<Rank> ranks, std::shared_ptr<Rendez
   QUIRE_CHECK(!ranks_.empty(), "a model on no device");
 }
 
-// What is enqueued on one device may use the memory of another.
+// Waits for all devices: work enqueued on one may use the memory of another.
 ParallelBackend::~ParallelBackend() {
   try {
     synchronize();
@@ -131,7 +131,7 @@ std::unique_ptr<KvStorage> ParallelBackend::allocate_kv(const KvLayout& layout) 
     for (const Rank& rank : ranks_)
       parts.push_back(rank.backend->allocate_kv(part));
   } catch (const DeviceError&) {
-    synchronize();  // what is enqueued may use what is given up
+    synchronize();  // enqueued work may use the memory that is freed
     throw;
   }
   return std::make_unique<ParallelKvStorage>(layout, std::move(parts));

@@ -36,7 +36,7 @@ class ParallelKvStorage final : public KvStorage {
   std::size_t block_bytes_ = 0;
 };
 
-// What each rank keeps of a layout: the heads divided by their number.
+// A rank's layout: the heads divided by the number of ranks.
 KvLayout layout_of_rank(const KvLayout& layout, int num_ranks);
 
 class ParallelBackend final : public Backend {
@@ -72,7 +72,7 @@ class ParallelBackend final : public Backend {
   MatrixView on_host(MatrixView x, HostResult result) override { return rank(0).on_host(x, result); }
   void synchronize() override;
 
-  // Of a rank alone: these abort.
+  // Operations of a single rank, which abort here.
   std::unique_ptr<Linear> load_linear(std::span<const WeightSource>, std::span<const float>) override;
   std::unique_ptr<Linear> load_linear_beside(const WeightSource&) override;
   std::unique_ptr<Embedding> load_embedding(const WeightSource&) override;
@@ -93,7 +93,7 @@ class ParallelBackend final : public Backend {
   std::vector<Rank> ranks_;
   std::shared_ptr<Rendezvous> meeting_;
   RankThreads threads_;
-  std::vector<std::exception_ptr> failures_;  // of the ranks, in the last run
+  std::vector<std::exception_ptr> failures_;  // failures of the last run, indexed by rank
   bool has_failed_ = false;                   // the last run: its sums may be at different places
 };
 

@@ -13,7 +13,7 @@ namespace quire {
 
 inline constexpr int kSubBlock = 32;
 
-// One run of 32 elements of a quantised row.
+// 32 consecutive elements of a quantised row.
 struct QuantGroup {
   std::array<std::uint8_t, kSubBlock> quants;  // codes
   std::uint16_t scale_f16 = 0;                 // d

@@ -26,7 +26,7 @@ std::unique_ptr<Backend> create_cpu(const CpuOptions& options) {
   return make_cpu_backend({.kernels = level.table(), .threads = threads, .pin = options.pin});
 }
 
-// Which GPU a name means; none: no GPU.
+// The GPU that a name means; none: no GPU.
 std::optional<int> gpu_number(std::string_view device) {
   if (device == "auto" || device == kCuda) return 0;
   if (!device.starts_with(kNumbered)) return {};

@@ -31,7 +31,7 @@ struct BackendOptions {
 
 struct IsaLevel {
   std::string name;
-  bool supported;  // by this processor and operating system
+  bool supported;  // whether this processor and operating system run it
 };
 
 std::vector<IsaLevel> cpu_isa_levels();  // ascending
@@ -41,7 +41,7 @@ bool is_device_name(std::string_view name);
 // Throws std::runtime_error with one clear line where the options name what this machine has not.
 std::unique_ptr<Backend> create_backend(const BackendOptions& options);
 
-// Of the GPU that create_backend would choose, what models may still take; none: it would choose the CPU. Of several
+// Memory that models may still take on the GPU that create_backend would choose; none: it would choose the CPU. Among
 // GPUs, the one that has the least.
 std::optional<BackendMemory> own_memory(const BackendOptions& options);
 

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// What routing one row needs beside its results.
+// Scratch memory for routing one row.
 struct RouteRoom {
   std::vector<float> gates;   // [experts]
   std::vector<float> scores;  // [experts]
@@ -33,8 +33,8 @@ struct ExpertOrder {
   };
   std::vector<std::int32_t> choices;
   std::vector<std::int32_t> sources;  // the row of each
-  std::vector<std::int32_t> places;   // by choice, its place in that order
-  std::vector<Rows> rows;             // of experts that have any
+  std::vector<std::int32_t> places;   // place in that order, by choice
+  std::vector<Rows> rows;             // experts without rows are left out
 
   // ids: num_chosen for each row. What was there before is replaced. row_changes: of ExpertArgs.
   void group(std::span<const std::int32_t> ids, std::int64_t num_chosen,

@@ -1,5 +1,5 @@
 // StepOps: steps in flight on a device, and the tokens that it draws itself. Engine thread only.
-// What is enqueued between begin() and end() is one step. Arrays and results of a step lie in memory that is not used
+// The work enqueued between begin() and end() is one step. Arrays and results of a step lie in memory that is not used
 // again before the step is done; there is such memory for two steps. Errors of the device surface as DeviceError.
 // Invariant: a token that is drawn here is the host's Sampler's, to the bit; it depends on its own row, edits and
 // parameters alone.
@@ -21,7 +21,7 @@ struct DrawEdit {
   enum class Kind : std::int32_t {
     kBan,       // minus infinity
     kAdd,       // + value
-    kPenalise,  // by the row's penalties, for a token that was generated `count` times
+    kPenalise,  // applies the row's penalties to a token generated `count` times
   };
   std::int32_t token = 0;
   Kind kind = Kind::kBan;
@@ -33,7 +33,7 @@ struct DrawEdit {
 // those that the filters leave.
 struct TokenDraw {
   std::int64_t logit_row = 0;
-  std::int64_t place = 0;                  // of the token among those of the step
+  std::int64_t place = 0;                  // index of the token in the step
   std::span<const std::uint32_t> mask{};   // bit (id % 32) of word id / 32: may be drawn; empty: all
   std::span<const std::uint32_t> mask2{};  // and this one
   std::span<const DrawEdit> edits{};
@@ -46,7 +46,7 @@ struct TokenDraw {
   std::int32_t top_k = 0;         // 0: off
   float top_p = 1.0f;
   float min_p = 0.0f;
-  float min_p_log = 0.0f;  // of min_p alone: what lies further below the greatest logit is left out at once
+  float min_p_log = 0.0f;  // min_p alone: logits further below the greatest are left out at once
   double u = 0.0;          // uniform in [0, 1)
 };
 
@@ -59,11 +59,11 @@ struct TokenScore {
   std::int32_t num_top = 0;  // at most kMostTop
 };
 
-// What became of a draw.
+// The result of a draw.
 struct TokenDrawn {
   enum class Status : std::int32_t {
     kNone,       // nothing is allowed
-    kNoNumbers,  // what is allowed are no numbers
+    kNoNumbers,  // every allowed logit is NaN
     kDrawn,
   };
   std::int32_t token = 0;  // 0 where none was drawn
@@ -76,7 +76,7 @@ struct TokenScored {
     std::int32_t token;
     float logit;
   };
-  double sum = 0.0;  // of the exponentials of all of them
+  double sum = 0.0;  // sum of the exponentials of all logits
   float logit = 0.0f;
   std::int32_t num_top = 0;
   Top top[TokenScore::kMostTop] = {};
@@ -84,10 +84,10 @@ struct TokenScored {
 
 // A block or a recurrent state that moves between its storage and the host, or a state that another becomes.
 struct BlockTransfer {
-  KvStorage* storage = nullptr;     // of a block
-  StateStorage* states = nullptr;   // of a state
-  std::int32_t number = 0;          // of the block or state
-  std::span<std::byte> out{};       // where it is read to; empty: it is written
+  KvStorage* storage = nullptr;     // set for a block
+  StateStorage* states = nullptr;   // set for a state
+  std::int32_t number = 0;          // id of the block or state
+  std::span<std::byte> out{};       // destination of a read; empty: it is written
   std::span<const std::byte> in{};  // from here; empty too: from the state `source`
   std::int32_t source = 0;
 };
@@ -111,10 +111,10 @@ class StepOps {
   virtual ~StepOps() = default;
   // Takes memory to draw and score so many tokens in a step, from rows of `vocab_size`.
   virtual void reserve(std::int64_t max_draws, std::int64_t max_scores, std::int64_t vocab_size) = 0;
-  // What is enqueued from here on is the next step, whose number is returned. Waits for the step before the last, whose
+  // Begins the next step and returns its number. Waits for the step before the last, whose
   // memory it takes over.
   virtual std::int64_t begin() = 0;
-  // What is enqueued from here to launch() is likely to be enqueued again by a step to come.
+  // Says that later steps are likely to repeat the work enqueued from here to launch().
   virtual void expect_repetition() = 0;
   // Blocks and states are moved in this order, behind what was enqueued before and before what follows. Bytes to be
   // written are read at once, those to be read are in `out` by the end of wait(). Once in a step.
@@ -132,7 +132,7 @@ class StepOps {
   virtual void end() = 0;
   // Waits for a step that has ended, one of the last two, and for nothing that follows it.
   virtual void wait(std::int64_t step) = 0;
-  // Of such a step once it is done: by place, and in the order of the scores.
+  // Results of a finished step: drawn tokens by place, scored ones in the order of the scores.
   virtual std::span<const TokenDrawn> drawn(std::int64_t step) const = 0;
   virtual std::span<const TokenScored> scored(std::int64_t step) const = 0;
   virtual TransferTimes transfer_times(std::int64_t step) const = 0;

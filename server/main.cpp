@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,10 +10,12 @@
 #include "config/flags.h"
 #include "core/base/log.h"
 #include "core/base/result.h"
+#include "core/base/system_limits.h"
 #include "core/model/formats/model_path.h"
 #include "server/cli/commands.h"
 #include "server/cli/fetch_models.h"
 #include "server/cli/line/help_format.h"
+#include "server/cli/line/other_names.h"
 #include "server/cli/line/suggestions.h"
 
 namespace {
@@ -23,6 +26,7 @@ constexpr int kExitBadInput = 2;  // a bad configuration, model file or command 
 quire::ConfigSource read_again(std::shared_ptr<const quire::ConfigFlags> flags, const quire::Config& config) {
   return [flags, current = std::make_shared<quire::Config>(config)] {
     quire::Config next = flags->resolve();
+    quire::check_successor(*current, next);
     quire::cli::keep_fetched_paths(current->serve, next.serve);
     return quire::ConfigProposal{next.serve, next.log, quire::compare_configs(*current, next),
                                  [current, next] { *current = next; }};
@@ -38,8 +42,11 @@ void add_serve(CLI::App& app) {
     if (flags->print_only()) return fmt::print("{}", quire::render_config(config));
     const quire::ModelOptions& model = config.serve.model;
     const bool has_model = !model.path.empty() || !model.hf.empty() || !config.serve.models.empty();
-    if (flags->check_only())
+    if (flags->check_only()) {
+      if (!model.path.empty()) quire::require_model_path(model.path);
+      quire::check_start(config.serve);
       return fmt::print("the configuration is good{}\n", has_model ? "" : "; it names no model, which MODEL has to");
+    }
     if (!has_model)
       throw quire::StartupError(
           "no model: give a GGUF file or a Hugging Face directory (quire serve MODEL), a repository to download it "
@@ -98,7 +105,7 @@ int run(int argc, char** argv) {
   app.footer("'quire help COMMAND' explains a command. First steps: quire serve MODEL, quire run MODEL.");
   app.require_subcommand(0, 1);  // behind the first, a command's name is an argument like others
   add_commands(app);
-  std::vector<std::string> words(argv + 1, argv + argc);
+  std::vector<std::string> words = quire::cli::own_command_words({argv + 1, argv + argc});
   // llama-server's spelling, which a parser would read as the letters -h and -f.
   std::replace(words.begin(), words.end(), std::string("-hf"), std::string("--hf"));
   if (words.empty()) {
@@ -110,7 +117,11 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "{}\n", complaint);
     return kExitBadInput;
   }
-  if (words.front() == "serve") quire::ConfigFlags::refuse_foreign_words(words);
+  if (words.front() == "serve") {
+    quire::OwnWords own = quire::ConfigFlags::translated(words);
+    if (!own.ignored.empty()) fmt::print(stderr, "quire serve: left out, {}\n", fmt::join(own.ignored, "; "));
+    words = std::move(own.words);
+  }
   return parse(app, std::move(words));
 }
 
@@ -121,7 +132,7 @@ int main(int argc, char** argv) {
     quire::log::configure({});  // standard output is for what a command computes
     return run(argc, argv);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "quire: {}\n", error.what());
+    fmt::print(stderr, "quire: {}\n", quire::describe_failure(error));
   }
   return kExitBadInput;
 }

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <fstream>
-#include <set>
-#include <sstream>
+#include <optional>
 
 #include "core/base/log.h"
+#include "core/model/layers/adapter_check.h"
 #include "core/model/layers/drafted_model.h"
+#include "core/text/tools/call_marks.h"
 #include "server/fleet/event_publisher.h"
-#include "server/fleet/model_content.h"
 #include "server/fleet/redis_store.h"
 
 namespace quire {
@@ -19,53 +18,43 @@ namespace {
 
 constexpr std::int64_t kMostAdapterRank = 256;
 
-std::string read_template(const ModelOptions& options, const LoadedModel& model) {
-  if (options.chat_template.empty()) {
-    return model.chat_template().empty() ? std::string(kDefaultChatTemplate) : model.chat_template();
-  }
-  std::ifstream file(options.chat_template);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) throw StartupError("model.chat_template: cannot read '" + options.chat_template.string() + "'");
-  return text.str();
-}
-
-std::shared_ptr<const ChatTemplate> parse_template(const ModelOptions& options, const LoadedModel& model) {
-  auto parsed = ChatTemplate::parse(read_template(options, model));
+std::shared_ptr<const ChatTemplate> parse_template(HostedModelSpec spec, const LoadedModel& model) {
+  if (!spec.template_text) read_template(spec);
+  std::string own = model.chat_template().empty() ? std::string(kDefaultChatTemplate) : model.chat_template();
+  auto parsed = ChatTemplate::parse(spec.template_text.value_or(std::move(own)));
   if (!parsed) throw StartupError("the chat template cannot be used: " + parsed.error().message);
   return std::make_shared<const ChatTemplate>(std::move(*parsed));
 }
 
-// Tells one model's blocks on disk from another's: the names, sizes and times of its files.
-std::string version_of(const std::filesystem::path& path) {
-  std::string version;
-  const auto add = [&](const std::filesystem::path& file) {
-    version += file.filename().string() + ' ' + std::to_string(std::filesystem::file_size(file)) + ' ' +
-               std::to_string(std::filesystem::last_write_time(file).time_since_epoch().count()) + '\n';
-  };
-  if (!std::filesystem::is_directory(path)) {
-    add(path);
-    return version;
+// Empty: as the chat template says. Throws StartupError.
+const ToolFormat* named_tool_format(const ModelOptions& options) {
+  if (options.tool_format.empty()) return nullptr;
+  const ToolFormat* const named = find_tool_format(options.tool_format);
+  if (named == nullptr) throw StartupError("model.tool_format: there is no format '" + options.tool_format + "'");
+  return named;
+}
+
+void check_adapter_texts(const ModelOptions& options) {
+  for (const std::string& text : options.adapters) {
+    if (!adapter_path_of(text)) throw StartupError("model.adapters: '" + text + "' is not NAME=PATH");
   }
-  std::set<std::filesystem::path> files;  // in an order that does not depend on the file system
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    if (entry.is_regular_file()) files.insert(entry.path());
-  }
-  for (const auto& file : files)
-    add(file);
-  return version;
 }
 
 bool wants_next_tokens(const HostedModelSpec& spec) {
   return spec.engine.speculation.method == SpeculationMethod::kNextTokens;
 }
 
-// The same for daemons on several machines: by what the files hold, and what else decides what is computed from them.
-std::string shared_version_of(const HostedModelSpec& spec, const std::function<bool()>& interrupted) {
-  const std::string drafter =
-      spec.model.draft_model.empty() ? "" : content_version(spec.model.draft_model, interrupted);
-  return content_version(spec.model.path, interrupted) + '|' + drafter + '|' +
-         std::to_string(spec.engine.scheduler.max_model_len) + '|' + std::to_string(wants_next_tokens(spec) ? 1 : 0);
+SpecWishes wishes_of(const HostedModelSpec& spec) {
+  return {.served_context = spec.engine.scheduler.max_model_len,
+          .next_tokens = wants_next_tokens(spec),
+          .ignore_unknown_keys = spec.model.ignore_unknown_keys};
+}
+
+// Whether blocks or packed weights are kept for, or shared with, another process.
+bool leaves_process(const HostedModelSpec& spec) {
+  const EngineOptions& engine = spec.engine;
+  return !spec.model.packed_cache.empty() || !engine.kv_cache.disk_tier_path.empty() || engine.keeps_slots ||
+         engine.shared_store != nullptr || engine.cache_events != nullptr;
 }
 
 // "{model}" in the topic stands for the model's name.
@@ -81,8 +70,9 @@ class OpenedHost final : public OpenedModel {
  public:
   OpenedHost(const HostedModelSpec& spec, const BackendOptions& backend)
       : spec_(spec),
-        loaded_(open_model(spec.model.path, true, spec.engine.scheduler.max_model_len, wants_next_tokens(spec))),
-        loaded_drafter_(open_drafter(*loaded_, spec.model.path, spec.model.draft_model)),
+        loaded_(open_model(spec.model.path, true, wishes_of(spec))),
+        loaded_drafter_(
+            open_drafter(*loaded_, spec.model.path, spec.model.draft_model, spec.model.ignore_unknown_keys)),
         backend_(create_backend(backend)) {
     const ModelInfo& info = loaded_->info();
     if (wants_next_tokens(spec) && info.has_head && !info.has_next_tokens)
@@ -99,11 +89,21 @@ class OpenedHost final : public OpenedModel {
     return memory_needs(*loaded_, *backend_, spec_.engine.kv_cache, limits, loaded_drafter_.get());
   }
 
+  void check() const override {
+    parse_template(spec_, *loaded_);
+    named_tool_format(spec_.model);
+    check_adapter_texts(spec_.model);
+    for (const AdapterPath& adapter : spec_.adapters)
+      check_adapter(adapter.path, spec_.model.path, *backend_, kMostAdapterRank);
+  }
+
   std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
     log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), plan.describe());
     for (const std::string& part : loaded_->info().parts_left_out)
       log::warn("{}: the file has {}, which Quire does not compute; the text model is served",
                 spec_.model.path.string(), part);
+    for (const std::string& warning : loaded_->info().warnings)
+      log::warn("{}: {}", spec_.model.path.string(), warning);
     return std::make_unique<ModelHost>(spec_, std::move(loaded_), std::move(backend_), plan, interrupted,
                                        std::move(loaded_drafter_));
   }
@@ -114,6 +114,18 @@ class OpenedHost final : public OpenedModel {
   std::shared_ptr<const LoadedModel> loaded_drafter_;  // null: none
   std::unique_ptr<Backend> backend_;
 };
+
+// Special tokens are no text, but for those that calls and reasoning are marked with: a grammar of calls lets a model
+// write them.
+std::shared_ptr<const TokenVocabulary> vocabulary_of(const Tokenizer& tokenizer) {
+  std::vector<std::string> bytes(static_cast<std::size_t>(tokenizer.vocab_size()));
+  for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string_view text = tokenizer.token_bytes(TokenId{id});
+    if (!tokenizer.is_special(TokenId{id}) || is_call_mark(text)) bytes[static_cast<std::size_t>(id)] = text;
+  }
+  const auto ends = tokenizer.end_of_generation();
+  return std::make_shared<const TokenVocabulary>(bytes, std::vector<TokenId>(ends.begin(), ends.end()));
+}
 
 }  // namespace
 
@@ -142,18 +154,16 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
                      std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted,
                      std::shared_ptr<const LoadedModel> loaded_drafter)
     : loaded_(std::move(loaded)), loaded_drafter_(std::move(loaded_drafter)), backend_(std::move(backend)) {
-  const std::string version = version_of(spec.model.path);
-  const std::string drafter_version = loaded_drafter_ == nullptr ? "" : version_of(spec.model.draft_model);
-  model_ = build(spec, version, drafter_version, interrupted);
+  tasks_ = read_text_tasks(spec.model.path, *loaded_->tokenizer());
+  tasks_.num_labels = loaded_->info().num_labels;
+  EngineOptions engine = spec.engine;
+  engine.identity = build(spec, interrupted);
   load_adapters(spec);
   KvLayout layout = plan.num_window_parts > 0 ? model_->kv_split().full : model_->kv_layout();
   layout.num_blocks = plan.num_blocks;
   layout.block_size = plan.block_size;
   layout.dtype = spec.engine.kv_cache.dtype;
   const auto ends = loaded_->tokenizer()->end_of_generation();
-  EngineOptions engine = spec.engine;
-  engine.model_version = version + drafter_version;  // a block's bytes are of both
-  if (engine.shared_store) engine.model_version = shared_version_of(spec, interrupted);
   engine.num_states = plan.num_states;
   engine.num_window_parts = plan.num_window_parts;
   if (engine.cache_events && adapters_)
@@ -163,8 +173,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   if (loaded_->info().has_head) {
     GrammarLimits limits;
     limits.max_spaces = static_cast<std::size_t>(engine.max_json_spaces);
-    grammar_compiler_ =
-        std::make_shared<const GrammarCompiler>(std::make_shared<TokenVocabulary>(*loaded_->tokenizer()), limits);
+    grammar_compiler_ = std::make_shared<const GrammarCompiler>(vocabulary_of(*loaded_->tokenizer()), limits);
   }
   const auto* const dtype = std::find_if(std::begin(kKvDTypes), std::end(kKvDTypes),
                                          [&](const auto& each) { return each.second == layout.dtype; });
@@ -175,27 +184,46 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   engine_->start();
 }
 
-std::unique_ptr<Model> ModelHost::build(const HostedModelSpec& spec, const std::string& version,
-                                        const std::string& drafter_version,
-                                        const std::function<bool()>& interrupted) const {
-  const auto progress = [&interrupted, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
+// Packed weights are found by the content of the files; a start without them reads the files beside packing.
+ModelIdentity ModelHost::build(const HostedModelSpec& spec, const std::function<bool()>& interrupted) {
+  const auto poll = [&interrupted] {
     if (interrupted()) throw Interrupted{};
+  };
+  const auto progress = [&poll, told = Clock::now()](std::uint64_t done, std::uint64_t total) mutable {
+    poll();
     if (Clock::now() - told < std::chrono::seconds(1)) return;
     told = Clock::now();
     log::info("loading weights: {}%", 100 * done / total);
   };
-  const PackedCacheOptions cache{spec.model.packed_cache, version};
-  if (loaded_drafter_ == nullptr) return loaded_->build(*backend_, progress, cache);
-  log::info("{} drafts for {}", spec.model.draft_model.string(), spec.name);
-  return build_with_drafter(*loaded_, *loaded_drafter_, *backend_, progress, cache,
-                            {spec.model.packed_cache, drafter_version});
+  std::optional<ContentReading> reading;
+  std::optional<ContentReading> reading_drafter;
+  ModelIdentity identity{.model = private_content()};
+  if (leaves_process(spec)) {
+    reading.emplace(loaded_, spec.model.packed_cache);
+    if (loaded_drafter_ != nullptr) reading_drafter.emplace(loaded_drafter_, spec.model.packed_cache);
+  }
+  const auto finish = [&] {
+    if (reading) identity.model = reading->wait(poll);
+    if (reading_drafter) identity.draft_model = reading_drafter->wait(poll);
+    reading.reset();
+    reading_drafter.reset();
+  };
+  if (!spec.model.packed_cache.empty()) finish();
+  const PackedCacheOptions cache{spec.model.packed_cache, spec.model.packed_cache_bytes, identity.model};
+  if (loaded_drafter_ == nullptr) {
+    model_ = loaded_->build(*backend_, progress, cache);
+  } else {
+    log::info("{} drafts for {}", spec.model.draft_model.string(), spec.name);
+    model_ = build_with_drafter(*loaded_, *loaded_drafter_, *backend_, progress, cache,
+                                {cache.folder, cache.max_bytes, identity.draft_model});
+  }
+  finish();
+  return identity;
 }
 
 // What an admin loaded later is there again after a sleep; its file is read once it is asked for.
 void ModelHost::load_adapters(const HostedModelSpec& spec) {
-  for (const std::string& text : spec.model.adapters) {
-    if (!adapter_path_of(text)) throw StartupError("model.adapters: '" + text + "' is not NAME=PATH");
-  }
+  check_adapter_texts(spec.model);
   if (!spec.takes_adapters()) return;
   model_->allow_adapters(kMostAdapterRank);
   adapters_ = std::make_shared<AdapterPool>(
@@ -226,18 +254,13 @@ std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) co
   served->adapters = adapters_;
   served->has_draft_model = loaded_drafter_ != nullptr;
   served->tokenizer = loaded_->tokenizer();
-  served->chat_template = parse_template(spec.model, *loaded_);
+  served->chat_template = parse_template(spec, *loaded_);
   served->template_capabilities = probe_capabilities(*served->chat_template);
   served->tool_format = served->template_capabilities.tool_format;
-  if (!spec.model.tool_format.empty()) {
-    const ToolFormat* named = find_tool_format(spec.model.tool_format);
-    if (named == nullptr) throw StartupError("model.tool_format: there is no format '" + spec.model.tool_format + "'");
-    served->tool_format = *named;
-  }
+  if (const ToolFormat* const named = named_tool_format(spec.model)) served->tool_format = *named;
   served->grammar_compiler = grammar_compiler_;
   served->defaults = loaded_->generation_defaults();
-  served->tasks = read_text_tasks(spec.model.path, *served->tokenizer);
-  served->tasks.num_labels = loaded_->info().num_labels;
+  served->tasks = tasks_;
   served->fingerprint = engine_->limits().fingerprint;
   served->max_model_len = engine_->limits().max_model_len;
   served->max_num_choices = engine_->limits().max_num_choices;

@@ -42,8 +42,8 @@ class ModelHost final : public RunningModel {
   ~ModelHost() override { stop(); }
 
  private:
-  std::unique_ptr<Model> build(const HostedModelSpec& spec, const std::string& version,
-                               const std::string& drafter_version, const std::function<bool()>& interrupted) const;
+  // Makes model_.
+  ModelIdentity build(const HostedModelSpec& spec, const std::function<bool()>& interrupted);
   // Before the engine is made. Throws StartupError.
   void load_adapters(const HostedModelSpec& spec);
 
@@ -55,6 +55,7 @@ class ModelHost final : public RunningModel {
   std::shared_ptr<const GrammarCompiler> grammar_compiler_;
   std::shared_ptr<AdapterPool> adapters_;  // null: it takes none
   CacheConfig cache_;
+  TextTasks tasks_;
   std::uint64_t weight_bytes_ = 0;
   std::int64_t created_ = 0;  // Unix seconds
 };

@@ -1,12 +1,13 @@
-// Reloader: applies a changed configuration to the running server: all of it, or nothing. Any thread; one reload at a
-// time. ConfigSource: reads the configuration for the server, which itself knows no files.
+// Reloader: applies a changed configuration to the running server: all of it, or nothing. Any thread. Files are read on
+// the thread `reload`, one reload at a time, so that a mount that does not answer holds up neither /admin nor the end.
+// ConfigSource: reads the configuration for the server, which itself knows no files.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <vector>
+#include <thread>
 
 #include "core/base/log.h"
 #include "core/base/result.h"
@@ -19,22 +20,34 @@ namespace quire {
 
 class Reloader {
  public:
-  // `notifier` outlives this.
-  Reloader(ServiceNotifier& notifier, ConfigSource source) : notifier_(notifier), source_(std::move(source)) {}
+  // Called once, on any thread, with the outcome as JSON; an error left everything as it was.
+  using Done = std::function<void(Result<std::string>)>;
 
-  // From now on there is something to reload, until the server has ended.
+  // `notifier` outlives this.
+  Reloader(ServiceNotifier& notifier, ConfigSource source);
+  ~Reloader() { stop(); }
+  Reloader(const Reloader&) = delete;
+  Reloader& operator=(const Reloader&) = delete;
+
+  // From now on there is something to reload, until stop().
   void attach(Server& server, LiveModels& models);
-  // Reads, checks, applies and logs the difference. The outcome as JSON; an error leaves everything as it was.
-  Result<std::string> reload();
+  // Reads, checks, applies and logs the difference.
+  void reload(Done done);
+  // Refuses a reload whose files have not been read within the time limit; what they bring later is dropped.
+  void give_up_late(std::chrono::steady_clock::time_point now);
+  // For a drain: refuses those that have not been applied.
+  void abandon();
+  // Ends the thread. False where it hangs in a file: it is left behind, and touches nothing any more. Idempotent.
+  bool stop();
 
  private:
-  Result<std::string> apply();
+  struct State;
 
-  ServiceNotifier& notifier_;
-  ConfigSource source_;
-  std::mutex mutex_;
-  Server* server_ = nullptr;  // null: still loading
-  LiveModels* models_ = nullptr;
+  std::shared_ptr<State> state_;  // the thread's too, which may outlive this
+  std::thread thread_;
 };
+
+// Throws StartupError where clients would be less restricted than before, though the configuration does not allow it.
+void check_not_weaker(const ServerOptions& before, const ServerOptions& after);
 
 }  // namespace quire

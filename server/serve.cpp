@@ -1,15 +1,21 @@
 #include "server/serve.h"
 
+#include <fmt/format.h>
 #include <malloc.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
 
 #include "core/base/log.h"
+#include "core/base/log_buffer.h"
+#include "core/base/named_mapping.h"
+#include "core/base/private_folder.h"
+#include "core/base/write_error.h"
 #include "server/connect_models.h"
 #include "server/fleet/quota_sharer.h"
 #include "server/fleet/stream_sharer.h"
@@ -17,6 +23,8 @@
 #include "server/http/server.h"
 #include "server/model_host.h"
 #include "server/models/live_models.h"
+#include "server/ops/end_watch.h"
+#include "server/ops/process_signals.h"
 #include "server/ops/systemd.h"
 #include "server/reload.h"
 
@@ -25,7 +33,9 @@ namespace quire {
 namespace {
 
 // What the end takes beyond the drain.
-constexpr std::chrono::seconds kTimeToEnd{5};
+constexpr std::chrono::seconds kTimeToEnd{10};
+constexpr std::chrono::milliseconds kLastWords{500};
+constexpr std::chrono::milliseconds kLookForLateReloads{1000};
 // While a start reads weights its time is extended so often, each time by so much: a tensor of a slow disk.
 constexpr std::chrono::seconds kExtendEvery{10};
 constexpr std::chrono::minutes kExtendBy{5};
@@ -123,15 +133,41 @@ void open_doors(Server& server, LiveModels& models, const ServeOptions& options,
             std::chrono::duration_cast<std::chrono::seconds>(options.server.drain.deadline).count());
 }
 
+// A thread that hangs cannot be joined: objects that it may use stay as they are.
+[[noreturn]] void end_at_once(const std::string& what) {
+  log::error("{}; the process ends at once, exit code {}", what, kExitFailed);
+  log::flush(kLastWords);
+  std::_Exit(kExitFailed);
+}
+
+void end_overdue() {
+  end_at_once(fmt::format("the end took longer than {} s: one of these threads hangs: {}", kTimeToEnd.count(),
+                          names_of_threads()));
+}
+
+// Before any thread starts.
+void prepare_process() {
+  ignore_deadly_signals();
+  end_when_truncated(kExitFailed);
+  raise_descriptor_limit();
+  map_large_buffers();
+}
+
+void warn_of_limits(const ServeOptions& options) {
+  const bool writes = !options.server.batches.directory.empty() || !options.server.slots.directory.empty() ||
+                      !options.engine.kv_cache.disk_tier_path.empty();
+  if (const std::string limit = describe_file_size_limit(); writes && !limit.empty())
+    log::warn("{}: what is larger is refused or not kept", limit);
+}
+
 // For this user alone: the files hold what clients said.
 void make_slot_folder(const SlotFileOptions& slots) {
   if (slots.directory.empty()) return;
   std::error_code failed;
-  if (std::filesystem::create_directories(slots.directory, failed))
-    std::filesystem::permissions(slots.directory, std::filesystem::perms::owner_all, failed);
+  make_private_folder(slots.directory, failed);
   if (!failed && std::filesystem::is_directory(slots.directory)) return;
   throw StartupError("server.slots.directory: '" + slots.directory +
-                     "' cannot be used: " + (failed ? failed.message() : "it is no folder"));
+                     "' cannot be used: " + (failed ? failed.message() : "Not a directory"));
 }
 
 // Null: each daemon counts for itself. What batches take is counted apart on every daemon, and shared apart.
@@ -155,9 +191,8 @@ std::unique_ptr<StreamSharer> share_streams(const RedisStoreOptions& options, Se
 
 EngineOptions engine_options(const ServeOptions& options) {
   EngineOptions engine = options.engine;
-  const bool several = options.server.security.keys.size() > 1;
-  engine.kv_cache.isolate_by_key =
-      options.isolation == Isolation::kByKey || (options.isolation == Isolation::kAuto && several);
+  // Also with one key or none: a reload may add others, to which nothing that was computed before belongs.
+  engine.kv_cache.isolate_by_key = options.isolation == Isolation::kByKey;
   engine.keeps_slots = !options.server.slots.directory.empty();
   return engine;
 }
@@ -174,6 +209,12 @@ void check_exposure(const ServerOptions& options) {
   log::warn("{}, or set security.keyless to allow", what);
 }
 
+void check_options(const ServeOptions& options) {
+  check_exposure(options.server);
+  check_store_options(options.shared_store);
+  check_quota_options(options.shared_quotas);
+}
+
 std::vector<HostedModelSpec> model_specs(const ServeOptions& options) {
   const EngineOptions engine = engine_options(options);
   if (options.models.empty()) return {spec_of_only(options.model, engine)};
@@ -184,39 +225,47 @@ std::vector<HostedModelSpec> model_specs(const ServeOptions& options) {
 }
 
 int serve(const ServeOptions& options, ConfigSource source) {
-  check_exposure(options.server);
-  check_store_options(options.shared_store);
-  check_quota_options(options.shared_quotas);
+  check_options(options);
+  prepare_process();
+  const log::Buffered buffered;
+  EndWatch watch(&end_overdue);
+  warn_of_limits(options);
   make_slot_folder(options.server.slots);
-  raise_descriptor_limit();
-  map_large_buffers();
   ServiceNotifier notifier;  // outlives the server, whose threads use it
   Reloader reloader(notifier, std::move(source));
   hub::PullRunner pulls;  // outlives the server, whose sessions hold its jobs
   LiveModels models(open_hosts(options.backend, options.shared_store, options.cache_events),
                     [backend = options.backend] { return device_memory(backend); });
   std::size_t num_cut = 0;
+  bool reload_ended = true;
   {
     Server server(options.server, take_handed_sockets());
     const std::unique_ptr<QuotaSharer> quotas = share_quotas(options.shared_quotas, server.state());
     const std::unique_ptr<StreamSharer> streams = share_streams(options.shared_store, server.state());
     const std::shared_ptr<void> unshared(nullptr, [&server](void*) { server.state().shared_streams = nullptr; });
-    server.state().admin.reload = [&reloader] { return reloader.reload(); };
+    server.state().admin.reload = [&reloader](Reloader::Done done) { reloader.reload(std::move(done)); };
     connect_models(server.state(), models);
     server.state().admin.pulls = &pulls;
-    server.handle_signals([&reloader] { reloader.reload(); });
-    server.on_drain([&] {
+    server.handle_signals([&reloader] { reloader.reload([](const Result<std::string>&) {}); });
+    server.repeat(kLookForLateReloads, [&reloader] { reloader.give_up_late(Clock::now()); });
+    const auto begin_drain = [&] {
       const auto settings = server.state().settings();
+      const auto time = settings->options.drain.delay + settings->options.drain.deadline + kTimeToEnd;
+      watch.expect_within(time);
       notifier.stopping();
-      notifier.extend(settings->options.drain.delay + settings->options.drain.deadline + kTimeToEnd);
+      notifier.extend(time);
       models.abandon_loads();
       pulls.abandon();
-    });
+      reloader.abandon();
+    };
+    server.on_drain(begin_drain, [&watch] { watch.expect_within(kTimeToEnd); });
     server.start();
     // Whatever happens: the engines' threads post to the server's loops, so they end first; then the server, whose
     // sessions hold the last references to the models; then those.
-    const std::shared_ptr<void> ended(nullptr, [&models, &pulls](void*) {
+    const std::shared_ptr<void> ended(nullptr, [&](void*) {
+      watch.expect_within(kTimeToEnd);
       pulls.stop();
+      reload_ended = reloader.stop();
       models.stop();
     });
     try {
@@ -231,6 +280,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
     num_cut = server.wait();
   }
   if (num_cut > 0) log::warn("{} requests were cut", num_cut);
+  if (!reload_ended) end_at_once("the thread 'reload' hangs in reading a file of the configuration");
   return num_cut > 0 ? kExitCut : kExitDrained;
 }
 

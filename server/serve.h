@@ -16,8 +16,8 @@
 
 namespace quire {
 
-// Whether cached blocks are shared between API keys. kAuto: only where there is one key, or none.
-enum class Isolation { kAuto, kByKey, kNone };
+// Whether cached blocks are shared between API keys.
+enum class Isolation { kByKey, kNone };
 
 struct ServeOptions {
   ModelOptions model;  // the one model, or none where `models` has some
@@ -28,7 +28,7 @@ struct ServeOptions {
   RedisStoreOptions shared_store;
   CacheEventOptions cache_events;
   SharedQuotaOptions shared_quotas;
-  Isolation isolation = Isolation::kAuto;
+  Isolation isolation = Isolation::kByKey;
 };
 
 // The engines' options as they result from all of it.
@@ -36,12 +36,17 @@ EngineOptions engine_options(const ServeOptions& options);
 // Warns, or throws StartupError, where every client in the network may use the server.
 void check_exposure(const ServerOptions& options);
 
+// Throws StartupError for what needs no machine to be refused.
+void check_options(const ServeOptions& options);
+
 // All that is to be served, with the general sections' values where an entry has none of its own.
 std::vector<HostedModelSpec> model_specs(const ServeOptions& options);
 
-// Everything served was finished; the drain's deadline or a second signal cut some of it.
+// Everything served was finished; the drain's deadline or a second signal cut some of it; a thread did not end in time,
+// or a model's file was cut short while it was in use, as the last line says.
 inline constexpr int kExitDrained = 0;
 inline constexpr int kExitCut = 3;
+inline constexpr int kExitFailed = 4;
 
 // One setting that a new configuration would change, as YAML.
 struct ConfigChange {
@@ -61,6 +66,10 @@ struct ConfigProposal {
 
 // Reads the configuration again. Throws StartupError.
 using ConfigSource = std::function<ConfigProposal()>;
+
+// Throws StartupError as serve() would before it loads weights, on this machine as it is now; listens nowhere, and
+// leaves nothing behind. An address in use is not refused: a daemon that is to be reloaded may have it.
+void check_start(const ServeOptions& options);
 
 // Listens at once, loads the models, serves until a signal ends it, drains; SIGHUP and POST /admin/reload read the
 // configuration again. Throws StartupError where it cannot start.

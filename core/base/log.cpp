@@ -1,11 +1,17 @@
 #include "core/base/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
+
+#include "core/base/log_buffer.h"
 
 namespace quire::log {
 
@@ -38,20 +44,128 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+// On a terminal, around the level's name.
+std::string_view colour_of(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::trace: return "\033[37m";
+    case spdlog::level::debug: return "\033[36m";
+    case spdlog::level::info: return "\033[32m";
+    case spdlog::level::warn: return "\033[33m\033[1m";
+    default: return "\033[31m\033[1m";
+  }
+}
+
+// Formats lines, and writes them or gives them to the buffer.
+class Sink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  std::shared_ptr<LogBuffer> buffer() {
+    const std::lock_guard lock(mutex_);
+    return buffer_;
+  }
+  // Null: lines are written at once.
+  void set_buffer(std::shared_ptr<LogBuffer> buffer) {
+    const std::lock_guard lock(mutex_);
+    buffer_.swap(buffer);
+  }
+  // From now on lines are lost.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
+  std::uint64_t num_dropped() {
+    const std::lock_guard lock(mutex_);
+    return buffer_ == nullptr ? 0 : buffer_->num_dropped();
+  }
+  std::unique_ptr<spdlog::formatter> formatter() {
+    const std::lock_guard lock(mutex_);
+    return formatter_->clone();
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (is_closed_) return;
+    spdlog::memory_buf_t text;
+    formatter_->format(message, text);
+    std::string_view rest(text.data(), text.size());
+    std::string coloured;
+    if (is_terminal_ && message.color_range_end > message.color_range_start) {
+      coloured = rest;
+      coloured.insert(message.color_range_end, "\033[m").insert(message.color_range_start, colour_of(message.level));
+      rest = coloured;
+    }
+    if (buffer_ != nullptr) return buffer_->append(rest);
+    while (!rest.empty()) {
+      const ssize_t count = ::write(STDERR_FILENO, rest.data(), rest.size());
+      if (count < 0 && errno != EINTR) return;
+      if (count > 0) rest.remove_prefix(static_cast<std::size_t>(count));
+    }
+  }
+  void flush_() override {}
+
+ private:
+  const bool is_terminal_ = ::isatty(STDERR_FILENO) == 1;
+  std::shared_ptr<LogBuffer> buffer_;  // null: none
+  bool is_closed_ = false;
+};
+
+// Null where another program than Quire's made the logger.
+std::shared_ptr<Sink> current_sink() {
+  const auto& sinks = spdlog::default_logger_raw()->sinks();
+  return sinks.empty() ? nullptr : std::dynamic_pointer_cast<Sink>(sinks.front());
+}
+
 constexpr const char* kTextPattern = "%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v";
 constexpr const char* kJsonPattern = R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})";
 constexpr const char* kJsonLogger = "json";
+constexpr const char* kTextLogger = "text";
+// For what was logged before the end to reach the reader.
+constexpr std::chrono::milliseconds kLastWait{1000};
 
 }  // namespace
 
 void configure(const LogOptions& options) {
   const bool json = options.format == "json";
-  auto logger = std::make_shared<spdlog::logger>(json ? kJsonLogger : "text",
-                                                 std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>(json ? kJsonLogger : kTextLogger, std::make_shared<Sink>());
   logger->set_pattern(json ? kJsonPattern : kTextPattern);
   logger->set_level(spdlog::level::from_str(options.level));
-  logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
+}
+
+Buffered::Buffered() {
+  const auto sink = current_sink();
+  if (sink == nullptr) return;
+  const bool json = spdlog::default_logger_raw()->name() == kJsonLogger;
+  const std::shared_ptr<spdlog::formatter> formatter = sink->formatter();
+  LogBuffer::Options options;
+  options.last_wait = std::chrono::milliseconds(0);  // the destructor below has waited
+  options.announce = [json, formatter](std::uint64_t num_dropped) {
+    const std::string message =
+        fmt::format("lines of the log dropped, because its reader was too slow: {}", num_dropped);
+    const std::string text = json ? fmt::format("\"message\":\"{}\"", message) : message;
+    spdlog::memory_buf_t line;
+    formatter->format(spdlog::details::log_msg(json ? kJsonLogger : kTextLogger, spdlog::level::warn, text), line);
+    return std::string(line.data(), line.size());
+  };
+  sink->set_buffer(std::make_shared<LogBuffer>(std::move(options)));
+}
+
+Buffered::~Buffered() {
+  const auto sink = current_sink();
+  if (sink == nullptr) return;
+  // A reader that does not drain until the end would hold up those that log after it.
+  if (const auto buffer = sink->buffer(); buffer != nullptr && !buffer->flush(kLastWait)) sink->close();
+  sink->set_buffer(nullptr);
+}
+
+std::uint64_t num_dropped() {
+  const auto sink = current_sink();
+  return sink == nullptr ? 0 : sink->num_dropped();
+}
+
+void flush(std::chrono::milliseconds longest) {
+  const auto sink = current_sink();
+  const auto buffer = sink == nullptr ? nullptr : sink->buffer();
+  if (buffer != nullptr) buffer->flush(longest);
 }
 
 void set_level(const std::string& level) {

@@ -22,12 +22,13 @@ constexpr std::chrono::seconds kLeastTimeToPersist{2};
 // Looked at between two looks for new requests while what is cached is offered to the disk: a few milliseconds.
 constexpr std::int64_t kBlocksPersistedAtOnce = 64;
 
-// Whatever makes the bytes of a block mean something else, or come out differently.
-std::string identity_of(const std::string& model_version, const std::string& backend, const KvLayout& layout,
-                        std::size_t block_bytes, std::int64_t extra_bytes) {
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", QUIRE_VERSION, model_version, backend, layout.num_layers,
-                     layout.block_size, layout.num_kv_heads, layout.head_dim, static_cast<int>(layout.dtype),
-                     block_bytes, extra_bytes);
+ModelIdentity identity_of(ModelIdentity identity, Executor& executor) {
+  const KvLayout& layout = executor.storage().layout();
+  identity.arithmetic = executor.name();
+  identity.block_size = layout.block_size;
+  identity.cache_type = layout.dtype;
+  identity.has_window_parts = executor.window_storage() != nullptr;
+  return identity;
 }
 
 std::int64_t num_states(Executor& executor) {
@@ -78,11 +79,11 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       executor_(std::move(executor)),
       end_of_generation_(std::move(end_of_generation)),
       options_(options),
+      identity_(identity_of(options.identity, *executor_)),
+      fingerprint_{identity_.key().low, identity_.key().high},
       next_seed_(first_seed(options.seed)),
       kv_(executor_->storage().layout().num_blocks, static_cast<std::int32_t>(executor_->storage().layout().block_size),
-          options.kv_cache.enable_prefix_caching && executor_->model().is_causal(), content_hash,
-          identity_of(options.model_version, executor_->name(), executor_->storage().layout(),
-                      executor_->storage().block_bytes(), extra_bytes(*executor_)),
+          options.kv_cache.enable_prefix_caching && executor_->model().is_causal(), content_hash, identity_.text(),
           num_states(*executor_), window_of(*executor_)),
       scheduler_(options_for(*executor_, options.scheduler), kv_),
       steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)},
@@ -104,13 +105,13 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
   if (kv_.prefix_caching() && !tiers.disk_tier_path.empty()) {
     disk_ = std::make_unique<DiskTier>(DiskTierOptions{.directory = tiers.disk_tier_path,
                                                        .max_bytes = tiers.disk_tier_bytes,
-                                                       .fingerprint = root_key(kv_.index().identity()),
+                                                       .fingerprint = fingerprint_,
                                                        .block_size = kv_.block_size()},
                                        [this] { queue.wake(); });
   }
   const auto block_bytes = static_cast<std::int64_t>(executor_->storage().block_bytes());
   if (kv_.prefix_caching() && options.shared_store) {
-    shared_ = std::make_unique<SharedTier>(SharedTierOptions{.fingerprint = root_key(kv_.index().identity()),
+    shared_ = std::make_unique<SharedTier>(SharedTierOptions{.fingerprint = fingerprint_,
                                                              .block_size = kv_.block_size(),
                                                              .block_bytes = block_bytes,
                                                              .extra_bytes = extra_bytes(*executor_)},
@@ -122,10 +123,9 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
     lower_tier_ = std::make_unique<LowerTier>(kv_, block_bytes, extra_bytes(*executor_), host_.get(), disk_.get(),
                                               LowerTierOptions{}, shared_.get());
   }
-  const ChainKey identity = root_key(kv_.index().identity());
   limits = {.max_model_len = scheduler_.max_model_len(),
             .max_num_choices = options.scheduler.max_num_seqs,
-            .fingerprint = hex_digits(identity)};
+            .fingerprint = hex_digits(fingerprint_)};
   stats_.num_blocks = kv_.pool().num_blocks();
   stats_.num_parts = kv_.window().num_parts();
   if (host_) stats_.host_tier_bytes = tiers.host_tier_bytes;

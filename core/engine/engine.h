@@ -23,6 +23,7 @@
 #include "core/kv/kv_options.h"
 #include "core/kv/shared_store.h"
 #include "core/model/layers/model.h"
+#include "core/model/layers/model_identity.h"
 #include "core/request/speculation_options.h"
 #include "core/sched/scheduler_options.h"
 
@@ -32,9 +33,8 @@ struct EngineOptions {
   SchedulerOptions scheduler;
   KvCacheOptions kv_cache;  // the storage's layout decides block size and number of blocks
   QueueOptions queue;
-  // Tells one model's KV blocks from another's on disk (its file's name, size and time will do); needed with a disk
-  // tier. With a shared store: its content.
-  std::string model_version;
+  // Of the model and the draft model; the engine adds its arithmetic and blocks.
+  ModelIdentity identity;
   SharedStoreFactory shared_store;               // of blocks that other processes use too; empty: there is none
   std::shared_ptr<CacheEventSink> cache_events;  // takes what changes in the prefix cache; null: it is not recorded
   SpeculationOptions speculation;                // of requests that say nothing else

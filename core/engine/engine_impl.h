@@ -171,6 +171,8 @@ class Engine::Impl {
   const std::unique_ptr<Executor> executor_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   const std::vector<TokenId> end_of_generation_;
   const EngineOptions options_;
+  const ModelIdentity identity_;
+  const ChainKey fingerprint_;  // its key
   const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
   StepTurns::Member turns_ QUIRE_GUARDED_BY(kEngineThread){options_.turns.get(), &queue.interrupt()};
   std::uint64_t next_seed_ QUIRE_GUARDED_BY(kEngineThread);

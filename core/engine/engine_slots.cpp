@@ -51,16 +51,15 @@ void Engine::Impl::begin(SlotOrder order) {
 }
 
 void Engine::Impl::save(const SlotOrder& order, const SlotRecords::Record& record) {
-  const ChainKey fingerprint = root_key(kv_.index().identity());
   lower_tier_->save_chain(record.salt, record.tokens, order.max_bytes,
-                          [fingerprint, report = order.done](Result<KeptChain> saved) {
+                          [fingerprint = fingerprint_, report = order.done](Result<KeptChain> saved) {
                             if (saved) saved->fingerprint = fingerprint;
                             (*report)(std::move(saved));
                           });
 }
 
 void Engine::Impl::restore(SlotOrder order) {
-  if (order.chain.fingerprint != root_key(kv_.index().identity())) {
+  if (order.chain.fingerprint != fingerprint_) {
     (*order.done)(
         invalid("The slot was saved with another model, arithmetic or version of Quire", "filename", "slot_mismatch"));
     return;

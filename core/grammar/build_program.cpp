@@ -10,7 +10,8 @@
 
 namespace quire::grammar {
 
-void build_program(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Program& program) {
+void build_program(const GrammarSpec& spec, Lexicon& lexicon, const TokenVocabulary& vocabulary, Budget& budget,
+                   Program& program) {
   if (spec.text.size() > budget.limits().max_source_bytes) throw Refusal("the grammar is too large");
   switch (spec.kind) {
     case GrammarSpec::Kind::kJsonSchema:
@@ -23,7 +24,7 @@ void build_program(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Pr
     case GrammarSpec::Kind::kEbnf:
     case GrammarSpec::Kind::kGbnf: {
       const bool gbnf = spec.kind == GrammarSpec::Kind::kGbnf;
-      return build_rules_program(parse_rules(spec.text, gbnf, budget), spec.root, budget, program);
+      return build_rules_program(parse_rules(spec.text, gbnf, {&vocabulary, {}}, budget), spec.root, budget, program);
     }
     case GrammarSpec::Kind::kChoice: {
       if (spec.choices.empty()) throw Refusal("a choice needs something to choose from");
@@ -34,7 +35,7 @@ void build_program(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Pr
       }
       return build_bodies({make_alternate(std::move(choices))}, {}, budget, program);
     }
-    case GrammarSpec::Kind::kStructural: return build_structural(spec, lexicon, budget, program);
+    case GrammarSpec::Kind::kStructural: return build_structural(spec, lexicon, vocabulary, budget, program);
   }
 }
 

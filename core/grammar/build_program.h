@@ -7,6 +7,7 @@
 
 namespace quire::grammar {
 
-void build_program(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Program& program);
+void build_program(const GrammarSpec& spec, Lexicon& lexicon, const TokenVocabulary& vocabulary, Budget& budget,
+                   Program& program);
 
 }  // namespace quire::grammar

@@ -25,14 +25,16 @@ void add_part(std::string& key, const std::string& part) {
   key += ":" + std::to_string(part.size()) + ":" + part;
 }
 
-void add_calls(std::string& key, const TaggedCalls& calls) {
-  key += calls.is_begun ? "b" : "c";
-  key += calls.parallel ? "+" : "1";
-  for (const std::string* part : {&calls.name_begin, &calls.name_end, &calls.key_begin, &calls.key_end,
-                                  &calls.value_begin, &calls.value_end, &calls.call_end})
+void add_argument(std::string& key, const ArgumentRule& rule) {
+  const ArgumentForm& form = rule.form;
+  key += std::to_string(static_cast<int>(form.kind)) + (rule.exact ? "e" : "-") + (form.own_lines ? "l" : "-");
+  for (const std::string* part :
+       {&rule.name, &rule.schema, &form.key_begin, &form.key_end, &form.value_begin, &form.value_end, &form.call_end,
+        &form.attribute, &form.text_word, &form.quote, &form.mark})
     add_part(key, *part);
-  for (const std::string& name : calls.names)
-    add_part(key, name);
+  for (const std::string& end : form.ends)
+    add_part(key, end);
+  key += '|';
 }
 
 constexpr std::chrono::seconds kRetryAfter{1};
@@ -68,19 +70,23 @@ std::string key_of(const GrammarSpec& spec) {
     add(tag.schema);
     add(tag.end);
     add(tag.rules);
-    if (tag.calls) add_calls(key, *tag.calls);
   }
   key += "|";
   for (const std::string& trigger : spec.triggers)
     add(trigger);
   add(spec.separator);
-  add(spec.prefix);
-  add(spec.suffix);
-  add(spec.opening);
-  add(spec.opening_rules);
+  for (const TextOpening& opening : spec.openings) {
+    add(opening.text);
+    add(opening.rules);
+  }
+  key += "|";
+  for (const ArgumentRule& rule : spec.arguments)
+    add_argument(key, rule);
   for (const bool flag :
-       {spec.free_text, spec.required, spec.parallel, spec.stops, spec.compact, spec.opening_anywhere})
+       {spec.free_text, spec.required, spec.parallel, spec.stops, spec.compact, spec.opening_anywhere, spec.spaced})
     key += flag ? '1' : '0';
+  add(spec.answer_begin);
+  if (spec.answer != nullptr) add(key_of(*spec.answer));
   return key;
 }
 
@@ -167,7 +173,7 @@ struct GrammarCompiler::Shared {
       num_bytes_ += entries_.front().num_bytes();
       while (!entries_.empty() &&
              (entries_.size() > limits.max_cached_grammars || num_bytes_ > limits.max_cached_bytes))
-        drop(std::prev(entries_.end()));
+        drop_of_heaviest(entries_.size() > limits.max_cached_grammars);
     }
 
     // Drops the grammar that was not used for longest, of those that no request has, and that were compiled for
@@ -194,6 +200,19 @@ struct GrammarCompiler::Shared {
         return key.size() + (outcome ? 0 : outcome.error().message.size() + outcome.error().param.size());
       }
     };
+
+    // The oldest one of the client with the most of them, or with the most text.
+    void drop_of_heaviest(bool by_count) {
+      std::unordered_map<std::string_view, std::size_t> weights;
+      for (const Entry& entry : entries_)
+        weights[entry.client] += by_count ? 1 : entry.num_bytes();
+      const auto heaviest =
+          std::ranges::max_element(weights, {}, [](const auto& client) { return client.second; })->first;
+      auto entry = std::prev(entries_.end());
+      while (entry->client != heaviest)
+        --entry;
+      drop(entry);
+    }
 
     void drop(std::list<Entry>::iterator entry) {
       num_bytes_ -= entry->num_bytes();
@@ -268,7 +287,7 @@ Result<std::shared_ptr<const Grammar>> GrammarCompiler::compile(const GrammarSpe
     const std::size_t max_spaces = std::min<std::size_t>(limits_.max_spaces, grammar::kMaxSpaces);
     program->max_spaces = static_cast<std::uint16_t>(spec.compact ? 0 : max_spaces);
     program->prepared = shared_->prepared;
-    grammar::build_program(spec, shared_->lexicon, budget, *program);
+    grammar::build_program(spec, shared_->lexicon, *vocabulary_, budget, *program);
     grammar::check_price(program, budget);
     if (auto room = extend(*lease, more_bytes(*program)); !room) return tl::make_unexpected(std::move(room.error()));
     lease->grammar = grammar::make_grammar(std::move(program), vocabulary_);

@@ -15,23 +15,46 @@
 
 namespace quire {
 
-// Calls whose arguments stand in tags, as some models write them: name_begin name name_end, for each argument key_begin
-// key key_end value_begin text value_end, then call_end; white space in between.
-struct TaggedCalls {
-  std::vector<std::string> names;
-  std::string name_begin, name_end, key_begin, key_end, value_begin, value_end, call_end;
-  bool is_begun = false;  // the tag's `begin` was the name_begin of the only call
-  bool parallel = true;   // else: more than one call
+// How a call writes its arguments.
+struct ArgumentForm {
+  enum class Kind {
+    kJson,    // one JSON object
+    kTagged,  // key_begin key key_end value_begin value value_end, for each argument; then call_end
+    kBraced,  // {key: value, ...}: bare keys, strings between quotes of the form's own
+    kPython,  // key=value, ...): literals of Python
+    kXml,     // <key>value</key>, ..., mark before each tag; members and items as tags again; then call_end
+  };
+  Kind kind = Kind::kJson;
+  std::string key_begin, key_end, value_begin, value_end, call_end;
+  std::vector<std::string> ends;  // kTagged: what closes calls; not behind a value_end inside a value
+  std::string attribute;          // kTagged: of a key that says what its value is, as `string="`; empty: keys have none
+  std::string text_word;          // the attribute's word for text
+  bool own_lines = false;         // kTagged: a line end at each side of a value is not the value's
+  std::string quote;              // kBraced
+  std::string mark;               // kXml
 };
 
-// One way to wrap constrained content in text: `begin` content `end`. The content is a JSON value, or, where one of
-// these is given, calls in tags or a text by GBNF rules (from their rule "root").
+// Arguments as a rule that others call by its name: what its form makes of values of the schema.
+struct ArgumentRule {
+  std::string name;
+  ArgumentForm form;
+  std::string schema;  // JSON text
+  bool exact = true;   // a keyword that the form cannot hold is refused; else it is left out
+};
+
+// One way to wrap constrained content in text: `begin` content `end`. The content is a JSON value, or, where rules are
+// given, a text by these GBNF rules (from their rule "root"), which may call the specification's arguments.
 struct StructuralTag {
   std::string begin;
   std::string schema;  // JSON text of the value's schema
   std::string end;
-  std::optional<TaggedCalls> calls = {};
   std::string rules = {};
+};
+
+// A beginning of a text, as a regular expression, behind which the text has the form of GBNF rules.
+struct TextOpening {
+  std::string text;
+  std::string rules;
 };
 
 struct GrammarSpec {
@@ -50,15 +73,17 @@ struct GrammarSpec {
   bool required = false;  // at least one tag
   bool parallel = true;   // more than one tag allowed
   bool stops = false;     // the text ends with its first tag; with free_text
-  // With free_text: a text that begins with a match of this regular expression, none of which begins another, has
-  // behind it, and to its end, the form of these GBNF rules. Empty: there is no such beginning. With opening_anywhere a
-  // match is one more trigger: it may stand anywhere, and free text may follow what has the rules' form.
-  std::string opening;
-  std::string opening_rules;
+  bool spaced = false;    // without free text: white space stands before and between tags, not `separator`
+  // With free_text: a text that begins with a match of one of these, none of which begins another match, has behind
+  // it, and to its end, the form of its rules. With opening_anywhere a match is one more trigger: it may stand
+  // anywhere, and free text may follow what has the rules' form. Without free_text: they are tags like others.
+  std::vector<TextOpening> openings;
   bool opening_anywhere = false;
-  std::string separator;  // between tags where there is no free text
-  std::string prefix;     // before the first tag and
-  std::string suffix;     // after the last one, where there is no free text
+  std::string separator;                // between tags where there is no free text
+  std::vector<ArgumentRule> arguments;  // that rules call
+  // Without free_text: the text may be one of this instead of tags, behind `answer_begin` or not.
+  std::shared_ptr<const GrammarSpec> answer;
+  std::string answer_begin;
 };
 
 // What a compiler's grammars take beside the requests that follow them.

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <system_error>
 
+#include "core/base/write_error.h"
 #include "core/kv/stdio_file.h"
 
 namespace quire {
@@ -65,7 +66,8 @@ tl::unexpected<Error> damaged() {
 }
 
 Error failed_to_write(std::error_code why) {
-  return Error{ErrorKind::kInternal, "The slot could not be written: " + why.message(), "slot_not_saved", "filename"};
+  return Error{ErrorKind::kInternal, "The slot could not be written: " + describe_write_error(why.value()),
+               "slot_not_saved", "filename"};
 }
 
 // Everything but the head's checksum, which the caller compares.

@@ -134,6 +134,14 @@ class KvCache {
   void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
                WhenEvicted when_evicted = WhenEvicted::kOffered);
 
+  // The tiers below bring back some of the table's prefix, until end_restore().
+  void begin_restore(BlockTable& table) { table.is_restoring = true; }
+  void end_restore(BlockTable& table) {
+    table.is_restoring = false;
+    ++num_restores_ended_;
+  }
+  std::uint64_t num_restores_ended() const { return num_restores_ended_; }
+
   // For the tiers below. `listener` must outlive the cache's use; null: there is none.
   void set_listener(KvCacheListener* listener) { listener_ = listener; }
   PrefixIndex& mutable_index() { return index_; }
@@ -254,6 +262,7 @@ class KvCache {
   std::int64_t snapshot_interval_ = 2048;
   std::vector<BlockCopy> due_copies_;
   KvCacheListener* listener_ = nullptr;
+  std::uint64_t num_restores_ended_ = 0;
 };
 
 }  // namespace quire

@@ -94,7 +94,7 @@ bool LowerTier::begin_restore(Restore restore) {
   restores_.push_back(std::move(restore));
   kv_.open(restores_.back().held, table);  // its root is there
   ++next_restore_;
-  table.is_restoring = true;
+  kv_.begin_restore(table);
   is_moving_ = true;
   return true;
 }
@@ -400,7 +400,7 @@ std::int64_t LowerTier::num_bytes_in_flight() const {
 }
 
 LowerTier::Restores::iterator LowerTier::finish(Restores::iterator restore) {
-  restore->table->is_restoring = false;
+  kv_.end_restore(*restore->table);
   kv_.release(restore->held, restore->tokens, std::int64_t{restore->held.num_entered} * kv_.block_size());
   kv_.close(restore->held);
   return restores_.erase(restore);

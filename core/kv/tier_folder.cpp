@@ -18,7 +18,9 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/private_folder.h"
 #include "core/base/result.h"
+#include "core/base/write_error.h"
 
 namespace quire {
 
@@ -31,7 +33,7 @@ constexpr const char* kLockFile = "lock";
 
 // The open lock file of a folder; -1 and errno where that fails, EWOULDBLOCK where another process holds it.
 int lock_of(const fs::path& folder) {
-  const int file = open((folder / kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int file = open((folder / kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) == 0) return file;
   const int why = errno;
   if (file >= 0) close(file);
@@ -68,7 +70,8 @@ TierFolder::TierFolder(const TierFolderOptions& options, std::function<void()> r
       ready_(std::move(ready)),
       number_(random_number()) {
   std::error_code error;
-  fs::create_directories(folder_, error);
+  make_private_folder(options_.directory, error);
+  if (!error) make_private_folder(folder_, error);
   if (error) {
     throw StartupError(
         fmt::format("kv_cache.disk_tier_path: {} cannot be made: {}", folder_.string(), error.message()));
@@ -201,7 +204,7 @@ bool TierFolder::take_lock() noexcept {
   int why = ENOMEM;
   try {
     std::error_code ignored;
-    fs::create_directories(folder_, ignored);
+    make_private_folder(folder_, ignored);
     lock_file_ = lock_of(folder_);
     why = errno;
   } catch (const std::exception&) {  // the next write asks again
@@ -339,7 +342,8 @@ void TierFolder::pause_writing(const std::error_code& why) {
   }
   try {
     log::warn("KV blocks could not be written to {} ({}): nothing is kept there for {} s", folder_.native(),
-              why.message(), std::chrono::duration_cast<std::chrono::seconds>(options_.pause).count());
+              describe_write_error(why.value()),
+              std::chrono::duration_cast<std::chrono::seconds>(options_.pause).count());
   } catch (const std::exception&) {  // no memory for the reason's text
   }
 }

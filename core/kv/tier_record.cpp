@@ -1,5 +1,6 @@
 #include "core/kv/tier_record.h"
 
+#include <fcntl.h>
 #include <xxhash.h>
 
 #include <cerrno>
@@ -142,7 +143,8 @@ std::error_code write_record(const std::filesystem::path& path, const TierRecord
   std::filesystem::path beside = path;
   beside += ".part";
   errno = 0;
-  StdioFile file(std::fopen(beside.c_str(), "wb"));
+  const int descriptor = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  StdioFile file(descriptor < 0 ? nullptr : ::fdopen(descriptor, "wb"));
   const bool written = file != nullptr && write_all(file.get(), &head, sizeof head) &&
                        write_all(file.get(), record.salt.data(), record.salt.size()) &&
                        write_all(file.get(), record.tokens.data(), record.tokens.size() * sizeof(TokenId)) &&

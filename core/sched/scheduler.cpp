@@ -48,8 +48,8 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCache& kv) : options_(op
   drafted_.reserve(max_num_seqs);
   draft_order_.reserve(kMostDraftsOfStep);
   next_to_start_.reserve(kNextToStart);
-  collected_.reserve(kMostCollected);
-  candidates_.reserve(kMostCollected);
+  collected_.reserve(kNumLanes * kMostOfLane);
+  candidates_.reserve(kNumLanes * kMostOfLane);
 }
 
 Result<void> Scheduler::check(const Request& request) const {
@@ -84,9 +84,13 @@ void Scheduler::add(Sequence& sequence) {
 
 std::span<Sequence* const> Scheduler::next_to_start() {
   next_to_start_.clear();
+  std::int64_t places = std::min<std::int64_t>(num_places_left(), kNextToStart);
+  if (places == 0) return {};
   collected_.clear();
-  waiting_.collect(kNextToStart, kNextToStart, collected_);
-  std::int64_t places = num_places_left();
+  waiting_.collect(kAllLanes, kNextToStart, kNextToStart, collected_);
+  std::ranges::sort(collected_, [&](Sequence* a, Sequence* b) {
+    return a->continues_list != b->continues_list ? b->continues_list : waiting_.comes_before(*a, *b);
+  });
   std::int64_t blocks = kv_.pool().num_available() - num_running();
   for (Sequence* sequence : collected_) {
     blocks -= kv_.blocks_for(sequence->num_tokens());
@@ -99,8 +103,14 @@ std::span<Sequence* const> Scheduler::next_to_start() {
 void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   plan.clear();
   limits_ = limits;
+  ++num_steps_;
   budget_ = options_.max_num_batched_tokens;
   num_bounded_ = 0;
+  if (num_restores_seen_ != kv_.num_restores_ended()) {
+    num_restores_seen_ = kv_.num_restores_ended();
+    waiting_.leave_restoring_lanes();
+    blocked_need_.reset();
+  }
   const bool has_lists_alone = num_running() + num_waiting() == num_of_lists_;
   num_steps_with_lists_alone_ = has_lists_alone ? num_steps_with_lists_alone_ + 1 : 0;
   find_prompts();

@@ -2,8 +2,8 @@
 // thread only. Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails
 // changes nothing. Invariants: streams go first, in turns where they do not fit max_step_time; each step advances at
 // least one sequence; a sequence is preempted only for one at least as important (lower priority number, aged where the
-// policy ages it, then older), a choice of a request also for another request's first place, a background one for any
-// other; one in the plan keeps its blocks until commit. What continues a list of prompts goes behind the rest, in a
+// policy ages it, then older), a choice or a list's prompt also for another request's first place, a background one for
+// any other; one in the plan keeps its blocks until commit. What continues a list of prompts goes behind the rest, in a
 // part of the places and, beside others, of a step's time.
 #pragma once
 
@@ -103,14 +103,14 @@ class Scheduler {
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:
-  static constexpr std::size_t kMostCollected = 48;  // waiting sequences that are looked at together
+  static constexpr std::size_t kMostOfLane = 24;  // waiting sequences that are looked at together
 
-  // In which order prompts get tokens: by class under kPriority, by what their key was served under kFair, those of
-  // lists last, then the shortest remainder first.
+  // In which order prompts get tokens: by class under kPriority, those of lists last, by what their key was served
+  // under kFair, then the shortest remainder first.
   struct Order {
     std::int64_t priority;
-    double counter;
     bool continues_list;
+    double counter;
     std::int64_t num_remaining;
     Clock::time_point arrival;
     std::int64_t id;
@@ -191,7 +191,7 @@ class Scheduler {
   // scheduler_admission.cpp: who starts.
   void admit_waiting(StepPlan& plan);
   void take_places(StepPlan& plan);
-  bool find_candidates();
+  bool find_candidates(Lanes lanes);
   bool has_list_place() const;
   Candidate* choose_candidate();
   bool goes_before(const Candidate& a, const Candidate& b) const;
@@ -251,6 +251,8 @@ class Scheduler {
   double oldest_credit_ = 0.0;                                      // tokens that are due to the oldest prompt
   std::optional<KvRoom> blocked_need_;                              // nothing starts before so much is available
   std::int64_t num_started_ = 0;                                    // each time that a sequence began to run
+  std::int64_t num_steps_ = 0;                                      // planned
+  std::uint64_t num_restores_seen_ = 0;                             // that have ended
   std::optional<Importance> last_turn_;       // where not all streams fit a step: of the last that went on
   std::optional<Importance> last_list_turn_;  // of those of lists
   std::int64_t num_steps_with_lists_alone_ = 0;

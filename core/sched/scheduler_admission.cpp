@@ -10,12 +10,13 @@ namespace {
 // Waiting sequences that are looked at: the first of the policy's order and the shortest; those of several keys.
 constexpr std::size_t kWindow = 8;
 constexpr std::size_t kKeyWindow = 3;
-constexpr int kCollections = 4;    // times in a step that those are replaced which turn out to wait for others
-constexpr int kMaxBypassed = 8;    // times that the first in the policy's order lets a later one start before it
-constexpr int kMostDisplaced = 4;  // choices in one step
+constexpr int kCollections = 4;        // times in a step that those are replaced which turn out to wait for others
+constexpr int kMaxBypassed = 8;        // times that the first in the policy's order lets a later one start before it
+constexpr int kMaxChoiceBypassed = 2;  // the same for a further choice, so that an old request's choices all end
+constexpr int kMostDisplaced = 4;      // choices in one step
 constexpr std::int32_t kPlacesNotOfLists = 4;  // one in so many is kept from what continues a list
 constexpr std::int64_t kPartsOfStep = 4;       // of windows' parts, at most a quarter is left to a step's prompt tokens
-constexpr std::int64_t kTurn = 8;              // tokens that a choice generates before it gives its place up again
+constexpr std::int64_t kTurn = 8;              // steps for which one of many keeps a place that it has come back to
 
 // A prompt of which so much is cached continues a conversation, rather than just beginning like many others.
 constexpr double kReturningPart = 0.9;
@@ -33,7 +34,7 @@ void Scheduler::admit_waiting(StepPlan& plan) {
   if (blocked_need_ && !running_.empty() && !blocked_need_->fits(kv_.available())) return;
   blocked_need_.reset();
   bool has_started = true;
-  while (has_started && num_places_left() > 0 && find_candidates()) {
+  while (has_started && num_places_left() > 0 && find_candidates(kStartingLanes)) {
     has_started = false;
     for (Candidate* chosen = choose_candidate(); chosen != nullptr && num_places_left() > 0;
          chosen = choose_candidate()) {
@@ -46,14 +47,11 @@ void Scheduler::admit_waiting(StepPlan& plan) {
   }
 }
 
-// All places are taken: a request that has none gets one from a request that has several, or under kPriority from a
-// less important one.
+// All places are taken: a request that has none gets one from a request or a list that has several, or under kPriority
+// from a less important one.
 void Scheduler::take_places(StepPlan& plan) {
-  if (waiting_.all_parked() || (num_running_choices_ == 0 && !by_class())) return;
-  if (!find_candidates()) return;
-  std::erase_if(candidates_, [](const Candidate& each) {
-    return each.sequence->is_choice || each.sequence->continues_list || each.sequence->request->is_background;
-  });
+  if (num_running_choices_ + num_running_of_lists_ == 0 && !by_class()) return;
+  if (!find_candidates(kPlacelessLanes)) return;
   for (int i = 0; i < kMostDisplaced && !candidates_.empty(); ++i) {
     const auto best = std::min_element(candidates_.begin(), candidates_.end(),
                                        [&](const Candidate& a, const Candidate& b) { return goes_before(a, b); });
@@ -67,11 +65,11 @@ void Scheduler::take_places(StepPlan& plan) {
   }
 }
 
-// The least important choice of a request that has had its turn, or under kPriority the least important sequence of a
-// class below the waiting one's.
+// The least important choice or list's prompt that has had its turn, or under kPriority the least important sequence of
+// a class below the waiting one's.
 Sequence* Scheduler::choose_displaced(const Sequence& waiting) const {
   const auto gives_place = [&](const Sequence* running) {
-    if (running->is_choice && running->num_tokens() >= running->turn_end) return true;
+    if (running->is_one_of_many() && num_steps_ >= running->turn_end) return true;
     return by_class() && running->request->priority > waiting.request->priority && running->level > waiting.level;
   };
   const auto found = std::find_if(running_.rbegin(), running_.rend(), gives_place);
@@ -84,16 +82,15 @@ bool Scheduler::has_list_place() const {
 }
 
 // False where nothing could start. Those whose next tokens another is computing wait for it out of the order.
-bool Scheduler::find_candidates() {
+bool Scheduler::find_candidates(Lanes lanes) {
+  if (!has_list_place()) lanes &= ~only(Lane::kLists);
   bool has_parked = true;
   for (int i = 0; i < kCollections && has_parked; ++i) {
     has_parked = false;
     candidates_.clear();
     collected_.clear();
-    waiting_.collect(options_.policy == SchedulerPolicy::kFair ? kKeyWindow : kWindow, kMostCollected, collected_);
+    waiting_.collect(lanes, options_.policy == SchedulerPolicy::kFair ? kKeyWindow : kWindow, kMostOfLane, collected_);
     for (Sequence* sequence : collected_) {
-      if (sequence->table.is_restoring) continue;  // its blocks come back from a tier below
-      if (sequence->continues_list && !has_list_place()) continue;
       if (sequence->request->is_background && !has_background_room(*sequence)) continue;
       const PrefixMatch match = kv_.match(sequence->table, sequence->tokens, sequence->prefix_limit());
       if (parks(*sequence, match)) {
@@ -134,16 +131,19 @@ Scheduler::Candidate* Scheduler::choose_candidate() {
   Candidate* best = nullptr;
   for (Candidate& each : candidates_) {
     const bool is_head = each.sequence == head_;
-    if (is_head && head_->num_bypassed >= kMaxBypassed) return &each;
+    const int most_bypassed = each.sequence->is_choice ? kMaxChoiceBypassed : kMaxBypassed;
+    if (is_head && head_->num_bypassed >= most_bypassed) return &each;
     const bool is_served_next = is_served(each) || (is_head && is_oldest(*head_));
     if (is_served_next && (best == nullptr || goes_before(each, *best))) best = &each;
   }
   return best;
 }
 
-// Under kPriority waiting outweighs the class; within a class, and otherwise, the shorter goes first.
+// Under kPriority waiting outweighs the class; within a class, and otherwise, one of many goes behind the others, and
+// the shorter first.
 bool Scheduler::goes_before(const Candidate& a, const Candidate& b) const {
   if (a.order.priority != b.order.priority) return importance(*a.sequence) < importance(*b.sequence);
+  if (a.sequence->is_one_of_many() != b.sequence->is_one_of_many()) return b.sequence->is_one_of_many();
   return a.order < b.order;
 }
 
@@ -281,7 +281,7 @@ void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& mat
     waiting_.charge(sequence, sequence.num_remaining());
     plan.started.push_back(&sequence);
   } else {
-    sequence.turn_end = sequence.num_tokens() + kTurn;
+    sequence.turn_end = num_steps_ + kTurn;
   }
   sequence.num_started_before = num_started_++;
   sequence.num_bypassed = 0;

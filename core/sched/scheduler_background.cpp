@@ -30,9 +30,7 @@ bool Scheduler::has_background_room(const Sequence& sequence) const {
 // A request that waits for a place or for blocks gets them from background sequences, if all that these hold is enough.
 void Scheduler::displace_background(StepPlan& plan) {
   const auto holds = [](const Sequence* running) { return is_background(running) && running->num_scheduled == 0; };
-  if (std::none_of(running_.begin(), running_.end(), holds) || waiting_.all_parked() || !find_candidates()) return;
-  std::erase_if(candidates_, [](const Candidate& each) { return is_background(each.sequence); });
-  if (candidates_.empty()) return;
+  if (std::none_of(running_.begin(), running_.end(), holds) || !find_candidates(kForegroundLanes)) return;
   const auto best = std::min_element(candidates_.begin(), candidates_.end(),
                                      [&](const Candidate& a, const Candidate& b) { return goes_before(a, b); });
   const auto fits = [&](const KvRoom& room) { return room_needed(*best).fits(room); };

@@ -30,15 +30,15 @@ bool older(const Sequence& a, const Sequence& b) {
 }  // namespace
 
 bool Scheduler::Order::operator<(const Order& other) const {
-  return std::tie(priority, counter, continues_list, num_remaining, arrival, id) <
-         std::tie(other.priority, other.counter, other.continues_list, other.num_remaining, other.arrival, other.id);
+  return std::tie(priority, continues_list, counter, num_remaining, arrival, id) <
+         std::tie(other.priority, other.continues_list, other.counter, other.num_remaining, other.arrival, other.id);
 }
 
 Scheduler::Order Scheduler::order_of(const Sequence& sequence, std::int64_t num_remaining) const {
   const Request& request = *sequence.request;
   const std::int64_t priority = request.is_background ? kBackgroundLevel : by_class() ? request.priority : 0;
-  return {priority,        waiting_.counter(sequence), sequence.continues_list, num_remaining,
-          request.arrival, sequence.id.value};
+  return {priority,      sequence.continues_list, waiting_.counter(sequence),
+          num_remaining, request.arrival,         sequence.id.value};
 }
 
 // A prompt that others wait for is as urgent as the most urgent of them.

@@ -19,12 +19,13 @@ namespace quire {
 
 struct KeyQueue;
 struct Sequence;
+enum class Lane : std::uint8_t;
 
 // The WaitingQueue's own.
 struct WaitingState {
-  KeyQueue* queue = nullptr;  // of the sequence's key, from add() to finish()
-  std::int64_t length = 0;    // tokens when it was added
-  bool is_bounded = false;
+  KeyQueue* queue = nullptr;   // of the sequence's key, from add() to finish()
+  std::int64_t length = 0;     // tokens when it was added
+  Lane lane{};                 // in which it waits, unless it is parked
   Sequence* behind = nullptr;  // parked until this one has computed enough
   Sequence* next = nullptr;    // parked behind the same one
   Sequence* previous = nullptr;
@@ -71,7 +72,7 @@ struct Sequence {
   std::int64_t num_started_before = 0;  // those that had started when this one began to wait, or to run
   bool streams_now = false;             // continues its prompt in the plan being made
   bool keeps_blocks = false;            // started in the plan being made: nothing is taken from it
-  std::int64_t turn_end = 0;            // tokens until which a choice keeps the place that it has come back to
+  std::int64_t turn_end = 0;            // the step until which one of many keeps the place that it has come back to
   WaitingState waiting;
 
   std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
@@ -83,6 +84,8 @@ struct Sequence {
   bool prompt_computed() const { return num_computed >= num_prompt_tokens; }
   // At most so far behind: one token, or a few that a grammar forced.
   bool streams() const { return prompt_computed() && num_remaining() <= kMaxStreamingTokens; }
+  // Its request or list may have other places.
+  bool is_one_of_many() const { return is_choice || continues_list; }
   bool has_bound() const { return max_chunk != kUnbounded; }
   // One token, the last, must always be computed: its logits are what the next token is drawn from.
   std::int64_t prefix_limit() const { return std::min(num_tokens() - 1, max_cached_tokens); }

@@ -20,6 +20,19 @@ std::int64_t nanoseconds(Clock::time_point time) {
 constexpr double kMostWeight = 3e18;
 constexpr std::size_t kNodes = 2;  // of a sequence that waits: by rank and by length
 
+Lane lane_of(const Sequence& sequence) {
+  const bool is_background = sequence.request->is_background;
+  if (sequence.table.is_restoring) return is_background ? Lane::kBackgroundRestoring : Lane::kRestoring;
+  if (is_background) return sequence.has_bound() ? Lane::kBackgroundBounded : Lane::kBackground;
+  if (sequence.continues_list) return Lane::kLists;
+  if (sequence.is_choice) return Lane::kChoices;
+  return sequence.has_bound() ? Lane::kBounded : Lane::kRequests;
+}
+
+KeyQueue::Orders& orders_of(const Sequence& sequence) {
+  return sequence.waiting.queue->lanes[static_cast<std::size_t>(sequence.waiting.lane)];
+}
+
 }  // namespace
 
 std::int64_t aged_rank(const Request& request, double priority_aging_s) {
@@ -50,11 +63,6 @@ QueuedSequence WaitingQueue::place_of(Sequence& sequence) const {
   return {rank, importance, sequence.waiting.length, sequence.id.value, &sequence};
 }
 
-KeyQueue::Lane& WaitingQueue::lane_of(const Sequence& sequence) {
-  const std::size_t lane = sequence.continues_list ? 2 : sequence.waiting.is_bounded ? 1 : 0;
-  return sequence.waiting.queue->lanes[lane];
-}
-
 double WaitingQueue::weight_of(const std::string& key_name) const {
   const auto weight = options_.key_weights.find(key_name);
   return weight == options_.key_weights.end() ? 1.0 : weight->second;
@@ -75,34 +83,42 @@ WaitingQueue::Node WaitingQueue::node_of(const QueuedSequence& place) {
 
 void WaitingQueue::enter(Sequence& sequence) {
   const QueuedSequence place = place_of(sequence);
-  KeyQueue::Lane& lane = lane_of(sequence);
-  lane.by_rank.insert(node_of(place));
-  lane.by_length.insert(node_of(place));
-  KeyQueue& queue = *sequence.waiting.queue;
-  if (queue.num_in_order++ > 0) return;
-  queue.place = not_empty_.size();
-  not_empty_.push_back(&queue);
+  sequence.waiting.lane = lane_of(sequence);
+  KeyQueue::Orders& orders = orders_of(sequence);
+  if (orders.by_rank.empty()) {
+    std::vector<KeyQueue*>& queues = queues_of(sequence.waiting.lane);
+    orders.place = queues.size();
+    queues.push_back(sequence.waiting.queue);
+  }
+  orders.by_rank.insert(node_of(place));
+  orders.by_length.insert(node_of(place));
 }
 
 void WaitingQueue::leave(Sequence& sequence) {
   const QueuedSequence place = place_of(sequence);
-  KeyQueue::Lane& lane = lane_of(sequence);
-  Node ranked = lane.by_rank.extract(place);
-  Node measured = lane.by_length.extract(place);
+  KeyQueue::Orders& orders = orders_of(sequence);
+  Node ranked = orders.by_rank.extract(place);
+  Node measured = orders.by_length.extract(place);
   QUIRE_CHECK(!ranked.empty() && !measured.empty(), "a waiting sequence has one place");
   spare_.push_back(std::move(ranked));
   spare_.push_back(std::move(measured));
-  KeyQueue& queue = *sequence.waiting.queue;
-  if (--queue.num_in_order > 0) return;
-  not_empty_.back()->place = queue.place;
-  not_empty_[queue.place] = not_empty_.back();
-  not_empty_.pop_back();
+  if (!orders.by_rank.empty()) return;
+  const Lane lane = sequence.waiting.lane;
+  std::vector<KeyQueue*>& queues = queues_of(lane);
+  queues.back()->lanes[static_cast<std::size_t>(lane)].place = orders.place;
+  queues[orders.place] = queues.back();
+  queues.pop_back();
+}
+
+bool WaitingQueue::changes_lane(Sequence& sequence) {
+  if (lane_of(sequence) == sequence.waiting.lane) return false;
+  leave(sequence);
+  enter(sequence);
+  return true;
 }
 
 void WaitingQueue::add(Sequence& sequence) {
-  WaitingState& state = sequence.waiting;
-  state.length = sequence.num_tokens();
-  state.is_bounded = sequence.has_bound();
+  sequence.waiting.length = sequence.num_tokens();
   enter(sequence);
   ++num_waiting_;
 }
@@ -114,7 +130,6 @@ void WaitingQueue::remove(Sequence& sequence) {
     leave(sequence);
     return;
   }
-  --num_parked_;
   if (state.next != nullptr) state.next->waiting.previous = state.previous;
   (state.previous != nullptr ? state.previous->waiting.next : state.behind->waiting.first_parked) = state.next;
   state.behind = state.next = state.previous = nullptr;
@@ -122,7 +137,6 @@ void WaitingQueue::remove(Sequence& sequence) {
 
 void WaitingQueue::park(Sequence& sequence, Sequence& behind, std::int64_t until) {
   leave(sequence);
-  ++num_parked_;
   WaitingState& state = sequence.waiting;
   WaitingState& other = behind.waiting;
   other.first_wakes_at = other.first_parked == nullptr ? until : std::min(other.first_wakes_at, until);
@@ -141,7 +155,6 @@ void WaitingQueue::wake(Sequence& behind) {
     Sequence& sequence = *next;
     next = sequence.waiting.next;
     sequence.waiting.behind = sequence.waiting.next = sequence.waiting.previous = nullptr;
-    --num_parked_;
     enter(sequence);
   }
 }
@@ -151,29 +164,52 @@ void WaitingQueue::wake_computed(Sequence& behind) {
 }
 
 // Among equals the key that came first.
-std::span<KeyQueue* const> WaitingQueue::first_by_counter(std::size_t most) {
-  first_.resize(std::min(most, not_empty_.size()));
-  std::partial_sort_copy(not_empty_.begin(), not_empty_.end(), first_.begin(), first_.end(),
+std::span<KeyQueue* const> WaitingQueue::first_by_counter(Lane lane, std::size_t most) {
+  const std::vector<KeyQueue*>& queues = queues_of(lane);
+  first_.resize(std::min(most, queues.size()));
+  std::partial_sort_copy(queues.begin(), queues.end(), first_.begin(), first_.end(),
                          [](const KeyQueue* a, const KeyQueue* b) {
-                           if (a->is_background != b->is_background) return b->is_background;
                            return a->counter != b->counter ? a->counter < b->counter : a->number < b->number;
                          });
   return first_;
 }
 
-void WaitingQueue::collect(std::size_t window, std::size_t most, std::vector<Sequence*>& found) {
-  const auto take = [&](const auto& places) {
-    std::size_t left = window;
-    for (auto place = places.begin(); place != places.end() && left > 0 && found.size() < most; ++place, --left) {
-      if (std::find(found.begin(), found.end(), place->sequence) == found.end()) found.push_back(place->sequence);
+void WaitingQueue::collect(Lanes lanes, std::size_t window, std::size_t most, std::vector<Sequence*>& found) {
+  for (std::size_t lane = 0; lane < kNumLanes; ++lane) {
+    if ((lanes & only(static_cast<Lane>(lane))) != 0) collect_lane(static_cast<Lane>(lane), window, most, found);
+  }
+}
+
+// A sequence whose restore has begun goes to its lane here: that costs each of them once what adding it cost.
+void WaitingQueue::collect_lane(Lane lane, std::size_t window, std::size_t most, std::vector<Sequence*>& found) {
+  const std::size_t end = found.size() + most;
+  for (KeyQueue* queue : first_by_counter(lane, most)) {
+    const std::size_t first = found.size();
+    const auto take = [&](const auto& places) {
+      std::size_t left = window;
+      for (auto place = places.begin(); place != places.end() && left > 0 && found.size() < end;) {
+        Sequence& sequence = *(place++)->sequence;
+        if (changes_lane(sequence)) continue;
+        --left;
+        const auto begin = found.begin() + static_cast<std::ptrdiff_t>(first);
+        if (std::find(begin, found.end(), &sequence) == found.end()) found.push_back(&sequence);
+      }
+    };
+    const KeyQueue::Orders& orders = queue->lanes[static_cast<std::size_t>(lane)];
+    take(orders.by_rank);
+    take(orders.by_length);
+    if (found.size() == end) return;
+  }
+}
+
+void WaitingQueue::leave_restoring_lanes() {
+  for (const Lane lane : {Lane::kRestoring, Lane::kBackgroundRestoring}) {
+    std::vector<KeyQueue*>& queues = queues_of(lane);
+    for (std::size_t i = queues.size(); i-- > 0;) {  // the last one takes the place of one that becomes empty
+      const auto& places = queues[i]->lanes[static_cast<std::size_t>(lane)].by_rank;
+      for (auto place = places.begin(); place != places.end();)
+        changes_lane(*(place++)->sequence);
     }
-  };
-  for (KeyQueue* queue : first_by_counter(most)) {  // each has at least one
-    for (const KeyQueue::Lane& lane : queue->lanes) {
-      take(lane.by_rank);
-      take(lane.by_length);
-    }
-    if (found.size() >= most) return;
   }
 }
 
@@ -198,9 +234,11 @@ double WaitingQueue::counter(const Sequence& sequence) const {
 void WaitingQueue::reserve(std::int64_t num_begun) {
   const std::size_t num_nodes = kNodes * static_cast<std::size_t>(num_begun);
   if (spare_.capacity() < num_nodes) spare_.reserve(2 * num_nodes);
-  for (auto* queues : {&not_empty_, &first_}) {
-    if (queues->capacity() <= queues_.size()) queues->reserve(2 * queues_.size() + 1);
-  }
+  const auto make_room = [&](std::vector<KeyQueue*>& queues) {
+    if (queues.capacity() <= queues_.size()) queues.reserve(2 * queues_.size() + 1);
+  };
+  std::ranges::for_each(not_empty_, make_room);
+  make_room(first_);
   std::array<Node, kNodes> nodes;
   for (Node& node : nodes) {
     std::set<QueuedSequence, ByRank> one{{}};
@@ -242,7 +280,7 @@ void WaitingQueue::ended(const Sequence& sequence) {
   spare_.resize(spare_.size() - kNodes);
   KeyQueue& queue = *sequence.waiting.queue;
   QUIRE_CHECK(queue.num_live > 0, "a request ends once");
-  if (--queue.num_live == 0 && !queue.is_background) last_counter_ = std::max(last_counter_, queue.counter);
+  if (--queue.num_live == 0 && &queue != &background_) last_counter_ = std::max(last_counter_, queue.counter);
 }
 
 }  // namespace quire

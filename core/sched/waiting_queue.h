@@ -2,8 +2,8 @@
 // as arrival times. fcfs and priority keep one queue. Under priority a level weighs priority_aging_s of waiting, so
 // that the order of two requests never changes while they wait and none starves. fair keeps a queue per key with a
 // counter of the tokens it was served, divided by its weight; the lowest counter is next (virtual token counters: Sheng
-// et al., OSDI 2024). A parked sequence is out of every order until what it waits for is computed, so that it costs
-// nothing. Between began() and ended() of its sequences nothing is allocated: what its places need is made in began().
+// et al., OSDI 2024). Each kind of waiting has a lane, with an order of its own. A parked sequence is in no order until
+// what it waits for is computed. Between began() and ended() of its sequences nothing is allocated.
 #pragma once
 
 #include <array>
@@ -25,6 +25,31 @@ inline constexpr std::int64_t kBackgroundLevel = std::int64_t{1} << 62;
 // Under kPriority: the arrival in nanoseconds, later by what the priority weighs in waiting.
 std::int64_t aged_rank(const Request& request, double priority_aging_s);
 
+// The kinds of waiting: however many sequences of one kind wait, the first ones of every other kind are found.
+enum class Lane : std::uint8_t {
+  kRequests,
+  kBounded,    // with a bounded chunk
+  kChoices,    // further choices of a request
+  kLists,      // what continues a list
+  kRestoring,  // blocks are being brought back from a lower tier
+  kBackground,
+  kBackgroundBounded,
+  kBackgroundRestoring,
+};
+inline constexpr std::size_t kNumLanes = 8;
+
+// A set of lanes, one bit each.
+using Lanes = std::uint32_t;
+constexpr Lanes only(Lane lane) {
+  return Lanes{1} << static_cast<unsigned>(lane);
+}
+inline constexpr Lanes kAllLanes = (Lanes{1} << kNumLanes) - 1;
+// Requests without a place, and all that waits outside of the background.
+inline constexpr Lanes kPlacelessLanes = only(Lane::kRequests) | only(Lane::kBounded);
+inline constexpr Lanes kForegroundLanes = kPlacelessLanes | only(Lane::kChoices) | only(Lane::kLists);
+// Whatever can start.
+inline constexpr Lanes kStartingLanes = kForegroundLanes | only(Lane::kBackground) | only(Lane::kBackgroundBounded);
+
 struct QueuedSequence {
   std::int64_t rank;        // in policy order
   std::int64_t importance;  // class under priority
@@ -41,40 +66,37 @@ struct ByLength {
 
 // The sequences of one key under fair, else all of them; those of background requests apart.
 struct KeyQueue {
-  // Those with a bounded chunk, and those of lists, stand apart: however many of them wait, the rest is found.
-  struct Lane {
+  struct Orders {
     std::set<QueuedSequence, ByRank> by_rank;
     std::set<QueuedSequence, ByLength> by_length;
+    std::size_t place = 0;  // among the queues whose lane is not empty
   };
-  static constexpr std::size_t kNumLanes = 3;
-  std::array<Lane, kNumLanes> lanes;
+  std::array<Orders, kNumLanes> lanes;
   double counter = 0.0;
   double weight = 1.0;
   std::int64_t num_live = 0;
-  std::int64_t number = 0;     // in the order in which keys came
-  bool is_background = false;  // behind all others
-  std::size_t num_in_order = 0;
-  std::size_t place = 0;  // among the queues that are not empty
+  std::int64_t number = 0;  // in the order in which keys came
 };
 
 class WaitingQueue {
  public:
-  explicit WaitingQueue(const SchedulerOptions& options) : options_(options) { background_.is_background = true; }
+  explicit WaitingQueue(const SchedulerOptions& options) : options_(options) {}
 
   void add(Sequence& sequence);     // new, or preempted: those come first where the order is not by time alone
   void remove(Sequence& sequence);  // waiting, parked or not
   bool empty() const { return num_waiting_ == 0; }
   std::int64_t size() const { return num_waiting_; }
-  bool all_parked() const { return num_waiting_ == num_parked_; }
 
   // Takes `sequence` out of the order until `behind` has computed `until` tokens, or is woken.
   void park(Sequence& sequence, Sequence& behind, std::int64_t until);
   void wake(Sequence& behind);           // all that are parked behind it
   void wake_computed(Sequence& behind);  // if one of them waits for no more than it has computed
 
-  // Appends the first `window` of each key in policy order, and the `window` shortest, key by key in the order of their
-  // counters, until there are `most`; each once.
-  void collect(std::size_t window, std::size_t most, std::vector<Sequence*>& found);
+  // Appends, of each of `lanes`, the first `window` of each key in policy order, and the `window` shortest, key by key
+  // in the order of their counters, until there are `most` of the lane; each once.
+  void collect(Lanes lanes, std::size_t window, std::size_t most, std::vector<Sequence*>& found);
+  // Restores have ended: their sequences go to the lanes of their kinds.
+  void leave_restoring_lanes();
 
   // Of two that wait: by the counters of their keys, then in policy order.
   bool comes_before(Sequence& a, Sequence& b) const;
@@ -90,23 +112,24 @@ class WaitingQueue {
   using Node = std::set<QueuedSequence, ByRank>::node_type;
 
   QueuedSequence place_of(Sequence& sequence) const;
-  static KeyQueue::Lane& lane_of(const Sequence& sequence);
+  std::vector<KeyQueue*>& queues_of(Lane lane) { return not_empty_[static_cast<std::size_t>(lane)]; }
   void enter(Sequence& sequence);
   void leave(Sequence& sequence);
+  bool changes_lane(Sequence& sequence);
+  void collect_lane(Lane lane, std::size_t window, std::size_t most, std::vector<Sequence*>& found);
   Node node_of(const QueuedSequence& place);
   void reserve(std::int64_t num_begun);
   double weight_of(const std::string& key_name) const;
-  std::span<KeyQueue* const> first_by_counter(std::size_t most);
+  std::span<KeyQueue* const> first_by_counter(Lane lane, std::size_t most);
 
   SchedulerOptions options_;
   std::map<std::string, KeyQueue> queues_;  // by key name; only "" unless fair
   KeyQueue background_;
-  std::vector<KeyQueue*> not_empty_;  // in no order
-  std::vector<KeyQueue*> first_;      // scratch of first_by_counter
-  std::vector<Node> spare_;           // two for each sequence that has begun and has no place in the order
+  std::array<std::vector<KeyQueue*>, kNumLanes> not_empty_;  // by lane, in no order
+  std::vector<KeyQueue*> first_;                             // scratch of first_by_counter
+  std::vector<Node> spare_;  // two for each sequence that has begun and has no place in the order
   std::int64_t num_begun_ = 0;
   std::int64_t num_waiting_ = 0;
-  std::int64_t num_parked_ = 0;
   double last_counter_ = 0.0;  // of the key that was live last
 };
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <ctime>
 #include <new>
-#include <nlohmann/json.hpp>
 
+#include "core/base/json.h"
 #include "core/text/jinja/evaluator.h"
 #include "core/text/jinja/failure.h"
 #include "core/text/jinja/name_check.h"
@@ -12,8 +12,6 @@
 
 namespace quire {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kTrustedVariables[] = {
     "bos_token",   "eos_token",   "unk_token",  "sep_token",
@@ -59,6 +57,7 @@ jinja::Value to_value(const Json& json, bool trusted, std::size_t depth) {
     case Json::value_t::number_unsigned:
       return jinja::Value::integer(static_cast<jinja::Integer>(json.get<std::uint64_t>()));
     case Json::value_t::number_float: return jinja::Value::real(json.get<double>());
+    case Json::value_t::binary: return jinja::Value::long_integer(*digits_beyond_64_bits(json));
     case Json::value_t::string: return jinja::Value::string(jinja::Text(json.get<std::string>(), trusted));
     case Json::value_t::object: return to_dict(json, trusted, depth);
     case Json::value_t::array: {

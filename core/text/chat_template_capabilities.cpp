@@ -1,20 +1,45 @@
 #include "core/text/chat_template_capabilities.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <array>
+#include <initializer_list>
 #include <optional>
 #include <string>
+
+#include "core/base/json.h"
 
 namespace quire {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr const char* kUserText = "Quire probes the user";
+constexpr const char* kLaterText = "Quire probes what follows";
+constexpr const char* kAnswerText = "Quire probes the answer";
 constexpr const char* kSystemText = "Quire probes the system";
+constexpr const char* kSecondSystemText = "Quire probes more of the system";
 constexpr const char* kReasoningText = "Quire probes the reasoning";
 constexpr const char* kResultText = "Quire probes the result";
+constexpr const char* kSecondResultText = "Quire probes the other result";
 constexpr const char* kToolName = "quire_probe_tool";
 constexpr const char* kArgument = "quire_probe_key";
+constexpr const char* kValue = "quire_probe_value";
+constexpr const char* kSecondValue = "quire_probe_other";
+constexpr const char* kShortId = "call00001";
+constexpr const char* kSecondShortId = "call00002";
+constexpr const char* kLongId = "call_quire_probes_the_id";
+
+// In the order in which one is chosen.
+constexpr std::array kSwitches = {
+    ThinkingSwitch{"enable_thinking", "true", "false"},
+    ThinkingSwitch{"thinking", "true", "false"},
+    ThinkingSwitch{"reasoning", "true", "false"},
+    ThinkingSwitch{"enable_reasoning", "true", "false"},
+    ThinkingSwitch{"thinking_mode", R"("thinking")", R"("chat")"},
+    ThinkingSwitch{"thinking_mode", R"("on")", R"("off")"},
+    ThinkingSwitch{"skip_thinking", "false", "true"},
+    ThinkingSwitch{"thinking_budget", "-1", "0"},
+};
+
+using Texts = std::initializer_list<std::string_view>;
 
 class Prober {
  public:
@@ -33,176 +58,172 @@ class Prober {
     return text;
   }
 
-  bool shows(const Json& messages, std::string_view text, const Json& variables = Json::object()) const {
+  bool shows(const Json& messages, Texts texts, const Json& variables = Json::object()) const {
     const auto rendered = render(messages, variables);
-    return rendered && rendered->find(text) != std::string::npos;
+    return rendered && std::all_of(texts.begin(), texts.end(),
+                                   [&](std::string_view text) { return rendered->find(text) != std::string::npos; });
   }
 
  private:
   const ChatTemplate& template_;
 };
 
-Json user_message(Json content) {
-  return {{"role", "user"}, {"content", std::move(content)}};
-}
-
-Json text_part(const std::string& text) {
+Json probe_text_part(const std::string& text) {
   return Json::array({{{"type", "text"}, {"text", text}}});
 }
 
-Json call_message(Json arguments, Json content) {
-  return {{"role", "assistant"},
-          {"content", std::move(content)},
-          {"tool_calls", Json::array({{{"id", "call00001"},
-                                       {"type", "function"},
-                                       {"function", {{"name", kToolName}, {"arguments", std::move(arguments)}}}}})}};
+Json call_of(const Json& arguments, const char* id) {
+  return {{"id", id}, {"type", "function"}, {"function", {{"name", kToolName}, {"arguments", arguments}}}};
 }
 
-Json result_message() {
-  return {{"role", "tool"}, {"tool_call_id", "call00001"}, {"name", kToolName}, {"content", kResultText}};
+Json probe_tools(bool has_descriptions = true) {
+  Json key = {{"type", "string"}};
+  Json function = {{"name", kToolName}};
+  if (has_descriptions) key["description"] = "A key.";
+  if (has_descriptions) function["description"] = "A tool.";
+  function["parameters"] = {
+      {"type", "object"}, {"properties", {{kArgument, key}}}, {"required", Json::array({kArgument})}};
+  return Json::array({{{"type", "function"}, {"function", function}}});
 }
 
-Json probe_tools() {
-  const Json parameters = {{"type", "object"},
-                           {"properties", {{kArgument, {{"type", "string"}, {"description", "A key."}}}}},
-                           {"required", Json::array({kArgument})}};
-  return Json::array({{{"type", "function"},
-                       {"function", {{"name", kToolName}, {"description", "A tool."}, {"parameters", parameters}}}}});
-}
+// Messages in the form that the template was found to take so far.
+class Shapes {
+ public:
+  explicit Shapes(const TemplateCapabilities& found) : found_(found) {}
 
-bool is_whole(std::string_view text, std::string_view marker) {
-  return text.find(marker) != std::string_view::npos;
-}
+  Json message(const char* role, const std::string& text) const {
+    return {{"role", role}, {"content", found_.string_content ? Json(text) : probe_text_part(text)}};
+  }
+  Json user(const char* text = kUserText) const { return message("user", text); }
+  Json answer(const char* text = kAnswerText) const { return message("assistant", text); }
+  Json result(const char* text = kResultText, const char* id = kShortId) const {
+    Json result = message("tool", text);
+    result["tool_call_id"] = id;
+    return result;
+  }
+  Json arguments(const char* value = kValue) const {
+    const Json object = {{kArgument, value}};
+    return found_.object_arguments ? object : Json(object.dump());
+  }
+  Json calls(Json list, const std::string& text = "") const {
+    Json answer = message("assistant", text);
+    answer["tool_calls"] = std::move(list);
+    return answer;
+  }
+  Json call(const char* id = kShortId, const std::string& text = "") const {
+    if (found_.tool_calls) return calls(Json::array({call_of(arguments(), id)}), text);
+    return answer(kAnswerText);
+  }
+
+ private:
+  const TemplateCapabilities& found_;
+};
 
 void probe_content(const Prober& prober, TemplateCapabilities& found) {
-  const auto parts = prober.render(Json::array({user_message(text_part(kUserText))}));
+  const auto parts = prober.render(Json::array({{{"role", "user"}, {"content", probe_text_part(kUserText)}}}));
+  const auto has = [&parts](std::string_view text) { return parts->find(text) != std::string::npos; };
   // A template that knows no parts prints the list as Python or JSON would.
-  found.parts_content =
-      parts && is_whole(*parts, kUserText) && !is_whole(*parts, "'type'") && !is_whole(*parts, "\"type\"");
+  found.parts_content = parts && has(kUserText) && !has("'type'") && !has("\"type\"");
   // Where neither works the template wants something else besides; strings are what most take.
-  found.string_content = !found.parts_content || prober.shows(Json::array({user_message(kUserText)}), kUserText);
+  const Json text = {{"role", "user"}, {"content", kUserText}};
+  found.string_content = !found.parts_content || prober.shows(Json::array({text}), {kUserText});
 }
 
-void probe_roles(const Prober& prober, TemplateCapabilities& found, const Json& user) {
-  const auto with_role = [&user, &found](const char* role) {
-    return Json::array(
-        {{{"role", role}, {"content", found.string_content ? Json(kSystemText) : text_part(kSystemText)}}, user});
-  };
-  found.system_role = prober.shows(with_role("system"), kSystemText);
-  found.developer_role = prober.shows(with_role("developer"), kSystemText);
+void probe_roles(const Prober& prober, TemplateCapabilities& found) {
+  const Shapes as(found);
+  const Json system = as.message("system", kSystemText);
+  const Json second = as.message("system", kSecondSystemText);
+  const Json later = as.user(kLaterText);
+  const auto shows = [&](const Json& messages, Texts texts) { return prober.shows(messages, texts); };
+  found.system_role = shows({system, as.user()}, {kSystemText, kUserText});
+  found.developer_role = shows({as.message("developer", kSystemText), as.user()}, {kSystemText, kUserText});
+  found.several_systems = shows({system, second, as.user()}, {kSystemText, kSecondSystemText, kUserText});
+  found.later_system =
+      shows({as.user(), as.answer(), second, later}, {kUserText, kAnswerText, kSecondSystemText, kLaterText}) &&
+      shows({system, as.user(), as.answer(), second, later}, {kSystemText, kSecondSystemText, kLaterText});
+  found.last_system =
+      shows({as.user(), second}, {kUserText, kSecondSystemText}) &&
+      shows({system, as.user(), as.answer(), later, second}, {kSystemText, kLaterText, kSecondSystemText});
+  found.repeated_turns =
+      shows({as.user(), later}, {kUserText, kLaterText}) &&
+      shows({as.user(), as.answer(), as.answer(kReasoningText), later}, {kAnswerText, kReasoningText, kLaterText});
 }
 
-void probe_tool_use(const Prober& prober, TemplateCapabilities& found, const Json& user) {
-  const Json variables = {{"tools", probe_tools()}};
-  found.tools = prober.shows(Json::array({user}), kToolName, variables);
-  const Json object = {{kArgument, "value"}};
-  const auto history = [&user](const Json& call) { return Json::array({user, call, result_message()}); };
-  const auto shown = [&](const Json& arguments, const Json& content) {
-    const auto text = prober.render(history(call_message(arguments, content)), variables);
-    // Text that is quoted once more was not meant to be text; text must not be lost either.
-    const bool good =
-        text && is_whole(*text, kArgument) && text->find(std::string("\\\"") + kArgument) == std::string::npos;
-    return good ? text : std::nullopt;
-  };
-  const auto without = prober.render(Json::array({user}), variables);
-  const auto count = [](const std::optional<std::string>& text) {
-    std::size_t times = 0;
-    for (std::size_t at = text ? text->find(kArgument) : std::string::npos; at != std::string::npos;
-         at = text->find(kArgument, at + 1))
-      ++times;
-    return times;
-  };
-  const auto as_object = shown(object, "");
-  const auto as_text = shown(object.dump(), "");
-  const std::size_t base = count(without);
-  const bool object_works = count(as_object) > base;
-  const bool text_works = count(as_text) > base;
-  found.tool_calls = object_works || text_works;
-  found.object_arguments = object_works && !text_works;
-  found.tool_results = prober.shows(history(call_message(found.object_arguments ? object : Json(object.dump()), "")),
-                                    kResultText, variables);
-  const auto with_null = shown(found.object_arguments ? object : Json(object.dump()), nullptr);
-  found.null_content = with_null && with_null->find("None") == std::string::npos;
+std::size_t num_places(const std::optional<std::string>& text, std::string_view word) {
+  std::size_t count = 0;
+  for (std::size_t at = text ? text->find(word) : std::string::npos; at != std::string::npos;
+       at = text->find(word, at + 1))
+    ++count;
+  return count;
 }
 
-void probe_thinking(const Prober& prober, TemplateCapabilities& found, const Json& user) {
-  const auto on = prober.render(Json::array({user}), {{"enable_thinking", true}});
-  const auto off = prober.render(Json::array({user}), {{"enable_thinking", false}});
-  found.enable_thinking = on && off && *on != *off;
-  Json answer = call_message({{kArgument, "value"}}, "");
+// Which form of arguments is rendered as it is meant: text that is quoted once more was not meant to be text, and an
+// object that is written as Python does was not meant to be one, where text is taken.
+void probe_arguments(const Prober& prober, TemplateCapabilities& found, const Json& variables) {
+  const Shapes as(found);
+  const Json object = {{kArgument, kValue}};
+  const std::size_t base = num_places(prober.render(Json::array({as.user()}), variables), kArgument);
+  const auto rendered = [&](const Json& arguments) {
+    auto text =
+        prober.render({as.user(), as.calls(Json::array({call_of(arguments, kShortId)})), as.result()}, variables);
+    const bool is_shown = num_places(text, kArgument) > base && num_places(text, kValue) > 0 &&
+                          text->find(std::string("\\\"") + kArgument) == std::string::npos;
+    return is_shown ? text : std::nullopt;
+  };
+  const auto as_object = rendered(object);
+  const auto as_text = rendered(object.dump());
+  const bool is_python = as_object && as_object->find(std::string("{'") + kArgument) != std::string::npos;
+  found.tool_calls = as_object || as_text;
+  found.object_arguments = as_object && (!is_python || !as_text);
+}
+
+void probe_tool_use(const Prober& prober, TemplateCapabilities& found) {
+  const Shapes as(found);
+  Json variables = {{"tools", probe_tools()}};
+  found.tools = prober.shows(Json::array({as.user()}), {kToolName}, variables);
+  const Json bare = {{"tools", probe_tools(false)}};
+  found.needs_descriptions = found.tools && !prober.shows(Json::array({as.user()}), {kToolName}, bare);
+  if (!found.tools) variables = Json::object();
+  probe_arguments(prober, found, variables);
+  const auto shows = [&](const Json& messages, Texts texts) { return prober.shows(messages, texts, variables); };
+  found.tool_results = shows({as.user(), as.call(), as.result()}, {kResultText});
+  found.user_after_result = shows({as.user(), as.call(), as.result(), as.user(kLaterText), as.answer(), as.user()},
+                                  {kResultText, kLaterText, kAnswerText});
+  found.system_with_results =
+      shows({as.message("system", kSystemText), as.user(), as.call(), as.result()}, {kSystemText});
+  if (!found.tool_calls) return;
+  found.nine_letter_ids = !shows({as.user(), as.call(kLongId), as.result(kResultText, kLongId)}, {kValue});
+  const Json with_text = as.call(kShortId, kReasoningText);
+  found.text_beside_calls =
+      shows({as.user(), with_text, as.result()}, {kReasoningText, kValue}) &&
+      shows({as.user(), with_text, as.result(), as.answer(), as.user()}, {kReasoningText, kValue});
+  const Json both =
+      Json::array({call_of(as.arguments(), kShortId), call_of(as.arguments(kSecondValue), kSecondShortId)});
+  const Json results = {as.user(), as.calls(both), as.result(), as.result(kSecondResultText, kSecondShortId)};
+  found.parallel_calls = found.tool_results ? shows(results, {kValue, kSecondValue, kResultText, kSecondResultText})
+                                            : shows({as.user(), as.calls(both), as.user()}, {kValue, kSecondValue});
+  Json without_text = as.call();
+  without_text["content"] = nullptr;
+  const auto with_null = prober.render({as.user(), without_text, as.result()}, variables);
+  found.null_content = num_places(with_null, kValue) > 0 && with_null->find("None") == std::string::npos;
+}
+
+void probe_thinking(const Prober& prober, TemplateCapabilities& found) {
+  const Shapes as(found);
+  const auto rendered = [&](const ThinkingSwitch& each, std::string_view value) {
+    return prober.render(Json::array({as.user()}), {{each.name, Json::parse(value)}});
+  };
+  for (const ThinkingSwitch& each : kSwitches) {
+    const auto on = rendered(each, each.on);
+    const auto off = rendered(each, each.off);
+    if (!on || !off || *on == *off) continue;
+    found.thinking = &each;
+    break;
+  }
+  Json answer = as.call();
   answer["reasoning_content"] = kReasoningText;
-  found.reasoning_history =
-      prober.shows(Json::array({user, answer, result_message()}), kReasoningText, {{"tools", probe_tools()}});
-}
-
-// --- fitting
-
-std::string role_of(const Json& message) {
-  const auto role = message.find("role");
-  return role != message.end() && role->is_string() ? role->get<std::string>() : "";
-}
-
-Result<std::string> joined_text(const Json& parts, const std::string& field) {
-  std::string text;
-  for (const auto& part : parts) {
-    if (part.is_string()) {
-      text += part.get<std::string>();
-      continue;
-    }
-    const std::string type =
-        part.is_object() && part.contains("type") && part["type"].is_string() ? part["type"].get<std::string>() : "";
-    if ((type != "text" && type != "input_text" && type != "refusal") ||
-        !part.contains(type == "refusal" ? "refusal" : "text")) {
-      return invalid("this model's chat template takes text only, not a part of type '" + type + "'", field);
-    }
-    const Json& written = part[type == "refusal" ? "refusal" : "text"];
-    if (!written.is_string()) return invalid("a text part's text must be a string", field);
-    text += written.get<std::string>();
-  }
-  return text;
-}
-
-Result<Json> fit_content(const Json& content, const TemplateCapabilities& capabilities, const std::string& field) {
-  if (content.is_array() && !capabilities.parts_content) {
-    auto text = joined_text(content, field);
-    if (!text) return tl::make_unexpected(text.error());
-    return Json(std::move(*text));
-  }
-  if (content.is_string() && !capabilities.string_content && capabilities.parts_content)
-    return text_part(content.get<std::string>());
-  if (content.is_null() && !capabilities.null_content) return Json("");
-  return content;
-}
-
-void fit_arguments(Json& message, bool as_object) {
-  const auto calls = message.find("tool_calls");
-  if (calls == message.end() || !calls->is_array()) return;
-  for (auto& call : *calls) {
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object() ||
-        !call["function"].contains("arguments"))
-      continue;
-    Json& arguments = call["function"]["arguments"];
-    if (as_object && arguments.is_string()) {
-      Json parsed = Json::parse(arguments.get<std::string>(), nullptr, false);
-      if (parsed.is_object()) arguments = std::move(parsed);
-    } else if (!as_object && arguments.is_object()) {
-      arguments = arguments.dump();
-    }
-  }
-}
-
-// Puts a system message's text before the next user message's.
-void merge_system(Json& messages) {
-  for (std::size_t i = 0; i + 1 < messages.size(); ++i) {
-    if (role_of(messages[i]) != "system") continue;
-    for (std::size_t j = i + 1; j < messages.size(); ++j) {
-      Json& next = messages[j];
-      if (role_of(next) != "user" || !next["content"].is_string() || !messages[i]["content"].is_string()) continue;
-      next["content"] = messages[i]["content"].get<std::string>() + "\n" + next["content"].get<std::string>();
-      messages.erase(i);
-      return merge_system(messages);
-    }
-  }
+  found.reasoning_history = prober.shows({as.user(), answer, as.result()}, {kReasoningText},
+                                         found.tools ? Json{{"tools", probe_tools()}} : Json::object());
 }
 
 }  // namespace
@@ -212,32 +233,10 @@ TemplateCapabilities probe_capabilities(const ChatTemplate& chat_template) {
   TemplateCapabilities found;
   found.tool_format = detect_tool_format(chat_template.source());
   probe_content(prober, found);
-  const Json user = user_message(found.string_content ? Json(kUserText) : text_part(kUserText));
-  probe_roles(prober, found, user);
-  probe_tool_use(prober, found, user);
-  probe_thinking(prober, found, user);
+  probe_roles(prober, found);
+  probe_tool_use(prober, found);
+  probe_thinking(prober, found);
   return found;
-}
-
-Result<Json> fit_messages(const Json& messages, const TemplateCapabilities& capabilities) {
-  Json fitted = Json::array();
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    Json message = messages[i];
-    if (!message.is_object()) return invalid("a message must be an object", "messages[" + std::to_string(i) + "]");
-    const std::string field = "messages[" + std::to_string(i) + "].content";
-    if (message.contains("content")) {
-      auto content = fit_content(message["content"], capabilities, field);
-      if (!content) return tl::make_unexpected(content.error());
-      message["content"] = std::move(*content);
-    } else if (message.contains("tool_calls")) {
-      message["content"] = capabilities.null_content ? Json(nullptr) : Json("");
-    }
-    if (role_of(message) == "developer" && !capabilities.developer_role) message["role"] = "system";
-    fit_arguments(message, capabilities.object_arguments);
-    fitted.push_back(std::move(message));
-  }
-  if (!capabilities.system_role) merge_system(fitted);
-  return fitted;
 }
 
 }  // namespace quire

@@ -1,37 +1,46 @@
-// What a chat template can take, found by rendering probes through it, and messages fitted to that. Immutable; any
-// thread. Probing costs about a dozen small renderings: once per model.
+// What a chat template can take, found by rendering probes through it. Immutable; any thread. Probing costs some two
+// dozen small renderings: once per model.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <string_view>
 
-#include "core/base/result.h"
 #include "core/text/chat_template.h"
 #include "core/text/tools/tool_format.h"
 
 namespace quire {
 
+// A variable by which a template's reasoning is turned on and off, and its two values as JSON.
+struct ThinkingSwitch {
+  std::string_view name;
+  std::string_view on;
+  std::string_view off;
+};
+
 struct TemplateCapabilities {
   bool string_content = true;  // a message's content as a string is rendered
   bool parts_content = false;  // as a list of parts
   bool null_content = false;   // as null, beside tool calls, leaves no trace
-  bool system_role = false;
+  bool system_role = false;    // each role as the first message
   bool developer_role = false;
-  bool tools = false;       // `tools` changes the prompt
-  bool tool_calls = false;  // an assistant's calls in the history are rendered
-  bool tool_results = false;
-  bool object_arguments = false;   // a call's arguments must be an object; otherwise JSON text does
-  bool reasoning_history = false;  // a message's reasoning_content is rendered
-  bool enable_thinking = false;    // the variable changes the prompt
-  ToolFormat tool_format;          // what calls and reasoning look like in the output
+  bool several_systems = false;              // two in a row at the beginning
+  bool later_system = false;                 // a system message between turns
+  bool last_system = false;                  // a system message at the end
+  bool repeated_turns = false;               // two messages of a user, or of the assistant, in a row
+  bool system_with_results = false;          // the system message while a result of a tool is the last one
+  bool tools = false;                        // `tools` changes the prompt
+  bool needs_descriptions = false;           // of tools and their parameters
+  bool tool_calls = false;                   // an assistant's calls in the history are rendered
+  bool tool_results = false;                 // a result is, after its call
+  bool parallel_calls = false;               // several calls of one message are
+  bool text_beside_calls = false;            // the text of a message with calls is
+  bool user_after_result = false;            // a user's message between a result and the next answer is
+  bool nine_letter_ids = false;              // calls need ids of nine letters and digits
+  bool object_arguments = false;             // a call's arguments are rendered as an object; otherwise JSON text is
+  bool reasoning_history = false;            // a message's reasoning_content is rendered
+  const ThinkingSwitch* thinking = nullptr;  // null: no variable turns the reasoning on and off
+  ToolFormat tool_format;                    // what calls and reasoning look like in the output
 };
 
 TemplateCapabilities probe_capabilities(const ChatTemplate& chat_template);
-
-// OpenAI messages in the form the template takes: parts joined to strings or strings wrapped into parts, arguments as
-// objects or text, null content as "", a developer's message as the system's, and where there is no system role its
-// text before the first user message. Fails, naming the field, on parts that are not text where the template takes
-// strings only.
-Result<nlohmann::ordered_json> fit_messages(const nlohmann::ordered_json& messages,
-                                            const TemplateCapabilities& capabilities);
 
 }  // namespace quire

@@ -51,6 +51,7 @@ struct TokenizerFiles {
   std::string tokenizer_config_json;
   std::string special_tokens_map_json;
   std::string generation_config_json;  // its eos_token_id
+  std::string config_json;             // its eos_token_id, where generation_config.json has none
 };
 
 // Throws StartupError: not JSON, or a component that Quire does not have, by name.

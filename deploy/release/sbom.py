@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Prints what the binary is made of as SPDX 2.3 JSON: sbom.py BINARY VERSION. Libraries that it loads are found by ldd; those that are
-compiled in (headers, the page's scripts) by the packages that the Makefile installs. Names, versions and origins are dpkg's."""
+compiled in (headers, the page's scripts) by deploy/packages.sh. Names, versions and origins are dpkg's."""
 import hashlib
 import json
 import os
@@ -10,8 +10,7 @@ import sys
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 NAMESPACE = "https://quire.invalid/spdx"
-# Of the Makefile's packages, those whose text becomes part of the binary; the others are tools or are loaded as libraries.
-COMPILED_IN = re.compile(r"^(libboost.*|nlohmann-json3-dev|libspdlog-dev|libcli11-dev|libexpected-dev|cppzmq-dev|libjs-.*|node-dompurify)$")
+
 
 
 def output(*command):
@@ -31,9 +30,7 @@ def loaded_packages(binary):
 
 
 def compiled_packages():
-    with open(os.path.join(ROOT, "Makefile"), encoding="utf-8") as file:
-        listed = re.search(r"^PACKAGES := (.*?)\n(?=\w)", file.read().replace("\\\n", " "), re.M | re.S)[1].split()
-    return {name for name in listed if COMPILED_IN.match(name)}
+    return set(output(os.path.join(ROOT, "deploy/packages.sh"), "compiled-in").split())
 
 
 def describe(name):

@@ -84,7 +84,7 @@ template <class Op>
   const F above = Simd::max(x, Simd::zero());
   const F below = Simd::min(x, Simd::zero());
   const F grown = Simd::sub(exp_vector(Simd::min(below, Simd::set1(args.eps))), Simd::set1(1.0f));
-  const F curved = Simd::zero_below(Simd::sub(grown, below), Simd::sub(Simd::zero(), x), 0.0f);  // of x <= 0 only
+  const F curved = Simd::zero_below(Simd::sub(grown, below), Simd::sub(Simd::zero(), x), 0.0f);  // zero for x > 0
   const F sum = Simd::fma(Simd::mul(above, above), Simd::set1(args.alpha_p), Simd::mul(x, Simd::set1(args.beta)));
   return Simd::fma(curved, Simd::set1(args.beta + args.alpha_n), sum);
 }

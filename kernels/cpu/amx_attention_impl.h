@@ -49,7 +49,7 @@ void pack_split_queries(const float* const* rows, std::int64_t count, std::int64
   }
 }
 
-// One row of pairs of a right operand.
+// Stores a row of pairs of a right operand.
 template <class E>
 [[gnu::always_inline]] inline void put_pairs(std::byte* out, typename Simd::F even, typename Simd::F odd) {
   if constexpr (kTerms<E> == 1) {
@@ -158,7 +158,7 @@ inline SumsPlace in_matrix(float* first, std::int64_t stride) {
   return {first, stride, kTileRows * stride, kTileRows};
 }
 
-// One tile of queries over one partition of one head. Rows of `scores` turn from scores to split weights in place.
+// A tile of queries over one partition of one head. Rows of `scores` turn from scores to split weights in place.
 template <class E, class Tiles>
 struct TileAttention {
   const KvHeadView* kv;
@@ -289,7 +289,7 @@ void attend_query_tiles(const TileAttention<E, Tiles>* work, std::int64_t count,
   tiles.release();
 }
 
-// One tile of each of several heads, which take turns, so that memory is read in about the order in which it lies.
+// A tile of each of several heads, which take turns, so that memory is read in about the order in which it lies.
 template <class E, class Tiles>
 void attend_head_tiles(const TileAttention<E, Tiles>* work, std::int64_t count, TileShape shape) {
   constexpr std::int64_t kStepRuns = kStepVecs * Simd::kLanes / kRun;

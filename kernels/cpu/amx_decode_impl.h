@@ -88,7 +88,7 @@ class PanelReader {
     follows_ = follows;
   }
 
-  // Where the next tile is: decoded in `out`, of kTileBytes, or in place.
+  // Address of the next tile: decoded in `out`, of kTileBytes, or in place.
   const std::byte* next(std::byte* out) {
     ask_ahead();
     const std::byte* quants = quants_;

@@ -48,7 +48,7 @@ template <int kPanels, class Visit>
   if constexpr (kPanels == 2) visit.template operator()<1, 1>();
 }
 
-// One step of depth: 32 features.
+// Multiplies one step of depth, 32 features.
 template <int kPanels, class Tiles>
 [[gnu::always_inline]] inline void multiply_step(Tiles& tiles, const std::uint16_t* x, TileShape shape,
                                                  const std::byte* const* weights) {
@@ -140,7 +140,7 @@ void amx_panels(const GemmArgs& args, const GemmRange& range, std::byte* scratch
   tiles.release();
 }
 
-// Where the sums of a row tile times two panels are in memory: floats from one row, half and panel to the next.
+// Place of the sums of a row tile times two panels: strides in floats from one row, half and panel to the next.
 struct SumsPlace {
   float* first;
   std::int64_t row;
@@ -162,7 +162,7 @@ template <int kPanels, class Tiles>
       shape, [&]<int kHalf, int kPanel>() { tiles.template store<kHalf, kPanel>(to.of(kHalf, kPanel), to.row * 4); });
 }
 
-// One or two panels of a block of depth, and how far they are decoded.
+// A block of depth of one or two panels, and how far it is decoded.
 template <class P>
 class BlockOfWeights {
  public:

@@ -1,5 +1,5 @@
-// What the AMX level adds to the level of a Simd wrapper of sixteen lanes, over one implementation of the tiles.
-// Internal linkage; any thread. F32 weights would lose precision as bf16, so they keep the vector kernels.
+// Kernels that the AMX level adds to the level of a Simd wrapper of sixteen lanes, over one implementation of the
+// tiles. Internal linkage; any thread. F32 weights would lose precision as bf16, so they keep the vector kernels.
 #pragma once
 
 #include "kernels/cpu/amx_attention_impl.h"

@@ -52,7 +52,7 @@ inline Int4Queries int4_queries(const QueryTile& tile, std::int64_t head_dim) {
 }
 
 void pack_int4_queries(const float* const* rows, std::int64_t count, std::int64_t head_dim, float* out) {
-  constexpr float kStart = -32.0f;  // what a block's start[3] and [4] are times the sum of a half
+  constexpr float kStart = -32.0f;  // factor of a half's sum in start[3] and [4]
   auto* blocks = reinterpret_cast<ActBlock*>(out);
   auto* sums = reinterpret_cast<float*>(blocks + num_query_blocks(head_dim) * kQueryTile);
   for (std::int64_t i = 0; i < padded_tile_rows(count); ++i) {
@@ -150,7 +150,7 @@ void score_int4_vectors(const KvHeadView& kv, const QueryTile& tile, const Place
   }
 }
 
-// As many vectors of tokens at once as leave registers for three results of each and query.
+// kTokenVecs leaves registers for three results of each vector and query.
 template <int kCount, int kTokenVecs>
 void score_int4_keys(const KvHeadView& kv, const QueryTile& tile, const Place* places, float* scores) {
   constexpr int kMost = kCount < 8 ? 8 / kCount : 1;
@@ -159,7 +159,7 @@ void score_int4_keys(const KvHeadView& kv, const QueryTile& tile, const Place* p
     score_int4_vectors<kCount, kAtOnce>(kv, tile, places + v, scores + v * Simd::kLanes);
 }
 
-// Which lanes of a vector of a partition hold tokens of the context; others may lie in memory never written.
+// Lanes of a partition's vectors that hold tokens of the context; others may lie in memory never written.
 struct KnownTokens {
   std::int64_t first;  // from the first vector's first token
   std::int64_t end;
@@ -174,7 +174,7 @@ inline KnownTokens known_tokens(const QueryTile& tile, const Places& places, std
   return {hidden, places.num_tokens};
 }
 
-// What a tile's queries need of a head's partition to sum over its V, by group of features. A token's weight in a sum
+// Weights with which a tile's queries sum over a head's partition of V, by group of features. A token's weight in a sum
 // is its probability times its scale; sums are of integers, weights a part of the query's largest in 15 bits.
 struct Int4Weights {
   float minima[kMostValueGroups][kQueryTile];   // the sums of probabilities times minima

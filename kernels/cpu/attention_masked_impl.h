@@ -1,6 +1,6 @@
-// What the masked kernel adds to attention: windows, caps, biases by distance, values inside keys. Any thread. Included
-// by an ISA level's file; internal linkage.
-// Invariant: the order of a query's sums depends on the query alone; tokens that it does not see reach no result.
+// Additions of the masked kernel to attention: windows, caps, biases by distance, values inside keys. Any thread.
+// Included by an ISA level's file; internal linkage. Invariant: the order of a query's sums depends on the query alone;
+// tokens that it does not see reach no result.
 #pragma once
 
 #include "kernels/cpu/activation_impl.h"

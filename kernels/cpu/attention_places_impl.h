@@ -1,4 +1,4 @@
-// What attention over a paged context is made of: the cache's element types, where the tokens of a partition lie,
+// Parts of attention over a paged context: the cache's element types, the places of a partition's tokens,
 // base-2 exponentials. Any thread. Included by an ISA level's file; internal linkage. Invariant: vectors of tokens lie
 // at multiples of kLanes of the absolute position.
 #pragma once
@@ -61,7 +61,7 @@ constexpr std::int64_t kPartitionVecs = kPartition / Simd::kLanes;
 // Vectors of tokens of a head that are worked on before the next head's turn.
 constexpr std::int64_t kStepVecs = 2 * Simd::kScoreVecs;
 
-// Where a vector of tokens of the context lies, and what to bring near while it is read: bytes from a head's base.
+// Place of a vector of tokens, and the bytes to prefetch while it is read, both from a head's base.
 struct Place {
   std::int64_t block;
   std::int64_t inside;  // tokens
@@ -133,7 +133,7 @@ template <std::int64_t kAskedBytes>
     __builtin_prefetch(p + i);
 }
 
-// Where the vectors of a partition begin: vectors lie at multiples of kLanes of the absolute position, so that the
+// First token of a partition's vectors: vectors lie at multiples of kLanes of the absolute position, so that the
 // order of a query's sums does not depend on the tile.
 inline std::int64_t first_token_of(const QueryTile& tile, std::int64_t partition) {
   const std::int64_t begin = partition * kPartition;

@@ -8,7 +8,7 @@ namespace {
 // Values that are worth a thread's waking.
 constexpr std::int64_t kPackGrain = 4096;
 
-// Where a row lies among those of its tile of blocks or floats.
+// Place of a row in its tile of blocks or floats.
 struct TilePlace {
   std::int64_t first = 0;  // row of the tile
   TileRow at;

@@ -19,7 +19,7 @@ struct WantedActivations {
   bool floats = false;
   bool halves = false;
   bool pairs = false;
-  std::span<const std::int32_t> order = {};  // which value of a row comes at a place; empty: its own
+  std::span<const std::int32_t> order = {};  // index of the value at each place; empty: its own
 };
 
 // Laid out as GemmArgs says; null where not wanted. Until the next pack().
@@ -52,7 +52,7 @@ class ActivationPacker {
   void pack(std::span<const PackJob> jobs, std::vector<PackedActivations>& packed);
 
  private:
-  // Where a job's rows go.
+  // Destinations of a job's rows.
   struct Room {
     ActBlock* blocks = nullptr;
     float* floats = nullptr;

@@ -15,7 +15,7 @@ struct TileRange {
   std::int64_t end = 0;
 };
 
-// Those that see some of a partition: neither the first nor the last token that tiles see ever decreases.
+// The tiles that see some of a partition: neither the first nor the last token that tiles see ever decreases.
 TileRange tiles_that_see(const std::vector<QueryTile>& tiles, std::int64_t count, std::int64_t partition) {
   const auto tile = [&](std::int64_t t) -> const QueryTile& { return tiles[static_cast<std::size_t>(t)]; };
   TileRange out{0, count};
@@ -300,7 +300,7 @@ void AttentionRunner::run_whole(const Call& call) {
   }
 }
 
-// One partition of a unit, each state to where state_of(group, tile) says.
+// Attends one partition of a unit; state_of(group, tile) is where each state goes.
 template <class StateOf>
 void AttentionRunner::run_partition(const Call& call, const Unit& unit, Worker& worker, const StateOf& state_of) {
   const Item& item = items_[static_cast<std::size_t>(unit.item)];

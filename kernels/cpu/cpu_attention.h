@@ -26,15 +26,15 @@ class AttentionRunner {
   // Some rows of one sequence, or of several over what they share; times each K/V head it is a unit of work. Items of a
   // row follow each other by level: each begins with the result of the one before.
   struct Item {
-    std::int64_t first = 0;  // of its rows, in rows_
+    std::int64_t first = 0;  // index of its first row in rows_
     std::int64_t num_rows = 0;
     std::int64_t context = 0;
     std::int64_t shared_tokens = 0;  // behind its last partition, in items of several sequences; 0: of one
-    bool is_first = true;            // of its rows' items
+    bool is_first = true;            // first item of its rows
     const std::int32_t* block_table = nullptr;
-    std::int64_t first_partition = 0;  // that a row sees some of
+    std::int64_t first_partition = 0;  // first one that a row sees
     std::int64_t partitions = 0;       // from there on
-    std::int64_t tiles = 0;            // of query vectors, for each K/V head
+    std::int64_t tiles = 0;            // tiles of query vectors per K/V head
     std::int64_t first_state = 0;      // in split sharing: its states, one per (head, partition, query tile)
   };
   // Groups [first_head, first_head + num_heads) of an item; in split sharing of one partition only. Several heads
@@ -45,7 +45,7 @@ class AttentionRunner {
     std::int64_t num_heads = 0;
     std::int64_t partition = 0;
   };
-  // What one thread works in: the kernel's scratch, packed queries of each head or tile, and states: kTilesTogether of
+  // A thread's memory: the kernel's scratch, packed queries of each head or tile, and states: kTilesTogether of
   // a partition, and the running ones of its heads or tiles.
   struct Worker {
     Scratch memory;
@@ -54,7 +54,7 @@ class AttentionRunner {
     float* states = nullptr;
     float* rotated = nullptr;  // query vectors of one tile
     std::vector<QueryTile> tiles;
-    std::vector<TileMask> masks;  // of each tile
+    std::vector<TileMask> masks;  // indexed by tile
   };
   // The arguments of one run. Query heads come in groups that share a K/V head; several groups may share one.
   struct Call {
@@ -65,11 +65,11 @@ class AttentionRunner {
     const AttentionOptions* options;
     const AttendKernel* kernel;
     std::int64_t num_groups;
-    std::int64_t groups_each;  // of a K/V head
+    std::int64_t groups_each;  // groups per K/V head
     std::int64_t group;        // heads
-    std::int64_t head_dim;     // of K
+    std::int64_t head_dim;     // floats of K
     std::int64_t value_dim;
-    std::int64_t padded_dim;  // of V
+    std::int64_t padded_dim;  // padded floats of V
     bool masked;
     bool rotated;  // K and V are, as int4 keeps them
   };
@@ -85,7 +85,7 @@ class AttentionRunner {
 
   Call call_of(const CpuKvStorage& kv, std::int64_t layer, MatrixView q, const AttentionOptions& options,
                MatrixView out) const;
-  // Which items there are, level by level; then their units.
+  // Makes the items, level by level, then their units.
   void plan(const Call& call, const AttentionBatch& batch);
   void plan_rows(const AttentionBatch& batch);
   void plan_shared(const Call& call, const AttentionBatch& batch, const SharedContext::Group& group);
@@ -115,7 +115,7 @@ class AttentionRunner {
   std::int64_t state_floats(const Call& call) const;
   SoftmaxState state_at(const Call& call, float* base, std::int64_t index) const;
   void reset(const Call& call, const SoftmaxState& state) const;
-  // What a tile's result is before the item's partitions: of the items before, or its heads' sinks, or nothing.
+  // Starts a tile's result from the items before it, from its heads' sinks, or from nothing.
   void begin_tile(const Call& call, const Item& item, std::int64_t group, std::int64_t tile,
                   const SoftmaxState& state) const;
   float* queries_at(const Call& call, const Worker& worker, std::int64_t index) const;
@@ -124,8 +124,8 @@ class AttentionRunner {
   const KernelTable& kernels_;
   ThreadPool& pool_;
   SharedContext shared_;
-  std::vector<std::int32_t> rows_;       // of the step in order, then those of items of several sequences
-  std::vector<std::int64_t> positions_;  // of the step's rows
+  std::vector<std::int32_t> rows_;       // the step's rows in order, then rows of items of several sequences
+  std::vector<std::int64_t> positions_;  // indexed by row of the step
   std::vector<Item> items_;
   std::vector<Unit> units_;
   std::vector<Level> levels_;

@@ -1,4 +1,4 @@
-// Which items and units of work an operation of attention consists of.
+// AttentionRunner's plan: the items and units of work of an operation.
 #include <algorithm>
 #include <numeric>
 
@@ -106,7 +106,7 @@ void AttentionRunner::plan_shared(const Call& call, const AttentionBatch& batch,
   }
 }
 
-// What a sequence's rows see behind what they share with others.
+// Adds items for the context that a sequence's rows do not share.
 void AttentionRunner::plan_rest(const Call& call, const AttentionBatch& batch, std::int64_t max_rows) {
   for (std::size_t s = 0; s + 1 < batch.query_start.size(); ++s) {
     const std::int64_t end = batch.query_start[s + 1];
@@ -144,7 +144,7 @@ void AttentionRunner::end_level() {
   levels_.push_back(level);
 }
 
-// Where a level has too few units for the threads.
+// True if a level has too few units for the threads.
 bool AttentionRunner::pays_to_split(const Call& call) const {
   if (pool_.size() == 1 || num_states_ * call.kernel->query_tile > kMaxSplitQueries) return false;
   return std::ranges::any_of(levels_, [&](const Level& level) {
@@ -159,7 +159,7 @@ void AttentionRunner::plan_units(std::int64_t num_groups, bool split) {
     std::int64_t num_parts = 0;
     for (std::size_t i = level.first_item; i < level.end_item; ++i)
       num_parts += split ? items_[i].partitions : 1;
-    // As many heads together as leave every thread some units.
+    // The most heads together that leave every thread some units.
     const std::int64_t together =
         std::clamp<std::int64_t>(num_groups * num_parts / (2 * pool_.size()), 1, kHeadsTogether);
     level.first_unit = units_.size();

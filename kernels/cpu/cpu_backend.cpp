@@ -46,7 +46,7 @@ class CpuEmbedding final : public Embedding {
 
  private:
   WeightSource table_;
-  std::vector<std::byte> made_;  // where no file holds the rows
+  std::vector<std::byte> made_;  // rows that no file holds
 };
 
 // Elements that one piece of an element-wise operation should have at least: less is not worth waking a thread.

@@ -76,7 +76,7 @@ void CpuGraphOps::experts(const ExpertArgs& args, const ExpertChoices& choices, 
   combine(results, choices.weights, out);
 }
 
-// Those rows of an expert lie together that have one change.
+// An expert's rows with the same change lie together.
 void CpuGraphOps::find_changed(const ExpertArgs& args, ExpertProduct product, std::size_t part) {
   changed_.clear();
   const auto change_at = [&](std::int64_t place) {

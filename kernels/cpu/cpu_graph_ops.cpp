@@ -7,9 +7,9 @@
 namespace quire {
 namespace {
 
-constexpr std::int64_t kCostOfExp = 4;  // of one exponential, in the elements that for_rows counts
+constexpr std::int64_t kCostOfExp = 4;  // one exponential in for_rows' elements
 
-// What of an activation's arguments is the same for all elements.
+// Computes the parts of an activation's arguments that all elements share.
 ActivationArgs prepared(ActivationArgs args) {
   if (args.kind != Nonlinearity::kXielu) return args;
   args.alpha_p = softplus(args.alpha_p);

@@ -65,7 +65,7 @@ class CpuGraphOps final : public GraphOps {
     std::int64_t end;
   };
   enum class ExpertProduct : std::uint8_t { kGateUp, kDown };
-  // Those of the part-th change of a product.
+  // Finds the rows of the part-th change of a product.
   void find_changed(const ExpertArgs& args, ExpertProduct product, std::size_t part);
   // in: the layer's rows for the first product, those of the choices in the experts' order for the second, as `out`.
   void add_changes(const ExpertArgs& args, ExpertProduct product, const ProductInput& in, MatrixView out);
@@ -74,7 +74,7 @@ class CpuGraphOps final : public GraphOps {
   ThreadPool& pool_;
   LinearRunner& linear_;
   AttentionRunner& attention_;
-  std::vector<RouteRoom> route_rooms_;  // of each worker
+  std::vector<RouteRoom> route_rooms_;  // indexed by worker
   std::vector<std::int32_t> chosen_ids_;
   std::vector<float> chosen_weights_;
   ExpertOrder order_;

@@ -21,11 +21,11 @@ struct KvGeometry {
   std::size_t key_bytes = 0;    // one head
   std::size_t value_bytes = 0;  // one head
   std::size_t layer_bytes = 0;  // one block of one layer, all heads
-  std::int64_t padded_dim = 0;  // of V
+  std::int64_t padded_dim = 0;  // padded floats of V
   std::size_t before = 0;       // bytes of one block in the layers before this one
 };
 
-// One for each layer of the layout.
+// The geometry of each layer of the layout.
 std::vector<KvGeometry> kv_geometry(const KvLayout& layout);
 std::size_t kv_block_bytes(const std::vector<KvGeometry>& layers);
 

@@ -26,13 +26,13 @@ class CpuLinear final : public Linear {
     PanelLayout layout;
     const std::byte* panels = nullptr;
     float scale = 1.0f;
-    std::vector<std::int32_t> order = {};  // of input features; empty: their own
+    std::vector<std::int32_t> order = {};  // order of input features; empty: their own
   };
 
   // Packs the parts into `memory`, packed_bytes(parts) of it, zeroed; without a pool on the caller's thread.
   CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, PanelForm form, ThreadPool* pool,
             SharedBytes memory);
-  // Of weights that were packed before, of which it keeps a view.
+  // Keeps a view of weights that were packed before.
   CpuLinear(std::span<const WeightSource> parts, std::span<const float> bias, std::span<const std::byte> packed);
   static std::size_t packed_bytes(std::span<const WeightSource> parts);
 
@@ -53,7 +53,7 @@ class CpuLinear final : public Linear {
   std::span<const std::byte> packed_;
 };
 
-// One product of several that are computed together: out[i] = x[rows[i]] W^T + bias, all rows of x where rows is null.
+// A product among several computed together: out[i] = x[rows[i]] W^T + bias, all rows of x where rows is null.
 struct LinearJob {
   const CpuLinear* weights = nullptr;
   ProductInput x;

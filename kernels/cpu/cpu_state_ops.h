@@ -65,7 +65,7 @@ class CpuRecurrentOps final : public RecurrentOps {
 
   const KernelTable& kernels_;
   ThreadPool& pool_;
-  std::vector<Scratch> scratch_;  // of each worker
+  std::vector<Scratch> scratch_;  // indexed by worker
 };
 
 }  // namespace quire

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kBf16Rows = 8;
 constexpr int kBf16Panels = 2;
-constexpr int kBf16SinglePanels = 8;  // of a single row: independent sums, and streams from memory
+constexpr int kBf16SinglePanels = 8;  // panels for one row: independent sums and streams
 
 // Two bf16 of one row in every lane.
 [[gnu::always_inline]] inline __m512bh broadcast_pair(const std::uint16_t* from) {

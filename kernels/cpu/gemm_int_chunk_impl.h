@@ -20,7 +20,7 @@ constexpr bool orders_groups() {
 }
 constexpr int kSumsPerVec = orders_groups() ? 2 : 1;
 
-// One block times the vectors of columns that are multiplied together, as the arithmetic wants it.
+// A block of the column vectors that are multiplied together, in the arithmetic's layout.
 template <class P>
 struct Unpacked {
   static constexpr int kSpan = Columns::kGemmVecs;
@@ -32,7 +32,7 @@ struct Unpacked {
 template <class P>
 constexpr bool kInPlace = P::kBits == 8 && P::kGroups == 1 && !orders_groups();
 
-// Where one vector has all columns of a panel, the first rows that a chunk is multiplied with unpack it for the others.
+// If one vector has all columns of a panel, the first rows multiplied with a chunk unpack it for the others.
 // Sixteen registers are too few for both (tests/bench/README.md).
 template <class P>
 constexpr bool kFirstRowsUnpack = !kInPlace<P> && kVecs == 1 && !orders_groups();
@@ -53,7 +53,7 @@ struct Chunk {
   }
 };
 
-// One vector, with its zero subtracted where the level's bytes are signed.
+// Loads a vector; its zero is subtracted where the level's bytes are signed.
 template <class P, class Level = Columns>
 [[gnu::always_inline]] inline typename Level::B stored_group(const std::byte* q, int g) {
   const typename Level::B quants = quant_group<P>(q, g);
@@ -64,7 +64,7 @@ template <class P, class Level = Columns>
   }
 }
 
-// Those of four columns as two sums of two columns want them.
+// Arranges the scales of four columns for two sums of two columns.
 template <class P, class Level = Columns>
 [[gnu::always_inline]] inline void double_scales(const ScalesOf<P> of, ScalesOf<P>* out) {
   const auto spread = [](const typename Level::F& all, typename Level::F& low, typename Level::F& high) {

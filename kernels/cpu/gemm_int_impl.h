@@ -30,7 +30,7 @@ struct Packed {
   static constexpr int kGroups = kFormat.groups;  // blocks of 32 per super-block
   static constexpr int kHeader = kFormat.header;
   static constexpr int kEntry = kFormat.entry;
-  static constexpr int kQuantBytes = 64 * kBits;  // of 32 x 16 quants
+  static constexpr int kQuantBytes = 64 * kBits;  // bytes of 32 x 16 quants
   static constexpr ScaleForm kScales = kFormat.scales;
   static constexpr bool kHalves = kFormat.has_halves();
   static constexpr bool kTable = kFormat.table != CodeTable::kLinear;
@@ -39,7 +39,7 @@ struct Packed {
   static constexpr bool kByColumn = kBits == 4 && !kHalves;
 };
 
-// What is multiplied for each code, the zero not yet subtracted.
+// Factor for each code, the zero not yet subtracted.
 struct LookupTable {
   alignas(16) std::uint8_t of[16];
 };
@@ -75,7 +75,7 @@ template <int kBits>
   }
 }
 
-// What quants of signed nibbles are multiplied with, as a power of two: the dot product divides by it.
+// Power of two by which quants of signed nibbles are too large; the dot product divides by it.
 template <class P, class Level = Columns>
 constexpr int quant_shift() {
   if constexpr (P::kSignedNibbles) {
@@ -194,7 +194,7 @@ template <class P>
   }
 }
 
-// Of vectors [vec, vec + kCount) of a panel. Those of quarters are read together.
+// Loads the scales of vectors [vec, vec + kCount) of a panel. Scales of quarters are read together.
 template <class P, int kCount, class Level = Columns>
 [[gnu::always_inline]] inline void load_scales_of(const std::byte* header, const std::byte* entry, int vec,
                                                   ScalesOf<P>* out) {
@@ -346,7 +346,7 @@ template <class P, int kRows, int kTileRows, int kPanels, int kVec, int kSpan>
   using F = typename Columns::F;
   // Short vectors of one row go together: their weights lie side by side.
   constexpr int kTogether = kRows == 1 && kPanels == 1 && Columns::kLanes == 4 ? kSpan : 1;
-  constexpr int kStride = kTogether > 1 ? kRows : kSpan * kRows;  // of `acc`, from one of them or of the panels
+  constexpr int kStride = kTogether > 1 ? kRows : kSpan * kRows;  // stride in `acc` between columns or panels
   F acc[kPanels][kSpan][kRows];
   const std::byte* meta[kPanels];
   const std::byte* quants[kPanels];
@@ -402,7 +402,7 @@ template <class P, int kRows, int kTileRows, int kPanels, int kVec, int kSpan>
   }
 }
 
-// One row reads each weight vector once. So do more rows, but for eight lanes: there they go one vector of columns at a
+// Each weight vector is read once for all rows, except with eight lanes: there rows take one vector of columns at a
 // time to stay in registers.
 template <class P, int kRows, int kPanels, int kTileRows = kRows>
 void int_rows(const GemmArgs& args, std::int64_t panel, std::int64_t first_row = 0) {

@@ -21,7 +21,7 @@ inline std::size_t rows_scratch_bytes() {
   return sizeof(RowsScratch<Packed<DType::kQ2_K>>);  // has the most scales
 }
 
-// What one group of rows asks for of the next chunk: `lines` of each block's quants in each panel.
+// Prefetches of one group of rows for the next chunk: `lines` of each block's quants in each panel.
 struct Ahead {
   const std::byte* from;
   std::size_t panel_bytes;

@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// What a level has of its own where all else is the level below it. Null kernels: as there.
+// Kernels of a level that differ from the level below it. A null kernel is that level's.
 struct LevelAdditions {
   const char* name;
   RateTable rates;
@@ -14,7 +14,7 @@ struct LevelAdditions {
   std::size_t (*gemm_scratch)();
   void (*round_row)(const RowOfMany& x, std::uint16_t* out);
   void (*turn_rows)(const RowOfMany& first, const std::uint16_t* halves, std::uint16_t* pairs);
-  Activation activation[kNumWeightTypes];  // where there is a product
+  Activation activation[kNumWeightTypes];  // read where `gemm` is not null
   void (*gemm[kNumWeightTypes])(const GemmArgs& args, const GemmRange& range, std::byte* scratch);
   AttendKernel attend;
 };
@@ -31,7 +31,7 @@ extern const LevelAdditions kAmxAdditions;
 // The AMX level's over emulated tiles, to the scalar level and to avx512: only tests use them.
 extern const LevelAdditions kAmxEmulatedAdditions;
 extern const LevelAdditions kAmxEmulatedAvx512Additions;
-// Of arm64.
+// Levels of arm64.
 extern const KernelTable kNeonKernels;
 extern const KernelTable kDotprodKernels;
 extern const KernelTable kI8mmKernels;

@@ -51,7 +51,7 @@ struct TileRow {
   bool in_quad() const { return rows - index / 4 * 4 >= 3; }
 };
 
-// What a dot product begins with: start[index] times a power of two.
+// Initial value of a dot product: start[index] times a power of two.
 struct DotStart {
   int index = -1;  // below zero: from nothing
   int shift = 0;   // to the left; negative: to the right, which loses no bit
@@ -62,7 +62,7 @@ struct DotStart {
   return start.shift >= 0 ? x.start[start.index] * (1 << start.shift) : x.start[start.index] >> -start.shift;
 }
 
-// What a level turns activations into before multiplying them with a type of weights.
+// Form of activations in which a level multiplies a type of weights.
 enum class Activation : std::uint8_t {
   kBlocks,  // int8 with a scale per 32
   kFloats,  // f32
@@ -74,10 +74,10 @@ enum class Activation : std::uint8_t {
 enum class PanelForm : std::uint8_t {
   kByFeature,        // groups of four features, columns side by side
   kNibblesByColumn,  // the same, but codes of four bits one column after the other, each in the order of nibble_place
-  kSignedCodes,  // by feature, codes of eight bits with their zero of 128 subtracted, linear ones of four bits with 8
+  kSignedCodes,      // codes by feature: eight bits less their zero of 128, linear ones of four bits less 8
 };
 
-// Which of the 32 nibbles of a column a feature is, by columns: features 4 to 7 of each eight are in the second half.
+// Index of a feature among a column's 32 nibbles: features 4 to 7 of each eight are in the second half.
 constexpr int nibble_place(int feature) {
   return feature / 4 % 2 * 16 + feature / 8 * 4 + feature % 4;
 }
@@ -106,12 +106,12 @@ struct GemmArgs {
   std::int64_t out_stride = 0;
   std::int64_t out_cols = 0;
   const float* bias = nullptr;  // [out_cols] or null
-  float scale = 1.0f;           // of all products
+  float scale = 1.0f;           // factor of all products
   bool accumulate = false;
   bool past_caches = false;  // more results than a cache keeps; out lies at multiples of a line
 };
 
-// One of an operation's rows of activations.
+// A row of an operation's activations.
 struct RowOfMany {
   const float* values = nullptr;  // [depth]
   std::int64_t row = 0;           // its number
@@ -132,7 +132,7 @@ enum class KvElement : std::uint8_t { kF32, kF16, kBF16, kI8, kI4 };
 // int4: this many features of a token and head share a scale and a minimum; a value is minimum + scale * code. What
 // K loses costs more than what V does.
 inline constexpr std::int64_t kKeyGroup = 16;
-inline constexpr std::int64_t kWordCodes = 8;  // of K's features in four bytes
+inline constexpr std::int64_t kWordCodes = 8;  // features of K in four bytes
 inline constexpr std::int64_t kValueGroup = 32;
 inline constexpr std::int64_t kMostValueGroups = 32;
 
@@ -140,12 +140,12 @@ constexpr std::int64_t groups_of(std::int64_t head_dim, std::int64_t group) {
   return (head_dim + group - 1) / group;
 }
 
-// One head of one layer's K/V: inside a block K is [head_dim][block_size] and V is [block_size][padded_dim], each for
+// A head of one layer's K/V: inside a block K is [head_dim][block_size] and V is [block_size][padded_dim], each for
 // int8 followed by block_size f32 scales. Of int4, four bytes of K hold eight features of a token, [head_dim / 8]
 // [block_size], byte i of them features i and i + 4; a byte of V holds features i and i + 16 of each 32. f16 scales
 // [groups][block_size] and f16 minima of the same shape follow.
 struct KvHeadView {
-  std::byte* base = nullptr;     // of block 0: K of this head
+  std::byte* base = nullptr;     // K of this head in block 0
   std::size_t block_stride = 0;  // bytes from one block to the next
   std::size_t value_offset = 0;  // bytes from K to V of the same head
   std::int64_t block_size = 0;
@@ -155,10 +155,10 @@ struct KvHeadView {
   KvElement element = KvElement::kF16;
 };
 
-// What a tile's queries see beside all that came before them, and how their scores are changed first.
+// Limits on the tokens that a tile's queries see, and the changes of their scores.
 struct TileMask {
   std::int64_t first[kQueryTile];     // token that a query sees first; never decreasing
-  std::int64_t position[kQueryTile];  // of the query
+  std::int64_t position[kQueryTile];  // position of the query
   float slope[kQueryTile];            // taken from a score for each token of distance
   float softcap = 0.0f;               // scores become softcap * tanh(score / softcap); 0: they stay
 };
@@ -169,7 +169,7 @@ struct QueryTile {
   const float* queries = nullptr;       // as pack_queries leaves them
   std::int64_t visible[kMaxQueryTile];  // tokens of context that this query may see; never decreasing
   float scale = 1.0f;
-  const TileMask* mask = nullptr;  // of the masked kernel
+  const TileMask* mask = nullptr;  // set for the masked kernel
 };
 
 // Softmax over a part of the context, not normalised: per query the maximum of the scores times log2 e, the sum of
@@ -187,7 +187,7 @@ struct RateLoop {
   void (*run)(std::int64_t rounds) = nullptr;
 };
 
-// What the level can do at most, for benchmarks.
+// The level's limits, for benchmarks.
 struct RateTable {
   void (*read)(const std::byte* from, std::size_t bytes) = nullptr;
   RateLoop fp32;
@@ -216,8 +216,8 @@ struct AttendKernel {
 struct KernelTable {
   const char* name;
   RateTable rates;
-  Activation activation[kNumWeightTypes];  // by DType
-  PanelForm panel_form;                    // of its packed weights
+  Activation activation[kNumWeightTypes];  // indexed by DType
+  PanelForm panel_form;                    // form of packed weights
   std::size_t (*gemm_scratch)();           // bytes that each thread needs for a product
   // Pack one row of activations; null where no type wants them. tile: its first block; out: the first feature of the
   // row among the `tile_rows` rows of its tile; of halves, all rows of the operation.

@@ -23,10 +23,10 @@ template <int kShift>
 }
 
 #ifdef __ARM_FEATURE_DOTPROD
-// Where a group of four features of a row is.
+// Place of a group of four features of a row.
 struct NeonQuadPlace {
-  int vector;  // of sixteen bytes
-  int lane;    // of four bytes
+  int vector;  // index of sixteen bytes
+  int lane;    // index of four bytes within it
 };
 constexpr NeonQuadPlace place_in_quad(int row, int group) {
 #ifdef __ARM_FEATURE_MATMUL_INT8

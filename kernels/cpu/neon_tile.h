@@ -71,7 +71,7 @@ class NeonTile {
   [[gnu::always_inline]] static void dot(const std::byte* weights, const ActQuad* x, float32x4_t (*out)[kSums]) {
     Rows low;
     Rows high;
-    asm volatile("" ::: "memory");  // what was unpacked lies there
+    asm volatile("" ::: "memory");  // the unpacked values are in memory now
     load(x, low, high);
     int32x4_t sums[kUnits][kSums];
     clear(sums);

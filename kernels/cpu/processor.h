@@ -1,9 +1,9 @@
-// What spinning threads and stores past the caches need of the processor's architecture. Any thread.
+// Instructions for spinning threads and for stores past the caches, by architecture. Any thread.
 #pragma once
 
 namespace quire {
 
-// One round of a spinning loop: leaves the core's resources to its other thread, and waits some ten nanoseconds.
+// A pause in a spinning loop: leaves the core's resources to its other thread for some ten nanoseconds.
 inline void pause_spinning() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -12,7 +12,7 @@ inline void pause_spinning() {
 #endif
 }
 
-// What went past the caches is seen before what is stored afterwards. On arm64 no such store is used.
+// Orders stores past the caches before later stores. On arm64 no such store is used.
 inline void fence_past_caches() {
 #if defined(__x86_64__)
   __builtin_ia32_sfence();

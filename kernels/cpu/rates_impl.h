@@ -14,7 +14,7 @@ namespace {
 constexpr int kRateChains = 12;  // independent sums: more than latency times throughput of any multiply-add
 constexpr int kRateUnroll = 8;   // steps of each chain in one round
 
-// What the compiler must neither foresee nor discard.
+// Hides a value from the optimizer, which then neither folds nor drops it.
 template <class V>
 [[gnu::always_inline]] inline void opaque(V& value) {
   asm volatile("" : "+m"(value));

@@ -8,11 +8,11 @@
 namespace quire {
 
 inline constexpr std::int64_t kStateColumns = 32;  // columns of a state that lie side by side
-inline constexpr std::int64_t kConvColumns = 256;  // of one piece of a convolution
+inline constexpr std::int64_t kConvColumns = 256;  // columns of one piece of a convolution
 inline constexpr std::int64_t kMaxTaps = 8;
 inline constexpr std::int64_t kTokenTile = 16;  // tokens that one panel of a state is advanced by at a time
 
-// One sequence's rows of `columns` columns, at most kConvColumns. Strides in floats; `before` and `after` may be null.
+// A sequence's rows of `columns` columns, at most kConvColumns. Strides in floats; `before` and `after` may be null.
 struct ConvPiece {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -34,7 +34,7 @@ struct ConvPiece {
   std::int64_t history_stride = 0;
 };
 
-// What one token does to a panel of a state S [key_dim][kStateColumns]. The delta rule: d = beta (v - S' k) with S' = S
+// A token's update of a panel of a state S [key_dim][kStateColumns]. The delta rule: d = beta (v - S' k) with S' = S
 // decayed; a state space: d = beta v. Then S = S' + k (x) d and out = S q + skip v.
 struct StateToken {
   const float* k = nullptr;

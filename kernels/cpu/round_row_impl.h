@@ -32,7 +32,7 @@ inline void round_depth(const RowOfMany& x, std::int64_t begin, std::int64_t end
 // Apart by the bytes of a row tile, often a power of two, they would compete for a few places of the cache.
 constexpr std::int64_t kHalvesBlock = 256;
 
-// Where 32 features, [32 * step, + 32), of the tile at `row` begin.
+// Offset of the features [32 * step, + 32) of the tile at `row`.
 [[maybe_unused]] [[gnu::always_inline]] inline std::int64_t halves_offset(const GemmArgs& args, std::int64_t row,
                                                                           std::int64_t step) {
   const std::int64_t begin = step * kHalvesRun / kHalvesBlock * kHalvesBlock;

@@ -26,12 +26,12 @@ class SharedContext {
   void clear();
   void find(const AttentionBatch& batch, std::int64_t block_size);
 
-  std::span<const Group> groups() const { return groups_; }  // by level
+  std::span<const Group> groups() const { return groups_; }  // ordered by level
   std::span<const std::int32_t> members(const Group& group) const {
     return std::span(order_).subspan(static_cast<std::size_t>(group.first_member),
                                      static_cast<std::size_t>(group.num_members));
   }
-  // Of a sequence, in groups.
+  // Partitions of a sequence that groups cover.
   std::int64_t num_partitions(std::size_t sequence) const { return groups_.empty() ? 0 : covered_[sequence]; }
 
  private:

@@ -13,7 +13,7 @@ namespace quire {
 namespace {
 
 struct Simd {
-  using Columns = Simd;  // what matrix products work with: vectors of a panel's columns
+  using Columns = Simd;  // matrix products use vectors of a panel's columns
   static constexpr int kLanes = 8;
 #ifdef __AVXVNNI__
   static constexpr bool kCentred8 = false;

@@ -13,7 +13,7 @@ namespace quire {
 namespace {
 
 struct Simd {
-  using Columns = Simd;  // what matrix products work with: vectors of a panel's columns
+  using Columns = Simd;  // matrix products use vectors of a panel's columns
   static constexpr int kLanes = 16;
   static constexpr bool kCentred8 = false;
   static constexpr bool kSignedCodes = false;
@@ -265,7 +265,7 @@ struct Simd {
       for (int p = 0; p < kPanels; ++p)
         w[p] = weights(p, g);
       for (int r = 0; r < kRows; ++r) {
-        // As a float, so that the compiler broadcasts from memory and not by way of a general register.
+        // A float makes the compiler broadcast from memory, not through a general register.
         float four;
         __builtin_memcpy(&four, x[r].quants + 4 * g, sizeof four);
         const __m512i activations = _mm512_castps_si512(_mm512_set1_ps(four));

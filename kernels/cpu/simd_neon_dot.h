@@ -137,7 +137,7 @@ struct NeonDot {
   }
 #endif
 
-  // What int8_rate measures: one step of the dot product above.
+  // A step of the dot product above, which int8_rate measures.
 #ifdef __ARM_FEATURE_DOTPROD
   static constexpr int kRateBytes = 16;
 #else

@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 struct Simd {
-  using Columns = Simd;  // what matrix products work with: vectors of a panel's columns
+  using Columns = Simd;  // matrix products use vectors of a panel's columns
   static constexpr int kLanes = 16;
   static constexpr bool kCentred8 = false;     // whether dot<8> already subtracts the 128 of Q8_0
   static constexpr bool kSignedCodes = false;  // whether panels hold its quants so, see PanelForm
@@ -34,10 +34,10 @@ struct Simd {
   struct I {
     std::int32_t v[kLanes];
   };
-  struct Codes {  // of two tokens
+  struct Codes {  // values of two tokens
     std::int16_t v[kLanes][2];
   };
-  struct Weights {  // of the same
+  struct Weights {  // values of two tokens
     std::int16_t v[2];
   };
 
@@ -60,7 +60,7 @@ struct Simd {
     for (int i = 0; i < kLanes; ++i)
       p[i] = a.v[i];
   }
-  // Where the level can, without reading the line first or keeping it; p is aligned to the vector.
+  // Stores without reading or keeping the line, on levels that can; p is aligned to the vector.
   static void store_past_caches(float* p, F a) { store(p, a); }
   static F load_partial(const float* p, std::int64_t n) {
     return map([&](int i) { return i < n ? p[i] : 0.0f; });

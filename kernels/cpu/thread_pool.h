@@ -1,5 +1,5 @@
 // ThreadPool: the compute threads cpu-1, cpu-2, ...; the caller of run() is worker 0.
-// One thread at a time (the engine thread, or the loading thread before it).
+// Used by one thread at a time (the engine thread, or the loading thread before it).
 // Invariant: run() returns after every piece is done; a thread that wakes late never touches a job that is over.
 #pragma once
 

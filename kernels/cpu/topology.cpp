@@ -9,6 +9,8 @@
 #include <iterator>
 #include <thread>
 
+#include "kernels/control_group.h"
+
 namespace quire {
 namespace {
 
@@ -87,19 +89,16 @@ std::optional<int> parse_cpu_max(std::string_view text) {
   return static_cast<int>(std::clamp<long long>(quota / period, 1, 1 << 16));
 }
 
-std::optional<int> cgroup_cpu_limit() {
-  const std::string groups = read_text("/proc/self/cgroup");
-  const std::size_t at = groups.find("0::/");
-  if (at == std::string::npos) return std::nullopt;
-  const std::filesystem::path root = "/sys/fs/cgroup";
-  std::filesystem::path folder = root / groups.substr(at + 4, groups.find('\n', at) - at - 4);
+std::optional<int> cgroup_cpu_limit(const std::filesystem::path& root) {
   std::optional<int> limit;
-  while (true) {
-    const std::optional<int> here = parse_cpu_max(read_text(folder / "cpu.max"));
+  for (const ControlGroup& group : control_groups("cpu", root)) {
+    const std::string quota =
+        group.is_v1 ? read_text(group.folder / "cpu.cfs_quota_us") + " " + read_text(group.folder / "cpu.cfs_period_us")
+                    : read_text(group.folder / "cpu.max");
+    const std::optional<int> here = parse_cpu_max(quota);
     if (here && (!limit || *here < *limit)) limit = here;
-    if (folder == root || folder == folder.parent_path()) return limit;
-    folder = folder.has_filename() ? folder.parent_path() : folder.parent_path().parent_path();
   }
+  return limit;
 }
 
 int default_threads() {

@@ -25,7 +25,7 @@ std::string text_of(cudaError_t error) {
   return std::string(cudaGetErrorString(error)) + " (" + cudaGetErrorName(error) + ")";
 }
 
-// What the calling thread's calls are for from here on.
+// Makes GPU `number` the target of the calling thread's calls.
 cudaError_t choose_device(int number) {
   thread_local int chosen = -1;
   if (chosen == number) return cudaSuccess;
@@ -54,7 +54,7 @@ GpuFacts read_facts(int number) {
     error = choose_device(number);
   }
   if (error != cudaSuccess) facts.error = text_of(error);
-  cudaGetLastError();  // what is reported here is not reported again
+  cudaGetLastError();  // clears the error that was reported here
   return facts;
 }
 

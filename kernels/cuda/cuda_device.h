@@ -16,7 +16,7 @@
 
 namespace quire::gpu {
 
-// Of GPU `number`; needs no driver.
+// The facts of GPU `number`; needs no driver.
 GpuFacts read_facts(int number);
 
 class CudaDevice final : public Device {

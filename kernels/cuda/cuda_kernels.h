@@ -1,4 +1,4 @@
-// What nvcc compiles for each kernel, and how a family's file lists them. Immutable facts; any thread.
+// The entry that nvcc compiles for each kernel, and how a family's file lists them. Immutable facts; any thread.
 #pragma once
 
 #include "kernels/cuda/cuda_kernel.h"
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(K::kThreads, least_blocks<K>())
   K::run(thread, args);
 }
 
-// What a visitor of kernel_list.h puts into a table.
+// Visitor of kernel_list.h that fills a table.
 struct CudaKernelTable {
   std::vector<CudaKernel>& out;
 

@@ -11,7 +11,7 @@
 
 namespace quire::gpu {
 
-// Of the GPU that is compiled for; 0: the host's pass.
+// Architecture of the GPU that is compiled for; 0: the host's pass.
 #if defined(__CUDA_ARCH__)
 inline constexpr int kArchitecture = __CUDA_ARCH__;
 #else
@@ -40,7 +40,7 @@ class CudaThread {
     return __shfl_xor_sync(0xffffffffu, value, lane_mask);
   }
 
-  // What the kernels before have written is there from here on. A kernel may begin before they end (from sm_90 on), to
+  // Waits for the results of the kernels before. A kernel may begin before they end (from sm_90 on), to
   // read what none of them writes. Every thread comes here, or all kernels behind it could begin too early.
   QUIRE_DEVICE void wait_for_kernels() {
     if constexpr (kArchitecture >= 900) asm volatile("griddepcontrol.wait;" ::: "memory");

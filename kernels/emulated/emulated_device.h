@@ -23,15 +23,15 @@ namespace quire::gpu {
 
 class EmulatedDevice;
 
-// What peers have in common.
+// State shared by peer devices.
 struct EmulatedMachine {
-  std::recursive_mutex mutex;  // of all that the devices hold
+  std::recursive_mutex mutex;  // guards the state of all devices
   std::vector<EmulatedDevice*> devices;
 };
 
 struct EmulatedDeviceOptions {
-  std::uint64_t seed = 0;  // of the emulator and of the streams; 0: every stream in turn, the compute stream first
-  bool immediate = false;  // what is enqueued runs at once
+  std::uint64_t seed = 0;  // order of lanes and streams; 0: every stream in turn, the compute stream first
+  bool immediate = false;  // enqueued work runs at once
   std::size_t memory = std::size_t{8} << 30;
   Mutation mutation = {};
   bool ignore_waits = false;  // planted fault: streams do not wait for events, peers' too
@@ -82,7 +82,7 @@ class EmulatedDevice final : public Device {
   void wait_for(Stream stream, const Device& peer, Event event) override;
   void copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
 
-  std::int64_t num_copies_in() const { return num_copies_in_; }  // that were enqueued, of the compute stream
+  std::int64_t num_copies_in() const { return num_copies_in_; }  // enqueued on the compute stream
   std::int64_t num_graph_launches() const { return num_graph_launches_; }
   bool is_idle() const;  // whether nothing is left to be done
   // The kernels by name, for tests that go through all of them.
@@ -100,8 +100,8 @@ class EmulatedDevice final : public Device {
     Grid grid = {};
     std::vector<std::byte> args = {};
     Event event = 0;
-    std::int64_t target = 0;               // of a wait: completed records of the event
-    const EmulatedDevice* peer = nullptr;  // whose event or memory it is; null: the device's own
+    std::int64_t target = 0;               // a wait's number of completed records of the event
+    const EmulatedDevice* peer = nullptr;  // owner of the event or memory; null: this device
   };
   struct EventState {
     std::int64_t recorded = 0;
@@ -120,7 +120,7 @@ class EmulatedDevice final : public Device {
   void enqueue(Operation operation, Stream stream);
   bool can_run(Stream stream) const;
   void add_runnable(std::vector<Runnable>& out);
-  bool run_one();  // of any device; false where nothing is enqueued on this one
+  bool run_one();  // runs an operation of any device; false if this one has none
   void run_next(Stream stream);
   void run(const Operation& operation);
   static void complete(EventState& event);

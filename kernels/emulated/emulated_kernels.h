@@ -10,7 +10,7 @@
 
 namespace quire::gpu {
 
-// What a visitor of kernel_list.h puts into a table.
+// Visitor of kernel_list.h that fills a table.
 struct EmulatedKernelTable {
   std::vector<EmulatedKernel>& out;
 

@@ -17,14 +17,14 @@ class EmulatedThread;
 
 enum class Meeting : std::uint8_t { kSyncWarp, kShuffle, kMmaK32, kMmaK16, kMmaF16, kMmaBF16 };
 
-// Where the lanes of a warp meet.
+// The meeting point of a warp's lanes.
 struct EmulatedWarp {
   int number = 0;
   int num_arrived = 0;  // at a warp operation
   int num_ready = 0;
   EmulatedThread* lanes[32] = {};
   std::uint8_t order[32] = {};  // in which lanes run between two meetings
-  std::uint8_t place[32] = {};  // of a lane in that order
+  std::uint8_t place[32] = {};  // place of a lane in that order
 };
 
 class EmulatedThread {
@@ -133,7 +133,7 @@ class EmulatedThread {
   State state_ = State::kDone;
   Meeting meeting_ = Meeting::kSyncWarp;
   Operands operands_;
-  std::uint32_t shuffled_[2] = {};  // of two meetings in a row: a lane may be one ahead of another
+  std::uint32_t shuffled_[2] = {};  // values of two successive meetings: a lane may be one ahead of another
   int num_shuffles_ = 0;
   std::vector<Copy> copies_;
   int num_commits_ = 0;

@@ -64,7 +64,7 @@ class Emulator {
   std::vector<std::unique_ptr<EmulatedThread>> threads_;
   std::vector<std::unique_ptr<EmulatedWarp>> warps_;
   std::vector<EmulatedWarp*> runnable_;
-  int num_threads_ = 0;  // of this kernel's blocks
+  int num_threads_ = 0;  // threads of a block of this kernel
   int num_done_ = 0;
   int num_at_barrier_ = 0;
 };

@@ -35,7 +35,7 @@ class Fibre {
 #endif
   Entry entry_ = nullptr;
   void* argument_ = nullptr;
-  // What AddressSanitizer wants to know of a stack.
+  // A stack's bounds, for AddressSanitizer.
   [[maybe_unused]] const void* stack_ = nullptr;
   [[maybe_unused]] std::size_t stack_bytes_ = 0;
   [[maybe_unused]] void* fake_stack_ = nullptr;

@@ -9,7 +9,7 @@ namespace quire::gpu {
 
 inline constexpr int kTileRows = 8;
 
-// Of one row's 32 quants: what they are multiplied with, and the sums of their halves.
+// Factor of one row's 32 quants, and the sums of their halves.
 struct ActScale {
   float scale;
   std::int16_t low_sum;
@@ -17,7 +17,7 @@ struct ActScale {
 };
 
 struct alignas(16) ActTile {
-  std::uint32_t quants[32][2];  // of each lane: features 4 * (lane % 4) and 16 behind them, of row lane / 4
+  std::uint32_t quants[32][2];  // by lane: features 4 * (lane % 4) and 16 behind them, row lane / 4
   ActScale scales[kTileRows];
 };
 static_assert(sizeof(ActTile) == 320);
@@ -26,6 +26,6 @@ static_assert(sizeof(ActTile) == 320);
 constexpr std::int64_t tiles_of_rows(std::int64_t rows, std::int64_t together) {
   return (rows + together - 1) / together * together / kTileRows;
 }
-inline constexpr std::int64_t kMostTilesOfItem = 4;  // of experts
+inline constexpr std::int64_t kMostTilesOfItem = 4;  // tiles per item of experts
 
 }  // namespace quire::gpu

@@ -22,7 +22,7 @@ using quire::DeviceError;
 // A kernel of the device, for as long as the device lives.
 struct Kernel {
   std::string name;
-  int threads = 0;  // of a block
+  int threads = 0;  // per block
   int shared_bytes = 0;
   std::size_t args_bytes = 0;
 };
@@ -32,7 +32,7 @@ struct Grid {
   std::int64_t y = 1;
 };
 
-// Of so many each, the last one perhaps not full.
+// Number of groups of `each`; the last one may be smaller.
 constexpr std::int64_t groups_of(std::int64_t count, std::int64_t each) {
   return (count + each - 1) / each;
 }
@@ -42,7 +42,7 @@ inline constexpr int kNumStreams = 2;
 
 using Event = std::int64_t;
 
-// One kernel of a graph. args: the kernel's Args.
+// A kernel of a graph. args: the kernel's Args.
 struct Launch {
   const Kernel* kernel = nullptr;
   Grid grid;
@@ -89,7 +89,7 @@ class Device {
     launch_bytes(kernel, grid, &copied, sizeof copied, stream);
   }
 
-  // One behind the other, in this order; what the launches view is copied.
+  // Runs the launches in this order; the memory that they view is copied.
   virtual Graph create_graph(std::span<const Launch> launches) = 0;
   // Another grid and other arguments of the same kernel, for the launches of the graph that follow.
   virtual void update_graph(Graph graph, std::size_t index, const Launch& launch) = 0;
@@ -110,7 +110,7 @@ class Device {
   // Peers are of the same class. Once, before the other two: copies may go directly from one to the other where the
   // machine can.
   virtual void meet(const Device& peer) = 0;
-  // As wait(), for an event that the peer has recorded.
+  // Does what wait() does, for an event that the peer has recorded.
   virtual void wait_for(Stream stream, const Device& peer, Event event) = 0;
   virtual void copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes,
                          Stream stream) = 0;

@@ -5,7 +5,7 @@
 
 #include "kernels/element_type.h"
 
-// One type of each form.
+// A type of each form.
 // clang-format off
 #define QUIRE_STRIP_FORMS(FORM)                                                                        \
   FORM(Q8_0) FORM(Q4_0) FORM(Q4_1) FORM(Q5_0) FORM(Q5_1) FORM(Q4_K) FORM(Q5_K) FORM(Q6_K) FORM(IQ4_NL) \

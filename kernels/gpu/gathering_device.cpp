@@ -25,7 +25,7 @@ bool GatheringDevice::Gathered::has_kernels_of(const Gathered& other) const {
   return std::ranges::equal(items, other.items, {}, &Item::kernel, &Item::kernel);
 }
 
-// Of launches of the same kernels.
+// Compares launches of the same kernels.
 bool GatheringDevice::Gathered::is_same(std::size_t index, const Gathered& other) const {
   const Launch mine = launch(index);
   const Launch theirs = other.launch(index);
@@ -108,7 +108,7 @@ void GatheringDevice::free_given_up() {
     device_->free_behind(memory);
 }
 
-// Of the graphs with the same kernels, the one with the fewest launches that differ; null: there is none.
+// The graph with the same kernels and the fewest different launches; null: there is none.
 GatheringDevice::Known* GatheringDevice::closest(std::size_t& num_different) {
   Known* best = nullptr;
   num_different = std::numeric_limits<std::size_t>::max();

@@ -16,11 +16,11 @@ namespace quire::gpu {
 class GatheringDevice final : public Device {
  public:
   struct Counts {
-    std::int64_t num_copies = 0;  // of arrays
+    std::int64_t num_copies = 0;  // copied arrays
     std::int64_t num_plain_launches = 0;
-    std::int64_t num_graphs = 0;  // that were made
+    std::int64_t num_graphs = 0;  // graphs that were made
     std::int64_t num_graph_launches = 0;
-    std::int64_t num_updates = 0;  // of one kernel of a graph
+    std::int64_t num_updates = 0;  // updates of one kernel of a graph
   };
 
   // gathers: false: all is enqueued as it comes, one by one.
@@ -31,7 +31,7 @@ class GatheringDevice final : public Device {
 
   // An array for what is launched from here on, in memory that nothing gathered before uses.
   void send_array(std::byte* to, const std::byte* from, std::size_t bytes);
-  // What is launched up to the next flush() is likely to be launched again, with other arguments at most.
+  // Says that launches up to the next flush() are likely to repeat, with other arguments at most.
   void expect_repetition() { is_repetition_ = true; }
   // Enqueues what is gathered.
   void flush();
@@ -78,7 +78,7 @@ class GatheringDevice final : public Device {
     struct Item {
       const Kernel* kernel;
       Grid grid;
-      std::size_t args;  // where they begin
+      std::size_t args;  // offset of the arguments
     };
     std::vector<Item> items;
     std::vector<std::byte> args;
@@ -109,7 +109,7 @@ class GatheringDevice final : public Device {
   std::vector<Copy> copies_;
   Gathered gathered_;
   std::vector<Known> known_;
-  std::int64_t num_uses_ = 0;  // of graphs
+  std::int64_t num_uses_ = 0;  // uses of graphs
   std::mutex mutex_;
   bool has_launches_ = false;         // under mutex_
   std::vector<std::byte*> given_up_;  // under mutex_: memory that what is gathered may use

@@ -8,7 +8,7 @@
 namespace quire::gpu {
 namespace {
 
-// Of the tokens before `end`.
+// Number of partitions of the tokens before `end`.
 std::int64_t partitions_to(std::int64_t end) {
   return (end + kPartitionTokens - 1) / kPartitionTokens;
 }
@@ -47,13 +47,13 @@ void GpuAttention::store(GpuKvStorage& kv, std::int64_t layer, const AttentionBa
   device_.launch(*store_[static_cast<std::size_t>(layout.dtype)], {.x = k.rows, .y = groups_of(vectors, kEach)}, args);
 }
 
-// What each row sees, where its partitions' results go, and which rows are computed together. row_bytes: of the results
-// of one partition.
+// Plans each row's tokens, the places of its partitions' results, and the rows computed together. row_bytes: the
+// results of one partition.
 void GpuAttention::plan_rows(const AttentionBatch& batch, const AttentionOptions& options, std::size_t row_bytes) {
   rows_.clear();
   ranges_.assign(1, {0, 0});
   num_partials_ = 0;
-  std::int64_t num_partials = 0;  // of the last range
+  std::int64_t num_partials = 0;  // partial results of the last range
   for (std::size_t s = 0; s + 1 < batch.query_start.size(); ++s) {
     const std::int32_t end = batch.query_start[s + 1];
     for (std::int32_t row = batch.query_start[s]; row < end; ++row) {
@@ -166,7 +166,7 @@ void GpuAttention::launch_tiles(const Kernel& kernel, const std::vector<AttendTi
 void GpuAttention::run(const GpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                        const AttentionOptions& options, MatrixView out) {
   const std::int64_t value_dim = out.cols / options.num_heads;
-  const std::int64_t row_floats = options.num_heads * partial_floats(value_dim);  // of one partition's results
+  const std::int64_t row_floats = options.num_heads * partial_floats(value_dim);  // floats of one partition's results
   plan_rows(batch, options, static_cast<std::size_t>(row_floats) * sizeof(float));
   if (rows_.empty()) return;
   AttentionArgs args{.kv = kv.layer(layer),

@@ -49,9 +49,9 @@ class GpuAttention {
 
   Device& device_;
   StepUploads& uploads_;
-  const Kernel* store_[4];  // by KvDType
+  const Kernel* store_[4];  // indexed by KvDType
   const Kernel* attend_[4];
-  TileKernels tiles_f16_[2];  // of keys up to 128 and up to 256
+  TileKernels tiles_f16_[2];  // keys up to 128 and up to 256
   TileKernels tiles_bf16_[2];
   const Kernel& merge_;
   std::vector<AttendItem> items_;
@@ -60,7 +60,7 @@ class GpuAttention {
   const std::size_t partial_bytes_;
   std::vector<MergeItem> rows_;
   std::vector<RowRange> ranges_;
-  std::int64_t num_partials_ = 0;  // of the range that has the most
+  std::int64_t num_partials_ = 0;  // most partial results of a range
   std::vector<float> slopes_;
   DeviceMemory partials_;
 };

@@ -155,7 +155,7 @@ class GpuBackend final : public Backend {
   GpuRecurrentOps recurrent_;
 };
 
-// What is enqueued must not outlive the memory that it uses; wait() has thrown its error already.
+// Enqueued work must not outlive the memory that it uses; wait() has thrown its error already.
 GpuBackend::~GpuBackend() {
   try {
     device_->synchronize();

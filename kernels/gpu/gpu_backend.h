@@ -14,9 +14,9 @@ namespace quire::gpu {
 
 struct GpuBackendOptions {
   std::string name = "cuda";
-  int threads = 1;     // of parallel_for and of loading, on the host
-  bool graphs = true;  // what is launched is gathered, and launches that repeat are graphs; false: one by one
-  std::size_t partial_bytes = kPartialBytes;      // of attention's partitions, as GpuAttention
+  int threads = 1;                            // host threads of parallel_for and of loading
+  bool graphs = true;                         // gathers launches and turns repeated ones into graphs; false: one by one
+  std::size_t partial_bytes = kPartialBytes;  // memory of attention's partitions (GpuAttention)
   std::size_t loading_bytes = kLoadingPartBytes;  // as WeightUploads
   bool any_blocks = false;                        // as GpuLinearRunner
 };

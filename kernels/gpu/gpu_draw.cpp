@@ -16,7 +16,7 @@ std::int64_t draw_blocks_of(std::int64_t num_chunks, std::int64_t each) {
   return (num_chunks + each - 1) / each;
 }
 
-// Where the passes of a group keep what they find, one array behind the other, those of eight bytes first.
+// Memory for the results of a group's passes, one array behind the other, those of eight bytes first.
 struct Room {
   explicit Room(std::int64_t vocab_size) : chunks(kDrawRows * chunks_of(vocab_size)), tokens(kDrawRows * vocab_size) {}
   std::size_t bytes() const {

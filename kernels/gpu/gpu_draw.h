@@ -29,7 +29,7 @@ class GpuDraw {
   const Kernel& sums_kernel_;
   const Kernel& draw_kernel_;
   const Kernel& score_kernel_;
-  std::int64_t vocab_size_ = 0;  // of which there is room for a group of rows
+  std::int64_t vocab_size_ = 0;  // the memory holds a group of rows of this size
   DeviceMemory memory_;
   std::vector<DrawRow> rows_;
 };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kItemRows[] = {8, 32, 64};
 constexpr std::size_t kFloats = 2;       // linear_f32 takes the largest items
-constexpr std::size_t kMostOfCodes = 1;  // of quantised weights
+constexpr std::size_t kMostOfCodes = 1;  // bytes per quantised weight at most
 
 const GpuLinear& packed(const std::unique_ptr<Linear>& linear) {
   return static_cast<const GpuLinear&>(*linear);

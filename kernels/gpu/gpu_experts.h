@@ -18,9 +18,9 @@ class GpuExperts {
  public:
   explicit GpuExperts(Device& device);
 
-  // As GraphOps::route.
+  // Implements GraphOps::route.
   ExpertChoices route(MatrixView logits, const RouteOptions& options);
-  // As GraphOps::experts. `activate`: of all rows of gate_up, in place, where it is not SwiGLU.
+  // Implements GraphOps::experts. `activate` changes all rows of gate_up in place, where it is not SwiGLU.
   template <class Activate>
   void run(const ExpertArgs& args, const ExpertChoices& choices, MatrixView x, MatrixView gate_up, MatrixView results,
            MatrixView out, const Activate& activate) {
@@ -37,14 +37,14 @@ class GpuExperts {
  private:
   using Experts = std::span<const std::unique_ptr<Linear>>;
 
-  // Of one matrix of each expert, stacked into the expert's products.
+  // A matrix of each expert, stacked into the experts' products.
   struct Part {
     const GpuLinear::Part* first = nullptr;  // the first expert's; all are alike
     const float* bias = nullptr;             // the first expert's
     DeviceMemory weights = {};               // [num_experts] ExpertWeights
   };
   struct Stack {
-    std::vector<std::uint64_t> serials;  // of the experts
+    std::vector<std::uint64_t> serials;  // serials of the experts
     std::vector<Part> parts;
   };
   // Items of so many rows.
@@ -66,8 +66,8 @@ class GpuExperts {
   void round(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows, DType type);
   MatrixView make_rows(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows);
   NormQuantiseArgs made_by(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) const;
-  std::int64_t num_tiles() const;  // of eight rows, as many as there can be
-  // Those, and as many behind them as the last item's kernel reads.
+  std::int64_t num_tiles() const;  // most tiles of eight rows that there can be
+  // The tiles, and as many behind them as the last item's kernel reads.
   std::int64_t tile_stride() const { return num_tiles() + kMostTilesOfItem; }
   void combine(MatrixView results, const ExpertChoices& choices, MatrixView out);
 
@@ -76,17 +76,17 @@ class GpuExperts {
   const Kernel& group_;
   const Kernel& plan_;
   const Kernel& combine_;
-  const Kernel* quantise_[3];  // by ProductInput::Form
+  const Kernel* quantise_[3];  // indexed by ProductInput::Form
   const Kernel* make_rows_[3];
   const Kernel* round_f16_[3];
   const Kernel* round_bf16_[3];
-  std::map<std::uint64_t, Stack> stacks_;  // by the first expert's serial
+  std::map<std::uint64_t, Stack> stacks_;  // keyed by the first expert's serial
   std::int64_t num_experts_ = 0;
   std::int64_t num_choices_ = 0;
-  std::int64_t num_chosen_ = 0;                           // of a row
-  Items items_[3] = {};                                   // of 8, 32 and 64 rows
-  DeviceMemory ids_, weights_, groups_;                   // of the last route()
-  DeviceMemory ranges_, sources_, row_experts_, places_;  // of the last group()
+  std::int64_t num_chosen_ = 0;                           // per row
+  Items items_[3] = {};                                   // items of 8, 32 and 64 rows
+  DeviceMemory ids_, weights_, groups_;                   // results of the last route()
+  DeviceMemory ranges_, sources_, row_experts_, places_;  // results of the last group()
   DeviceMemory tiles_, half_tiles_, row_scales_, made_rows_;
 };
 

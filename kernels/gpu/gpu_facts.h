@@ -1,4 +1,4 @@
-// What a driver reports of a machine's GPUs, and the line that says why one of them cannot be used. Pure; any thread.
+// GpuFacts: a driver's report on a machine's GPUs, and the reason why one of them cannot be used. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ struct GpuFacts {
   int driver_version = 0;  // 13000 is CUDA 13.0; 0: there is no driver
   int needed_version = 0;
   int num_gpus = 0;
-  int number = 0;  // of the GPU that is wanted
+  int number = 0;  // number of the wanted GPU
   std::string name = {};
   int capability = 0;      // times ten
-  std::string error = {};  // what the driver reported; empty: nothing
+  std::string error = {};  // the driver's error; empty: none
 };
 
 inline constexpr int kLeastCapability = 80;

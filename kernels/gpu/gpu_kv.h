@@ -10,7 +10,7 @@
 
 namespace quire::gpu {
 
-// One block, and where its layers lie in it.
+// A block, and the places of its layers in it.
 struct KvBlockShape {
   explicit KvBlockShape(const KvLayout& layout);
 

@@ -41,21 +41,21 @@ class GpuLinear final : public Linear {
     std::int64_t first_output = 0;
     float scale = 1.0f;
     DeviceMemory weights = {};
-    DeviceMemory order = {};  // of input features; empty: their own
+    DeviceMemory order = {};  // order of input features; empty: their own
     DType type = DType::kF32;
     std::vector<Blocks> few = {};    // for few rows, the first that fits
     std::vector<Blocks> many = {};   // for many
-    const Kernel* floats = nullptr;  // of float types that are not of 16 bits, instead of the others
+    const Kernel* floats = nullptr;  // replaces the others for float types not of 16 bits
 
     const Kernel& one_row() const { return floats != nullptr ? *floats : *few.front().kernel; }
-    // Of items of experts that have up to so many rows. rows: 1, 8, 32 or, of 16-bit types, 64.
+    // Blocks for items of experts with up to so many rows. rows: 1, 8, 32 or, for 16-bit types, 64.
     const Blocks& few_of(std::int64_t num_rows) const;
   };
 
   // uploads: null: weights are packed by the calling thread.
   GpuLinear(Device& device, std::span<const WeightSource> parts, std::span<const float> bias,
             WeightUploads* uploads = nullptr);
-  // One matrix that may be given up on any thread while steps run, and after the backend.
+  // A matrix that may be freed on any thread while steps run, and after the backend.
   GpuLinear(std::shared_ptr<Device> device, const WeightSource& matrix);
 
   std::int64_t in_features() const override { return in_features_; }
@@ -102,13 +102,13 @@ class GpuLinearRunner {
 
   Device& device_;
   Options options_;
-  const Kernel* quantise_[3];  // by ProductInput::Form
+  const Kernel* quantise_[3];  // indexed by ProductInput::Form
   const Kernel* make_rows_[3];
   const Kernel* round_f16_[3];
   const Kernel* round_bf16_[3];
   DeviceMemory tiles_;
   DeviceMemory half_tiles_;
-  DeviceMemory row_scales_;  // of half tiles of f16
+  DeviceMemory row_scales_;  // scales of half tiles of f16
   DeviceMemory made_rows_;
 };
 

@@ -52,7 +52,7 @@ std::byte* GpuMoves::take(Set& set, std::size_t bytes) {
   return place;
 }
 
-// What takes memory comes before the first copy.
+// Allocates before the first copy.
 void GpuMoves::take_places(Set& set, std::span<const BlockTransfer> transfers) {
   places_.clear();
   places_.reserve(transfers.size());
@@ -96,7 +96,7 @@ void GpuMoves::enqueue(std::span<const BlockTransfer> transfers) {
   device_.wait(Stream::kCompute, set.ended);
 }
 
-// Which way took how long is not measured: their bytes share the time.
+// The time of each direction is not measured: bytes share it.
 void GpuMoves::finish(std::size_t number) {
   Set& set = sets_[number];
   for (const Read& read : set.reads)

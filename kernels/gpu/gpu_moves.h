@@ -53,7 +53,7 @@ class GpuMoves {
   Device& device_;
   Event before_;  // on the compute stream: what the moves wait for
   std::array<Set, 2> sets_;
-  std::vector<std::byte*> places_;  // of the transfers that are being enqueued
+  std::vector<std::byte*> places_;  // places of the transfers being enqueued
   std::size_t current_ = 0;
 };
 

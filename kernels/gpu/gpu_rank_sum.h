@@ -20,7 +20,7 @@ namespace quire::gpu {
 
 inline constexpr std::size_t kSharePlaces = 2;
 
-// What the ranks see of each other. A rank writes its own row before they meet, and reads the others' behind it.
+// State that the ranks share. A rank writes its own row before they meet, and reads the others' behind it.
 struct RankTable {
   struct Place {
     MatrixView share;  // in the rank's device
@@ -34,7 +34,7 @@ struct RankTable {
   std::vector<const Device*> devices;
   std::shared_ptr<Rendezvous> meeting;
   std::vector<std::array<Place, kSharePlaces>> places;
-  std::array<bool, kSharePlaces> agreed{};  // by rank 0
+  std::array<bool, kSharePlaces> agreed{};  // written by rank 0
 };
 
 class GpuRankSum final : public RankSum {
@@ -60,7 +60,7 @@ class GpuRankSum final : public RankSum {
   const Kernel& kernel_;
   std::array<Event, kSharePlaces> events_;
   std::array<DeviceMemory, kSharePlaces> shares_;
-  DeviceMemory copies_;       // of the other ranks' shares
+  DeviceMemory copies_;       // copies of the other ranks' shares
   std::size_t reserved_ = 0;  // bytes of a share
   std::size_t num_sums_ = 0;
   std::size_t num_agreed_ = 0;

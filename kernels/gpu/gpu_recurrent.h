@@ -22,7 +22,7 @@ class GpuStateStorage final : public StateStorage {
 
   float* data() const { return memory_.as<float>(); }
   std::byte* at(std::int32_t state) const;
-  // As copy_state(), on a stream.
+  // Does what copy_state() does, on a stream.
   void copy(std::int32_t source, std::int32_t destination, Stream stream);
 
  private:

@@ -41,7 +41,7 @@ class GpuSteps final : public StepOps {
     return {total, total - std::min(device_.free_memory(), total)};
   }
 
-  // Where the ids lie on the device, with those filled in that the step before draws.
+  // Address of the ids on the device, with the ids filled in that the step before draws.
   const std::int32_t* known_ids(std::span<const std::int32_t> ids, std::int64_t num_rows);
 
  private:
@@ -69,7 +69,7 @@ class GpuSteps final : public StepOps {
   GpuDraw draw_;
   GpuMoves moves_;
   std::array<Set, kInFlight> sets_;
-  std::int64_t number_ = -1;  // of the step that began last
+  std::int64_t number_ = -1;  // number of the step that began last
 };
 
 }  // namespace quire::gpu

@@ -7,18 +7,18 @@
 namespace quire::gpu {
 
 struct HalfShape {
-  int groups;        // of 16 outputs, of a warp
-  int tiles;         // of 8 rows, of a warp
-  int output_warps;  // of a block, side by side
+  int groups;        // groups of 16 outputs per warp
+  int tiles;         // tiles of 8 rows per warp
+  int output_warps;  // warps per block, side by side
   int row_warps;
-  int stage_blocks;  // of the depth, which are fetched together
+  int stage_blocks;  // blocks of the depth fetched together
   int stages;
 
   constexpr int outputs() const { return groups * output_warps * kHalfOutputs; }
   constexpr int rows() const { return tiles * row_warps * kHalfRows; }
 };
 
-inline constexpr int kMostItemRows = 64;  // of an item of experts: shapes of more rows take none
+inline constexpr int kMostItemRows = 64;  // rows per item of experts; larger shapes take no item
 
 // Few rows: weights pass as fast as memory gives them. Blocks of few outputs, so that small matrices keep many blocks
 // at work, and with many bytes under way.

@@ -13,7 +13,7 @@ namespace quire::gpu {
 inline constexpr int kHalfBlock = 32;  // features
 inline constexpr int kHalfOutputs = 16;
 inline constexpr int kHalfRows = 8;
-inline constexpr int kHalfRowBytes = 2 * kHalfBlock;  // of an output or a row in its tile
+inline constexpr int kHalfRowBytes = 2 * kHalfBlock;  // bytes of an output or row in its tile
 
 struct alignas(16) WeightTile {
   std::uint16_t values[kHalfOutputs][kHalfBlock];

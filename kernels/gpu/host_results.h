@@ -16,7 +16,7 @@ class HostResults {
   HostResults& operator=(const HostResults&) = delete;
   ~HostResults();
 
-  // As Backend::on_host.
+  // Implements Backend::on_host.
   MatrixView copy(MatrixView x, HostResult result);
   // Results go to set 0 or 1 from here on.
   void begin(std::size_t set) { current_ = set; }
@@ -28,7 +28,7 @@ class HostResults {
   };
 
   Device& device_;
-  std::array<std::array<Place, 4>, 2> places_;  // by set and result
+  std::array<std::array<Place, 4>, 2> places_;  // indexed by set and result
   std::size_t current_ = 0;
 };
 

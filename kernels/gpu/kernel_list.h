@@ -24,7 +24,7 @@
 
 namespace quire::gpu {
 
-// Which kernel runs: passed by value to a visitor.
+// A kernel's type, passed by value to a visitor.
 template <class K>
 struct Instance {
   using Type = K;

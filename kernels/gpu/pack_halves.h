@@ -11,7 +11,7 @@ namespace quire::gpu {
 // Whether a type is multiplied in 16 bits.
 bool lies_in_half_tiles(DType type);
 
-// Of 16 outputs, and of a whole matrix.
+// Bytes of 16 outputs, and of a whole matrix.
 std::size_t half_group_bytes(std::int64_t cols);
 std::size_t half_tiles_bytes(std::int64_t rows, std::int64_t cols);
 

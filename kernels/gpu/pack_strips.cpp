@@ -13,9 +13,9 @@ namespace quire::gpu {
 namespace {
 
 constexpr std::size_t kLoadBytes = 512;    // sixteen of each lane
-constexpr std::size_t kPairBytes = 64;     // of a load: the four lanes of outputs o and o + 8
-constexpr int kPairs = kStripOutputs / 2;  // of outputs whose codes the same lanes multiply
-constexpr int kRunFeatures = 16;           // of one output that a register of four lanes holds
+constexpr std::size_t kPairBytes = 64;     // a load of the four lanes of outputs o and o + 8
+constexpr int kPairs = kStripOutputs / 2;  // pairs of outputs that the same lanes multiply
+constexpr int kRunFeatures = 16;           // features of an output in a register of four lanes
 constexpr int kRuns = 2 * kStripFeatures / kRunFeatures;
 
 // The codes of outputs o and o + 8 in a strip, in the order of code_place(): runs as [block][half of it][output].

@@ -11,7 +11,7 @@ namespace quire::gpu {
 // Whether a type is multiplied in int8, and therefore lies in strips.
 bool lies_in_strips(DType type);
 
-// Of 16 outputs, and of a whole matrix.
+// Bytes of 16 outputs, and of a whole matrix.
 std::size_t strip_group_bytes(DType type, std::int64_t cols);
 std::size_t strips_bytes(DType type, std::int64_t rows, std::int64_t cols);
 

@@ -16,12 +16,12 @@ struct PackedGroups {
   Form form = Form::kRows;
   std::int64_t count = 0;
   std::size_t group_bytes = 0;
-  std::size_t bytes = 0;  // of all
+  std::size_t bytes = 0;  // bytes of all groups
 };
 
-// As the device's products read a matrix.
+// The layout in which products read a matrix.
 PackedGroups groups_of_weights(DType type, std::int64_t rows, std::int64_t cols);
-// As embed reads a table of rows: strips, or the file's rows.
+// The layout in which embed reads a table of rows: strips, or the file's rows.
 PackedGroups groups_of_table(DType type, std::int64_t rows, std::int64_t cols);
 
 // Groups [first, last) of the source, to `out`.

@@ -20,7 +20,7 @@ class StepUploads {
   StepUploads& operator=(const StepUploads&) = delete;
   ~StepUploads();
 
-  // Where the values lie on the device for what is enqueued from here on. What every layer takes is sent once.
+  // The values' address on the device, for work enqueued from here on. Values that every layer takes are sent once.
   template <class T>
   const T* put(std::span<const T> values) {
     return reinterpret_cast<const T*>(put_bytes(std::as_bytes(values)));

@@ -18,22 +18,22 @@ inline constexpr int kStripBlocks = kStripFeatures / kBlockFeatures;
 inline constexpr int kDepthCut = 1024;  // sums over so many features each are added in order
 inline constexpr int kCutStrips = kDepthCut / kStripFeatures;
 
-// Where the codes' bits lie behind the scales. Whole bytes, nibbles or pairs of bits come first, then the plane of the
+// Layout of the codes' bits behind the scales. Whole bytes, nibbles or pairs of bits come first, then the plane of the
 // higher bits; each begins with the 16 bytes of lane 0.
 struct StripLayout {
   int scale_bytes = 0;
-  int high_offset = 0;  // of the plane, from the first code
+  int high_offset = 0;  // offset of the plane from the first code
   int bytes = 0;
 };
 
 constexpr StripLayout strip_layout(PackedFormat format) {
   const int scale_bytes = kStripBlocks / format.groups * format.header + kStripBlocks * format.entry;
   const int low_bits = format.bits == 8 ? 8 : format.bits >= 4 ? 4 : 2;
-  const int bits_bytes = kStripOutputs * kStripFeatures / 8;  // of one bit of all codes
+  const int bits_bytes = kStripOutputs * kStripFeatures / 8;  // bytes of one bit of all codes
   return {scale_bytes, low_bits * bits_bytes, scale_bytes + format.bits * bits_bytes};
 }
 
-// Where a block's header and entry lie among the scales.
+// Offsets of a block's header and entry among the scales.
 constexpr int header_offset(PackedFormat format, unsigned block) {
   return static_cast<int>(block / static_cast<unsigned>(format.groups)) *
          (format.header + format.groups * format.entry);
@@ -46,7 +46,7 @@ constexpr int entry_offset(PackedFormat format, unsigned block) {
 // The place of a code in the A operand of mma.m16n8k32: lane, register and byte.
 struct CodePlace {
   int lane = 0;
-  int word = 0;  // of the lane's four
+  int word = 0;  // index among the lane's four
   int byte = 0;
 };
 

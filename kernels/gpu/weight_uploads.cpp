@@ -10,7 +10,7 @@
 namespace quire::gpu {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{64} << 10;  // that are worth a thread
+constexpr std::size_t kPieceBytes = std::size_t{64} << 10;  // smallest piece worth a thread
 
 // Groups [first, last) of a matrix, and where their bytes lie in it.
 struct Part {

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "core/base/log.h"
+#include "core/base/private_folder.h"
 #include "server/api/common/operation.h"
 
 namespace quire {
@@ -33,7 +34,7 @@ BatchStore::BatchStore(const BatchOptions& options)
       files_(options, use_) {
   const std::filesystem::path folder = options.directory;
   std::error_code error;
-  std::filesystem::create_directories(batches_folder_, error);
+  make_private_folder(batches_folder_, error);
   const std::string lock = (folder / "lock").string();
   if (!error) lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (!error && lock_ < 0) error = std::error_code(errno, std::system_category());

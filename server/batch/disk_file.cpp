@@ -6,7 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+
+#include "core/base/write_error.h"
 
 namespace quire {
 
@@ -19,7 +20,7 @@ constexpr mode_t kOwnerOnly = 0600;
 
 Error storage_error(const std::filesystem::path& path, int error_number) {
   const bool is_full = error_number == ENOSPC || error_number == EDQUOT || error_number == EFBIG;
-  const std::string why = fmt::format("{}: {}", path.filename().string(), std::strerror(error_number));
+  const std::string why = fmt::format("{}: {}", path.filename().string(), describe_write_error(error_number));
   if (is_full) return Error{ErrorKind::kNoMemory, "There is no room to store this (" + why + ")", "storage_full", ""};
   return Error{ErrorKind::kInternal, "The file could not be stored or read (" + why + ")", "storage_failed", ""};
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "core/base/log.h"
+#include "core/base/private_folder.h"
 #include "server/api/common/json.h"
 #include "server/api/common/operation.h"
 
@@ -107,7 +108,7 @@ bool FileStore::load_one(const std::filesystem::path& description) {
 
 Result<void> FileStore::load() {
   std::error_code error;
-  std::filesystem::create_directories(folder_, error);
+  make_private_folder(folder_, error);
   if (error) return tl::make_unexpected(storage_error(folder_, error.value()));
   std::vector<std::filesystem::path> others;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {

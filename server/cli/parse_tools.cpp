@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/text/chat_template.h"
-#include "core/text/chat_template_capabilities.h"
+#include "core/text/message_fit.h"
 #include "core/text/tools/output_parser.h"
 #include "server/cli/json_lines.h"
 
@@ -29,14 +29,16 @@ std::string generation_prompt(const std::string& source, const OrderedJson& requ
   const auto chat_template = ChatTemplate::parse(source);
   if (!chat_template) return {};
   const OrderedJson messages = request.value("messages", OrderedJson::array({{{"role", "user"}, {"content", "Hi"}}}));
-  const auto fitted = fit_messages(messages, probe_capabilities(*chat_template));
+  const bool has_tools = request.contains("tools") && !request["tools"].empty();
+  const auto fitted =
+      fit_messages(messages, has_tools ? request["tools"] : OrderedJson(), probe_capabilities(*chat_template));
   if (!fitted) return {};
-  OrderedJson context = {{"messages", *fitted},
+  OrderedJson context = {{"messages", fitted->messages},
                          {"add_generation_prompt", false},
                          {"enable_thinking", request.value("enable_thinking", true)},
                          {"bos_token", ""},
                          {"eos_token", ""}};
-  if (request.contains("tools") && !request["tools"].empty()) context["tools"] = request["tools"];
+  if (!fitted->tools.is_null()) context["tools"] = fitted->tools;
   const auto without = chat_template->render(context);
   context["add_generation_prompt"] = true;
   const auto with = chat_template->render(context);

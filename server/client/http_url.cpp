@@ -1,8 +1,10 @@
 #include "server/client/http_url.h"
 
 #include <boost/url/parse.hpp>
-#include <boost/url/src.hpp>  // Debian's package has no compiled library
 #include <boost/url/url_view.hpp>
+#if __has_include(<boost/url/src.hpp>)
+#include <boost/url/src.hpp>  // packages before Boost 1.83 have no compiled library
+#endif
 
 namespace quire {
 

@@ -6,6 +6,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 
+#include "core/base/regular_file.h"
 #include "server/client/client_state.h"
 #include "server/client/http_exchange.h"
 
@@ -35,7 +36,9 @@ WebClient::WebClient(HttpUrl server, const ClientTrust& trust) : server_(std::mo
   if (trust.ca.empty()) {
     tls_->context.set_default_verify_paths(failed);
   } else {
-    tls_->context.load_verify_file(trust.ca, failed);
+    const auto pem = read_regular_file(trust.ca, kMostPemBytes);
+    if (!pem) throw StartupError(fmt::format("'{}': {}", trust.ca, pem.error()));
+    tls_->context.add_certificate_authority(asio::buffer(*pem), failed);
   }
   if (failed) throw StartupError(fmt::format("'{}': {}", trust.ca, failed.message()));
 }

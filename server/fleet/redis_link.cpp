@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/regular_file.h"
 #include "core/base/result.h"
 #include "server/ops/secret_file.h"
 
@@ -28,7 +29,7 @@ std::string text_of_url(const RedisServer& server, const char* setting) {
   if (!server.url.empty())
     throw StartupError(fmt::format("{0}.url and {0}.url_file: only one of them can be", setting));
   auto text = read_secret_file(server.url_file);
-  if (!text) throw StartupError(fmt::format("{}.url_file: '{}' cannot be read", setting, server.url_file));
+  if (!text) throw StartupError(fmt::format("{}.url_file: '{}' {}", setting, server.url_file, text.error()));
   return *std::move(text);
 }
 
@@ -52,7 +53,9 @@ std::optional<asio::ssl::context> tls_of(const RedisServer& server, const RedisU
   if (server.ca.empty()) {
     context.set_default_verify_paths(failed);
   } else {
-    context.load_verify_file(server.ca, failed);
+    const auto pem = read_regular_file(server.ca, kMostPemBytes);
+    if (!pem) throw StartupError(fmt::format("{}.ca: '{}' {}", setting, server.ca, pem.error()));
+    context.add_certificate_authority(asio::buffer(*pem), failed);
   }
   if (failed) throw StartupError(fmt::format("{}.ca: '{}': {}", setting, server.ca, failed.message()));
   return context;

@@ -34,7 +34,15 @@ std::vector<ReadyEngine> ready_engines(const ServerState& state) {
 
 Result<AdminTask> admin_reload(ServerState& state, const Call&) {
   if (!state.admin.reload) return tl::make_unexpected(still_starting());
-  return AdminTask{.finish = state.admin.reload};
+  const auto outcome = std::make_shared<std::string>();
+  const auto until = [&state, outcome](std::function<void(std::optional<Error>)> done) {
+    state.admin.reload([outcome, done = std::move(done)](Result<std::string> result) {
+      if (!result) return done(std::move(result.error()));
+      *outcome = *std::move(result);
+      done(std::nullopt);
+    });
+  };
+  return AdminTask{.until = until, .finish = [outcome]() -> Result<std::string> { return *outcome; }};
 }
 
 Result<AdminTask> admin_trace(ServerState& state, const Call& call) {

@@ -26,6 +26,7 @@ BackgroundRun::BackgroundRun(ServerState& state, asio::any_io_executor executor,
       id_(operation_->background_id()),
       key_name_(std::move(key_name)),
       run_(state, executor_, *operation_) {
+  run_.use_text_threads("key " + key_name_);
   ++state_.num_busy;
   state_.live.add(run_.mailbox());
 }
@@ -65,13 +66,13 @@ void BackgroundRun::save(std::string& out) {
 
 asio::awaitable<void> BackgroundRun::run() {
   std::string out;
-  if (operation_->streams()) operation_->begin(out);
+  if (operation_->streams()) co_await run_.begin_answer(out);
   save(out);
   bool is_queued = true;
   while (!run_.is_over()) {
     const OperationRun::Progress progress = co_await run_.advance(out);
     if (progress.interrupted || progress.error) {
-      end(&progress, out);
+      co_await end(&progress, out);
       co_return;
     }
     save(out);
@@ -80,18 +81,19 @@ asio::awaitable<void> BackgroundRun::run() {
       state_.background->update(id_, operation_->snapshot());
     }
   }
-  end(nullptr, out);
+  co_await end(nullptr, out);
 }
 
 // The response is stored before it is not among those that run.
-void BackgroundRun::end(const OperationRun::Progress* failure, std::string& out) {
+asio::awaitable<void> BackgroundRun::end(const OperationRun::Progress* failure, std::string& out) {
   run_.abort();
   if (!state_.background->settle(id_)) {
     operation_->cancel(out);
   } else if (failure != nullptr) {
     operation_->fail(failure->error.value_or(out_of_memory()), out);
   } else {
-    operation_->finish(out);
+    const Result<bool> made = co_await run_.finish_part(out);
+    if (!made) operation_->fail(made.error(), out);
   }
   save(out);
   if (state_.background->is_erased(id_)) state_.responses->erase(id_, key_name_);
@@ -108,7 +110,7 @@ void BackgroundRun::note_end() {
   lease_.take_generated(record.summary.num_generated_tokens, record.times.end);
   lease_ = {};
   state_.metrics.key_tokens(record);
-  if (record.times.first_token) state_.metrics.finished(record.summary, record.times);
+  if (!record.summary.finish.empty()) state_.metrics.finished(record.summary, record.times);
 }
 
 }  // namespace quire

@@ -33,7 +33,7 @@ class BackgroundRun {
  private:
   boost::asio::awaitable<void> run();
   void save(std::string& out);
-  void end(const OperationRun::Progress* failure, std::string& out);
+  boost::asio::awaitable<void> end(const OperationRun::Progress* failure, std::string& out);
   void note_end();
 
   ServerState& state_;

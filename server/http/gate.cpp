@@ -82,7 +82,9 @@ std::optional<Response> check_key(ServerState& state, const Settings& settings, 
   }
   const std::string_view presented = presented_key(head);
   if (!presented.empty()) admission.key = settings.keys.find(presented);
-  admission.sees_keys = arrival.on_admin || settings.keys.empty() || admission.key != nullptr;
+  admission.reader.sees_keys = arrival.on_admin || settings.keys.empty() || admission.key != nullptr;
+  admission.reader.sees_all = arrival.on_admin || (admission.key != nullptr && admission.key->admin);
+  if (admission.key != nullptr) admission.reader.key_name = admission.key->name;
   if (access == PageAccess::kOpen || arrival.on_admin) {
     admission.key = nullptr;
     return std::nullopt;
@@ -123,13 +125,19 @@ std::optional<Response> form_refusal(const CorsOptions& cors, const RequestHead&
 std::optional<Response> endpoint_refusal(ServerState& state, const Settings& settings, const RequestHead& head,
                                          bool resumes, Admission& admission) {
   if (auto refusal = phase_refusal(state, resumes)) return refusal;
-  if (admission.route->method != "POST") return std::nullopt;
+  const bool is_post = admission.route->method == "POST";
   const CorsOptions& cors = settings.options.cors;
-  if (auto refusal = admission.route->takes_form() ? form_refusal(cors, head) : media_refusal(cors, head))
-    return refusal;
-  if (admission.key == nullptr || resumes || !admission.route->is_counted) return std::nullopt;
+  if (is_post) {
+    if (auto refusal = admission.route->takes_form() ? form_refusal(cors, head) : media_refusal(cors, head))
+      return refusal;
+  }
+  // Each message of a WebSocket is counted by itself; batches, which have quotas of their own, are asked after often.
+  const bool is_socket = std::holds_alternative<SocketRoute>(admission.route->answer);
+  const bool asks_after = !is_post && admission.route->is_stored();
+  if (admission.key == nullptr || is_socket || asks_after || !admission.route->is_counted) return std::nullopt;
   const auto now = Clock::now();
-  auto lease = state.quotas.admit(*admission.key, now);
+  const QuotaUse use = is_post && !resumes ? QuotaUse::kRuns : QuotaUse::kReads;
+  auto lease = state.quotas.admit(*admission.key, now, use);
   for (auto& [name, value] : state.quotas.headers(*admission.key, now))
     admission.fields.push_back({std::move(name), std::move(value)});
   if (!lease) return error_response(lease.error());

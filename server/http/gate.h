@@ -17,7 +17,7 @@ struct Admission {
   const Route* route = nullptr;
   const ApiKey* key = nullptr;      // points into the settings; null where no keys are configured
   std::optional<Response> refusal;  // to be sent instead of an answer
-  bool sees_keys = false;           // the response may contain names of keys
+  ReportReader reader;              // of a report about the server
   std::vector<HeaderField> fields;  // for every response to this request
   QuotaTable::Lease lease;
 };

@@ -8,7 +8,9 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 
 #include "core/base/result.h"
 #include "server/ops/port_owner.h"
@@ -33,12 +35,43 @@ asio::ip::tcp::endpoint tcp_endpoint(const sockaddr* address, std::size_t size) 
   return endpoint;
 }
 
-// A path that a killed process left behind: connecting to it is refused.
+// A socket that a killed process left behind: connecting to it is refused.
 bool is_abandoned(asio::io_context& context, const asio::local::stream_protocol::endpoint& endpoint) {
   asio::local::stream_protocol::socket probe(context);
   boost::system::error_code error;
   probe.connect(endpoint, error);
   return error == asio::error::connection_refused;
+}
+
+// Connecting to a regular file is refused too: only a socket may be taken for one that was left behind.
+void refuse_other_files(const std::string& setting, const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0 || S_ISSOCK(status.st_mode)) return;
+  throw StartupError(fmt::format(
+      "{}: '{}' exists and is not a socket; it is left as it is: remove it or choose another path", setting, path));
+}
+
+void check_length(const std::string& setting, const std::string& path) {
+  if (path.size() < sizeof(sockaddr_un::sun_path)) return;
+  throw StartupError(fmt::format("{}: '{}' is longer than {} bytes", setting, path, sizeof(sockaddr_un::sun_path) - 1));
+}
+
+struct HostAndPort {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+HostAndPort parse_address(const std::string& setting, const std::string& where) {
+  const std::size_t colon = where.rfind(':');
+  const std::string digits = colon == std::string::npos ? "" : where.substr(colon + 1);
+  HostAndPort address;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), address.port);
+  if (digits.empty() || failure != std::errc() || end != digits.data() + digits.size()) {
+    throw StartupError(fmt::format("{}: '{}' is neither ADDRESS:PORT nor a path that begins with '/'", setting, where));
+  }
+  std::string& host = address.host = where.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return address;
 }
 
 std::string describe_port_in_use(const std::string& where, std::uint16_t port) {
@@ -50,17 +83,23 @@ std::string describe_port_in_use(const std::string& where, std::uint16_t port) {
 
 }  // namespace
 
-std::unique_ptr<Listener> Listener::tcp(asio::io_context& context, const std::string& host, std::uint16_t port) {
-  boost::system::error_code error;
+std::unique_ptr<Listener> Listener::bind_tcp(asio::io_context& context, const std::string& host, std::uint16_t port,
+                                             boost::system::error_code& error) {
   const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
   if (error) throw StartupError(fmt::format("server.host: '{}' is not an IP address", host));
-  const std::string where = fmt::format("{}:{}", host, port);
   const asio::ip::tcp::endpoint endpoint(address, port);
   std::unique_ptr<Listener> listener(new Listener(context));
   listener->acceptor_.open(asio::generic::stream_protocol(endpoint.protocol()), error);
-  check(error, "open a socket for", where);
+  check(error, "open a socket for", fmt::format("{}:{}", host, port));
   listener->acceptor_.set_option(asio::socket_base::reuse_address(true), error);
   listener->acceptor_.bind(endpoint, error);
+  return listener;
+}
+
+std::unique_ptr<Listener> Listener::tcp(asio::io_context& context, const std::string& host, std::uint16_t port) {
+  const std::string where = fmt::format("{}:{}", host, port);
+  boost::system::error_code error;
+  auto listener = bind_tcp(context, host, port, error);
   if (!error) listener->acceptor_.listen(kBacklog, error);
   if (error == asio::error::address_in_use) throw StartupError(describe_port_in_use(where, port));
   check(error, "listen on", where);
@@ -68,24 +107,34 @@ std::unique_ptr<Listener> Listener::tcp(asio::io_context& context, const std::st
   return listener;
 }
 
-std::unique_ptr<Listener> Listener::unix_path(asio::io_context& context, const std::string& path,
-                                              const std::string& mode) {
+void Listener::check_tcp(const std::string& host, std::uint16_t port) {
+  asio::io_context context;
   boost::system::error_code error;
-  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-    throw StartupError(
-        fmt::format("server.unix_socket: '{}' is longer than {} bytes", path, sizeof(sockaddr_un::sun_path) - 1));
-  }
+  bind_tcp(context, host, port, error);
+  if (error != asio::error::address_in_use) check(error, "listen on", fmt::format("{}:{}", host, port));
+}
+
+std::unique_ptr<Listener> Listener::unix_path(asio::io_context& context, const std::string& setting,
+                                              const std::string& path, const std::string& mode) {
+  check_length(setting, path);
+  boost::system::error_code error;
   const asio::local::stream_protocol::endpoint endpoint(path);
   std::unique_ptr<Listener> listener(new Listener(context));
   listener->acceptor_.open(asio::generic::stream_protocol(endpoint.protocol()), error);
   check(error, "open a socket for", path);
   listener->acceptor_.bind(endpoint, error);
-  if (error == asio::error::address_in_use && is_abandoned(context, endpoint)) {
+  if (error == asio::error::address_in_use) {
+    refuse_other_files(setting, path);
+    if (!is_abandoned(context, endpoint))
+      throw StartupError(
+          fmt::format("{}: another process listens on '{}': end it or choose another path", setting, path));
     ::unlink(path.c_str());
     listener->acceptor_.bind(endpoint, error);
   }
   check(error, "bind to", path);
   listener->path_ = path;
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) listener->inode_ = status.st_ino;
   unsigned permissions = 0;
   std::from_chars(mode.data(), mode.data() + mode.size(), permissions, 8);
   if (::chmod(path.c_str(), permissions) != 0) throw StartupError("cannot set the mode of " + path);
@@ -96,18 +145,26 @@ std::unique_ptr<Listener> Listener::unix_path(asio::io_context& context, const s
   return listener;
 }
 
-std::unique_ptr<Listener> Listener::at(asio::io_context& context, const std::string& where, const std::string& mode) {
-  if (where.starts_with('/')) return unix_path(context, where, mode);
-  const std::size_t colon = where.rfind(':');
-  const std::string digits = colon == std::string::npos ? "" : where.substr(colon + 1);
-  std::uint16_t port = 0;
-  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-  if (digits.empty() || failure != std::errc() || end != digits.data() + digits.size()) {
-    throw StartupError(fmt::format("'{}' is neither ADDRESS:PORT nor a path that begins with '/'", where));
-  }
-  std::string host = where.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  return tcp(context, host, port);
+void Listener::check_unix_path(const std::string& setting, const std::string& path) {
+  check_length(setting, path);
+  refuse_other_files(setting, path);
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return;
+  throw StartupError(fmt::format("cannot bind to {}: {}", path, std::strerror(errno)));
+}
+
+std::unique_ptr<Listener> Listener::at(asio::io_context& context, const std::string& setting, const std::string& where,
+                                       const std::string& mode) {
+  if (where.starts_with('/')) return unix_path(context, setting, where, mode);
+  const HostAndPort address = parse_address(setting, where);
+  return tcp(context, address.host, address.port);
+}
+
+void Listener::check_at(const std::string& setting, const std::string& where) {
+  if (where.starts_with('/')) return check_unix_path(setting, where);
+  const HostAndPort address = parse_address(setting, where);
+  check_tcp(address.host, address.port);
 }
 
 std::unique_ptr<Listener> Listener::adopt(asio::io_context& context, int descriptor) {
@@ -143,7 +200,9 @@ std::uint16_t Listener::port() const {
 void Listener::close() {
   boost::system::error_code ignored;
   acceptor_.close(ignored);
-  if (!path_.empty()) ::unlink(path_.c_str());
+  struct stat status {};
+  const bool is_own = !path_.empty() && ::lstat(path_.c_str(), &status) == 0 && status.st_ino == inode_;
+  if (is_own) ::unlink(path_.c_str());
   path_.clear();
 }
 

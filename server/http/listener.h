@@ -1,6 +1,6 @@
 // Listener: one listening socket: a TCP address, a path in the file system, or a socket that a supervisor opened and
 // handed over. One thread at a time (the io thread that accepts). A path is removed with its listener, unless the
-// socket was handed over.
+// socket was handed over or another one took its place.
 #pragma once
 
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -19,13 +19,19 @@ class Listener {
 
   // Each throws StartupError where the address cannot be bound.
   static std::unique_ptr<Listener> tcp(boost::asio::io_context& context, const std::string& host, std::uint16_t port);
-  // Takes the place of a socket without a listener. `mode`: octal digits.
-  static std::unique_ptr<Listener> unix_path(boost::asio::io_context& context, const std::string& path,
-                                             const std::string& mode);
+  // Takes the place of a socket that has no listener, and of nothing else. `mode`: octal digits. `setting`: the key
+  // that names the path, for messages.
+  static std::unique_ptr<Listener> unix_path(boost::asio::io_context& context, const std::string& setting,
+                                             const std::string& path, const std::string& mode);
   // "ADDRESS:PORT" ("[::1]:9090") or a path that begins with '/'.
-  static std::unique_ptr<Listener> at(boost::asio::io_context& context, const std::string& where,
-                                      const std::string& mode);
+  static std::unique_ptr<Listener> at(boost::asio::io_context& context, const std::string& setting,
+                                      const std::string& where, const std::string& mode);
   static std::unique_ptr<Listener> adopt(boost::asio::io_context& context, int descriptor);
+  // The same refusals as of tcp(), unix_path() and at(), without listening; an address that another process listens on
+  // is none.
+  static void check_tcp(const std::string& host, std::uint16_t port);
+  static void check_unix_path(const std::string& setting, const std::string& path);
+  static void check_at(const std::string& setting, const std::string& where);
   ~Listener() { close(); }
 
   Acceptor& acceptor() { return acceptor_; }
@@ -40,11 +46,13 @@ class Listener {
 
  private:
   explicit Listener(boost::asio::io_context& context) : acceptor_(context) {}
-  void describe();
-
+  // Bound, not listening yet; `error`: why it could not be bound.
+  static std::unique_ptr<Listener> bind_tcp(boost::asio::io_context& context, const std::string& host,
+                                            std::uint16_t port, boost::system::error_code& error);
   Acceptor acceptor_;
   std::string name_;
-  std::string path_;  // to be removed
+  std::string path_;  // to be removed, while it is this file:
+  std::uint64_t inode_ = 0;
   bool is_tcp_ = true;
   bool is_adopted_ = false;
 };

@@ -1,7 +1,11 @@
 #include "server/http/mailbox.h"
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <iterator>
 
 namespace quire {
 
@@ -9,14 +13,30 @@ namespace asio = boost::asio;
 
 namespace {
 
+// About what the event takes; the same before and after it waited.
+std::int64_t bytes_of(const OutputEvent& event) {
+  std::size_t size = sizeof(Mail) + event.tokens.size() * sizeof(TokenId) + event.embedding.size() * sizeof(float);
+  for (const TokenLogprob& each : event.logprobs)
+    size += sizeof each + each.top.size() * sizeof(each.top[0]);
+  for (const auto& each : event.prompt_logprobs)
+    size += sizeof each + (each ? each->top.size() * sizeof(each->top[0]) : 0);
+  return static_cast<std::int64_t>(size);
+}
+
 class MailboxSink final : public OutputSink {
  public:
-  MailboxSink(std::shared_ptr<Mailbox> mailbox, std::size_t index) : mailbox_(std::move(mailbox)), index_(index) {}
-  void send(OutputEvent event) noexcept override { mailbox_->put(index_, std::move(event)); }
+  MailboxSink(std::shared_ptr<Mailbox> mailbox, std::size_t index, Mailbox::OnEnd on_end)
+      : mailbox_(std::move(mailbox)), index_(index), on_end_(std::move(on_end)) {}
+  // Counted before it is seen: a client that has its whole answer finds it in the metrics.
+  void send(OutputEvent event) noexcept override {
+    if (event.finish && on_end_) on_end_(*event.finish);
+    mailbox_->put(index_, std::move(event));
+  }
 
  private:
   std::shared_ptr<Mailbox> mailbox_;
   std::size_t index_;
+  const Mailbox::OnEnd on_end_;
 };
 
 }  // namespace
@@ -30,6 +50,7 @@ void Mailbox::put(std::size_t index, OutputEvent event) noexcept {
   const std::lock_guard lock(mutex_);
   if (interrupted_) return;
   const bool wake = mail_.empty();
+  num_bytes_ += bytes_of(event);
   try {
     mail_.push_back(Mail{index, std::move(event)});
   } catch (const std::bad_alloc&) {
@@ -65,26 +86,53 @@ void Mailbox::nudge() {
   signal();
 }
 
+std::int64_t Mailbox::num_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return num_bytes_;
+}
+
+// With the lock held.
+Mailbox::Batch Mailbox::next_slice() {
+  Batch batch;
+  nudged_ = false;
+  if (num_given_ == taken_.size()) {
+    taken_.clear();
+    num_given_ = 0;
+    taken_.swap(mail_);
+    mail_.reserve(taken_.size());  // here, so that the engine's put() seldom has to
+  }
+  const std::size_t count = std::min(kSlice, taken_.size() - num_given_);
+  if (count == taken_.size()) {
+    batch.mail.swap(taken_);
+    num_given_ = 0;
+  } else {
+    const auto first = taken_.begin() + static_cast<std::ptrdiff_t>(num_given_);
+    batch.mail.assign(std::move_iterator(first), std::move_iterator(first + static_cast<std::ptrdiff_t>(count)));
+    num_given_ += count;
+  }
+  for (const Mail& each : batch.mail)
+    num_bytes_ -= bytes_of(each.event);
+  batch.interrupted = interrupted_;
+  if (error_ != nullptr) batch.error = *error_;
+  return batch;
+}
+
 asio::awaitable<Mailbox::Batch> Mailbox::take() {
+  if (num_given_ < taken_.size()) {
+    const auto executor = co_await asio::this_coro::executor;
+    co_await asio::post(executor, asio::use_awaitable);
+  }
   while (true) {
     {
       const std::lock_guard lock(mutex_);
-      if (interrupted_ || nudged_ || !mail_.empty()) {
-        Batch batch;
-        nudged_ = false;
-        batch.mail.swap(mail_);
-        mail_.reserve(batch.mail.size());  // here, so that the engine's put() seldom has to
-        batch.interrupted = interrupted_;
-        if (error_ != nullptr) batch.error = *error_;
-        co_return batch;
-      }
+      if (interrupted_ || nudged_ || !mail_.empty() || num_given_ < taken_.size()) co_return next_slice();
     }
     co_await arrived_->async_receive(asio::as_tuple(asio::use_awaitable));
   }
 }
 
-std::shared_ptr<OutputSink> Mailbox::sink(std::shared_ptr<Mailbox> mailbox, std::size_t index) {
-  return std::make_shared<MailboxSink>(std::move(mailbox), index);
+std::shared_ptr<OutputSink> Mailbox::sink(std::shared_ptr<Mailbox> mailbox, std::size_t index, OnEnd on_end) {
+  return std::make_shared<MailboxSink>(std::move(mailbox), index, std::move(on_end));
 }
 
 }  // namespace quire

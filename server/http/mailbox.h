@@ -1,12 +1,13 @@
 // Mailbox: a queue of one operation's events, from the engine thread to the session's coroutine, which takes all at
-// once. put() and interrupt(): Any thread. take(): One thread at a time. Invariants: put() never blocks on the reader
-// and never fails: an event for which there is no memory becomes the error that ends the operation; once the reader is
-// gone, and perhaps its event loop, what is put is dropped.
+// once, or a slice of them where they are many. put() and interrupt(): Any thread. take(): One thread at a time.
+// Invariants: put() never blocks on the reader and never fails: an event for which there is no memory becomes the error
+// that ends the operation; once the reader is gone, and perhaps its event loop, what is put is dropped.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/experimental/concurrent_channel.hpp>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,17 +42,27 @@ class Mailbox {
     bool interrupted = false;
     std::optional<Error> error;
   };
-  // Waits for an event or a nudge, and takes all events.
+  // Waits for an event or a nudge, and takes at most kSlice events; gives way to others of the loop before a further
+  // slice of those that came together.
   boost::asio::awaitable<Batch> take();
+  static constexpr std::size_t kSlice = 64;
+  // About the memory of the events that wait.
+  std::int64_t num_bytes() const;
 
-  // The sink for one of the operation's requests.
-  static std::shared_ptr<OutputSink> sink(std::shared_ptr<Mailbox> mailbox, std::size_t index);
+  // The sink for one of the operation's requests. on_end: called with each choice's end, on the engine's thread, even
+  // when the reader is gone.
+  using OnEnd = std::function<void(const FinishInfo&)>;
+  static std::shared_ptr<OutputSink> sink(std::shared_ptr<Mailbox> mailbox, std::size_t index, OnEnd on_end = {});
 
  private:
   void signal();
+  Batch next_slice();
 
   mutable std::mutex mutex_;
   std::vector<Mail> mail_;
+  std::vector<Mail> taken_;    // the reader's: what came with the slice before
+  std::size_t num_given_ = 0;  // of them
+  std::int64_t num_bytes_ = 0;
   bool interrupted_ = false;
   bool nudged_ = false;
   SharedError error_;

@@ -1,30 +1,25 @@
 #include "server/http/metrics.h"
 
-#include <prometheus/counter.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
-
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <set>
 
+#include "server/metrics/registry.h"
+
 namespace quire {
 
 namespace {
 
-using prometheus::Histogram;
+using metrics::Histogram;
 
-const Histogram::BucketBoundaries kLatency = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
-                                              1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
-const Histogram::BucketBoundaries kGap = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15,
-                                          0.2,    0.3,   0.4,    0.5,   0.75, 1.0,   2.5,  5.0,   7.5, 10.0};
-const Histogram::BucketBoundaries kEndToEnd = {0.01, 0.05, 0.1,  0.3,  0.5,  0.8,  1.0,   1.5,   2.0,   2.5,    5.0,
-                                               10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 120.0, 480.0, 960.0, 1920.0, 7680.0};
-const Histogram::BucketBoundaries kTokens = {1,   2,    5,    10,   20,    50,    100,   200,
-                                             500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
+const Histogram::Bounds kLatency = {0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
+                                    1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
+const Histogram::Bounds kGap = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15,
+                                0.2,    0.3,   0.4,    0.5,   0.75, 1.0,   2.5,  5.0,   7.5, 10.0};
+const Histogram::Bounds kEndToEnd = {0.01, 0.05, 0.1,  0.3,  0.5,  0.8,  1.0,   1.5,   2.0,   2.5,    5.0,
+                                     10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 120.0, 480.0, 960.0, 1920.0, 7680.0};
+const Histogram::Bounds kTokens = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000};
 // Flushing this often keeps a stream visible while it runs.
 constexpr int kFlushEvery = 64;
 constexpr double kFlushAfter = 0.5;  // seconds of gaps
@@ -33,15 +28,15 @@ double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-prometheus::MetricFamily plain(const char* name, const char* help, prometheus::MetricType type, double value,
-                               const std::string& model) {
-  prometheus::MetricFamily family;
+metrics::MetricFamily plain(const char* name, const char* help, metrics::MetricType type, double value,
+                            const std::string& model) {
+  metrics::MetricFamily family;
   family.name = name;
   family.help = help;
   family.type = type;
-  prometheus::ClientMetric metric;
+  metrics::ClientMetric metric;
   metric.label = {{"model_name", model}};
-  (type == prometheus::MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
+  metric.value = value;
   family.metric.push_back(std::move(metric));
   return family;
 }
@@ -53,17 +48,17 @@ class EngineFamilies {
 
   template <class Value>
   void gauge(const char* name, const char* help, Value value) {
-    families_.push_back(plain(name, help, prometheus::MetricType::Gauge, static_cast<double>(value), model_));
+    families_.push_back(plain(name, help, metrics::MetricType::kGauge, static_cast<double>(value), model_));
   }
   template <class Value>
   void counter(const char* name, const char* help, Value value) {
-    families_.push_back(plain(name, help, prometheus::MetricType::Counter, static_cast<double>(value), model_));
+    families_.push_back(plain(name, help, metrics::MetricType::kCounter, static_cast<double>(value), model_));
   }
-  std::vector<prometheus::MetricFamily> take() { return std::move(families_); }
+  std::vector<metrics::MetricFamily> take() { return std::move(families_); }
 
  private:
   const std::string& model_;
-  std::vector<prometheus::MetricFamily> families_;
+  std::vector<metrics::MetricFamily> families_;
 };
 
 void add_memory_families(EngineFamilies& out, const EngineStats& engine) {
@@ -140,7 +135,7 @@ void add_work_families(EngineFamilies& out, const EngineStats& engine) {
   out.counter("quire:computed_tokens_total", "Rows that went through the model", engine.computed_tokens);
 }
 
-std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine, const std::string& model) {
+std::vector<metrics::MetricFamily> engine_families(const EngineStats& engine, const std::string& model) {
   EngineFamilies out(model);
   add_memory_families(out, engine);
   add_shared_store_families(out, engine.shared_store);
@@ -149,8 +144,8 @@ std::vector<prometheus::MetricFamily> engine_families(const EngineStats& engine,
 }
 
 template <class Counts, class Bounds>
-prometheus::ClientMetric histogram_metric(const Counts& counts, const Bounds& bounds, double sum) {
-  prometheus::ClientMetric metric;
+metrics::ClientMetric histogram_metric(const Counts& counts, const Bounds& bounds, double sum) {
+  metrics::ClientMetric metric;
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     total += counts[i];
@@ -164,35 +159,35 @@ prometheus::ClientMetric histogram_metric(const Counts& counts, const Bounds& bo
 }
 
 template <class Counts, class Bounds>
-prometheus::MetricFamily histogram_of(const char* name, const char* help, const Counts& counts, const Bounds& bounds,
-                                      double sum, const std::string& model) {
-  prometheus::MetricFamily family;
+metrics::MetricFamily histogram_of(const char* name, const char* help, const Counts& counts, const Bounds& bounds,
+                                   double sum, const std::string& model) {
+  metrics::MetricFamily family;
   family.name = name;
   family.help = help;
-  family.type = prometheus::MetricType::Histogram;
+  family.type = metrics::MetricType::kHistogram;
   family.metric.push_back(histogram_metric(counts, bounds, sum));
   family.metric.back().label = {{"model_name", model}};
   return family;
 }
 
-prometheus::MetricFamily iteration_family(const EngineStats& engine, const std::string& model) {
+metrics::MetricFamily iteration_family(const EngineStats& engine, const std::string& model) {
   return histogram_of("vllm:iteration_tokens_total", "Tokens per engine step", engine.iteration_tokens,
                       kIterationTokenBounds, static_cast<double>(engine.computed_tokens), model);
 }
 
 // Up to the last position where a draft was ever accepted, the first one always.
-prometheus::MetricFamily accepted_family(const EngineStats& engine, const std::string& model) {
-  prometheus::MetricFamily family;
+metrics::MetricFamily accepted_family(const EngineStats& engine, const std::string& model) {
+  metrics::MetricFamily family;
   family.name = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
   family.help = "Drafted tokens that were right, by their position among those of one verification";
-  family.type = prometheus::MetricType::Counter;
+  family.type = metrics::MetricType::kCounter;
   const auto& counts = engine.accepted_by_position;
   const auto end = std::find_if(counts.rbegin(), counts.rend(), [](std::uint64_t count) { return count > 0; }).base();
   const auto num_positions = std::max<std::ptrdiff_t>(end - counts.begin(), 1);
   for (std::ptrdiff_t i = 0; i < num_positions; ++i) {
-    prometheus::ClientMetric metric;
+    metrics::ClientMetric metric;
     metric.label = {{"model_name", model}, {"position", std::to_string(i)}};
-    metric.counter.value = static_cast<double>(counts[static_cast<std::size_t>(i)]);
+    metric.value = static_cast<double>(counts[static_cast<std::size_t>(i)]);
     family.metric.push_back(std::move(metric));
   }
   return family;
@@ -200,7 +195,7 @@ prometheus::MetricFamily accepted_family(const EngineStats& engine, const std::s
 
 constexpr double kNanosecond = 1e-9;
 
-prometheus::MetricFamily step_time_family(const EngineStats& engine, const std::string& model) {
+metrics::MetricFamily step_time_family(const EngineStats& engine, const std::string& model) {
   std::uint64_t sum = 0;
   for (const std::uint64_t phase : engine.phase_ns)
     sum += phase;
@@ -208,11 +203,11 @@ prometheus::MetricFamily step_time_family(const EngineStats& engine, const std::
                       static_cast<double>(sum) * kNanosecond, model);
 }
 
-prometheus::MetricFamily phase_family(const EngineStats& engine, const std::string& model) {
-  prometheus::MetricFamily family;
+metrics::MetricFamily phase_family(const EngineStats& engine, const std::string& model) {
+  metrics::MetricFamily family;
   family.name = "quire:step_phase_seconds";
   family.help = "Time of each phase of an engine step";
-  family.type = prometheus::MetricType::Histogram;
+  family.type = metrics::MetricType::kHistogram;
   for (std::size_t i = 0; i < kNumStepPhases; ++i) {
     const double sum = static_cast<double>(engine.phase_ns[i]) * kNanosecond;
     family.metric.push_back(histogram_metric(engine.phase_times[i], kPhaseTimeBounds, sum));
@@ -221,7 +216,7 @@ prometheus::MetricFamily phase_family(const EngineStats& engine, const std::stri
   return family;
 }
 
-std::vector<prometheus::MetricFamily> all_families(const ModelStats& engine) {
+std::vector<metrics::MetricFamily> all_families(const ModelStats& engine) {
   auto families = engine_families(engine.stats, engine.model);
   families.push_back(iteration_family(engine.stats, engine.model));
   families.push_back(accepted_family(engine.stats, engine.model));
@@ -231,16 +226,16 @@ std::vector<prometheus::MetricFamily> all_families(const ModelStats& engine) {
 }
 
 // Every engine brings the same families in the same order: one family has them all, told apart by their labels.
-void add_families(std::vector<prometheus::MetricFamily>& all, std::vector<prometheus::MetricFamily> more) {
+void add_families(std::vector<metrics::MetricFamily>& all, std::vector<metrics::MetricFamily> more) {
   if (all.empty()) return all.swap(more);
   for (std::size_t i = 0; i < all.size(); ++i)
     std::move(more[i].metric.begin(), more[i].metric.end(), std::back_inserter(all[i].metric));
 }
 
-LatencyCounts latency_counts(const Histogram& histogram, const Histogram::BucketBoundaries& bounds) {
+LatencyCounts latency_counts(const Histogram& histogram, const Histogram::Bounds& bounds) {
   LatencyCounts latencies{bounds, {}};
   std::uint64_t below = 0;
-  for (const auto& bucket : histogram.Collect().histogram.bucket) {
+  for (const auto& bucket : histogram.value().bucket) {
     latencies.counts.push_back(static_cast<double>(bucket.cumulative_count - below));
     below = bucket.cumulative_count;
   }
@@ -249,23 +244,23 @@ LatencyCounts latency_counts(const Histogram& histogram, const Histogram::Bucket
 
 // What is known of the requests to one model.
 struct RequestHistograms {
-  prometheus::Registry& registry;
+  metrics::Registry& registry;
   const std::string model;
 
-  RequestHistograms(prometheus::Registry& in_registry, std::string of_model)
+  RequestHistograms(metrics::Registry& in_registry, std::string of_model)
       : registry(in_registry), model(std::move(of_model)) {}
 
   // Families of one name are one: each model adds its labels to it.
-  Histogram& histogram(const char* name, const char* help, const Histogram::BucketBoundaries& bounds) {
-    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({{"model_name", model}}, bounds);
+  Histogram& histogram(const char* name, const char* help, const Histogram::Bounds& bounds) {
+    return registry.family(name, help, metrics::MetricType::kHistogram).histogram({{"model_name", model}}, bounds);
   }
   void count_success(const std::string& finish) {
-    prometheus::BuildCounter()
-        .Name("vllm:request_success_total")
-        .Help("Finished requests by reason")
-        .Register(registry)
-        .Add({{"finished_reason", finish}, {"model_name", model}})
-        .Increment();
+    registry
+        .family("vllm:request_success_total",
+                "Requests that ended, by reason; abort: the client left, a deadline passed or the server drained",
+                metrics::MetricType::kCounter)
+        .counter({{"finished_reason", finish}, {"model_name", model}})
+        .increment();
   }
 
   Histogram& first_token = histogram("vllm:time_to_first_token_seconds", "From arrival to the first token", kLatency);
@@ -284,7 +279,7 @@ struct RequestHistograms {
 }  // namespace
 
 struct Metrics::Families {
-  prometheus::Registry registry;
+  metrics::Registry registry;
 
   std::mutex model_mutex;
   std::map<std::string, RequestHistograms> of_models;
@@ -298,17 +293,16 @@ struct Metrics::Families {
     return of_models.try_emplace(label, registry, label).first->second;
   }
 
-  using Counters = prometheus::Family<prometheus::Counter>;
-  Counters& counters(const char* name, const char* help) {
-    return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+  metrics::Family& counters(const char* name, const char* help) {
+    return registry.family(name, help, metrics::MetricType::kCounter);
   }
-  Counters& responses = counters("quire:http_responses_total", "Responses by status");
-  Counters& refusals = counters("quire:refusals_total", "Requests refused, by the error's code");
-  Counters& key_requests = counters("quire:key_requests_total", "Responses by API key and status");
-  Counters& key_prompt_tokens = counters("quire:key_prompt_tokens_total", "Prompt tokens by API key");
-  Counters& key_cached_tokens =
+  metrics::Family& responses = counters("quire:http_responses_total", "Responses by status");
+  metrics::Family& refusals = counters("quire:refusals_total", "Requests refused, by the error's code");
+  metrics::Family& key_requests = counters("quire:key_requests_total", "Responses by API key and status");
+  metrics::Family& key_prompt_tokens = counters("quire:key_prompt_tokens_total", "Prompt tokens by API key");
+  metrics::Family& key_cached_tokens =
       counters("quire:key_cached_tokens_total", "Prompt tokens found in the cache by API key");
-  Counters& key_generation_tokens = counters("quire:key_generation_tokens_total", "Generated tokens by API key");
+  metrics::Family& key_generation_tokens = counters("quire:key_generation_tokens_total", "Generated tokens by API key");
   std::mutex key_labels_mutex;
   std::set<std::string> key_labels;
 
@@ -321,13 +315,13 @@ struct Metrics::Families {
     return name;
   }
 
-  prometheus::Counter& refused_connections =
-      counters("quire:http_connections_refused_total", "Connections closed for being too many").Add({});
-  prometheus::Gauge& connections =
-      prometheus::BuildGauge().Name("quire:http_connections").Help("Open connections").Register(registry).Add({});
+  metrics::Counter& refused_connections =
+      counters("quire:http_connections_refused_total", "Connections closed for being too many").counter({});
+  metrics::Gauge& connections =
+      registry.family("quire:http_connections", "Open connections", metrics::MetricType::kGauge).gauge({});
 };
 
-Metrics::Metrics() : families_(std::make_unique<Families>()) {}
+Metrics::Metrics() : families_(std::make_shared<Families>()) {}
 Metrics::~Metrics() = default;
 
 void Metrics::GapRecorder::record(double gap) {
@@ -341,7 +335,7 @@ void Metrics::GapRecorder::record(double gap) {
 
 void Metrics::GapRecorder::flush() {
   if (pending_ == 0) return;
-  metrics_.families_->of(model_).gap.ObserveMultiple(counts_, sum_);
+  metrics_.families_->of(model_).gap.observe_all(counts_, sum_);
   counts_.assign(counts_.size(), 0.0);
   sum_ = 0.0;
   since_flush_ = 0.0;
@@ -349,33 +343,33 @@ void Metrics::GapRecorder::flush() {
 }
 
 void Metrics::count_response(int status) {
-  families_->responses.Add({{"code", std::to_string(status)}}).Increment();
+  families_->responses.counter({{"code", std::to_string(status)}}).increment();
 }
 void Metrics::count_refusal(const std::string& code) {
-  families_->refusals.Add({{"code", code}}).Increment();
+  families_->refusals.counter({{"code", code}}).increment();
 }
 void Metrics::connection_opened() {
-  families_->connections.Increment();
+  families_->connections.increment();
 }
 void Metrics::connection_refused() {
-  families_->refused_connections.Increment();
+  families_->refused_connections.increment();
 }
 void Metrics::connection_closed() {
-  families_->connections.Decrement();
+  families_->connections.decrement();
 }
 
 void Metrics::key_request(const RequestRecord& record) {
   if (record.key_name.empty()) return;
   const std::string key = families_->key_label(record.key_name);
-  families_->key_requests.Add({{"key", key}, {"code", std::to_string(record.status)}}).Increment();
+  families_->key_requests.counter({{"key", key}, {"code", std::to_string(record.status)}}).increment();
   key_tokens(record);
 }
 
 void Metrics::key_tokens(const RequestRecord& record) {
   if (record.key_name.empty()) return;
   const std::string key = families_->key_label(record.key_name);
-  const auto count = [&](prometheus::Family<prometheus::Counter>& family, std::int64_t amount) {
-    if (amount > 0) family.Add({{"key", key}}).Increment(static_cast<double>(amount));
+  const auto count = [&](metrics::Family& family, std::int64_t amount) {
+    if (amount > 0) family.counter({{"key", key}}).increment(static_cast<double>(amount));
   };
   count(families_->key_prompt_tokens, record.summary.num_prompt_tokens);
   count(families_->key_cached_tokens, record.summary.num_cached_tokens);
@@ -383,7 +377,7 @@ void Metrics::key_tokens(const RequestRecord& record) {
 }
 
 void Metrics::first_token(const std::string& model, double seconds) {
-  families_->of(model).first_token.Observe(seconds);
+  families_->of(model).first_token.observe(seconds);
 }
 
 LatencyCounts Metrics::first_token_counts(const std::string& model) const {
@@ -396,46 +390,48 @@ LatencyCounts Metrics::gap_counts(const std::string& model) const {
 
 void Metrics::finished(const OperationSummary& summary, const OperationTimes& times) {
   RequestHistograms& model = families_->of(summary.model);
-  model.end_to_end.Observe(seconds(times.end - times.arrival));
-  model.prompt_tokens.Observe(static_cast<double>(summary.num_prompt_tokens));
-  model.generation_tokens.Observe(static_cast<double>(summary.num_generated_tokens));
-  if (!summary.finish.empty()) model.count_success(summary.finish);
+  model.end_to_end.observe(seconds(times.end - times.arrival));
+  model.prompt_tokens.observe(static_cast<double>(summary.num_prompt_tokens));
+  model.generation_tokens.observe(static_cast<double>(summary.num_generated_tokens));
+  model.count_success(summary.finish);
 }
 
-void Metrics::engine_times(const std::string& model, const FinishInfo& info) {
-  RequestHistograms& histograms = families_->of(model);
-  histograms.queue.Observe(seconds(info.queue_time));
-  histograms.prefill.Observe(seconds(info.prefill_time));
-  histograms.decode.Observe(seconds(info.decode_time));
-  histograms.inference.Observe(seconds(info.prefill_time + info.decode_time));
+std::function<void(const FinishInfo&)> Metrics::end_recorder(const std::string& model) {
+  return [families = families_, &histograms = families_->of(model)](const FinishInfo& info) {
+    if (info.reason == FinishReason::kError) return;
+    histograms.queue.observe(seconds(info.queue_time));
+    histograms.prefill.observe(seconds(info.prefill_time));
+    histograms.decode.observe(seconds(info.decode_time));
+    histograms.inference.observe(seconds(info.prefill_time + info.decode_time));
+  };
 }
 
 void Metrics::request_params(const std::string& model, const Request& request) {
   RequestHistograms& histograms = families_->of(model);
-  histograms.params_n.Observe(request.num_choices);
-  histograms.params_max_tokens.Observe(request.sampling.max_tokens);
+  histograms.params_n.observe(request.num_choices);
+  histograms.params_max_tokens.observe(request.sampling.max_tokens);
 }
 
 std::string Metrics::expose(const std::vector<ModelStats>& engines, const std::string& model, bool with_keys,
-                            std::vector<prometheus::MetricFamily> of_server, const SpanExporter* spans) {
+                            std::vector<metrics::MetricFamily> of_server, const SpanExporter* spans) {
   if (!model.empty()) families_->of(model);  // there before its first request, as dashboards expect
   for (const ModelStats& engine : engines)
     families_->of(engine.model);
-  auto families = families_->registry.Collect();
+  auto families = families_->registry.collect();
   if (!with_keys) std::erase_if(families, [](const auto& family) { return family.name.starts_with("quire:key_"); });
-  std::vector<prometheus::MetricFamily> of_engines;
+  std::vector<metrics::MetricFamily> of_engines;
   for (const ModelStats& engine : engines)
     add_families(of_engines, all_families(engine));
   std::move(of_engines.begin(), of_engines.end(), std::back_inserter(families));
   std::move(of_server.begin(), of_server.end(), std::back_inserter(families));
   if (spans != nullptr) {
-    using Type = prometheus::MetricType;
-    families.push_back(plain("quire:spans_sent_total", "Requests told to the trace collector", Type::Counter,
+    using Type = metrics::MetricType;
+    families.push_back(plain("quire:spans_sent_total", "Requests told to the trace collector", Type::kCounter,
                              static_cast<double>(spans->num_sent()), model));
     families.push_back(plain("quire:spans_dropped_total", "Requests that the trace collector did not take",
-                             Type::Counter, static_cast<double>(spans->num_dropped()), model));
+                             Type::kCounter, static_cast<double>(spans->num_dropped()), model));
   }
-  return prometheus::TextSerializer().Serialize(families);
+  return metrics::exposition_text(families);
 }
 
 }  // namespace quire

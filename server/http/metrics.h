@@ -1,8 +1,6 @@
 // Metrics: the counters and histograms of /metrics, under vLLM's names, so that existing dashboards work. Any thread.
 #pragma once
 
-#include <prometheus/metric_family.h>
-
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +9,7 @@
 #include "core/engine/engine_stats.h"
 #include "core/request/request.h"
 #include "server/api/common/operation.h"
+#include "server/metrics/exposition.h"
 #include "server/ops/request_record.h"
 #include "server/ops/span_exporter.h"
 #include "server/ops/status_history.h"
@@ -65,19 +64,22 @@ class Metrics {
   // Their latencies since the start.
   LatencyCounts first_token_counts(const std::string& model) const;
   LatencyCounts gap_counts(const std::string& model) const;
-  // Metrics of finished requests, by model. At most kMaxModelLabels models have a label of their own.
+  // Metrics of requests that ended, aborted ones included, by model. At most kMaxModelLabels models have a label of
+  // their own.
   void finished(const OperationSummary& summary, const OperationTimes& times);
-  void engine_times(const std::string& model, const FinishInfo& info);
+  // What observes the engine's times of a request as each of its choices ends, aborted or not: any thread, even after
+  // its client has left and these metrics are gone.
+  std::function<void(const FinishInfo&)> end_recorder(const std::string& model);
   void request_params(const std::string& model, const Request& request);
 
   // The text exposition; `engines`: the engines' statistics. `model` labels families that belong to no engine. Without
   // `with_keys` no API key is named.
   std::string expose(const std::vector<ModelStats>& engines, const std::string& model, bool with_keys,
-                     std::vector<prometheus::MetricFamily> of_server, const SpanExporter* spans = nullptr);
+                     std::vector<metrics::MetricFamily> of_server, const SpanExporter* spans = nullptr);
 
  private:
   struct Families;
-  std::unique_ptr<Families> families_;
+  std::shared_ptr<Families> families_;
 };
 
 }  // namespace quire

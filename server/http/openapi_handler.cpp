@@ -4,9 +4,11 @@
 
 namespace quire {
 
-Response openapi_response(ServerState&) {
+Response openapi_response(ServerState&, const ReportReader&) {
   static const std::string kDocument = dump_json(reference::openapi_document());
-  return Response{200, "application/json", kDocument};
+  Response response;
+  response.document = kDocument;
+  return response;
 }
 
 }  // namespace quire

@@ -1,11 +1,12 @@
 // Handler of GET /openapi.json: the API's reference as an OpenAPI 3.1 document. Any thread.
 #pragma once
 
+#include "server/http/report_reader.h"
 #include "server/http/response.h"
 #include "server/http/server_state.h"
 
 namespace quire {
 
-Response openapi_response(ServerState& state);
+Response openapi_response(ServerState& state, const ReportReader& reader);
 
 }  // namespace quire

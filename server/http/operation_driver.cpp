@@ -31,6 +31,12 @@ std::size_t LiveOperations::cut(const Error& error) {
   return live_.size();
 }
 
+void LiveOperations::nudge() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& mailbox : live_)
+    mailbox->nudge();
+}
+
 OperationDriver::OperationDriver(ServerState& state, Transport& transport, Operation& operation,
                                  ResponseFraming framing, std::chrono::milliseconds write_timeout)
     : state_(state),
@@ -40,10 +46,13 @@ OperationDriver::OperationDriver(ServerState& state, Transport& transport, Opera
       write_timeout_(write_timeout),
       run_(state, transport.executor(), operation) {
   state_.live.add(run_.mailbox());
+  run_.use_text_threads(transport_.client());
+  transport_.charge_also([this] { return run_.num_waiting_bytes(); });
 }
 
 OperationDriver::~OperationDriver() {
   transport_.unwatch();
+  transport_.charge_also(nullptr);
   if (ping_) ping_->stop();
   if (expiry_) expiry_->cancel();
   if (saved_) saved_->finish();
@@ -127,6 +136,26 @@ void OperationDriver::fail(Outcome& outcome, const Error& error, std::string out
   }
 }
 
+asio::awaitable<void> OperationDriver::send_parts(Outcome& outcome) {
+  std::string part = std::move(outcome.response->body);
+  outcome.response.reset();
+  std::string frame = stream_head("application/json", framing_);
+  bool has_more = true;
+  while (true) {
+    append_stream_part(frame, part, framing_);
+    if (!has_more && framing_.minor_version == 1) frame += "0\r\n\r\n";
+    outcome.connection_ok = co_await transport_.write(frame, write_timeout_);
+    if (!outcome.connection_ok || !has_more) break;
+    frame.clear();
+    part.clear();
+    const Result<bool> made = co_await run_.finish_part(part);
+    if (!made) outcome.connection_ok = false;  // an end that is missing says so
+    if (!made) co_return;
+    has_more = *made;
+  }
+  if (framing_.minor_version == 0) outcome.connection_ok = false;
+}
+
 asio::awaitable<void> OperationDriver::end_stream(Outcome& outcome) {
   if (!last_) co_return;
   outcome.connection_ok = co_await send(*last_);
@@ -150,12 +179,17 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive(Clock::time_poi
     fail(outcome, accepted.error());
     co_return outcome;
   }
+  outcome.has_begun = true;
   transport_.watch([this] {
     if (saved_) return detach();
     run_.mailbox()->interrupt(std::nullopt);
   });
   std::string out;
-  if (operation_.streams()) operation_.begin(out);
+  if (operation_.streams()) {
+    const Result<void> begun = co_await run_.begin_answer(out);
+    if (!begun) fail(outcome, begun.error());
+    if (!begun) co_return outcome;
+  }
   while (!run_.is_over()) {
     const OperationRun::Progress progress = co_await run_.advance(out);
     if (progress.interrupted) {
@@ -181,8 +215,12 @@ asio::awaitable<OperationDriver::Outcome> OperationDriver::drive(Clock::time_poi
     }
     out.clear();
   }
-  outcome.finished = true;
-  operation_.finish(out);
+  const Result<bool> made = co_await run_.finish_part(out);
+  if (!made) {
+    fail(outcome, made.error());
+    co_return outcome;
+  }
+  outcome.has_more = *made;
   if (operation_.streams()) {
     last_ = std::move(out);
   } else {

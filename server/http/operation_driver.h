@@ -35,14 +35,17 @@ class OperationDriver {
 
   struct Outcome {
     std::optional<Response> response;  // for the session to write; nullopt after a stream
+    bool has_more = false;             // the response's body is its first part: send_parts() writes it
     bool connection_ok = true;         // a stream's end was written, so another request can follow
     int status = 200;
-    bool finished = false;  // completely: without an error or a disconnect
+    bool has_begun = false;  // a request of it was accepted
     OperationTimes times;
   };
   // Runs the operation, but keeps a stream's last bytes back, so that the request is counted before its client sees
   // the end.
   boost::asio::awaitable<Outcome> run(Clock::time_point arrival);
+  // Writes a long response, making each part once the client has read the ones before.
+  boost::asio::awaitable<void> send_parts(Outcome& outcome);
   // Writes a stream's last bytes. After run(), with its result.
   boost::asio::awaitable<void> end_stream(Outcome& outcome);
 

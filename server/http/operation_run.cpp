@@ -5,6 +5,9 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "server/http/run_by.h"
+#include "server/http/text_pool.h"
+
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
@@ -16,6 +19,8 @@ namespace {
 
 // When a list of which nothing is under way looks again for room in a queue that others fill.
 constexpr std::chrono::milliseconds kListRetry{50};
+// Text that a socket thread may make at once.
+constexpr std::int64_t kLongText = 64 * 1024;
 
 }  // namespace
 
@@ -75,7 +80,10 @@ Result<void> OperationRun::submit_next() {
     auto held = lease_->hold(num_sequences_ + request->num_choices);
     if (!held) return held;
   }
-  Submission submission{request, Mailbox::sink(mailbox(), index)};
+  // The times of a batch's lines are not among those that the metrics show: they would hide those of users.
+  Mailbox::OnEnd on_end;
+  if (!request->is_background) on_end = state_.metrics.end_recorder(model_);
+  Submission submission{request, Mailbox::sink(mailbox(), index, std::move(on_end))};
   submission.continues_list = index > 0 || request->is_background;
   submission.ticket = place_.take(operation_.queue());
   place_ = {};
@@ -88,10 +96,7 @@ Result<void> OperationRun::submit_next() {
   return {};
 }
 
-// The latencies of a batch's lines are not among those that the metrics show: they would hide those of users.
 void OperationRun::note_progress(std::size_t index, const OutputEvent& event) {
-  const bool is_shown = !operation_.requests().front()->is_background;
-  if (event.finish && !event.finish->error && is_shown) state_.metrics.engine_times(model_, *event.finish);
   if (event.finish) {
     times_.queue = std::max(times_.queue, event.finish->queue_time);
     times_.prefill = std::max(times_.prefill, event.finish->prefill_time);
@@ -100,7 +105,7 @@ void OperationRun::note_progress(std::size_t index, const OutputEvent& event) {
   if (event.tokens.empty()) return;
   const auto now = Clock::now();
   if (!times_.first_token) times_.first_token = now;
-  if (!is_shown) return;
+  if (operation_.requests().front()->is_background) return;
   // Each choice of each prompt is a sequence with a first token and gaps of its own.
   auto& of_request = last_tokens_[index];
   of_request.resize(std::max(of_request.size(), static_cast<std::size_t>(event.choice) + 1));
@@ -132,6 +137,36 @@ void OperationRun::take_mail(std::vector<Mail> mail, std::string& out) {
   }
 }
 
+bool OperationRun::makes_long_text() const {
+  return !client_.empty() && operation_.answer_size().num_text >= kLongText;
+}
+
+// In the lane of short jobs: a part is one.
+asio::awaitable<Result<bool>> OperationRun::make_text(std::function<bool()> work) {
+  if (!makes_long_text()) co_return work();
+  const std::string& request_id = client_;
+  const auto job = guarded<bool>(request_id, [&]() -> Result<bool> { return work(); });
+  const std::function<void(std::function<void()>)> post = [this](std::function<void()> each) {
+    state_.text->post(TextLane::kQuick, client_, std::move(each));
+  };
+  co_return co_await run_by<Result<bool>>(post, job);
+}
+
+asio::awaitable<Result<void>> OperationRun::begin_answer(std::string& out) {
+  const std::function<bool()> begin = [&] {
+    operation_.begin(out);
+    return true;
+  };
+  const Result<bool> begun = co_await make_text(begin);
+  if (!begun) co_return tl::make_unexpected(begun.error());
+  co_return Result<void>();
+}
+
+asio::awaitable<Result<bool>> OperationRun::finish_part(std::string& out) {
+  const std::function<bool()> finish = [&] { return operation_.finish_part(out); };
+  co_return co_await make_text(finish);
+}
+
 asio::awaitable<OperationRun::Progress> OperationRun::advance(std::string& out) {
   Progress progress;
   if (num_sequences_ == 0 && !mailbox()->interrupted()) {
@@ -145,7 +180,18 @@ asio::awaitable<OperationRun::Progress> OperationRun::advance(std::string& out) 
       progress.error = std::move(batch.error);
       co_return progress;
     }
-    take_mail(std::move(batch.mail), out);
+    const bool ends = std::ranges::any_of(batch.mail, [](const Mail& mail) { return mail.event.finish.has_value(); });
+    if (ends && makes_long_text()) {
+      const std::function<bool()> take = [&] {
+        take_mail(std::move(batch.mail), out);
+        return true;
+      };
+      const Result<bool> taken = co_await make_text(take);
+      if (!taken) progress.error = taken.error();
+      if (progress.error) co_return progress;
+    } else {
+      take_mail(std::move(batch.mail), out);
+    }
     progress.error = operation_.error();
     if (progress.error) co_return progress;
   }

@@ -52,6 +52,9 @@ class OperationRun {
   // list may wait or run at once. Before begin().
   void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window);
 
+  // From now on long answers are made on text threads, as the client's work; without it, on the run's own thread.
+  void use_text_threads(std::string client) { client_ = std::move(client); }
+
   // Submits the first requests.
   Result<void> begin(Clock::time_point arrival);
   bool is_over() const { return num_sequences_ == 0 && num_submitted_ == open_.size(); }
@@ -62,6 +65,11 @@ class OperationRun {
   };
   // Waits for events and feeds them to the operation; `out` is what a stream appends. While it is not over.
   boost::asio::awaitable<Progress> advance(std::string& out);
+  // The operation's begin() and finish_part(). An error: there was no memory for it.
+  boost::asio::awaitable<Result<void>> begin_answer(std::string& out);
+  boost::asio::awaitable<Result<bool>> finish_part(std::string& out);
+  // What waits for a client that does not read.
+  std::int64_t num_waiting_bytes() const { return mailbox()->num_bytes() + operation_.answer_size().num_kept; }
   void abort();
 
   const std::shared_ptr<Mailbox>& mailbox() const { return reader_.mailbox(); }
@@ -70,6 +78,9 @@ class OperationRun {
  private:
   Result<void> submit_more();
   Result<void> submit_next();
+  // Runs it, on a text thread where the operation has a long text to make.
+  boost::asio::awaitable<Result<bool>> make_text(std::function<bool()> work);
+  bool makes_long_text() const;
   void take_mail(std::vector<Mail> mail, std::string& out);
   void note_progress(std::size_t index, const OutputEvent& event);
   void close(std::size_t index);
@@ -81,6 +92,7 @@ class OperationRun {
   QuotaTable::Lease* lease_ = nullptr;  // null: nothing is counted
   ReservedPlace place_;
   std::int64_t list_window_ = 1;
+  std::string client_;              // empty: no text threads
   std::vector<bool> open_;          // by request: submitted and still wanted
   std::size_t num_submitted_ = 0;   // of the requests, in their order: a list is submitted some at a time
   std::int64_t num_sequences_ = 0;  // of the open ones

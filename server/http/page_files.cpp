@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <zlib.h>
 
+#include <map>
+
 #include "kernels/check.h"
 #include "server/api/common/base64.h"
 #include "server/api/common/sha256.h"
@@ -25,7 +27,7 @@ std::string_view content_type(std::string_view name) {
   return "font/woff2";
 }
 
-// The asset itself, for clients that do not take gzip.
+// The compressed content.
 std::string whole_text(std::string_view bytes) {
   z_stream stream{};
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
@@ -43,6 +45,17 @@ std::string whole_text(std::string_view bytes) {
   inflateEnd(&stream);
   QUIRE_CHECK(status == Z_STREAM_END, "an embedded file is whole");
   return text;
+}
+
+// Contents for clients that do not take gzip, unpacked once for all of them.
+std::string_view unpacked(const web::Asset& asset) {
+  static const std::map<std::string_view, std::string> kTexts = [] {
+    std::map<std::string_view, std::string> texts;
+    for (const web::Asset& each : web::all_assets())
+      if (each.compressed) texts.emplace(each.name, whole_text(each.bytes));
+    return texts;
+  }();
+  return kTexts.at(asset.name);
 }
 
 // Of the page's one inline script: its SHA-256 as base64.
@@ -80,7 +93,7 @@ Response page_file(const RequestHead& head) {
   }
   const bool takes_gzip = head.field("accept-encoding").find("gzip") != std::string_view::npos;
   if (asset->compressed && takes_gzip) response.fields.push_back({"Content-Encoding", "gzip"});
-  response.body = asset->compressed && !takes_gzip ? whole_text(asset->bytes) : std::string(asset->bytes);
+  response.document = asset->compressed && !takes_gzip ? unpacked(*asset) : asset->bytes;
   return response;
 }
 

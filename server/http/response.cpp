@@ -103,8 +103,8 @@ void write_failure(Response& response, const ResponseFraming& framing) {
 std::string response_head(const Response& response, const ResponseFraming& framing) {
   std::string head = common_head(response.status, framing, response.fields);
   if (response.status != 204 && response.status != 304) {
-    head += "Content-Type: " + response.content_type + "\r\nContent-Length: " + std::to_string(response.body.size()) +
-            "\r\n";
+    head += "Content-Type: " + response.content_type +
+            "\r\nContent-Length: " + std::to_string(response.content().size()) + "\r\n";
   }
   return head + "\r\n";
 }

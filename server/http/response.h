@@ -1,5 +1,5 @@
 // Response: a whole HTTP response before it is written. A failure gets its body later, in the error format of the API
-// that was called. Plain value; any thread.
+// that was called; a document that all connections share is not copied. Plain value; any thread.
 #pragma once
 
 #include <optional>
@@ -19,6 +19,9 @@ struct Response {
   std::string body;
   std::vector<HeaderField> fields = {};  // further fields; names as they are to be written
   std::optional<Failure> failure = {};   // instead of a body
+  std::string_view document = {};        // instead of a body: bytes that live as long as the process
+
+  std::string_view content() const { return document.empty() ? std::string_view(body) : document; }
 };
 
 // Properties of every response to one request.

@@ -7,6 +7,7 @@
 #include "server/api/chat/chat.h"
 #include "server/api/chat/stored_chats.h"
 #include "server/api/completions/completions.h"
+#include "server/api/completions/token_generation.h"
 #include "server/api/llama/llama_completion.h"
 #include "server/api/messages/messages.h"
 #include "server/api/models/text_endpoints.h"
@@ -62,22 +63,26 @@ constexpr Route kRoutes[] = {
     {"/is_sleeping", "GET", &admin_is_sleeping, Access::kAdmin},
     {"/version", "GET", &version_response, Access::kOpen},
     {"/openapi.json", "GET", &openapi_response, Access::kOpen},
-    {"/v1/models", "GET", &list_models},
-    {"/models", "GET", &list_models},
-    {"/v1/models/*", "GET", &get_model},
-    {"/lora-adapters", "GET", &list_adapters},
+    {"/v1/models", "GET", &list_models, Access::kKey, true, false},
+    {"/models", "GET", &list_models, Access::kKey, true, false},
+    {"/v1/models/*", "GET", &get_model, Access::kKey, true, false},
+    {"/lora-adapters", "GET", &list_adapters, Access::kKey, true, false},
     {"/lora-adapters", "POST", &refuse_scales},
     {"/v1/completions", "POST", &parse_completion},
     {"/completions", "POST", &parse_completion},
     {"/completion", "POST", &parse_llama_completion},
     {"/infill", "POST", &parse_infill},
-    {"/props", "GET", &llama_props, Access::kKey, false},
+    {"/props", "GET", &llama_props, Access::kKey, false, false},
     {"/slots", "GET", &slots_response, Access::kKey},
     {"/slots/*", "POST", &act_on_slot, Access::kAdmin},
     {"/v1/chat/completions", "POST", &parse_chat},
     {"/chat/completions", "POST", &parse_chat},
     {"/v1/chat/completions/*", "GET", &get_stored_chat},
     {"/v1/chat/completions/*", "DELETE", &delete_stored_chat},
+    {"/v1/chat/completions/render", "POST", &render_chat_request, Access::kKey, false},
+    {"/v1/completions/render", "POST", &render_completion, Access::kKey, false},
+    {"/v1/messages/render", "POST", &render_message, Access::kKey, false},
+    {"/inference/v1/generate", "POST", &parse_token_generation},
     {"/v1/messages", "POST", &parse_messages},
     {"/v1/messages/count_tokens", "POST", &count_message_tokens, Access::kKey, false},
     {"/v1/responses", "POST", &parse_response},
@@ -121,10 +126,10 @@ constexpr Route kRoutes[] = {
     {"/api/generate", "POST", &parse_ollama_generate},
     {"/api/embed", "POST", &parse_ollama_embed},
     {"/api/embeddings", "POST", &parse_ollama_embeddings},
-    {"/api/tags", "GET", &ollama_tags},
-    {"/api/ps", "GET", &ollama_ps},
+    {"/api/tags", "GET", &ollama_tags, Access::kKey, true, false},
+    {"/api/ps", "GET", &ollama_ps, Access::kKey, true, false},
     {"/api/show", "POST", &ollama_show},
-    {"/api/version", "GET", &ollama_version},
+    {"/api/version", "GET", &ollama_version, Access::kKey, true, false},
     {"/api/pull", "POST", &ollama_pull},
     {"/api/push", "POST", &refuse_ollama_change},
     {"/api/create", "POST", &refuse_ollama_change},

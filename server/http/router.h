@@ -9,6 +9,7 @@
 #include "server/api/batches/files.h"
 #include "server/api/common/model_table.h"
 #include "server/api/common/operation.h"
+#include "server/http/report_reader.h"
 #include "server/http/response.h"
 #include "server/http/server_state.h"
 
@@ -24,11 +25,11 @@ using StoredEndpoint = Result<StoredAnswer> (*)(BatchStore& store, const Call& c
 struct FileUploadRoute {};
 // The Responses API over a WebSocket.
 struct SocketRoute {};
-// Answers about the server itself, from its state alone, whatever the phase.
+// Answers about the server itself, from its state alone, whatever the phase: a few words, on the io thread.
 using StateHandler = Response (*)(ServerState& state);
-// The same; sees_keys: with the metrics that only holders of a key may see.
-using MetricsHandler = Response (*)(ServerState& state, bool sees_keys);
-// A file of the web page.
+// A longer report about the server; on the reports thread.
+using ReportHandler = Response (*)(ServerState& state, const ReportReader& reader);
+// A file of the web page; on the reports thread.
 using PageHandler = Response (*)(const RequestHead& head);
 // An admin's operation; on the admin thread.
 using AdminHandler = Result<AdminTask> (*)(ServerState& state, const Call& call);
@@ -39,12 +40,12 @@ enum class Access { kOpen, kKey, kMetrics, kAdmin };
 struct Route {
   std::string_view path;    // a trailing '*' stands for any non-empty rest
   std::string_view method;  // GET implies HEAD
-  std::variant<ModelEndpoint, ListEndpoint, StoredEndpoint, FileUploadRoute, StateHandler, MetricsHandler, PageHandler,
+  std::variant<ModelEndpoint, ListEndpoint, StoredEndpoint, FileUploadRoute, StateHandler, ReportHandler, PageHandler,
                AdminHandler, SocketRoute>
       answer;
   Access access = Access::kKey;
   bool is_queued = true;   // a model's endpoint: it computes, so it needs a place in the model's queue
-  bool is_counted = true;  // against its key's quotas; false: it ends what is counted
+  bool is_counted = true;  // against its key's quotas; false: it lists models, or ends what is counted
 
   // An endpoint of the API, as opposed to one about the server itself.
   constexpr bool is_api() const {

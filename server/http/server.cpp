@@ -15,6 +15,7 @@
 #include "server/http/session.h"
 #include "server/http/status_view.h"
 #include "server/http/text_pool.h"
+#include "server/ops/process_signals.h"
 
 namespace quire {
 
@@ -33,6 +34,22 @@ constexpr std::chrono::milliseconds kFreshGrace{1000};
 
 }  // namespace
 
+// What a key that is gone, or has another value under its name, could still read ends with it.
+void ServerState::set_settings(std::shared_ptr<const Settings> settings) {
+  streams.set_max_bytes(settings->options.resume.max_bytes);
+  const std::shared_ptr<const Settings> before = this->settings();
+  {
+    const std::lock_guard lock(mutex_);
+    settings_ = settings;
+  }
+  for (const ApiKey& key : before->keys.all()) {
+    const ApiKey* const now = settings->keys.named(key.name);
+    if (now == nullptr || now->hash != key.hash) streams.revoke(key.name);
+  }
+  if (before->keys.empty() && !settings->keys.empty()) streams.revoke("");
+  sockets.nudge();
+}
+
 class Server::Impl {
  public:
   Impl(const ServerOptions& options, std::vector<HandedSocket> handed)
@@ -42,25 +59,29 @@ class Server::Impl {
         io_("io", static_cast<std::size_t>(options.io_threads), false),
         text_(static_cast<std::size_t>(options.text_threads)),
         admin_("admin", 1, true),
+        reports_("reports", 1, true),
         signals_(io_.first()),
         drain_timer_(io_.first()) {
     state_.text = &text_;
     state_.batches = batches_.get();
     state_.post_admin = [this](std::function<void()> job) { asio::post(admin_.first(), std::move(job)); };
+    state_.post_report = [this](std::function<void()> job) { asio::post(reports_.first(), std::move(job)); };
   }
 
   ~Impl() {
     io_.stop();
     text_.stop();
     admin_.stop();
+    reports_.stop();
     io_.join();
     text_.join();
     admin_.join();
+    reports_.join();
     if (batches_) batches_->join();
   }
 
   void start() {
-    ::signal(SIGPIPE, SIG_IGN);  // a TLS connection that broke is an error to handle, not the process's end
+    ignore_deadly_signals();
     listen();
     for (const auto& listener : listeners_) {
       log::info("{} {}", listener->is_admin ? "the admin listener is at" : "listening on", listener->name());
@@ -70,6 +91,7 @@ class Server::Impl {
     io_.start();
     text_.start();
     admin_.start();
+    reports_.start();
     if (batches_) batches_->start();
   }
 
@@ -77,11 +99,15 @@ class Server::Impl {
     on_hangup_ = std::move(on_hangup);
     signals_.add(SIGTERM);
     signals_.add(SIGINT);
+    signals_.add(SIGXCPU);  // the limit of CPU time: some seconds are left
     if (on_hangup_) signals_.add(SIGHUP);
     asio::co_spawn(io_.first(), signal_loop(), asio::detached);
   }
 
-  void on_drain(std::function<void()> callback) { on_drain_ = std::move(callback); }
+  void on_drain(std::function<void()> begun, std::function<void()> over) {
+    on_drain_ = std::move(begun);
+    on_drained_ = std::move(over);
+  }
 
   void repeat(std::chrono::milliseconds period, std::function<void()> callback) {
     repeat_timers_.push_back(std::make_unique<asio::steady_timer>(io_.first()));
@@ -123,6 +149,8 @@ class Server::Impl {
     text_.join();
     admin_.stop();
     admin_.join();
+    reports_.stop();
+    reports_.join();
     if (batches_) batches_->join();
     return num_cut_;
   }
@@ -138,11 +166,13 @@ class Server::Impl {
     if (handed_.empty()) {
       listeners_.push_back(Listener::tcp(io_.first(), options.host, options.port));
       if (!options.unix_socket.empty()) {
-        listeners_.push_back(Listener::unix_path(io_.first(), options.unix_socket, options.unix_socket_mode));
+        listeners_.push_back(
+            Listener::unix_path(io_.first(), "server.unix_socket", options.unix_socket, options.unix_socket_mode));
       }
     }
     if (options.admin_listen.empty()) return;
-    listeners_.push_back(Listener::at(io_.first(), options.admin_listen, options.admin_socket_mode));
+    listeners_.push_back(
+        Listener::at(io_.first(), "server.admin_listen", options.admin_listen, options.admin_socket_mode));
     listeners_.back()->is_admin = true;
   }
 
@@ -262,6 +292,7 @@ class Server::Impl {
     close_connections();
     for (const auto& timer : repeat_timers_)
       timer->cancel();
+    if (on_drained_) on_drained_();
     io_.release();
   }
 
@@ -297,13 +328,15 @@ class Server::Impl {
   std::unique_ptr<BatchService> batches_;  // null: none are served; ends after the sessions that use it
   EventThreads io_;
   TextPool text_;
-  EventThreads admin_;  // /admin and reload: neither waits for requests, nor do these for it
+  EventThreads admin_;    // /admin and reload: neither waits for requests, nor do these for it
+  EventThreads reports_;  // metrics, status and documents: they wait for no request, and no socket waits for them
   asio::signal_set signals_;
   asio::steady_timer drain_timer_;
   std::vector<std::unique_ptr<asio::steady_timer>> repeat_timers_;
   std::vector<std::unique_ptr<Listener>> listeners_;  // closed before the loops they belong to
   std::function<void()> on_hangup_;
   std::function<void()> on_drain_;
+  std::function<void()> on_drained_;
   std::atomic<int> num_stops_{0};
   std::size_t num_cut_ = 0;
   std::map<std::string, std::int64_t> num_by_address_;  // guarded by transports_mutex_
@@ -320,8 +353,8 @@ void Server::start() {
 void Server::handle_signals(std::function<void()> on_hangup) {
   impl_->handle_signals(std::move(on_hangup));
 }
-void Server::on_drain(std::function<void()> callback) {
-  impl_->on_drain(std::move(callback));
+void Server::on_drain(std::function<void()> begun, std::function<void()> over) {
+  impl_->on_drain(std::move(begun), std::move(over));
 }
 void Server::repeat(std::chrono::milliseconds period, std::function<void()> callback) {
   impl_->repeat(period, std::move(callback));

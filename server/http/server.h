@@ -27,8 +27,8 @@ class Server {
   // Handles SIGTERM and SIGINT: the first drains, the second cuts at once. SIGHUP calls `on_hangup` on the admin
   // thread. Before start(), so that no signal is missed.
   void handle_signals(std::function<void()> on_hangup = nullptr);
-  // Called when a drain begins, on an io thread. Before start().
-  void on_drain(std::function<void()> callback);
+  // Called when a drain begins and when it is over, on an io thread. Before start().
+  void on_drain(std::function<void()> begun, std::function<void()> over = nullptr);
   // Calls it periodically on the first io thread until the end. From one thread at a time.
   void repeat(std::chrono::milliseconds period, std::function<void()> callback);
   // The first TCP listener's port; 0 without one.

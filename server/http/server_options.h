@@ -74,7 +74,9 @@ struct ServerOptions {
   std::int64_t max_body_bytes = std::int64_t{16} << 20;
   std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // unparsed bodies of all requests
   std::int64_t min_body_rate = 16384;  // bytes per second that a body must have when its timeout has passed
-  std::int64_t list_window = 16;       // sequences of one list of prompts that wait or run at once
+  std::int64_t max_unread_bytes = std::int64_t{256} << 20;  // of all answers that clients have not read
+  std::int64_t min_answer_rate = 4096;  // bytes per second that an answer must be read at once its timeout has passed
+  std::int64_t list_window = 16;        // sequences of one list of prompts that wait or run at once
   TlsOptions tls;
   TimeoutOptions timeout;
   DrainOptions drain;

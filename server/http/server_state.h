@@ -11,7 +11,7 @@
 #include "server/api/common/background_responses.h"
 #include "server/api/common/model_table.h"
 #include "server/api/common/response_store.h"
-#include "server/http/body_budget.h"
+#include "server/http/client_budget.h"
 #include "server/http/metrics.h"
 #include "server/http/server_options.h"
 #include "server/http/tls.h"
@@ -68,6 +68,8 @@ class LiveOperations {
   std::size_t count() const;
   // Interrupts all of them with this error and returns how many there were.
   std::size_t cut(const Error& error);
+  // Wakes all of them.
+  void nudge();
 
  private:
   mutable std::mutex mutex_;
@@ -77,10 +79,7 @@ class LiveOperations {
 // The settings that sessions use; a reload replaces them as a whole. Immutable after construction.
 struct Settings {
   explicit Settings(const ServerOptions& server_options)
-      : options(server_options),
-        keys(server_options.security.keys),
-        tls(server_options.tls.certificate.empty() ? nullptr : std::make_shared<const TlsContext>(server_options.tls)) {
-  }
+      : options(server_options), keys(server_options.security.keys), tls(open_tls(server_options.tls)) {}
 
   ServerOptions options;
   KeyRing keys;
@@ -90,12 +89,15 @@ struct Settings {
 struct ServerState {
   explicit ServerState(const ServerOptions& options)
       : responses(std::make_shared<ResponseStore>(options.responses)),
+        socket_responses(std::make_shared<ResponseStore>(
+            ResponseStoreOptions{options.max_connections, options.responses.socket_bytes})),
         spans(options.tracing.endpoint.empty() ? nullptr : std::make_unique<SpanExporter>(options.tracing)),
         settings_(std::make_shared<const Settings>(options)) {
     streams.set_max_bytes(options.resume.max_bytes);
   }
 
   const std::shared_ptr<ResponseStore> responses;
+  const std::shared_ptr<ResponseStore> socket_responses;  // the last ones of WebSockets
   const std::shared_ptr<BackgroundResponses> background = std::make_shared<BackgroundResponses>();
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
@@ -105,7 +107,8 @@ struct ServerState {
   std::atomic<std::int64_t> num_calls{0};  // requests of the API since the start
   ReloadCounts reloads;
   Metrics metrics;
-  BodyBudget bodies;
+  ClientBudget bodies;   // that are not parsed yet
+  ClientBudget answers;  // that are not read yet
   LiveOperations live;
   LiveOperations sockets;  // open WebSockets, which a drain closes once they have answered
   QuotaTable quotas;
@@ -117,21 +120,18 @@ struct ServerState {
   AdminActions admin;  // set before the first session
   ModelWaker waker;    // set before the first session; without it sleeping models are not woken
   RequestTrace request_trace;
-  const std::unique_ptr<SpanExporter> spans;              // null: none are exported
-  TextPool* text = nullptr;                               // set before the first session
-  std::atomic<StreamSharer*> shared_streams{nullptr};     // set before the first session; null: streams stay here
-  BatchService* batches = nullptr;                        // set before the first session; null: none are served
-  std::function<void(std::function<void()>)> post_admin;  // runs it on the admin thread; set before the first session
+  const std::unique_ptr<SpanExporter> spans;               // null: none are exported
+  TextPool* text = nullptr;                                // set before the first session
+  std::atomic<StreamSharer*> shared_streams{nullptr};      // set before the first session; null: streams stay here
+  BatchService* batches = nullptr;                         // set before the first session; null: none are served
+  std::function<void(std::function<void()>)> post_admin;   // runs it on the admin thread; set before the first session
+  std::function<void(std::function<void()>)> post_report;  // the same on the reports thread
 
   std::shared_ptr<const Settings> settings() const {
     const std::lock_guard lock(mutex_);
     return settings_;
   }
-  void set_settings(std::shared_ptr<const Settings> settings) {
-    streams.set_max_bytes(settings->options.resume.max_bytes);
-    const std::lock_guard lock(mutex_);
-    settings_ = std::move(settings);
-  }
+  void set_settings(std::shared_ptr<const Settings> settings);
   // The published table of models; null until the first one is published.
   std::shared_ptr<const ModelTable> models() const {
     const std::lock_guard lock(mutex_);

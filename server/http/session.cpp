@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/http/listener.h"
+#include "server/http/run_by.h"
 
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -12,6 +13,9 @@ namespace quire {
 namespace asio = boost::asio;
 
 namespace {
+
+// Content up to this is sent with the head.
+constexpr std::size_t kSmallContent = 16 * 1024;
 
 // An id that can be echoed in a header and written to a log.
 bool is_usable_id(std::string_view id) {
@@ -100,6 +104,7 @@ asio::awaitable<bool> Session::answer() {
   const Arrival arrival{is_admin_, transport_->peer() == kLocalPeer, transport_->peer(), resumes()};
   admission_ = pass_gate(state_, *settings_, head_, arrival);
   if (admission_.key) record_.key_name = admission_.key->name;
+  limit_reader();
   record_.is_call = admission_.route != nullptr && admission_.route->is_api();
   if (record_.is_call && state_.spans && record_.trace.trace_id.empty()) {
     record_.trace = new_trace(state_.spans->chooses());
@@ -115,13 +120,13 @@ asio::awaitable<bool> Session::answer() {
     Response response = (*handler)(state_);
     co_return co_await respond_to_head(std::move(response));
   }
-  if (const auto* const handler = std::get_if<MetricsHandler>(&route_answer)) {
-    Response response = (*handler)(state_, admission_.sees_keys);
-    co_return co_await respond_to_head(std::move(response));
+  if (const auto* const handler = std::get_if<ReportHandler>(&route_answer)) {
+    const std::function<Response()> report = [&] { return (*handler)(state_, admission_.reader); };
+    co_return co_await respond_with_report(report);
   }
   if (const auto* const handler = std::get_if<PageHandler>(&route_answer)) {
-    Response response = (*handler)(head_);
-    co_return co_await respond_to_head(std::move(response));
+    const std::function<Response()> page = [&] { return (*handler)(head_); };
+    co_return co_await respond_with_report(page);
   }
   if (const auto* const admin = std::get_if<AdminHandler>(&route_answer)) co_return co_await call_admin(*admin);
   if (const auto* const stored = std::get_if<StoredEndpoint>(&route_answer)) co_return co_await call_stored(*stored);
@@ -166,8 +171,31 @@ asio::awaitable<bool> Session::respond(Response response) {
   }
   count(response.status);
   std::string message = response_head(response, framing());
-  if (head_.method != "HEAD") message += response.body;
-  co_return co_await transport_->write(message, options().timeout.write) && keep_alive_;
+  std::string_view content = head_.method == "HEAD" ? std::string_view() : response.content();
+  if (content.size() <= kSmallContent) message += std::exchange(content, {});
+  bool sent = co_await transport_->write(message, options().timeout.write);
+  if (sent && !content.empty()) {
+    const Bytes bytes = response.document.empty() ? Bytes::kOwn : Bytes::kShared;
+    sent = co_await transport_->write(content, options().timeout.write, bytes);
+  }
+  co_return sent&& keep_alive_;
+}
+
+asio::awaitable<bool> Session::respond_with_report(std::function<Response()> make) {
+  const auto guarded_make = guarded<Response>(request_id_, [&]() -> Result<Response> { return make(); });
+  Result<Response> made = co_await run_by<Result<Response>>(state_.post_report, guarded_make);
+  Response response;
+  if (made) {
+    response = std::move(*made);
+  } else {
+    response = error_response(made.error());
+  }
+  co_return co_await respond_to_head(std::move(response));
+}
+
+// What the client does not read of its answer is charged to its key or address.
+void Session::limit_reader() {
+  transport_->limit_reader({&state_.answers, client_name(), options().max_unread_bytes, options().min_answer_rate});
 }
 
 asio::awaitable<void> Session::refuse(int status, const char* code, std::string_view message) {

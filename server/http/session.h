@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "server/fleet/stream_sharer.h"
-#include "server/http/body_budget.h"
 #include "server/http/callback_wait.h"
+#include "server/http/client_budget.h"
 #include "server/http/gate.h"
 #include "server/http/operation_driver.h"
 #include "server/http/request_parser.h"
@@ -65,6 +65,8 @@ class Session {
   void note_end();
   void count(int status);
   boost::asio::awaitable<bool> respond(Response response);
+  boost::asio::awaitable<bool> respond_with_report(std::function<Response()> make);
+  void limit_reader();
   boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
   boost::asio::awaitable<void> refuse_head(int status, const char* code, std::string_view message);
 
@@ -75,12 +77,13 @@ class Session {
   // session_socket.cpp
   std::optional<Response> socket_refusal() const;
   boost::asio::awaitable<bool> serve_socket();
-  boost::asio::awaitable<void> answer_messages(SocketInbox& inbox);
+  // `key_hash`: of the key that opened the connection; empty: none did.
+  boost::asio::awaitable<void> answer_messages(SocketInbox& inbox, std::string key_hash);
   Result<void> admit_message(const std::string& key_name);
   boost::asio::awaitable<void> answer_message(SocketInbox& inbox, WebSocket::Message message);
   boost::asio::awaitable<std::optional<Error>> drive_message(SocketInbox& inbox, std::unique_ptr<Operation> operation,
                                                              const Call& call);
-  void note_message_end(const Operation& operation, const OperationTimes& times, bool finished);
+  void note_message_end(const Operation& operation, const OperationTimes& times);
   boost::asio::awaitable<bool> send_events(SocketInbox& inbox, const std::string& events);
 
   // session_body.cpp
@@ -150,8 +153,8 @@ class Session {
   RequestParser parser_;
   RequestHead head_;
   Admission admission_;
-  ReservedPlace place_;                       // in its model's queue, until it is submitted
-  std::optional<BodyBudget::Upload> upload_;  // from the body's first byte until it is parsed
+  ReservedPlace place_;                         // in its model's queue, until it is submitted
+  std::optional<ClientBudget::Charge> upload_;  // from the body's first byte until it is parsed
   RequestRecord record_;
   std::string request_id_;
   std::optional<std::size_t> resume_after_;  // the client has so many events of this answer, from another daemon

@@ -24,6 +24,7 @@ Call Session::call_of_head() const {
   call.request_id = request_id_;
   call.key_name = record_.key_name;
   call.is_admin = is_admin_ || (admission_.key && admission_.key->admin);
+  if (admission_.key) call.usual_priority = std::max(call.usual_priority, admission_.key->priority);
   call.responses = state_.responses;
   call.background = state_.background;
   return call;
@@ -97,7 +98,7 @@ asio::awaitable<std::optional<Result<ParsedCall>>> Session::read_once(Call& call
   const auto is_cut_short = [](const Result<ParsedCall>& read) {
     return !read && read.error().code == WorkLimit::kCode;
   };
-  const bool is_short = call.body.size() <= static_cast<std::size_t>(BodyBudget::kSmallBody);
+  const bool is_short = call.body.size() <= static_cast<std::size_t>(ClientBudget::kSmall);
   const std::stop_token stop = unwanted.get_token();
   Result<ParsedCall> read = co_await read_in(is_short ? TextLane::kQuick : TextLane::kLong, stop, call);
   if (is_short && is_cut_short(read) && !stop.stop_requested()) {
@@ -191,7 +192,7 @@ void Session::note_outcome(const Operation& operation, const OperationDriver::Ou
   record_.times = outcome.times;
   record_.summary = operation.summary();
   admission_.lease.take_generated(record_.summary.num_generated_tokens, outcome.times.end);
-  if (outcome.finished && outcome.times.first_token) state_.metrics.finished(record_.summary, outcome.times);
+  if (outcome.has_begun && !record_.summary.finish.empty()) state_.metrics.finished(record_.summary, outcome.times);
 }
 
 asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const Call& call) {
@@ -219,11 +220,15 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
     driver.ping_every(options().timeout.ping);
     outcome = co_await driver.run(call.arrival);
     note_outcome(*operation, outcome);
-    if (!outcome.response) {
+    if (outcome.has_more) {
+      count(outcome.status);
+      co_await driver.send_parts(outcome);
+    } else if (!outcome.response) {
       count(outcome.status);
       co_await driver.end_stream(outcome);
     }
   }
+  operation.reset();  // its answer may be long, and be read slowly
   if (outcome.response) co_return co_await respond(std::move(*outcome.response));
   if (!outcome.connection_ok) keep_alive_ = false;
   co_return outcome.connection_ok;

@@ -28,39 +28,48 @@ std::string error_message(const Error& error) {
   return dump_json(message);
 }
 
-// The data of each event of a stream.
-std::vector<std::string> messages_of(std::string_view events) {
+// Takes the data of the next event from a stream's text; empty: there is none.
+std::string_view take_message(std::string_view& events) {
   constexpr std::string_view kData = "data: ";
-  std::vector<std::string> messages;
   while (!events.empty()) {
-    const std::size_t end = std::min(events.find('\n'), events.size());
-    if (events.substr(0, kData.size()) == kData) messages.emplace_back(events.substr(kData.size(), end - kData.size()));
-    events.remove_prefix(std::min(end + 1, events.size()));
+    const std::string_view line = events.substr(0, events.find('\n'));
+    events.remove_prefix(std::min(line.size() + 1, events.size()));
+    if (line.starts_with(kData)) return line.substr(kData.size());
   }
-  return messages;
+  return {};
 }
 
 }  // namespace
 
 // What the coroutine that reads and the session share, on one thread.
 struct SocketInbox {
-  SocketInbox(const std::shared_ptr<Transport>& transport, BodyBudget& budget, std::string client,
-              const WebSocketLimits& limits, std::shared_ptr<ResponseStore> responses)
+  SocketInbox(const std::shared_ptr<Transport>& transport, ClientBudget& budget, std::string client,
+              const WebSocketLimits& limits, std::shared_ptr<SocketMemory> last_response)
       : socket(transport, budget, std::move(client), limits),
         reader(transport->executor()),
         taken(transport->executor()),
-        store(std::move(responses)) {}
+        memory(std::move(last_response)) {}
 
   WebSocket socket;
   MailboxReader reader;  // woken by a message, the connection's end, or a drain, which interrupts it
   std::optional<WebSocket::Message> message;
   asio::steady_timer taken;
-  std::shared_ptr<Mailbox> running;      // of the request that is answered; null: none
-  std::shared_ptr<ResponseStore> store;  // the connection's own
+  std::shared_ptr<Mailbox> running;  // of the request that is answered; null: none
+  std::shared_ptr<SocketMemory> memory;
   bool has_ended = false;
 };
 
 namespace {
+
+std::string hash_of(const ApiKey& key) {
+  return std::string(key.hash.begin(), key.hash.end());
+}
+
+// Whether the key of that name is the one that opened the connection; without keys there was none.
+bool has_key(const Settings& settings, const std::string& name, const std::string& hash) {
+  const ApiKey* const key = settings.keys.named(name);
+  return settings.keys.empty() ? hash.empty() : key != nullptr && hash_of(*key) == hash;
+}
 
 asio::awaitable<void> read_messages(std::shared_ptr<SocketInbox> inbox) {
   while (!inbox->has_ended) {
@@ -98,9 +107,10 @@ asio::awaitable<bool> Session::serve_socket() {
   if (auto refusal = socket_refusal()) co_return co_await respond(std::move(*refusal));
   const WebSocketLimits limits{static_cast<std::size_t>(options().max_body_bytes), options().max_queued_bytes,
                                options().timeout.write, options().timeout.idle};
-  const auto inbox = std::make_shared<SocketInbox>(
-      transport_, state_.bodies, client_name(), limits,
-      std::make_shared<ResponseStore>(ResponseStoreOptions{1, 2 * options().max_body_bytes}));
+  const auto inbox =
+      std::make_shared<SocketInbox>(transport_, state_.bodies, client_name(), limits,
+                                    std::make_shared<SocketMemory>(state_.socket_responses, record_.key_name));
+  const std::string key_hash = admission_.key != nullptr ? hash_of(*admission_.key) : std::string();
   const bool accepted = co_await inbox->socket.accept(head_);
   count(101);
   note_end();
@@ -108,19 +118,24 @@ asio::awaitable<bool> Session::serve_socket() {
   state_.sockets.add(inbox->reader.mailbox());
   const std::shared_ptr<void> left(nullptr, [this, inbox](void*) { state_.sockets.remove(inbox->reader.mailbox()); });
   asio::co_spawn(transport_->executor(), read_messages(inbox), asio::detached);
-  co_await answer_messages(*inbox);
+  co_await answer_messages(*inbox, key_hash);
   inbox->has_ended = true;
   inbox->taken.cancel();
   transport_->close();
   co_return false;
 }
 
-asio::awaitable<void> Session::answer_messages(SocketInbox& inbox) {
+asio::awaitable<void> Session::answer_messages(SocketInbox& inbox, std::string key_hash) {
   // After which a client opens another connection, so that connections follow the servers of a fleet.
   const auto until = Clock::now() + options().timeout.socket;
   while (!inbox.has_ended) {
     if (inbox.reader.mailbox()->interrupted() || state_.phase.load() >= ServerPhase::kRefusing) {
       co_await inbox.socket.close(CloseReason::kGoingAway, "the server shuts down");
+      co_return;
+    }
+    // A reload, which wakes this, may have taken the key away, or given its name to another one.
+    if (!has_key(*state_.settings(), record_.key_name, key_hash)) {
+      co_await inbox.socket.close(CloseReason::kNotAllowed, "the API key is not valid any more");
       co_return;
     }
     if (!inbox.message) {
@@ -172,11 +187,12 @@ asio::awaitable<void> Session::answer_message(SocketInbox& inbox, WebSocket::Mes
   Call call = call_of_head();
   call.path = kResponsesPath;
   call.query.clear();
-  call.socket_responses = inbox.store;
+  call.socket_memory = inbox.memory;
   std::optional<Error> error;
   if (const auto admitted = admit_message(key_name); !admitted) {
     error = admitted.error();
   } else {
+    if (admission_.key) call.usual_priority = std::max(call.usual_priority, admission_.key->priority);
     call.body = std::move(message.text);
     auto parsed = co_await parse(call);
     call.body = std::string();
@@ -206,16 +222,20 @@ asio::awaitable<std::optional<Error>> Session::drive_message(SocketInbox& inbox,
     log::warn("request {}: {}", request_id_, warning);
   if (const auto taken = take_prompt_quota(*operation); !taken) co_return taken.error();
   OperationRun run(state_, transport_->executor(), *operation);
+  run.use_text_threads(client_name());
+  transport_->charge_also([&run] { return run.num_waiting_bytes(); });
   run.admit(admission_.lease, std::exchange(place_, {}), options().list_window);
   inbox.running = run.mailbox();
   state_.live.add(run.mailbox());
   const std::shared_ptr<void> left(nullptr, [this, &inbox](void*) {
     state_.live.remove(inbox.running);
     inbox.running = nullptr;
+    transport_->charge_also(nullptr);
   });
   if (const auto begun = run.begin(call.arrival); !begun) co_return begun.error();
   std::string out;
-  operation->begin(out);
+  const Result<void> opened = co_await run.begin_answer(out);
+  if (!opened) co_return opened.error();
   bool finished = false;
   bool sends = true;
   while (sends && !finished) {
@@ -227,22 +247,23 @@ asio::awaitable<std::optional<Error>> Session::drive_message(SocketInbox& inbox,
       operation->fail(*progress.error, out);
       finished = true;
     } else if (run.is_over()) {
-      operation->finish(out);
+      const Result<bool> made = co_await run.finish_part(out);
+      if (!made) operation->fail(made.error(), out);
       finished = true;
     }
-    if (finished) note_message_end(*operation, run.times(), !progress.error);
+    if (finished) note_message_end(*operation, run.times());
     sends = co_await send_events(inbox, out);
     out.clear();
   }
-  if (!finished) note_message_end(*operation, run.times(), false);
+  if (!finished) note_message_end(*operation, run.times());
   if (!sends) inbox.has_ended = true;
   co_return std::nullopt;
 }
 
 // Before the last message: a client that has it finds its request counted.
-void Session::note_message_end(const Operation& operation, const OperationTimes& times, bool finished) {
+void Session::note_message_end(const Operation& operation, const OperationTimes& times) {
   OperationDriver::Outcome outcome;
-  outcome.finished = finished;
+  outcome.has_begun = true;
   outcome.times = times;
   outcome.times.end = Clock::now();
   note_outcome(operation, outcome);
@@ -250,7 +271,8 @@ void Session::note_message_end(const Operation& operation, const OperationTimes&
 }
 
 asio::awaitable<bool> Session::send_events(SocketInbox& inbox, const std::string& events) {
-  for (const std::string& message : messages_of(events)) {
+  std::string_view left = events;
+  for (std::string_view message = take_message(left); !message.empty(); message = take_message(left)) {
     const bool sent = co_await inbox.socket.write(message);
     if (!sent) co_return false;
   }

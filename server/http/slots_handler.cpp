@@ -16,9 +16,11 @@ namespace quire {
 
 namespace {
 
-Json slot_json(std::int64_t id, std::int64_t context, const SequenceView* sequence) {
+Json slot_json(std::int64_t id, std::int64_t context, const SequenceView* sequence, const ReportReader& reader) {
+  Json task(-1);
+  if (sequence != nullptr) task = reader.sees_id_of(sequence->key_name) ? Json(sequence->request_id) : Json(id);
   Json slot{{"id", id},
-            {"id_task", sequence == nullptr ? Json(-1) : Json(sequence->request_id)},
+            {"id_task", std::move(task)},
             {"n_ctx", context},
             {"speculative", false},
             {"is_processing", sequence != nullptr}};
@@ -160,20 +162,20 @@ Result<std::string> slot_outcome(SlotTask& task) {
 
 }  // namespace
 
-Response slots_response(ServerState& state) {
+Response slots_response(ServerState& state, const ReportReader& reader) {
   const auto table = state.models();
   if (!table || table->entries().empty() || !table->entries().front().running) return error_response(still_starting());
   const TableEntry& model = table->entries().front();
   const auto view = model.running->view();
   Json slots = Json::array();
   for (const SequenceView& sequence : view.sequences) {
-    if (sequence.is_running) slots.push_back(slot_json(std::ssize(slots), model.max_model_len, &sequence));
+    if (sequence.is_running) slots.push_back(slot_json(std::ssize(slots), model.max_model_len, &sequence, reader));
   }
   // The engine lists its sequences while they are asked for; until then their number is known.
   const auto num_running = static_cast<std::int64_t>(model.running->stats().num_running);
   const std::int64_t num_slots = std::max<std::int64_t>(model.served ? model.served->max_num_choices : 0, num_running);
   while (std::ssize(slots) < num_slots) {
-    slots.push_back(slot_json(std::ssize(slots), model.max_model_len, nullptr));
+    slots.push_back(slot_json(std::ssize(slots), model.max_model_len, nullptr, reader));
     if (std::ssize(slots) <= num_running) slots.back()["is_processing"] = true;
   }
   Response response{200, "application/json", dump_json(slots)};

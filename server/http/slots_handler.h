@@ -4,11 +4,13 @@
 #pragma once
 
 #include "server/api/common/operation.h"
+#include "server/http/report_reader.h"
+#include "server/http/response.h"
 #include "server/http/server_state.h"
 
 namespace quire {
 
-Response slots_response(ServerState& state);
+Response slots_response(ServerState& state, const ReportReader& reader);
 
 // POST /slots/{id}?action=save|restore|erase with {"filename": NAME}, a file of server.slots.directory.
 Result<AdminTask> act_on_slot(ServerState& state, const Call& call);

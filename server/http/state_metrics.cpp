@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/base/log_buffer.h"
 #include "server/http/batch_service.h"
 #include "server/http/text_pool.h"
 #include "server/models/running_model.h"
@@ -20,9 +21,9 @@ namespace quire {
 
 namespace {
 
-using prometheus::MetricFamily;
-using FamilyType = prometheus::MetricType;
-using Labels = std::vector<prometheus::ClientMetric::Label>;
+using metrics::MetricFamily;
+using FamilyType = metrics::MetricType;
+using Labels = std::vector<metrics::ClientMetric::Label>;
 
 constexpr std::array<ModelState, 7> kStates = {ModelState::kUnloaded, ModelState::kLoading, ModelState::kReady,
                                                ModelState::kSleeping, ModelState::kWaking,  ModelState::kDraining,
@@ -38,9 +39,9 @@ MetricFamily new_family(const char* name, const char* help, FamilyType type) {
 }
 
 void add_metric(MetricFamily& to, double value, Labels labels = {}) {
-  prometheus::ClientMetric metric;
+  metrics::ClientMetric metric;
   metric.label = std::move(labels);
-  (to.type == FamilyType::Counter ? metric.counter.value : metric.gauge.value) = value;
+  metric.value = value;
   to.metric.push_back(std::move(metric));
 }
 
@@ -100,9 +101,9 @@ void add_process(std::vector<MetricFamily>& all) {
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
   const auto gauge = [&](const char* name, const char* help, double value) {
-    all.push_back(single(name, help, FamilyType::Gauge, value));
+    all.push_back(single(name, help, FamilyType::kGauge, value));
   };
-  all.push_back(single("process_cpu_seconds_total", "Processor time used", FamilyType::Counter, stat.cpu_seconds));
+  all.push_back(single("process_cpu_seconds_total", "Processor time used", FamilyType::kCounter, stat.cpu_seconds));
   gauge("process_resident_memory_bytes", "Resident memory", stat.resident_bytes);
   gauge("process_virtual_memory_bytes", "Virtual memory", stat.virtual_bytes);
   gauge("process_start_time_seconds", "When the process started, Unix time", boot_time() + stat.start_seconds);
@@ -112,9 +113,9 @@ void add_process(std::vector<MetricFamily>& all) {
 }
 
 void add_models(std::vector<MetricFamily>& all, const ModelTable& models) {
-  MetricFamily states = new_family("quire:model_state", "1 for the state that a model is in", FamilyType::Gauge);
+  MetricFamily states = new_family("quire:model_state", "1 for the state that a model is in", FamilyType::kGauge);
   MetricFamily caches =
-      new_family("vllm:cache_config_info", "The KV cache of each model that is loaded", FamilyType::Gauge);
+      new_family("vllm:cache_config_info", "The KV cache of each model that is loaded", FamilyType::kGauge);
   for (const TableEntry& model : models.entries()) {
     for (const ModelState state : kStates) {
       add_metric(states, state == model.state ? 1.0 : 0.0,
@@ -142,12 +143,12 @@ std::string joined(const std::vector<std::string>& names) {
 
 void add_adapters(std::vector<MetricFamily>& all, const ModelTable& models) {
   MetricFamily requests =
-      new_family("vllm:lora_requests_info", "The adapters in use and those that requests wait for", FamilyType::Gauge);
-  MetricFamily used = new_family("quire:adapter_bytes", "Memory of adapters", FamilyType::Gauge);
-  MetricFamily most = new_family("quire:adapter_memory_bytes", "The most that adapters may take", FamilyType::Gauge);
-  MetricFamily loads = new_family("quire:adapter_loads_total", "Adapters read from their files", FamilyType::Counter);
+      new_family("vllm:lora_requests_info", "The adapters in use and those that requests wait for", FamilyType::kGauge);
+  MetricFamily used = new_family("quire:adapter_bytes", "Memory of adapters", FamilyType::kGauge);
+  MetricFamily most = new_family("quire:adapter_memory_bytes", "The most that adapters may take", FamilyType::kGauge);
+  MetricFamily loads = new_family("quire:adapter_loads_total", "Adapters read from their files", FamilyType::kCounter);
   MetricFamily dropped =
-      new_family("quire:adapters_dropped_total", "Adapters that left the memory to make room", FamilyType::Counter);
+      new_family("quire:adapters_dropped_total", "Adapters that left the memory to make room", FamilyType::kCounter);
   for (const TableEntry& model : models.entries()) {
     if (!model.running || model.running->adapters() == nullptr) continue;
     const AdapterPool::Stats stats = model.running->adapters()->stats();
@@ -167,8 +168,9 @@ void add_adapters(std::vector<MetricFamily>& all, const ModelTable& models) {
 }
 
 void add_text_pool(std::vector<MetricFamily>& all, const TextPool::Stats& stats) {
-  MetricFamily waiting = new_family("quire:text_queue_jobs", "Requests that wait for a text thread", FamilyType::Gauge);
-  MetricFamily time = new_family("quire:text_seconds_total", "Time of the text threads", FamilyType::Counter);
+  MetricFamily waiting =
+      new_family("quire:text_queue_jobs", "Requests that wait for a text thread", FamilyType::kGauge);
+  MetricFamily time = new_family("quire:text_seconds_total", "Time of the text threads", FamilyType::kCounter);
   for (std::size_t i = 0; i < kNumTextLanes; ++i) {
     add_metric(waiting, static_cast<double>(stats.num_waiting[i]), {{"lane", kLaneNames[i]}});
     add_metric(time, stats.seconds[i], {{"lane", kLaneNames[i]}});
@@ -179,20 +181,20 @@ void add_text_pool(std::vector<MetricFamily>& all, const TextPool::Stats& stats)
 
 void add_batches(std::vector<MetricFamily>& all, const BatchStore::Counts& counts) {
   const auto gauge = [&](const char* name, const char* help, std::int64_t value) {
-    all.push_back(single(name, help, FamilyType::Gauge, static_cast<double>(value)));
+    all.push_back(single(name, help, FamilyType::kGauge, static_cast<double>(value)));
   };
   gauge("quire:batch_requests_waiting", "Requests of batches in progress without an answer", counts.num_waiting);
   gauge("quire:batch_requests_running", "Of them, those that were given to the engine", counts.num_out);
   gauge("quire:stored_files", "Files of clients and of batches", counts.num_files);
   gauge("quire:stored_file_bytes", "Bytes that files and batches take of batches.max_bytes", counts.num_bytes);
   MetricFamily answered =
-      new_family("quire:batch_requests_total", "Requests of batches that were answered", FamilyType::Counter);
+      new_family("quire:batch_requests_total", "Requests of batches that were answered", FamilyType::kCounter);
   add_metric(answered, static_cast<double>(counts.num_completed), {{"result", "completed"}});
   add_metric(answered, static_cast<double>(counts.num_failed), {{"result", "failed"}});
   all.push_back(std::move(answered));
   all.push_back(single("quire:batch_output_tokens_total", "Tokens generated for batches, counted with their answers",
-                       FamilyType::Counter, static_cast<double>(counts.usage.output)));
-  MetricFamily batches = new_family("quire:batches", "Batches by status", FamilyType::Gauge);
+                       FamilyType::kCounter, static_cast<double>(counts.usage.output)));
+  MetricFamily batches = new_family("quire:batches", "Batches by status", FamilyType::kGauge);
   for (const BatchStatus status : kBatchStatuses) {
     const char* const name = batch_status_name(status);
     const auto found = counts.by_status.find(name);
@@ -204,11 +206,11 @@ void add_batches(std::vector<MetricFamily>& all, const BatchStore::Counts& count
 void add_shared_quotas(std::vector<MetricFamily>& all, const SharedQuotaCounts& counts) {
   all.push_back(single("quire:shared_quotas_up",
                        "1 while the store that keys' rates are shared through answers; 0: this daemon holds its part",
-                       FamilyType::Gauge, counts.is_up ? 1.0 : 0.0));
+                       FamilyType::kGauge, counts.is_up ? 1.0 : 0.0));
   all.push_back(single("quire:shared_quota_replicas", "Daemons that share the rates, as the store said last",
-                       FamilyType::Gauge, static_cast<double>(counts.num_replicas)));
+                       FamilyType::kGauge, static_cast<double>(counts.num_replicas)));
   all.push_back(single("quire:shared_quota_failures_total",
-                       "Times that the store of the rates was given up for a while", FamilyType::Counter,
+                       "Times that the store of the rates was given up for a while", FamilyType::kCounter,
                        static_cast<double>(counts.num_failures)));
 }
 
@@ -217,7 +219,7 @@ void add_shared_quotas(std::vector<MetricFamily>& all, const SharedQuotaCounts& 
 std::vector<MetricFamily> state_families(const ServerState& state) {
   std::vector<MetricFamily> all;
   all.push_back(
-      single("quire:build_info", "The build that runs", FamilyType::Gauge, 1.0, {{"version", QUIRE_VERSION}}));
+      single("quire:build_info", "The build that runs", FamilyType::kGauge, 1.0, {{"version", QUIRE_VERSION}}));
   add_process(all);
   if (const auto table = state.models()) {
     add_models(all, *table);
@@ -226,21 +228,27 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
   if (state.text != nullptr) add_text_pool(all, state.text->stats());
   if (state.batches != nullptr) add_batches(all, state.batches->counts());
   all.push_back(single("quire:request_body_bytes", "Bodies that are being received or wait to be parsed",
-                       FamilyType::Gauge, static_cast<double>(state.bodies.num_bytes())));
+                       FamilyType::kGauge, static_cast<double>(state.bodies.num_bytes())));
   all.push_back(single("quire:request_bodies_cut_total", "Uploads that were refused to make room for others",
-                       FamilyType::Counter, static_cast<double>(state.bodies.num_cut())));
+                       FamilyType::kCounter, static_cast<double>(state.bodies.num_cut())));
+  all.push_back(single("quire:unread_answer_bytes", "Answers that clients have not read yet", FamilyType::kGauge,
+                       static_cast<double>(state.answers.num_bytes())));
+  all.push_back(single("quire:unread_answers_cut_total", "Connections that were reset to make room for others",
+                       FamilyType::kCounter, static_cast<double>(state.answers.num_cut())));
   MetricFamily reloads =
-      new_family("quire:reloads_total", "Reloads of the configuration by result", FamilyType::Counter);
+      new_family("quire:reloads_total", "Reloads of the configuration by result", FamilyType::kCounter);
   const std::int64_t failed = state.reloads.num_failed.load();
   add_metric(reloads, static_cast<double>(state.reloads.num_all.load() - failed), {{"result", "success"}});
   add_metric(reloads, static_cast<double>(failed), {{"result", "failure"}});
   all.push_back(std::move(reloads));
-  all.push_back(single("quire:last_reload_successful", "0 where the last reload was refused", FamilyType::Gauge,
+  all.push_back(single("quire:last_reload_successful", "0 where the last reload was refused", FamilyType::kGauge,
                        state.reloads.last_failed.load() ? 0.0 : 1.0));
+  all.push_back(single("quire:log_lines_dropped_total", "Lines of the log that its reader did not take in time",
+                       FamilyType::kCounter, static_cast<double>(log::num_dropped())));
   if (state.shared_quotas.is_shared) add_shared_quotas(all, state.shared_quotas);
   if (const auto settings = state.settings(); settings->tls) {
     all.push_back(single("quire:tls_certificate_expiry_timestamp_seconds", "When the certificate expires, Unix time",
-                         FamilyType::Gauge, static_cast<double>(settings->tls->expiry())));
+                         FamilyType::kGauge, static_cast<double>(settings->tls->expiry())));
   }
   return all;
 }

@@ -2,15 +2,14 @@
 // thread.
 #pragma once
 
-#include <prometheus/metric_family.h>
-
 #include <vector>
 
 #include "server/http/server_state.h"
+#include "server/metrics/exposition.h"
 
 namespace quire {
 
-std::vector<prometheus::MetricFamily> state_families(const ServerState& state);
+std::vector<metrics::MetricFamily> state_families(const ServerState& state);
 double resident_bytes();  // of this process
 
 }  // namespace quire

@@ -56,7 +56,7 @@ Response startupz(ServerState& state) {
   return state.phase.load() == ServerPhase::kStarting ? status(503, "loading") : status(200, "ok");
 }
 
-Response metrics_response(ServerState& state, bool sees_keys) {
+Response metrics_response(ServerState& state, const ReportReader& reader) {
   const auto table = state.models();
   std::vector<ModelStats> stats;
   if (table) {
@@ -66,7 +66,7 @@ Response metrics_response(ServerState& state, bool sees_keys) {
   }
   const std::string model = table && !table->entries().empty() ? table->entries().front().name : "";
   return Response{200, "text/plain; version=0.0.4; charset=utf-8",
-                  state.metrics.expose(stats, model, sees_keys, state_families(state), state.spans.get())};
+                  state.metrics.expose(stats, model, reader.sees_keys, state_families(state), state.spans.get())};
 }
 
 Response version_response(ServerState&) {

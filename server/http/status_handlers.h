@@ -1,6 +1,7 @@
 // Handlers of the health checks, the metrics and the version. Any thread.
 #pragma once
 
+#include "server/http/report_reader.h"
 #include "server/http/response.h"
 #include "server/http/server_state.h"
 
@@ -9,7 +10,7 @@ namespace quire {
 Response livez(ServerState& state);     // 503 where only a restart helps
 Response readyz(ServerState& state);    // 200 while new requests are accepted
 Response startupz(ServerState& state);  // 200 once the models are loaded
-Response metrics_response(ServerState& state, bool sees_keys);
+Response metrics_response(ServerState& state, const ReportReader& reader);
 Response version_response(ServerState& state);
 
 }  // namespace quire

@@ -66,10 +66,11 @@ Json steps_json(const std::vector<StepSummary>& steps, Clock::time_point now) {
   return list;
 }
 
-Json sequences_json(const std::vector<SequenceView>& sequences, bool sees_keys) {
+Json sequences_json(const std::vector<SequenceView>& sequences, const ReportReader& reader) {
   Json list = Json::array();
   for (const SequenceView& sequence : sequences) {
-    list.push_back({{"id", sequence.request_id},
+    const bool sees_id = reader.sees_id_of(sequence.key_name);
+    list.push_back({{"id", sees_id ? sequence.request_id : std::to_string(list.size() + 1)},
                     {"choice", sequence.choice},
                     {"state", sequence.is_running ? "running" : "waiting"},
                     {"tokens", sequence.num_tokens},
@@ -77,7 +78,7 @@ Json sequences_json(const std::vector<SequenceView>& sequences, bool sees_keys) 
                     {"prompt_tokens", sequence.num_prompt_tokens},
                     {"blocks", sequence.num_blocks},
                     {"shared_blocks", sequence.num_shared_blocks}});
-    if (sees_keys) list.back()["key"] = sequence.key_name;
+    if (reader.sees_keys) list.back()["key"] = sequence.key_name;
   }
   return list;
 }
@@ -105,7 +106,8 @@ Json tiers_json(const EngineStats& stats) {
   return list;
 }
 
-Json model_status(const ServerState& state, const TableEntry& entry, bool sees_keys, Clock::time_point now) {
+Json model_status(const ServerState& state, const TableEntry& entry, const ReportReader& reader,
+                  Clock::time_point now) {
   Json json{{"name", entry.name}, {"state", model_state_name(entry.state)}};
   if (!entry.running) return json;
   const EngineStats stats = entry.running->stats();
@@ -134,8 +136,8 @@ Json model_status(const ServerState& state, const TableEntry& entry, bool sees_k
   }
   json["tiers"] = tiers_json(stats);
   json["preemptions"] = stats.num_preemptions;
-  json["sequences"] = sequences_json(view.sequences, sees_keys);
-  if (sees_keys) json["keys"] = queues_json(view.sequences);
+  json["sequences"] = sequences_json(view.sequences, reader);
+  if (reader.sees_keys) json["keys"] = queues_json(view.sequences);
   json["steps"] = steps_json(view.steps, now);
   json["history"] = history_json(state.history.points(entry.name));
   return json;
@@ -155,7 +157,7 @@ void sample_status(ServerState& state) {
   state.history.add(unix_seconds(), std::move(samples));
 }
 
-Response status_view(ServerState& state, bool sees_keys) {
+Response status_view(ServerState& state, const ReportReader& reader) {
   Json body{{"time", unix_seconds()},
             {"version", QUIRE_VERSION},
             {"resident_bytes", resident_bytes()},
@@ -166,7 +168,7 @@ Response status_view(ServerState& state, bool sees_keys) {
   const Clock::time_point now = Clock::now();
   if (const auto table = state.models()) {
     for (const TableEntry& entry : table->entries()) {
-      if (entry.state != ModelState::kUnloaded) body["models"].push_back(model_status(state, entry, sees_keys, now));
+      if (entry.state != ModelState::kUnloaded) body["models"].push_back(model_status(state, entry, reader, now));
     }
   }
   Response response{200, "application/json", dump_json(body)};

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 
 #include <algorithm>
 #include <ctime>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "core/base/regular_file.h"
 #include "core/base/result.h"
 
 namespace quire {
@@ -21,8 +25,73 @@ std::string last_complaint() {
   return reason == nullptr ? "it cannot be read" : reason;
 }
 
-[[noreturn]] void refuse_file(const char* setting, const std::string& file) {
-  throw StartupError(fmt::format("server.tls.{}: '{}': {}", setting, file, last_complaint()));
+[[noreturn]] void refuse_file(const char* setting, const std::string& file, const std::string& why) {
+  throw StartupError(fmt::format("server.tls.{}: '{}': {}", setting, file, why));
+}
+
+struct BioFreer {
+  void operator()(BIO* bio) const { BIO_free(bio); }
+};
+struct X509Freer {
+  void operator()(X509* certificate) const { X509_free(certificate); }
+};
+struct KeyFreer {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+using Certificate = std::unique_ptr<X509, X509Freer>;
+
+// A password cannot be asked for.
+int no_password(char*, int, int, void*) {
+  return 0;
+}
+
+std::string read_pem(const char* setting, const std::string& file) {
+  auto text = read_regular_file(file, kMostPemBytes);
+  if (!text) refuse_file(setting, file, text.error());
+  return *std::move(text);
+}
+
+std::unique_ptr<BIO, BioFreer> open_pem(const std::string& text) {
+  return std::unique_ptr<BIO, BioFreer>(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+// All certificates of a file, at least one.
+std::vector<Certificate> read_certificates(const char* setting, const std::string& file) {
+  const std::string text = read_pem(setting, file);
+  const auto bio = open_pem(text);
+  std::vector<Certificate> all;
+  while (Certificate next{PEM_read_bio_X509_AUX(bio.get(), nullptr, &no_password, nullptr)})
+    all.push_back(std::move(next));
+  const unsigned long error = ERR_peek_last_error();
+  const bool at_end = ERR_GET_LIB(error) == ERR_LIB_PEM && ERR_GET_REASON(error) == PEM_R_NO_START_LINE;
+  if (!at_end || all.empty()) refuse_file(setting, file, at_end ? "it has no certificate" : last_complaint());
+  ERR_clear_error();
+  return all;
+}
+
+void use_certificate(SSL_CTX* context, const TlsOptions& options) {
+  const std::vector<Certificate> chain = read_certificates("certificate", options.certificate);
+  bool used = SSL_CTX_use_certificate(context, chain.front().get()) == 1 && SSL_CTX_clear_chain_certs(context) == 1;
+  for (auto next = chain.begin() + 1; used && next != chain.end(); ++next)
+    used = SSL_CTX_add1_chain_cert(context, next->get()) == 1;
+  if (!used) refuse_file("certificate", options.certificate, last_complaint());
+}
+
+void use_key(SSL_CTX* context, const TlsOptions& options) {
+  const std::string text = read_pem("key", options.key);
+  const auto bio = open_pem(text);
+  const std::unique_ptr<EVP_PKEY, KeyFreer> key(PEM_read_bio_PrivateKey(bio.get(), nullptr, &no_password, nullptr));
+  // A key that is not the certificate's is refused by either call.
+  if (key == nullptr || SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1)
+    refuse_file("key", options.key, last_complaint());
+}
+
+void trust_clients(SSL_CTX* context, const TlsOptions& options) {
+  for (const Certificate& authority : read_certificates("client_ca", options.client_ca)) {
+    if (X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority.get()) != 1 ||
+        SSL_CTX_add_client_CA(context, authority.get()) != 1)
+      refuse_file("client_ca", options.client_ca, last_complaint());
+  }
 }
 
 // Browsers offer HTTP/2 first; choosing HTTP/1.1 here spares them a failed attempt.
@@ -47,6 +116,17 @@ void TlsContext::Deleter::operator()(ssl_ctx_st* context) const {
   SSL_CTX_free(context);
 }
 
+std::shared_ptr<const TlsContext> open_tls(const TlsOptions& options) {
+  if (options.certificate.empty()) {
+    const char* const setting = !options.key.empty() ? "key" : !options.client_ca.empty() ? "client_ca" : nullptr;
+    if (setting == nullptr) return nullptr;
+    throw StartupError(
+        fmt::format("server.tls.{} is set without server.tls.certificate: name the certificate", setting));
+  }
+  if (options.key.empty()) throw StartupError("server.tls.key: the certificate's key is needed too");
+  return std::make_shared<const TlsContext>(options);
+}
+
 TlsContext::TlsContext(const TlsOptions& options) : context_(SSL_CTX_new(TLS_server_method())) {
   SSL_CTX* context = context_.get();
   if (context == nullptr) throw StartupError("server.tls: the TLS library cannot be set up");
@@ -56,17 +136,10 @@ TlsContext::TlsContext(const TlsOptions& options) : context_(SSL_CTX_new(TLS_ser
   SSL_CTX_set_mode(context,
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_alpn_select_cb(context, &choose_protocol, nullptr);
-  if (options.key.empty()) throw StartupError("server.tls.key: the certificate's key is needed too");
-  if (SSL_CTX_use_certificate_chain_file(context, options.certificate.c_str()) != 1)
-    refuse_file("certificate", options.certificate);
-  if (SSL_CTX_use_PrivateKey_file(context, options.key.c_str(), SSL_FILETYPE_PEM) != 1) refuse_file("key", options.key);
-  if (SSL_CTX_check_private_key(context) != 1) refuse_file("key", options.key);
+  use_certificate(context, options);
+  use_key(context, options);
   if (options.client_ca.empty()) return;
-  STACK_OF(X509_NAME)* names = SSL_load_client_CA_file(options.client_ca.c_str());
-  if (names == nullptr) refuse_file("client_ca", options.client_ca);
-  SSL_CTX_set_client_CA_list(context, names);
-  if (SSL_CTX_load_verify_locations(context, options.client_ca.c_str(), nullptr) != 1)
-    refuse_file("client_ca", options.client_ca);
+  trust_clients(context, options);
   const bool required = options.client_certificate == ClientCertificate::kRequired;
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | (required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0), nullptr);
   // A resumed session must have been verified by this context.

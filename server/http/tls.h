@@ -59,4 +59,7 @@ class TlsContext {
   std::unique_ptr<ssl_ctx_st, Deleter> context_;
 };
 
+// Null where the options name neither a certificate nor what belongs to one. Throws StartupError.
+std::shared_ptr<const TlsContext> open_tls(const TlsOptions& options);
+
 }  // namespace quire

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
 #include <utility>
@@ -18,6 +19,12 @@ constexpr std::size_t kReadSize = 16384;
 // Read ahead of the request being answered; a client that pipelines more waits in its own socket.
 constexpr std::size_t kMaxReadAhead = 65536;
 constexpr std::chrono::milliseconds kLinger{1000};
+// Written at once before the loop's other connections have their turn.
+constexpr std::size_t kWriteSlice = 256 * 1024;
+// Unsent bytes that the kernel takes beyond what is on its way.
+constexpr int kMaxUnsent = 256 * 1024;
+// How often a blocked write is charged again for what waits behind it.
+constexpr std::chrono::milliseconds kChargeEvery{500};
 
 }  // namespace
 
@@ -29,9 +36,10 @@ Transport::Transport(Socket socket, std::string peer, std::unique_ptr<TlsStream>
       write_timer_(socket_.get_executor()) {
   boost::system::error_code ignored;
   socket_.non_blocking(true, ignored);
-  // Fails on a unix socket, which has no such delay.
+  // Both fail on a unix socket, which has neither.
   const int on = 1;
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMaxUnsent, sizeof kMaxUnsent);
 }
 
 IoResult Transport::read_some(char* data, std::size_t size) {
@@ -121,14 +129,15 @@ asio::awaitable<ReadStatus> Transport::fill(std::chrono::milliseconds timeout) {
 }
 
 asio::awaitable<bool> Transport::wait(Socket::wait_type what, std::chrono::milliseconds timeout) {
-  auto ready = std::make_shared<bool>(false);
-  socket_.async_wait(what, [self = shared_from_this(), ready](const boost::system::error_code&) {
-    *ready = true;
-    self->write_timer_.cancel();
-  });
+  if (!std::exchange(waiting_, true)) {
+    socket_.async_wait(what, [self = shared_from_this()](const boost::system::error_code&) {
+      self->waiting_ = false;
+      self->write_timer_.cancel();
+    });
+  }
   write_timer_.expires_after(timeout);
   co_await write_timer_.async_wait(kUseTuple);
-  co_return *ready;
+  co_return !waiting_;
 }
 
 asio::awaitable<bool> Transport::handshake(std::chrono::milliseconds timeout) {
@@ -149,14 +158,63 @@ asio::awaitable<bool> Transport::handshake(std::chrono::milliseconds timeout) {
   co_return true;
 }
 
-asio::awaitable<bool> Transport::write(std::string_view data, std::chrono::milliseconds timeout) {
-  while (!data.empty()) {
-    const IoResult result = write_some(data);
-    data.remove_prefix(result.count);
-    if (result.progress == IoProgress::kDone) continue;
+bool Transport::charge_reader(std::int64_t num_held, std::optional<ClientBudget::Charge>& charge) {
+  if (reader_limits_.budget == nullptr) return true;
+  if (!charge) {
+    num_charged_ = 0;
+    charge.emplace(*reader_limits_.budget, reader_limits_.client, [self = shared_from_this()] {
+      asio::post(self->socket_.get_executor(), [self] { self->reset(); });
+    });
+  }
+  const std::int64_t held = num_held + (num_waiting_ ? num_waiting_() : 0);
+  const std::int64_t before = std::exchange(num_charged_, held);
+  return charge->take(held - before, reader_limits_.max_bytes);
+}
+
+asio::awaitable<bool> Transport::wait_for_reader(Socket::wait_type what, std::chrono::milliseconds timeout,
+                                                 std::int64_t num_held, std::optional<ClientBudget::Charge>& charge) {
+  const auto until = asio::steady_timer::clock_type::now() + timeout;
+  while (true) {
+    if (!charge_reader(num_held, charge)) {
+      reset();
+      co_return false;
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - asio::steady_timer::clock_type::now());
+    if (left.count() <= 0) co_return false;
+    const bool ready = co_await wait(what, std::min(left, kChargeEvery));
+    if (ready) co_return true;
+  }
+}
+
+asio::awaitable<bool> Transport::write(std::string_view data, std::chrono::milliseconds timeout, Bytes bytes) {
+  const std::int64_t num_held = bytes == Bytes::kOwn ? std::ssize(data) : 0;
+  const auto began = asio::steady_timer::clock_type::now();
+  std::optional<ClientBudget::Charge> charge;  // from the first wait to the last byte
+  std::size_t num_written = 0;
+  std::size_t num_at_once = 0;
+  while (num_written < data.size()) {
+    const IoResult result = write_some(data.substr(num_written, kWriteSlice));
+    num_written += result.count;
+    num_at_once += result.count;
+    if (result.progress == IoProgress::kDone) {
+      if (num_at_once < kWriteSlice || num_written == data.size()) continue;
+      num_at_once = 0;
+      co_await asio::post(socket_.get_executor(), asio::use_awaitable);
+      continue;
+    }
+    num_at_once = 0;
+    auto longest = timeout;
+    if (reader_limits_.min_rate > 0) {
+      const auto allowed =
+          timeout + std::chrono::milliseconds(static_cast<std::int64_t>(num_written) * 1000 / reader_limits_.min_rate);
+      const auto left =
+          std::chrono::ceil<std::chrono::milliseconds>(began + allowed - asio::steady_timer::clock_type::now());
+      longest = std::min(longest, left);
+    }
     bool ready = false;
     if (result.progress != IoProgress::kGone) {
-      ready = co_await wait(result.progress == IoProgress::kWantRead ? Socket::wait_read : Socket::wait_write, timeout);
+      const auto what = result.progress == IoProgress::kWantRead ? Socket::wait_read : Socket::wait_write;
+      ready = co_await wait_for_reader(what, longest, num_held, charge);
     }
     if (!ready) {
       close();
@@ -188,6 +246,12 @@ void Transport::close() {
   boost::system::error_code ignored;
   socket_.close(ignored);
   if (!gone_) set_gone();
+}
+
+void Transport::reset() {
+  boost::system::error_code ignored;
+  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  close();
 }
 
 }  // namespace quire

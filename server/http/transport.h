@@ -1,6 +1,7 @@
 // Transport: one accepted connection's bytes. It owns the socket and the bytes that arrived and were not consumed yet.
 // It reads ahead while a response is being made, up to a bound, which is how a vanished client is noticed and
-// pipelining costs nothing. One thread at a time: everything happens on the socket's own io thread.
+// pipelining costs nothing. One thread at a time: everything happens on the socket's own io thread. Invariants: what
+// waits for a client that does not read is charged to that client; a long write gives way to the loop's others.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>
@@ -11,9 +12,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "server/http/client_budget.h"
 #include "server/http/tls.h"
 
 namespace quire {
@@ -22,6 +25,17 @@ namespace quire {
 inline constexpr auto kUseTuple = boost::asio::as_tuple(boost::asio::use_awaitable);
 
 enum class ReadStatus { kMore, kClosed, kTimeout, kWoken };
+
+// What an answer's slow reader is charged to, and how slow it may be.
+struct ReaderLimits {
+  ClientBudget* budget = nullptr;  // null: nothing is charged
+  std::string client;
+  std::int64_t max_bytes = 0;  // of all unread answers together
+  std::int64_t min_rate = 0;   // bytes per second of a write once its timeout has passed; 0: any
+};
+
+// Whether the bytes of a write exist for this write alone.
+enum class Bytes { kOwn, kShared };
 
 class Transport : public std::enable_shared_from_this<Transport> {
  public:
@@ -41,8 +55,15 @@ class Transport : public std::enable_shared_from_this<Transport> {
   void wake();
   // Waits for at least one further byte.
   boost::asio::awaitable<ReadStatus> fill(std::chrono::milliseconds timeout);
-  // False once the client is gone or took nothing for `timeout`; the connection is then closed.
-  boost::asio::awaitable<bool> write(std::string_view data, std::chrono::milliseconds timeout);
+  // False once the client is gone, took nothing for `timeout`, or was cut as ReaderLimits say; the connection is then
+  // closed.
+  boost::asio::awaitable<bool> write(std::string_view data, std::chrono::milliseconds timeout,
+                                     Bytes bytes = Bytes::kOwn);
+  // For the writes from now on.
+  void limit_reader(ReaderLimits limits) { reader_limits_ = std::move(limits); }
+  const std::string& client() const { return reader_limits_.client; }
+  // Bytes that wait behind what is written, charged with it; null: none.
+  void charge_also(std::function<std::int64_t()> num_waiting) { num_waiting_ = std::move(num_waiting); }
 
   // Calls `on_gone` once when the client closes or the connection breaks; unwatch() forgets it.
   void watch(std::function<void()> on_gone);
@@ -52,6 +73,8 @@ class Transport : public std::enable_shared_from_this<Transport> {
   // response.
   boost::asio::awaitable<void> close_gracefully();
   void close();
+  // Drops what the kernel still holds for the client, too.
+  void reset();
 
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
   const std::string& peer() const { return peer_; }
@@ -61,6 +84,10 @@ class Transport : public std::enable_shared_from_this<Transport> {
   IoResult write_some(std::string_view data);
   // False where `timeout` passed first.
   boost::asio::awaitable<bool> wait(Socket::wait_type what, std::chrono::milliseconds timeout);
+  // Until the client may take more of a write, or false: it is too slow, or was cut.
+  boost::asio::awaitable<bool> wait_for_reader(Socket::wait_type what, std::chrono::milliseconds timeout,
+                                               std::int64_t num_held, std::optional<ClientBudget::Charge>& charge);
+  bool charge_reader(std::int64_t num_held, std::optional<ClientBudget::Charge>& charge);
   void start_read(Socket::wait_type what);
   void on_readable(const boost::system::error_code& error);
   void set_gone();
@@ -72,6 +99,10 @@ class Transport : public std::enable_shared_from_this<Transport> {
   boost::asio::steady_timer write_timer_;  // the same for write()
   std::string input_;
   std::size_t consumed_ = 0;
+  ReaderLimits reader_limits_;
+  std::function<std::int64_t()> num_waiting_;
+  std::int64_t num_charged_ = 0;  // of the write under way
+  bool waiting_ = false;          // wait()'s event has not come yet
   bool reading_ = false;
   bool gone_ = false;
   bool woken_ = false;

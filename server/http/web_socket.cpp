@@ -23,6 +23,8 @@ namespace {
 
 constexpr std::chrono::hours kForEver{24 * 365};
 constexpr std::size_t kFrameBytes = 65536;
+// Bytes of a message that are copied for one write.
+constexpr std::size_t kWriteBytes = 65536;
 // Of the handshake at the end.
 constexpr std::chrono::seconds kCloseTimeout{2};
 
@@ -59,7 +61,7 @@ class TransportStream {
 
   template <class Buffers, class Token>
   auto async_write_some(const Buffers& buffers, Token&& token) {
-    std::string bytes(asio::buffer_size(buffers), '\0');
+    std::string bytes(std::min(asio::buffer_size(buffers), kWriteBytes), '\0');
     asio::buffer_copy(asio::buffer(bytes), buffers);
     return start([transport = transport_, timeout = write_timeout_,
                   bytes = std::move(bytes)]() mutable { return write(transport, std::move(bytes), timeout); },
@@ -115,7 +117,7 @@ class TransportStream {
 
 class WebSocket::Impl {
  public:
-  Impl(std::shared_ptr<Transport> transport, BodyBudget& budget, std::string client, const WebSocketLimits& limits)
+  Impl(std::shared_ptr<Transport> transport, ClientBudget& budget, std::string client, const WebSocketLimits& limits)
       : budget_(budget),
         client_(std::move(client)),
         limits_(limits),
@@ -129,6 +131,10 @@ class WebSocket::Impl {
     stream_.read_message_max(limits.max_message);
     stream_.auto_fragment(false);
     stream_.text(true);
+    // Deflating would keep two windows for each connection.
+    websocket::permessage_deflate uncompressed;
+    uncompressed.server_enable = false;
+    stream_.set_option(uncompressed);
   }
 
   asio::awaitable<bool> accept(const RequestHead& head) {
@@ -139,7 +145,7 @@ class WebSocket::Impl {
 
   asio::awaitable<std::optional<Message>> read() {
     Message message;
-    message.charge = std::make_unique<BodyBudget::Upload>(budget_, client_, [transport = transport_] {
+    message.charge = std::make_unique<ClientBudget::Charge>(budget_, client_, [transport = transport_] {
       asio::post(transport->executor(), [transport] { transport->close(); });
     });
     beast::flat_buffer buffer;
@@ -157,6 +163,8 @@ class WebSocket::Impl {
     }
     message.charge->complete();
     message.text = beast::buffers_to_string(buffer.data());
+    buffer.clear();
+    buffer.shrink_to_fit();
     co_return std::optional<Message>(std::move(message));
   }
 
@@ -173,14 +181,14 @@ class WebSocket::Impl {
   }
 
  private:
-  BodyBudget& budget_;
+  ClientBudget& budget_;
   const std::string client_;
   const WebSocketLimits limits_;
   std::shared_ptr<Transport> transport_;
   websocket::stream<TransportStream, false> stream_;
 };
 
-WebSocket::WebSocket(std::shared_ptr<Transport> transport, BodyBudget& budget, std::string client,
+WebSocket::WebSocket(std::shared_ptr<Transport> transport, ClientBudget& budget, std::string client,
                      const WebSocketLimits& limits)
     : impl_(std::make_unique<Impl>(std::move(transport), budget, std::move(client), limits)) {}
 WebSocket::~WebSocket() = default;

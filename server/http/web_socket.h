@@ -1,6 +1,7 @@
 // WebSocket: text messages over a connection whose head was read: Beast's framing on a Transport. One thread at a time
 // (the transport's io thread); one read() and one write() may be under way at once. Invariants: a message is charged to
-// the budget of bodies as it arrives, and longer than its bound it ends the connection; nothing is decompressed.
+// the budget of bodies as it arrives, and longer than its bound it ends the connection; nothing is compressed, and an
+// idle connection keeps no message.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/http/body_budget.h"
+#include "server/http/client_budget.h"
 #include "server/http/request_head.h"
 #include "server/http/transport.h"
 
@@ -29,13 +30,14 @@ enum class CloseReason : std::uint16_t {
   kDone = 1000,
   kGoingAway = 1001,
   kUnsupported = 1003,
+  kNotAllowed = 1008,
   kTooBig = 1009,
   kTryLater = 1013
 };
 
 class WebSocket {
  public:
-  WebSocket(std::shared_ptr<Transport> transport, BodyBudget& budget, std::string client,
+  WebSocket(std::shared_ptr<Transport> transport, ClientBudget& budget, std::string client,
             const WebSocketLimits& limits);
   ~WebSocket();
   WebSocket(const WebSocket&) = delete;
@@ -48,7 +50,7 @@ class WebSocket {
 
   struct Message {
     std::string text;
-    std::unique_ptr<BodyBudget::Upload> charge;  // for as long as the text is kept
+    std::unique_ptr<ClientBudget::Charge> charge;  // for as long as the text is kept
   };
   // nullopt: the connection is closing or broken, or the message could not be taken.
   boost::asio::awaitable<std::optional<Message>> read();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/log.h"
+#include "core/base/write_error.h"
 
 namespace quire::hub {
 
@@ -64,9 +65,9 @@ BlobDownload::~BlobDownload() {
 }
 
 tl::unexpected<Error> BlobDownload::file_error(const char* what) const {
-  const bool is_full = errno == ENOSPC || errno == EDQUOT;
+  const bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
   return failure(is_full ? ErrorKind::kNoMemory : ErrorKind::kInternal,
-                 fmt::format("cannot {} {}: {}{}", what, path_.string(), std::strerror(errno),
+                 fmt::format("cannot {} {}: {}{}", what, path_.string(), describe_write_error(errno),
                              is_full ? "; 'quire models remove' makes room, HF_HUB_CACHE names another folder" : ""),
                  is_full ? "disk_full" : "cache_failed");
 }

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
+
+#include "core/base/regular_file.h"
 
 namespace quire::hub {
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr const char* kDefaultEndpoint = "https://huggingface.co";
 constexpr std::size_t kLongestToken = 4096;
+constexpr std::size_t kMostTokenFile = std::size_t{1} << 20;
 
 // Empty where it is not set.
 std::string variable(const char* name) {
@@ -56,11 +58,7 @@ std::string without_space(const std::string& text) {
 
 std::string saved_token() {
   const std::string path = variable("HF_TOKEN_PATH");
-  std::ifstream file(path.empty() ? hub_home() / "token" : with_home(path), std::ios::binary);
-  std::string text(kLongestToken + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
+  return read_regular_file(path.empty() ? hub_home() / "token" : with_home(path), kMostTokenFile).value_or("");
 }
 
 std::string hub_token() {

@@ -14,6 +14,7 @@ namespace {
 // A request for a model that could not be loaded tries again, but not before this.
 constexpr std::chrono::seconds kRetryAfter{10};
 constexpr std::chrono::milliseconds kLongestLook{1000};
+constexpr std::chrono::seconds kUnusedAfter{10};  // a model that has served nothing since it was loaded counts as idle
 constexpr std::chrono::milliseconds kShortestLook{20};
 
 Error no_such_model(const std::string& name) {
@@ -165,6 +166,7 @@ void LiveModels::begin_load(const EntryPtr& entry, ModelState state) {
   entry->state = state;
   entry->loading = std::stop_source();
   entry->begun = false;
+  entry->makes_room = nullptr;
   publish();
   thread_->post([this, entry, stop = entry->loading.get_token()] { load_now(entry, stop); });
 }
@@ -294,6 +296,7 @@ void LiveModels::abandon(const EntryPtr& entry, After after, const Error& why, O
     if (after == After::kUnload) begin_drain(*entry, after, outcome);
     return;
   }
+  entry->makes_room = nullptr;
   const bool waits = std::exchange(entry->state, ModelState::kDraining) == ModelState::kDraining || entry->begun;
   entry->after = after;
   if (!waits) return after_drain(entry, outcome);
@@ -378,17 +381,36 @@ std::optional<std::chrono::milliseconds> LiveModels::longest_wait(const std::str
   return std::nullopt;
 }
 
+void LiveModels::note_work(Entry& entry, Clock::time_point now) {
+  const EngineStats stats = entry.running->stats();
+  if (stats.num_steps != entry.last_steps || stats.num_running > 0 || stats.num_waiting > 0) entry.active_at = now;
+  entry.last_steps = stats.num_steps;
+}
+
+// Whether it may give its memory up: it serves nothing, and has served what it was loaded for.
+bool LiveModels::is_idle(Entry& entry, Clock::time_point now) {
+  if (entry.state != ModelState::kReady || entry.replacing || entry.spec.is_canary || entry.canary_share > 0.0)
+    return false;
+  note_work(entry, now);
+  const EngineStats stats = entry.running->stats();
+  const bool has_served = stats.num_steps > 0 || now - entry.active_at >= kUnusedAfter;
+  return has_served && stats.num_running == 0 && stats.num_waiting == 0;
+}
+
+// Where several models are ready and another may need the memory of one, it also looks which works.
 std::optional<Clock::time_point> LiveModels::sleep_idle(Clock::time_point now) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
+  const auto num_in = [&](ModelState state) {
+    return std::ranges::count_if(entries_, [&](const EntryPtr& entry) { return entry->state == state; });
+  };
   std::optional<Clock::time_point> next;
+  if (num_in(ModelState::kReady) > 1 && num_in(ModelState::kSleeping) > 0) next = now + kLongestLook;
   for (const EntryPtr& entry : entries_) {
     const auto limit = entry->spec.sleep_after;
-    if (entry->state != ModelState::kReady || entry->replacing || limit.count() == 0) continue;
-    if (entry->canary_share > 0.0) continue;
-    const EngineStats stats = entry->running->stats();
-    if (stats.num_steps != entry->last_steps || stats.num_running > 0 || stats.num_waiting > 0) entry->active_at = now;
-    entry->last_steps = stats.num_steps;
+    if (entry->state != ModelState::kReady || entry->replacing) continue;
+    note_work(*entry, now);
+    if (limit.count() == 0 || entry->canary_share > 0.0) continue;
     if (now - entry->active_at >= limit) {
       log::info("{} had nothing to do for {} s and goes to sleep", entry->spec.name, limit.count() / 1000);
       begin_drain(*entry, After::kSleep, outcome);

@@ -41,6 +41,8 @@ class LiveModels {
   // and Interrupted once `interrupted` says so.
   void start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
              const std::function<bool()>& interrupted);
+  // Throws StartupError as start() does before it loads weights, and loads none.
+  void check(std::vector<HostedModelSpec> specs, const EngineOptions& general) const;
   // Calls `publish` with the table now and after each change.
   void publish_to(Publish publish);
   // Ends all engines' threads: after it no event is sent and no Done is called.
@@ -104,13 +106,14 @@ class LiveModels {
     std::shared_ptr<const ServedModel> served;  // the same
     std::optional<ModelInfo> info;
     std::int64_t max_model_len = 0;
-    std::uint64_t promised = 0;              // bytes, while it runs
-    std::uint64_t promised_on_host = 0;      // beside a GPU
-    std::stop_source loading;                // of the load or replacement that is under way
-    bool begun = false;                      // the load runs on the thread `models`; false: it waits for that thread
-    bool replacing = false;                  // its replacement is being loaded beside it
-    double canary_share = 0.0;               // the share of its conversations that its canary gets
-    const RunningModel* draining = nullptr;  // only compared, never dereferenced
+    std::uint64_t promised = 0;                // bytes, while it runs
+    std::uint64_t promised_on_host = 0;        // beside a GPU
+    std::stop_source loading;                  // of the load or replacement that is under way
+    bool begun = false;                        // the load runs on the thread `models`; false: it waits for that thread
+    bool replacing = false;                    // its replacement is being loaded beside it
+    double canary_share = 0.0;                 // the share of its conversations that its canary gets
+    const RunningModel* draining = nullptr;    // only compared, never dereferenced
+    const RunningModel* makes_room = nullptr;  // another model's; once its memory is released the load begins again
     After after = After::kSleep;
     std::optional<HostedModelSpec> fallback;       // what it was before a replacement in place
     std::vector<Done> callers;                     // of the operation under way
@@ -163,6 +166,9 @@ class LiveModels {
   void put(Entry& entry, Loaded loaded);
   void note_failure(const EntryPtr& entry, const Error& error, Outcome& outcome);
   void after_drain(const EntryPtr& entry, Outcome& outcome);
+  static void note_work(Entry& entry, Clock::time_point now);
+  static bool is_idle(Entry& entry, Clock::time_point now);
+  bool take_room(Entry& entry, Outcome& outcome);
   void take_out(const EntryPtr& entry);
   void take_over(Entry& entry, const HostedModelSpec& spec, std::shared_ptr<ServedModel> served);
   std::optional<Error> adapter_refusal(const EntryPtr& entry, const std::string& name, bool in_place) const;
@@ -177,11 +183,16 @@ class LiveModels {
   void replace_beside(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
   void check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
   void bury(Ended& ended);
+  bool fits_without_idle(const HostedModelSpec& spec);
+  void plan_without(const HostedModelSpec& spec, std::uint64_t promised, std::uint64_t promised_on_host) const;
   void load_adapter_now(const EntryPtr& entry, const AdapterPath& adapter, bool in_place, const Done& done);
   // The error where it cannot be loaded; nullopt where the load was cancelled, or the process ends.
   std::optional<Result<Loaded>> try_load(const HostedModelSpec& spec, const std::stop_token& stop);
   Loaded bring_up(const HostedModelSpec& spec, std::unique_ptr<OpenedModel> opened,
                   const std::function<bool()>& interrupted);
+  // Opens those to be preloaded (null: the others) and plans the memory of all.
+  std::vector<std::unique_ptr<OpenedModel>> open_all(std::vector<HostedModelSpec>& specs,
+                                                     const EngineOptions& general) const;
   void plan_start(std::vector<HostedModelSpec>& specs, std::int64_t kv_budget,
                   const std::vector<std::unique_ptr<OpenedModel>>& opened) const;
 

@@ -64,10 +64,52 @@ void check_names(const std::vector<HostedModelSpec>& specs) {
   }
 }
 
+// Of several models, the refused one is named.
+void name_failures(const HostedModelSpec& spec, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const StartupError& error) {
+    if (spec.is_only) throw;
+    throw StartupError(fmt::format("model '{}': {}", spec.name, error.what()));
+  }
+}
+
+// Throws StartupError for a change that a reload cannot make.
+void check_unchanged(const HostedModelSpec& spec, const HostedModelSpec& served) {
+  if (!spec.is_only && spec.model.path != served.model.path) {
+    throw StartupError(fmt::format("models: '{}' is served from {}, not {}: {} and the path first", spec.name,
+                                   served.model.path.string(), spec.model.path.string(), advice(spec.name, "replace")));
+  }
+  if (!same_engine(spec, served)) {
+    throw StartupError(
+        fmt::format("models: '{}' cannot change its memory, max_num_seqs or max_model_len while the "
+                    "server runs: a restart is needed",
+                    spec.name));
+  }
+  if (spec.model.adapters != served.model.adapters || spec.model.adapter_memory != served.model.adapter_memory ||
+      spec.model.adapter_updates != served.model.adapter_updates) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change its adapters by a reload: /v1/load_lora_adapter, or a restart", spec.name));
+  }
+  if (spec.model.draft_model != served.model.draft_model) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change its draft model while the server runs: a restart is needed", spec.name));
+  }
+  if (spec.model.ignore_unknown_keys != served.model.ignore_unknown_keys) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change ignore_unknown_keys while the server runs: a restart is needed", spec.name));
+  }
+}
+
+MachineMemory less(MachineMemory memory, std::uint64_t promised) {
+  memory.available -= std::min(memory.available, promised);
+  return memory;
+}
+
 }  // namespace
 
-void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
-                       const std::function<bool()>& interrupted) {
+std::vector<std::unique_ptr<OpenedModel>> LiveModels::open_all(std::vector<HostedModelSpec>& specs,
+                                                               const EngineOptions& general) const {
   check_names(specs);
   std::vector<std::unique_ptr<OpenedModel>> opened;
   for (const HostedModelSpec& spec : specs) {
@@ -77,18 +119,36 @@ void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& 
     opened.push_back(spec.preload ? open_(spec) : nullptr);
   }
   plan_start(specs, general.kv_cache.memory, opened);
+  return opened;
+}
+
+void LiveModels::check(std::vector<HostedModelSpec> specs, const EngineOptions& general) const {
+  const auto opened = open_all(specs, general);
+  std::uint64_t promised = 0;
+  std::uint64_t promised_on_host = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (!opened[i]) continue;
+    name_failures(specs[i], [&] {
+      const MemoryNeeds needs = opened[i]->needs();
+      const MemoryPlan plan = plan_memory(needs, pool_of(specs[i], needs), less(ledger_.left(), promised),
+                                          less(host_ledger_.left(), promised_on_host));
+      promised += plan.total_bytes();
+      promised_on_host += needs.host_bytes;
+      opened[i]->check();
+    });
+  }
+}
+
+void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
+                       const std::function<bool()>& interrupted) {
+  auto opened = open_all(specs, general);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto entry = std::make_shared<Entry>();
     entry->spec = specs[i];
     entry->created = static_cast<std::int64_t>(std::time(nullptr));
     entry->waiting_places = std::make_shared<RequestQueue>(specs[i].engine.queue);
     std::optional<Loaded> loaded;
-    try {
-      if (opened[i]) loaded = bring_up(specs[i], std::move(opened[i]), interrupted);
-    } catch (const StartupError& error) {
-      if (specs[i].is_only) throw;
-      throw StartupError(fmt::format("model '{}': {}", specs[i].name, error.what()));
-    }
+    if (opened[i]) name_failures(specs[i], [&] { loaded = bring_up(specs[i], std::move(opened[i]), interrupted); });
     const std::lock_guard lock(mutex_);
     if (loaded) put(*entry, *std::move(loaded));
     entries_.push_back(entry);
@@ -163,6 +223,8 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
   const auto began = Clock::now();
   auto loaded = try_load(spec, stop);
   if (!loaded && !stop.stop_requested()) return;  // the process ends
+  const bool lacks_room = loaded && !*loaded && loaded->error().kind == ErrorKind::kNoMemory;
+  const bool can_have_room = lacks_room && fits_without_idle(spec);
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   if (stop.stop_requested()) {
@@ -171,6 +233,7 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
     entry->draining = (*loaded)->running.get();
     return;
   }
+  if (can_have_room && !entry->waiting.empty() && take_room(*entry, outcome)) return;
   if (!*loaded) return note_failure(entry, loaded->error(), outcome);
   log::info("{} is loaded after {} ms", spec.name,
             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count());
@@ -178,6 +241,44 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
   outcome.report(entry->callers);
   outcome.report(entry->waiting);
   publish();
+}
+
+// Throws MemoryShortage where the model would not fit if so much were free.
+void LiveModels::plan_without(const HostedModelSpec& spec, std::uint64_t promised,
+                              std::uint64_t promised_on_host) const {
+  const MemoryNeeds needs = open_(spec)->needs();
+  plan_memory(needs, pool_of(spec, needs), ledger_.left_without(promised), host_ledger_.left_without(promised_on_host));
+}
+
+// Whether the model would fit if all idle ones slept.
+bool LiveModels::fits_without_idle(const HostedModelSpec& spec) {
+  std::uint64_t promised = 0;
+  std::uint64_t promised_on_host = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const EntryPtr& entry : entries_) {
+      if (!is_idle(*entry, Clock::now())) continue;
+      promised += entry->promised;
+      promised_on_host += entry->promised_on_host;
+    }
+  }
+  if (promised + promised_on_host == 0) return false;
+  return !refused_by(spec.name, [&] { plan_without(spec, promised, promised_on_host); });
+}
+
+// The idle model that was used least recently goes to sleep; the load begins again once its memory is released.
+bool LiveModels::take_room(Entry& entry, Outcome& outcome) {
+  const auto now = Clock::now();
+  Entry* oldest = nullptr;
+  for (const EntryPtr& each : entries_) {
+    if (is_idle(*each, now) && (oldest == nullptr || each->active_at < oldest->active_at)) oldest = each.get();
+  }
+  if (oldest == nullptr) return false;
+  log::info("{} goes to sleep, idle for the longest time: {} needs its memory", oldest->spec.name, entry.spec.name);
+  begin_drain(*oldest, After::kSleep, outcome);
+  entry.makes_room = oldest->draining;
+  entry.begun = false;
+  return true;
 }
 
 void LiveModels::note_failure(const EntryPtr& entry, const Error& error, Outcome& outcome) {
@@ -219,11 +320,7 @@ void LiveModels::replace_beside(const EntryPtr& entry, HostedModelSpec spec, con
 // Before anything is given up: would the new one be loaded?
 void LiveModels::check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop) {
   if (stop.stop_requested()) return;
-  const auto error = refused_by(spec.name, [&] {
-    const MemoryNeeds needs = open_(spec)->needs();
-    plan_memory(needs, pool_of(spec, needs), ledger_.left_without(entry->promised),
-                host_ledger_.left_without(entry->promised_on_host));
-  });
+  const auto error = refused_by(spec.name, [&] { plan_without(spec, entry->promised, entry->promised_on_host); });
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   if (stop.stop_requested()) return;
@@ -245,6 +342,7 @@ void LiveModels::bury(Ended& ended) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   for (const EntryPtr& entry : std::vector<EntryPtr>(entries_)) {
+    if (entry->makes_room == who) begin_load(entry, entry->state);
     if (entry->draining != who) continue;
     entry->draining = nullptr;
     after_drain(entry, outcome);
@@ -266,6 +364,7 @@ void LiveModels::take_over(Entry& entry, const HostedModelSpec& spec, std::share
   const HostedModelSpec before = std::exchange(entry.spec, spec);
   entry.spec.model.path = before.model.path;
   entry.spec.adapters = before.adapters;
+  entry.spec.template_text.reset();  // a later load reads the file again
   entry.spec.engine.kv_cache.memory = before.engine.kv_cache.memory;
   entry.waiting_places->reconfigure(spec.engine.queue, {});
   if (!served) return;
@@ -289,27 +388,7 @@ void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const En
     if (entry.replacing || entry.state == ModelState::kDraining || entry.state == ModelState::kLoading) {
       throw StartupError(fmt::format("models: '{}' is changing: reload again after it", spec.name));
     }
-    if (!spec.is_only && spec.model.path != entry.spec.model.path) {
-      throw StartupError(fmt::format("models: '{}' is served from {}, not {}: {} and the path first", spec.name,
-                                     entry.spec.model.path.string(), spec.model.path.string(),
-                                     advice(spec.name, "replace")));
-    }
-    if (!same_engine(spec, entry.spec)) {
-      throw StartupError(
-          fmt::format("models: '{}' cannot change its memory, max_num_seqs or max_model_len while the "
-                      "server runs: a restart is needed",
-                      spec.name));
-    }
-    if (spec.model.adapters != entry.spec.model.adapters ||
-        spec.model.adapter_memory != entry.spec.model.adapter_memory ||
-        spec.model.adapter_updates != entry.spec.model.adapter_updates) {
-      throw StartupError(fmt::format(
-          "models: '{}' cannot change its adapters by a reload: /v1/load_lora_adapter, or a restart", spec.name));
-    }
-    if (spec.model.draft_model != entry.spec.model.draft_model) {
-      throw StartupError(fmt::format(
-          "models: '{}' cannot change its draft model while the server runs: a restart is needed", spec.name));
-    }
+    check_unchanged(spec, entry.spec);
     matched.emplace_back(*found, entry.running ? entry.running->describe(spec) : nullptr);
     named.push_back(spec);
     named.back().adapters = entry.spec.adapters;

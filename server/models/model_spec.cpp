@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "core/base/regular_file.h"
+#include "core/base/result.h"
+
 namespace quire {
 
 namespace {
@@ -112,6 +115,17 @@ HostedModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& eng
   spec.is_only = true;
   choose_drafts(spec);
   return spec;
+}
+
+void read_template(HostedModelSpec& spec) {
+  constexpr std::size_t kMostBytes = std::size_t{4} << 20;
+  const std::filesystem::path& path = spec.model.chat_template;
+  if (path.empty()) return;
+  auto text = read_regular_file(path, kMostBytes);
+  if (!text) throw StartupError("model.chat_template: '" + path.string() + "' " + text.error());
+  if (text->find_first_not_of(" \t\r\n") == std::string::npos)
+    throw StartupError("model.chat_template: '" + path.string() + "' is empty");
+  spec.template_text = *std::move(text);
 }
 
 }  // namespace quire

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
+#include "core/model/layers/loaded_model.h"
 
 namespace quire {
 
@@ -41,6 +42,8 @@ struct ModelOptions {
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
   std::filesystem::path draft_model;    // a smaller model that drafts for it; empty: none does
   std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
+  std::int64_t packed_cache_bytes = kDefaultPackedBytes;  // of all files in that folder
+  bool ignore_unknown_keys = false;  // settings of its files that Quire does not know: a warning in place of a refusal
 };
 
 struct ModelEntry {
@@ -74,9 +77,10 @@ struct HostedModelSpec {
   double kv_share = 1.0;
   std::chrono::milliseconds sleep_after{0};
   bool preload = true;
-  bool is_only = false;       // from the section `model`: its name may change, it is still the same
-  bool is_configured = true;  // false: it came by an admin's call, and goes when it is unloaded
-  bool is_canary = false;     // its adapters are asked for by the names of the other version's
+  bool is_only = false;                        // from the section `model`: its name may change, it is still the same
+  bool is_configured = true;                   // false: it came by an admin's call, and goes when it is unloaded
+  bool is_canary = false;                      // its adapters are asked for by the names of the other version's
+  std::optional<std::string> template_text{};  // of model.chat_template, where it was read already
 
   bool takes_adapters() const { return !adapters.empty() || model.adapter_updates; }
 };
@@ -97,5 +101,7 @@ bool share_a_name(const HostedModelSpec& a, const HostedModelSpec& b);
 HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine);
 // The same for the section `model`.
 HostedModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& engine);
+// Reads the text of its model.chat_template, where it has one. Throws StartupError.
+void read_template(HostedModelSpec& spec);
 
 }  // namespace quire

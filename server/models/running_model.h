@@ -54,6 +54,8 @@ class OpenedModel {
  public:
   virtual ~OpenedModel() = default;
   virtual MemoryNeeds needs() const = 0;
+  // Refuses what start() would refuse for its other files: template, adapters. Throws StartupError.
+  virtual void check() const {}
   // Loads it and starts its engine. Throws StartupError, and Interrupted once `interrupted` says so.
   virtual std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) = 0;
 };

@@ -50,7 +50,8 @@ struct AdapterOrder {
 };
 
 struct AdminActions {
-  std::function<Result<std::string>()> reload;
+  // Calls `done` when it was applied or refused, with the response's body.
+  std::function<void(std::function<void(Result<std::string>)> done)> reload;
   // Calls `done` when the operation ends, with the error if it failed.
   std::function<void(const ModelOrder& order, std::function<void(std::optional<Error>)> done)> order;
   std::function<void(const AdapterOrder& order, std::function<void(std::optional<Error>)> done)> order_adapter;

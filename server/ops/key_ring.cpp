@@ -39,7 +39,7 @@ std::string plain_key(const ApiKeyOptions& options) {
     auto text = read_secret_file(options.file);
     if (!text) {
       throw StartupError(
-          fmt::format("security.keys: the file '{}' of the key '{}' cannot be read", options.file, options.name));
+          fmt::format("security.keys: the file '{}' of the key '{}' {}", options.file, options.name, text.error()));
     }
     key = *std::move(text);
   } else if (const char* value = std::getenv(options.env.c_str())) {

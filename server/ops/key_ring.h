@@ -28,6 +28,7 @@ class KeyRing {
   explicit KeyRing(const std::vector<ApiKeyOptions>& options);
 
   bool empty() const { return keys_.empty(); }
+  const std::vector<ApiKey>& all() const { return keys_; }
   // Null where there is no such key.
   const ApiKey* find(std::string_view presented) const;
   const ApiKey* named(std::string_view name) const;

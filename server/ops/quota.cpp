@@ -96,22 +96,24 @@ Error QuotaTable::too_soon(const std::string& name, const char* what, double wan
   return over(name, fmt::format("{} {} per minute", rate.per_minute, what), seconds_until(rate, wanted, now));
 }
 
-Result<QuotaTable::Lease> QuotaTable::admit(const ApiKey& key, Clock::time_point now) {
+Result<QuotaTable::Lease> QuotaTable::admit(const ApiKey& key, Clock::time_point now, QuotaUse use) {
   Lease lease;
   const KeyQuota& quota = key.quota;
   if (!is_limited(quota)) return lease;
   const std::lock_guard lock(mutex_);
   Usage& usage = usage_of(key.name);
-  if (quota.max_concurrent > 0 && usage.num_running >= quota.max_concurrent) {
+  const bool runs = use == QuotaUse::kRuns;
+  if (runs && quota.max_concurrent > 0 && usage.num_running >= quota.max_concurrent) {
     return tl::make_unexpected(over(key.name, fmt::format("{} concurrent requests", quota.max_concurrent), 1.0));
   }
-  if (quota.tokens_per_minute > 0 && level(usage.tokens, quota.tokens_per_minute, now) < 1.0)
+  if (runs && quota.tokens_per_minute > 0 && level(usage.tokens, quota.tokens_per_minute, now) < 1.0)
     return tl::make_unexpected(too_soon(key.name, "tokens", 1.0, usage.tokens, now));
   if (quota.requests_per_minute > 0) {
     if (!may_take(usage.requests, 1.0, quota.requests_per_minute, now))
       return tl::make_unexpected(too_soon(key.name, "requests", 1.0, usage.requests, now));
     take(usage.requests, 1.0, quota.requests_per_minute, now);
   }
+  if (!runs) return lease;
   ++usage.num_running;
   lease.table_ = this;
   lease.name_ = key.name;

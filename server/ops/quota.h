@@ -29,6 +29,9 @@ struct SharedQuotaCounts {
   std::atomic<std::int64_t> num_failures{0};
 };
 
+// kRuns: the request computes, and holds one of the key's places. kReads: it reads, deletes or resumes what there is.
+enum class QuotaUse { kRuns, kReads };
+
 class QuotaTable {
   struct Rate;
 
@@ -60,7 +63,7 @@ class QuotaTable {
   };
 
   // Counts one more request of the key, or refuses it: 429 with retry_after.
-  Result<Lease> admit(const ApiKey& key, Clock::time_point now);
+  Result<Lease> admit(const ApiKey& key, Clock::time_point now, QuotaUse use = QuotaUse::kRuns);
   // OpenAI's x-ratelimit-* header fields, name and value, for the rates that the key has.
   std::vector<std::pair<std::string, std::string>> headers(const ApiKey& key, Clock::time_point now);
 

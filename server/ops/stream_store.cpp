@@ -3,7 +3,7 @@
 namespace quire {
 
 SavedStream::~SavedStream() {
-  store_.num_bytes_ -= num_bytes_;
+  store_.give_back(owner_, num_bytes_);
 }
 
 std::string SavedStream::append(std::string_view events) {
@@ -19,11 +19,8 @@ std::string SavedStream::append(std::string_view events) {
       if (events_.size() >= begin_after_) numbered += event;
       const auto bytes = static_cast<std::int64_t>(event.size());
       // The numbers continue without their events, so that what is sent stays consistent.
-      lost_ = lost_ || store_.num_bytes_.load() + bytes > store_.max_bytes_.load();
-      if (!lost_) {
-        store_.num_bytes_ += bytes;
-        num_bytes_ += bytes;
-      }
+      lost_ = lost_ || !store_.take(owner_, bytes);
+      if (!lost_) num_bytes_ += bytes;
       events_.push_back(lost_ ? std::string() : std::move(event));
     }
     wakers.swap(wakers_);
@@ -44,15 +41,26 @@ void SavedStream::finish() {
     wake();
 }
 
+void SavedStream::revoke() {
+  std::vector<std::function<void()>> wakers;
+  {
+    const std::lock_guard lock(mutex_);
+    lost_ = true;
+    wakers.swap(wakers_);
+  }
+  for (const auto& wake : wakers)
+    wake();
+}
+
 SavedStream::Rest SavedStream::after(std::size_t number, std::function<void()> wake) {
   const std::lock_guard lock(mutex_);
   Rest rest;
-  rest.last = events_.size();
-  rest.finished = finished_;
   rest.lost = lost_ || number > events_.size();
   if (rest.lost) return rest;
-  for (std::size_t i = number; i < events_.size(); ++i)
-    rest.events += events_[i];
+  rest.last = number;
+  while (rest.last < events_.size() && rest.events.size() < kSlice)
+    rest.events += events_[rest.last++];
+  rest.finished = finished_ && rest.last == events_.size();
   if (wake && rest.events.empty() && !finished_) wakers_.push_back(std::move(wake));
   return rest;
 }
@@ -67,8 +75,37 @@ std::shared_ptr<SavedStream> StreamStore::open(const std::string& key_name, cons
   forget_old(now);
   const auto [place, added] = streams_.try_emplace(Id(key_name, request_id));
   if (!added) return nullptr;
-  place->second.stream = std::make_shared<SavedStream>(*this);
+  place->second.stream = std::make_shared<SavedStream>(*this, key_name);
   return place->second.stream;
+}
+
+bool StreamStore::take(const std::string& owner, std::int64_t bytes) {
+  const std::int64_t most = max_bytes_.load();
+  const std::lock_guard lock(use_mutex_);
+  std::int64_t& own = bytes_by_owner_[owner];
+  const bool fits = num_bytes_.load() + bytes <= most && own + bytes <= (owner.empty() ? most : most / 2);
+  if (fits) {
+    own += bytes;
+    num_bytes_ += bytes;
+  }
+  if (own == 0) bytes_by_owner_.erase(owner);
+  return fits;
+}
+
+void StreamStore::give_back(const std::string& owner, std::int64_t bytes) {
+  if (bytes == 0) return;
+  const std::lock_guard lock(use_mutex_);
+  num_bytes_ -= bytes;
+  const auto own = bytes_by_owner_.find(owner);
+  if ((own->second -= bytes) == 0) bytes_by_owner_.erase(own);
+}
+
+void StreamStore::revoke(const std::string& key_name) {
+  const std::lock_guard lock(mutex_);
+  for (auto at = streams_.lower_bound(Id(key_name, "")); at != streams_.end() && at->first.first == key_name;) {
+    at->second.stream->revoke();
+    at = streams_.erase(at);
+  }
 }
 
 void StreamStore::close(const std::string& key_name, const std::string& request_id, Clock::time_point until) {

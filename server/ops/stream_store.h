@@ -1,7 +1,7 @@
 // SavedStream: the events of one stream, numbered and kept, so that a client whose connection broke can resume it.
 // StreamStore: the streams that can be resumed, by key and request id, with limits of time and memory. Any thread.
-// Invariants: an event's number is its place in the stream, from 1; all kept events take at most `max_bytes`: a stream
-// that would exceed it is no longer saved and continues as any other.
+// Invariants: an event's number is its place in the stream, from 1; all kept events take at most `max_bytes`, and those
+// of one key at most half of it: a stream that would exceed either is no longer saved and continues as any other.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class StreamStore;
 
 class SavedStream {
  public:
-  explicit SavedStream(StreamStore& store) : store_(store) {}
+  SavedStream(StreamStore& store, std::string owner) : store_(store), owner_(std::move(owner)) {}
   ~SavedStream();
   SavedStream(const SavedStream&) = delete;
   SavedStream& operator=(const SavedStream&) = delete;
@@ -37,17 +37,22 @@ class SavedStream {
   // Takes whole events and returns them with their numbers ("id: 7").
   std::string append(std::string_view events);
   void finish();
+  // It can be resumed no more, and its readers end.
+  void revoke();
   // From now on append() returns what comes after that event: the client has the others. Before the first one.
   void begin_after(std::size_t number) { begin_after_ = number; }
 
   struct Rest {
     std::string events;
-    std::size_t last = 0;   // the number of the last event of the stream so far
+    std::size_t last = 0;   // the number of the last of these events
     bool finished = false;  // nothing will follow
     bool lost = false;      // dropped at the memory limit: it cannot be resumed
   };
-  // What comes after that event. Where it is nothing yet, `wake` (may be empty) is called once when that changes.
+  // What comes after that event, some kSlice bytes of it at most. Where it is nothing yet, `wake` (may be empty) is
+  // called once when that changes.
   Rest after(std::size_t number, std::function<void()> wake);
+
+  static constexpr std::size_t kSlice = 128 * 1024;
 
   void add_reader() { ++num_readers_; }
   void remove_reader() { --num_readers_; }
@@ -55,6 +60,7 @@ class SavedStream {
 
  private:
   StreamStore& store_;
+  const std::string owner_;
   std::mutex mutex_;
   std::vector<std::string> events_;
   std::size_t begin_after_ = 0;
@@ -73,6 +79,9 @@ class StreamStore {
   void close(const std::string& key_name, const std::string& request_id, Clock::time_point until);
   std::shared_ptr<SavedStream> find(const std::string& key_name, const std::string& request_id, Clock::time_point now);
 
+  // Forgets all streams of the key.
+  void revoke(const std::string& key_name);
+
   void set_max_bytes(std::int64_t bytes) { max_bytes_ = bytes; }
   std::int64_t num_bytes() const { return num_bytes_.load(); }
 
@@ -84,11 +93,15 @@ class StreamStore {
   };
   using Id = std::pair<std::string, std::string>;
   void forget_old(Clock::time_point now);
+  bool take(const std::string& owner, std::int64_t bytes);
+  void give_back(const std::string& owner, std::int64_t bytes);
 
   std::atomic<std::int64_t> max_bytes_{0};
   std::atomic<std::int64_t> num_bytes_{0};
+  std::mutex use_mutex_;
+  std::map<std::string, std::int64_t> bytes_by_owner_;  // guarded by use_mutex_; none is 0
   std::mutex mutex_;
-  std::map<Id, Entry> streams_;
+  std::map<Id, Entry> streams_;  // destroyed first: its streams give memory back
 };
 
 }  // namespace quire

@@ -56,20 +56,23 @@ ServiceNotifier::ServiceNotifier() {
   address_ = path;
   if (address_.front() == '@') address_.front() = '\0';  // the abstract name space
   socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const timeval patience{0, 500'000};
+  ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
 ServiceNotifier::~ServiceNotifier() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-void ServiceNotifier::send(const std::string& message) {
+void ServiceNotifier::send(const std::string& message, int flags) {
   if (socket_ < 0) return;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, address_.data(), address_.size());
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size());
   // A supervisor that does not read is no reason to fail.
-  ::sendto(socket_, message.data(), message.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size);
+  ::sendto(socket_, message.data(), message.size(), MSG_NOSIGNAL | flags, reinterpret_cast<const sockaddr*>(&address),
+           size);
 }
 
 void ServiceNotifier::ready() {
@@ -95,7 +98,7 @@ void ServiceNotifier::extend(std::chrono::milliseconds time) {
 }
 
 void ServiceNotifier::alive() {
-  send("WATCHDOG=1");
+  send("WATCHDOG=1", MSG_DONTWAIT);
 }
 
 std::optional<std::chrono::milliseconds> watchdog_period() {

@@ -40,7 +40,8 @@ class ServiceNotifier {
   void alive();
 
  private:
-  void send(const std::string& message);
+  // A supervisor that does not read is waited for a moment, unless the flags say otherwise.
+  void send(const std::string& message, int flags = 0);
 
   int socket_ = -1;
   std::string address_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace quire::web {
@@ -15,5 +16,6 @@ struct Asset {
 };
 
 std::optional<Asset> find_asset(std::string_view name);
+std::span<const Asset> all_assets();
 
 }  // namespace quire::web

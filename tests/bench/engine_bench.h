@@ -52,7 +52,7 @@ class BenchModel {
   // drafter: a model that drafts for it; empty: none.
   explicit BenchModel(const std::filesystem::path& path, bool next_tokens = false,
                       const std::filesystem::path& drafter = {})
-      : loaded_(open_model(path, true, 0, next_tokens)),
+      : loaded_(open_model(path, true, {.next_tokens = next_tokens})),
         loaded_drafter_(open_drafter(*loaded_, path, drafter)),
         backend(create_backend({})),
         model(loaded_drafter_ == nullptr

@@ -15,6 +15,6 @@ deploy_test(helm)
 deploy_test(chart_values)
 if(NOT QUIRE_SANITIZE)
   deploy_test(package)  # what is packed is never a sanitizer's build
-  deploy_test(release CONFIGURATIONS long)
-  set_tests_properties(deploy_release PROPERTIES LABELS "deploy;long")
+  deploy_test(release CONFIGURATIONS nightly)
+  set_tests_properties(deploy_release PROPERTIES LABELS "deploy;nightly")
 endif()

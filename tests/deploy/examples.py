@@ -22,11 +22,10 @@ def seconds(text):
 
 
 def check(text):
-    """The configuration as the daemon reads it; key files of other machines are not looked at by --check-config."""
+    """The configuration as the daemon reads it; files of other machines are not looked at by --print-config."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         file.write(text)
         file.flush()
-        subprocess.run([quire, "serve", "--config", file.name, "--check-config"], check=True, stdout=subprocess.DEVNULL)
         printed = subprocess.run([quire, "serve", "--config", file.name, "--print-config"], check=True, capture_output=True, text=True)
     settings = yaml.safe_load(printed.stdout)
     return settings, seconds(settings["drain"]["delay"]) + seconds(settings["drain"]["deadline"])

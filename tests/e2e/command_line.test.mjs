@@ -47,7 +47,17 @@ test("an unknown command or flag is answered with the nearest", () => {
   refused(["help", "inspekt"], /did you mean 'inspect'\?/);
   refused(["inspect", model, "--tensor"], /quire inspect: unknown option '--tensor'; did you mean '--tensors'\?/);
   refused(["serve", model, "--max-num-seq", "3"], /unknown option '--max-num-seq'; did you mean '--max-num-seqs'\?/);
-  refused(["serve", model, "-ngl", "99"], /'-ngl' is another server's: use --device/);
+  refused(["serve", model, "--lora", "a", "--max-loras", "2"], /'--lora' is another server's: use --adapters.*; option '--max-loras' is another server's/);
+  refused(["ps"], /there is no command 'ps': the daemon says what it has loaded: curl/);
+});
+
+test("other programs' commands and flags work where they mean the same", () => {
+  for (const words of [["version"], ["-v"]]) assert.equal(quire(...words).stdout, quire("--version").stdout);
+  assert.equal(quire("show", model).stdout, quire("inspect", model).stdout);
+  assert.equal(quire("list").stdout, quire("models").stdout);
+  const checked = quire("serve", "-m", model, "-ngl", "99", "--jinja", "-fa", "on", "--check-config");
+  assert.equal(checked.status, 0, checked.stderr);
+  assert.match(checked.stderr, /^quire serve: left out, -ngl: the whole model is on one device.*; --jinja: always on; -fa: always on$/m);
 });
 
 test("errors name the remedy", async () => {

@@ -21,11 +21,11 @@ list(FILTER e2e_tests EXCLUDE REGEX "/gpu(_parallel)?\\.test\\.mjs$")  # on a da
 if(QUIRE_SANITIZE)  # a sanitizer's own memory is more than all else
   list(FILTER e2e_tests EXCLUDE REGEX "/memory\\.test\\.mjs$")
 endif()
-# Run by `make long` alone, with all others on the late device below: they take long, or wait for rates.
-set(e2e_long bench fleet_load haproxy kv_events_day page_looks page_views redis_cluster redis_cluster_tls reference resume_elsewhere shared_quotas)
+# Run each night alone, on the late device below: they take long, or wait for rates.
+set(e2e_nightly bench fleet_load haproxy kv_events_day page_looks page_views redis_cluster redis_cluster_tls reference resume_elsewhere shared_quotas)
 foreach(script ${e2e_tests})
   get_filename_component(name ${script} NAME_WE)
-  if(name IN_LIST e2e_long AND NOT QUIRE_SANITIZE)
+  if(name IN_LIST e2e_nightly AND NOT QUIRE_SANITIZE)
     continue()
   endif()
   add_test(NAME e2e_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder})
@@ -33,7 +33,7 @@ foreach(script ${e2e_tests})
     ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire>;QUIRE_MODEL=${QUIRE_DEMO_MODEL}")
 endforeach()
 # Hundreds of streams: minutes under ThreadSanitizer, which has seen every pair of threads by then. Once on the best level of
-# instructions; with `ctest -C long` on every level.
+# instructions; with `make long` on every level.
 add_test(NAME e2e_invariance_levels COMMAND ${NODE} --test invariance.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
 get_test_property(e2e_invariance ENVIRONMENT e2e_environment)
 set_tests_properties(e2e_invariance_levels PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;long" ENVIRONMENT "${e2e_environment}")
@@ -43,20 +43,25 @@ set_tests_properties(e2e_invariance PROPERTIES LABELS e2e ENVIRONMENT "${e2e_env
 # steps in flight and poison where results are not ready.
 add_executable(quire_deferred ${CMAKE_CURRENT_LIST_DIR}/deferred_executor_for.cpp)
 set_target_properties(quire_deferred PROPERTIES OUTPUT_NAME quire-deferred)
-quire_long_program(quire_deferred)
+quire_late_program(long quire_deferred)
 target_link_libraries(quire_deferred PRIVATE quire_main)
-# All scripts run on it with `ctest -C long -L long` (`make long`).
+# The gate runs one script of each kind of state on it, and each night all run.
+set(e2e_deferred adapters drafts invariance lifecycle openai_tools slots streams tiers)
 foreach(script ${e2e_tests})
   get_filename_component(name ${script} NAME_WE)
-  add_test(NAME e2e_deferred_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
-  set_tests_properties(e2e_deferred_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;long"
+  set(run nightly)
+  if(name IN_LIST e2e_deferred)
+    set(run long)
+  endif()
+  add_test(NAME e2e_deferred_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS ${run})
+  set_tests_properties(e2e_deferred_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;${run}"
     ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best")
 endforeach()
 
 # A daemon with an emulated GPU: scripts of its own, and general ones, which ask it for less.
 add_executable(quire_on_emulated ${CMAKE_CURRENT_LIST_DIR}/emulated_gpu.cpp)
 set_target_properties(quire_on_emulated PROPERTIES OUTPUT_NAME quire-emulated)
-quire_long_program(quire_on_emulated)
+quire_late_program(long quire_on_emulated)
 target_link_libraries(quire_on_emulated PRIVATE quire_main quire_emulated)
 foreach(name gpu gpu_parallel)
   add_test(NAME e2e_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
@@ -66,10 +71,13 @@ foreach(name gpu gpu_parallel)
   set_tests_properties(e2e_${name} PROPERTIES LABELS "e2e;long")
 endforeach()
 
-set(e2e_emulated conformance invariance lifecycle models openai openai_tools tiers)
-foreach(name ${e2e_emulated})
-  add_test(NAME e2e_emulated_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS long)
-  set_tests_properties(e2e_emulated_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;long"
+foreach(name conformance invariance lifecycle models openai openai_tools tiers)
+  set(run nightly)
+  if(name MATCHES "^(invariance|tiers)$")
+    set(run long)
+  endif()
+  add_test(NAME e2e_emulated_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS ${run})
+  set_tests_properties(e2e_emulated_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;${run}"
     ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_on_emulated>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_DEVICE=emulated;QUIRE_EMULATED_MEMORY=2048")
 endforeach()
 

@@ -2,11 +2,9 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { open } from "node:fs/promises";
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { after, test } from "node:test";
 import { QuireServer, sized, sse_events } from "./server_process.mjs";
 
@@ -86,35 +84,49 @@ test("SIGTERM before the model serves ends the daemon as any other does", async 
   assert.deepEqual(await ended, [0, null]);
 });
 
-test("SIGTERM while the model is being loaded: alive, not ready, and exit 0 once the loader has come back", async () => {
-  // The loader reads this template when the weights are there, and waits in it for as long as this test likes.
-  const template = join(mkdtempSync(join(tmpdir(), "quire-")), "template");
-  assert.equal(spawnSync("mkfifo", [template]).status, 0);
-  const daemon = spawn(process.env.QUIRE_BINARY,
-    ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0", "--chat-template", template]);
+test("signals sent by mistake do not end the daemon", async () => {
+  const server = await start([]);
+  for (const name of ["SIGUSR1", "SIGUSR2", "SIGALRM", "SIGPIPE", "SIGXFSZ"]) server.signal(name);
+  assert.equal((await fetch(`${server.url}/livez`)).status, 200);
+  await server.stop();
+});
+
+test("an undrained standard error stops neither requests nor the end, and what was dropped is counted", async () => {
+  const daemon = spawn(process.env.QUIRE_BINARY, ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0"],
+    { stdio: ["ignore", "ignore", "pipe"] });
   after(() => daemon.kill("SIGKILL"));
   const ended = once(daemon, "exit");
-  const lines = createInterface({ input: daemon.stderr })[Symbol.asyncIterator]();
-  const line_with = async (pattern) => {
-    for (;;) {
-      const { value, done } = await lines.next();
-      assert.ok(!done, `the log ended without ${pattern}`);
-      const match = pattern.exec(value);
-      if (match) return match;
-    }
-  };
-  const [, port] = await line_with(/listening on .*:(\d+)/);
-  const status = async (path) => (await fetch(`http://127.0.0.1:${port}${path}`)).status;
-  const held = await open(template, "w");  // comes back when the loader has opened it too
-  assert.equal(await status("/livez"), 200);
-  assert.equal(await status("/readyz"), 503);
-  assert.equal(await status("/startupz"), 503);
+  let log = "";
+  while (!/ is ready after /.test(log)) log += (await once(daemon.stderr, "data"))[0];
+  daemon.stderr.pause();
+  const url = `http://127.0.0.1:${/listening on .*:(\d+)/.exec(log)[1]}`;
+  // Each refused request is a line with its path: far more than the pipe, what node reads ahead, and the buffer hold.
+  const path = `/v1/${"x".repeat(6000)}`;
+  const dropped = async () => Number(/^quire:log_lines_dropped_total (\d+)$/m.exec(await (await fetch(`${url}/metrics`)).text())[1]);
+  for (let asked = 0; await dropped() === 0; asked += 50) {
+    assert.ok(asked < 5000, "lines are dropped");
+    await Promise.all(Array.from({ length: 50 }, async () => (await fetch(url + path)).text()));
+  }
+  assert.equal((await fetch(`${url}/livez`)).status, 200);
   daemon.kill("SIGTERM");
-  await line_with(/signal 15/);
-  assert.equal(daemon.exitCode, null);
-  await held.write("{{ messages }}");
-  await held.close();
   assert.deepEqual(await ended, [0, null]);
+});
+
+test("a model's file that is cut short while it is in use ends the daemon with one line", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "quire-"));
+  const model = join(folder, "model.gguf");
+  copyFileSync(process.env.QUIRE_MODEL, model);
+  const server = await QuireServer.start(["--model", model], { model: null });
+  after(() => server.kill());
+  truncateSync(model, 4096);
+  // Rows of the embedding are read from the file; those that are in memory already need not be.
+  for (let i = 0; i < 50; ++i) {
+    const prompt = Array.from({ length: 100 }, (_, at) => (i * 100 + at) % 500);
+    if (await server.post("/v1/completions", { model: "model", prompt, max_tokens: 1 }).then(() => false, () => true)) break;
+  }
+  assert.deepEqual(await server.ended(), { code: 4, signal: null });
+  const [last] = server.log.filter((line) => line.startsWith("quire: "));
+  assert.match(last, /model\.gguf: the file was cut short/);
 });
 
 test("a second SIGTERM cuts running requests with an error, and the exit code says so", async () => {
@@ -167,6 +179,37 @@ test("a bad model is one line and exit 2", () => {
 
 test("a pool that can never fit is refused before anything is allocated", () => {
   refused(quire(["serve", "--port", "0", "--model", process.env.QUIRE_MODEL, "--kv-cache-memory", "900TiB"]), /memory|fit/i);
+});
+
+test("--check-config refuses what a start refuses, with the same line, and leaves nothing behind", () => {
+  const folder = mkdtempSync(join(tmpdir(), "quire-"));
+  const path = (name) => join(folder, name);
+  writeFileSync(path("text"), "no template {% if %}\n");
+  writeFileSync(path("empty"), "");
+  mkdirSync(path("folder"));
+  assert.equal(spawnSync("mkfifo", [path("fifo")]).status, 0);
+  // Without numbers, and without what they are compared with: the free memory of the machine changes meanwhile.
+  const message = (result) => result.stderr.split("\n").filter((line) => line.startsWith("quire: ")).join("\n").replace(/\d+/g, "N").replace(" beside the loaded models", "");
+  for (const flags of [
+    ["--chat-template", path("absent")], ["--chat-template", path("folder")], ["--chat-template", path("fifo")],
+    ["--chat-template", path("empty")], ["--chat-template", path("text")], ["--model.tool-format", "none-such"],
+    ["--server.tls.certificate", path("absent"), "--server.tls.key", path("absent")], ["--server.tls.key", path("text")],
+    ["--security.keys", `name=a,file=${path("fifo")}`], ["--config", path("fifo")],
+    ["--kv-cache-memory", "900TiB"], ["--adapters", `a=${path("absent")}`], ["--model-draft", path("absent")],
+    ["--host", "no-host"], ["--host", "192.0.2.1"], ["--server.admin-listen", "nowhere"],
+    ["--server.unix-socket", path("text")], ["--server.unix-socket", path("no/socket")],
+    ["--batches", "/proc/nope"], ["--server.slots.directory", path("text")], ["--tracing.endpoint", "nowhere"],
+  ]) {
+    const command = ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0", ...flags];
+    const [checked, begun] = [quire([...command, "--check-config"]), quire(command)];
+    assert.deepEqual([checked.status, begun.status], [2, 2], `${flags}\n${checked.stderr}${begun.stderr}`);
+    assert.equal(message(checked), message(begun));
+  }
+  refused(quire(["serve", "--model", path("absent.gguf"), "--check-config"]), /absent\.gguf/);
+  const good = quire(["serve", "--model", process.env.QUIRE_MODEL, "--check-config", "--batches", path("new/batches"),
+    "--server.unix-socket", path("socket"), "--kv-cache.num-blocks", "64"]);
+  assert.equal(good.status, 0, good.stderr);
+  assert.deepEqual(readdirSync(folder).sort(), ["empty", "fifo", "folder", "text"]);
 });
 
 test("the text commands answer line by line", () => {

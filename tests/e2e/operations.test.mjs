@@ -87,6 +87,16 @@ test("a reload brings new keys and takes old ones away, or changes nothing", asy
     /server\.tls\.certificate/);
   await refused(key("root", ", admin: true") + key("alice"), `model: {chat_template: ${file}.absent}\n`, /chat_template/);
 
+  // As a file looks that is being written in place.
+  for (const [cut, pattern] of [["", /sets nothing any more/], ["security:\n  ke", /quire\.yaml/], ["log: {level: info}", /has no line break/],
+    ["log: {level: info}\n", /'security\.keys' is missing/], ["security: {keys: []}\nlog: {format: json}\n", /security\.keys would be empty/]]) {
+    writeFileSync(file, cut);
+    const response = await admin("/admin/reload");
+    assert.equal(response.status, 400);
+    assert.match((await response.json()).error.message, pattern);
+    assert.equal((await ask("none")).status, 401);
+  }
+
   write(key("root", ", admin: true") + key("alice"));
   server.signal("SIGHUP");
   await logged((each) => each.message.startsWith("reloaded: 2 settings"), 2);

@@ -147,7 +147,7 @@ test("stored responses are retrieved, continued, listed and deleted", async () =
 test("errors reach the SDK as its own classes", async () => {
   const wrong = (body) => client.responses.create({ ...greedy, input: "x", ...body });
   for (const [body, param] of [
-    [{ tools: [{ type: "telepathy" }] }, "tools[0].type"],
+    [{ tools: [{ type: "function", parameters: {} }] }, "tools[0].name"],
     [{ background: true, store: false }, "background"],
     [{ text: { format: { type: "json_schema", name: "n", schema: { type: "hiccup" } } } }, "text.format.schema#/type"],
     [{ input: [{ role: "user", content: [{ type: "input_image", image_url: "x" }] }] }, "input[0].content[0].type"],

@@ -1,7 +1,7 @@
 # Fuzz targets: one line each at the end. quire_fuzz(name libraries...) builds tests/fuzz/<name>_fuzz.cpp, which defines
 # LLVMFuzzerTestOneInput, over the inputs in tests/fuzz/corpus/<name>/.
-# By default a driver replays the corpus and a bounded number of seeded mutations of it, as a test of `make long` and of every build
-# with a sanitizer; QUIRE_FUZZ_RUNS in the environment asks for more. With clang 16 and QUIRE_LIBFUZZER (the preset `fuzz`, `make fuzz`) each target is a libFuzzer
+# By default a driver replays the corpus and a bounded number of seeded mutations of it, as a test of every build with a
+# sanitizer, and each night of one without; QUIRE_FUZZ_RUNS in the environment asks for more. With clang 16 and QUIRE_LIBFUZZER (the preset `fuzz`, `make fuzz`) each target is a libFuzzer
 # program instead, and all of them are in the target `fuzzers`.
 if(QUIRE_LIBFUZZER)
   # Coverage of everything that a target links, not of the target's own file alone.
@@ -21,9 +21,9 @@ function(quire_fuzz name)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
   else()
     target_link_libraries(fuzz_${name} PRIVATE quire_fuzz_driver)
-    quire_long_program(fuzz_${name})
-    add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${folder}/corpus/${name} ${quire_long_only})
-    set_tests_properties(fuzz_${name} PROPERTIES LABELS "fuzz;long")
+    quire_late_program(nightly fuzz_${name})
+    add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${folder}/corpus/${name} ${quire_nightly_only})
+    set_tests_properties(fuzz_${name} PROPERTIES LABELS "fuzz;nightly")
   endif()
 endfunction()
 

@@ -15,11 +15,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     quire::fuzz::expect_value_or_line([&] { read(quire::parse_json_object(text, "fuzz.json", 64)); });
   };
   with_object([](const nlohmann::json& object) {
-    const quire::ModelConfig config = quire::read_hf_config(object, "fuzz.json");
-    quire::check_config(config, "fuzz.json");
-    quire::rope_frequencies(config.rope);
+    quire::StoredTensor embedding;
+    embedding.name = "model.embed_tokens.weight";
+    embedding.shape = {8, 8};
+    quire::TensorTable tensors("fuzz", {embedding});
+    for (const quire::RopeConfig& rope : quire::read_hf_spec(object, "fuzz.json", tensors).ropes)
+      quire::rope_frequencies(rope);
   });
-  with_object([](const nlohmann::json& object) { quire::read_hf_generation(object, "fuzz.json"); });
+  with_object([](const nlohmann::json& object) {
+    quire::TensorTable tensors("fuzz", {});
+    quire::read_hf_generation(object, "fuzz.json", tensors);
+  });
   with_object([](const nlohmann::json& object) { quire::read_hf_chat_template(object, "fuzz.json"); });
   return 0;
 }

@@ -15,9 +15,14 @@ mapfile -t sources < <(git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.c
 [ ${#sources[@]} -gt 0 ] || { echo "no sources found"; exit 1; }
 echo "lint: format, includes, sizes, documents and words of ${#sources[@]} sources"
 
-report "not formatted (run clang-format -i):" \
-  "$(printf '%s\n' "${sources[@]}" | grep -v -x -F -f tests/lint/generated.txt | xargs -r -n 20 -P "$(nproc)" clang-format --dry-run 2>&1 |
-     sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning: code should be.*/\1/p' | sort -u)"
+# Versions of clang-format disagree on details; Debian 12's decides.
+if clang-format --version | grep -q 'version 14\.'; then
+  report "not formatted (run clang-format -i):" \
+    "$(printf '%s\n' "${sources[@]}" | grep -v -x -F -f tests/lint/generated.txt | xargs -r -n 20 -P "$(nproc)" clang-format --dry-run 2>&1 |
+       sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: warning: code should be.*/\1/p' | sort -u)"
+else
+  echo "skipped: the format, which clang-format 14 decides"
+fi
 
 # server -> core -> kernels, never backwards; config only from main.
 forbid() { # folder, pattern, why

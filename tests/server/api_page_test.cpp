@@ -48,6 +48,7 @@ Json minimal(const std::string& path) {
   if (path == "/v1/score") return {{"text_1", "x"}, {"text_2", "x"}};
   if (path == "/api/chat") return {{"messages", Json::array({question})}};
   if (path == "/detokenize") return {{"tokens", {97}}};
+  if (path == "/inference/v1/generate") return {{"token_ids", {97}}};
   const std::set<std::string> prompted = {"/v1/completions", "/completion", "/api/generate",
                                           "/api/embeddings", "/tokenize",   "/infill"};
   return {{prompted.count(path) != 0 ? "prompt" : "input", "x"}};

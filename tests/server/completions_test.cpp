@@ -168,7 +168,7 @@ TEST_CASE("an unknown model is a 404, an alias is not") {
   CHECK(client.post("/v1/completions", R"({"model":"gpt-fake","prompt":"x"})").status == 200);
 }
 
-TEST_CASE("control tokens in a prompt are text unless they are asked for") {
+TEST_CASE("control tokens in a prompt are tokens unless they are to be text") {
   TestServer server;
   HttpClient client(server.port());
   const auto num_prompt_tokens = [&](const std::string& path, const std::string& more) {
@@ -176,7 +176,7 @@ TEST_CASE("control tokens in a prompt are text unless they are asked for") {
     REQUIRE(reply.status == 200);
     return server.engine().last_request()->prompt.size();
   };
-  CHECK(num_prompt_tokens("/v1/completions", "") == 1 + 12 + 1);
-  CHECK(num_prompt_tokens("/v1/completions", R"(,"parse_special":true)") == 1 + 1 + 1);
+  CHECK(num_prompt_tokens("/v1/completions", "") == 1 + 1 + 1);
+  CHECK(num_prompt_tokens("/v1/completions", R"(,"parse_special":false)") == 1 + 12 + 1);
   CHECK(num_prompt_tokens("/completion", "") == 1 + 1 + 1);
 }

@@ -37,6 +37,14 @@ void FakeEngine::wait_aborted(std::size_t count) {
   changed_.wait(lock, [&] { return num_aborted_ >= count; });
 }
 
+EngineStats FakeEngine::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats;
+  stats.num_steps = num_steps_;
+  stats.num_running = static_cast<decltype(stats.num_running)>(live_.size());
+  return stats;
+}
+
 std::shared_ptr<const Request> FakeEngine::last_request() const {
   const std::lock_guard lock(mutex_);
   return last_;
@@ -132,6 +140,16 @@ void FakeEngine::emit(Live& live, std::int32_t index) {
   live.submission.sink->send(std::move(event));
 }
 
+// As the engine does, each choice has an end.
+void FakeEngine::end_aborted(Live& live, std::optional<std::int32_t> only) {
+  for (std::size_t i = 0; i < live.choices.size(); ++i) {
+    const auto index = static_cast<std::int32_t>(i);
+    if (live.choices[i].ended || only.value_or(index) != index) continue;
+    live.choices[i].ended = true;
+    live.submission.sink->send({.choice = index, .finish = FinishInfo{.reason = FinishReason::kAbort}});
+  }
+}
+
 bool FakeEngine::step() {
   bool worked = false;
   for (auto each = live_.begin(); each != live_.end();) {
@@ -141,6 +159,7 @@ bool FakeEngine::step() {
       if (!live.choices[i].ended) emit(live, static_cast<std::int32_t>(i));
     }
     worked = true;
+    ++num_steps_;
     const bool over =
         std::all_of(live.choices.begin(), live.choices.end(), [](const Choice& choice) { return choice.ended; });
     each = over ? live_.erase(each) : std::next(each);
@@ -164,11 +183,8 @@ void FakeEngine::run() {
         if (!asked.choice) ++num_aborted_;
         const auto found = live_.find(asked.request_id);
         if (found == live_.end()) continue;
-        if (asked.choice) {
-          found->second.choices[static_cast<std::size_t>(*asked.choice)].ended = true;
-          continue;
-        }
-        live_.erase(found);
+        end_aborted(found->second, asked.choice);
+        if (!asked.choice) live_.erase(found);
       }
       const bool allowed = held_ && num_allowed_ > 0 && !live_.empty();
       if (allowed) --num_allowed_;

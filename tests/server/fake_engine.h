@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/engine/engine_stats.h"
 #include "core/engine/request_queue.h"
 
 namespace quire::test {
@@ -34,6 +35,8 @@ class FakeEngine {
   void wait_live(std::size_t count);
   // Blocks until this many aborts of whole requests were asked for since the start.
   void wait_aborted(std::size_t count);
+  // What runs, and the steps that were done.
+  EngineStats stats() const;
   std::shared_ptr<const Request> last_request() const;
 
   // While held no token is produced; requests are still taken and aborted.
@@ -56,6 +59,7 @@ class FakeEngine {
   void accept(Submission submission);
   bool step();
   void emit(Live& live, std::int32_t index);
+  void end_aborted(Live& live, std::optional<std::int32_t> only);
 
   Script script_;
   RequestQueue queue_;
@@ -64,6 +68,7 @@ class FakeEngine {
   std::map<std::string, Live> live_;
   std::shared_ptr<const Request> last_;
   std::size_t num_aborted_ = 0;
+  std::uint64_t num_steps_ = 0;
   bool held_ = false;
   int num_allowed_ = 0;
   bool stopping_ = false;

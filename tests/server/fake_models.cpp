@@ -44,7 +44,7 @@ class FakeModels::Running final : public RunningModel {
     return served;
   }
   RequestQueue& queue() override { return engine_.queue(); }
-  EngineStats stats() const override { return {}; }
+  EngineStats stats() const override { return engine_.stats(); }
   bool healthy() const override { return true; }
   StepTrace* step_trace() override { return &trace_; }
   void reconfigure(const EngineOptions& options) override {

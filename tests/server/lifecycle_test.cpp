@@ -198,3 +198,41 @@ TEST_CASE("metrics use vLLM's names") {
     CHECK(text.find(name) != std::string::npos);
   }
 }
+
+TEST_CASE("requests whose clients leave are in every metric of requests, as aborted") {
+  TestServer server(&endless);
+  server.engine().hold(true);
+  {
+    HttpClient streaming(server.port());
+    HttpClient waiting(server.port());
+    streaming.send(post(kStream));
+    waiting.send(post(R"({"prompt":"a","max_tokens":1000,"n":2})"));
+    server.engine().wait_live(2);
+  }
+  server.engine().wait_aborted(2);
+  HttpClient client(server.port());
+  std::string text;
+  const auto value_of = [&](const std::string& sample) {
+    const std::size_t at = text.find(sample + " ");
+    return at == std::string::npos ? -1 : std::stoi(text.substr(at + sample.size() + 1));
+  };
+  const std::string aborted = "vllm:request_success_total{finished_reason=\"abort\",model_name=\"fake\"}";
+  for (int attempt = 0; attempt < 10'000 && value_of(aborted) < 2; ++attempt)
+    text = client.get("/metrics").body;
+  CHECK(value_of(aborted) == 2);
+  const auto count_of = [&](const std::string& name) { return value_of(name + "_count{model_name=\"fake\"}"); };
+  for (const char* name : {"vllm:e2e_request_latency_seconds", "vllm:request_prompt_tokens",
+                           "vllm:request_generation_tokens", "vllm:request_params_n"})
+    CHECK(count_of(name) == 2);
+  // Each choice counts.
+  for (const char* name : {"vllm:request_queue_time_seconds", "vllm:request_prefill_time_seconds",
+                           "vllm:request_decode_time_seconds", "vllm:request_inference_time_seconds"})
+    CHECK(count_of(name) == 3);
+}
+
+TEST_CASE("a request that is refused is in no metric of requests that ended") {
+  TestServer server;
+  HttpClient client(server.port());
+  CHECK(client.post("/v1/completions", R"({"prompt":"abc","max_tokens":-1})").status == 400);
+  CHECK(client.get("/metrics").body.find("vllm:request_success_total{") == std::string::npos);
+}

@@ -11,6 +11,7 @@
 #include "server/http/tls.h"
 #include "tests/server/certificate.h"
 #include "tests/server/test_server.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace quire;
 using namespace quire::test;
@@ -151,6 +152,14 @@ TEST_CASE("a certificate that cannot be used is refused by setting and file") {
   options.key.clear();
   CHECK(tls_error(options).find("server.tls.key") == 0);
   options = good;
+  options.certificate.clear();
+  CHECK_THROWS_WITH(open_tls(options), Catch::StartsWith("server.tls.key is set without server.tls.certificate"));
+  options.key.clear();
+  CHECK(open_tls(options) == nullptr);
+  options = good;
+  options.certificate = std::filesystem::path(good.certificate).parent_path();
+  CHECK(tls_error(options).ends_with("is not a regular file, but a folder"));
+  options = good;
   options.client_ca = good.key;
   CHECK(tls_error(options).find("server.tls.client_ca") == 0);
 }
@@ -215,6 +224,34 @@ TEST_CASE("a path that a killed server left behind is taken over") {
   CHECK(client.get("/livez").status == 200);
 }
 
+TEST_CASE("a path that is no abandoned socket is refused and left as it is") {
+  const TemporaryFolder folder;
+  folder.write("precious", "text");
+  std::filesystem::create_directory(folder / "folder");
+  std::filesystem::create_symlink(folder / "gone", folder / "link");
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  boost::asio::io_context context;
+  for (const std::string name : {"precious", "folder", "link", "fifo"}) {
+    CAPTURE(name);
+    const std::string path = folder / name;
+    const auto refusal = Catch::StartsWith("server.unix_socket: '" + path + "' exists and is not a socket");
+    CHECK_THROWS_WITH(Listener::unix_path(context, "server.unix_socket", path, "0660"), refusal);
+    CHECK_THROWS_WITH(Listener::check_unix_path("server.unix_socket", path), refusal);
+    CHECK(std::filesystem::symlink_status(path).type() != std::filesystem::file_type::not_found);
+  }
+  CHECK(std::filesystem::file_size(folder / "precious") == 4);
+  // One that another process listens on, and one that took this one's place.
+  const std::string path = folder / "socket";
+  auto first = Listener::unix_path(context, "server.unix_socket", path, "0660");
+  CHECK_THROWS_WITH(Listener::unix_path(context, "server.admin_listen", path, "0660"),
+                    Catch::StartsWith("server.admin_listen: another process listens on"));
+  CHECK_NOTHROW(Listener::check_unix_path("server.unix_socket", path));
+  std::filesystem::remove(path);
+  folder.write("socket", "another");
+  first.reset();
+  CHECK(std::filesystem::exists(path));
+}
+
 TEST_CASE("one address has no more connections than it may") {
   ServerOptions options = test_options();
   options.max_connections_per_address = 2;
@@ -267,7 +304,9 @@ TEST_CASE("an address that makes no sense is refused") {
   boost::asio::io_context context;
   for (const std::string where : {"9090", "127.0.0.1:", "127.0.0.1:99999", "host:x", "name:80", ""}) {
     CAPTURE(where);
-    CHECK_THROWS_AS(Listener::at(context, where, "0660"), StartupError);
+    CHECK_THROWS_AS(Listener::at(context, "server.admin_listen", where, "0660"), StartupError);
+    CHECK_THROWS_AS(Listener::check_at("server.admin_listen", where), StartupError);
   }
-  CHECK(Listener::at(context, "[::1]:0", "0660")->port() > 0);
+  CHECK(Listener::at(context, "server.admin_listen", "[::1]:0", "0660")->port() > 0);
+  CHECK_NOTHROW(Listener::check_at("server.admin_listen", "[::1]:0"));
 }

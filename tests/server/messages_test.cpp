@@ -292,7 +292,6 @@ TEST_CASE("refusals are in Anthropic's form and name the field") {
   refused({{"system", 1}}, "system");
   refused({{"thinking", {{"type", "enabled"}}}}, "thinking.budget_tokens");
   refused({{"thinking", {{"type", "enabled"}, {"budget_tokens", 100}}}}, "thinking.budget_tokens");
-  refused({{"tools", Json::array({{{"type", "telepathy_20250305"}, {"name", "telepathy"}}})}}, "tools.0.type");
   refused({{"tools", Json::array({{{"name", "f"}}})}}, "tools.0.input_schema");
   refused({{"tool_choice", {{"type", "any"}}}}, "tools");
   refused({{"output_config", {{"format", {{"type", "json_schema"}}}}}}, "output_config.format.schema");

@@ -37,6 +37,37 @@ TEST_CASE("what does not fit into memory is refused with the numbers, and in pla
   CHECK(client.post("/v1/completions", completion("one", 5)).status == 503);
 }
 
+TEST_CASE("a sleeping model that lacks room takes it from the idle one that was used least recently") {
+  constexpr std::uint64_t kOne = (100 + 1 + 16 + 192) * kMegabyte;
+  ModelsServer server({fake_spec("one", "first"), fake_spec("two", "second")}, 3 * kOne - 1);
+  HttpClient client(server.port());
+  CHECK(server.sleep("one") == std::nullopt);
+  CHECK(server.load("three", "third") == std::nullopt);
+  CHECK(text_of(client.post("/v1/completions", completion("three", 5))) == "third");
+  CHECK(server.models().sleep_idle(Clock::now()).has_value());  // notes what worked
+  CHECK(text_of(client.post("/v1/completions", completion("two", 6))) == "second");
+  CHECK(server.models().sleep_idle(Clock::now()).has_value());
+  CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "first");
+  CHECK(server.state("one") == ModelState::kReady);
+  CHECK(server.state("two") == ModelState::kReady);
+  CHECK(server.state("three") == ModelState::kSleeping);
+  // Models that work keep their memory.
+  std::vector<std::unique_ptr<HttpClient>> streams;
+  for (const auto& [name, path] : {std::pair("one", "first"), std::pair("two", "second")}) {
+    server.fakes.engine(path).hold(true);
+    streams.push_back(std::make_unique<HttpClient>(server.port()));
+    streams.back()->send(posted_completion(completion(name, 5, true)));
+    server.fakes.engine(path).wait_live(1);
+  }
+  CHECK(client.post("/v1/completions", completion("three", 5)).status == 503);
+  server.fakes.engine("first").hold(false);
+  server.fakes.engine("second").hold(false);
+  for (const auto& stream : streams)
+    CHECK(sse_data(stream->receive().body).back() == "[DONE]");
+  CHECK(server.state("one") == ModelState::kReady);
+  CHECK(server.state("two") == ModelState::kReady);
+}
+
 TEST_CASE("operations are done at once where nothing is left to do, and refused where they cannot be") {
   ModelsServer server({fake_spec("one", "first"), fake_spec("two", "/usr", false)}, 100 * kPlenty);
   CHECK(server.load("one", "first") == std::nullopt);

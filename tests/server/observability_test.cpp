@@ -293,9 +293,9 @@ TEST_CASE("an admin's requests reach what they are for") {
   options.admin_listen = "127.0.0.1:0";
   TestServer server({}, options);
   int num_reloads = 0;
-  server.server().state().admin.reload = [&]() -> Result<std::string> {
+  server.server().state().admin.reload = [&](const auto& done) {
     ++num_reloads;
-    return num_reloads == 1 ? Result<std::string>("{}") : invalid("line 3: what", "", "invalid_configuration");
+    done(num_reloads == 1 ? Result<std::string>("{}") : invalid("line 3: what", "", "invalid_configuration"));
   };
   HttpClient admin(server.server().admin_port());
   CHECK(admin.post("/admin/reload", "").status == 200);

@@ -170,7 +170,8 @@ TEST_CASE("a URL may lie in a file, which ends with a line break or not") {
   RedisStoreOptions both = of_file(redis.url());
   both.server.url = redis.url();
   CHECK_THROWS_AS(check_store_options(both), StartupError);
-  CHECK_THROWS_WITH(check_store_options({.server = {.url_file = path + "x"}}), Catch::EndsWith("cannot be read"));
+  CHECK_THROWS_WITH(check_store_options({.server = {.url_file = path + "x"}}),
+                    Catch::EndsWith("cannot be opened: No such file or directory"));
   CHECK_NOTHROW(check_store_options({}));
 }
 

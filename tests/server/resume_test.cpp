@@ -125,7 +125,7 @@ TEST_CASE("who comes back for a stream needs no second place beside it") {
   alice.name = "alice";
   alice.env = "QUIRE_TEST_KEY_RESUME";
   alice.quota.max_concurrent = 1;
-  alice.quota.requests_per_minute = 1;
+  alice.quota.requests_per_minute = 2;  // coming back is a request too
   options.security.keys = {alice};
   TestServer server(&letters, options);
   server.engine().hold(true);

@@ -182,7 +182,7 @@ TEST_CASE("health, metrics and the admin's requests wait for no text thread") {
   const std::shared_future<void> released = release.get_future().share();
   TestServer server(says("x"), options);
   const std::shared_ptr<void> at_end(nullptr, [&](void*) { release.set_value(); });
-  server.server().state().admin.reload = []() -> Result<std::string> { return "{}"; };
+  server.server().state().admin.reload = [](const auto& done) { done("{}"); };
   for (int i = 0; i < 2 * options.text_threads; ++i) {
     for (const TextLane lane : {TextLane::kQuick, TextLane::kLong})
       server.server().state().text->post(lane, "client " + std::to_string(i), [released] { released.wait(); });

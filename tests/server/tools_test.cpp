@@ -120,10 +120,32 @@ TEST_CASE("required, named and strict tools constrain the text; auto holds a cal
   const std::string forced = "<tool_call>\n{\"name\": \"add\", \"arguments\": {";
   const auto required = grammar(R"("tool_choice":"required",)");
   REQUIRE(required != nullptr);
-  CHECK(walk(*required, forced.size()) == forced);
+  CHECK(follows(*required, forced));
+  CHECK_FALSE(follows(*required, "x"));
   const auto named = grammar(R"("tool_choice":{"type":"function","function":{"name":"add"}},)");
   REQUIRE(named != nullptr);
-  CHECK(walk(*named, forced.size()) == forced);
+  CHECK(follows(*named, forced + "\"a\": 1}}"));
+  CHECK_FALSE(follows(*named, forced + "}"));
+}
+
+TEST_CASE("an answer's schema beside tools leaves calls possible, and calls that are required come") {
+  TestServer server(says("x"));
+  HttpClient client(server.port());
+  const std::string format =
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object","properties":{"s":{"type":"string"}},"required":["s"],"additionalProperties":false}}},)";
+  const auto grammar = [&](const std::string& choice) {
+    CHECK(client.post("/v1/chat/completions", "{" + choice + format + kMessages + "," + kTools + "}").status == 200);
+    return server.engine().last_request()->grammar;
+  };
+  const std::string call = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
+  const auto either = grammar("");
+  CHECK(ends(*either, call));
+  CHECK(ends(*either, R"({"s": "y"})"));
+  CHECK_FALSE(follows(*either, R"({"s": 1)"));
+  CHECK_FALSE(follows(*either, "Sure"));
+  const auto required = grammar(R"("tool_choice":"required",)");
+  CHECK(ends(*required, call));
+  CHECK_FALSE(follows(*required, "{"));
 }
 
 TEST_CASE("tools and choices that make no sense are refused by name") {

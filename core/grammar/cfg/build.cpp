@@ -4,6 +4,7 @@
 
 #include "core/grammar/cfg/rules.h"
 #include "core/grammar/regex/build.h"
+#include "core/grammar/regex/dfa.h"
 
 namespace quire::grammar {
 
@@ -19,7 +20,7 @@ void collect_calls(const Expression& expression, std::set<std::uint32_t>& calls)
 
 // How much automaton the expression makes, roughly.
 std::size_t size_of(const Expression& expression) {
-  std::size_t size = 1;
+  std::size_t size = expression.dfa == nullptr ? 1 : expression.dfa->num_states();
   for (const Expr& child : expression.children)
     size += size_of(*child);
   if (expression.kind == Expression::Kind::kRepeat) {
@@ -36,6 +37,7 @@ class Inliner {
       collect_calls(*body, calls_.back());
     }
     find_recursion();
+    places_.assign(bodies_.size(), kNoIndex);
   }
 
   // The bodies that are still called, root first, with their calls renumbered.
@@ -76,7 +78,9 @@ class Inliner {
   }
 
   void queue(std::uint32_t rule) {
-    if (std::find(order_.begin(), order_.end(), rule) == order_.end()) order_.push_back(rule);
+    if (places_[rule] != kNoIndex) return;
+    places_[rule] = static_cast<std::uint32_t>(order_.size());
+    order_.push_back(rule);
   }
 
   const Expr& written(std::uint32_t rule) {
@@ -90,7 +94,7 @@ class Inliner {
     budget_.spend(1);
     if (expression->kind == Expression::Kind::kCall && expression->call < bodies_.size()) {
       const std::uint32_t rule = expression->call;
-      if (!recurs_[rule]) {
+      if (!recurs_[rule] && !expression->stays) {
         const Expr& body = written(rule);
         if (size_of(*body) <= kInlineUpTo) return body;
       }
@@ -110,8 +114,7 @@ class Inliner {
       if (expression->call >= bodies_.size()) {
         return make_call(static_cast<std::uint32_t>(expression->call - bodies_.size() + order_.size()));
       }
-      return make_call(
-          static_cast<std::uint32_t>(std::find(order_.begin(), order_.end(), expression->call) - order_.begin()));
+      return make_call(places_[expression->call]);
     }
     if (expression->children.empty()) return expression;
     auto copy = std::make_shared<Expression>(*expression);
@@ -126,6 +129,7 @@ class Inliner {
   std::vector<bool> recurs_;
   std::vector<Expr> written_;
   std::vector<std::uint32_t> order_;
+  std::vector<std::uint32_t> places_;  // in order_, by rule; kNoIndex: it is not in it
 };
 
 }  // namespace

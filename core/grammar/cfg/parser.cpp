@@ -16,8 +16,21 @@ bool name_character(char32_t c) {
 
 class RuleParser {
  public:
-  RuleParser(std::string_view source, bool gbnf, Budget& budget) : gbnf_(gbnf), budget_(budget) {
+  RuleParser(std::string_view source, bool gbnf, const RuleContext& context, Budget& budget)
+      : gbnf_(gbnf), budget_(budget), vocabulary_(context.vocabulary) {
     if (!decode_utf8(source, text_)) throw Refusal("the grammar is not valid UTF-8");
+    // Line ends are those of any system.
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < text_.size(); ++i) {
+      const bool returns = text_[i] == U'\r';
+      if (returns && i + 1 < text_.size() && text_[i + 1] == U'\n') continue;
+      text_[kept++] = returns ? U'\n' : text_[i];
+    }
+    text_.resize(kept);
+    for (const Rule& given : context.given) {
+      names_[given.name] = static_cast<std::uint32_t>(rules_.size());
+      rules_.push_back({given.name, given.body, true});
+    }
   }
 
   std::vector<Rule> parse() {
@@ -90,7 +103,7 @@ class RuleParser {
 
   std::uint32_t rule(const std::string& name) {
     const auto [found, fresh] = names_.try_emplace(name, static_cast<std::uint32_t>(rules_.size()));
-    if (fresh) rules_.push_back(Rule{name, nullptr});
+    if (fresh) rules_.push_back(Rule{name, nullptr, false});
     return found->second;
   }
 
@@ -146,10 +159,39 @@ class RuleParser {
       return make_set(CharSet::any());
     }
     if (c == '/' && !gbnf_) return slashed_regex();
+    if (gbnf_ && (c == '<' || (c == '!' && peek(1) == '<'))) return token();
     const std::string called = name();
     if (called.empty()) fail("an unexpected character");
     if (peek() == '(' && !gbnf_) fail("the macro " + called + " is not supported");
     return make_call(rule(called));
+  }
+
+  // <[12]> is the text of token 12 and <text> that of the token written so; with ! before it, a character that does not
+  // begin the token. Tokens without text of their own (those of control) are theirs by name.
+  Expr token() {
+    const bool negated = take("!");
+    ++at_;
+    std::string text;
+    if (take("[")) {
+      std::uint64_t id = 0;
+      const std::size_t begin = at_;
+      while (peek() >= '0' && peek() <= '9' && at_ - begin < 10)
+        id = id * 10 + (text_[at_++] - '0');
+      if (at_ == begin || !take("]>")) fail("a malformed token, which is written <[12]> or <text>");
+      if (vocabulary_ != nullptr && id < vocabulary_->size())
+        text = vocabulary_->bytes(TokenId{static_cast<std::int32_t>(id)});
+      if (text.empty()) fail("the model has no token " + std::to_string(id) + " with a text");
+    } else {
+      text = "<";
+      while (more() && peek() != '>' && peek() != '\n')
+        append_utf8(text, text_[at_++]);
+      if (!take(">")) fail("a malformed token, which is written <[12]> or <text>");
+      text += '>';
+    }
+    budget_.take_nodes(text.size());
+    std::u32string points;
+    if (!decode_utf8(text, points)) fail("a token whose text is no whole character");
+    return negated ? make_set(CharSet(points.front(), points.front()).complement()) : make_literal(text);
   }
 
   Expr slashed_regex() {
@@ -299,6 +341,7 @@ class RuleParser {
 
   bool gbnf_;
   Budget& budget_;
+  const TokenVocabulary* vocabulary_;
   std::u32string text_;
   std::size_t at_ = 0;
   std::vector<Rule> rules_;
@@ -307,8 +350,8 @@ class RuleParser {
 
 }  // namespace
 
-std::vector<Rule> parse_rules(std::string_view source, bool gbnf, Budget& budget) {
-  return RuleParser(source, gbnf, budget).parse();
+std::vector<Rule> parse_rules(std::string_view source, bool gbnf, const RuleContext& context, Budget& budget) {
+  return RuleParser(source, gbnf, context, budget).parse();
 }
 
 }  // namespace quire::grammar

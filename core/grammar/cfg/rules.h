@@ -9,17 +9,25 @@
 #include "core/grammar/json_schema/lexicon.h"
 #include "core/grammar/limits.h"
 #include "core/grammar/machine/program.h"
+#include "core/grammar/mask/vocabulary.h"
 #include "core/grammar/regex/expression.h"
 
 namespace quire::grammar {
 
 struct Rule {
   std::string name;
-  Expr body;  // calls are indices of rules
+  Expr body;              // calls are indices of rules
+  bool is_given = false;  // the body is not of the source; its calls are no rules'
 };
 
-// `gbnf` selects what differs: there '.' is any character, and rules end with their line.
-std::vector<Rule> parse_rules(std::string_view source, bool gbnf, Budget& budget);
+// What a source may refer to beside its own rules.
+struct RuleContext {
+  const TokenVocabulary* vocabulary = nullptr;  // of tokens by number, and by text
+  std::vector<Rule> given;
+};
+
+// `gbnf` selects what differs: there '.' is any character, rules end with their line, and <[12]> or <text> is a token.
+std::vector<Rule> parse_rules(std::string_view source, bool gbnf, const RuleContext& context, Budget& budget);
 
 // The same with all calls moved up by so many.
 Expr with_calls_moved(const Expr& expression, std::uint32_t by, Budget& budget);

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/grammar/cfg/arguments.h"
 #include "core/grammar/cfg/rules.h"
-#include "core/grammar/cfg/tagged_calls.h"
 #include "core/grammar/json_schema/builder.h"
 #include "core/grammar/regex/build.h"
 #include "core/grammar/regex/parser.h"
@@ -16,29 +16,25 @@ namespace quire::grammar {
 
 namespace {
 
+constexpr std::uint32_t kMostSpaces = 16;  // between two tags
+
 class Structure {
  public:
-  Structure(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Program& program)
-      : spec_(spec), budget_(budget), triggers_(spec.triggers) {
-    if (spec.tags.empty() && spec.opening.empty()) throw Refusal("a structural grammar needs a tag");
-    // Body 0 is the whole text; those of rules follow, and then, as symbols, the JSON values.
-    bodies_.emplace_back();
-    if (!spec.opening.empty()) opening_ = {parse_regex(spec.opening, budget), make_call(add_rules(spec.opening_rules))};
+  Structure(const GrammarSpec& spec, Lexicon& lexicon, const TokenVocabulary& vocabulary, Budget& budget,
+            Program& program)
+      : spec_(spec), lexicon_(lexicon), vocabulary_(vocabulary), budget_(budget), triggers_(spec.triggers) {
+    if (spec.tags.empty() && spec.openings.empty()) throw Refusal("a structural grammar needs a tag");
+    // Body 0 is the whole text.
+    bodies_.bodies.emplace_back();
+    for (const ArgumentRule& rule : spec.arguments)
+      arguments_.push_back({rule.name, make_arguments(rule, lexicon, budget, program, bodies_)});
+    for (const TextOpening& opening : spec.openings)
+      openings_.push_back({parse_regex(opening.text, budget), make_call(add_rules(opening.rules))});
     for (const StructuralTag& tag : spec.tags) {
-      if (!tag.rules.empty()) contents_.push_back(make_call(add_rules(tag.rules)));
-      if (tag.calls) contents_.push_back(tagged_calls(*tag.calls, budget));
-      if (contents_.size() > values_of_.size()) {
-        values_of_.push_back(kNoIndex);
-        continue;
-      }
-      values_of_.push_back(static_cast<std::uint32_t>(values_.size()));
-      values_.push_back({true, build_schema(tag.schema, lexicon, budget, program)});
-      contents_.emplace_back();
+      contents_.push_back(tag.rules.empty() ? bodies_.value(build_schema(tag.schema, lexicon, budget, program))
+                                            : make_call(add_rules(tag.rules)));
     }
-    for (std::size_t i = 0; i < contents_.size(); ++i) {
-      if (values_of_[i] != kNoIndex)
-        contents_[i] = make_call(static_cast<std::uint32_t>(bodies_.size()) + values_of_[i]);
-    }
+    if (spec.answer != nullptr) answer_ = answer(*spec.answer, program);
     if (triggers_.empty()) {
       for (const StructuralTag& tag : spec.tags)
         triggers_.push_back(tag.begin);
@@ -48,8 +44,9 @@ class Structure {
   }
 
   void build(Program& program) {
-    bodies_[0] = spec_.free_text ? free() : bound();
-    build_bodies(bodies_, values_, budget_, program);
+    bodies_.bodies[0] = spec_.free_text ? free() : bound();
+    bodies_.number_values(budget_);
+    build_bodies(bodies_.bodies, bodies_.values, budget_, program);
   }
 
  private:
@@ -61,26 +58,59 @@ class Structure {
   }
 
   // The place of their root among the bodies.
-  std::uint32_t add_rules(const std::string& source) {
-    const std::vector<Rule> rules = parse_rules(source, true, budget_);
-    const auto first = static_cast<std::uint32_t>(bodies_.size());
-    std::uint32_t root = 0;
-    while (root < rules.size() && rules[root].name != "root")
-      ++root;
-    if (root == rules.size()) throw Refusal("the rules have no rule named root");
+  std::uint32_t add_rules(const std::string& source, const std::string& root = "root", bool gbnf = true) {
+    const std::vector<Rule> rules = parse_rules(source, gbnf, {&vocabulary_, arguments_}, budget_);
+    const auto first = static_cast<std::uint32_t>(bodies_.bodies.size());
+    std::uint32_t place = 0;
+    while (place < rules.size() && rules[place].name != root)
+      ++place;
+    if (place == rules.size()) throw Refusal("the rules have no rule named " + root);
     for (const Rule& rule : rules)
-      bodies_.push_back(with_calls_moved(rule.body, first, budget_));
-    return first + root;
+      bodies_.bodies.push_back(rule.is_given ? rule.body : with_calls_moved(rule.body, first, budget_));
+    return first + place;
+  }
+
+  // The text that may stand instead of tags.
+  Expr answer(const GrammarSpec& spec, Program& program) {
+    using Kind = GrammarSpec::Kind;
+    Expr text;
+    switch (spec.kind) {
+      case Kind::kJsonSchema: text = bodies_.value(build_schema(spec.text, lexicon_, budget_, program)); break;
+      case Kind::kJsonObject:
+        text = bodies_.value(build_schema(R"({"type":"object"})", lexicon_, budget_, program));
+        break;
+      case Kind::kRegex: text = parse_regex(spec.text, budget_); break;
+      case Kind::kEbnf:
+      case Kind::kGbnf: text = make_call(add_rules(spec.text, spec.root, spec.kind == Kind::kGbnf)); break;
+      case Kind::kChoice: {
+        std::vector<Expr> choices;
+        for (const std::string& choice : spec.choices)
+          choices.push_back(make_literal(choice));
+        text = make_alternate(std::move(choices));
+        break;
+      }
+      case Kind::kStructural: throw Refusal("a structural tag and tools constrain the text together");
+    }
+    if (spec_.answer_begin.empty()) return text;
+    return make_concat({make_repeat(make_literal(spec_.answer_begin), 0, 1), text});
   }
 
   Expr bound() const {
     std::vector<Expr> any;
     for (std::size_t i = 0; i < spec_.tags.size(); ++i)
       any.push_back(tag(i, 0));
+    for (const Trigger& opening : openings_)
+      any.push_back(make_concat({opening.text, opening.after}));
     const Expr one = make_alternate(any);
-    const Expr more =
-        make_repeat(make_concat({make_literal(spec_.separator), one}), 0, spec_.parallel ? kUnbounded : 0);
-    const Expr all = make_concat({make_literal(spec_.prefix), one, more, make_literal(spec_.suffix)});
+    CharSet space;
+    for (const char32_t c : {U' ', U'\n', U'\t', U'\r'})
+      space.add(c, c);
+    const Expr before = spec_.spaced ? make_repeat(make_set(space), 0, kMostSpaces) : make_empty();
+    const Expr between = spec_.spaced ? before : make_literal(spec_.separator);
+    const bool several = spec_.parallel && !spec_.stops;
+    const Expr more = make_repeat(make_concat({between, one}), 0, several ? kUnbounded : 0);
+    const Expr all = make_concat({before, one, more});
+    if (answer_ != nullptr) return make_alternate({all, answer_});
     return spec_.required ? all : make_repeat(all, 0, 1);
   }
 
@@ -92,10 +122,17 @@ class Structure {
 
   // A text that opens as calls do is calls; any other one is free until its first trigger.
   Expr free() const {
-    if (spec_.opening.empty() || spec_.opening_anywhere) return free_from(nullptr);
-    const Dfa unopened = complement(build_full(make_concat({opening_.front(), make_everything()}), budget_));
-    const Expr other = triggers_.empty() ? make_automaton(std::make_shared<Dfa>(unopened)) : free_from(&unopened);
-    return make_alternate({make_concat(opening_), other});
+    if (openings_.empty() || spec_.opening_anywhere) return free_from(nullptr);
+    std::vector<Expr> texts;
+    std::vector<Expr> all;
+    for (const Trigger& opening : openings_) {
+      texts.push_back(opening.text);
+      all.push_back(make_concat({opening.text, opening.after}));
+    }
+    const Dfa unopened =
+        complement(build_full(make_concat({make_alternate(std::move(texts)), make_everything()}), budget_));
+    all.push_back(triggers_.empty() ? make_automaton(std::make_shared<Dfa>(unopened)) : free_from(&unopened));
+    return make_alternate(std::move(all));
   }
 
   std::vector<Trigger> all_triggers() const {
@@ -117,7 +154,7 @@ class Structure {
       throw Refusal("the tag " + spec_.tags[static_cast<std::size_t>(lost - reached.begin())].begin +
                     " has no trigger");
     }
-    if (spec_.opening_anywhere) all.push_back({opening_.front(), opening_.back()});
+    if (spec_.opening_anywhere) all.insert(all.end(), openings_.begin(), openings_.end());
     return all;
   }
 
@@ -158,19 +195,22 @@ class Structure {
   }
 
   const GrammarSpec& spec_;
+  Lexicon& lexicon_;
+  const TokenVocabulary& vocabulary_;
   Budget& budget_;
   std::vector<std::string> triggers_;
-  std::vector<Expr> opening_;  // the beginning and what follows it; empty: there is none
-  std::vector<Expr> bodies_;
-  std::vector<Symbol> values_;
-  std::vector<Expr> contents_;            // by tag
-  std::vector<std::uint32_t> values_of_;  // by tag; kNoIndex: it has other content
+  std::vector<Trigger> openings_;
+  Expr answer_;  // null: there is none
+  Bodies bodies_;
+  std::vector<Rule> arguments_;
+  std::vector<Expr> contents_;  // by tag
 };
 
 }  // namespace
 
-void build_structural(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Program& program) {
-  Structure(spec, lexicon, budget, program).build(program);
+void build_structural(const GrammarSpec& spec, Lexicon& lexicon, const TokenVocabulary& vocabulary, Budget& budget,
+                      Program& program) {
+  Structure(spec, lexicon, vocabulary, budget, program).build(program);
 }
 
 }  // namespace quire::grammar

@@ -8,6 +8,7 @@
 
 namespace quire::grammar {
 
-void build_structural(const GrammarSpec& spec, Lexicon& lexicon, Budget& budget, Program& program);
+void build_structural(const GrammarSpec& spec, Lexicon& lexicon, const TokenVocabulary& vocabulary, Budget& budget,
+                      Program& program);
 
 }  // namespace quire::grammar

@@ -22,20 +22,25 @@ const std::string kNotUnique;
 constexpr std::size_t kMaxMarks = 62;
 constexpr std::size_t kMaxSubsets = 6;  // conditions of which any combination may hold for one property or item
 
-class Builder {
+}  // namespace
+
+class SchemaParts::Builder {
  public:
   Builder(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program)
       : lexicon_(lexicon),
         budget_(budget),
         program_(program),
         document_(schema, budget),
-        expander_(document_, lexicon, budget) {}
+        expander_(document_, lexicon, budget),
+        first_node_(program.nodes.size()),
+        first_array_(program.arrays.size()),
+        first_object_(program.objects.size()) {}
 
-  std::uint32_t run() {
-    const std::size_t first_node = program_.nodes.size();
-    const std::size_t first_array = program_.arrays.size();
-    const std::size_t first_object = program_.objects.size();
-    const std::uint32_t root = node({Literal{&document_.root(), false, false}});
+  Goal root() const { return {Literal{&document_.root(), false, false}}; }
+  Expander& expander() { return expander_; }
+  std::uint32_t wanted(const Goal& goal) { return node(goal); }
+
+  void finish() {
     while (!queue_.empty()) {
       const Wanted wanted = std::move(queue_.front());
       queue_.pop_front();
@@ -47,16 +52,11 @@ class Builder {
         throw Refusal(refusal.what(), expander_.pointer(goal));
       }
     }
-    keep_productive(program_, first_node, first_array, first_object, keys_, budget_);
+    keep_productive(program_, first_node_, first_array_, first_object_, keys_, budget_);
     const LexerPtr any_text = lexicon_.lexer(lexicon_.any_text(), ByteLexer::Encoding::kJsonString);
-    for (std::size_t i = first_object; i < program_.objects.size(); ++i) {
+    for (std::size_t i = first_object_; i < program_.objects.size(); ++i) {
       if (program_.objects[i].all_open) program_.objects[i].any_text = any_text;
     }
-    const ValueNode& top = program_.nodes[root];
-    if (top.bare == nullptr && top.strings.empty() && top.arrays.empty() && top.objects.empty()) {
-      throw Refusal("no value satisfies the schema", "#");
-    }
-    return root;
   }
 
  private:
@@ -124,11 +124,8 @@ class Builder {
                                         : shapes.numbers.language;
     if (numbers == nullptr) return std::make_shared<Dfa>(std::move(dfa));
     if (shapes.numbers.integral) {
-      // "1.5e1" is an integer in an unusual form: digits after the point are offered as zeros only.
-      const DfaPtr tidy = lexicon_.dfa("tidy integers", [&] {
-        const Expr spelled = parse_regex(R"(-?(0|[1-9][0-9]*)(\.0+)?|-?[1-9](\.0+)?[eE][+]?[0-9]+)", budget_);
-        return std::make_shared<Dfa>(build_full(spelled, budget_));
-      });
+      // "7.0" and "1e2" are integers that many readers do not take for such: digits only are offered.
+      const DfaPtr tidy = lexicon_.dfa("tidy integers", [&] { return spelled_integers(budget_); });
       numbers = std::make_shared<Dfa>(minimise(intersect(*numbers, *tidy, budget_)));
     }
     return texts.empty() ? numbers : std::make_shared<Dfa>(unite(*numbers, dfa, budget_));
@@ -281,6 +278,9 @@ class Builder {
   Program& program_;
   Document document_;
   Expander expander_;
+  const std::size_t first_node_;
+  const std::size_t first_array_;
+  const std::size_t first_object_;
   std::map<std::pair<Goal, std::string>, std::uint32_t> nodes_;
   std::deque<Wanted> queue_;
   std::vector<Dfa> keys_;  // per object shape, in order
@@ -289,10 +289,39 @@ class Builder {
   std::vector<DfaPtr> keep_;  // so that no address above is used twice
 };
 
-}  // namespace
+SchemaParts::SchemaParts(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program)
+    : builder_(std::make_unique<Builder>(schema, lexicon, budget, program)) {}
+SchemaParts::~SchemaParts() = default;
+
+Goal SchemaParts::root() const {
+  return builder_->root();
+}
+
+const Shapes& SchemaParts::shapes(const Goal& goal) {
+  return builder_->expander().shapes(goal);
+}
+
+std::string SchemaParts::pointer(const Goal& goal) const {
+  return builder_->expander().pointer(goal);
+}
+
+std::uint32_t SchemaParts::node(const Goal& goal) {
+  return builder_->wanted(goal);
+}
+
+void SchemaParts::finish() {
+  builder_->finish();
+}
 
 std::uint32_t build_schema(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program) {
-  return Builder(schema, lexicon, budget, program).run();
+  SchemaParts parts(schema, lexicon, budget, program);
+  const std::uint32_t root = parts.node(parts.root());
+  parts.finish();
+  const ValueNode& top = program.nodes[root];
+  if (top.bare == nullptr && top.strings.empty() && top.arrays.empty() && top.objects.empty()) {
+    throw Refusal("no value satisfies the schema", "#");
+  }
+  return root;
 }
 
 }  // namespace quire::grammar

@@ -3,13 +3,32 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "core/grammar/json_schema/lexicon.h"
+#include "core/grammar/json_schema/shapes.h"
 #include "core/grammar/limits.h"
 #include "core/grammar/machine/program.h"
 
 namespace quire::grammar {
+
+// The values of a schema in parts, for forms that write some of them in their own way. Nodes that are asked for are in
+// the program after finish(); meanwhile nothing else may add to it.
+class SchemaParts {
+ public:
+  SchemaParts(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program);
+  ~SchemaParts();
+  Goal root() const;
+  const Shapes& shapes(const Goal& goal);
+  std::string pointer(const Goal& goal) const;
+  std::uint32_t node(const Goal& goal);
+  void finish();
+
+ private:
+  class Builder;
+  std::unique_ptr<Builder> builder_;
+};
 
 // Appends the schema's nodes to `program`; returns the root's. Throws Refusal.
 std::uint32_t build_schema(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program);

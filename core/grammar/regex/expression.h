@@ -26,6 +26,7 @@ struct Expression {
   std::uint32_t min = 0;           // kRepeat
   std::uint32_t max = 0;           // kRepeat; kUnbounded for no limit
   std::uint32_t call = 0;          // kCall: the symbol called
+  bool stays = false;              // kCall: the rule is not written into its caller
   bool negated = false;            // kAhead: (?!...), kWordEdge: \B
   std::shared_ptr<const Dfa> dfa;  // kAutomaton
 };

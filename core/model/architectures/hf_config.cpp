@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/base/printable.h"
+#include "core/base/sampling_ranges.h"
 #include "core/model/architectures/hf_families.h"
+#include "core/model/architectures/registry.h"
 #include "core/model/formats/json_file.h"
 
 namespace quire {
@@ -16,99 +18,18 @@ namespace {
 
 using nlohmann::json;
 
-// The layers' attention kinds in newer files: all must be the full one, or the model's context is bounded by the
-// window.
-bool uses_sliding_window(const JsonObject& config, std::int64_t num_layers) {
-  if (const json* types = config.find("layer_types"); types != nullptr) {
-    if (!types->is_array()) config.fail("'layer_types' is not an array");
-    for (const json& type : *types) {
-      if (type != "full_attention" && type != "sliding_attention") {
-        config.fail(fmt::format("the layer type {} is not supported", printable(type.dump())));
-      }
-    }
-    return std::ranges::find(*types, json("sliding_attention")) != types->end();
-  }
-  // Qwen2's rule: the window applies to the layers from max_window_layers on.
-  return config.boolean("use_sliding_window").value_or(false) &&
-         config.integer("max_window_layers").value_or(0) < num_layers;
+// Models of several media have their text part in an object of its own.
+const json& text_config(const json& config) {
+  const auto found = config.find("text_config");
+  return found != config.end() && found->is_object() ? *found : config;
 }
 
-void refuse_unsupported(const JsonObject& config) {
-  const std::string activation = config.text("hidden_act").value_or("silu");
-  if (activation != "silu") config.fail(fmt::format("the activation '{}' is not supported", printable(activation)));
-  if (config.integer("num_local_experts").value_or(0) > 0 || config.integer("num_experts").value_or(0) > 0) {
-    config.fail("mixture-of-experts models are not supported");
-  }
-}
-
-void read_yarn(RopeConfig& rope, const JsonObject& scaling) {
-  rope.beta_fast = scaling.number("beta_fast").value_or(rope.beta_fast);
-  rope.beta_slow = scaling.number("beta_slow").value_or(rope.beta_slow);
-  rope.truncate = scaling.boolean("truncate").value_or(true);
-  const auto mscale = scaling.number("mscale");
-  const auto mscale_all_dim = scaling.number("mscale_all_dim");
-  if (const auto given = scaling.number("attention_factor")) {
-    rope.attention_factor = *given;
-  } else if (mscale.value_or(0.0) != 0.0 && mscale_all_dim.value_or(0.0) != 0.0) {
-    rope.attention_factor =
-        yarn_attention_factor(rope.factor, *mscale) / yarn_attention_factor(rope.factor, *mscale_all_dim);
-  } else {
-    rope.attention_factor = yarn_attention_factor(rope.factor);
-  }
-}
-
-void read_scaling(ModelConfig& config, const JsonObject& scaling) {
-  RopeConfig& rope = config.rope;
-  std::string type = scaling.text("rope_type").value_or("");
-  if (type.empty()) type = scaling.text("type").value_or("default");
-  if (type == "default") return;
-  const auto max_context = static_cast<double>(config.max_context);
-  rope.original_context = scaling.number("original_max_position_embeddings").value_or(max_context);
-  // Dynamic scaling changes nothing up to the trained context. Beyond it, keys already cached would have to be rotated
-  // again, so that the trained context is the limit.
-  if (type == "dynamic") return;
-  const auto factor = scaling.number("factor");
-  if (type == "yarn" && !factor && rope.original_context > 0.0) {
-    rope.factor = max_context / rope.original_context;
-  } else if (!factor) {
-    scaling.fail("'factor' is missing");
-  } else {
-    rope.factor = *factor;
-  }
-  if (type == "linear") {
-    rope.scaling = RopeScaling::kLinear;
-  } else if (type == "llama3") {
-    rope.scaling = RopeScaling::kLlama3;
-    rope.low_freq_factor = scaling.number("low_freq_factor").value_or(rope.low_freq_factor);
-    rope.high_freq_factor = scaling.number("high_freq_factor").value_or(rope.high_freq_factor);
-  } else if (type == "yarn") {
-    rope.scaling = RopeScaling::kYarn;
-    read_yarn(rope, scaling);
-  } else {
-    scaling.fail(
-        fmt::format("the RoPE type '{}' is not supported (default, linear, dynamic, llama3, yarn)", printable(type)));
-  }
-}
-
-void read_rope(ModelConfig& config, const JsonObject& object) {
-  config.rope.style = RopeStyle::kHalf;
-  config.rope.base = object.number("rope_theta").value_or(10000.0);
-  double rotated = object.number("partial_rotary_factor").value_or(1.0);
-  if (const auto scaling = object.object("rope_scaling")) {
-    refuse_unknown_rope_keys(*object.find("rope_scaling"), *scaling);
-    read_scaling(config, *scaling);
-  }
-  if (const auto parameters = object.object("rope_parameters")) {
-    if (!parameters->has("rope_theta") && !parameters->has("rope_type")) {
-      parameters->fail("parameters by layer type are not supported");
-    }
-    refuse_unknown_rope_keys(*object.find("rope_parameters"), *parameters);
-    config.rope.base = parameters->number("rope_theta").value_or(config.rope.base);
-    rotated = parameters->number("partial_rotary_factor").value_or(rotated);
-    read_scaling(config, *parameters);
-  }
-  if (!(rotated > 0.0 && rotated <= 1.0)) object.fail("'partial_rotary_factor' is not above 0 and at most 1");
-  config.rope.rotary_dim = static_cast<std::int64_t>(static_cast<double>(config.head_dim) * rotated);
+const HfFamily& family_of(const JsonObject& text, const json& raw) {
+  const auto type = text.text("model_type");
+  if (!type) text.fail("'model_type' is missing");
+  if (const HfFamily* family = hf_family_of(raw)) return *family;
+  text.fail(fmt::format("the model type '{}' is not supported; the nearest known one is '{}'", printable(*type),
+                        nearest_hf_family(*type)));
 }
 
 }  // namespace
@@ -144,56 +65,48 @@ void refuse_unknown_rope_keys(const json& scaling, const JsonObject& object) {
   }
 }
 
-ModelConfig read_hf_config(const json& parsed, const std::string& where) {
-  const JsonObject object(parsed, where);
-  ModelConfig config;
-  const auto model_type = object.text("model_type");
-  if (!model_type) object.fail("'model_type' is missing");
-  constexpr std::array<std::string_view, 3> kModelTypes{"llama", "qwen2", "qwen3"};
-  if (std::ranges::find(kModelTypes, *model_type) == kModelTypes.end()) {
-    object.fail(
-        fmt::format("the model type '{}' is not supported (supported: llama, qwen2, qwen3)", printable(*model_type)));
+ModelSpec read_hf_spec(const json& config, const std::string& where, TensorTable& tensors, const SpecWishes& wishes) {
+  const json& text = text_config(config);
+  const HfFamily& family = family_of(JsonObject(text, where), text);
+  const json whole = with_class_defaults(text, family);
+  const JsonObject object(whole, where);
+  const auto metadata = translate_hf_config(whole, object, family, tensors, wishes);
+  translate_hf_tensors(object, family, tensors);
+  ModelSpec spec = read_spec(*metadata, tensors, wishes);
+  refuse_unknown_hf_keys(whole, object, tensors, wishes);
+  if (family.swaps_halves) {
+    for (RopeConfig& rope : spec.ropes)
+      rope.style = RopeStyle::kHalf;
+    spec.config.rope.style = RopeStyle::kHalf;
   }
-  refuse_unsupported(object);
-  config.architecture = *model_type;
-  config.num_layers = object.required_integer("num_hidden_layers");
-  config.hidden_size = object.required_integer("hidden_size");
-  config.ffn_size = object.required_integer("intermediate_size");
-  config.num_heads = object.required_integer("num_attention_heads");
-  config.num_kv_heads = object.integer("num_key_value_heads").value_or(config.num_heads);
-  const std::int64_t even_share = config.num_heads > 0 ? config.hidden_size / config.num_heads : 0;
-  // Qwen3's class has a head dimension of its own by default.
-  config.head_dim = object.integer("head_dim").value_or(*model_type == "qwen3" ? 128 : even_share);
-  config.vocab_size = object.required_integer("vocab_size");
-  config.max_context = object.required_integer("max_position_embeddings");
-  config.rms_eps = object.number("rms_norm_eps").value_or(1e-6);
-  config.has_qk_norm = *model_type == "qwen3";
-  config.tied_head = object.boolean("tie_word_embeddings").value_or(false);
-  read_rope(config, object);
-  if (uses_sliding_window(object, config.num_layers)) {
-    // Within the window, attention is the whole context's: a shorter limit keeps the model exact.
-    config.max_context = std::min(config.max_context, object.integer("sliding_window").value_or(config.max_context));
-  }
-  for (const char* used_elsewhere : {"sliding_window", "use_sliding_window", "max_window_layers"})
-    object.find(used_elsewhere);
-  refuse_unknown_hf_keys(parsed, object);
-  return config;
+  return spec;
 }
 
-GenerationDefaults read_hf_generation(const json& generation, const std::string& where) {
+GenerationDefaults read_hf_generation(const json& generation, const std::string& where, TensorTable& tensors) {
   const JsonObject object(generation, where);
-  const auto real = [&](const char* key) -> std::optional<float> {
+  const auto real = [&](const char* key, const SamplingRange& range) -> std::optional<float> {
     const auto value = object.number(key);
+    if (value) check_in_range(*value, range, key, where);
     return value ? std::optional(static_cast<float>(*value)) : std::nullopt;
   };
   GenerationDefaults out;
-  out.temperature = real("temperature");
-  out.top_p = real("top_p");
-  out.min_p = real("min_p");
-  out.repetition_penalty = real("repetition_penalty");
+  out.temperature = real("temperature", kTemperatureRange);
+  out.top_p = real("top_p", kProbabilityRange);
+  out.min_p = real("min_p", kProbabilityRange);
+  out.repetition_penalty = real("repetition_penalty", kRepetitionPenaltyRange);
   if (const auto top_k = object.integer("top_k")) {
-    if (!std::in_range<std::int32_t>(*top_k)) object.fail("'top_k' is out of range");
+    check_in_range(static_cast<double>(*top_k), kTopKRange, "top_k", where);
     out.top_k = static_cast<std::int32_t>(*top_k);
+  }
+  // Values without effect in transformers.
+  constexpr std::pair<const char*, double> kNotApplied[] = {{"typical_p", 1.0},     {"epsilon_cutoff", 0.0},
+                                                            {"eta_cutoff", 0.0},    {"no_repeat_ngram_size", 0.0},
+                                                            {"penalty_alpha", 0.0}, {"encoder_repetition_penalty", 1.0},
+                                                            {"num_beams", 1.0},     {"guidance_scale", 1.0}};
+  for (const auto& [key, off] : kNotApplied) {
+    const json* value = object.find(key);
+    if (value != nullptr && *value != off)
+      tensors.warn(fmt::format("generation_config.json: the default '{}' is not applied", key));
   }
   return out;
 }

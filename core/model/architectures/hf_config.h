@@ -1,24 +1,26 @@
-// Reads a transformer's shape from a Hugging Face config.json. Any thread.
-// Source: the configuration classes of transformers (llama, qwen2, qwen3), both `rope_scaling` and the newer
-// `rope_parameters`.
+// The JSON files of a Hugging Face directory: the model's spec, its sampling defaults, pooling and chat template. Any
+// thread. Source: the configuration classes of transformers.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "core/base/pooling.h"
-#include "core/model/architectures/model_config.h"
+#include "core/model/architectures/spec_reader.h"
 #include "core/model/formats/json_file.h"
 
 namespace quire {
 
-// Throws StartupError, one line that begins with `where`: a key is missing or wrong, or asks for what is not supported.
-ModelConfig read_hf_config(const nlohmann::json& config, const std::string& where);
+// Reads a config.json, and names `tensors` as GGUF does. Throws StartupError, one line that begins with `where`: a key
+// is missing, wrong or not known, or asks for what is not supported.
+ModelSpec read_hf_spec(const nlohmann::json& config, const std::string& where, TensorTable& tensors,
+                       const SpecWishes& wishes = {});
 
 // Throws StartupError where a rotation has a parameter that Quire does not know.
 void refuse_unknown_rope_keys(const nlohmann::json& scaling, const JsonObject& object);
 
-GenerationDefaults read_hf_generation(const nlohmann::json& generation, const std::string& where);
+// The sampling defaults. `tensors` takes warnings of settings that are not applied.
+GenerationDefaults read_hf_generation(const nlohmann::json& generation, const std::string& where, TensorTable& tensors);
 
 // What a sentence-transformers' 1_Pooling/config.json chooses, by its flags or by its name.
 Pooling read_hf_pooling(const nlohmann::json& pooling, const std::string& where);

@@ -1,6 +1,7 @@
 // What the configurations of plain decoders say beyond the common keys.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -28,6 +29,29 @@ void list_gemma4_layers(HfTranslation& t) {
 }
 
 }  // namespace
+
+// The class has no window, but for layers that the file lists as sliding ones.
+void translate_llama(HfTranslation& t) {
+  t.require_integer("num_local_experts", 0);
+  t.require_integer("num_experts", 0);
+  t.config().find("use_sliding_window");
+  t.config().find("max_window_layers");
+  if (std::ranges::find(t.layer_types(), "sliding_attention") != t.layer_types().end()) return;
+  t.erase("attention.sliding_window");
+  t.erase("attention.sliding_window_pattern");
+}
+
+// The window holds from max_window_layers on, where the file does not list the layers.
+void translate_qwen(HfTranslation& t) {
+  const JsonObject& config = t.config();
+  const bool is_used = config.boolean("use_sliding_window").value_or(false) &&
+                       config.integer("max_window_layers").value_or(0) < t.num_layers();
+  const auto& types = t.layer_types();
+  const bool slides = types.empty() ? is_used : std::ranges::find(types, "sliding_attention") != types.end();
+  t.erase("attention.sliding_window_pattern");
+  if (slides) return t.copy_integer("sliding_window", "attention.sliding_window");
+  t.erase("attention.sliding_window");
+}
 
 // Layers of two shapes.
 void translate_gemma4(HfTranslation& t) {

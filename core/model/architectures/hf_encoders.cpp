@@ -118,6 +118,8 @@ void translate_modern_bert(HfTranslation& t) {
   t.copy_integer("global_attn_every_n_layers", "attention.sliding_window_pattern");
   t.copy_number("global_rope_theta", "rope.freq_base");
   t.copy_number("local_rope_theta", "rope.freq_base_swa");
+  t.set_default("rope.freq_base", 160000.0);
+  t.set_default("rope.freq_base_swa", 10000.0);
   t.set("classifier.mean", config.text("classifier_pooling").value_or("cls") == "mean");
   t.require_text("classifier_activation", "gelu");
   config.text("position_embedding_type");  // the class always rotates

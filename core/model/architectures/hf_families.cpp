@@ -161,12 +161,24 @@ constexpr std::string_view kStableLmDefaults = R"({"partial_rotary_factor": 0.25
 constexpr std::string_view kBertDefaults = R"({"hidden_act": "gelu"})";
 constexpr std::string_view kDistilDefaults = R"({"activation": "gelu"})";
 constexpr std::string_view kModernBertDefaults =
-    R"({"hidden_activation": "gelu", "global_attn_every_n_layers": 3, "local_attention": 128, "global_rope_theta": 160000.0,
-        "local_rope_theta": 10000.0, "norm_eps": 1e-5})";
+    R"({"hidden_activation": "gelu", "global_attn_every_n_layers": 3, "local_attention": 128, "norm_eps": 1e-5})";
 constexpr std::string_view kCohere2Defaults =
     R"({"rope_theta": 10000.0, "sliding_window": 4096, "logit_scale": 0.0625, "layer_norm_eps": 1e-5})";
 
+constexpr std::string_view kLlamaDefaults = R"({"rms_norm_eps": 1e-6, "tie_word_embeddings": false})";
+constexpr std::string_view kQwen2Defaults =
+    R"({"rms_norm_eps": 1e-6, "tie_word_embeddings": false, "use_sliding_window": false})";
+constexpr std::string_view kQwen3Defaults =
+    R"({"rms_norm_eps": 1e-6, "tie_word_embeddings": false, "use_sliding_window": false, "head_dim": 128})";
+
 constexpr HfFamily kFamilies[] = {
+    {.model_type = "llama",
+     .architecture = "llama",
+     .swaps_halves = true,
+     .defaults = kLlamaDefaults,
+     .translate = translate_llama},
+    {.model_type = "qwen2", .architecture = "qwen2", .defaults = kQwen2Defaults, .translate = translate_qwen},
+    {.model_type = "qwen3", .architecture = "qwen3", .defaults = kQwen3Defaults, .translate = translate_qwen},
     {.model_type = "mistral", .architecture = "llama", .swaps_halves = true, .defaults = kMistralDefaults},
     {.model_type = "mixtral", .architecture = "llama", .names = kMixtralNames, .swaps_halves = true},
     {.model_type = "ministral3", .architecture = "mistral3", .swaps_halves = true},
@@ -427,10 +439,7 @@ const HfFamily* hf_family_of(const nlohmann::json& config) {
 }
 
 std::string_view nearest_hf_family(std::string_view model_type) {
-  std::string_view nearest = "llama";
-  for (const std::string_view plain : {"qwen2", "qwen3"}) {
-    if (spelling_distance(model_type, plain) < spelling_distance(model_type, nearest)) nearest = plain;
-  }
+  std::string_view nearest = kFamilies[0].model_type;
   for (const HfFamily& family : kFamilies) {
     if (spelling_distance(model_type, family.model_type) < spelling_distance(model_type, nearest))
       nearest = family.model_type;

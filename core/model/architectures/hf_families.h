@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model/architectures/model_config.h"
+#include "core/model/architectures/spec_reader.h"
 #include "core/model/architectures/weight_roles.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/formats/json_file.h"
@@ -56,11 +56,13 @@ std::vector<std::string> hf_layer_names(std::string_view architecture, WeightRol
 std::string hf_prefix(const HfFamily& family, const TensorTable& tensors);
 // The configuration, which `config` looks into, as metadata under GGUF's keys. Throws StartupError.
 std::shared_ptr<const GgufFile> translate_hf_config(const nlohmann::json& raw, const JsonObject& config,
-                                                    const HfFamily& family, TensorTable& tensors);
+                                                    const HfFamily& family, TensorTable& tensors,
+                                                    const SpecWishes& wishes = {});
 // Names the tensors as GGUF does, and adds those that are stored in another form.
 void translate_hf_tensors(const JsonObject& config, const HfFamily& family, TensorTable& tensors);
-// Refuses keys that nothing has looked up and that are not known to change nothing that is computed. Throws
-// StartupError, one line that names the key and the known one that is spelled most like it.
-void refuse_unknown_hf_keys(const nlohmann::json& raw, const JsonObject& config);
+// Refuses keys that nothing has looked up and that may change what is computed: StartupError, one line that names the
+// key, the known one that is spelled most like it and the way out. Keys of other tools and of training are warned of.
+void refuse_unknown_hf_keys(const nlohmann::json& raw, const JsonObject& config, TensorTable& tensors,
+                            const SpecWishes& wishes);
 
 }  // namespace quire

@@ -279,27 +279,50 @@ bool is_harmless(std::string_view key) {
   return std::ranges::any_of(kHarmlessEndings, [&](std::string_view ending) { return key.ends_with(ending); });
 }
 
+// Parts of names that other tools and training scripts give their notes: a longest length, a version, an optimiser.
+// They change nothing that is computed for a token.
+constexpr std::string_view kNotes[] = {
+    "max_seq",         "seq_len",           "sequence_length", "max_length",  "n_ctx",
+    "context_length",  "_version",          "flash_attention", "flash_attn",  "gradient",
+    "optimizer",       "learning_rate",     "warmup",          "dataset",     "training",
+    "train_",          "unsloth",           "mergekit",        "license",     "base_model",
+    "tensor_parallel", "pipeline_parallel", "is_llama_config", "description", "timestamp"};
+
+// A name that begins with an underscore or holds a dot is a tool's own.
+bool is_note(std::string_view key) {
+  if (key.starts_with('_') || key.find('.') != std::string_view::npos) return true;
+  return std::ranges::any_of(kNotes, [&](std::string_view part) { return key.find(part) != std::string_view::npos; });
+}
+
 // Null, false, zero and nothing switch a feature off.
 bool says_nothing(const json& value) {
   if (value.is_null() || value == false || value == 0 || value == "") return true;
   return (value.is_array() || value.is_object()) && value.empty();
 }
 
+std::string_view nearest_key(std::string_view key, const JsonObject& config) {
+  std::string_view nearest;
+  const auto consider = [&](std::string_view known) {
+    if (nearest.empty() || spelling_distance(key, known) < spelling_distance(key, nearest)) nearest = known;
+  };
+  std::ranges::for_each(config.read(), consider);
+  std::ranges::for_each(kHarmless, consider);
+  return nearest;
+}
+
 }  // namespace
 
-void refuse_unknown_hf_keys(const json& raw, const JsonObject& config) {
+void refuse_unknown_hf_keys(const json& raw, const JsonObject& config, TensorTable& tensors, const SpecWishes& wishes) {
   for (const std::string& key : config.unread()) {
     if (is_harmless(key) || says_nothing(raw.at(key))) continue;
-    std::string_view nearest;
-    const auto consider = [&](std::string_view known) {
-      if (nearest.empty() || spelling_distance(key, known) < spelling_distance(key, nearest)) nearest = known;
-    };
-    std::ranges::for_each(config.read(), consider);
-    std::ranges::for_each(kHarmless, consider);
+    if (is_note(key) || wishes.ignore_unknown_keys) {
+      tensors.warn(fmt::format("config.json: the key '{}' is not known and is ignored", printable(key)));
+      continue;
+    }
     config.fail(
         fmt::format("the key '{}' is not supported: it may change what the model computes; the nearest known "
-                    "one is '{}'",
-                    printable(key), nearest));
+                    "one is '{}'; {}",
+                    printable(key), nearest_key(key, config), kWayOutOfUnknownKeys));
   }
 }
 

@@ -17,7 +17,9 @@ using nlohmann::json;
 
 class HfTranslation::Metadata final : public GgufFile {
  public:
-  explicit Metadata(std::string_view architecture) { set("general.architecture", architecture); }
+  Metadata(std::string_view architecture, std::string where) : where_(std::move(where)) {
+    set("general.architecture", architecture);
+  }
   void set(const std::string& key, GgufValue value) { metadata_[names_.emplace_back(key)] = std::move(value); }
   std::string_view keep(std::string text) { return names_.emplace_back(std::move(text)); }
   void erase(const std::string& key) { metadata_.erase(key); }
@@ -27,9 +29,11 @@ class HfTranslation::Metadata final : public GgufFile {
   const GgufTensor* find_tensor(std::string_view) const override { return nullptr; }
   std::uint32_t version() const override { return 0; }
   std::uint64_t file_bytes() const override { return 0; }
+  const std::string& where() const override { return where_; }
   void release(std::span<const std::byte>) const override {}
 
  private:
+  const std::string where_;
   std::deque<std::string> names_;
   std::map<std::string_view, GgufValue> metadata_;
   std::vector<GgufTensor> tensors_;
@@ -93,13 +97,15 @@ std::string_view architecture_of(const json& config, const HfFamily& family) {
 
 }  // namespace
 
-HfTranslation::HfTranslation(const json& raw, const JsonObject& config, const HfFamily& family, TensorTable& tensors)
+HfTranslation::HfTranslation(const json& raw, const JsonObject& config, const HfFamily& family, TensorTable& tensors,
+                             const SpecWishes& wishes)
     : raw_(raw),
       config_(config),
       family_(family),
       tensors_(tensors),
+      wishes_(wishes),
       prefix_(std::string(architecture_of(raw, family)) + "."),
-      out_(std::make_shared<Metadata>(architecture_of(raw, family))) {}
+      out_(std::make_shared<Metadata>(architecture_of(raw, family), config.where())) {}
 
 std::shared_ptr<const GgufFile> HfTranslation::translate() {
   set("translated", true);
@@ -111,7 +117,7 @@ std::shared_ptr<const GgufFile> HfTranslation::translate() {
   read_shapes();
   read_rope();
   if (family_.translate != nullptr) family_.translate(*this);
-  if (!out_->get_int(prefix_ + "context_length")) config_.fail("'max_position_embeddings' is missing");
+  require_sizes();
   // Without experts their numbers say nothing.
   if (out_->get_int(prefix_ + "expert_count").value_or(0) == 0) {
     for (const char* key :
@@ -120,6 +126,16 @@ std::shared_ptr<const GgufFile> HfTranslation::translate() {
       erase(key);
   }
   return out_;
+}
+
+void HfTranslation::require_sizes() const {
+  constexpr KeyPair kNeeded[] = {{"num_hidden_layers", "block_count"},
+                                 {"hidden_size", "embedding_length"},
+                                 {"num_attention_heads", "attention.head_count"},
+                                 {"max_position_embeddings", "context_length"}};
+  for (const KeyPair& pair : kNeeded) {
+    if (out_->find(prefix_ + pair.gguf) == nullptr) config_.fail(fmt::format("'{}' is missing", pair.hf));
+  }
 }
 
 std::string HfTranslation::layer_prefix(std::int64_t layer) const {
@@ -134,6 +150,9 @@ void HfTranslation::set_text(std::string_view key, std::string value) {
 }
 void HfTranslation::set_global(std::string_view key, GgufValue value) {
   out_->set(std::string(key), std::move(value));
+}
+void HfTranslation::set_default(std::string_view key, double value) {
+  if (out_->find(prefix_ + std::string(key)) == nullptr) set(key, value);
 }
 void HfTranslation::erase(std::string_view key) {
   out_->erase(prefix_ + std::string(key));
@@ -219,16 +238,19 @@ void HfTranslation::read_activation() {
   if (!fits) config_.fail(fmt::format("the activation '{}' is not supported", printable(name)));
 }
 
-// A model of language whose head neither is there nor is the embedding.
-void HfTranslation::check_head() const {
+// A model whose head neither is there nor is the embedding gives embeddings, unless its class is one that generates and
+// nothing says that the files are meant so.
+void HfTranslation::check_head() {
   const bool is_tied = config_.boolean("tie_word_embeddings").value_or(true);
   const json* names = config_.find("architectures");
-  if (is_tied || names == nullptr || !names->is_array() || names->empty() || !names->front().is_string()) return;
-  const auto name = names->front().get<std::string>();
+  const bool has_head = tensors_.stores("lm_head.weight") || tensors_.stores("language_model.lm_head.weight");
+  if (is_tied || has_head || tensors_.tensors().empty()) return;
+  const bool is_named = names != nullptr && names->is_array() && !names->empty() && names->front().is_string();
+  const std::string name = is_named ? names->front().get<std::string>() : "";
   const bool needs_head = name.ends_with("ForCausalLM") || name.ends_with("ForConditionalGeneration");
-  if (needs_head && !tensors_.stores("lm_head.weight") && !tensors_.stores("language_model.lm_head.weight") &&
-      !tensors_.tensors().empty())
+  if ((needs_head || !is_named) && !wishes_.may_lack_head)
     config_.fail("'tie_word_embeddings' is false and there is no tensor 'lm_head.weight'");
+  set("headless", true);
 }
 
 void HfTranslation::read_rope() {
@@ -262,9 +284,9 @@ void HfTranslation::read_local_rope(const JsonObject& by_type) {
 
 void HfTranslation::read_scaling(const JsonObject& scaling) {
   const std::string type = rope_type_of(scaling);
-  // Dynamic scaling changes nothing up to the trained context, which is the limit. Llama 3's and the proportional
-  // one come as frequency factors. Sections of the rotation are alike for text.
-  if (type == "default" || type == "dynamic" || type == "llama3" || type == "proportional" || type == "mrope") return;
+  // Llama 3's scaling and the proportional one come as frequency factors. Sections of the rotation are alike for text.
+  if (type == "default" || type == "llama3" || type == "proportional" || type == "mrope") return;
+  if (type == "dynamic") return read_dynamic(scaling);
   if (type == "longrope") return read_long_rope(scaling);
   if (type != "yarn" && type != "linear") {
     scaling.fail(fmt::format("the RoPE type '{}' is not supported (default, linear, dynamic, llama3, yarn, longrope)",
@@ -272,12 +294,27 @@ void HfTranslation::read_scaling(const JsonObject& scaling) {
   }
   const double context = config_.number("max_position_embeddings").value_or(0.0);
   const double original = scaling.number("original_max_position_embeddings").value_or(context);
+  if (type == "linear" && !scaling.has("factor")) scaling.fail("'factor' is missing");
   const double factor = scaling.number("factor").value_or(original > 0.0 ? context / original : 1.0);
+  if (!(factor > 0.0)) scaling.fail("'factor' is not above 0");
   set_text("rope.scaling.type", type);
   set("rope.scaling.factor", factor);
-  if (type != "yarn") return;
   set("rope.scaling.original_context_length", original);
-  read_yarn(scaling, factor);
+  if (type == "yarn") read_yarn(scaling, factor);
+}
+
+// Dynamic scaling changes nothing up to the trained context. Behind it, keys that are already cached would have to be
+// rotated again.
+void HfTranslation::read_dynamic(const JsonObject& scaling) {
+  const std::int64_t stated = config_.integer("max_position_embeddings").value_or(0);
+  const std::int64_t trained = std::min(stated, scaling.integer("original_max_position_embeddings").value_or(stated));
+  const double factor = scaling.number("factor").value_or(1.0);
+  if (trained < stated) set_integer("context_length", trained);
+  if (factor > 1.0 || trained < stated)
+    tensors_.warn(
+        fmt::format("'dynamic' scaling of the rotation is not computed: the context is the trained one of {} "
+                    "tokens; 'yarn' or 'linear' in rope_scaling extend it",
+                    trained));
 }
 
 void HfTranslation::read_yarn(const JsonObject& scaling, double factor) {
@@ -290,6 +327,13 @@ void HfTranslation::read_yarn(const JsonObject& scaling, double factor) {
     set("rope.scaling.attn_factor", *given / yarn_attention_factor(factor));
   const double all = scaling.number("mscale_all_dim").value_or(0.0);
   const bool is_latent = config_.has("kv_lora_rank");
+  if (!is_latent && family_.architecture != "mistral3") {
+    const double own = scaling.number("mscale").value_or(0.0);
+    if (own != 0.0 && all != 0.0 && !scaling.has("attention_factor"))
+      set("rope.scaling.attn_factor",
+          yarn_attention_factor(factor, own) / yarn_attention_factor(factor, all) / yarn_attention_factor(factor));
+    return;
+  }
   const double wanted = family_.architecture == "deepseek2" ? all : 1.0;
   if (all != 0.0 && scaling.number("mscale").value_or(wanted) != wanted)
     scaling.fail(fmt::format("an 'mscale' other than {} is not supported", wanted));
@@ -395,8 +439,8 @@ std::int64_t rotary_dim_of(const JsonObject& config) {
 }
 
 std::shared_ptr<const GgufFile> translate_hf_config(const json& raw, const JsonObject& config, const HfFamily& family,
-                                                    TensorTable& tensors) {
-  return HfTranslation(raw, config, family, tensors).translate();
+                                                    TensorTable& tensors, const SpecWishes& wishes) {
+  return HfTranslation(raw, config, family, tensors, wishes).translate();
 }
 
 }  // namespace quire

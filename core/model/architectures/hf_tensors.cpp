@@ -275,10 +275,12 @@ void add_llama3_rope(const JsonObject& config, const JsonObject& scaling, Tensor
   rope.base = scaling.number("rope_theta").value_or(config.number("rope_theta").value_or(rope.base));
   const std::vector<double> plain = rope_frequencies(rope).inv_freq;
   rope.scaling = RopeScaling::kLlama3;
-  rope.factor = scaling.number("factor").value_or(1.0);
+  if (!scaling.has("factor")) scaling.fail("'factor' is missing");
+  rope.factor = *scaling.number("factor");
   rope.original_context = scaling.number("original_max_position_embeddings").value_or(8192.0);
   rope.low_freq_factor = scaling.number("low_freq_factor").value_or(rope.low_freq_factor);
   rope.high_freq_factor = scaling.number("high_freq_factor").value_or(rope.high_freq_factor);
+  check_rope(rope, rope.rotary_dim, scaling.where());
   const std::vector<double> scaled = rope_frequencies(rope).inv_freq;
   std::vector<float> divisors;
   for (std::size_t i = 0; i < plain.size(); ++i)
@@ -373,7 +375,8 @@ std::string hf_prefix(const HfFamily& family, const TensorTable& tensors) {
       if (tensors.stores(fmt::format("{}{}.weight", prefix, stem))) return prefix;
     }
   }
-  return "";
+  // The embedding may be stored as the tied head alone.
+  return tensors.stores("model.norm.weight") ? "model." : "";
 }
 
 void translate_hf_tensors(const JsonObject& config, const HfFamily& family, TensorTable& tensors) {
@@ -395,6 +398,12 @@ void translate_hf_tensors(const JsonObject& config, const HfFamily& family, Tens
   // A tied head that is stored as well is the embedding.
   const bool is_tied = config.boolean("tie_word_embeddings").value_or(false);
   if (is_tied) {
+    if (const std::string head = "lm_head.weight";
+        prefix == "model." && tensors.stores(head) && !tensors.stores("model.embed_tokens.weight")) {
+      StoredTensor embedding = tensors.stored(head);
+      embedding.name = "token_embd.weight";
+      tensors.add(std::move(embedding));
+    }
     for (const char* head : {"lm_head.weight", "language_model.lm_head.weight"})
       tensors.ignore(head);
   }

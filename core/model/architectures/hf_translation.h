@@ -19,7 +19,8 @@ namespace quire {
 class HfTranslation {
  public:
   // All must outlive this.
-  HfTranslation(const nlohmann::json& raw, const JsonObject& config, const HfFamily& family, TensorTable& tensors);
+  HfTranslation(const nlohmann::json& raw, const JsonObject& config, const HfFamily& family, TensorTable& tensors,
+                const SpecWishes& wishes);
 
   // Throws StartupError, one line.
   std::shared_ptr<const GgufFile> translate();
@@ -36,6 +37,7 @@ class HfTranslation {
   void set_integer(std::string_view key, std::int64_t value) { set(key, GgufValue(value)); }
   void set_text(std::string_view key, std::string value);
   void set_global(std::string_view key, GgufValue value);
+  void set_default(std::string_view key, double value);  // no change of a key that is there
   void erase(std::string_view key);
   // Copies a number under another name where it is there.
   void copy_integer(const char* hf, std::string_view gguf);
@@ -59,12 +61,14 @@ class HfTranslation {
 
   void copy_common_keys();
   void read_activation();
-  void check_head() const;
+  void check_head();
+  void require_sizes() const;
   void read_rope();
   void read_rope_parameters(const nlohmann::json& raw, const JsonObject& scaling);
   void read_local_rope(const JsonObject& by_type);
   void read_scaling(const JsonObject& scaling);
   void read_yarn(const JsonObject& scaling, double factor);
+  void read_dynamic(const JsonObject& scaling);
   void read_long_rope(const JsonObject& scaling);
   void read_layer_types();
   void read_experts();
@@ -74,12 +78,15 @@ class HfTranslation {
   const JsonObject& config_;
   const HfFamily& family_;
   TensorTable& tensors_;
+  const SpecWishes& wishes_;
   std::string prefix_;
   std::shared_ptr<Metadata> out_;
   std::vector<std::string> layer_types_;
 };
 
 // Families' own parts, by file: hf_hybrids.cpp, hf_experts.cpp, hf_encoders.cpp, hf_decoders.cpp.
+void translate_llama(HfTranslation& translation);
+void translate_qwen(HfTranslation& translation);
 void translate_gemma4(HfTranslation& translation);
 void translate_gemma3n(HfTranslation& translation);
 void translate_exaone4(HfTranslation& translation);

@@ -33,6 +33,13 @@ class Checker {
 
 }  // namespace
 
+void check_in_range(double value, const SamplingRange& range, const std::string& key, const std::string& where) {
+  Checker(where).require(value >= range.low && value <= range.high,
+                         fmt::format("the default '{}' is {}, not between {} and {}: correct it, or remove it from the "
+                                     "file",
+                                     key, value, range.low, range.high));
+}
+
 void check_rope(const RopeConfig& rope, std::int64_t head_dim, const std::string& where) {
   const Checker check(where);
   check.in_range("the number of rotated dimensions", rope.rotary_dim, 2, head_dim);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/sampling_ranges.h"
 #include "kernels/backend.h"
 
 namespace quire {
@@ -60,6 +61,19 @@ struct GenerationDefaults {
   std::optional<float> min_p;
   std::optional<float> repetition_penalty;
 };
+
+// How a file is to be read.
+struct SpecWishes {
+  // Tokens of the longest sequence that will be computed, where that is less than what the file says; 0: as the file
+  // says.
+  std::int64_t served_context = 0;
+  bool next_tokens = false;          // the block that predicts the token after next, where the file has one
+  bool may_lack_head = false;        // the files beside it say that the model gives embeddings
+  bool ignore_unknown_keys = false;  // a warning in place of a refusal
+};
+
+// Throws StartupError where a default is out of a request's range.
+void check_in_range(double value, const SamplingRange& range, const std::string& key, const std::string& where);
 
 // Throws StartupError, one line that begins with `where` and names the number that cannot be.
 void check_config(const ModelConfig& config, const std::string& where);

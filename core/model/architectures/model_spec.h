@@ -170,8 +170,9 @@ struct ModelSpec {
   bool has_classifier_dense = false;
   bool has_classifier_norm = false;
   Nonlinearity classifier_activation = Nonlinearity::kTanh;  // behind its dense product
-  bool scores_mean = false;  // the classifier sees the mean of all rows, not one of them
-  double delta_eps = 0.0;    // of the delta nets' L2 norm
+  bool scores_mean = false;          // the classifier sees the mean of all rows, not one of them
+  double delta_eps = 0.0;            // of the delta nets' L2 norm
+  bool ignore_unknown_keys = false;  // in adapters of this model
   // The block behind the layers that predicts the token after next (MTP), where it is wanted; it keeps its K and V as
   // one layer more, and its hidden state in the recurrent state.
   std::optional<LayerSpec> next_tokens;

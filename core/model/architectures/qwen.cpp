@@ -1,4 +1,6 @@
 // Qwen2, Qwen3 and their expert models.
+#include <fmt/core.h>
+
 #include "core/model/architectures/registry.h"
 
 namespace quire {
@@ -21,7 +23,12 @@ void read_qwen2(SpecReader& reader, ModelSpec& spec) {
   refuse_experts(reader);
   // A shorter context keeps the model exact: within the window attention is the whole context's.
   const std::int64_t window = reader.integer("attention.sliding_window").value_or(0);
-  if (window > 0) spec.config.max_context = std::min(spec.config.max_context, window);
+  if (window <= 0 || window >= spec.config.max_context) return;
+  reader.tensors().warn(
+      fmt::format("a window in some layers only is not computed: the context is the window's {} tokens, "
+                  "not {}",
+                  window, spec.config.max_context));
+  spec.config.max_context = window;
 }
 
 void read_qwen3(SpecReader& reader, ModelSpec& spec) {

@@ -126,6 +126,33 @@ void forget_unused_ropes(ModelSpec& spec) {
   }
 }
 
+// Linear and YaRN scaling extend the context that the rotation was made for by their factor; many files state the
+// context before it. A family that bounds the context, or whose layers have rotations of their own, has it as stated.
+void extend_context(ModelSpec& spec, std::int64_t stated) {
+  constexpr double kLongest = 1 << 30;
+  const RopeConfig& rope = spec.ropes.front();
+  const bool extends = rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kYarn;
+  const bool is_only = std::ranges::none_of(
+      spec.layers, [](const LayerSpec& layer) { return layer.mixer == Mixer::kAttention && layer.attention.rope > 0; });
+  if (!extends || !is_only || spec.config.max_context != stated) return;
+  const double original = rope.original_context > 0.0 ? rope.original_context : static_cast<double>(stated);
+  const double extended = std::min(original * rope.factor, kLongest);
+  if (extended > static_cast<double>(stated)) spec.config.max_context = static_cast<std::int64_t>(extended);
+}
+
+// GGUF files that are no model of their own.
+void refuse_other_parts(const GgufFile& file) {
+  const auto refuse = [&](const char* what) { throw StartupError(fmt::format("{}: {}", file.where(), what)); };
+  const auto type = file.get_string("general.type").value_or("model");
+  const auto architecture = file.get_string("general.architecture").value_or("");
+  if (type == "adapter")
+    refuse("it is a LoRA adapter: serve the model that it was made for, with --adapters NAME=PATH");
+  if (type == "imatrix") refuse("it is an importance matrix, which quantisers read: give the model's own GGUF file");
+  if (type == "mmproj" || architecture == "clip")
+    refuse("it is the vision or audio part of a model (an mmproj file): give the language model's own GGUF file");
+  if (architecture == "controlvector") refuse("it is a control vector, which Quire does not compute");
+}
+
 void use_exact_gelu(ModelSpec& spec) {
   const auto exchange = [](Nonlinearity& kind) {
     if (kind == Nonlinearity::kGelu) kind = Nonlinearity::kGeluOfError;
@@ -160,6 +187,7 @@ std::span<const Architecture> architectures() {
 }
 
 ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, const SpecWishes& wishes) {
+  refuse_other_parts(file);
   const auto name = file.get_string("general.architecture");
   if (!name) throw StartupError(fmt::format("{}: the metadata key 'general.architecture' is missing", tensors.where()));
   const Architecture& row = find_architecture(*name, tensors.where());
@@ -169,10 +197,19 @@ ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, const SpecWishes
     tensors.ignore(tower, "a vision or audio tower");
   SpecReader reader(file, tensors, std::string(*name), wishes);
   ModelSpec spec = reader.read_plain(row.rope);
+  const std::int64_t stated_context = spec.config.max_context;
   row.read(reader, spec);
   if (reader.flag("exact_gelu").value_or(false)) use_exact_gelu(spec);
   reader.refuse_unread(row.ignored);
   forget_unused_ropes(spec);
+  if (reader.flag("headless").value_or(false)) spec.has_head = false;
+  spec.ignore_unknown_keys = wishes.ignore_unknown_keys;
+  extend_context(spec, stated_context);
+  if (wishes.served_context > spec.config.max_context)
+    tensors.warn(
+        fmt::format("scheduler.max_model_len asks for {} tokens and the model's context has {}, which is "
+                    "served",
+                    wishes.served_context, spec.config.max_context));
   check_spec(spec, tensors.where());
   return spec;
 }

@@ -15,8 +15,7 @@ namespace quire {
 namespace {
 
 // Keys without effect on what is computed: for other readers, for people, or sizes that the tensors show.
-constexpr std::string_view kHarmlessSettings[] = {"translated",
-                                                  "context_length",
+constexpr std::string_view kHarmlessSettings[] = {"context_length",
                                                   "vocab_size",
                                                   "rope.scaling.finetuned",
                                                   "pooling_type",
@@ -31,6 +30,9 @@ constexpr std::string_view kHarmlessSettings[] = {"translated",
                                                   "expert_feed_forward_length",
                                                   "expert_shared_feed_forward_length",
                                                   "expert_shared_count"};
+
+// Keys that a translation of another format sets, which no GGUF file has.
+constexpr std::string_view kOwnSettings[] = {"translated", "headless", "exact_gelu"};
 
 // Without experts these say nothing.
 constexpr std::string_view kOfExperts =
@@ -79,8 +81,7 @@ void SpecReader::fail(const std::string& what) const {
 
 const GgufValue* SpecReader::find(std::string_view key) const {
   read_.emplace(key);
-  const auto found = file_.metadata().find(full(key));
-  return found == file_.metadata().end() ? nullptr : &found->second;
+  return file_.find(full(key));
 }
 
 bool SpecReader::has(std::string_view key) const {
@@ -89,13 +90,13 @@ bool SpecReader::has(std::string_view key) const {
 
 bool SpecReader::is_array(std::string_view key) const {
   const GgufValue* value = find(key);
-  return value != nullptr && value->index() >= 5;
+  return value != nullptr && is_list(*value);
 }
 
 std::optional<std::int64_t> SpecReader::integer(std::string_view key) const {
   const GgufValue* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (const auto number = file_.get_int(full(key))) return number;
+  if (const auto number = integer_of(*value)) return number;
   const auto uniform = [&](const auto& values) -> std::int64_t {
     if (!is_uniform(values))
       fail(fmt::format("the metadata key '{}' differs from layer to layer, which is not supported", full(key)));
@@ -103,7 +104,7 @@ std::optional<std::int64_t> SpecReader::integer(std::string_view key) const {
   };
   if (const auto* list = std::get_if<std::vector<std::int64_t>>(value)) return uniform(*list);
   if (const auto* list = std::get_if<std::vector<std::uint64_t>>(value)) return uniform(*list);
-  fail(fmt::format("the metadata key '{}' is not a whole number", full(key)));
+  return file_.get_int(full(key));  // refuses the value by its kind
 }
 
 std::int64_t SpecReader::required_integer(std::string_view key) const {
@@ -113,24 +114,19 @@ std::int64_t SpecReader::required_integer(std::string_view key) const {
 }
 
 std::optional<double> SpecReader::number(std::string_view key) const {
-  if (!has(key)) return std::nullopt;
-  const auto value = file_.get_float(full(key));
-  if (!value) fail(fmt::format("the metadata key '{}' is not a number", full(key)));
-  return value;
+  find(key);
+  return file_.get_float(full(key));
 }
 
 std::optional<bool> SpecReader::flag(std::string_view key) const {
-  if (!has(key)) return std::nullopt;
-  const auto value = file_.get_bool(full(key));
-  if (!value) fail(fmt::format("the metadata key '{}' is neither true nor false", full(key)));
-  return value;
+  find(key);
+  return file_.get_bool(full(key));
 }
 
 std::optional<std::string> SpecReader::text(std::string_view key) const {
-  if (!has(key)) return std::nullopt;
+  find(key);
   const auto value = file_.get_string(full(key));
-  if (!value) fail(fmt::format("the metadata key '{}' is not a string", full(key)));
-  return std::string(*value);
+  return value ? std::optional(std::string(*value)) : std::nullopt;
 }
 
 std::size_t SpecReader::num_texts(std::string_view key) const {
@@ -163,7 +159,7 @@ std::optional<T> element(const GgufValue& value, std::int64_t layer) {
 
 std::optional<std::int64_t> SpecReader::integer(std::string_view key, std::int64_t layer) const {
   const GgufValue* value = find(key);
-  if (value == nullptr || value->index() < 5) return integer(key);
+  if (value == nullptr || !is_list(*value)) return integer(key);
   const auto own = element<std::int64_t>(*value, layer);
   if (!own) fail(fmt::format("the metadata key '{}' has no number for layer {}", full(key), layer));
   return own;
@@ -171,7 +167,7 @@ std::optional<std::int64_t> SpecReader::integer(std::string_view key, std::int64
 
 std::optional<double> SpecReader::number(std::string_view key, std::int64_t layer) const {
   const GgufValue* value = find(key);
-  if (value == nullptr || value->index() < 5) return number(key);
+  if (value == nullptr || !is_list(*value)) return number(key);
   const auto own = element<double>(*value, layer);
   if (!own) fail(fmt::format("the metadata key '{}' has no number for layer {}", full(key), layer));
   return own;
@@ -179,17 +175,16 @@ std::optional<double> SpecReader::number(std::string_view key, std::int64_t laye
 
 std::optional<bool> SpecReader::flag(std::string_view key, std::int64_t layer) const {
   const GgufValue* value = find(key);
-  if (value == nullptr || value->index() < 5) return flag(key);
+  if (value == nullptr || !is_list(*value)) return flag(key);
   const auto own = element<std::int64_t>(*value, layer);
   if (!own) fail(fmt::format("the metadata key '{}' has no value for layer {}", full(key), layer));
   return *own != 0;
 }
 
 std::optional<double> SpecReader::global_number(const std::string& key, std::int64_t layer) const {
-  const auto found = file_.metadata().find(key);
-  if (found == file_.metadata().end()) return std::nullopt;
-  if (found->second.index() < 5) return file_.get_float(key);
-  return element<double>(found->second, layer);
+  const GgufValue* value = file_.find(key);
+  if (value == nullptr || !is_list(*value)) return file_.get_float(key);
+  return element<double>(*value, layer);
 }
 
 bool SpecReader::has_tensor(std::int64_t layer, std::string_view stem) const {
@@ -218,10 +213,9 @@ bool SpecReader::says_nothing(std::string_view name, std::string_view ignored) c
     if (name.starts_with(tower)) return true;
   }
   // Zero and false switch features off; a factor of one leaves numbers as they are.
-  const std::string key = full(name);
-  const auto number = file_.get_float(key);
-  const bool is_whole = file_.get_int(key).has_value();
-  if (file_.get_bool(key) == false || number == 0.0 || (number == 1.0 && !is_whole)) return true;
+  const GgufValue& value = *file_.find(full(name));
+  const auto number = number_of(value);
+  if (flag_of(value) == false || number == 0.0 || (number == 1.0 && std::holds_alternative<double>(value))) return true;
   if (contains_word(kOfExperts, name) && integer("expert_count").value_or(0) == 0) return true;
   return std::ranges::any_of(kDefaults, [&](const Default& row) { return row.key == name && row.value == number; });
 }
@@ -231,15 +225,23 @@ void SpecReader::refuse_unread(std::string_view ignored) const {
   for (const auto& [key, value] : file_.metadata()) {
     if (!key.starts_with(prefix_)) continue;
     const std::string_view name = key.substr(prefix_.size());
-    if (known.contains(name) || says_nothing(name, ignored)) continue;
-    std::string_view nearest = kHarmlessSettings[0];
+    const auto is_own = [](std::string_view other) {
+      return std::ranges::find(kOwnSettings, other) != std::end(kOwnSettings);
+    };
+    if (known.contains(name) || is_own(name) || says_nothing(name, ignored)) continue;
+    if (wishes_.ignore_unknown_keys) {
+      tensors_.warn(fmt::format("the metadata key '{}' is not known and is ignored", printable(key)));
+      continue;
+    }
+    std::string_view nearest;
     for (const std::string_view other : known) {
-      if (spelling_distance(name, other) < spelling_distance(name, nearest)) nearest = other;
+      if (!is_own(other) && (nearest.empty() || spelling_distance(name, other) < spelling_distance(name, nearest)))
+        nearest = other;
     }
     fail(
         fmt::format("the metadata key '{}' is not supported: it may change what the model computes; the nearest known "
-                    "one is '{}'",
-                    printable(key), full(nearest)));
+                    "one is '{}'; {}",
+                    printable(key), full(nearest), kWayOutOfUnknownKeys));
   }
 }
 

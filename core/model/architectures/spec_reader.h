@@ -17,13 +17,9 @@ namespace quire {
 // What messages call the layers that predict further tokens.
 inline constexpr const char* kNextTokenLayers = "layers that predict further tokens (MTP)";
 
-// How a file is to be read.
-struct SpecWishes {
-  // Tokens of the longest sequence that will be computed, where that is less than what the file says; 0: as the file
-  // says.
-  std::int64_t served_context = 0;
-  bool next_tokens = false;  // the block that predicts the token after next, where the file has one
-};
+// The end of each refusal of a setting that is not known.
+inline constexpr const char* kWayOutOfUnknownKeys =
+    "where it is known to change nothing, model.ignore_unknown_keys: true serves the model without it";
 
 class SpecReader {
  public:

@@ -118,15 +118,17 @@ void SpecReader::read_rope_scaling(RopeConfig& rope, std::int64_t max_context) {
   std::string type = rope.factor == 1.0 ? "none" : "linear";
   if (has("rope.scaling.type")) type = text("rope.scaling.type").value_or("");
   if (type == "longrope" && tensors_.contains("rope_factors_long.weight")) type = "none";
+  const auto original = number("rope.scaling.original_context_length");
   if (type == "none" || type.empty()) return;
   if (type == "linear") {
+    rope.original_context = original.value_or(0.0);
     rope.scaling = rope.factor == 1.0 ? RopeScaling::kNone : RopeScaling::kLinear;
     return;
   }
   if (type != "yarn")
     fail(fmt::format("the RoPE scaling type '{}' is not supported (none, linear, yarn)", printable(type)));
   rope.scaling = RopeScaling::kYarn;
-  rope.original_context = number("rope.scaling.original_context_length").value_or(static_cast<double>(max_context));
+  rope.original_context = original.value_or(static_cast<double>(max_context));
   // Other families' files carry these keys without meaning.
   constexpr std::string_view kWithBetas[] = {"llama", "qwen2", "qwen3", "mistral3"};
   if (is_translated() || std::ranges::find(kWithBetas, architecture_) != std::end(kWithBetas)) {

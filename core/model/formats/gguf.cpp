@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "core/base/result.h"
 #include "core/model/formats/ggml_types.h"
 #include "core/model/formats/mapped_file.h"
+#include "core/model/formats/other_format.h"
 
 namespace quire {
 
@@ -41,6 +41,9 @@ class Cursor {
   [[noreturn]] void reject(const std::string& what) const {
     throw StartupError(fmt::format("{}: not a usable GGUF file: {}", name_, what));
   }
+  [[noreturn]] void refuse_short(const std::string& part) const {
+    fail(fmt::format("the file ends within {}: it is incomplete, download it again", part));
+  }
 
   std::size_t position() const { return position_; }
   std::size_t remaining() const { return bytes_.size() - position_; }
@@ -60,8 +63,7 @@ class Cursor {
 
  private:
   const std::byte* take(std::uint64_t count, const char* what) {
-    if (count > remaining())
-      fail(fmt::format("the file ends within {} ({} bytes wanted, {} left)", what, count, remaining()));
+    if (count > remaining()) refuse_short(fmt::format("{} ({} bytes wanted, {} left)", what, count, remaining()));
     const std::byte* at = bytes_.data() + position_;
     position_ += static_cast<std::size_t>(count);
     return at;
@@ -141,9 +143,10 @@ class ValueReader {
   // The count is believed only after the bytes that it needs at least were seen to be there.
   template <class T, class ReadOne>
   GgufValue elements(std::uint64_t count, std::size_t min_bytes, const ReadOne& read_one) {
-    if (count > kMaxArrayElements || count > cursor_.remaining() / min_bytes) {
+    if (count > kMaxArrayElements)
       cursor_.fail(fmt::format("key '{}' claims an array of {} elements", printable(key_), count));
-    }
+    if (count > cursor_.remaining() / min_bytes)
+      cursor_.refuse_short(fmt::format("the {} elements of the key '{}'", count, printable(key_)));
     num_elements_ += count;
     if (num_elements_ > kMaxElementsInAll)
       cursor_.fail(fmt::format("the arrays up to key '{}' are too long", printable(key_)));
@@ -162,8 +165,8 @@ class ValueReader {
 class ParsedFile final : public GgufFile {
  public:
   ParsedFile(std::span<const std::byte> bytes, const std::string& name, std::unique_ptr<MappedFile> mapping)
-      : mapping_(std::move(mapping)), bytes_(bytes) {
-    Cursor cursor(bytes, name);
+      : name_(name), mapping_(std::move(mapping)), bytes_(bytes) {
+    Cursor cursor(bytes, name_);
     read_header(cursor);
     read_metadata(cursor);
     const std::vector<std::uint64_t> offsets = read_tensor_table(cursor);
@@ -175,7 +178,11 @@ class ParsedFile final : public GgufFile {
   const std::vector<GgufTensor>& tensors() const override { return tensors_; }
   std::uint32_t version() const override { return version_; }
   std::uint64_t file_bytes() const override { return bytes_.size(); }
+  const std::string& where() const override { return name_; }
 
+  std::vector<const MappedFile*> mappings() const override {
+    return mapping_ ? std::vector<const MappedFile*>{mapping_.get()} : std::vector<const MappedFile*>{};
+  }
   void release(std::span<const std::byte> data) const override {
     if (mapping_) mapping_->release(data);
   }
@@ -193,6 +200,7 @@ class ParsedFile final : public GgufFile {
   void place_data(const Cursor& cursor, const std::vector<std::uint64_t>& offsets);
   void check_overlap(const Cursor& cursor) const;
 
+  const std::string name_;
   std::unique_ptr<MappedFile> mapping_;
   std::span<const std::byte> bytes_;
   std::uint32_t version_ = 0;
@@ -204,6 +212,7 @@ class ParsedFile final : public GgufFile {
 };
 
 void ParsedFile::read_header(Cursor& cursor) {
+  if (const std::string other = other_format(bytes_, FileFormat::kGguf); !other.empty()) cursor.reject(other);
   if (cursor.read<std::uint32_t>("the magic number") != kGgufMagic) cursor.fail("it does not begin with 'GGUF'");
   version_ = cursor.read<std::uint32_t>("the version");
   if ((version_ & 0xFFFFU) == 0) cursor.fail("it is big-endian, which is not supported");
@@ -276,8 +285,8 @@ GgufTensor ParsedFile::read_tensor(Cursor& cursor, std::uint64_t& offset) const 
 
 void ParsedFile::place_data(const Cursor& cursor, const std::vector<std::uint64_t>& offsets) {
   std::int64_t alignment = kDefaultAlignment;
-  if (metadata_.contains("general.alignment")) {
-    alignment = get_int("general.alignment").value_or(0);
+  if (const GgufValue* stated = find("general.alignment")) {
+    alignment = integer_of(*stated).value_or(0);
     if (alignment < kMinAlignment || alignment > kMaxAlignment ||
         !std::has_single_bit(static_cast<std::uint64_t>(alignment))) {
       cursor.reject(fmt::format("general.alignment is not a power of two from {} to {}", kMinAlignment, kMaxAlignment));
@@ -295,7 +304,8 @@ void ParsedFile::place_data(const Cursor& cursor, const std::vector<std::uint64_
     }
     if (offset >= data_bytes) {
       cursor.reject(
-          fmt::format("tensor '{}' begins at {} of {} bytes of data", printable(tensor.name), offset, data_bytes));
+          fmt::format("tensor '{}' begins at {} of {} bytes of data: the file is incomplete, download it again",
+                      printable(tensor.name), offset, data_bytes));
     }
     if (!tensor.type) continue;
     std::int64_t num_elements = 1;
@@ -303,8 +313,9 @@ void ParsedFile::place_data(const Cursor& cursor, const std::vector<std::uint64_
       num_elements *= dim;
     const std::size_t size = dtype_bytes(*tensor.type, num_elements);
     if (size > data_bytes - offset) {
-      cursor.reject(fmt::format("tensor '{}' needs {} bytes and the file has {} left: is it truncated?",
-                                printable(tensor.name), size, data_bytes - offset));
+      cursor.reject(
+          fmt::format("tensor '{}' needs {} bytes and the file has {} left: it is incomplete, download it again",
+                      printable(tensor.name), size, data_bytes - offset));
     }
     tensor.data = bytes_.subspan(data_start + static_cast<std::size_t>(offset), size);
   }
@@ -324,12 +335,6 @@ void ParsedFile::check_overlap(const Cursor& cursor) const {
   }
 }
 
-template <class T>
-const T* find_value(const GgufFile& file, std::string_view key) {
-  const auto found = file.metadata().find(key);
-  return found == file.metadata().end() ? nullptr : std::get_if<T>(&found->second);
-}
-
 }  // namespace
 
 std::shared_ptr<const GgufFile> GgufFile::open(const std::filesystem::path& path) {
@@ -340,40 +345,6 @@ std::shared_ptr<const GgufFile> GgufFile::open(const std::filesystem::path& path
 
 std::shared_ptr<const GgufFile> GgufFile::parse(std::span<const std::byte> bytes, const std::string& name) {
   return std::make_shared<ParsedFile>(bytes, name, nullptr);
-}
-
-std::optional<std::int64_t> GgufFile::get_int(std::string_view key) const {
-  if (const auto* value = find_value<std::int64_t>(*this, key)) return *value;
-  if (const auto* value = find_value<std::uint64_t>(*this, key)) {
-    return std::in_range<std::int64_t>(*value) ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
-  }
-  constexpr double kExact = 9007199254740992.0;  // 2^53: whole numbers up to here are exact
-  if (const auto* value = find_value<double>(*this, key)) {
-    const bool whole = std::fabs(*value) <= kExact && std::trunc(*value) == *value;
-    return whole ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
-  }
-  return std::nullopt;
-}
-
-std::optional<double> GgufFile::get_float(std::string_view key) const {
-  if (const auto* value = find_value<double>(*this, key)) return *value;
-  if (const auto* value = find_value<std::int64_t>(*this, key)) return static_cast<double>(*value);
-  if (const auto* value = find_value<std::uint64_t>(*this, key)) return static_cast<double>(*value);
-  return std::nullopt;
-}
-
-std::optional<bool> GgufFile::get_bool(std::string_view key) const {
-  const auto* value = find_value<bool>(*this, key);
-  return value == nullptr ? std::nullopt : std::optional(*value);
-}
-
-std::optional<std::string_view> GgufFile::get_string(std::string_view key) const {
-  const auto* value = find_value<std::string_view>(*this, key);
-  return value == nullptr ? std::nullopt : std::optional(*value);
-}
-
-const std::vector<std::string_view>* GgufFile::get_strings(std::string_view key) const {
-  return find_value<std::vector<std::string_view>>(*this, key);
 }
 
 }  // namespace quire

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/model/formats/mapped_file.h"
 #include "kernels/dtype.h"
 
 namespace quire {
@@ -23,6 +24,15 @@ namespace quire {
 using GgufValue =
     std::variant<std::uint64_t, std::int64_t, double, bool, std::string_view, std::vector<std::uint64_t>,
                  std::vector<std::int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string_view>>;
+
+// The value as a number, a truth or a text, where it stands for exactly one: any width of integer, a real without a
+// fraction, a boolean, digits in a string, "true" and "false", a list of one element. Else nothing.
+std::optional<std::int64_t> integer_of(const GgufValue& value);
+std::optional<double> number_of(const GgufValue& value);
+std::optional<bool> flag_of(const GgufValue& value);
+bool is_list(const GgufValue& value);
+// For messages: "the text 'abc'", "a list of 3".
+std::string described(const GgufValue& value);
 
 struct GgufTensor {
   std::string_view name;
@@ -45,10 +55,15 @@ class GgufFile {
   virtual const GgufTensor* find_tensor(std::string_view name) const = 0;  // null where absent
   virtual std::uint32_t version() const = 0;
   virtual std::uint64_t file_bytes() const = 0;
+  virtual std::vector<const MappedFile*> mappings() const { return {}; }  // of all shards; none: it is no file
   // Drops the pages of a tensor's bytes from memory when they are not needed soon; reading them again maps them again.
   virtual void release(std::span<const std::byte> data) const = 0;
 
-  // Typed look-ups; numbers convert where the value fits. Absent or of another kind: nothing.
+  virtual const std::string& where() const = 0;       // begins every message
+  const GgufValue* find(std::string_view key) const;  // null where absent
+
+  // Typed look-ups: nothing (null) where the key is absent. Throw StartupError that names a key whose value is of
+  // another kind: it is never taken as absent.
   std::optional<std::int64_t> get_int(std::string_view key) const;
   std::optional<double> get_float(std::string_view key) const;
   std::optional<bool> get_bool(std::string_view key) const;

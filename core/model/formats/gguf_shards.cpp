@@ -8,6 +8,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/model/formats/mapped_file.h"
 
 namespace quire {
 
@@ -37,6 +38,15 @@ class ShardedFile final : public GgufFile {
   }
   std::uint32_t version() const override { return shards_.front()->version(); }
   std::uint64_t file_bytes() const override { return bytes_; }
+  std::vector<const MappedFile*> mappings() const override {
+    std::vector<const MappedFile*> all;
+    for (const auto& shard : shards_) {
+      const auto mappings = shard->mappings();
+      all.insert(all.end(), mappings.begin(), mappings.end());
+    }
+    return all;
+  }
+  const std::string& where() const override { return shards_.front()->where(); }
   void release(std::span<const std::byte> data) const override {
     for (const auto& shard : shards_) {
       const bool holds = std::ranges::any_of(shard->tensors(), [&](const GgufTensor& tensor) {
@@ -96,8 +106,7 @@ std::shared_ptr<const GgufFile> open_gguf(const std::filesystem::path& path) {
   std::vector<std::shared_ptr<const GgufFile>> shards{first};
   for (std::int64_t number = 2; number <= count; ++number) {
     const std::filesystem::path next = sibling(path, own, number, count);
-    std::error_code ignored;
-    if (!std::filesystem::exists(next, ignored))
+    if (!is_there(next))
       throw StartupError(
           fmt::format("{}: is missing: it is shard {} of the {} that {} needs", next.string(), number, count, where));
     shards.push_back(GgufFile::open(next));

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/formats/mapped_file.h"
+#include "core/model/formats/other_format.h"
 
 namespace quire {
 
@@ -62,12 +64,13 @@ json parse_json_object(std::string_view text, const std::string& where, int max_
 }
 
 std::optional<std::string> read_text_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  if (!is_there(path)) return std::nullopt;
   const MappedFile file(path);
   if (file.bytes().size() > kMaxFileBytes) {
     throw StartupError(fmt::format("{}: is larger than {} MiB", path.string(), kMaxFileBytes >> 20));
   }
+  const std::string other = other_format(file.bytes(), FileFormat::kJson);
+  if (!other.empty()) throw StartupError(fmt::format("{}: {}", path.string(), other));
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
 }
 
@@ -128,8 +131,12 @@ std::optional<std::int64_t> JsonObject::integer(const char* key) const {
   if (value == nullptr) return std::nullopt;
   const bool fits = value->is_number_integer() &&
                     (!value->is_number_unsigned() || std::in_range<std::int64_t>(value->get<std::uint64_t>()));
-  if (!fits) fail(fmt::format("'{}' is not a whole number", key));
-  return value->get<std::int64_t>();
+  if (fits) return value->get<std::int64_t>();
+  // Some writers have every number as a real.
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  const double real = value->is_number_float() ? value->get<double>() : 0.5;
+  if (!(std::fabs(real) <= kExact) || std::trunc(real) != real) fail(fmt::format("'{}' is not a whole number", key));
+  return static_cast<std::int64_t>(real);
 }
 
 std::int64_t JsonObject::required_integer(const char* key) const {

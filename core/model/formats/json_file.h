@@ -21,7 +21,8 @@ nlohmann::json parse_json_object(std::string_view text, const std::string& where
 // name, are null.
 std::optional<nlohmann::json> read_json_file(const std::filesystem::path& path);
 
-// The file's text; nothing where the file is absent. Throws StartupError above 64 MiB.
+// The file's text; nothing where the file is absent. Throws StartupError above 64 MiB, and where it is a pointer or a
+// page in place of the file.
 std::optional<std::string> read_text_file(const std::filesystem::path& path);
 
 // Typed members of one object. An absent or null member is nothing; one of another kind throws StartupError naming it.
@@ -31,6 +32,7 @@ class JsonObject {
   // `object` must outlive this; `where` begins every message.
   JsonObject(const nlohmann::json& object, std::string where);
 
+  const std::string& where() const { return where_; }
   bool has(const char* key) const;
   std::optional<std::int64_t> integer(const char* key) const;
   std::optional<double> number(const char* key) const;

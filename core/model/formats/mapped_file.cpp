@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
 
 namespace quire {
@@ -37,16 +38,29 @@ class FileDescriptor {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
+bool is_there(const std::filesystem::path& path) {
+  std::error_code failed;
+  if (std::filesystem::exists(path, failed)) return true;
+  if (!std::filesystem::is_symlink(path, failed)) return false;
+  const auto target = std::filesystem::read_symlink(path, failed);
+  fail(path, fmt::format("is a link to {}, which is not there: a snapshot of the hub's cache needs the folder 'blobs' "
+                         "beside it (copy or mount the whole models--OWNER--NAME), or download the model again",
+                         printable(target.string(), 400)));
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  is_there(path);
   const FileDescriptor file(path);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail(path, fmt::format("cannot be read: {}", std::strerror(errno)));
   if (!S_ISREG(status.st_mode)) fail(path, "is not a regular file");
-  if (status.st_size == 0) fail(path, "is empty");
+  if (status.st_size == 0) fail(path, "is empty: its download was not finished, download it again");
   const auto size = static_cast<std::size_t>(status.st_size);
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (address == MAP_FAILED) fail(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
   bytes_ = {static_cast<const std::byte*>(address), size};
+  stamp_ = stamp_of(file.get()).value_or(FileStamp{});
+  name_ = NamedMapping(bytes_, path.string());
 }
 
 MappedFile::~MappedFile() {

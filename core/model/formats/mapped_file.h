@@ -6,7 +6,13 @@
 #include <filesystem>
 #include <span>
 
+#include "core/base/named_mapping.h"
+#include "core/model/formats/file_stamp.h"
+
 namespace quire {
+
+// Throws StartupError where the path is a link whose target is absent: such a file is not taken as absent.
+bool is_there(const std::filesystem::path& path);
 
 class MappedFile {
  public:
@@ -17,6 +23,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
+  const std::filesystem::path& path() const { return path_; }
+  const FileStamp& stamp() const { return stamp_; }  // of the file as it was mapped
 
   // A hint for a file all of which is read: file systems that can then read and map huge pages, which spares address
   // translation. Where single rows are read it would read 2 MiB for each.
@@ -25,7 +33,10 @@ class MappedFile {
   void release(std::span<const std::byte> range) const;
 
  private:
+  std::filesystem::path path_;
+  FileStamp stamp_;
   std::span<const std::byte> bytes_;
+  NamedMapping name_;
 };
 
 }  // namespace quire

@@ -2,10 +2,16 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace quire {
 
 // Throws StartupError where nothing is at the path, with what to do where it looks like a repository of Hugging Face.
 void require_model_path(const std::filesystem::path& path);
+
+// Messages' ends that say what a folder holds instead, and what to do: of a model's config.json or of its weights.
+// Empty where it is nothing known.
+std::string instead_of_config(const std::filesystem::path& directory);
+std::string instead_of_weights(const std::filesystem::path& directory);
 
 }  // namespace quire

@@ -19,7 +19,9 @@ std::shared_ptr<const Tokenizer> read_hf_tokenizer(const std::filesystem::path& 
 // Of a GGUF file, vocabulary-only ones included, or of a folder, one with just tokenizer.json included.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
 
-// Throws StartupError where the tokenizer has ids that the model's embedding does not.
-void check_vocabulary(const Tokenizer& tokenizer, std::int64_t vocab_size, const std::string& where);
+// The tokenizer without the tokens that the model's embedding lacks; special ones among them are spelt like other text.
+// Throws StartupError where a client's text, or the chat template, yields one of them.
+std::shared_ptr<const Tokenizer> fit_vocabulary(std::shared_ptr<const Tokenizer> tokenizer, std::int64_t vocab_size,
+                                                const std::string& chat_template, const std::string& where);
 
 }  // namespace quire

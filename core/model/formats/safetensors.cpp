@@ -11,6 +11,8 @@
 #include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/formats/json_file.h"
+#include "core/model/formats/model_path.h"
+#include "core/model/formats/other_format.h"
 
 namespace quire {
 
@@ -60,12 +62,13 @@ class HeaderReader {
   }
 
   std::string_view header_text() {
+    if (const std::string other = other_format(bytes_, FileFormat::kSafetensors); !other.empty()) fail(other);
     std::uint64_t length = 0;
     if (bytes_.size() < sizeof length) fail("it ends within the header's length");
     std::memcpy(&length, bytes_.data(), sizeof length);
-    if (length > kMaxHeaderBytes || length > bytes_.size() - sizeof length) {
-      fail(fmt::format("it claims a header of {} bytes", length));
-    }
+    if (length > kMaxHeaderBytes) fail(fmt::format("it claims a header of {} bytes", length));
+    if (length > bytes_.size() - sizeof length)
+      fail(fmt::format("it ends within its header of {} bytes: it is incomplete, download it again", length));
     const auto header = bytes_.subspan(sizeof length, static_cast<std::size_t>(length));
     data_ = bytes_.subspan(sizeof length + header.size());
     return {reinterpret_cast<const char*>(header.data()), header.size()};
@@ -116,7 +119,8 @@ StoredTensor HeaderReader::read_tensor(const std::string& name, const json& entr
   const std::uint64_t begin = unsigned_number(offsets[0], name, "an offset");
   const std::uint64_t end = unsigned_number(offsets[1], name, "an offset");
   if (begin > end || end > data_.size()) {
-    bad(fmt::format("lies from {} to {} of {} bytes of data: is the file truncated?", begin, end, data_.size()));
+    bad(fmt::format("lies from {} to {} of {} bytes of data: the file is incomplete, download it again", begin, end,
+                    data_.size()));
   }
   const auto* stored = std::ranges::find(kStoredTypes, tensor.type_name, &StoredType::name);
   if (stored != std::end(kStoredTypes)) {
@@ -176,15 +180,14 @@ std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> bytes, co
 
 std::vector<std::unique_ptr<SafetensorsFile>> open_safetensors_directory(const std::filesystem::path& directory) {
   std::vector<std::unique_ptr<SafetensorsFile>> files;
-  std::error_code ignored;
-  if (std::filesystem::exists(directory / "model.safetensors", ignored)) {
+  if (is_there(directory / "model.safetensors")) {
     files.push_back(std::make_unique<SafetensorsFile>(directory / "model.safetensors"));
     return files;
   }
   const auto index = directory / "model.safetensors.index.json";
-  if (!std::filesystem::exists(index, ignored)) {
-    throw StartupError(
-        fmt::format("{}: has neither model.safetensors nor model.safetensors.index.json", directory.string()));
+  if (!is_there(index)) {
+    throw StartupError(fmt::format("{}: has neither model.safetensors nor model.safetensors.index.json{}",
+                                   directory.string(), instead_of_weights(directory)));
   }
   std::map<std::string, std::string> missing = read_weight_map(index);
   std::set<std::string> names;
@@ -192,6 +195,10 @@ std::vector<std::unique_ptr<SafetensorsFile>> open_safetensors_directory(const s
     names.insert(file);
   std::set<std::string> seen;
   for (const std::string& name : names) {
+    if (!is_there(directory / name)) {
+      throw StartupError(fmt::format("{}: the shard {} is missing of the {} that it names: download it too",
+                                     index.string(), printable(name), names.size()));
+    }
     files.push_back(std::make_unique<SafetensorsFile>(directory / name));
     for (const StoredTensor& tensor : files.back()->tensors()) {
       if (!seen.insert(tensor.name).second) {

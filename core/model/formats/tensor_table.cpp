@@ -39,9 +39,22 @@ const std::vector<std::int64_t>& TensorTable::shape_of(const std::string& name) 
   return find(name).shape;
 }
 
+namespace {
+
+// Dimensions of one change neither the number of elements nor their order.
+bool are_alike(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+  const auto without_ones = [](std::vector<std::int64_t> shape) {
+    std::erase(shape, 1);
+    return shape;
+  };
+  return a == b || without_ones(a) == without_ones(b);
+}
+
+}  // namespace
+
 const StoredTensor& TensorTable::take(const std::string& name, const std::vector<std::int64_t>& shape) {
   const StoredTensor& tensor = find(name);
-  if (tensor.shape != shape) {
+  if (!are_alike(tensor.shape, shape)) {
     throw StartupError(fmt::format("{}: the tensor '{}' has the shape [{}], and the model's configuration needs [{}]",
                                    where_, tensor.name, fmt::join(tensor.shape, ", "), fmt::join(shape, ", ")));
   }
@@ -79,8 +92,7 @@ WeightSource TensorTable::source_of(const StoredTensor& tensor, std::int64_t row
 }
 
 WeightSource TensorTable::take_row(const std::string& name, std::int64_t cols) {
-  const bool is_vector = shape_of(name).size() == 1;
-  return source_of(is_vector ? take(name, {cols}) : take(name, {1, cols}), 1, cols);
+  return source_of(take(name, {1, cols}), 1, cols);
 }
 
 WeightSource TensorTable::take_experts(const std::string& name, std::int64_t experts, std::int64_t rows,

@@ -67,6 +67,10 @@ class TensorTable {
   void ignore(const std::string& prefix, const std::string& part = "");
   const std::set<std::string>& parts_left_out() const { return parts_left_out_; }
 
+  // Something of the files that the model does not apply, for people.
+  void warn(std::string what) { warnings_.push_back(std::move(what)); }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
   // Throws StartupError that names a tensor which nothing took: the model would compute something else without it.
   void refuse_unused(const std::string& architecture) const;
 
@@ -90,6 +94,7 @@ class TensorTable {
   std::map<std::string, std::size_t> by_name_;
   std::vector<bool> taken_;
   std::set<std::string> parts_left_out_;
+  std::vector<std::string> warnings_;
 };
 
 }  // namespace quire

@@ -3,19 +3,19 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 #include <utility>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "core/base/log.h"
+#include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/model/architectures/spec_reader.h"
+#include "core/model/formats/content_hash.h"
 #include "core/model/formats/gguf.h"
-#include "core/model/formats/json_file.h"
+#include "core/model/formats/mapped_file.h"
 #include "core/model/formats/safetensors.h"
+#include "core/model/layers/peft_config.h"
 
 namespace quire {
 
@@ -23,57 +23,72 @@ namespace {
 
 namespace fs = std::filesystem;
 
-AdapterFile open_gguf_adapter(const fs::path& path) {
+// A task's name and prompt are for people.
+void refuse_unknown_keys(const GgufFile& file, bool ignore_unknown_keys) {
+  constexpr std::string_view kKnown[] = {"adapter.type", "adapter.lora.alpha", "adapter.lora.task_name",
+                                         "adapter.lora.prompt_prefix"};
+  for (const auto& [key, value] : file.metadata()) {
+    if (!key.starts_with("adapter.") || std::ranges::find(kKnown, key) != std::end(kKnown)) continue;
+    if (!ignore_unknown_keys)
+      throw StartupError(
+          fmt::format("{}: the metadata key '{}' is not supported: it may change what the adapter computes; {}",
+                      file.where(), printable(key), kWayOutOfUnknownKeys));
+    log::warn("{}: the metadata key '{}' is not known and is ignored", file.where(), printable(key));
+  }
+}
+
+AdapterFile open_gguf_adapter(const fs::path& path, bool ignore_unknown_keys) {
   const auto gguf = GgufFile::open(path);
   AdapterFile out{.where = path.string(), .owner = gguf, .tensors = {}, .scale = {}, .gguf_architecture = {}};
   if (gguf->get_string("general.type").value_or("") != "adapter" ||
       gguf->get_string("adapter.type").value_or("") != "lora")
     out.fail("this is no LoRA adapter ('general.type' and 'adapter.type' say so)");
-  if (gguf->metadata().contains("adapter.alora.invocation_tokens"))
+  if (gguf->find("adapter.alora.invocation_tokens") != nullptr)
     out.fail("adapters that some tokens switch on are not supported");
+  refuse_unknown_keys(*gguf, ignore_unknown_keys);
   out.gguf_architecture = gguf->get_string("general.architecture").value_or("");
   if (out.gguf_architecture.empty()) out.fail("'general.architecture' is missing");
   const auto alpha = gguf->get_float("adapter.lora.alpha");
   if (!alpha) out.fail("'adapter.lora.alpha' is missing");
   // llama.cpp's rule: without an alpha, the change is taken as it is.
-  out.scale = [alpha = *alpha](std::int64_t rank) { return alpha == 0.0 ? 1.0 : alpha / static_cast<double>(rank); };
+  out.scale = [alpha = *alpha](const std::string& /*module*/, std::int64_t rank) {
+    return alpha == 0.0 ? 1.0 : alpha / static_cast<double>(rank);
+  };
   for (const GgufTensor& tensor : gguf->tensors()) {
     StoredTensor& stored = out.tensors.emplace_back();
     stored.name = tensor.name;
     stored.type = tensor.type;
     stored.shape.assign(tensor.shape.rbegin(), tensor.shape.rend());
+    // Some writers pad with dimensions of one behind a matrix.
+    while (stored.shape.size() > 2 && stored.shape.front() == 1)
+      stored.shape.erase(stored.shape.begin());
     stored.data = tensor.data;
   }
   return out;
 }
 
-bool is_set(const nlohmann::json* value) {
-  return value != nullptr && !value->empty() && *value != false && *value != "none";
-}
-
-AdapterFile open_peft_adapter(const fs::path& directory) {
+AdapterFile open_peft_adapter(const fs::path& directory, bool ignore_unknown_keys) {
   AdapterFile out{.where = directory.string(), .owner = nullptr, .tensors = {}, .scale = {}, .gguf_architecture = {}};
-  const auto raw = read_json_file(directory / "adapter_config.json");
-  if (!raw) out.fail("adapter_config.json is missing");
-  const JsonObject config(*raw, (directory / "adapter_config.json").string());
-  if (config.text("peft_type").value_or("LORA") != "LORA") config.fail("'peft_type' is not LORA");
-  for (const char* key : {"use_dora", "bias", "fan_in_fan_out", "lora_bias", "rank_pattern", "alpha_pattern",
-                          "modules_to_save", "layer_replication", "alora_invocation_tokens"}) {
-    if (is_set(config.find(key))) config.fail(fmt::format("'{}' is not supported", key));
+  const auto config = std::make_shared<const PeftConfig>(directory, ignore_unknown_keys);
+  out.scale = [config](const std::string& module, std::int64_t rank) { return config->scale(module, rank); };
+  if (!is_there(directory / "adapter_model.safetensors")) {
+    const bool is_pickled = is_there(directory / "adapter_model.bin");
+    out.fail(is_pickled ? "its weights are a pickle of PyTorch (adapter_model.bin): convert them to safetensors"
+                        : "adapter_model.safetensors is missing");
   }
-  const double alpha = config.number("lora_alpha").value_or(8.0);
-  const bool by_root = config.boolean("use_rslora").value_or(false);
-  out.scale = [=](std::int64_t rank) {
-    return alpha / (by_root ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
-  };
   const auto file = std::make_shared<SafetensorsFile>(directory / "adapter_model.safetensors");
   out.tensors = file->tensors();
   out.owner = file;
   return out;
 }
 
-// The changed matrix's name, and whether the tensor is the second of the two.
-std::pair<std::string, bool> parts_of(const AdapterFile& file, const std::string& name) {
+struct ChangedPart {
+  std::string name;    // the changed matrix's, from the layers' part on
+  std::string module;  // its whole name
+  bool is_up = false;  // the tensor is the second of the two
+};
+
+ChangedPart part_of(const AdapterFile& file, const std::string& name) {
   using Ending = std::pair<std::string_view, bool>;
   constexpr Ending kGguf[] = {{".lora_a", false}, {".lora_b", true}};
   constexpr Ending kPeft[] = {{".lora_A.weight", false},
@@ -82,10 +97,13 @@ std::pair<std::string, bool> parts_of(const AdapterFile& file, const std::string
                               {".lora_B.default.weight", true}};
   for (const auto& [ending, is_up] : file.is_gguf() ? std::span<const Ending>(kGguf) : std::span<const Ending>(kPeft)) {
     if (!name.ends_with(ending)) continue;
-    std::string changed = name.substr(0, name.size() - ending.size());
-    if (file.is_gguf()) return {changed, is_up};
+    const std::string changed = name.substr(0, name.size() - ending.size());
+    if (file.is_gguf()) return {changed, changed, is_up};
+    constexpr std::string_view kWrapper = "base_model.model.";
+    const std::string module = changed.starts_with(kWrapper) ? changed.substr(kWrapper.size()) : changed;
     const std::size_t layers = changed.rfind("layers.");
-    return {layers != std::string::npos ? changed.substr(layers) : changed.substr(changed.rfind('.') + 1), is_up};
+    return {layers != std::string::npos ? changed.substr(layers) : changed.substr(changed.rfind('.') + 1), module,
+            is_up};
   }
   file.fail(fmt::format("'{}' is no part of a LoRA adapter", name));
 }
@@ -99,30 +117,35 @@ void AdapterFile::fail(const std::string& what) const {
 std::map<std::string, AdapterPair> AdapterFile::pairs() const {
   std::map<std::string, AdapterPair> out;
   for (const StoredTensor& tensor : tensors) {
-    const auto [name, is_up] = parts_of(*this, tensor.name);
-    (is_up ? out[name].up : out[name].down) = &tensor;
+    const ChangedPart part = part_of(*this, tensor.name);
+    AdapterPair& pair = out[part.name];
+    (part.is_up ? pair.up : pair.down) = &tensor;
+    pair.module = part.module;
   }
   return out;
 }
 
-std::string AdapterFile::content_key() const {
-  std::array<std::uint64_t, 2> hash{1, 2};
-  const auto add = [&](std::string_view bytes) {
-    for (std::uint64_t& half : hash)
-      half = XXH3_64bits_withSeed(bytes.data(), bytes.size(), half);
+// Every part has its length before it, so that no two lists of parts are the same bytes.
+std::string AdapterFile::content_key(std::span<const float> used_scales) const {
+  std::string parts;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    parts += fmt::format("{} {}\n", bytes.size(), hex_digits(hash_content(bytes)));
   };
-  const double of_one = scale(1);
-  add({reinterpret_cast<const char*>(&of_one), sizeof of_one});
+  parts += gguf_architecture + '\n';
+  add(std::as_bytes(used_scales));
   for (const StoredTensor& tensor : tensors) {
-    add(tensor.name);
-    add({reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size()});
+    add(std::as_bytes(std::span(tensor.name)));
+    add(std::as_bytes(std::span(tensor.shape)));
+    parts += fmt::format("{}\n", tensor.type ? dtype_info(*tensor.type).name : "");
+    add(tensor.data);
   }
-  return fmt::format("{:016x}{:016x}", hash[0], hash[1]);
+  return hex_digits(hash_content(std::as_bytes(std::span(parts))));
 }
 
-AdapterFile open_adapter(const fs::path& path) {
+AdapterFile open_adapter(const fs::path& path, bool ignore_unknown_keys) {
   std::error_code failed;
-  return fs::is_directory(path, failed) ? open_peft_adapter(path) : open_gguf_adapter(path);
+  return fs::is_directory(path, failed) ? open_peft_adapter(path, ignore_unknown_keys)
+                                        : open_gguf_adapter(path, ignore_unknown_keys);
 }
 
 }  // namespace quire

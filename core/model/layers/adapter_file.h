@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,23 +20,25 @@ namespace quire {
 struct AdapterPair {
   const StoredTensor* down = nullptr;
   const StoredTensor* up = nullptr;
+  std::string module{};  // the changed matrix's whole name
 };
 
 struct AdapterFile {
   std::string where;
   std::shared_ptr<const void> owner;
   std::vector<StoredTensor> tensors;
-  std::function<double(std::int64_t rank)> scale;
+  std::function<double(const std::string& module, std::int64_t rank)> scale;
   std::string gguf_architecture;  // empty: a PEFT directory
 
   bool is_gguf() const { return !gguf_architecture.empty(); }
   // By the changed matrix's name: GGUF's, or PEFT's from the layers' part on ("layers.3.self_attn.q_proj", "lm_head").
   std::map<std::string, AdapterPair> pairs() const;
-  std::string content_key() const;  // a hash of the scale and the tensors
+  // A hash of the tensors and of the scales of their changes, as they are used, in the order of use.
+  std::string content_key(std::span<const float> used_scales) const;
   [[noreturn]] void fail(const std::string& what) const;
 };
 
-// Throws StartupError, one line that begins with the path.
-AdapterFile open_adapter(const std::filesystem::path& path);
+// Throws StartupError, one line that begins with the path. Settings that are not known are refused or ignored.
+AdapterFile open_adapter(const std::filesystem::path& path, bool ignore_unknown_keys = false);
 
 }  // namespace quire

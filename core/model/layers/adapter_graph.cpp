@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/result.h"
+#include "core/model/layers/adapter_check.h"
 #include "core/model/layers/transformer.h"
 #include "core/model/layers/views.h"
 
@@ -71,8 +72,7 @@ std::int64_t Transformer::most_chosen() const {
 }
 
 void Transformer::allow_adapters(std::int64_t max_rank) {
-  if (!backend_.has(Ability::kAdapters))
-    throw StartupError(backend_.name() + " does not compute adapters: set backend.device to cpu");
+  require_adapters(backend_);
   widths_[kLowRank] = max_rank;
   widths_[kHeadLowRank] = max_rank;
   widths_[kExpertLowRank] = most_chosen() * max_rank;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/model/architectures/model_config.h"
 #include "core/model/architectures/spec_reader.h"
@@ -26,7 +27,10 @@ struct Checkpoint {
   GenerationDefaults generation;
   Pooling pooling = Pooling::kNone;  // kNone: the file does not say
   std::vector<std::string> parts_left_out;
+  std::vector<std::string> warnings;
   std::shared_ptr<const void> files;
+  std::vector<const MappedFile*> mappings;  // of `files`
+  std::string texts;                        // hashes of the small files beside them, by name
   // Tells the system that these bytes of `files` are not needed soon.
   std::function<void(std::span<const std::byte>)> release;
 };

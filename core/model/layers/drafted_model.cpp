@@ -111,9 +111,9 @@ std::string why_not_drafter(const LoadedModel& model, const LoadedModel& drafter
 }
 
 std::shared_ptr<const LoadedModel> open_drafter(const LoadedModel& model, const std::filesystem::path& path,
-                                                const std::filesystem::path& drafter) {
+                                                const std::filesystem::path& drafter, bool ignore_unknown_keys) {
   if (drafter.empty()) return nullptr;
-  auto opened = open_model(drafter);
+  auto opened = open_model(drafter, true, {.ignore_unknown_keys = ignore_unknown_keys});
   const std::string why = why_not_drafter(model, *opened);
   if (why.empty()) return opened;
   throw StartupError(fmt::format("{}: cannot draft for {}: {}; leave speculation.draft_model out or name another model",

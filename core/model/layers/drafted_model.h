@@ -64,7 +64,7 @@ std::string why_not_drafter(const LoadedModel& model, const LoadedModel& drafter
 // Opens `drafter` for the model that was opened from `path`; null where `drafter` is empty. Throws StartupError, one
 // line, also where it cannot draft for it.
 std::shared_ptr<const LoadedModel> open_drafter(const LoadedModel& model, const std::filesystem::path& path,
-                                                const std::filesystem::path& drafter);
+                                                const std::filesystem::path& drafter, bool ignore_unknown_keys = false);
 
 // Both models, one behind the other in the KV storage. The caches are each model's own.
 std::unique_ptr<Model> build_with_drafter(const LoadedModel& model, const LoadedModel& drafter, Backend& backend,

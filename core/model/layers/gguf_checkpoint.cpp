@@ -1,8 +1,13 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <set>
+#include <string_view>
 #include <utility>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/base/sampling_ranges.h"
 #include "core/model/architectures/registry.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/formats/gguf_shards.h"
@@ -21,7 +26,10 @@ TensorTable tensor_table(const GgufFile& file, const std::string& where) {
     stored.type = tensor.type;
     stored.type_name =
         tensor.type ? std::string(dtype_info(*tensor.type).name) : fmt::format("number {}", tensor.ggml_type);
-    stored.shape.assign(tensor.shape.rbegin(), tensor.shape.rend());
+    // Trailing dimensions of one say nothing, and some writers pad with them.
+    const auto last = std::ranges::find_if(tensor.shape.rbegin(), tensor.shape.rend() - 1,
+                                           [](std::int64_t size) { return size != 1; });
+    stored.shape.assign(last, tensor.shape.rend());
     stored.data = tensor.data;
   }
   return {where, std::move(tensors)};
@@ -41,18 +49,28 @@ Pooling read_pooling(const GgufFile& file, const ModelSpec& spec, const std::str
   }
 }
 
-GenerationDefaults read_generation(const GgufFile& file) {
-  const auto number = [&](const char* name) -> std::optional<float> {
-    const auto value = file.get_float(fmt::format("general.sampling.{}", name));
+GenerationDefaults read_generation(const GgufFile& file, TensorTable& tensors) {
+  constexpr std::string_view kPrefix = "general.sampling.";
+  std::set<std::string, std::less<>> applied;
+  const auto number = [&](const char* name, const SamplingRange& range) -> std::optional<double> {
+    const std::string key = fmt::format("{}{}", kPrefix, *applied.emplace(name).first);
+    const auto value = file.get_float(key);
+    if (value) check_in_range(*value, range, key, file.where());
+    return value;
+  };
+  const auto real = [&](const char* name, const SamplingRange& range) -> std::optional<float> {
+    const auto value = number(name, range);
     return value ? std::optional(static_cast<float>(*value)) : std::nullopt;
   };
   GenerationDefaults out;
-  out.temperature = number("temp");
-  out.top_p = number("top_p");
-  out.min_p = number("min_p");
-  out.repetition_penalty = number("penalty_repeat");
-  if (const auto top_k = file.get_int("general.sampling.top_k"); top_k && std::in_range<std::int32_t>(*top_k)) {
-    out.top_k = static_cast<std::int32_t>(*top_k);
+  out.temperature = real("temp", kTemperatureRange);
+  out.top_p = real("top_p", kProbabilityRange);
+  out.min_p = real("min_p", kProbabilityRange);
+  out.repetition_penalty = real("penalty_repeat", kRepetitionPenaltyRange);
+  if (number("top_k", kTopKRange)) out.top_k = static_cast<std::int32_t>(*file.get_int("general.sampling.top_k"));
+  for (const auto& [key, value] : file.metadata()) {
+    if (key.starts_with(kPrefix) && !applied.contains(key.substr(kPrefix.size())))
+      tensors.warn(fmt::format("the default '{}' is not applied: requests may set it", printable(key)));
   }
   return out;
 }
@@ -70,14 +88,15 @@ Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, con
   tensors.refuse_unused(config.architecture);
   out.name = file->get_string("general.name").value_or(std::filesystem::path(where).stem().string());
   out.file_bytes = file->file_bytes();
-  if (with_text) {
-    out.tokenizer = read_gguf_tokenizer(*file, where);
-    check_vocabulary(*out.tokenizer, config.vocab_size, where);
-  }
   out.chat_template = file->get_string("tokenizer.chat_template").value_or("");
-  out.generation = read_generation(*file);
+  if (with_text) {
+    out.tokenizer = fit_vocabulary(read_gguf_tokenizer(*file, where), config.vocab_size, out.chat_template, where);
+  }
+  out.generation = read_generation(*file, tensors);
   out.pooling = read_pooling(*file, out.spec, where);
+  out.warnings = tensors.warnings();
   out.files = file;
+  out.mappings = file->mappings();
   out.release = [file](std::span<const std::byte> data) { file->release(data); };
   return out;
 }

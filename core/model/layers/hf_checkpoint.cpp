@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/architectures/hf_config.h"
-#include "core/model/architectures/hf_families.h"
-#include "core/model/architectures/registry.h"
+#include "core/model/formats/content_hash.h"
 #include "core/model/formats/json_file.h"
+#include "core/model/formats/mapped_file.h"
+#include "core/model/formats/model_path.h"
 #include "core/model/formats/quantized_tensors.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/model/formats/safetensors.h"
@@ -28,27 +30,6 @@ struct Viewed {
   std::shared_ptr<const TensorTable> table;
 };
 
-// The name that the file gives a tensor of GGUF's name. `prefix`: "model." in a causal language model, nothing in a
-// bare one (embedding models are published so).
-std::string hf_name(const std::string& gguf, const std::string& prefix) {
-  std::string layer;
-  std::string_view rest = gguf;
-  if (rest.starts_with("blk.")) {
-    const std::size_t dot = rest.find('.', 4);
-    layer = fmt::format("layers.{}.", rest.substr(4, dot - 4));
-    rest.remove_prefix(dot + 1);
-  }
-  const std::size_t dot = rest.rfind('.');
-  for (int i = 0; i < kNumWeightRoles; ++i) {
-    const RoleInfo& info = role_info(static_cast<WeightRole>(i));
-    if (info.gguf != rest.substr(0, dot) || info.hf.empty()) continue;
-    // '^' stands before the head's name, which has no prefix.
-    if (info.hf.starts_with('^')) return fmt::format("{}{}", info.hf.substr(1), rest.substr(dot));
-    return fmt::format("{}{}{}{}", prefix, layer, info.hf, rest.substr(dot));
-  }
-  return gguf;
-}
-
 // Old files carry the RoPE frequencies that follow from the configuration.
 bool is_derived(const StoredTensor& tensor) {
   return tensor.name.ends_with("rotary_emb.inv_freq");
@@ -60,37 +41,6 @@ TensorTable tensor_table(const Files& files, const QuantConfig& quantization, co
     std::ranges::copy_if(file->tensors(), std::back_inserter(tensors), [](const auto& t) { return !is_derived(t); });
   }
   return {where, join_quantized(std::move(tensors), quantization, where)};
-}
-
-// A tied head may be stored under either name or both; the embedding counts where both are there.
-void name_tensors(TensorTable& tensors, const ModelConfig& config) {
-  const std::string prefix = tensors.contains("norm.weight") ? "" : "model.";
-  const std::string embedding = prefix + "embed_tokens.weight";
-  const std::string head = "lm_head.weight";
-  const bool has_head = tensors.contains(head);
-  const bool has_embedding = tensors.contains(embedding);
-  if (!has_head && !has_embedding)
-    throw StartupError(fmt::format("{}: the tensor '{}' is missing", tensors.where(), embedding));
-  if (config.tied_head && has_head && has_embedding) tensors.take_matrix(head, config.vocab_size, config.hidden_size);
-  const bool from_head = config.tied_head && !has_embedding;
-  tensors.set_names(
-      [=](const std::string& name) { return from_head && name == "token_embd.weight" ? head : hf_name(name, prefix); });
-}
-
-// Models of several media have their text part in an object of its own.
-const nlohmann::json& text_config(const nlohmann::json& config) {
-  const auto found = config.find("text_config");
-  return found != config.end() && found->is_object() ? *found : config;
-}
-
-// Null for Llama, Qwen2 and Qwen3.
-const HfFamily* find_family(const nlohmann::json& config, const std::string& where) {
-  const JsonObject object(config, where);
-  const std::string type = object.text("model_type").value_or("");
-  if (type == "llama" || type == "qwen2" || type == "qwen3") return nullptr;
-  if (const HfFamily* family = hf_family_of(config)) return family;
-  object.fail(fmt::format("the model type '{}' is not supported; the nearest known one is '{}'", printable(type),
-                          nearest_hf_family(type)));
 }
 
 QuantConfig read_quantization(const std::filesystem::path& directory, const nlohmann::json& config) {
@@ -120,6 +70,29 @@ void release(const Files& files, std::span<const std::byte> data) {
   }
 }
 
+// The folder's JSON files, and the configurations of modules in folders below, in an order of their own.
+std::set<std::filesystem::path> text_files(const std::filesystem::path& directory) {
+  std::set<std::filesystem::path> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    if (at->is_directory(ignored)) found.insert(at->path().filename() / "config.json");
+    if (at->path().extension() == ".json") found.insert(at->path().filename());
+  }
+  return found;
+}
+
+std::string hash_texts(const std::filesystem::path& directory) {
+  std::string out;
+  for (const auto& name : text_files(directory)) {
+    try {
+      out += fmt::format("{} {}\n", name.string(), hex_digits(hash_content(MappedFile(directory / name).bytes())));
+    } catch (const StartupError&) {  // it is not there, empty or no file that could be read before
+    }
+  }
+  return out;
+}
+
 std::string model_name(const std::filesystem::path& directory, const nlohmann::json& config) {
   const auto name = JsonObject(config, directory.string()).text("_name_or_path").value_or("");
   if (!name.empty()) return std::filesystem::path(name).filename().string();
@@ -134,15 +107,10 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   const std::string where = directory.string();
   const auto config_path = directory / "config.json";
   const auto config = read_json_file(config_path);
-  if (!config) throw StartupError(fmt::format("{}: is missing", config_path.string()));
-  Checkpoint out;
-  nlohmann::json text = text_config(*config);
-  const HfFamily* family = find_family(text, config_path.string());
-  if (family == nullptr) {
-    out.spec = plain_spec(read_hf_config(*config, config_path.string()));
-    check_spec(out.spec, config_path.string());
+  if (!config) {
+    throw StartupError(fmt::format("{}: is missing{}", config_path.string(), instead_of_config(directory)));
   }
-
+  Checkpoint out;
   const auto files = std::make_shared<const Files>(open_safetensors_directory(directory));
   const QuantConfig quantization = read_quantization(directory, *config);
   const auto tensors_owner = std::make_shared<TensorTable>(tensor_table(*files, quantization, where));
@@ -150,42 +118,36 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   const auto dense = std::make_shared<const Files>(open_dense_modules(directory));
   for (StoredTensor& tensor : dense_tensors(*dense, directory))
     tensors.add(std::move(tensor));
-  if (family == nullptr) {
-    name_tensors(tensors, out.spec.config);
-    read_dense_sizes(tensors, out.spec);
-  } else {
-    text = with_class_defaults(text, *family);
-    const JsonObject object(text, config_path.string());
-    const auto metadata = translate_hf_config(text, object, *family, tensors);
-    translate_hf_tensors(object, *family, tensors);
-    out.spec = read_spec(*metadata, tensors, wishes);
-    refuse_unknown_hf_keys(text, object);
-    if (family->swaps_halves) {
-      for (RopeConfig& rope : out.spec.ropes)
-        rope.style = RopeStyle::kHalf;
-    }
-  }
+  SpecWishes own = wishes;
+  const auto pooling_path = directory / "1_Pooling" / "config.json";
+  const auto pooling = read_json_file(pooling_path);
+  own.may_lack_head = pooling || is_there(directory / "modules.json");
+  out.spec = read_hf_spec(*config, config_path.string(), tensors, own);
   out.weights = collect_weights(out.spec, tensors);
   out.parts_left_out.assign(tensors.parts_left_out().begin(), tensors.parts_left_out().end());
   tensors.refuse_unused(out.spec.config.architecture);
 
   const auto generation_path = directory / "generation_config.json";
   if (const auto generation = read_json_file(generation_path)) {
-    out.generation = read_hf_generation(*generation, generation_path.string());
+    out.generation = read_hf_generation(*generation, generation_path.string(), tensors);
   }
-  const auto pooling_path = directory / "1_Pooling" / "config.json";
-  if (const auto pooling = read_json_file(pooling_path)) out.pooling = read_hf_pooling(*pooling, pooling_path.string());
+  if (pooling) out.pooling = read_hf_pooling(*pooling, pooling_path.string());
   if (out.spec.num_labels > 0) out.pooling = out.spec.is_causal ? Pooling::kLast : Pooling::kCls;
-  if (with_text) {
-    out.tokenizer = read_hf_tokenizer(directory);
-    check_vocabulary(*out.tokenizer, out.spec.config.vocab_size, where);
-  }
   out.chat_template = read_chat_template(directory);
+  if (with_text) {
+    out.tokenizer = fit_vocabulary(read_hf_tokenizer(directory), out.spec.config.vocab_size, out.chat_template, where);
+  }
   out.name = model_name(directory, *config);
+  out.warnings = tensors.warnings();
   for (const auto& file : *files)
     out.file_bytes += file->mapping().bytes().size();
   // Weights are views of the files and of what the table makes rows with.
   out.files = std::make_shared<const Viewed>(Viewed{files, dense, tensors_owner});
+  for (const Files* part : {files.get(), dense.get()}) {
+    for (const auto& file : *part)
+      out.mappings.push_back(&file->mapping());
+  }
+  out.texts = hash_texts(directory);
   out.release = [files](std::span<const std::byte> data) { release(*files, data); };
   return out;
 }

@@ -63,6 +63,7 @@ ModelInfo info_of(const Checkpoint& checkpoint) {
   info.has_head = checkpoint.spec.has_head;
   info.has_next_tokens = checkpoint.spec.next_tokens.has_value();
   info.parts_left_out = checkpoint.parts_left_out;
+  info.warnings = checkpoint.warnings;
   info.num_parameters = weights.num_vector_elements();
   for (const auto& [role, table] : weights.model.rows) {
     if (role != WeightRole::kTokenEmbedding || !config.tied_head || !info.has_head)
@@ -160,9 +161,17 @@ std::unique_ptr<Model> LoadedModel::build(Backend& backend,
     return std::make_unique<Transformer>(checkpoint.spec, std::move(weights), backend, checkpoint.files,
                                          first_kv_layer);
   }
-  const PackedCache files(cache.folder, packed_identity(checkpoint.weights, backend.packing(), cache.model_version));
-  const auto cached = files.open(checkpoint.weights.num_products());
-  const auto writer = cached ? nullptr : files.create();
+  const PackedCache files(cache.folder, packed_identity(cache.model, backend.packing()), cache.max_bytes);
+  const auto cached = files.open(checkpoint.weights.num_products(), [&] {
+    if (progress) progress(0, total);
+  });
+  std::uint64_t packed_bytes = 0;
+  for_each_matrix(checkpoint.weights, [&](const WeightSource& matrix) {
+    packed_bytes += backend.packed_bytes(matrix.type, matrix.rows, matrix.cols);
+  });
+  const auto writer = cached ? nullptr : files.create(packed_bytes);
+  if (!cached && !writer)
+    report_written(files, fmt::format("they take {} bytes, more than model.packed_cache_bytes", packed_bytes));
   PackedModel weights = pack_weights(checkpoint.weights, backend, packed, cached.get(), writer.get());
   if (writer) report_written(files, writer->finish());
   if (cached) log::info("packed weights are mapped from {}", files.path().string());
@@ -173,10 +182,9 @@ std::unique_ptr<Model> LoadedModel::build(Backend& backend,
 }
 
 std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text,
-                                              std::int64_t served_context, bool next_tokens) {
+                                              const SpecWishes& wishes) {
   std::error_code ignored;
   const bool is_directory = std::filesystem::is_directory(path, ignored);
-  const SpecWishes wishes{.served_context = served_context, .next_tokens = next_tokens};
   return std::make_shared<LoadedModel>(is_directory ? read_hf_checkpoint(path, with_text, wishes)
                                                     : read_gguf_checkpoint(path, with_text, wishes));
 }

@@ -13,6 +13,7 @@
 #include "core/base/pooling.h"
 #include "core/model/architectures/model_config.h"
 #include "core/model/layers/model.h"
+#include "core/model/layers/model_identity.h"
 #include "core/text/tokenizer.h"
 #include "kernels/device_step_bytes.h"
 
@@ -39,12 +40,16 @@ struct ModelInfo {
   bool has_head = true;                     // false: embeddings only
   bool has_next_tokens = false;             // the block that predicts the token after next is there, and wanted
   std::vector<std::string> parts_left_out;  // of the file, which the model does not compute
+  std::vector<std::string> warnings;        // settings of the file that are not applied, for people
 };
+
+inline constexpr std::int64_t kDefaultPackedBytes = std::int64_t{64} << 30;
 
 // Where packed weights are kept between starts.
 struct PackedCacheOptions {
-  std::filesystem::path folder;  // empty: no cache
-  std::string model_version;     // names, sizes and times of the model's files
+  std::filesystem::path folder{};                // empty: no cache
+  std::int64_t max_bytes = kDefaultPackedBytes;  // of all files in the folder
+  ModelContent model{};
 };
 
 class LoadedModel {
@@ -55,6 +60,7 @@ class LoadedModel {
   LoadedModel& operator=(const LoadedModel&) = delete;
 
   const ModelInfo& info() const { return info_; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
   std::shared_ptr<const Tokenizer> tokenizer() const;
   const std::string& chat_template() const;  // empty where the model has none
   const GenerationDefaults& generation_defaults() const;
@@ -77,10 +83,8 @@ class LoadedModel {
 };
 
 // `path`: a GGUF file or a Hugging Face directory. Throws StartupError with one clear line. Without `with_text` the
-// vocabulary is not read: tokenizer() is null. `served_context`: the most tokens of a sequence, where the configuration
-// bounds them below what the file says (LongRoPE's factors depend on it); 0: as the file says. `next_tokens`: with the
-// block that predicts the token after next, where the file has one of the qwen35 form.
+// vocabulary is not read: tokenizer() is null.
 std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text = true,
-                                              std::int64_t served_context = 0, bool next_tokens = false);
+                                              const SpecWishes& wishes = {});
 
 }  // namespace quire

@@ -1,139 +1,161 @@
 #include "core/model/layers/packed_cache.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "core/base/result.h"
+#include "core/model/formats/known_contents.h"
 
 namespace quire {
 
+namespace fs = std::filesystem;
+
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31304b5045524955;  // at the very end: a file cut short has none
-constexpr std::uint64_t kLayoutVersion = 1;
+constexpr std::uint64_t kMagic = 0x32304b5045524955;  // at the very end: a file cut short has none
 constexpr std::uint64_t kAlignment = 4096;
-constexpr std::size_t kSample = 4096;
+constexpr const char* kSuffix = ".quire-packed";
 // The page cache keeps what was written at once, at a multiple of a huge page, in huge pages where the file system can:
-// the next start then maps those.
-constexpr std::size_t kPiece = std::size_t{4} << 20;
+// the next start then maps those. Each piece is hashed as it is written.
+constexpr std::size_t kPiece = kHashedPiece;
+
+// Milliseconds until the clock of files has advanced.
+constexpr int kMostTicks = 20;
 
 // The last bytes of a file; before it lie the table and the identity.
 struct Trailer {
   std::uint64_t num_entries = 0;
   std::uint64_t identity_bytes = 0;
-  std::uint64_t hash = 0;  // of table and identity
   std::uint64_t file_bytes = 0;
+  ContentHash content{};   // of all bytes before the trailer
+  std::uint64_t hash = 0;  // of the table, the identity and the words above
   std::uint64_t magic = kMagic;
 };
 
-std::uint64_t hash_of(const std::vector<std::uint64_t>& table, const std::string& identity) {
-  const std::uint64_t seed = XXH3_64bits(table.data(), table.size() * sizeof(std::uint64_t));
-  return XXH3_64bits_withSeed(identity.data(), identity.size(), seed);
+std::uint64_t hash_of(const Trailer& trailer, const std::vector<std::uint64_t>& table, const std::string& identity) {
+  std::uint64_t hash = XXH3_64bits(table.data(), table.size() * sizeof(std::uint64_t));
+  hash = XXH3_64bits_withSeed(identity.data(), identity.size(), hash);
+  return XXH3_64bits_withSeed(&trailer, offsetof(Trailer, hash), hash);
 }
 
-// The same of rows that no file holds.
-std::uint64_t made_sample_hash(const WeightSource& source, std::uint64_t seed) {
-  std::vector<std::byte> row(dtype_bytes(source.type, source.cols));
-  std::uint64_t hash = seed;
-  for (const std::int64_t at : {std::int64_t{0}, source.rows / 2, source.rows - 1}) {
-    source.maker->make_row(source.first_row + at, row.data());
-    hash = XXH3_64bits_withSeed(row.data(), row.size(), hash);
+// The entries of a whole file of this identity; nothing where it is none, or is damaged there.
+struct Structure {
+  Trailer trailer;
+  std::vector<std::span<const std::byte>> entries;
+};
+std::optional<Structure> structure_of(std::span<const std::byte> bytes, const std::string& identity,
+                                      std::size_t num_entries) {
+  Structure found;
+  Trailer& trailer = found.trailer;
+  if (bytes.size() < sizeof trailer) return std::nullopt;
+  std::memcpy(&trailer, bytes.data() + bytes.size() - sizeof trailer, sizeof trailer);
+  if (trailer.magic != kMagic || trailer.file_bytes != bytes.size() || trailer.num_entries != num_entries ||
+      trailer.identity_bytes != identity.size()) {
+    return std::nullopt;
   }
-  if (source.order == nullptr) return hash;
-  return XXH3_64bits_withSeed(source.order, static_cast<std::size_t>(source.cols) * sizeof *source.order, hash);
-}
-
-// Begin, middle and end of a matrix.
-std::uint64_t sample_hash(const WeightSource& source, std::uint64_t seed) {
-  if (source.maker != nullptr) return made_sample_hash(source, seed);
-  const std::size_t bytes = dtype_bytes(source.type, source.rows * source.cols);
-  const std::size_t count = std::min(kSample, bytes);
-  std::uint64_t hash = seed;
-  for (const std::size_t at : {std::size_t{0}, (bytes - count) / 2, bytes - count})
-    hash = XXH3_64bits_withSeed(source.data + at, count, hash);
-  return hash;
+  std::vector<std::uint64_t> table(2 * num_entries);
+  const std::size_t table_bytes = table.size() * sizeof(std::uint64_t);
+  if (bytes.size() - sizeof trailer < table_bytes + identity.size()) return std::nullopt;
+  const std::size_t table_at = bytes.size() - sizeof trailer - identity.size() - table_bytes;
+  std::memcpy(table.data(), bytes.data() + table_at, table_bytes);
+  if (std::memcmp(bytes.data() + table_at + table_bytes, identity.data(), identity.size()) != 0 ||
+      trailer.hash != hash_of(trailer, table, identity)) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < num_entries; ++i) {
+    const std::uint64_t offset = table[2 * i];
+    const std::uint64_t size = table[2 * i + 1];
+    if (offset % kAlignment != 0 || offset > table_at || size > table_at - offset) return std::nullopt;
+    found.entries.push_back(bytes.subspan(offset, size));
+  }
+  return found;
 }
 
 }  // namespace
 
-std::string packed_identity(const WeightSources& sources, const std::string& packing,
-                            const std::string& model_version) {
-  std::string identity = fmt::format("layout {}\n{}\n{}\n", kLayoutVersion, packing, model_version);
-  std::uint64_t hash = 0;
-  const auto add = [&](const WeightSource& source) {
-    identity += fmt::format("{} {}x{}\n", dtype_info(source.type).name, source.rows, source.cols);
-    hash = sample_hash(source, hash);
-  };
-  sources.for_each_product([&](const LinearSource& product) {
-    for (const WeightSource& part : product.parts)
-      add(part);
-  });
-  return identity + fmt::format("samples {:016x}\n", hash);
+PackedCache::PackedCache(fs::path folder, std::string identity, std::int64_t max_bytes)
+    : path_(std::move(folder)), identity_(std::move(identity)), max_bytes_(static_cast<std::uint64_t>(max_bytes)) {
+  const XXH128_hash_t name = XXH3_128bits(identity_.data(), identity_.size());
+  path_ /= fmt::format("{:016x}{:016x}{}", name.high64, name.low64, kSuffix);
 }
 
-PackedCache::PackedCache(std::filesystem::path folder, std::string identity)
-    : path_(std::move(folder)), identity_(std::move(identity)) {
-  path_ /= fmt::format("{:016x}.quire-packed", XXH3_64bits(identity_.data(), identity_.size()));
-}
-
-std::shared_ptr<const PackedWeights> PackedCache::open(std::size_t num_entries) const {
+std::shared_ptr<const PackedWeights> PackedCache::open(std::size_t num_entries,
+                                                       const std::function<void()>& poll) const {
+  remove_abandoned(path_.parent_path(), kSuffix);
   std::shared_ptr<PackedWeights> found;
   try {
     found.reset(new PackedWeights(path_));
   } catch (const StartupError&) {
     return nullptr;  // there is none yet, or it cannot be read: packing does without
   }
-  const std::span<const std::byte> bytes = found->file_.bytes();
-  Trailer trailer;
-  if (bytes.size() < sizeof trailer) return nullptr;
-  std::memcpy(&trailer, bytes.data() + bytes.size() - sizeof trailer, sizeof trailer);
-  if (trailer.magic != kMagic || trailer.file_bytes != bytes.size() || trailer.num_entries != num_entries ||
-      trailer.identity_bytes != identity_.size()) {
+  const MappedFile& file = found->file_;
+  auto structure = structure_of(file.bytes(), identity_, num_entries);
+  if (!structure || !has_content(file, file.bytes().size() - sizeof(Trailer), structure->trailer.content, poll))
     return nullptr;
-  }
-  std::vector<std::uint64_t> table(2 * num_entries);
-  const std::size_t table_bytes = table.size() * sizeof(std::uint64_t);
-  if (bytes.size() - sizeof trailer < table_bytes + identity_.size()) return nullptr;
-  const std::size_t table_at = bytes.size() - sizeof trailer - identity_.size() - table_bytes;
-  std::memcpy(table.data(), bytes.data() + table_at, table_bytes);
-  if (std::memcmp(bytes.data() + table_at + table_bytes, identity_.data(), identity_.size()) != 0 ||
-      trailer.hash != hash_of(table, identity_)) {
-    return nullptr;
-  }
-  for (std::size_t i = 0; i < num_entries; ++i) {
-    const std::uint64_t offset = table[2 * i];
-    const std::uint64_t size = table[2 * i + 1];
-    if (offset % kAlignment != 0 || offset > table_at || size > table_at - offset) return nullptr;
-    found->entries_.push_back(bytes.subspan(offset, size));
-  }
+  found->entries_ = std::move(structure->entries);
   return found;
 }
 
-std::unique_ptr<PackedWriter> PackedCache::create() const {
-  return std::unique_ptr<PackedWriter>(new PackedWriter(path_, identity_));
+// A file that was copied, restored or written to since has another stamp than the one remembered.
+bool PackedCache::has_content(const MappedFile& file, std::size_t num_bytes, const ContentHash& content,
+                              const std::function<void()>& poll) const {
+  KnownContents known(path_.parent_path());
+  const bool is_known = known.find(file.stamp()) == content;
+  const bool is_settled = is_known || settle(file.path(), file.stamp(), stamping_clock());
+  if (!is_known) {
+    BackgroundWork<ContentHash> hashing(
+        [&](const std::stop_token& stop) { return hash_content(file.bytes().first(num_bytes), stop); });
+    if (hashing.wait(poll) != content) return false;
+  }
+  if (is_settled && stamp_of(file.path()) == file.stamp()) known.remember(file.stamp(), content);
+  return true;
 }
 
-PackedWriter::PackedWriter(std::filesystem::path path, std::string identity)
-    : path_(std::move(path)), identity_(std::move(identity)) {
+std::unique_ptr<PackedWriter> PackedCache::create(std::uint64_t num_bytes) const {
+  if (num_bytes > max_bytes_) return nullptr;
+  remove_abandoned(path_.parent_path(), kSuffix);
+  make_room(num_bytes);
+  return std::unique_ptr<PackedWriter>(new PackedWriter(path_, identity_, static_cast<std::int64_t>(max_bytes_)));
+}
+
+// Files that are mapped at the moment are removed too: who maps one keeps its bytes.
+void PackedCache::make_room(std::uint64_t num_bytes) const {
+  const KnownContents known(path_.parent_path());
+  // Files without a known use leave first, in the order of their times.
+  using Use = std::pair<std::size_t, std::int64_t>;
+  std::multimap<Use, std::pair<fs::path, std::uint64_t>> files;
+  std::uint64_t total = num_bytes;
   std::error_code error;
-  std::filesystem::create_directories(path_.parent_path(), error);
-  temporary_ = path_.string() + ".XXXXXX";
-  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
-  if (fd_ < 0) error_ = std::strerror(errno);
+  for (fs::directory_iterator at(path_.parent_path(), error), end; !error && at != end; at.increment(error)) {
+    if (!at->path().native().ends_with(kSuffix)) continue;
+    const auto stamp = stamp_of(at->path());
+    if (!stamp || at->path() == path_) continue;
+    const auto place = known.last_use(*stamp);
+    files.emplace(Use{place ? *place + 1 : 0, stamp->modified}, std::pair(at->path(), stamp->size));
+    total += stamp->size;
+  }
+  for (const auto& [use, file] : files) {
+    if (total <= max_bytes_) return;
+    std::error_code ignored;
+    if (fs::remove(file.first, ignored)) total -= file.second;
+  }
 }
 
-PackedWriter::~PackedWriter() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(temporary_.c_str());
-}
+PackedWriter::PackedWriter(fs::path path, std::string identity, std::int64_t max_bytes)
+    : path_(std::move(path)),
+      file_(path_),
+      identity_(std::move(identity)),
+      max_bytes_(static_cast<std::uint64_t>(max_bytes)) {}
 
 void PackedWriter::write(const void* from, std::size_t bytes) {
   const auto* at = static_cast<const std::byte*>(from);
@@ -148,20 +170,17 @@ void PackedWriter::write(const void* from, std::size_t bytes) {
 }
 
 void PackedWriter::write_pending() {
-  std::span<const std::byte> rest = pending_;
-  while (!rest.empty() && error_.empty()) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      error_ = written < 0 ? std::strerror(errno) : "nothing could be written";
-    } else {
-      rest = rest.subspan(static_cast<std::size_t>(written));
-    }
-  }
+  if (pending_.empty() || file_.error()) return pending_.clear();
+  digest_.add_piece(pending_);
+  file_.write(pending_);
   pending_.clear();
 }
 
 void PackedWriter::add(std::span<const std::byte> packed) {
+  if (offset_ + packed.size() > max_bytes_) {
+    offset_ = max_bytes_ + 1;
+    return;
+  }
   const std::vector<std::byte> padding((kAlignment - offset_ % kAlignment) % kAlignment);
   write(padding.data(), padding.size());
   table_.push_back(offset_);
@@ -170,27 +189,26 @@ void PackedWriter::add(std::span<const std::byte> packed) {
 }
 
 std::string PackedWriter::finish() {
-  Trailer trailer{.num_entries = table_.size() / 2,
-                  .identity_bytes = identity_.size(),
-                  .hash = hash_of(table_, identity_),
-                  .file_bytes = 0,
-                  .magic = kMagic};
+  if (offset_ > max_bytes_)
+    return fmt::format("they are more than the {} bytes of model.packed_cache_bytes", max_bytes_);
+  Trailer trailer{.num_entries = table_.size() / 2, .identity_bytes = identity_.size()};
   write(table_.data(), table_.size() * sizeof(std::uint64_t));
   write(identity_.data(), identity_.size());
-  trailer.file_bytes = offset_ + sizeof trailer;
-  write(&trailer, sizeof trailer);
   write_pending();
-  if (error_.empty() && (::fsync(fd_) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0)) {
-    error_ = std::strerror(errno);
-  }
-  if (!error_.empty()) return error_;
-  ::close(fd_);
-  fd_ = -1;
-  // The name too is kept only once the folder is on disk; without that a crash merely loses the cache.
-  const int folder = ::open(path_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder >= 0) {
-    ::fsync(folder);
-    ::close(folder);
+  trailer.file_bytes = offset_ + sizeof trailer;
+  trailer.content = digest_.finish();
+  trailer.hash = hash_of(trailer, table_, identity_);
+  file_.write(std::as_bytes(std::span(&trailer, 1)));
+  file_.commit(true);
+  if (file_.error()) return file_.error().message();
+  // No other writer had the file open: its bytes are known without reading them.
+  const auto stamp = stamp_of(path_);
+  for (int i = 0; stamp && i < kMostTicks; ++i) {
+    if (settle(path_, *stamp, stamping_clock())) {
+      KnownContents(path_.parent_path()).remember(*stamp, trailer.content);
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return {};
 }

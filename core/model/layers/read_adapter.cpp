@@ -153,7 +153,7 @@ class Reader {
     read_group(-1, model);
     if (!pairs_.empty())
       file_.fail(fmt::format("'{}' is no product of this model that an adapter can change", pairs_.begin()->first));
-    auto out = std::make_shared<const Adapter>(std::move(layers), std::move(model), file_.content_key());
+    auto out = std::make_shared<const Adapter>(std::move(layers), std::move(model), file_.content_key(scales_));
     if (out->changes_experts() && !backend_.has(Ability::kExpertAdapters))
       file_.fail(fmt::format("it changes experts, which {} does not compute", backend_.name()));
     return out;
@@ -211,15 +211,15 @@ class Reader {
   LowRank pack_matrix(const std::string& name, const AdapterPair& pair, const ExpertMatrix& matrix) {
     const std::int64_t rank = rank_of(name, pair, 0);
     check_shapes(name, pair, {rank, matrix.cols}, {matrix.rows, rank});
-    return join(rows_of(*pair.down, 0, rank, matrix.cols), rows_of(*pair.up, 0, matrix.rows, rank), rank, matrix.rows,
-                matrix.cols, matrix.first_output);
+    return join(pair, rows_of(*pair.down, 0, rank, matrix.cols), rows_of(*pair.up, 0, matrix.rows, rank), rank,
+                matrix.rows, matrix.cols, matrix.first_output);
   }
 
   LowRank pack_of_stack(const std::string& name, const AdapterPair& pair, const ExpertMatrix& matrix,
                         std::int64_t expert, std::int64_t num_experts) {
     const std::int64_t rank = rank_of(name, pair, 1);
     check_shapes(name, pair, {num_experts, rank, matrix.cols}, {num_experts, matrix.rows, rank});
-    return join(rows_of(*pair.down, expert * rank, rank, matrix.cols),
+    return join(pair, rows_of(*pair.down, expert * rank, rank, matrix.cols),
                 rows_of(*pair.up, expert * matrix.rows, matrix.rows, rank), rank, matrix.rows, matrix.cols,
                 matrix.first_output);
   }
@@ -264,8 +264,8 @@ class Reader {
       for (std::int64_t expert = 0; expert < ffn.num_experts; ++expert) {
         Rows up = rows_of_floats(stacked.up_of(expert));
         if (pairs_outputs_ && !matrix.is_down) up = in_order(up, halves_of_pairs(matrix.rows));
-        lists[static_cast<std::size_t>(expert)].push_back(
-            join(rows_of_floats(stacked.down_of(expert)), up, rank, matrix.rows, matrix.cols, matrix.first_output));
+        lists[static_cast<std::size_t>(expert)].push_back(join(pair, rows_of_floats(stacked.down_of(expert)), up, rank,
+                                                               matrix.rows, matrix.cols, matrix.first_output));
       }
       return;
     }
@@ -307,11 +307,11 @@ class Reader {
     const std::int64_t rank = rank_of(name, pair, 0);
     check_shapes(name, pair, {rank, need.cols}, {need.rows, rank});
     const Rows up = in_order(rows_of(*pair.up, 0, need.rows, rank), row_order(need, layer));
-    return join(rows_of(*pair.down, 0, rank, need.cols), up, rank, need.rows, need.cols, first_output);
+    return join(pair, rows_of(*pair.down, 0, rank, need.cols), up, rank, need.rows, need.cols, first_output);
   }
 
-  LowRank join(const Rows& down, const Rows& up, std::int64_t rank, std::int64_t rows, std::int64_t cols,
-               std::int64_t first_output) {
+  LowRank join(const AdapterPair& pair, const Rows& down, const Rows& up, std::int64_t rank, std::int64_t rows,
+               std::int64_t cols, std::int64_t first_output) {
     const auto load = [&](const Rows& matrix, std::int64_t count, std::int64_t width, float scale) {
       return backend_.load_linear_beside(
           {.type = matrix.type, .rows = count, .cols = width, .data = matrix.bytes.data(), .scale = scale});
@@ -319,7 +319,8 @@ class Reader {
     LowRank out;
     out.first_output = first_output;
     out.down = load(down, rank, cols, 1.0F);
-    out.up = load(up, rows, rank, static_cast<float>(file_.scale(rank)));
+    scales_.push_back(static_cast<float>(file_.scale(pair.module, rank)));
+    out.up = load(up, rows, rank, scales_.back());
     return out;
   }
 
@@ -387,6 +388,7 @@ class Reader {
   std::map<std::string, AdapterPair> pairs_;  // not read yet
   const bool pairs_outputs_;                  // of gate and up, in stacks of Hugging Face's files
   const bool has_column_experts_;             // such stacks are [experts][inputs][outputs]
+  std::vector<float> scales_;                 // in the order of use
   bool rotates_ = false;                      // any layer
   bool has_pairs_ = false;                    // the model's rows of queries and keys
 };
@@ -395,7 +397,7 @@ class Reader {
 
 std::shared_ptr<const Adapter> read_adapter(const fs::path& path, const ModelSpec& spec, Backend& backend,
                                             std::int64_t max_rank) {
-  return Reader(open_adapter(path), spec, backend, max_rank).read();
+  return Reader(open_adapter(path, spec.ignore_unknown_keys), spec, backend, max_rank).read();
 }
 
 }  // namespace quire

@@ -12,8 +12,10 @@
 #include "core/base/result.h"
 #include "core/model/formats/gguf_shards.h"
 #include "core/model/formats/json_file.h"
+#include "core/model/formats/model_path.h"
 #include "core/model/formats/safetensors.h"
 #include "core/model/layers/drafted_model.h"
+#include "core/model/layers/model_identity.h"
 
 namespace quire {
 
@@ -111,7 +113,9 @@ Contents read_gguf(const std::filesystem::path& path) {
 Contents read_directory(const std::filesystem::path& path) {
   Contents contents{"Hugging Face directory", "outermost", 0, {}, {}};
   const auto config = read_json_file(path / "config.json");
-  if (!config) throw StartupError(fmt::format("{}: is missing", (path / "config.json").string()));
+  if (!config) {
+    throw StartupError(fmt::format("{}: is missing{}", (path / "config.json").string(), instead_of_config(path)));
+  }
   for (const auto& [key, value] : config->items())
     contents.metadata.push_back({printable(key), printable(value.dump()), value});
   for (const auto& file : open_safetensors_directory(path)) {
@@ -164,6 +168,8 @@ std::string describe_model(const ModelInfo& info) {
   std::string left_out;
   for (const std::string& part : info.parts_left_out)
     left_out += fmt::format("not computed: {}\n", part);
+  for (const std::string& warning : info.warnings)
+    left_out += fmt::format("warning: {}\n", warning);
   return left_out + fmt::format(
                         "model: {}, {}, {:.1f} million parameters, mostly {}\n"
                         "{} layers, hidden size {}, {} key-value heads of {}, vocabulary {}, context {}\n",
@@ -184,7 +190,8 @@ json model_to_json(const ModelInfo& info) {
           {"vocab_size", info.vocab_size},
           {"max_context", info.max_context},
           {"generates", info.has_head && info.is_causal},
-          {"parts_left_out", info.parts_left_out}};
+          {"parts_left_out", info.parts_left_out},
+          {"warnings", info.warnings}};
 }
 
 json plan_to_json(const MemoryPlan& plan, const std::string& backend) {
@@ -228,6 +235,20 @@ std::string describe_groups(const ModelInfo& info, const Backend& backend, const
   return out;
 }
 
+// As a daemon with these options has it.
+std::string identity_of(const std::shared_ptr<const LoadedModel>& model,
+                        const std::shared_ptr<const LoadedModel>& drafter, const Backend& backend,
+                        const KvCacheOptions& options, const MemoryPlan& plan) {
+  ModelIdentity identity{.model = ContentReading(model, {}).wait(),
+                         .draft_model = {},
+                         .arithmetic = backend.name(),
+                         .block_size = options.block_size,
+                         .cache_type = options.dtype,
+                         .has_window_parts = plan.num_window_parts > 0};
+  if (drafter != nullptr) identity.draft_model = ContentReading(drafter, {}).wait();
+  return hex_digits(identity.key());
+}
+
 }  // namespace
 
 std::string inspect_model(const std::filesystem::path& path, const Backend& backend, const KvCacheOptions& options,
@@ -243,6 +264,8 @@ std::string inspect_model(const std::filesystem::path& path, const Backend& back
         plan_memory(memory_needs(*model, backend, options, limits, loaded_drafter.get()), options, machine);
     out += fmt::format("\nmemory plan on {}:\n{}\n", shown.device.empty() ? backend.name() : shown.device,
                        plan.describe());
+    if (shown.device.empty())
+      out += fmt::format("identity: {}\n", identity_of(model, loaded_drafter, backend, options, plan));
   } catch (const StartupError& error) {
     out += fmt::format("\ncannot be served: {}\n", error.what());
   }
@@ -270,6 +293,7 @@ std::string inspect_model_as_json(const std::filesystem::path& path, const Backe
     const MemoryPlan plan =
         plan_memory(memory_needs(*model, backend, options, limits, loaded_drafter.get()), options, machine);
     out["plan"] = plan_to_json(plan, device.empty() ? backend.name() : device);
+    if (device.empty()) out["identity"] = identity_of(model, loaded_drafter, backend, options, plan);
   } catch (const StartupError& error) {
     out["refusal"] = error.what();
   }

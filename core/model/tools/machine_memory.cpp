@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
@@ -9,6 +10,7 @@
 
 #include "core/base/result.h"
 #include "core/model/tools/memory_plan.h"
+#include "kernels/control_group.h"
 
 namespace quire {
 
@@ -38,26 +40,40 @@ std::optional<std::uint64_t> read_field(const std::filesystem::path& path, std::
   return std::nullopt;
 }
 
-// The process's own group: the line "0::/path" of /proc/self/cgroup.
-std::filesystem::path own_group(const std::filesystem::path& root) {
-  std::ifstream file(root / "proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("0::/")) return line.substr(4);
-  }
-  return {};
+// What a group's limit leaves: its page cache counts as free, because the kernel gives it up under pressure.
+std::uint64_t left_of(std::uint64_t limit, std::optional<std::uint64_t> used, std::optional<std::uint64_t> active_file,
+                      std::optional<std::uint64_t> inactive_file) {
+  const std::uint64_t current = used.value_or(0);
+  const std::uint64_t held = current - std::min(current, active_file.value_or(0) + inactive_file.value_or(0));
+  return limit - std::min(limit, held);
 }
 
-// What the group leaves below its limits: its page cache counts as free, because the kernel gives it up under pressure.
-std::optional<std::uint64_t> group_available(const std::filesystem::path& folder) {
-  const auto max = read_number(folder / "memory.max");
-  const auto high = read_number(folder / "memory.high");
+std::optional<std::uint64_t> available_v1(const std::filesystem::path& folder) {
+  const auto limit = read_number(folder / "memory.limit_in_bytes");  // without one: a number beyond any memory
+  if (!limit) return std::nullopt;
+  const auto stat = folder / "memory.stat";
+  return left_of(*limit, read_number(folder / "memory.usage_in_bytes"), read_field(stat, "total_active_file"),
+                 read_field(stat, "total_inactive_file"));
+}
+
+// What the group leaves below its limits.
+std::optional<std::uint64_t> group_available(const ControlGroup& group) {
+  if (group.is_v1) return available_v1(group.folder);
+  const auto max = read_number(group.folder / "memory.max");
+  const auto high = read_number(group.folder / "memory.high");
   if (!max && !high) return std::nullopt;
   const std::uint64_t limit = std::min(max.value_or(UINT64_MAX), high.value_or(UINT64_MAX));
-  const std::uint64_t current = read_number(folder / "memory.current").value_or(0);
-  const std::uint64_t cache = read_field(folder / "memory.stat", "active_file").value_or(0) +
-                              read_field(folder / "memory.stat", "inactive_file").value_or(0);
-  const std::uint64_t held = current - std::min(current, cache);
-  return limit - std::min(limit, held);
+  const auto stat = group.folder / "memory.stat";
+  return left_of(limit, read_number(group.folder / "memory.current"), read_field(stat, "active_file"),
+                 read_field(stat, "inactive_file"));
+}
+
+// What this process may still map below `ulimit -v`; nothing where it is unlimited.
+std::optional<std::uint64_t> address_space_left(const std::filesystem::path& root) {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  const std::uint64_t mapped = read_field(root / "proc/self/status", "VmSize:").value_or(0) * 1024;
+  return limit.rlim_cur - std::min<std::uint64_t>(limit.rlim_cur, mapped);
 }
 
 }  // namespace
@@ -66,14 +82,15 @@ MachineMemory machine_memory(const std::filesystem::path& root) {
   const auto kibibytes = read_field(root / "proc/meminfo", "MemAvailable:");
   if (!kibibytes) throw StartupError("/proc/meminfo does not tell the available memory (MemAvailable)");
   MachineMemory out{.available = *kibibytes * 1024, .limited_by = "the machine"};
-  const auto mount = root / "sys/fs/cgroup";
-  for (auto group = own_group(root);; group = group.parent_path()) {
-    const auto available = group_available(mount / group);
-    if (available && *available < out.available) {
-      out = {.available = *available, .limited_by = fmt::format("the cgroup /{}", group.string())};
-    }
-    if (group.empty()) return out;
+  for (const ControlGroup& group : control_groups("memory", root)) {
+    const auto available = group_available(group);
+    if (available && *available < out.available)
+      out = {.available = *available, .limited_by = fmt::format("the cgroup {}", group.name)};
   }
+  const auto mappable = address_space_left(root);
+  if (mappable && *mappable < out.available)
+    out = {.available = *mappable, .limited_by = "the address space limit (ulimit -v, LimitAS)"};
+  return out;
 }
 
 MachineMemory device_memory(const BackendOptions& options) {

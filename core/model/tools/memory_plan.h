@@ -14,15 +14,15 @@
 
 namespace quire {
 
-// What this process may still take: the machine's, or that of the control group (cgroup v2) it runs in.
+// What this process may still take: the machine's, that of the control group it runs in, or of its address space.
 struct MachineMemory {
   std::uint64_t available = 0;  // bytes, page cache that can be given up included
   std::string limited_by;       // "the machine", or "the cgroup /system.slice/quire.service"
 };
 
-// The smallest of /proc/meminfo's MemAvailable and what each enclosing group leaves below its memory.max and
-// memory.high. Throws StartupError where /proc/meminfo cannot be read. `root`: where /proc and /sys are found, for
-// tests.
+// The smallest of /proc/meminfo's MemAvailable, what each enclosing group leaves below its limits (memory.max and
+// memory.high of cgroup v2, memory.limit_in_bytes of v1), and what RLIMIT_AS leaves. Throws StartupError where
+// /proc/meminfo cannot be read. `root`: where /proc and /sys are found, for tests.
 MachineMemory machine_memory(const std::filesystem::path& root = "/");
 // The same of what create_backend would make: a GPU's memory where it has its own.
 MachineMemory device_memory(const BackendOptions& options);

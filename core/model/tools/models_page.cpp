@@ -62,6 +62,41 @@ constexpr std::string_view kFormats =
     "weights meet float activations. Both are at least as precise as what the files ask for; logits differ from those\n"
     "of engines that round the activations of a whole row by one scale.\n";
 
+constexpr std::string_view kFiles =
+    "\n## Files as other tools write them\n\n"
+    "The rule is one for every file (GGUF metadata, `config.json`, `generation_config.json`, tokenizers, adapters): a "
+    "setting\n"
+    "is applied, or it is a warning in the log because it changes nothing that is computed, or the start is refused "
+    "with "
+    "its\n"
+    "name. `quire inspect` prints the same warnings.\n\n"
+    "| in the file | what Quire does |\n| --- | --- |\n"
+    "| a GGUF key of another type: an integer of any width, a whole real, a boolean as a number, digits or `true` in a "
+    "string, a list of one | understood; another value is refused by the key's name |\n"
+    "| several ids in `eos_token_id`; `eos_token_id` in `config.json` alone | each ends a generation; "
+    "`generation_config.json` counts first |\n"
+    "| `rope_theta` beside, in `rope_scaling` or in `rope_parameters` | the same in every family |\n"
+    "| YaRN and linear scaling | the context is the one that the rotation was made for times the factor, where that is "
+    "more than the file states |\n"
+    "| dynamic scaling; a window in some layers of Qwen2 and Qwen3; a `scheduler.max_model_len` above the model's "
+    "context | "
+    "the shorter context is served, with a warning |\n"
+    "| sampling defaults outside a request's ranges | refused |\n"
+    "| keys of other tools and of training (`transformers.js_config`, `is_llama_config`, lengths, versions) | a "
+    "warning "
+    "|\n"
+    "| another key that is not known | refused; `model.ignore_unknown_keys: true` makes it a warning |\n"
+    "| trailing dimensions of one | nothing |\n"
+    "| tokens beyond the embedding | left out with a warning where neither a client's text nor the chat template "
+    "yields them, else refused |\n"
+    "| a checkpoint without a head, of a class that does not generate or beside `modules.json` | gives embeddings |\n"
+    "| an adapter's `rank_pattern`, `alpha_pattern`, `use_rslora` | applied; `r` must be the matrices' rank |\n"
+    "| an adapter of PiSSA, OLoRA, LoftQ, CorDA, DoRA or QALoRA; `bias`, `modules_to_save` | refused with the way out "
+    "|\n"
+    "| a Git LFS pointer, an HTML page, an incomplete download, an archive, a dangling link of the hub's cache, an "
+    "mmproj, "
+    "an adapter, a folder of GGUF files in the model's place | refused with what it is and what to do |\n";
+
 // Without a reference of another engine in the test material.
 constexpr std::string_view kReferenceAlone[] = {"gptoss", "qwen2vl", "qwen3vl", "qwen3vlmoe"};
 
@@ -140,9 +175,6 @@ Shapes shapes_of(std::string_view architecture) {
 
 std::string model_types_of(std::string_view architecture) {
   std::vector<std::string_view> types;
-  for (const std::string_view plain : {"llama", "qwen2", "qwen3"}) {
-    if (plain == architecture) types.push_back(plain);
-  }
   for (const HfFamily& family : hf_families()) {
     if (family.architecture == architecture) types.push_back(family.model_type);
   }
@@ -159,9 +191,10 @@ std::string models_page() {
       "# Models\n\n"
       "Made by `quire architectures`; a test compares this page with what that prints.\n\n"
       "A GGUF file is read by its `general.architecture`, a Hugging Face directory by the `model_type` of its\n"
-      "`config.json`. A file of another family, or with a key or tensor that changes what is computed and is not "
+      "`config.json`. A file of another family, or with a key or tensor that may change what is computed and is not "
       "known,\n"
-      "is refused in one line that names the nearest known one. Vision and audio towers and layers that predict\n"
+      "is refused in one line that names the nearest known one and the way out. Vision and audio towers and layers "
+      "that predict\n"
       "further tokens are left out; the log says so.\n\n"
       "Every family is compared with a scalar reference in double precision\n"
       "(`tests/unit/model/families_test.cpp`) in the tiny shapes below, which `quire synth` also writes, and in "
@@ -184,7 +217,7 @@ std::string models_page() {
                        shapes.features, tools == std::end(kToolFormats) ? "" : tools->format,
                        fmt::join(shapes.names, ", "), is_alone ? "" : "yes");
   }
-  return out + std::string(kFormats);
+  return out + std::string(kFormats) + std::string(kFiles);
 }
 
 }  // namespace quire

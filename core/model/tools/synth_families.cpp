@@ -59,7 +59,8 @@ std::int64_t integer(std::string_view text) {
 
 class TextMetadata final : public GgufFile {
  public:
-  TextMetadata(const std::string& architecture, const std::string& keys) : prefix_(architecture + ".") {
+  TextMetadata(const std::string& architecture, const std::string& keys)
+      : where_("shape of " + architecture), prefix_(architecture + ".") {
     metadata_["general.architecture"] = keep(architecture);
     for (const std::string& pair : split(keys, ' ')) {
       const std::size_t equal = pair.find('=');
@@ -99,6 +100,7 @@ class TextMetadata final : public GgufFile {
   const GgufTensor* find_tensor(std::string_view) const override { return nullptr; }
   std::uint32_t version() const override { return 0; }
   std::uint64_t file_bytes() const override { return 0; }
+  const std::string& where() const override { return where_; }
   void release(std::span<const std::byte>) const override {}
 
  private:
@@ -117,6 +119,7 @@ class TextMetadata final : public GgufFile {
     return keep(text);
   }
 
+  const std::string where_;
   std::string prefix_;
   std::deque<std::string> texts_;
   std::map<std::string_view, GgufValue> metadata_;

@@ -29,6 +29,7 @@ Value filter_int(Evaluator&, const Value& input, const Arguments& arguments) {
   const Value fallback = bound.value_or(0, Value::integer(0));
   std::optional<Integer> result;
   if (input.is_integral()) return Value::integer(input.as_integer());
+  if (input.digits() != nullptr) return input;
   if (input.is_float()) {
     result = truncated(input.as_double());
   } else if (input.is_string()) {

@@ -30,7 +30,7 @@ class ReprWriter {
       case Kind::kNone: return put("None");
       case Kind::kBool: return put(value.as_bool() ? "True" : "False");
       case Kind::kInt: return put(format_integer(value.as_integer()));
-      case Kind::kFloat: return put(float_repr(value.as_double()));
+      case Kind::kFloat: return put(value.digits() != nullptr ? *value.digits() : float_repr(value.as_double()));
       case Kind::kString:
         if (!value.is_markup()) return write_string(value.text());
         put("Markup(");
@@ -145,7 +145,7 @@ class JsonWriter {
       case Kind::kNone: return put("null");
       case Kind::kBool: return put(value.as_bool() ? "true" : "false");
       case Kind::kInt: return put(format_integer(value.as_integer()));
-      case Kind::kFloat: return put(number(value.as_double()));
+      case Kind::kFloat: return put(value.digits() != nullptr ? *value.digits() : number(value.as_double()));
       case Kind::kString: return write_string(value.text());
       case Kind::kSequence:
         if (value.is_list() || value.is_tuple()) return write_list(value.items());

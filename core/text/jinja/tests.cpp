@@ -34,10 +34,10 @@ bool is_false(const Value& value) {
   return value.is_bool() && !value.as_bool();
 }
 bool is_integer(const Value& value) {
-  return value.is_int();
+  return value.is_int() || value.digits() != nullptr;
 }
 bool is_float(const Value& value) {
-  return value.is_float();
+  return value.is_float() && value.digits() == nullptr;
 }
 bool is_number(const Value& value) {
   return value.is_number();

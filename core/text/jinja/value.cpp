@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 
 #include "core/text/jinja/failure.h"
+#include "core/text/jinja/number_format.h"
 #include "core/text/jinja/object.h"
 
 namespace quire::jinja {
@@ -31,6 +33,12 @@ std::int64_t Range::size() const {
 
 Value Value::undefined(std::string reason) {
   return Value(Data(Undefined{std::make_shared<const std::string>(std::move(reason))}));
+}
+
+Value Value::long_integer(std::string digits) {
+  if (const auto integer = parse_integer(digits, 10)) return Value::integer(*integer);
+  const double value = std::strtod(digits.c_str(), nullptr);
+  return Value(Data(Real{value, std::make_shared<const std::string>(std::move(digits))}));
 }
 
 Value Value::string(Text text, bool markup) {
@@ -220,7 +228,7 @@ std::string type_name(const Value& value) {
     case Kind::kNone: return "NoneType";
     case Kind::kBool: return "bool";
     case Kind::kInt: return "int";
-    case Kind::kFloat: return "float";
+    case Kind::kFloat: return value.digits() == nullptr ? "float" : "int";
     case Kind::kString: return value.is_markup() ? "Markup" : "str";
     case Kind::kSequence: {
       static constexpr const char* kNames[] = {"list",      "tuple",       "_GroupTuple", "generator",

@@ -17,8 +17,8 @@
 
 namespace quire::jinja {
 
-// Python's integers are unbounded; 128 bits hold every number JSON can carry here, and arithmetic beyond them is an
-// error.
+// Python's integers are unbounded; arithmetic beyond 128 bits is an error. A longer whole number of a request is a
+// float that keeps its digits and is written with them.
 __extension__ typedef __int128 Integer;
 
 inline constexpr std::size_t kMaxNesting = 500;
@@ -50,7 +50,8 @@ class Value {
   static Value boolean(bool value) { return Value(Data(value)); }
   static Value integer(Integer value) { return Value(Data(value)); }
   static Value count(std::size_t value) { return integer(static_cast<Integer>(value)); }
-  static Value real(double value) { return Value(Data(value)); }
+  static Value real(double value) { return Value(Data(Real{value, nullptr})); }
+  static Value long_integer(std::string digits);
   static Value string(Text text, bool markup = false);
   static Value string(std::string_view trusted) { return string(Text(std::string(trusted), true)); }
   static Value sequence(SequenceKind kind, std::vector<Value> items);
@@ -83,7 +84,9 @@ class Value {
   const std::string& undefined_reason() const;
   bool as_bool() const { return std::get<bool>(data_); }
   Integer as_integer() const { return is_bool() ? static_cast<Integer>(as_bool()) : std::get<Integer>(data_); }
-  double as_double() const { return is_float() ? std::get<double>(data_) : static_cast<double>(as_integer()); }
+  double as_double() const { return is_float() ? std::get<Real>(data_).value : static_cast<double>(as_integer()); }
+  // The digits of a long integer; null: the float is none.
+  const std::string* digits() const { return is_float() ? std::get<Real>(data_).digits.get() : nullptr; }
   const Text& text() const { return *std::get<String>(data_).text; }
   const std::string& bytes() const { return text().bytes(); }
   const Sequence& sequence() const { return *std::get<std::shared_ptr<const Sequence>>(data_); }
@@ -101,11 +104,15 @@ class Value {
     std::shared_ptr<const std::string> reason;
   };
   struct None {};
+  struct Real {
+    double value = 0.0;
+    std::shared_ptr<const std::string> digits;
+  };
   struct String {
     std::shared_ptr<const Text> text;
     bool markup = false;
   };
-  using Data = std::variant<Undefined, None, bool, Integer, double, String, std::shared_ptr<const Sequence>,
+  using Data = std::variant<Undefined, None, bool, Integer, Real, String, std::shared_ptr<const Sequence>,
                             std::shared_ptr<const Dict>, std::shared_ptr<const Range>, std::shared_ptr<Object>>;
   explicit Value(Data data) : data_(std::move(data)) {}
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/text/tokenizer/json_components.h"
 #include "core/text/tokenizer/json_field.h"
@@ -22,6 +23,8 @@ json parse(const std::string& text, const char* file) {
   try {
     json parsed = json::parse(text);
     if (parsed.is_object()) return parsed;
+  } catch (const json::parse_error& error) {
+    throw StartupError(fmt::format("{}: is not valid JSON at byte {}: download it again", file, error.byte));
   } catch (const json::exception& error) {
     throw StartupError(fmt::format("{}: {}", file, error.what()));
   }
@@ -38,6 +41,7 @@ struct Documents {
   json config;
   json special_map;
   json generation;
+  json model;
 };
 
 AddedToken read_added(const json& object, TokenId id) {
@@ -123,18 +127,32 @@ std::optional<TokenId> named_token(const Documents& documents, const char* key, 
   return std::nullopt;
 }
 
+// Reads an id or a list of ids; null and -1 stand for none.
+void read_end_ids(const json& listed, const char* file, TextTokenizerParts& parts) {
+  for (const json& id : listed.is_array() ? listed : listed.is_null() ? json::array() : json::array({listed})) {
+    if (id == -1) continue;
+    if (!id.is_number_integer())
+      throw StartupError(fmt::format("{}: 'eos_token_id' is {}, not a token's number or a list of them", file,
+                                     printable(id.dump(-1, ' ', true, json::error_handler_t::replace))));
+    // A token that there is not is never drawn.
+    if (id >= 0 && id < parts.bytes.size()) parts.end_of_generation.push_back(read_token_id(id));
+  }
+}
+
+// Generation's own configuration counts before the model's, as in transformers.
 void read_ends(const Documents& documents, TextTokenizerParts& parts) {
   auto& ends = parts.end_of_generation;
-  if (const auto eos = named_token(documents, "eos_token", parts.names)) ends.push_back(*eos);
-  const json listed = member(documents.generation, "eos_token_id");
-  for (const json& id : listed.is_array() ? listed : listed.is_null() ? json::array() : json::array({listed})) {
-    ends.push_back(read_token_id(id));
+  if (const json listed = member(documents.generation, "eos_token_id"); !listed.is_null()) {
+    read_end_ids(listed, "generation_config.json", parts);
+  } else {
+    const json text = member(documents.model, "text_config");
+    const json own = text.is_object() ? member(text, "eos_token_id") : json();
+    read_end_ids(own.is_null() ? member(documents.model, "eos_token_id") : own, "config.json", parts);
   }
   for (const TokenId id : ends_by_text(parts.names)) {
     if (parts.special[static_cast<std::size_t>(id.value)]) ends.push_back(id);
   }
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  put_in_order(ends, named_token(documents, "eos_token", parts.names));
 }
 
 void read_suppressed(const Documents& documents, TextTokenizerParts& parts) {
@@ -142,6 +160,15 @@ void read_suppressed(const Documents& documents, TextTokenizerParts& parts) {
     const TokenId token = read_token_id(id);
     if (static_cast<std::size_t>(token.value) < parts.bytes.size()) parts.suppressed.push_back(token);
   }
+}
+
+// A value of another type is never taken as absent.
+std::optional<bool> stated_flag(const json& config, const char* key) {
+  const json flag = member(config, key);
+  if (flag.is_null()) return std::nullopt;
+  if (flag == true || flag == 1 || flag == "true") return true;
+  if (flag == false || flag == 0 || flag == "false") return false;
+  throw StartupError(fmt::format("tokenizer_config.json: '{}' is not true or false", key));
 }
 
 void read_prefix_and_suffix(const Documents& documents, TextTokenizerParts& parts) {
@@ -159,13 +186,13 @@ void read_prefix_and_suffix(const Documents& documents, TextTokenizerParts& part
   // Transformers rebuilds the Llama tokenizers' post-processor from these two flags.
   if (!value_or<std::string>(documents.config, "tokenizer_class", "").starts_with("LlamaTokenizer")) return;
   const auto eos = named_token(documents, "eos_token", parts.names);
-  if (const json flag = member(documents.config, "add_bos_token"); flag.is_boolean()) {
+  if (const auto adds = stated_flag(documents.config, "add_bos_token")) {
     around.prefix.clear();
-    if (flag.get<bool>() && parts.bos) around.prefix = {*parts.bos};
+    if (*adds && parts.bos) around.prefix = {*parts.bos};
   }
-  if (const json flag = member(documents.config, "add_eos_token"); flag.is_boolean()) {
+  if (const auto adds = stated_flag(documents.config, "add_eos_token")) {
     around.suffix.clear();
-    if (flag.get<bool>() && eos) around.suffix = {*eos};
+    if (*adds && eos) around.suffix = {*eos};
   }
 }
 
@@ -214,10 +241,10 @@ std::shared_ptr<const Tokenizer> build(const Documents& documents) {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerFiles& files) {
-  const Documents documents{parse(files.tokenizer_json, "tokenizer.json"),
-                            parse(files.tokenizer_config_json, "tokenizer_config.json"),
-                            parse(files.special_tokens_map_json, "special_tokens_map.json"),
-                            parse(files.generation_config_json, "generation_config.json")};
+  const Documents documents{
+      parse(files.tokenizer_json, "tokenizer.json"), parse(files.tokenizer_config_json, "tokenizer_config.json"),
+      parse(files.special_tokens_map_json, "special_tokens_map.json"),
+      parse(files.generation_config_json, "generation_config.json"), parse(files.config_json, "config.json")};
   try {
     return build(documents);
   } catch (const json::exception& error) {

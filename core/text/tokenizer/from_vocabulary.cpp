@@ -100,10 +100,8 @@ TextTokenizerParts common_parts(const VocabularyData& data, const SpecialDefault
   }
   auto& ends = parts.end_of_generation;
   ends = ends_by_text(parts.names);
-  if (data.eos) ends.push_back(*data.eos);
   ends.insert(ends.end(), data.end_of_generation.begin(), data.end_of_generation.end());
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  put_in_order(ends, data.eos);
   return parts;
 }
 

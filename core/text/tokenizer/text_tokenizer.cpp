@@ -174,6 +174,14 @@ std::vector<TokenId> ends_by_text(const TextIndex& names) {
   return ends;
 }
 
+void put_in_order(std::vector<TokenId>& ends, std::optional<TokenId> own) {
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  if (!own) return;
+  std::erase(ends, *own);
+  ends.insert(ends.begin(), *own);
+}
+
 std::optional<std::uint8_t> byte_token_value(std::string_view text) {
   if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return std::nullopt;
   int value = 0;

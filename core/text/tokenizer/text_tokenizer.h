@@ -83,6 +83,8 @@ bool is_end_of_generation_text(std::string_view text);
 // The tokens of these texts in a vocabulary. "<|end|>" is none where a vocabulary has tokens that end a turn, not a
 // message (Harmony, Solar).
 std::vector<TokenId> ends_by_text(const TextIndex& names);
+// The file's own end first, as templates write it; the others by their ids, each once.
+void put_in_order(std::vector<TokenId>& ends, std::optional<TokenId> own);
 
 // The byte that a token stands for by its name: "<0x0A>" is 10.
 std::optional<std::uint8_t> byte_token_value(std::string_view text);

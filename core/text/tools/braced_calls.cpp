@@ -65,7 +65,7 @@ class BracedReader {
     std::string& out = reading_.calls.back().arguments;
     const ScanStatus status = object(out, 0);
     reading_.unfinished = status != ScanStatus::kComplete;
-    if (status == ScanStatus::kPartial && context_.final) out += closing_;
+    if (status == ScanStatus::kPartial && context_.final && context_.strict && format_.mends_cut_off) out += closing_;
     return status;
   }
 

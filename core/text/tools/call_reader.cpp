@@ -48,6 +48,7 @@ CallReading read_calls(std::string_view text, const CallContext& context) {
     case CallSyntax::kPythonic: return read_pythonic_calls(text, context);
     case CallSyntax::kTagged: return read_tagged_calls(text, context);
     case CallSyntax::kBraced: return read_braced_calls(text, context);
+    case CallSyntax::kNestedTags: return read_nested_tags(text, context);
     default: return {ScanStatus::kMalformed, 0, 0, {}, false, true, false};
   }
 }
@@ -108,7 +109,7 @@ std::string schema_type(const std::string& type) {
 
 std::string coerce_value(std::string_view text, const std::vector<std::string>& types, JsonSpacing spacing) {
   const auto is_string_type = [](const std::string& type) { return type == "string"; };
-  if (std::all_of(types.begin(), types.end(), is_string_type)) return quote_json(text);
+  if (!types.empty() && std::all_of(types.begin(), types.end(), is_string_type)) return quote_json(text);
   std::string written(trimmed(text));
   auto value = nlohmann::json::parse(written, nullptr, false);
   if (value.is_discarded()) {
@@ -118,6 +119,7 @@ std::string coerce_value(std::string_view text, const std::vector<std::string>& 
     written = *json;
     value = nlohmann::json::parse(written, nullptr, false);
   }
+  if (types.empty()) return value.is_structured() ? scan_json(written, 0, spacing).text : quote_json(text);
   for (const auto& type : types) {
     if (!has_type(value, type)) continue;
     if (value.is_number_float() && is_whole(value)) return std::to_string(static_cast<long long>(value.get<double>()));
@@ -126,11 +128,56 @@ std::string coerce_value(std::string_view text, const std::vector<std::string>& 
   return quote_json(text);
 }
 
+std::string json_value(std::string_view text, JsonSpacing spacing) {
+  const std::string written(trimmed(text));
+  const JsonScan scan = scan_json(written, 0, spacing);
+  if (scan.status == ScanStatus::kComplete && scan.end == written.size()) return scan.text;
+  return python_literal_to_json(written, spacing).value_or(quote_json(text));
+}
+
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-void add_types(const Json& schema, std::vector<std::string>& types, int depth) {
+// The schema that a reference inside the tool's own schema means; null where it leads elsewhere.
+const Json* referred(const Json& root, const std::string& reference) {
+  if (!reference.starts_with('#')) return nullptr;
+  try {
+    const Json::json_pointer pointer(reference.substr(1));
+    return root.contains(pointer) ? &root.at(pointer) : nullptr;
+  } catch (const Json::exception&) {
+    return nullptr;
+  }
+}
+
+// Keywords that only values of one type have.
+constexpr std::pair<const char*, const char*> kTypicalKeywords[] = {{"properties", "object"},
+                                                                    {"additionalProperties", "object"},
+                                                                    {"patternProperties", "object"},
+                                                                    {"required", "object"},
+                                                                    {"items", "array"},
+                                                                    {"prefixItems", "array"},
+                                                                    {"minItems", "array"},
+                                                                    {"maxItems", "array"},
+                                                                    {"minimum", "number"},
+                                                                    {"maximum", "number"},
+                                                                    {"exclusiveMinimum", "number"},
+                                                                    {"exclusiveMaximum", "number"},
+                                                                    {"multipleOf", "number"},
+                                                                    {"pattern", "string"},
+                                                                    {"minLength", "string"},
+                                                                    {"maxLength", "string"},
+                                                                    {"format", "string"}};
+
+const char* type_of(const Json& value) {
+  if (value.is_number()) return "number";
+  if (value.is_boolean()) return "boolean";
+  if (value.is_null()) return "null";
+  if (value.is_object()) return "object";
+  return value.is_array() ? "array" : "string";
+}
+
+void add_types(const Json& root, const Json& schema, std::vector<std::string>& types, int depth) {
   const auto add = [&types](const std::string& written) {
     const std::string type = schema_type(written);
     if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
@@ -148,17 +195,76 @@ void add_types(const Json& schema, std::vector<std::string>& types, int depth) {
     const auto parts = schema.find(key);
     if (parts == schema.end() || !parts->is_array()) continue;
     for (const auto& part : *parts)
-      add_types(part, types, depth + 1);
+      add_types(root, part, types, depth + 1);
   }
-  const auto choices = schema.find("enum");
-  if (types.empty() && choices != schema.end() && choices->is_array()) {
-    for (const auto& choice : *choices) {
-      if (choice.is_number()) add("number");
-      if (choice.is_boolean()) add("boolean");
-      if (choice.is_null()) add("null");
-      if (choice.is_string()) add("string");
+  if (const auto reference = schema.find("$ref"); reference != schema.end() && reference->is_string()) {
+    const Json* meant = referred(root, reference->get<std::string>());
+    if (meant != nullptr) add_types(root, *meant, types, depth + 1);
+  }
+  if (!types.empty()) return;
+  if (const auto choices = schema.find("enum"); choices != schema.end() && choices->is_array()) {
+    for (const auto& choice : *choices)
+      add(type_of(choice));
+  }
+  if (const auto only = schema.find("const"); only != schema.end()) add(type_of(*only));
+  if (!types.empty()) return;
+  for (const auto& [keyword, type] : kTypicalKeywords) {
+    if (schema.contains(keyword)) add(type);
+  }
+}
+
+// The members of all properties of an object's schema, those behind references and parts included.
+struct PropertyReader {
+  const Json& root;
+  int num_left = 2000;  // a schema that refers to itself has no end
+
+  ToolParameter parameter(const std::string& name, const Json& schema, int depth) {
+    ToolParameter read{name, {}, false};
+    add_types(root, schema, read.types, 0);
+    if (depth > kMaxLevels) return read;
+    add_members(schema, read.members, depth + 1);
+    add_items(schema, read.items, depth + 1);
+    return read;
+  }
+
+  void add_items(const Json& schema, std::vector<ToolParameter>& items, int depth);
+  void add_members(const Json& schema, std::vector<ToolParameter>& members, int depth);
+
+  static constexpr int kMaxLevels = 8;
+};
+
+template <class Visit>
+void for_each_part(const Json& root, const Json& schema, const Visit& visit) {
+  for (const char* key : {"allOf", "anyOf", "oneOf"}) {
+    const auto parts = schema.find(key);
+    if (parts == schema.end() || !parts->is_array()) continue;
+    for (const auto& part : *parts)
+      visit(part);
+  }
+  if (const auto reference = schema.find("$ref"); reference != schema.end() && reference->is_string()) {
+    const Json* meant = referred(root, reference->get<std::string>());
+    if (meant != nullptr) visit(*meant);
+  }
+}
+
+void PropertyReader::add_items(const Json& schema, std::vector<ToolParameter>& items, int depth) {
+  if (!schema.is_object() || depth > kMaxLevels || !items.empty() || --num_left < 0) return;
+  if (const auto item = schema.find("items"); item != schema.end() && item->is_object())
+    return items.push_back(parameter("", *item, depth));
+  for_each_part(root, schema, [&](const Json& part) { add_items(part, items, depth + 1); });
+}
+
+void PropertyReader::add_members(const Json& schema, std::vector<ToolParameter>& members, int depth) {
+  if (!schema.is_object() || depth > kMaxLevels) return;
+  if (const auto properties = schema.find("properties"); properties != schema.end() && properties->is_object()) {
+    for (const auto& [name, property] : properties->items()) {
+      const auto same = [&](const ToolParameter& each) { return each.name == name; };
+      if (std::any_of(members.begin(), members.end(), same)) continue;
+      if (depth > 0 && --num_left < 0) return;
+      members.push_back(parameter(name, property, depth));
     }
   }
+  for_each_part(root, schema, [&](const Json& part) { add_members(part, members, depth + 1); });
 }
 
 ToolSpec read_spec(const Json& function) {
@@ -167,13 +273,7 @@ ToolSpec read_spec(const Json& function) {
     spec.name = name->get<std::string>();
   const auto schema = function.find("parameters");
   if (schema == function.end() || !schema->is_object()) return spec;
-  const auto properties = schema->find("properties");
-  if (properties == schema->end() || !properties->is_object()) return spec;
-  for (const auto& [name, property] : properties->items()) {
-    ToolParameter parameter{name, {}, false};
-    add_types(property, parameter.types, 0);
-    spec.parameters.push_back(std::move(parameter));
-  }
+  PropertyReader{*schema}.add_members(*schema, spec.parameters, 0);
   if (const auto required = schema->find("required"); required != schema->end() && required->is_array()) {
     for (auto& parameter : spec.parameters) {
       parameter.required = std::find(required->begin(), required->end(), Json(parameter.name)) != required->end();
@@ -193,6 +293,11 @@ std::vector<ToolSpec> read_tool_specs(const Json& tools) {
     specs.push_back(read_spec(function != tool.end() && function->is_object() ? *function : tool));
   }
   return specs;
+}
+
+void ParsedOutput::apply(const std::vector<OutputDelta>& deltas) {
+  for (const OutputDelta& delta : deltas)
+    apply(delta);
 }
 
 void ParsedOutput::apply(const OutputDelta& delta) {

@@ -30,6 +30,7 @@ struct CallContext {
   bool final = false;   // the output ends where the text does
   bool strict = false;  // a format's rules for calls that are not read eagerly hold
   JsonSpacing spacing = JsonSpacing::kSpaced;
+  bool exact = false;  // strict, but as OutputParserOptions::exact says
 };
 
 CallReading read_calls(std::string_view text, const CallContext& context);
@@ -40,6 +41,7 @@ CallReading read_named_calls(std::string_view text, const CallContext& context);
 CallReading read_pythonic_calls(std::string_view text, const CallContext& context);
 CallReading read_tagged_calls(std::string_view text, const CallContext& context);
 CallReading read_braced_calls(std::string_view text, const CallContext& context);
+CallReading read_nested_tags(std::string_view text, const CallContext& context);
 
 // The first of `markers` (the longest where several fit) that stands at `position`; its length, 0 where none does.
 std::size_t match_marker(std::string_view text, std::size_t position, const std::vector<std::string_view>& markers);
@@ -53,7 +55,9 @@ std::size_t held_back(std::string_view text, const std::vector<std::string_view>
 
 // A Python literal as JSON; nothing where `text` is none.
 std::optional<std::string> python_literal_to_json(std::string_view text, JsonSpacing spacing);
-// A parameter's text as the JSON value its schema asks for; types empty: a string.
+// The text as the JSON value that it is; as a string where it is none.
+std::string json_value(std::string_view text, JsonSpacing spacing);
+// A parameter's text as the JSON value its schema asks for; types empty: a string, unless it is an object or array.
 std::string coerce_value(std::string_view text, const std::vector<std::string>& types, JsonSpacing spacing);
 const ToolSpec* find_tool(const std::vector<ToolSpec>& tools, std::string_view name);
 const ToolParameter* find_parameter(const ToolSpec* tool, std::string_view name);

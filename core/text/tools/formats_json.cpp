@@ -15,15 +15,9 @@ ToolFormat json_format(std::string_view name, std::vector<std::string_view> star
   return format;
 }
 
-ToolFormat::Frame object_frame(std::string_view trigger, std::string_view begin, std::string_view end,
-                               std::string_view between) {
-  return {trigger, "", begin, "\", \"arguments\": ", end, between, ""};
-}
-
 FormatEntry hermes() {
   ToolFormat format = json_format("hermes", {"<tool_call>"}, {"</tool_call>"});
   format.calls_in_open_reasoning = true;
-  format.frame = object_frame("<tool_call>", "<tool_call>\n{\"name\": \"", "}\n</tool_call>", "\n");
   return {format, {"qwen", "qwen25", "qwen3", "qwen2", "nous", "exaone", "reasoning"}};
 }
 
@@ -40,21 +34,18 @@ FormatEntry llama_json() {
   format.bare_at_begin = true;
   format.bare_anywhere = true;
   format.drops_content_with_calls = true;
-  format.frame = {"{\"name\": \"", "", "{\"name\": \"", "\", \"parameters\": ", "}", "; ", ""};
   return {format, {"llama", "llama3", "llama31", "llama32", "llama4json", "llama3x"}};
 }
 
 FormatEntry granite4() {
   ToolFormat format = json_format("granite4", {"<tool_call>"}, {"</tool_call>"});
   format.needs_end = true;
-  format.frame = hermes().format.frame;
   return {format, {}};
 }
 
 FormatEntry granite_20b() {
   ToolFormat format = json_format("granite-20b-fc", {"<function_call>"}, {});
   format.single_objects = true;
-  format.frame = object_frame("<function_call>", "<function_call> {\"name\": \"", "}", "");
   return {format, {"granite20bfc", "granite20b"}};
 }
 
@@ -63,7 +54,6 @@ FormatEntry ernie() {
   format.needs_end = true;
   format.needs_arguments = false;
   format.trims_content = true;
-  format.frame = hermes().format.frame;
   return {format, {"ernie"}};
 }
 
@@ -71,8 +61,6 @@ FormatEntry longcat() {
   ToolFormat format = json_format("longcat", {"<longcat_tool_call>"}, {"</longcat_tool_call>"});
   format.think_begin = "<longcat_think>";
   format.think_end = "</longcat_think>";
-  format.frame =
-      object_frame("<longcat_tool_call>", "<longcat_tool_call>\n{\"name\": \"", "}\n</longcat_tool_call>", "\n");
   return {format, {}};
 }
 
@@ -80,27 +68,19 @@ FormatEntry internlm() {
   ToolFormat format = json_format("internlm", {"<|action_start|><|plugin|>"}, {"<|action_end|>"});
   format.needs_arguments = false;
   format.arguments_key = "parameters";
-  format.frame = {"<|action_start|>",
-                  "",
-                  "<|action_start|><|plugin|>{\"name\": \"",
-                  "\", \"parameters\": ",
-                  "}<|action_end|>",
-                  "",
-                  ""};
   return {format, {"internlm2"}};
 }
 
 FormatEntry gigachat() {
   ToolFormat format = json_format("gigachat3", {"<|message_sep|>\n\nfunction call<|role_sep|>\n", "<|function_call|>"},
                                   {"<|message_sep|>"});
-  format.frame = object_frame("<|function_call|>", "<|function_call|>{\"name\": \"", "}", "");
+  format.may_lack_end = true;
   return {format, {"gigachat"}};
 }
 
 FormatEntry generic() {
   ToolFormat format = json_format("json", {"<tool_call>", "```json"}, {"</tool_call>", "```"});
   format.bare_at_begin = true;
-  format.frame = {"{\"name\": \"", "", "{\"name\": \"", "\", \"arguments\": ", "}", "\n", ""};
   return {format, {"generic", "genericjson"}};
 }
 
@@ -113,15 +93,14 @@ std::vector<FormatEntry> json_formats() {
 
 namespace {
 
-FormatEntry listed(std::string_view name, std::vector<std::string_view> starts, std::vector<std::string_view> ends,
-                   std::string_view before, std::string_view after) {
+FormatEntry listed(std::string_view name, std::vector<std::string_view> starts, std::vector<std::string_view> ends) {
   ToolFormat format = json_format(name, std::move(starts), std::move(ends));
-  format.frame = {format.starts[0], before, "{\"name\": \"", "\", \"arguments\": ", "}", ", ", after};
+  format.in_list = true;
   return {format, {}};
 }
 
 FormatEntry granite() {
-  FormatEntry entry = listed("granite", {"<|tool_call|>", "<tool_call>"}, {}, "<|tool_call|>[", "]");
+  FormatEntry entry = listed("granite", {"<|tool_call|>", "<tool_call>"}, {});
   entry.format.begins_output = true;
   entry.format.ends_output = true;
   entry.format.lists_only = true;
@@ -130,7 +109,7 @@ FormatEntry granite() {
 }
 
 FormatEntry hunyuan() {
-  FormatEntry entry = listed("hunyuan_a13b", {"<tool_calls>"}, {"</tool_calls>"}, "<tool_calls>[", "]</tool_calls>");
+  FormatEntry entry = listed("hunyuan_a13b", {"<tool_calls>"}, {"</tool_calls>"});
   entry.format.skips_reasoning = true;
   entry.format.answer_tags = {"<answer>", "</answer>"};
   entry.format.lists_only = true;
@@ -140,21 +119,19 @@ FormatEntry hunyuan() {
 }
 
 FormatEntry apertus() {
-  FormatEntry entry =
-      listed("apertus", {"<|tools_prefix|>"}, {"<|tools_suffix|>"}, "<|tools_prefix|>[", "]<|tools_suffix|>");
+  FormatEntry entry = listed("apertus", {"<|tools_prefix|>"}, {"<|tools_suffix|>"});
   entry.format.name_is_key = true;
   entry.format.trims_content = true;
   entry.format.mends_cut_off = true;
   entry.format.keeps_text_after_calls = true;
   entry.format.think_begin = "<|inner_prefix|>";
   entry.format.think_end = "<|inner_suffix|>";
-  entry.format.frame.begin = "{\"";
-  entry.format.frame.middle = "\": ";
   return entry;
 }
 
 FormatEntry phi4_mini() {
-  FormatEntry entry = listed("phi4_mini_json", {"functools"}, {}, "functools[", "]");
+  FormatEntry entry = listed("phi4_mini_json", {"functools"}, {});
+  entry.format.list_mark = "functools[";
   entry.format.empty_list_is_call = true;
   entry.format.drops_content_with_calls = true;
   entry.aliases = {"phi4mini"};
@@ -162,8 +139,7 @@ FormatEntry phi4_mini() {
 }
 
 FormatEntry command_r7b() {
-  FormatEntry entry =
-      listed("command_r7b", {"<|START_ACTION|>"}, {"<|END_ACTION|>"}, "<|START_ACTION|>[", "]<|END_ACTION|>");
+  FormatEntry entry = listed("command_r7b", {"<|START_ACTION|>"}, {"<|END_ACTION|>"});
   ToolFormat& format = entry.format;
   format.name_key = "tool_name";
   format.arguments_key = "parameters";
@@ -172,29 +148,24 @@ FormatEntry command_r7b() {
   format.think_end = "<|END_THINKING|>";
   format.dropped = {"<|START_RESPONSE|>", "<|END_RESPONSE|>",      "<|START_TEXT|>",
                     "<|END_TEXT|>",       "<|END_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>"};
-  format.frame.begin = "{\"tool_call_id\": \"0\", \"tool_name\": \"";
-  format.frame.middle = "\", \"parameters\": ";
   entry.aliases = {"cohere2", "cohere2moe", "commandr7b", "commanda"};
   return entry;
 }
 
 FormatEntry command_r_plus() {
-  FormatEntry entry = listed("command_r", {"Action: ```json", "Action:```json", "Action:\n```json"}, {"```"},
-                             "Action: ```json\n[", "]```");
+  FormatEntry entry = listed("command_r", {"Action: ```json", "Action:```json", "Action:\n```json"}, {"```"});
   ToolFormat& format = entry.format;
   format.answer_names = {"directly_answer", "directly-answer"};
   format.name_key = "tool_name";
   format.arguments_key = "parameters";
   format.dropped = {"<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>"};
-  format.frame.begin = "{\"tool_name\": \"";
-  format.frame.middle = "\", \"parameters\": ";
   entry.aliases = {"commandrplus"};
   return entry;
 }
 
 FormatEntry xlam() {
   FormatEntry entry = listed("xlam", {"<tool_call>", "[TOOL_CALLS]", "<tool_calls>", "```json", "```", "</think>["},
-                             {"</tool_call>", "</tool_calls>", "```"}, "[", "]");
+                             {"</tool_call>", "</tool_calls>", "```"});
   entry.format.bare_at_begin = true;
   entry.format.trims_content = true;
   return entry;
@@ -203,20 +174,21 @@ FormatEntry xlam() {
 }  // namespace
 
 std::vector<FormatEntry> listed_json_formats() {
-  FormatEntry jamba = listed("jamba", {"<tool_calls>"}, {"</tool_calls>"}, "<tool_calls>[", "]</tool_calls>");
+  FormatEntry jamba = listed("jamba", {"<tool_calls>"}, {"</tool_calls>"});
   jamba.format.lists_only = true;
   jamba.format.needs_end = true;
   FormatEntry minimax = jamba;
   minimax.format.name = "minimax";
   minimax.aliases = {"minimaxm1"};
-  FormatEntry apriel = listed("apriel", {"<tool_calls>"}, {"</tool_calls>"}, "<tool_calls>[", "]</tool_calls>");
+  FormatEntry apriel = listed("apriel", {"<tool_calls>"}, {"</tool_calls>"});
   FormatEntry apriel_thinker = apriel;
   apriel_thinker.format.name = "apriel_thinker";
   apriel_thinker.format.think_begin = "<|begin_assistant|>";
   apriel_thinker.format.think_end = "[BEGIN FINAL RESPONSE]";
   apriel_thinker.format.dropped = {"[END FINAL RESPONSE]", "<|end|>"};
-  FormatEntry nemotron = listed("nemotron_v2", {"<TOOLCALL>"}, {"</TOOLCALL>"}, "<TOOLCALL>[", "]</TOOLCALL>");
-  FormatEntry firefunction = listed("firefunction", {" functools", "functools"}, {}, " functools[", "]");
+  FormatEntry nemotron = listed("nemotron_v2", {"<TOOLCALL>"}, {"</TOOLCALL>"});
+  FormatEntry firefunction = listed("firefunction", {" functools", "functools"}, {});
+  firefunction.format.list_mark = "functools[";
   return {jamba,     minimax,   apriel,      apriel_thinker, nemotron,         firefunction, granite(),
           hunyuan(), apertus(), phi4_mini(), command_r7b(),  command_r_plus(), xlam()};
 }

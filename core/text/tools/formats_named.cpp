@@ -12,7 +12,6 @@ ToolFormat named_format(std::string_view name, std::string_view begin, std::stri
   format.name_end = middle;
   format.call_end = end;
   format.verbatim_arguments = true;
-  format.frame = {begin, "", begin, middle, end, "", ""};
   return format;
 }
 
@@ -23,9 +22,6 @@ ToolFormat deepseek_section(ToolFormat format) {
   format.starts = {kDeepSeekBegin};
   format.ends = {kDeepSeekEnd};
   format.start_is_enough = true;
-  format.frame.trigger = kDeepSeekBegin;
-  format.frame.before = kDeepSeekBegin;
-  format.frame.after = kDeepSeekEnd;
   return format;
 }
 
@@ -33,8 +29,6 @@ FormatEntry deepseek_v3() {
   ToolFormat format = deepseek_section(
       named_format("deepseek_v3", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "\n```json\n", "<｜tool▁call▁end｜>"));
   format.fence = "```";
-  format.frame.end = "\n```<｜tool▁call▁end｜>";
-  format.frame.between = "\n";
   return {format, {"deepseekr1", "deepseek"}};
 }
 
@@ -53,13 +47,6 @@ FormatEntry kimi_k2() {
   format.ends = {"<|tool_calls_section_end|>"};
   format.name_is_id = true;
   format.calls_end_reasoning = true;
-  format.frame = {"<|tool_calls_section_begin|>",
-                  "<|tool_calls_section_begin|>",
-                  "<|tool_call_begin|>functions.",
-                  ":0<|tool_call_argument_begin|>",
-                  "<|tool_call_end|>",
-                  "",
-                  "<|tool_calls_section_end|>"};
   return {format, {"kimi", "kimik25"}};
 }
 
@@ -80,7 +67,6 @@ FormatEntry mistral() {
 FormatEntry mistral_list() {
   ToolFormat format = mistral().format;
   format.name = "mistral_list";
-  format.frame = {"[TOOL_CALLS]", "[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]"};
   return {format, {"mistralprev11", "mistralnemo"}};
 }
 

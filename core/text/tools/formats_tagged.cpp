@@ -18,7 +18,6 @@ ToolFormat tagged_format(std::string_view name, std::string_view start, std::str
   format.parameter_end = "</parameter>";
   format.mends_cut_off = true;
   format.calls_in_open_reasoning = true;
-  format.frame.trigger = start;
   return format;
 }
 
@@ -62,6 +61,24 @@ FormatEntry minimax_m2() {
   return {format, {"minimaxm25"}};
 }
 
+// MiniMax's later models mark every tag and write members and items as tags.
+FormatEntry minimax_m3() {
+  ToolFormat format;
+  format.name = "minimax_m3";
+  format.syntax = CallSyntax::kNestedTags;
+  format.tag_mark = "]<]minimax[>[";
+  format.starts = {"]<]minimax[>[<tool_call>"};
+  format.ends = {"]<]minimax[>[</tool_call>"};
+  format.name_begin = "]<]minimax[>[<invoke name=\"";
+  format.name_end = "\">";
+  format.call_end = "]<]minimax[>[</invoke>";
+  format.think_begin = "<mm:think>";
+  format.think_end = "</mm:think>";
+  format.trims_content = true;
+  format.calls_in_open_reasoning = true;
+  return {format, {"minimaxm3"}};
+}
+
 ToolFormat dsml_format(std::string_view name, std::string_view start, std::string_view end) {
   ToolFormat format = tagged_format(name, start, end);
   format.name_begin = "<｜DSML｜invoke name=\"";
@@ -71,6 +88,8 @@ ToolFormat dsml_format(std::string_view name, std::string_view start, std::strin
   format.key_end = ">";
   format.parameter_end = "</｜DSML｜parameter>";
   format.wrapper_keys = {"arguments", "input"};
+  format.value_attribute = "string=\"";
+  format.text_word = "true";
   format.mends_cut_off = false;
   format.trims_values = false;
   return format;
@@ -101,13 +120,15 @@ FormatEntry hy_v3() {
   ToolFormat format = key_value_format("hy_v3", "<tool_sep>");
   format.starts = {"<tool_calls>"};
   format.ends = {"</tool_calls>"};
-  format.frame.trigger = "<tool_calls>";
   return {format, {"hyv3"}};
 }
 
 FormatEntry kimi_k3() {
   ToolFormat format = tagged_format("kimi_k3", "<|open|>tools<|sep|>", "<|close|>tools<|sep|>");
   format.name_begin = "<|open|>call tool=\"";
+  format.name_attribute = " index=\"";
+  format.value_attribute = "type=\"";
+  format.text_word = "string";
   format.name_end = "<|sep|>";
   format.call_end = "<|close|>call<|sep|>";
   format.parameter_begin = "<|open|>argument key=\"";
@@ -144,6 +165,7 @@ std::vector<FormatEntry> tagged_formats() {
           step3p5(),
           seed_oss(),
           minimax_m2(),
+          minimax_m3(),
           {dsml_format("deepseek_v32", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"), {}},
           {dsml_format("deepseek_v4", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"), {}},
           glm(),
@@ -161,7 +183,6 @@ ToolFormat pythonic_format(std::string_view name, std::vector<std::string_view> 
   format.syntax = CallSyntax::kPythonic;
   format.starts = std::move(starts);
   format.ends = std::move(ends);
-  format.frame.trigger = format.starts.empty() ? "[" : format.starts[0];
   return format;
 }
 
@@ -175,7 +196,6 @@ ToolFormat braced_format(std::string_view name, std::string_view start, std::str
   format.string_quote = quote;
   format.trims_content = true;
   format.mends_cut_off = true;
-  format.frame.trigger = start;
   return format;
 }
 
@@ -210,13 +230,12 @@ std::vector<FormatEntry> other_formats() {
   harmony.syntax = CallSyntax::kHarmony;
   harmony.think_begin = "";
   harmony.think_end = "";
-  harmony.frame = {"<|channel|>commentary to=functions.",
-                   "",
-                   "<|channel|>commentary to=functions.",
-                   " <|constrain|>json<|message|>",
-                   "<|call|>",
-                   "<|start|>assistant",
-                   ""};
+  harmony.starts = {"<|channel|>commentary to=functions.", "<|channel|>analysis to=functions.",
+                    "<|start|>assistant to=functions."};
+  harmony.ends = {"<|call|>"};
+  harmony.may_lack_end = true;
+  harmony.dropped = {"<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>"};
+  harmony.answer_begin = "<|channel|>final<|message|>";
   ToolFormat none;
   none.name = "none";
   // Step3's calls are left in the content, as vLLM leaves them.

@@ -27,7 +27,7 @@ class HarmonyState final : public OutputParser::State {
   bool step_header(bool final) {
     const std::size_t end = pending_.find(kMessage);
     if (end == kNowhere) {
-      if (final && !looks_like_header()) delta_.content += std::exchange(pending_, {});
+      if (final && !looks_like_header()) add_content(std::exchange(pending_, {}));
       if (final) pending_.clear();
       return false;
     }
@@ -47,7 +47,7 @@ class HarmonyState final : public OutputParser::State {
       kind_ = Kind::kIgnored;
     }
     if (kind_ == Kind::kReasoning && !options_.parse_reasoning)
-      delta_.content += std::string(kChannel) + "analysis" + std::string(kMessage);
+      add_content(std::string(kChannel) + "analysis" + std::string(kMessage));
     return true;
   }
 
@@ -80,19 +80,18 @@ class HarmonyState final : public OutputParser::State {
     emit_body(std::string_view(pending_).substr(0, count));
     pending_.erase(0, count);
     if (end == kNowhere) {
-      if (final && kind_ == Kind::kCall) finish_call();
       return false;
     }
     if (kind_ == Kind::kCall) finish_call();
-    if (kind_ == Kind::kReasoning && !options_.parse_reasoning) delta_.content += "<|end|>";
+    if (kind_ == Kind::kReasoning && !options_.parse_reasoning) add_content("<|end|>");
     pending_.erase(0, length);
     in_header_ = true;
     return true;
   }
 
   void emit_body(std::string_view text) {
-    if (kind_ == Kind::kContent) delta_.content += text;
-    if (kind_ == Kind::kReasoning) (options_.parse_reasoning ? delta_.reasoning : delta_.content) += text;
+    if (kind_ == Kind::kContent) add_content(text);
+    if (kind_ == Kind::kReasoning) options_.parse_reasoning ? add_reasoning(text) : add_content(text);
     if (kind_ == Kind::kCall) {
       calls_.back().arguments += text;
       emit_calls(calls_, 0);

@@ -30,12 +30,16 @@ class MarkedState final : public OutputParser::State {
   MarkedState(const ToolFormat& format, std::vector<ToolSpec> tools, OutputParserOptions options)
       : State(format, std::move(tools), std::move(options)) {
     if (format_.syntax == CallSyntax::kNone) options_.parse_tools = false;
+    if (options_.exact) {
+      format_.mends_cut_off = false;
+      format_.keeps_text_after_calls = true;
+    }
     if (options_.parse_reasoning) {
       format_.dropped.insert(format_.dropped.end(), format_.answer_tags.begin(), format_.answer_tags.end());
     } else {
       keep_think_tags();
     }
-    if (!options_.eager && format_.first_start_only) format_.starts.resize(1);
+    if (!options_.eager && !options_.exact && format_.first_start_only) format_.starts.resize(1);
     if (options_.json_content) format_.dropped.insert(format_.dropped.end(), {"```json", "```"});
     begin();
   }
@@ -92,7 +96,7 @@ class MarkedState final : public OutputParser::State {
     if (!reasoning_begun_) rest.remove_prefix(skip_white_space(rest, 0));
     const std::size_t kept = trimmed_size(rest);
     if (kept != 0) reasoning_begun_ = true;
-    delta_.reasoning += rest.substr(0, kept);
+    add_reasoning(rest.substr(0, kept));
     if (!last && reasoning_begun_) held_reasoning_ = rest.substr(kept);
   }
 
@@ -174,14 +178,14 @@ class MarkedState final : public OutputParser::State {
       content_begun_ = true;
       skips_space_ = false;
     }
-    delta_.content += rest.substr(0, kept);
+    add_content(rest.substr(0, kept));
     held_content_ = rest.substr(kept);
   }
 
   // White space held back belongs to the content only where no calls follow it.
   void finish_content() {
     const bool wanted = !any_calls_ && !trims_end();
-    if (wanted) delta_.content += held_content_;
+    if (wanted) add_content(held_content_);
     held_content_.clear();
   }
 
@@ -295,7 +299,7 @@ class MarkedState final : public OutputParser::State {
 
   CallReading read(bool final) const {
     return read_calls(pending_, {format_, tools_, final, !options_.eager,
-                                 options_.eager ? JsonSpacing::kSpaced : JsonSpacing::kCompact});
+                                 options_.eager ? JsonSpacing::kSpaced : JsonSpacing::kCompact, options_.exact});
   }
 
   // A growing call is reread when it has grown by a part of its length, which keeps the work linear.
@@ -407,8 +411,8 @@ class MarkedState final : public OutputParser::State {
     }
     const std::size_t begin = skip_white_space(rest, 0);
     if (begin == rest.size()) return;
-    if (content_begun_) delta_.content += '\n';
-    delta_.content += rest.substr(begin, trimmed_size(rest) - begin);
+    if (content_begun_) add_content("\n");
+    add_content(rest.substr(begin, trimmed_size(rest) - begin));
   }
 
   bool refuse_calls() {
@@ -418,7 +422,7 @@ class MarkedState final : public OutputParser::State {
     } else {
       std::string text = std::exchange(held_content_, {}) + pending_;
       if (format_.checks_schema) text.resize(trimmed_size(text));
-      delta_.content += text;
+      add_content(text);
     }
     pending_.clear();
     return false;

@@ -190,7 +190,7 @@ CallReading read_named_calls(std::string_view text, const CallContext& context) 
     const std::size_t start = match_marker(text, 0, context.format.starts);
     const std::size_t after = skip_white_space(text, start);
     if (after >= text.size()) return {ScanStatus::kPartial, 0, 0, {}, false, false, false};
-    if (text[after] == '[' || text[after] == '{' || (context.strict && text[start] == ' '))
+    if (text[after] == '[' || text[after] == '{' || (context.strict && !context.exact && text[start] == ' '))
       return read_json_calls(text, context);
   }
   return NamedCallReader(text, context).run();

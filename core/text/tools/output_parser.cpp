@@ -19,9 +19,22 @@ void OutputParser::State::emit_calls(const std::vector<ParsedToolCall>& calls, s
       delta.arguments = call.arguments.substr(sent.num_argument_bytes);
       sent.num_argument_bytes = call.arguments.size();
     }
-    if (!delta.id.empty() || !delta.name.empty() || !delta.arguments.empty())
-      delta_.tool_calls.push_back(std::move(delta));
+    if (delta.id.empty() && delta.name.empty() && delta.arguments.empty()) continue;
+    if (deltas_.empty()) deltas_.emplace_back();
+    deltas_.back().tool_calls.push_back(std::move(delta));
   }
+}
+
+void OutputParser::State::add_content(std::string_view text) {
+  if (text.empty()) return;
+  if (deltas_.empty() || !deltas_.back().tool_calls.empty()) deltas_.emplace_back();
+  deltas_.back().content += text;
+}
+
+void OutputParser::State::add_reasoning(std::string_view text) {
+  if (text.empty()) return;
+  if (deltas_.empty() || !deltas_.back().tool_calls.empty() || !deltas_.back().content.empty()) deltas_.emplace_back();
+  deltas_.back().reasoning += text;
 }
 
 OutputParser::OutputParser(const ToolFormat& format, std::vector<ToolSpec> tools, OutputParserOptions options)
@@ -31,10 +44,10 @@ OutputParser::~OutputParser() = default;
 OutputParser::OutputParser(OutputParser&&) noexcept = default;
 OutputParser& OutputParser::operator=(OutputParser&&) noexcept = default;
 
-OutputDelta OutputParser::push(std::string_view text) {
+std::vector<OutputDelta> OutputParser::push(std::string_view text) {
   return state_->push(text, false);
 }
-OutputDelta OutputParser::finish() {
+std::vector<OutputDelta> OutputParser::finish() {
   return state_->push({}, true);
 }
 bool OutputParser::in_reasoning() const {

@@ -21,6 +21,7 @@ struct ToolCallDelta {
   std::string arguments;  // the next piece of the arguments' JSON text
 };
 
+// In this order: reasoning, content, calls. What came otherwise comes in several deltas.
 struct OutputDelta {
   std::string content;
   std::string reasoning;
@@ -31,8 +32,10 @@ struct OutputDelta {
 // What the parser knows of one tool: which parameters there are and which JSON types each may have.
 struct ToolParameter {
   std::string name;
-  std::vector<std::string> types;  // empty: any
+  std::vector<std::string> types;  // empty: its schema says nothing of them
   bool required = false;
+  std::vector<ToolParameter> members = {};  // of an object; a few levels deep
+  std::vector<ToolParameter> items = {};    // of an array: one, or none where its schema says nothing
 };
 struct ToolSpec {
   std::string name;
@@ -49,6 +52,8 @@ struct OutputParserOptions {
   // true: calls are streamed as they are written, and one that is cut off or malformed stays a call (as llama-server
   // does). false: calls come when they are complete; where one is malformed the text is content instead (as vLLM does).
   bool eager = true;
+  // Not eager: nothing is mended or left out: a call that is cut off is content, text behind calls too.
+  bool exact = false;
   bool json_content = false;  // the content is to be JSON: a Markdown fence around it is dropped
 };
 
@@ -59,9 +64,9 @@ class OutputParser {
   OutputParser(OutputParser&&) noexcept;
   OutputParser& operator=(OutputParser&&) noexcept;
 
-  OutputDelta push(std::string_view text);
-  OutputDelta finish();       // the generation is over; nothing may be pushed after it
-  bool in_reasoning() const;  // what comes next belongs to the reasoning: for counting tokens and budgets
+  std::vector<OutputDelta> push(std::string_view text);
+  std::vector<OutputDelta> finish();  // the generation is over; nothing may be pushed after it
+  bool in_reasoning() const;          // what comes next belongs to the reasoning: for counting tokens and budgets
 
   class State;
 
@@ -80,6 +85,7 @@ struct ParsedOutput {
   std::string reasoning;
   std::vector<ParsedToolCall> tool_calls;
   void apply(const OutputDelta& delta);
+  void apply(const std::vector<OutputDelta>& deltas);
 };
 
 }  // namespace quire

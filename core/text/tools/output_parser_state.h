@@ -21,25 +21,27 @@ class OutputParser::State {
   State& operator=(const State&) = delete;
   virtual ~State() = default;
 
-  OutputDelta push(std::string_view text, bool final) {
+  std::vector<OutputDelta> push(std::string_view text, bool final) {
     pending_ += text;
     process(final);
-    return std::exchange(delta_, {});
+    return std::exchange(deltas_, {});
   }
   virtual bool in_reasoning() const = 0;
 
  protected:
-  // Turns the part of pending_ whose meaning is certain into delta_; all of it where `final`.
+  // Turns the part of pending_ whose meaning is certain into deltas_; all of it where `final`.
   virtual void process(bool final) = 0;
 
   // Emits what is new in `calls`, the message's calls from number `first` on.
   void emit_calls(const std::vector<ParsedToolCall>& calls, std::size_t first);
+  void add_content(std::string_view text);
+  void add_reasoning(std::string_view text);
 
   ToolFormat format_;
   std::vector<ToolSpec> tools_;
   OutputParserOptions options_;
   std::string pending_;
-  OutputDelta delta_;
+  std::vector<OutputDelta> deltas_;
 
  private:
   struct Sent {

@@ -36,8 +36,8 @@ std::string xml_text(std::string_view text) {
 
 struct Parameter {
   std::string key;
-  std::string value;  // its text
-  std::string type;   // as its tag says; empty: it says nothing
+  std::string value;                                                   // its text
+  enum class Kind { kBySchema, kText, kJson } kind = Kind::kBySchema;  // as its tag says
   bool whole = false;
 };
 
@@ -53,7 +53,13 @@ class TaggedReader {
  public:
   TaggedReader(std::string_view text, const CallContext& context)
       : text_(text), context_(context), format_(context.format) {
-    value_stops_ = {format_.parameter_end, format_.parameter_begin, format_.call_end};
+    if (is_lenient()) {
+      value_stops_ = {format_.parameter_end, format_.parameter_begin, format_.call_end};
+    } else {
+      value_stops_ = {format_.parameter_end};
+    }
+    followers_ = {format_.parameter_begin, format_.call_end};
+    followers_.insert(followers_.end(), format_.ends.begin(), format_.ends.end());
   }
 
   CallReading run() {
@@ -83,6 +89,9 @@ class TaggedReader {
   }
 
  private:
+  // A value ends at any tag, as where calls are read by a format's name alone.
+  bool is_lenient() const { return context_.strict && !context_.exact; }
+
   CallReading finish(ScanStatus status) {
     reading_.status = status;
     reading_.end = std::min(position_, text_.size());
@@ -174,7 +183,8 @@ class TaggedReader {
     const bool whole = status == ScanStatus::kComplete;
     reading_.unfinished = !whole;
     if (!context_.strict || !format_.checks_schema) {
-      reading_.calls.back().arguments = arguments_text(read, whole || context_.final);
+      const bool mends = context_.final && context_.strict && format_.mends_cut_off;
+      reading_.calls.back().arguments = arguments_text(read, whole || mends);
     } else if (const auto fitted = fit_to_schema(read)) {
       reading_.calls.back().arguments = arguments_text(*fitted, true);
     } else {
@@ -217,7 +227,7 @@ class TaggedReader {
     if (members.status != ScanStatus::kComplete) return false;
     for (const auto& member : members.members) {
       const auto string = decode_json_string(member.value.text);
-      given.push_back({member.key, string ? *string : member.value.text, "", true});
+      given.push_back({member.key, string ? *string : member.value.text, Parameter::Kind::kBySchema, true});
     }
     return true;
   }
@@ -228,8 +238,12 @@ class TaggedReader {
     if (key_end == kNowhere) return false;
     const std::string_view tag = text_.substr(position_, key_end - position_);
     parameter.key = first_attribute(tag, format_.key_end);
-    if (attribute_of(tag, "string=\"") == "true") parameter.type = "string";
-    if (const auto type = attribute_of(tag, "type=\""); !type.empty()) parameter.type = type;
+    if (!format_.value_attribute.empty()) {
+      const std::string_view word = attribute_of(tag, format_.value_attribute);
+      const bool counts = !is_lenient();  // else the tool's schema goes before "it is no text"
+      if (word == format_.text_word) parameter.kind = Parameter::Kind::kText;
+      if (!word.empty() && word != format_.text_word && counts) parameter.kind = Parameter::Kind::kJson;
+    }
     position_ = key_end + format_.key_end.size();
     if (!format_.value_begin.empty()) {
       position_ = skip_white_space(text_, position_);
@@ -256,19 +270,23 @@ class TaggedReader {
   }
 
   void read_value(Parameter& parameter) {
-    std::size_t end = kNowhere;
-    std::string_view closing;
-    const std::size_t from = end_of_opaque();
-    for (const auto stop : value_stops_) {
-      const std::size_t found = text_.find(stop, from);
-      if (found < end) {
-        end = found;
-        closing = stop;
-      }
-    }
-    parameter.whole = end != kNowhere || context_.final;
+    bool is_certain = true;
+    std::size_t length = 0;
+    std::size_t end = is_lenient() ? first_stop(length) : end_of_value(parameter, length, is_certain);
+    parameter.whole = (end != kNowhere && is_certain) || (context_.final && is_lenient());
     std::string_view value = text_.substr(position_, std::min(end, text_.size()) - position_);
-    if (!parameter.whole) value.remove_suffix(held_back(value, value_stops_));
+    if (end == kNowhere && !is_lenient()) {
+      const std::size_t held = held_at_end(value);
+      value.remove_suffix(held);
+      // The closing tag was left out.
+      if (context_.final && held > 0) {
+        parameter.whole = true;
+        end = position_ + value.size();
+        length = 0;
+      }
+    } else if (end == kNowhere && !context_.final) {
+      value.remove_suffix(held_back(value, value_stops_));
+    }
     if (format_.trims_values) {
       const bool on_own_lines = value.starts_with('\n');
       if (on_own_lines) value.remove_prefix(1);
@@ -276,8 +294,72 @@ class TaggedReader {
     }
     // What XML says is known at its end only.
     parameter.value = !format_.xml_values ? std::string(value) : parameter.whole ? xml_text(value) : "";
-    position_ = std::min(end, text_.size());
-    if (end != kNowhere && closing == format_.parameter_end) position_ += closing.size();
+    position_ = end == kNowhere ? text_.size() : end + length;
+  }
+
+  // Not eager: any tag ends a value; one that opens what follows stays there.
+  std::size_t first_stop(std::size_t& length) const {
+    std::size_t end = kNowhere;
+    const std::size_t from = end_of_opaque();
+    for (const auto stop : value_stops_) {
+      const std::size_t found = text_.find(stop, from);
+      if (found >= end) continue;
+      end = found;
+      length = stop == format_.parameter_end ? stop.size() : 0;
+    }
+    return end;
+  }
+
+  // A closing tag ends a value only where the next argument or the end of the call follows. Not certain: more text
+  // decides.
+  std::size_t end_of_value(const Parameter& parameter, std::size_t& length, bool& is_certain) const {
+    length = format_.parameter_end.size();
+    if (takes_json_only(parameter)) {
+      const JsonScan scan = scan_json(text_, position_, context_.spacing);
+      const std::size_t end = skip_white_space(text_, scan.end);
+      if (scan.status == ScanStatus::kComplete && text_.substr(end).starts_with(format_.parameter_end)) {
+        is_certain = ends_value(end + length) != ScanStatus::kPartial;
+        return end;
+      }
+      if (scan.status == ScanStatus::kPartial && !context_.final) return kNowhere;
+    }
+    for (std::size_t end = text_.find(format_.parameter_end, end_of_opaque()); end != kNowhere;
+         end = text_.find(format_.parameter_end, end + 1)) {
+      const ScanStatus status = ends_value(end + length);
+      if (status == ScanStatus::kMalformed) continue;
+      is_certain = status == ScanStatus::kComplete;
+      return end;
+    }
+    return kNowhere;
+  }
+
+  // Whether the next argument or the end of the call begins at `position`; partial where the text ends too early.
+  ScanStatus ends_value(std::size_t position) const {
+    position = skip_white_space(text_, position);
+    if (match_marker(text_, position, followers_) != 0) return ScanStatus::kComplete;
+    const bool open = position >= text_.size() || may_become_any(text_, position, followers_);
+    return open ? ScanStatus::kPartial : ScanStatus::kMalformed;
+  }
+
+  // What may belong to a closing tag, or, where that was left out, to the call's own end.
+  std::size_t held_at_end(std::string_view value) const {
+    const std::size_t begun =
+        context_.final ? 0 : std::max(held_back(value, value_stops_), held_back(value, {format_.call_end}));
+    const std::size_t end = value.rfind(format_.call_end);
+    if (end == kNowhere) return begun;
+    std::string_view rest = value.substr(end + format_.call_end.size());
+    rest.remove_prefix(skip_white_space(rest, 0));
+    rest.remove_prefix(match_marker(rest, 0, format_.ends));
+    rest.remove_prefix(skip_white_space(rest, 0));
+    const bool closes = rest.empty() || (!context_.final && may_become_any(rest, 0, format_.ends));
+    return closes ? value.size() - end : begun;
+  }
+
+  bool takes_json_only(const Parameter& parameter) const {
+    if (parameter.kind == Parameter::Kind::kJson) return true;
+    const std::vector<std::string> types = types_of(parameter);
+    return parameter.kind == Parameter::Kind::kBySchema && !types.empty() &&
+           std::find(types.begin(), types.end(), "string") == types.end();
   }
 
   std::string arguments_text(const std::vector<Parameter>& read, bool whole) const {
@@ -286,7 +368,9 @@ class TaggedReader {
     for (std::size_t i = 0; i < read.size(); ++i) {
       const auto& parameter = read[i];
       const std::vector<std::string> types = types_of(parameter);
-      const bool text_value = is_string_only(types);
+      const bool text_value = parameter.kind == Parameter::Kind::kText ||
+                              (parameter.kind == Parameter::Kind::kBySchema && is_string_only(types) &&
+                               (!types.empty() || find_parameter(tool_, parameter.key) == nullptr));
       if (!parameter.whole && !text_value) break;
       // Until the call ends, one that wraps them all is not told from one of its name.
       if (!whole && read.size() == 1 && is_wrapper(parameter)) break;
@@ -296,7 +380,7 @@ class TaggedReader {
         out += '"';
         append_json_escaped(out, parameter.value);
       } else {
-        out += text_value ? quote_json(parameter.value) : coerce_value(parameter.value, types, context_.spacing);
+        out += text_value ? quote_json(parameter.value) : typed_value(parameter, types);
       }
     }
     if (!whole) return out;
@@ -304,9 +388,14 @@ class TaggedReader {
     return out + "}";
   }
 
-  // What its tag says, or else what the tool says; empty: text.
+  std::string typed_value(const Parameter& parameter, const std::vector<std::string>& types) const {
+    const bool may_be_text = types.empty() || std::find(types.begin(), types.end(), "string") != types.end();
+    if (parameter.kind == Parameter::Kind::kJson && may_be_text) return json_value(parameter.value, context_.spacing);
+    return coerce_value(parameter.value, types, context_.spacing);
+  }
+
+  // What the tool says; empty: nothing.
   std::vector<std::string> types_of(const Parameter& parameter) const {
-    if (!parameter.type.empty()) return {parameter.type};
     const ToolParameter* known = find_parameter(tool_, parameter.key);
     return known == nullptr ? std::vector<std::string>() : known->types;
   }
@@ -329,6 +418,7 @@ class TaggedReader {
   const CallContext& context_;
   const ToolFormat& format_;
   std::vector<std::string_view> value_stops_;
+  std::vector<std::string_view> followers_;  // of a value's closing tag
   const ToolSpec* tool_ = nullptr;
   CallReading reading_;
   std::size_t position_ = 0;

@@ -11,13 +11,14 @@
 namespace quire {
 
 enum class CallSyntax {
-  kNone,       // no calls: everything is content
-  kJson,       // JSON objects {name, arguments}, alone or in a list
-  kNamedJson,  // the name as text, then the arguments as JSON
-  kPythonic,   // [name(key=value, ...), ...]
-  kTagged,     // name and parameters in tags, values as text
-  kBraced,     // call:name{key:value, ...} with its own string quotes
-  kHarmony,    // gpt-oss channels
+  kNone,        // no calls: everything is content
+  kJson,        // JSON objects {name, arguments}, alone or in a list
+  kNamedJson,   // the name as text, then the arguments as JSON
+  kPythonic,    // [name(key=value, ...), ...]
+  kTagged,      // name and parameters in tags, values as text
+  kBraced,      // call:name{key:value, ...} with its own string quotes
+  kNestedTags,  // name in a tag, members and items as tags in tags, a mark before each
+  kHarmony,     // gpt-oss channels
 };
 
 struct ToolFormat {
@@ -40,6 +41,10 @@ struct ToolFormat {
   std::string_view parameter_end;
   std::string_view value_begin;                // kTagged: after key_end, where a value has a tag of its own
   std::string_view string_quote;               // kBraced
+  std::string_view tag_mark;                   // kNestedTags: before every tag
+  std::string_view name_attribute;             // kTagged: a number that may follow the name (` index="`)
+  std::string_view value_attribute;            // kTagged: of a key, says what its value is (`string="`)
+  std::string_view text_word;                  // that attribute's word for text; any other one: the value is JSON
   std::vector<std::string_view> wrapper_keys;  // kTagged: a parameter of such a name may hold all arguments as JSON
   bool needs_name_end = false;                 // kTagged: a name without name_end is malformed and its call passed over
   bool xml_values = false;                     // kTagged: values may be CDATA or have XML's entities in them
@@ -50,6 +55,8 @@ struct ToolFormat {
   std::string_view arguments_key = "arguments";
   std::string_view id_key = "id";
   bool name_is_key = false;                         // kJson: {"name": {arguments}}
+  bool in_list = false;                             // kJson: calls are written as a list
+  std::string_view list_mark;                       // kJson: a word that begins calls only with the list's bracket
   bool single_objects = false;                      // kJson, not eager: a list is no call
   bool lists_only = false;                          // kJson, not eager: an object outside a list is no call
   bool empty_list_is_call = false;                  // kJson, not eager: an empty list stands for no content either
@@ -77,29 +84,14 @@ struct ToolFormat {
   bool keeps_text_after_calls = false;
   bool mends_cut_off = false;     // not eager: a call cut off by the end of the output is one nevertheless
   bool first_start_only = false;  // not eager: calls begin at the first of `starts` only
+  bool may_lack_end = false;      // models leave the end out, or their generation ends with it
   bool needs_end = false;         // not eager: calls without their end are content
   bool begins_output = false;     // not eager: calls count only where they begin the output
   bool ends_output = false;       // not eager: and only where nothing follows them
   bool start_is_enough = false;   // not eager: text after a start is never content, even where no call can be read
+  std::string_view answer_begin;  // may stand before an answer without calls
   std::vector<std::string_view> dropped;      // markers that are no part of the content
   std::vector<std::string_view> answer_tags;  // dropped where reasoning is taken out: they wrap what follows it
-
-  // For a grammar that constrains calls: the text around a JSON call. `before` opens the message's calls, then for each
-  // call begin + name + middle + arguments (JSON by the tool's schema) + end, calls separated by `between`, and `after`
-  // at the end. `trigger` is the text whose appearance means that a call follows (tool_choice "auto"). Empty `middle`:
-  // the format's arguments are not JSON (kPythonic, kTagged, ...), see json_calls().
-  struct Frame {
-    std::string_view trigger;
-    std::string_view before;
-    std::string_view begin;
-    std::string_view middle;
-    std::string_view end;
-    std::string_view between;
-    std::string_view after;
-  };
-  Frame frame;
-
-  bool json_calls() const { return !frame.middle.empty(); }
 };
 
 // By name, not minding case, "-" and "_": "hermes", "qwen3_coder", "DeepSeekV3", ...; null where there is none.

@@ -25,6 +25,7 @@ constexpr Sign kSigns[] = {
     {{"<｜tool▁call▁begin｜>", ""}, "deepseek_v31"},
     {{"<|tool_call_argument_begin|>", ""}, "kimi_k2"},
     {{"<seed:tool_call>", ""}, "seed_oss"},
+    {{"]<]minimax[>[", "invoke name="}, "minimax_m3"},
     {{"<minimax:tool_call>", ""}, "minimax_m2"},
     {{"<longcat_tool_call>", ""}, "longcat"},
     {{"<tool_sep>", "<arg_key>"}, "hy_v3"},

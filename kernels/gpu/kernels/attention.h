@@ -11,17 +11,17 @@ namespace quire::gpu {
 
 inline constexpr int kPartitionTokens = 256;
 
-// One partition of one row.
+// A partition of one row.
 struct AttendItem {
   std::int32_t row;
-  std::int32_t first_block;  // of the sequence, in the block tables
+  std::int32_t first_block;  // index of the sequence's first block in the tables
   std::int32_t partition;
   std::int32_t begin;  // the row sees tokens [begin, end) of the context
   std::int32_t end;
-  std::int32_t position;  // of the row
+  std::int32_t position;  // position of the row
 };
 
-// Of one row: what it sees, and where the results of its partitions lie, [first_item, first_item + count).
+// A row's range of tokens and the results of its partitions, [first_item, first_item + count).
 struct MergeItem {
   std::int32_t first_item;
   std::int32_t count;
@@ -30,11 +30,11 @@ struct MergeItem {
   std::int32_t position;
 };
 
-// One partition of consecutive rows of a sequence: attention_tiles.h.
+// A partition of consecutive rows of a sequence: attention_tiles.h.
 struct AttendTile {
   std::int32_t first_row;
   std::int32_t num_rows;
-  std::int32_t first_block;  // of the sequence, in the block tables
+  std::int32_t first_block;  // index of the sequence's first block in the tables
   std::int32_t partition;
   std::int32_t begin;  // some of the rows see tokens [begin, end)
   std::int32_t end;
@@ -42,12 +42,12 @@ struct AttendTile {
 
 // How many heads of a row come together in a tile, and how many such parts those have that share K and V.
 struct TileHeads {
-  std::int32_t group = 0;  // that share K and V
+  std::int32_t group = 0;  // heads that share K and V
   std::int32_t together = 0;
   std::int32_t parts = 0;
   std::int32_t inverse = 0;  // 2^16 / together, rounded up
 
-  // Of a tile's vectors, up to 64.
+  // Row of one of a tile's vectors, which are up to 64.
   QUIRE_DEVICE std::int32_t row_of(std::int32_t vector) const { return (vector * inverse) >> 16; }
 };
 
@@ -103,10 +103,10 @@ QUIRE_DEVICE float capped_score(const AttentionArgs& args, std::int64_t position
 struct MergePartitions {
   using Args = AttentionArgs;
   static constexpr int kThreads = 128;
-  static constexpr int kColumns = 4;   // of a lane
+  static constexpr int kColumns = 4;   // per lane
   static constexpr int kTogether = 4;  // partitions whose columns are loaded at once
 
-  // Of one partition: what is multiplied with all before it and with its own, and its sum times the latter.
+  // Factors of a partition: for all before it and for its own, and its sum times the latter.
   struct alignas(16) Factors {
     float keep;
     float add;
@@ -115,7 +115,7 @@ struct MergePartitions {
   };
   static constexpr int kSharedBytes = kThreads * static_cast<int>(sizeof(Factors));
 
-  // What a row has come to.
+  // A row's result so far.
   struct Merged {
     float maximum;
     float sum;
@@ -127,7 +127,7 @@ struct MergePartitions {
     return d < static_cast<int>(args.value_dim) ? part[kPartialHead + d] : 0.0f;
   }
 
-  // Those of the lane's partition. `maximum`: before all of them; becomes that of all.
+  // Factors of the lane's partition. `maximum`: before all of them; becomes that of all.
   template <class Thread>
   static QUIRE_DEVICE Factors factors_of(Thread& t, const float* part, float& maximum) {
     const float own = part == nullptr ? -__builtin_inff() : part[0];
@@ -168,7 +168,7 @@ struct MergePartitions {
     }
   }
 
-  // What comes before the first partition that is merged: the sink, or else the first of all.
+  // The result before the first merged partition: the sink, or else the first of all.
   static QUIRE_DEVICE Merged begin(const Args& args, std::int64_t head, const float* part, int first) {
     const bool has_sink = args.sinks != nullptr;
     Merged out;

@@ -1,4 +1,4 @@
-// What attention in tiles multiplies (attention_tiles.h), in shared memory: the ring of K and V, which a warp fills
+// Operands of attention in tiles (attention_tiles.h), in shared memory: the ring of K and V, which a warp fills
 // with its group of 64 tokens, 32 columns at a time, and queries as sums of a high and a low float of 16 bits, those of
 // f16 after they are multiplied by a power of two of their own. Invariant: tokens that no row of a tile sees are
 // neither read nor found in the ring, where zeros stand for them.
@@ -17,7 +17,7 @@ QUIRE_DEVICE std::uint32_t halves_of(Thread& t, float first, float second) {
   return t.floats_to_bfloats(first, second);
 }
 
-// What such floats are worth.
+// The value of such a pair of floats.
 template <DType kHalf, class Thread>
 QUIRE_DEVICE float widened(Thread& t, std::uint32_t halves, int which) {
   if constexpr (kHalf == DType::kF16) return t.half_to_float(static_cast<std::uint16_t>(halves >> (16 * which)));
@@ -31,35 +31,35 @@ struct TileOperands {
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * kWarpLanes;
   static constexpr int kVectors = 16 * kTiles;
-  static constexpr bool kOwnVectors = kTiles > 1;  // of each warp
+  static constexpr bool kOwnVectors = kTiles > 1;  // per warp
   static_assert(kTiles == 1 || kTiles == kWarps);
-  static constexpr int kGroups = kOwnVectors ? kWarps : 1;  // of tokens, of a warp
-  static constexpr int kKeys = kPartitionTokens / kWarps;   // of a group
+  static constexpr int kGroups = kOwnVectors ? kWarps : 1;  // groups of tokens per warp
+  static constexpr int kKeys = kPartitionTokens / kWarps;   // per group
   static constexpr int kSlice = 32;                         // columns of K or V
   static constexpr int kSliceBytes = 2 * kSlice;
   static constexpr int kStages = kOwnVectors && kDim > 128 ? 2 : 3;
-  static constexpr int kBlocks = kOwnVectors ? 2 : 3;  // that a multiprocessor's registers hold
+  static constexpr int kBlocks = kOwnVectors ? 2 : 3;  // blocks that a multiprocessor's registers hold
 
   struct Shared {
-    std::byte ring[kStages][kWarps][kKeys * kSliceBytes];  // of each group
+    std::byte ring[kStages][kWarps][kKeys * kSliceBytes];  // per group
     // Queries in slices: [high, low][slice][vector]; then, once there are scores, what warps add up: [warp][element]
     // [lane].
     // The vector that there is not moves the next slice to other banks.
     std::byte queries[2][kDim / kSlice][kVectors + 1][kSliceBytes];
     float maxima[kWarps][16];
     float sums[kWarps][16];
-    float factors[kVectors];  // of scores
+    float factors[kVectors];  // factors of scores
   };
   static constexpr int kSharedBytes = sizeof(Shared);
   static_assert(sizeof(Shared::queries) >= kWarps * kLaneElements * kWarpLanes * sizeof(Words4));
 
-  // What a block computes, and of that a warp.
+  // Work of a block, and of a warp in it.
   struct Work {
     AttendTile tile;
-    int first_token;  // of the partition
+    int first_token;  // first token of the partition
     int kv_head;
     int first_head;
-    int num_vectors;       // of the block's, those that there are
+    int num_vectors;       // vectors of the block that exist
     std::uint32_t groups;  // bit i: some row sees some of group i
     std::uint32_t own;     // the same of the groups that the warp computes
     int key_slices;
@@ -68,9 +68,9 @@ struct TileOperands {
 
   static constexpr std::int32_t kNoTurn = 1 << 30;
 
-  // What a warp copies into the ring: its group's tokens of K, then of V.
+  // Copies of a warp into the ring: its group's tokens of K, then of V.
   struct Feed {
-    const std::byte* from[kKeys / 16];  // of each sixteen tokens the first that this lane copies, in the next slice
+    const std::byte* from[kKeys / 16];  // first token of each sixteen that this lane copies, in the next slice
     std::int32_t eight;                 // bytes of eight tokens
     std::int32_t columns;               // from the next slice on
     std::uint32_t tokens;               // bit i: some row sees token 8 * i + lane / 4
@@ -206,7 +206,7 @@ struct TileOperands {
     fetch<kIsKey>(t, args, work, shared, feed);
   }
 
-  static constexpr int kPairs = kDim / (2 * kWarpLanes);  // of columns, of a lane
+  static constexpr int kPairs = kDim / (2 * kWarpLanes);  // pairs of columns per lane
   static constexpr int kTogether = 4;                     // vectors that a warp loads at once
   using QueryPairs = float[kPairs][2];
 

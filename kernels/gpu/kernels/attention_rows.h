@@ -42,22 +42,22 @@ template <KvType kType>
 struct Attend {
   using Args = AttentionArgs;
   static constexpr int kThreads = 128;
-  static constexpr int kChains = 16;                           // of a sum over tokens
-  static constexpr int kHeads = 4;                             // that are computed together
-  static constexpr int kTokens = kPartitionTokens / kThreads;  // of a thread
+  static constexpr int kChains = 16;                           // chains of a sum over tokens
+  static constexpr int kHeads = 4;                             // heads computed together
+  static constexpr int kTokens = kPartitionTokens / kThreads;  // per thread
   static constexpr int kAhead = 8;                             // tokens whose V is loaded at once
   static constexpr int kWarps = kThreads / kWarpLanes;
   static_assert(kHeads == kWarps && kHeads == kFour, "each warp sums a head's scores; a token's are stored at once");
   static constexpr int kBytes = kv_element_bytes(kType);
 
   struct Shared {
-    Four scores[kPartitionTokens];          // of the heads; then what they weigh V with
+    Four scores[kPartitionTokens];          // scores by head; then weights of V
     std::int64_t values[kPartitionTokens];  // from the cache's base to a token's V
     float maxima[kHeads][kWarps];
   };
   static constexpr int kSharedBytes = sizeof(Shared);
 
-  // Where a thread's tokens lie: bytes from the cache's base.
+  // Places of a thread's tokens: bytes from the cache's base.
   struct Token {
     int number;  // in the partition
     bool is_seen;
@@ -66,7 +66,7 @@ struct Attend {
     std::int64_t value_scale;
   };
 
-  // Of those that the row does not see, the place of one that it sees.
+  // A token that the row does not see gets the place of one that it sees.
   template <class Thread>
   static QUIRE_DEVICE Token token_of(Thread& t, const Args& args, const AttendItem& item, Shared& shared, int from,
                                      int count, int number) {
@@ -137,7 +137,7 @@ struct Attend {
     }
   }
 
-  // Of each head over all threads' tokens.
+  // Maximum of each head over all threads' tokens.
   template <class Thread>
   static QUIRE_DEVICE Four largest(Thread& t, Shared& shared, const Four& mine) {
     QUIRE_UNROLL

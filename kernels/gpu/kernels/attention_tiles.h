@@ -4,7 +4,7 @@
 // all groups. Queries and weights are sums of a high and a low float of 16 bits, multiplied one after the other.
 // A score is one chain over the head; 2^(score - the partition's maximum) weighs V in one chain over a group; sums of
 // the groups are added in order. Invariant: a vector's arithmetic is the same in both forms, whatever comes with it.
-// What a row does not see weighs zero: values that another row of its tile sees must be finite.
+// Tokens that a row does not see weigh zero: values that another row of its tile sees must be finite.
 #pragma once
 
 #include "kernels/gpu/kernels/attention_operands.h"
@@ -108,7 +108,7 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
     return out;
   }
 
-  // One by one, the first in line each: registers have no numbers that are computed.
+  // Stores one by one, always the first in line: registers cannot be indexed at run time.
   template <class Thread>
   static QUIRE_DEVICE void cap_scores(Thread& t, const Args& args, const Work& work, const Vector& vector, int half,
                                       int first, float (&scores)[kKeyTiles][kLaneElements]) {
@@ -186,7 +186,7 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
         halves_of<kHalf>(t, first - widened<kHalf>(t, high[half], 0), second - widened<kHalf>(t, high[half], 1));
   }
 
-  // Of weights of one group: each lane's is one chain, their sum a tree of four.
+  // Sum of the weights of one group: each lane's is one chain, their sum a tree of four.
   template <class Thread>
   static QUIRE_DEVICE float sum_of_lanes(Thread& t, float sum) {
     for (int distance = 1; distance < 4; distance *= 2)
@@ -265,7 +265,7 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
     }
   }
 
-  // Where a vector's results of this partition go; null where its row sees nothing of it.
+  // Destination of a vector's results of this partition; null where its row sees nothing of it.
   static QUIRE_DEVICE float* results_of(const Args& args, const Work& work, int number) {
     if (number >= work.num_vectors) return nullptr;
     const MergeItem& row = args.rows[row_of(args, work, number)];

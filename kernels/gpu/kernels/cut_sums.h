@@ -10,7 +10,7 @@ template <int kTiles>
 struct CutSums {
   static constexpr int kWarps = 4;
   static constexpr int kThreads = kWarps * kWarpLanes;
-  static constexpr int kFloats = kTiles * kLaneElements * kWarpLanes;  // of one warp's cut
+  static constexpr int kFloats = kTiles * kLaneElements * kWarpLanes;  // floats of one warp's cut
   static constexpr int kBytes = kWarps * kFloats * static_cast<int>(sizeof(float));
 
   // A warp's cut of the round that begins with `cut`; acc is zeros then. Every thread adds up kTiles elements of the
@@ -35,7 +35,7 @@ struct CutSums {
     }
   }
 
-  // Where total[i] belongs among the block's rows and outputs.
+  // Row of total[i] in the block; output() is its output.
   template <class Thread>
   static QUIRE_DEVICE int row(Thread& t, int i) {
     return element(t, i) / kLaneElements * kTileRows + lane_row(t.lane(), element(t, i) % kLaneElements);
@@ -46,7 +46,7 @@ struct CutSums {
   }
   template <class Thread>
   static QUIRE_DEVICE int element(Thread& t, int i) {
-    return (i * kThreads + t.index()) / kWarpLanes;  // of a lane: tile * 4 + element
+    return (i * kThreads + t.index()) / kWarpLanes;  // tile * 4 + element of a lane
   }
 
   float total[kTiles] = {};

@@ -10,7 +10,7 @@ namespace quire::gpu {
 inline constexpr int kPickThreads = 256;
 static_assert(kPickThreads == kDrawChunk);
 
-// What all threads of a block read of one thread's results.
+// Results of one thread that all threads of a block read.
 struct PickShared {
   RowMaximum warps[kPickThreads / kWarpLanes];
   float terms[kDrawChunk];
@@ -36,7 +36,7 @@ class Candidates {
   QUIRE_DEVICE RowMaximum find_maximum() {
     return row_maximum<kThreads>(t_, maxima_, args_.num_chunks, shared_->warps);
   }
-  // Of all exponentials.
+  // Sum of all exponentials.
   QUIRE_DEVICE double total() const {
     double sum = 0.0;
     for (std::int64_t i = 0; i < args_.num_chunks; ++i)
@@ -90,7 +90,7 @@ class Candidates {
   const double* sums_;
 };
 
-// Where each chunk's candidates begin.
+// Finds the beginning of each chunk's candidates.
 template <class Thread>
 QUIRE_DEVICE std::int32_t Candidates<Thread>::count_above(float threshold) {
   constexpr int kEach = kDrawChunk / kWarpLanes;
@@ -181,7 +181,7 @@ QUIRE_DEVICE void Candidates<Thread>::sort(std::int32_t count) {
   }
 }
 
-// One block a row of `rows`.
+// A block computes a row of `rows`.
 struct DrawPick {
   using Args = DrawArgs;
   static constexpr int kThreads = kPickThreads;
@@ -314,7 +314,7 @@ struct DrawPick {
   }
 };
 
-// One block a row of `rows`.
+// A block computes a row of `rows`.
 struct ScorePick {
   using Args = DrawArgs;
   static constexpr int kThreads = kPickThreads;
@@ -342,11 +342,11 @@ struct FillTokensArgs {
   const std::int32_t* ids = nullptr;  // below zero: what was drawn for place -id - 1
   const TokenDrawn* drawn = nullptr;
   std::int64_t count = 0;
-  std::int64_t limit = 0;  // what is no token below it becomes 0
+  std::int64_t limit = 0;  // ids outside [0, limit) become 0
   std::int32_t* out = nullptr;
 };
 
-// One thread a token.
+// A thread writes a token.
 struct FillTokens {
   using Args = FillTokensArgs;
   static constexpr int kThreads = 128;

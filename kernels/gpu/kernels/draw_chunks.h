@@ -13,7 +13,7 @@ inline constexpr float kPlusInfinity = __builtin_inff();
 inline constexpr float kDrawFloor = -86.0f;  // logits so far below the greatest weigh nothing in f32
 inline constexpr int kNumThresholds = 10;
 
-// Of a chunk or row; id -1 where nothing is above minus infinity.
+// Maximum of a chunk or row; id -1 where nothing is above minus infinity.
 struct RowMaximum {
   float value;
   std::int32_t id;
@@ -27,8 +27,8 @@ struct DrawRow {
   std::int32_t mask_words[2] = {};
   const DrawEdit* edits = nullptr;
   std::int32_t num_edits = 0;
-  std::int32_t place = 0;  // of the result
-  std::int32_t token = 0;  // of a score
+  std::int32_t place = 0;  // place of the result
+  std::int32_t token = 0;  // token of a score
   std::int32_t top_k = 0;  // 0: off
   std::int32_t greedy = 0;
   std::int32_t truncates = 0;  // a filter leaves out some tokens
@@ -38,7 +38,7 @@ struct DrawRow {
   float frequency_penalty = 0.0f;
   float presence_penalty = 0.0f;
   float temperature = 1.0f;
-  float scale = 1.0f;  // of logits, before the filters
+  float scale = 1.0f;  // factor of logits, before the filters
   float top_p = 1.0f;
   float min_p = 0.0f;
   float min_p_floor = kDrawFloor;
@@ -56,13 +56,13 @@ struct DrawArgs {
   const DrawRow* rows = nullptr;
   std::int64_t vocab = 0;
   std::int64_t num_chunks = 0;
-  // Of each row, one behind the other.
+  // Arrays of the rows, one behind the other.
   RowMaximum* maxima = nullptr;    // [num_chunks]
   double* sums = nullptr;          // [num_chunks]
   std::int32_t* counts = nullptr;  // [num_chunks]
   std::uint64_t* keys = nullptr;   // [vocab]
   float* weights = nullptr;        // [vocab]
-  TokenDrawn* drawn = nullptr;     // by place
+  TokenDrawn* drawn = nullptr;     // indexed by place
   TokenScored* scored = nullptr;
 };
 
@@ -114,7 +114,7 @@ QUIRE_DEVICE RowMaximum greatest_of_lanes(Thread& t, RowMaximum mine, int num_la
   return mine;
 }
 
-// Of a row, by all threads of a block and for all of them. room: one for each warp.
+// Maximum of a row, by all threads of a block and for all of them. room: one for each warp.
 template <int kThreads, class Thread>
 QUIRE_DEVICE RowMaximum row_maximum(Thread& t, const RowMaximum* maxima, std::int64_t num_chunks, RowMaximum* room) {
   RowMaximum best{-kPlusInfinity, -1};

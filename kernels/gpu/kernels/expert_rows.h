@@ -11,10 +11,10 @@ namespace quire::gpu {
 struct ExpertRange {
   std::int32_t begin;
   std::int32_t count;
-  std::int32_t first_tile;  // of eight rows, in which its rows are quantised
+  std::int32_t first_tile;  // first tile of eight rows with its quantised rows
 };
 
-// What one block of rows of a product computes; rows: 0 where there is nothing to do.
+// Work of one block of rows of a product; rows: 0 where there is none.
 struct ExpertItem {
   std::int32_t expert;
   std::int32_t first_tile;
@@ -22,7 +22,7 @@ struct ExpertItem {
   std::int32_t rows;
 };
 
-// Where an expert's matrix lies: how far behind the first expert's, so that compilers know what kind of memory it is.
+// Place of an expert's matrix: its distance from the first expert's, so that compilers know the kind of memory.
 struct ExpertWeights {
   std::int64_t weights = 0;  // bytes
   std::int64_t bias = 0;     // floats
@@ -30,16 +30,16 @@ struct ExpertWeights {
   float scale = 1.0f;
 };
 
-// Of a product in which each expert has rows of its own; null: one matrix for all rows.
+// A product in which each expert has rows of its own; null: one matrix for all rows.
 struct ExpertProduct {
-  const ExpertItem* items = nullptr;  // by block of rows
+  const ExpertItem* items = nullptr;  // indexed by block of rows
   const ExpertWeights* weights = nullptr;
 };
 
-// Which rows are made, and where they are quantised to; null: each row in its place.
+// The rows that are made and the places of their quants; null: each row in its place.
 struct ExpertRows {
-  const std::int32_t* sources = nullptr;  // by place: the row that is made
-  const std::int32_t* experts = nullptr;  // by place
+  const std::int32_t* sources = nullptr;  // the row that is made, by place
+  const std::int32_t* experts = nullptr;  // indexed by place
   const ExpertRange* ranges = nullptr;
   const ExpertWeights* weights = nullptr;
 

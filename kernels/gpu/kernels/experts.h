@@ -16,7 +16,7 @@ struct CombineArgs {
   std::int64_t out_stride = 0;
 };
 
-// One block a row.
+// A block computes a row.
 struct CombineChoices {
   using Args = CombineArgs;
   static constexpr int kThreads = 128;

@@ -31,7 +31,7 @@ QUIRE_DEVICE float gelu_of(float x) {
   return x * sigmoid_of(x * (cube + 1.0f) * 1.59576912160573071176f);
 }
 
-// What the error function lacks to one is Abramowitz and Stegun's 7.1.26.
+// 1 - erf(x) by Abramowitz and Stegun's 7.1.26.
 QUIRE_DEVICE float gelu_by_error_function(float x) {
   const float size = x < 0.0f ? -x : x;
   const float z = size * 0.70710678118654752440f;
@@ -106,7 +106,7 @@ struct RowMathArgs {
   std::int64_t out_stride = 0;
 };
 
-// One block a row.
+// A block computes a row.
 struct RowMath {
   using Args = RowMathArgs;
   static constexpr int kThreads = 128;
@@ -152,7 +152,7 @@ struct LayerNormArgs {
   std::int64_t out_stride = 0;
 };
 
-// One block a row. x and out may be the same.
+// A block computes a row. x and out may be the same.
 struct LayerNorm {
   using Args = LayerNormArgs;
   static constexpr int kThreads = 256;

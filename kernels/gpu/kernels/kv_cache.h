@@ -14,15 +14,15 @@ constexpr int kv_element_bytes(KvType type) {
   return type == KvType::kF32 ? 4 : type == KvType::kI8 ? 1 : 2;
 }
 
-// One layer of the cache.
+// A layer of the cache.
 struct KvLayerView {
-  std::byte* base = nullptr;      // of block 0, at this layer
-  std::int64_t base_offset = 0;   // of the layer in a block
+  std::byte* base = nullptr;      // this layer in block 0
+  std::int64_t base_offset = 0;   // offset of the layer in a block
   std::int64_t block_stride = 0;  // bytes from one block to the next
   std::int64_t block_size = 0;    // tokens
   std::int64_t key_dim = 0;
   std::int64_t value_dim = 0;
-  std::int64_t key_bytes = 0;  // of one head in a block, its scales included
+  std::int64_t key_bytes = 0;  // one head in a block, its scales included
   std::int64_t value_bytes = 0;
   std::int64_t value_offset = 0;  // from the layer's first key to its first value
 };
@@ -58,7 +58,7 @@ template <KvType kType>
 struct StoreKv {
   using Args = StoreKvArgs;
   static constexpr int kThreads = 128;
-  static constexpr int kVectors = kThreads / kWarpLanes;  // of a block
+  static constexpr int kVectors = kThreads / kWarpLanes;  // per block
   static constexpr int kSharedBytes = 0;
   static constexpr int kSweep = kFour * kWarpLanes;
   static constexpr int kBytes = kv_element_bytes(kType);
@@ -67,7 +67,7 @@ struct StoreKv {
     std::byte of[kFour * kBytes];
   };
 
-  // Of int8: the scale of a vector.
+  // The scale of an int8 vector.
   template <class Thread>
   static QUIRE_DEVICE float scale_of(Thread& t, const float* vector, int count, bool at_once) {
     float bound = 0.0f;

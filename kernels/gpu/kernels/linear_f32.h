@@ -69,7 +69,7 @@ struct LinearFloat {
   static QUIRE_DEVICE void multiply(Thread& t, const Args& args, std::int64_t first_row) {
     auto* weights = reinterpret_cast<float*>(t.shared());
     float* x = weights + kDepth * kStride;
-    const int output = t.index() % 16 * kEach;  // of the block's
+    const int output = t.index() % 16 * kEach;  // index among the block's outputs
     const int row = t.index() / 16 * kEach;
     const bool is_used = t.block_x() * kTile + output < args.output.outputs && first_row + row < args.output.rows;
     float acc[kEach][kEach] = {};

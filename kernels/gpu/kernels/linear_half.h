@@ -16,8 +16,8 @@ namespace quire::gpu {
 struct LinearHalfArgs {
   const WeightTile* weights = nullptr;  // [outputs / 16][num_blocks]
   const HalfTile* x = nullptr;          // [rows / 8][num_blocks]
-  const float* row_scales = nullptr;    // of f16: what a row's results are multiplied with
-  std::int64_t num_blocks = 0;          // of the depth
+  const float* row_scales = nullptr;    // factors of f16 rows' results
+  std::int64_t num_blocks = 0;          // along the depth
   LinearOutput output;
   ExpertProduct experts = {};  // weights and bias are the first one's
 };
@@ -32,7 +32,7 @@ QUIRE_DEVICE void multiply_halves(Thread& t, float (&sum)[kLaneElements], std::u
   }
 }
 
-// What a lane multiplies of a tile of 16 outputs: of output lane / 4, and of the one eight further on.
+// A lane's words of a tile of 16 outputs: of output lane / 4, and of the one eight further on.
 struct LaneWeights {
   Words4 low;
   Words4 high;
@@ -45,18 +45,18 @@ QUIRE_DEVICE void multiply_block(Thread& t, const LaneWeights& w, const Words4& 
   multiply_halves<kType>(t, acc, w.low.of[2], w.high.of[2], w.low.of[3], w.high.of[3], x.of[2], x.of[3]);
 }
 
-// Which rows and outputs a block computes, from row 0 and output 0 of `output` on.
+// Rows and outputs of a block, counted from row 0 and output 0 of `output`.
 struct HalfPlace {
   int first_row;
   int first_output;
 };
 
-// What a thread copies for each block of the depth: 16 bytes each of some tiles of one operand. Rows and outputs that
+// Copies of a thread for each block of the depth: 16 bytes each of some tiles of one operand. Rows and outputs that
 // do not exist are copies of the last one, so that all of a stage is defined.
 template <int kCopies>
 struct HalfSource {
   static constexpr int kCount = kCopies;
-  const std::byte* from;           // of block 0
+  const std::byte* from;           // source in block 0
   std::uint32_t offsets[kCopies];  // from there
 };
 
@@ -65,25 +65,25 @@ template <DType kType, HalfShape kShape>
 struct LinearHalf {
   using Args = LinearHalfArgs;
   static constexpr int kThreads = kShape.output_warps * kShape.row_warps * kWarpLanes;
-  // Where memory is what is waited for, and not the products.
+  // True if such a shape waits for memory, not for products.
   static constexpr bool kFetchesFirst = kShape.groups * kShape.tiles <= 4;
   static constexpr int kGroups = kShape.groups;
   static constexpr int kTiles = kShape.tiles;
   static constexpr int kAtOnce = kGroups >= 4 ? 1 : 4 / kGroups < kTiles ? 4 / kGroups : kTiles;  // tiles
   static constexpr int kWeightBytes = kShape.outputs() * kHalfRowBytes;
   static constexpr int kRowBytes = kShape.rows() * kHalfRowBytes;
-  static constexpr int kSlotBytes = kWeightBytes + kRowBytes;  // of a block of the depth
+  static constexpr int kSlotBytes = kWeightBytes + kRowBytes;  // bytes per block of the depth
   static constexpr int kSlots = kShape.stages * kShape.stage_blocks;
   static constexpr int kSharedBytes = kSlots * kSlotBytes;
-  static constexpr int kCopyBytes = 16 * kThreads;  // that the block copies at once
+  static constexpr int kCopyBytes = 16 * kThreads;  // bytes that the block copies at once
   static_assert(kTiles % kAtOnce == 0 && kWeightBytes % kCopyBytes == 0 && kShape.stages >= 3);
 
   using Weights = HalfSource<kWeightBytes / kCopyBytes>;
   using Rows = HalfSource<(kRowBytes + kCopyBytes - 1) / kCopyBytes>;
 
-  // What a lane multiplies: its words of the weights of a block of the depth, and of the rows of the first tiles.
+  // A lane's operands: its words of the weights of a block of the depth, and of the rows of the first tiles.
   struct Operands {
-    Words4 weights[2 * kGroups];  // of output lane / 4 of a group, and of the one eight further on
+    Words4 weights[2 * kGroups];  // output lane / 4 of a group, and the one eight further on
     Words4 rows[kAtOnce];
   };
 
@@ -92,8 +92,8 @@ struct LinearHalf {
     Weights weights;
     Rows rows;
     int num_blocks;
-    int block = 0;  // that is fetched next
-    int slot = 0;   // where it goes
+    int block = 0;  // block that is fetched next
+    int slot = 0;   // slot of that block
   };
 
   static QUIRE_DEVICE int slot_behind(int slot) { return slot + 1 == kSlots ? 0 : slot + 1; }
@@ -149,7 +149,7 @@ struct LinearHalf {
     t.sync_block();
   }
 
-  // Where a lane's words of its warp's first tiles lie.
+  // A lane's words of its warp's first tiles.
   template <class Thread>
   static QUIRE_DEVICE const std::byte* lane_weights(Thread& t, int slot) {
     const int group = t.warp() / kShape.row_warps * kGroups;

@@ -1,4 +1,4 @@
-// What the products of quantised weights with int8 activations have in common: the sums of one block are exact
+// Common parts of products of quantised weights with int8 activations: the sums of one block are exact
 // integers, scaled into f32 as on the CPU level avx512; sums over kDepthCut features each are added in order.
 // Invariant: an element's chain depends on its row and its output alone, so that linear_row, linear_skinny and
 // linear_wide give the same bits, whatever rows come together. Depths that end within a strip are multiplied to its
@@ -13,14 +13,14 @@
 
 namespace quire::gpu {
 
-// Where the results of a product go.
+// Destination of a product's results.
 struct LinearOutput {
   std::int64_t rows = 0;
   std::int64_t outputs = 0;
   float* out = nullptr;
   std::int64_t out_stride = 0;
   const float* bias = nullptr;  // [outputs] or null
-  float scale = 1.0f;           // of all products
+  float scale = 1.0f;           // factor of all products
   bool accumulate = false;
 
   // From here on the rows of one expert, which begin in the block's own.
@@ -36,8 +36,8 @@ struct LinearOutput {
 struct LinearIntArgs {
   const std::byte* strips = nullptr;  // [outputs / 16][strips of the depth]
   const ActTile* tiles = nullptr;     // [num_blocks][tiles of rows]
-  std::uint32_t tiles_bytes = 0;      // of one block of the depth
-  std::int64_t num_blocks = 0;        // of the depth
+  std::uint32_t tiles_bytes = 0;      // bytes per block of the depth
+  std::int64_t num_blocks = 0;        // along the depth
   LinearOutput output;
   ExpertProduct experts = {};  // strips and bias are the first one's; not for linear_wide
 
@@ -69,13 +69,13 @@ QUIRE_DEVICE int lane_row(int lane, int element) {
   return 2 * (lane % 4) + element % 2;
 }
 
-// What one row's sums of a block begin with and are multiplied with.
+// Initial values and factors of one row's sums of a block.
 template <class F>
 struct RowFactors {
-  static constexpr int kParts = F::kHalves ? 2 : 1;  // of a block, each with a scale
+  static constexpr int kParts = F::kHalves ? 2 : 1;  // parts of a block, each with a scale
   float scale;
   std::int32_t start[kParts];  // minus the weights' zero times the activations
-  float minima[kParts];        // what the weights' minima are multiplied with
+  float minima[kParts];        // factors of the weights' minima
 };
 
 // Two signed bytes as an operand of dot_pairs.
@@ -83,7 +83,7 @@ constexpr std::uint32_t byte_pair(int first, int second) {
   return static_cast<std::uint32_t>(first & 255) | static_cast<std::uint32_t>(second & 255) << 8;
 }
 
-// Of an ActScale, by its words.
+// Reads an ActScale by its words.
 template <class F, class Thread>
 QUIRE_DEVICE RowFactors<F> row_factors(Thread& t, std::uint32_t scale, std::uint32_t sums) {
   static_assert(F::kZero <= 128);
@@ -103,7 +103,7 @@ QUIRE_DEVICE RowFactors<F> row_factors(Thread& t, std::uint32_t scale, std::uint
   return out;
 }
 
-// One output's sum with one block of one row added. sums: of the block's parts.
+// Adds one block of one row to an output's sum. sums: by part of the block.
 template <class F>
 QUIRE_DEVICE float add_block(const std::int32_t (&sums)[RowFactors<F>::kParts], const OutputScales& w,
                              const RowFactors<F>& x, float acc) {
@@ -132,7 +132,7 @@ QUIRE_DEVICE void multiply_codes(Thread& t, const std::uint32_t (&a)[4], const s
   }
 }
 
-// What a lane multiplies of one tile: its part of the B operand, and the factors of its two rows.
+// A lane's part of the B operand of one tile, and the factors of its two rows.
 template <class F>
 struct LaneTile {
   std::uint32_t b[2];

@@ -79,7 +79,7 @@ struct WarpStrips {
   std::byte* stages_;
   int current_;
   int fetched_;
-  int stage_ = kStages - 1;  // of weights(), before that of the first strip
+  int stage_ = kStages - 1;  // stage of weights(); before: of the first strip
 };
 
 template <DType kType, int kWarps, int kMostStages>
@@ -173,7 +173,7 @@ struct LinearRow {
   }
 };
 
-// Of a depth of more than four cuts: as many warps as registers and stages allow beside another block.
+// For a depth of more than four cuts: as many warps as registers and stages allow beside another block.
 template <DType kType>
 using LinearRowDeep =
     LinearRow<kType, (Form<kType>::kRegisters == 0 && Form<kType>::kLayout.bytes <= 3072 ? 14 : 8), 3>;

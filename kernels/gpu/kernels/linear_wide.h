@@ -21,15 +21,15 @@ struct LinearWide {
   static constexpr bool kIsTight = F::kRegisters > 0 || F::kScales != ScaleForm::kPair8;
   static constexpr int kTogether = static_cast<int>(LaneCodes<F>::kTogether);
   static constexpr int kLeastTogether = kTogether > kStageBlocks ? kTogether / kStageBlocks : 1;
-  static constexpr int kGroups = 2;       // of 16 outputs, of a warp
-  static constexpr int kTiles = 8;        // of 8 rows, of a warp
-  static constexpr int kBlockTiles = 16;  // of a block
+  static constexpr int kGroups = 2;       // groups of 16 outputs per warp
+  static constexpr int kTiles = 8;        // tiles of 8 rows per warp
+  static constexpr int kBlockTiles = 16;  // per block
   static constexpr int kBlockGroups = 8;
   static constexpr int kTileBytes = sizeof(ActTile);
   static constexpr int kStageBytes = kBlockTiles * kStageBlocks * kTileBytes;
   static constexpr int kStripBytes = F::kLayout.bytes;
-  static constexpr int kStripsBytes = kBlockGroups * kStripBytes;     // of all groups
-  static constexpr int kElements = kGroups * kTiles * kLaneElements;  // of a thread
+  static constexpr int kStripsBytes = kBlockGroups * kStripBytes;     // bytes of all groups
+  static constexpr int kElements = kGroups * kTiles * kLaneElements;  // per thread
   static constexpr int kSharedBytes = kStages * kStageBytes + 2 * kStripsBytes;
 
   // Steps of the depth in a turn of the loop.
@@ -41,7 +41,7 @@ struct LinearWide {
   // The tiles of a block of the depth lie together, as in memory.
   template <class Thread>
   static QUIRE_DEVICE void fetch_tiles(Thread& t, const Args& args, int step, int stage) {
-    constexpr int kBytes = kBlockTiles * kTileBytes;  // of a block of the depth
+    constexpr int kBytes = kBlockTiles * kTileBytes;  // bytes per block of the depth
     const auto first_block = static_cast<unsigned>(step * kStageBlocks);
     std::byte* to = t.shared() + stage * kStageBytes;
     QUIRE_UNROLL
@@ -54,7 +54,7 @@ struct LinearWide {
     }
   }
 
-  // One strip of each group, those behind the last group's as the last.
+  // Fetches a strip of each group; groups behind the last one repeat it.
   template <class Thread>
   static QUIRE_DEVICE void fetch_strips(Thread& t, const Args& args, int strip) {
     const int first_group = static_cast<int>(t.block_x()) * kBlockGroups;
@@ -71,7 +71,7 @@ struct LinearWide {
     }
   }
 
-  // One step of the depth, of which `sub` counts those of a strip. Returns the stage of the next one.
+  // Multiplies a step of the depth; `sub` counts the steps of a strip. Returns the stage of the next one.
   template <class Thread>
   static QUIRE_DEVICE int multiply_step(Thread& t, const Args& args, int strip, int sub, int stage,
                                         BlockWeights<F, kGroups>& w, float (&acc)[kGroups][kTiles][kLaneElements]) {

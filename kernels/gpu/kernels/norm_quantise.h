@@ -101,7 +101,7 @@ struct MadeRow {
         depth(static_cast<int>(args.depth)),
         at_once(lies_in_fours(x, depth) && (kForm == RowForm::kPlain || lies_in_fours(second, depth))) {}
 
-  // Of a row's value, and of the norm's weight or of what is gated.
+  // Combines a row's value with the norm's weight or with the gated value.
   QUIRE_DEVICE float of(float value, float with) const {
     if constexpr (kForm == RowForm::kNormed) return value * factor * with;
     if constexpr (kForm == RowForm::kGated) return silu_of(value) * with;
@@ -161,7 +161,7 @@ struct NormQuantise {
       sum += quant;
     }
     for (int distance = 1; distance < 4; distance *= 2)
-      sum += t.shuffle_xor(sum, distance);  // of each half of the block
+      sum += t.shuffle_xor(sum, distance);  // sum of each half of the block
     const int high_sum = t.shuffle_xor(sum, 4);
     if (tile == nullptr) return;
     const int part = t.lane() % 8;

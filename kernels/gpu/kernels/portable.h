@@ -1,4 +1,4 @@
-// What the device code of every family needs of two compilers: nvcc for devices, g++ for the emulator. Kernels are
+// Device code for two compilers: nvcc for devices, g++ for the emulator. Kernels are
 // templates over `Thread`, one thread of a block with its operations (cuda/cuda_thread.h, emulated/emulated_thread.h),
 // so that nothing below kernels/gpu/ asks which compiler reads it but this file.
 // Invariant: arithmetic in f32 is spelt out (no contraction, fma where it is meant), so that both give the same bits.
@@ -19,7 +19,7 @@
 
 namespace quire::gpu {
 
-// What a thread loads at once.
+// Sixteen bytes, which a thread loads at once.
 struct alignas(16) Words4 {
   std::uint32_t of[4];
 };
@@ -30,7 +30,7 @@ struct alignas(8) Words2 {
 
 inline constexpr int kWarpLanes = 32;
 
-// Of a warp's values, in all lanes.
+// Maximum of a warp's values, in all lanes.
 template <class Thread>
 QUIRE_DEVICE float warp_largest(Thread& t, float value) {
   for (int distance = kWarpLanes / 2; distance > 0; distance /= 2) {

@@ -114,7 +114,7 @@ struct ShortConv {
       const std::int64_t tap = j - window.first;
       if (tap < 0) continue;
       window.weights[j] = args.weights[tap * args.channels + channel];
-      // One place ahead: the first row moves all by one.
+      // Each input starts one place ahead: the first row moves all by one.
       if (tap > 0) window.inputs[j] = run.fresh ? 0.0f : history[(tap - 1) * args.channels];
     }
     const float bias = args.bias == nullptr ? 0.0f : args.bias[channel];
@@ -183,8 +183,8 @@ struct AdvanceState {
   struct Place {
     std::int64_t head;
     std::int64_t key_head;
-    std::int64_t column;  // of the head's values
-    float* state;         // of this thread's column
+    std::int64_t column;  // index among the head's values
+    float* state;         // state of this thread's column
     std::int64_t stride;  // floats from one row of the state to the next
     bool is_used;         // the column is there
   };
@@ -246,7 +246,7 @@ struct AdvanceState {
     return __builtin_sqrtf(sum);
   }
 
-  // Of the four lanes of a column.
+  // Adds up the four lanes of a column.
   template <class Thread>
   static QUIRE_DEVICE float column_sum(Thread& t, float sum) {
     sum = sum + t.shuffle_xor(sum, 8);

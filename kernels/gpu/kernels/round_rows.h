@@ -13,7 +13,7 @@
 namespace quire::gpu {
 
 struct RoundRowsArgs {
-  NormQuantiseArgs made;      // whose tiles are unused
+  NormQuantiseArgs made;      // its tiles are unused
   HalfTile* tiles = nullptr;  // [rows / 8][depth / 32]
   float* scales = nullptr;    // [rows] of f16: what results are multiplied with
 };

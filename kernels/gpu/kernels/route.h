@@ -19,7 +19,7 @@ struct RouteArgs {
   float* weights = nullptr;     // as many
 };
 
-// One warp a row. A lane computes the scores of every 32nd expert as often as they are asked for: they are kept
+// A warp computes a row. A lane computes the scores of every 32nd expert as often as they are asked for: they are kept
 // nowhere.
 struct Route {
   using Args = RouteArgs;
@@ -40,14 +40,14 @@ struct Route {
   static QUIRE_DEVICE Ranked before_all() { return {infinity(), -1}; }
   static QUIRE_DEVICE Ranked behind_all() { return {-infinity(), 0x7fffffff}; }
 
-  // What the lanes know of their row.
+  // Values of a row that all its lanes hold.
   struct Row {
     const Args& args;
     const float* logits;
     const float* groups;
     float largest = 0.0f;
     float sum = 1.0f;
-    Ranked last_group = behind_all();  // that is kept
+    Ranked last_group = behind_all();  // last group that is kept
 
     QUIRE_DEVICE float gate(std::int64_t i) const {
       if (args.options.gate == Gate::kSoftmax) return exp_of(logits[i] - largest) / sum;
@@ -205,7 +205,7 @@ QUIRE_DEVICE std::int32_t sum_before(Thread& t, std::int32_t value, std::int32_t
 struct GroupChoicesArgs {
   const std::int32_t* ids = nullptr;  // [num_choices]
   std::int64_t num_choices = 0;
-  std::int64_t num_chosen = 0;  // of each row
+  std::int64_t num_chosen = 0;  // per row
   std::int64_t num_experts = 0;
   ExpertRange* ranges = nullptr;    // [num_experts], but for their tiles
   std::int32_t* sources = nullptr;  // [num_choices] by place: the row
@@ -255,7 +255,7 @@ struct PlanExpertsArgs {
   ExpertItem* items = nullptr;
 };
 
-// One warp: a lane goes through a run of experts.
+// A warp plans: a lane goes through a run of experts.
 struct PlanExperts {
   using Args = PlanExpertsArgs;
   static constexpr int kThreads = 32;

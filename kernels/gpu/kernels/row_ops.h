@@ -12,13 +12,13 @@ struct RowsArgs {
   std::int64_t cols = 0;
   const float* weight = nullptr;
   float eps = 0.0f;
-  const std::int32_t* order = nullptr;  // of a made row: which value comes at a place; null: its own
+  const std::int32_t* order = nullptr;  // index of the value at each place of a made row; null: its own
   float* out = nullptr;
   std::int64_t out_stride = 0;
   ExpertRows experts = {};  // rows by place
 };
 
-// One block a row. x and out may be the same.
+// A block computes a row. x and out may be the same.
 template <RowForm kForm>
 struct MakeRows {
   using Args = RowsArgs;
@@ -103,9 +103,9 @@ struct RopeArgs {
 struct Rope {
   using Args = RopeArgs;
   static constexpr int kThreads = 128;
-  static constexpr int kHeads = kThreads / kWarpLanes;  // of a block
+  static constexpr int kHeads = kThreads / kWarpLanes;  // per block
   static constexpr int kSharedBytes = 0;
-  static constexpr int kPairs = 2;  // that a lane loads before it writes
+  static constexpr int kPairs = 2;  // pairs that a lane loads before it writes
 
   struct Pair {
     float* a;

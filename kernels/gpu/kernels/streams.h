@@ -13,12 +13,12 @@ struct StreamArgs {
   const float* x = nullptr;
   std::int64_t x_stride = 0;
   std::int64_t num_streams = 0;
-  std::int64_t width = 0;  // of a stream
+  std::int64_t width = 0;  // per stream
   float* out = nullptr;
   std::int64_t out_stride = 0;
 };
 
-// One block a row: out[i] = x[i] + the sum over k of factors[i][k] * x[k].
+// A block computes a row: out[i] = x[i] + the sum over k of factors[i][k] * x[k].
 struct MixStreams {
   using Args = StreamArgs;
   static constexpr int kThreads = 128;
@@ -41,7 +41,7 @@ struct MixStreams {
   }
 };
 
-// One block a row: out[i] += (1 + factors[i]) * x.
+// A block computes a row: out[i] += (1 + factors[i]) * x.
 struct AddToStreams {
   using Args = StreamArgs;
   static constexpr int kThreads = 128;
@@ -79,7 +79,7 @@ QUIRE_DEVICE float sum_of_squares(Thread& t, const float* x, std::int64_t count,
   return block_sum(t, sum, room);
 }
 
-// One block a row: x *= |like| / |x|; a row of zeros stays.
+// A block computes a row: x *= |like| / |x|; a row of zeros stays.
 struct MatchLength {
   using Args = RowSumsArgs;
   static constexpr int kThreads = 256;
@@ -99,7 +99,7 @@ struct MatchLength {
   }
 };
 
-// One block a row: what exceeds the mean by so many deviations; zero elsewhere.
+// A block computes a row: the part that exceeds the mean by so many deviations; zero elsewhere.
 struct KeepExcess {
   using Args = RowSumsArgs;
   static constexpr int kThreads = 256;

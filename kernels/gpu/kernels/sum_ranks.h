@@ -16,7 +16,7 @@ struct SumRanksArgs {
   bool accumulate = false;
 };
 
-// One block a row. The shares are added first, then their sum to what `out` holds.
+// A block computes a row. The shares are added first, then their sum to what `out` holds.
 struct SumRanks {
   using Args = SumRanksArgs;
   static constexpr int kThreads = 256;

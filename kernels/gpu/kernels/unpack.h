@@ -18,7 +18,7 @@ struct Form {
   static constexpr bool kHalves = kFormat.has_halves();
   static constexpr bool kTable = kFormat.table != CodeTable::kLinear;
   static constexpr bool kSubtracts = kScales == ScaleForm::kPair8 || kScales == ScaleForm::kFloatZero;  // the minimum
-  // What unpacking takes of them: few, more, or many (kernels ask for as many blocks on a multiprocessor as fit).
+  // Registers that unpacking takes: few, more, or many (kernels ask for as many blocks on a multiprocessor as fit).
   static constexpr int kRegisters = kBits == 3 || kBits == 5 || (kHalves && kTable) ? 2
                                     : kBits == 2 || kBits == 6 || kHalves || kTable ? 1
                                                                                     : 0;
@@ -69,7 +69,7 @@ struct LaneCodes {
       if (block % kHighBlocks == 0) load_high(codes, lane, block);
     }
   }
-  // Of any block.
+  // Loads the codes of any block.
   QUIRE_DEVICE void load_alone(const std::byte* codes, int lane, unsigned block) {
     load_low(codes, lane, block);
     if constexpr (kHighBlocks > 0) load_high(codes, lane, block);
@@ -106,7 +106,7 @@ struct LaneCodes {
   }
 };
 
-// What is multiplied: codes, or their meanings, the zero not yet subtracted.
+// The operand: codes, or their values, the zero not yet subtracted.
 template <class F, class Thread>
 QUIRE_DEVICE void operand_of(Thread& t, const LaneCodes<F>& lane_codes, unsigned block, std::uint32_t (&a)[4]) {
   QUIRE_UNROLL
@@ -116,9 +116,9 @@ QUIRE_DEVICE void operand_of(Thread& t, const LaneCodes<F>& lane_codes, unsigned
   }
 }
 
-// Of one output and one block. One scale: `first` multiplies the sum, `second` is a minimum added (Form::kSubtracts:
-// subtracted) per activation. Two:
-// each multiplies the sum of 16 features; minima are 32nd parts, multiplied with 32 times the activations' sums.
+// Scales of one output and one block. A single scale: `first` multiplies the sum, `second` is a minimum added
+// (Form::kSubtracts: subtracted) per activation. Two: each multiplies the sum of 16 features; minima are 32nd parts,
+// multiplied with 32 times the activations' sums.
 struct OutputScales {
   float first = 0.0f;
   float second = 0.0f;

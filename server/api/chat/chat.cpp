@@ -8,6 +8,7 @@
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/prefix_transfer.h"
 #include "server/api/generation/prompt_fit.h"
+#include "server/api/generation/rendered_request.h"
 
 namespace quire {
 
@@ -19,13 +20,11 @@ void refuse_chat_fields(FieldReader& reader) {
   reader.refuse("prediction", "predicted outputs are not served");
   reader.refuse("web_search_options", "the server has no web search");
   reader.refuse("moderation", "the server has no moderation model");
-  reader.refuse_unless("verbosity", "medium", "the model has no such control");
-  reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
   reader.refuse_unless("echo", false, "a chat's prompt is not shown");
   refuse_native_fields(reader);
-  reader.word("service_tier", {"auto", "default"});
-  for (const char* hint : {"user", "safety_identifier"})
+  for (const char* hint : {"user", "safety_identifier", "service_tier", "verbosity"})
     reader.string(hint);
+  reader.object("prompt_cache_options");  // every equal prefix is shared anyway
 }
 
 ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
@@ -88,6 +87,10 @@ Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call
   if (*origin) operation->set_origin(**std::move(origin));
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
   return operation;
+}
+
+Result<std::unique_ptr<Operation>> render_chat_request(ModelCall& asked, const Call& call) {
+  return rendered(parse_chat(asked, call), call, false);
 }
 
 }  // namespace quire

@@ -9,5 +9,7 @@
 namespace quire {
 
 Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call);
+// POST /v1/chat/completions/render: its prompt's tokens.
+Result<std::unique_ptr<Operation>> render_chat_request(ModelCall& asked, const Call& call);
 
 }  // namespace quire

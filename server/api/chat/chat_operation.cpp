@@ -1,5 +1,8 @@
 #include "server/api/chat/chat_operation.h"
 
+#include <algorithm>
+
+#include "server/api/common/json_parts.h"
 #include "server/api/generation/logprobs.h"
 
 namespace quire {
@@ -59,11 +62,13 @@ ChatOperation::Reader& ChatOperation::reader(std::size_t index) {
   return readers_[index];
 }
 
-OutputDelta ChatOperation::read(std::size_t index, const Delta& delta) {
+std::vector<OutputDelta> ChatOperation::read(std::size_t index, const Delta& delta) {
   ChatReader& text = reader(index).text;
-  OutputDelta read = text.read(delta.text, delta.tokens.size(), delta.last);
+  std::vector<OutputDelta> read = text.read(delta.text, delta.tokens.size(), delta.last);
   choices()[index].reasoning_tokens = text.num_reasoning_tokens();
-  if (!chat_.include_reasoning) read.reasoning.clear();
+  if (chat_.include_reasoning) return read;
+  for (OutputDelta& part : read)
+    part.reasoning.clear();
   return read;
 }
 
@@ -72,18 +77,20 @@ void ChatOperation::on_prompt_logprobs(std::size_t, std::vector<std::optional<To
 }
 
 void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string& out) {
-  const OutputDelta read_delta = read(index, delta);
-  if (!fields().stream) return reader(index).whole.apply(read_delta);
+  const std::vector<OutputDelta> parts = read(index, delta);
+  if (!fields().stream) return reader(index).whole.apply(parts);
   if (chat_.store != nullptr) {
-    reader(index).whole.apply(read_delta);
+    reader(index).whole.apply(parts);
     Choice& choice = choices()[index];
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
     choice.logprobs.insert(choice.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
   }
+  // Tokens belong to the first part of their text.
   const bool wants_tokens = (fields().return_token_ids || chat_.logprobs) && !delta.tokens.empty();
-  if (!read_delta.empty() || wants_tokens) {
-    write_delta(read_delta);
-    append_chunk(index, scratch_, delta, out);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].empty() && (i > 0 || !wants_tokens)) continue;
+    write_delta(parts[i]);
+    append_chunk(index, scratch_, i == 0 ? delta : Delta{}, out);
   }
   if (delta.last) append_last_chunk(index, out);
 }
@@ -169,37 +176,58 @@ void ChatOperation::close_chunk(std::size_t index, std::string& out) {
 }
 
 // Messages get ids of their own, made from the chat's.
-void ChatOperation::store() {
+void ChatOperation::store(std::string body) {
   std::size_t index = 0;
   for (Json& message : chat_.messages)
     message["id"] = header().id + "-" + std::to_string(index++);
-  chat_.store->put({header().id, chat_.owner, "", dump_json(whole_response()), store_items(chat_.messages), {}});
+  chat_.store->put({header().id, chat_.owner, "", std::move(body), store_items(chat_.messages), {}});
 }
 
 void ChatOperation::finish(std::string& out) {
-  if (chat_.store != nullptr) store();
-  GenerationOperation::finish(out);
-}
-
-Json ChatOperation::whole_response() {
-  Json body{
-      {"id", header().id}, {"object", "chat.completion"}, {"created", header().created}, {"model", header().model}};
-  body["choices"] = Json::array();
-  for (std::size_t i = 0; i < choices().size(); ++i)
-    body["choices"].push_back(whole_choice(i));
-  body["usage"] = usage_json(usage());
-  body["system_fingerprint"] = "quire-" QUIRE_VERSION;
-  body["service_tier"] = "default";
-  if (!chat_.metadata.is_null()) body["metadata"] = chat_.metadata;
-  if (fields().sampling.num_prompt_logprobs) {
-    body["prompt_logprobs"] = prompt_logprobs_json(*model().tokenizer, prompt_logprobs_);
+  if (chat_.store == nullptr) return GenerationOperation::finish(out);
+  std::string body;
+  while (append_part(body))
+    ;
+  if (fields().stream) {
+    store(std::move(body));
+    return GenerationOperation::finish(out);
   }
-  if (fields().return_token_ids) body["prompt_token_ids"] = token_ids_json(requests().front()->prompt);
-  return body;
+  out += body;
+  store(std::move(body));
 }
 
-Json ChatOperation::whole_choice(std::size_t index) const {
-  const Choice& state = choices()[index];
+// A chat that is kept is made whole.
+bool ChatOperation::finish_part(std::string& out) {
+  return chat_.store == nullptr ? GenerationOperation::finish_part(out) : Operation::finish_part(out);
+}
+
+bool ChatOperation::append_part(std::string& out) {
+  constexpr std::size_t kTokens = 64;  // log probabilities of a part
+  if (num_written_ == 0 && num_tokens_ == 0) {
+    out += dump_opened(
+        {{"id", header().id}, {"object", "chat.completion"}, {"created", header().created}, {"model", header().model}});
+    out += ",\"choices\":[";
+  }
+  const Choice& choice = choices()[num_written_];
+  if (num_tokens_ == 0) append_choice_head(num_written_, out);
+  if (chat_.logprobs) {
+    if (num_tokens_ > 0) out += ',';
+    const std::span<const TokenLogprob> left = std::span(choice.logprobs).subspan(num_tokens_);
+    const std::span<const TokenLogprob> some = left.first(std::min(kTokens, left.size()));
+    append_chat_logprobs(out, *model().tokenizer, some, chat_.top_logprobs, fields().tokens_as_ids);
+    num_tokens_ += some.size();
+    if (some.size() < left.size()) return true;
+    out += R"(],"refusal":null})";
+  }
+  out += dump_members(choice_tail(num_written_)) + "}";
+  num_tokens_ = 0;
+  if (++num_written_ < choices().size()) return true;
+  out += "]" + dump_members(with_transfer(response_tail())) + "}";
+  return false;
+}
+
+// Up to where its log probabilities begin, or behind them where there are none.
+void ChatOperation::append_choice_head(std::size_t index, std::string& out) const {
   const ParsedOutput& parsed = readers_[index].whole;
   Json message{{"role", "assistant"}};
   message["content"] = parsed.content.empty() && !parsed.tool_calls.empty() ? Json(nullptr) : Json(parsed.content);
@@ -216,12 +244,27 @@ Json ChatOperation::whole_choice(std::size_t index) const {
     message["tool_calls"].push_back(Json{
         {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
   }
-  Json choice{{"index", index}, {"message", std::move(message)}};
-  choice["logprobs"] = chat_.logprobs ? logprobs_json(state.logprobs) : Json(nullptr);
-  choice["finish_reason"] = chat_finish_reason(index);
-  choice["stop_reason"] = stop_reason(state);
+  if (index > 0) out += ',';
+  out += dump_opened({{"index", index}, {"message", std::move(message)}});
+  out += chat_.logprobs ? R"(,"logprobs":{"content":[)" : R"(,"logprobs":null)";
+}
+
+Json ChatOperation::choice_tail(std::size_t index) const {
+  const Choice& state = choices()[index];
+  Json choice{{"finish_reason", chat_finish_reason(index)}, {"stop_reason", stop_reason(state)}};
   if (fields().return_token_ids) choice["token_ids"] = returned_ids(state.tokens, state);
   return choice;
+}
+
+Json ChatOperation::response_tail() const {
+  Json body{
+      {"usage", usage_json(usage())}, {"system_fingerprint", "quire-" QUIRE_VERSION}, {"service_tier", "default"}};
+  if (!chat_.metadata.is_null()) body["metadata"] = chat_.metadata;
+  if (fields().sampling.num_prompt_logprobs) {
+    body["prompt_logprobs"] = prompt_logprobs_json(*model().tokenizer, prompt_logprobs_);
+  }
+  if (fields().return_token_ids) body["prompt_token_ids"] = token_ids_json(requests().front()->prompt);
+  return body;
 }
 
 Json ChatOperation::usage_chunk() {

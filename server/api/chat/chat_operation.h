@@ -32,12 +32,13 @@ class ChatOperation final : public GenerationOperation {
 
   void begin(std::string& out) override;
   void finish(std::string& out) override;
+  bool finish_part(std::string& out) override;
 
  protected:
   void on_progress(std::size_t index, const Json& progress, std::string& out) override;
   void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
   void on_prompt_logprobs(std::size_t index, std::vector<std::optional<TokenLogprob>> logprobs) override;
-  Json whole_response() override;
+  bool append_part(std::string& out) override;
   Json usage_chunk() override;
 
  private:
@@ -46,15 +47,17 @@ class ChatOperation final : public GenerationOperation {
     ParsedOutput whole;  // content only where the response is not streamed, or stored
   };
 
-  OutputDelta read(std::size_t index, const Delta& delta);
+  std::vector<OutputDelta> read(std::size_t index, const Delta& delta);
   void append_chunk(std::size_t index, std::string_view delta_json, const Delta& delta, std::string& out);
   void append_last_chunk(std::size_t index, std::string& out);
   void open_chunk(std::size_t index, std::string_view delta_json, std::string& out) const;
   void close_chunk(std::size_t index, std::string& out);
   void write_delta(const OutputDelta& delta);
-  Json whole_choice(std::size_t index) const;
+  void append_choice_head(std::size_t index, std::string& out) const;
+  Json choice_tail(std::size_t index) const;
+  Json response_tail() const;
   Json logprobs_json(std::span<const TokenLogprob> values) const;
-  void store();
+  void store(std::string body);
   const char* chat_finish_reason(std::size_t index) const;
   Reader& reader(std::size_t index);
 
@@ -64,6 +67,8 @@ class ChatOperation final : public GenerationOperation {
   std::string prefix_;
   std::string scratch_;
   bool sent_prompt_ids_ = false;
+  std::size_t num_written_ = 0;  // choices of a whole response, and
+  std::size_t num_tokens_ = 0;   // tokens of the next one whose log probabilities are written
   std::vector<std::optional<TokenLogprob>> prompt_logprobs_;
 };
 

@@ -47,7 +47,7 @@ class BackgroundResponses {
   Running* running(std::string_view id, std::string_view owner);
 
   mutable std::mutex mutex_;
-  std::map<std::string, Running, std::less<>> running_;
+  std::map<std::string, Running, std::less<>> running_;  // ids are the server's own
 };
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include <fmt/core.h>
 
@@ -13,13 +14,18 @@ namespace quire {
 namespace {
 
 const char* type_name(const Json& value) {
-  if (value.is_number_integer()) return "an integer";
+  if (value.is_number_integer() || value.is_binary()) return "an integer";
   if (value.is_number()) return "a decimal";
   if (value.is_string()) return "a string";
   if (value.is_boolean()) return "a boolean";
   if (value.is_array()) return "an array";
   if (value.is_object()) return "an object";
   return "null";
+}
+
+// One of more than 64 bits is kept as its digits.
+bool is_any_number(const Json& value) {
+  return value.is_number() || value.is_binary();
 }
 
 std::optional<std::int64_t> whole_number(const Json& value) {
@@ -115,11 +121,11 @@ std::optional<bool> FieldReader::boolean(FieldName name) {
 std::optional<double> FieldReader::number(FieldName name, double low, double high) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) {
+  if (!is_any_number(*value)) {
     wrong_type(name, "a number", *value);
     return std::nullopt;
   }
-  const auto number = value->get<double>();
+  const double number = value->is_number() ? value->get<double>() : std::strtod(dump_json(*value).c_str(), nullptr);
   if (number >= low && number <= high) return number;
   const std::string range =
       std::isinf(high) ? fmt::format("at least {}", low) : fmt::format("between {} and {}", low, high);
@@ -130,7 +136,7 @@ std::optional<double> FieldReader::number(FieldName name, double low, double hig
 std::optional<std::int64_t> FieldReader::integer(FieldName name, std::int64_t low, std::int64_t high) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_number()) {
+  if (!is_any_number(*value)) {
     wrong_type(name, "an integer", *value);
     return std::nullopt;
   }
@@ -222,7 +228,7 @@ std::optional<std::vector<std::int32_t>> FieldReader::integers(FieldName name, s
   list.reserve(value->size());
   for (const Json& element : *value) {
     const auto number = whole_number(element);
-    if (!number && !element.is_number_unsigned()) {
+    if (!number && !element.is_number_unsigned() && !element.is_binary()) {
       wrong_type(fmt::format("{}[{}]", std::string_view(name), list.size()), "an integer", element);
       return std::nullopt;
     }

@@ -26,7 +26,8 @@ struct Call {
   std::string query;
   std::string request_id;  // X-Request-Id, made up where the client sent none
   std::string key_name;
-  bool is_admin = false;  // by its key, or by the admin listener
+  bool is_admin = false;            // by its key, or by the admin listener
+  std::int32_t usual_priority = 0;  // of requests that set none
   Clock::time_point arrival{};
   std::int64_t created = 0;                                   // Unix seconds
   bool is_background = false;                                 // a line of a batch: it uses what all others leave
@@ -36,7 +37,7 @@ struct Call {
   std::shared_ptr<const StreamOrigin> origin = nullptr;
   std::string stream_name = {};  // under which it is kept for them; empty: it is not
   // A message of a WebSocket: it keeps the last response that is not stored, for the next one to continue from.
-  std::shared_ptr<ResponseStore> socket_responses = nullptr;
+  std::shared_ptr<SocketMemory> socket_memory = nullptr;
   WorkLimit limit = {};  // for costly work on the text
 };
 
@@ -54,6 +55,12 @@ enum class Wanted {
   kMore,
   kOtherChoices,  // this event's choice is over, though the engine does not know it
   kNothing,
+};
+
+// About what an operation still has to write.
+struct AnswerSize {
+  std::int64_t num_kept = 0;  // bytes that are held until it is written
+  std::int64_t num_text = 0;  // bytes of text that are still to be made
 };
 
 // What a stream consists of: server-sent events, or lines of JSON (Ollama).
@@ -77,6 +84,15 @@ class Operation {
   virtual Wanted on_event(std::size_t index, OutputEvent event, std::string& out) = 0;
   // After all requests ended: what closes the stream, or the whole response's body.
   virtual void finish(std::string& out) = 0;
+  // Instead of finish(): appends the next part, of some kAnswerPart bytes where there is so much, and returns whether
+  // another one follows.
+  virtual bool finish_part(std::string& out) {
+    finish(out);
+    return false;
+  }
+  static constexpr std::size_t kAnswerPart = 128 * 1024;
+  // Grows with each event; a long text is made on a text thread.
+  virtual AnswerSize answer_size() const { return {}; }
   // Streams only: the error in the stream's own form, and its end.
   virtual void fail(const Error& error, std::string& out) = 0;
 
@@ -124,7 +140,14 @@ class ReadyOperation : public Operation {
   explicit ReadyOperation(std::string body) : body_(std::move(body)) {}
   void begin(std::string&) override {}
   Wanted on_event(std::size_t, OutputEvent, std::string&) override { return Wanted::kNothing; }
-  void finish(std::string& out) override { out += body_; }
+  // Once: a long body is not copied.
+  void finish(std::string& out) override {
+    if (out.empty()) {
+      out = std::move(body_);
+    } else {
+      out += body_;
+    }
+  }
   void fail(const Error&, std::string&) override {}
   OperationSummary summary() const override { return {}; }
 

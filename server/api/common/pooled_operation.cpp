@@ -8,12 +8,13 @@
 #include <limits>
 
 #include "server/api/common/base64.h"
+#include "server/api/common/json_parts.h"
 
 namespace quire {
 
 PooledOperation::PooledOperation(const ServedModel& model, std::vector<PooledText> texts, const PooledWants& wants,
-                                 const Call& call, std::string_view id_prefix, PooledRender render)
-    : render_(std::move(render)) {
+                                 const Call& call, std::string_view id_prefix, PooledBody body)
+    : body_(std::move(body)) {
   queue_ = model.queue;
   answer_.id = make_id(id_prefix);
   answer_.created = call.created;
@@ -24,6 +25,7 @@ PooledOperation::PooledOperation(const ServedModel& model, std::vector<PooledTex
     request->id = fmt::format("{}-{}", answer_.id, requests_.size());
     request->key_name = call.key_name;
     request->is_background = call.is_background;
+    request->priority = call.usual_priority;
     request->prompt = std::move(text.tokens);
     request->second_text = text.second_text;
     request->sampling.max_tokens = 1;
@@ -46,6 +48,39 @@ Wanted PooledOperation::on_event(std::size_t index, OutputEvent event, std::stri
     error_ = Error{ErrorKind::kInternal, "The model gave no result for a text", "internal_error", "", std::nullopt};
   }
   return Wanted::kNothing;
+}
+
+bool PooledOperation::append_part(std::string& out) {
+  if (body_.list.empty()) {
+    out += dump_json(body_.head(answer_));
+    return false;
+  }
+  const std::size_t count = answer_.outputs.size();
+  if (num_written_ == 0) out += dump_opened(body_.head(answer_)) + ",\"" + body_.list + "\":[";
+  if (num_written_ < count) {
+    if (num_written_ > 0) out += ',';
+    out += dump_json(body_.item(answer_, num_written_));
+    answer_.outputs[num_written_] = {};
+    if (++num_written_ < count) return true;
+  }
+  out += "]" + dump_members(body_.tail(answer_)) + "}";
+  return false;
+}
+
+bool PooledOperation::finish_part(std::string& out) {
+  const std::size_t before = out.size();
+  while (append_part(out)) {
+    if (out.size() - before >= kAnswerPart) return true;
+  }
+  return false;
+}
+
+AnswerSize PooledOperation::answer_size() const {
+  constexpr std::int64_t kNumberText = 12;
+  std::int64_t num_numbers = 0;
+  for (const std::vector<float>& output : answer_.outputs)
+    num_numbers += std::ssize(output);
+  return {num_numbers * static_cast<std::int64_t>(sizeof(float)), num_numbers * kNumberText};
 }
 
 TextTruncation read_text_truncation(FieldReader& reader) {

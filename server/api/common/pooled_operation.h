@@ -37,20 +37,37 @@ struct PooledAnswer {
 
 using PooledRender = std::function<Json(const PooledAnswer& answer)>;
 
+// A body: the members of `head`, a list with an item for each text, the members of `tail`. The list is written item by
+// item, without a tree of all of it.
+struct PooledBody {
+  PooledRender head;
+  std::string list = {};  // its name; empty: `head` is the body
+  std::function<Json(const PooledAnswer& answer, std::size_t index)> item = {};
+  PooledRender tail = {};
+};
+
 class PooledOperation final : public Operation {
  public:
   PooledOperation(const ServedModel& model, std::vector<PooledText> texts, const PooledWants& wants, const Call& call,
-                  std::string_view id_prefix, PooledRender render);
+                  std::string_view id_prefix, PooledBody body);
 
   void begin(std::string&) override {}
   Wanted on_event(std::size_t index, OutputEvent event, std::string&) override;
-  void finish(std::string& out) override { out += dump_json(render_(answer_)); }
+  void finish(std::string& out) override {
+    while (append_part(out))
+      ;
+  }
+  bool finish_part(std::string& out) override;
+  AnswerSize answer_size() const override;
   void fail(const Error&, std::string&) override {}
   OperationSummary summary() const override { return {answer_.num_tokens, 0, 0, "", answer_.model}; }
 
  private:
+  bool append_part(std::string& out);
+
   PooledAnswer answer_;
-  PooledRender render_;
+  PooledBody body_;
+  std::size_t num_written_ = 0;  // items
 };
 
 // How much of a text that is too long is kept, and which end.

@@ -37,60 +37,88 @@ void ResponseStore::put(StoredResponse response) {
 bool ResponseStore::replace(const Entry& old, StoredResponse other) {
   const std::int64_t size = size_of(other);
   const std::lock_guard lock(mutex_);
-  const auto found = ids_.find(old->id);
-  if (found == ids_.end() || *found->second != old) return false;
-  remove(found->second);
+  const auto shelf = shelves_.find(old->owner);
+  if (shelf == shelves_.end()) return false;
+  const auto found = shelf->second.ids.find(old->id);
+  if (found == shelf->second.ids.end() || *found->second != old) return false;
+  remove(shelf, found->second);
   if (size <= options_.max_bytes) insert(std::move(other), size);
   return true;
 }
 
+// The owner of the new entry counts with it.
+void ResponseStore::make_room(const std::string& owner, std::int64_t size) {
+  while (num_entries_ > 0) {
+    const bool is_full = num_entries_ >= options_.max_count;
+    if (!is_full && num_bytes_ + size <= options_.max_bytes) return;
+    const auto weight = [&](const Shelves::value_type& each) {
+      const bool is_own = each.first == owner;
+      return is_full ? std::ssize(each.second.entries) + (is_own ? 1 : 0) : each.second.num_bytes + (is_own ? size : 0);
+    };
+    const auto heaviest = std::max_element(shelves_.begin(), shelves_.end(),
+                                           [&](const auto& a, const auto& b) { return weight(a) < weight(b); });
+    remove(heaviest, std::prev(heaviest->second.entries.end()));
+  }
+}
+
 void ResponseStore::insert(StoredResponse response, std::int64_t size) {
   // A chat's id can be of the client's choosing: its latest is the one that is meant.
-  if (const auto same = ids_.find(response.id); same != ids_.end() && (*same->second)->owner == response.owner)
-    remove(same->second);
-  while (!entries_.empty() &&
-         (num_bytes_ + size > options_.max_bytes || static_cast<std::int64_t>(entries_.size()) >= options_.max_count)) {
-    remove(std::prev(entries_.end()));
+  if (const auto shelf = shelves_.find(response.owner); shelf != shelves_.end()) {
+    if (const auto same = shelf->second.ids.find(response.id); same != shelf->second.ids.end())
+      remove(shelf, same->second);
   }
-  entries_.push_front(std::make_shared<const StoredResponse>(std::move(response)));
-  const auto entry = entries_.begin();
-  ids_.emplace((*entry)->id, entry);
+  make_room(response.owner, size);
+  Shelf& shelf = shelves_[response.owner];
+  shelf.entries.push_front(std::make_shared<const StoredResponse>(std::move(response)));
+  const auto entry = shelf.entries.begin();
+  shelf.ids.emplace((*entry)->id, entry);
   for (const std::string& id : (*entry)->item_ids)
-    items_.emplace(id, entry);
+    shelf.items.emplace(id, entry);
+  shelf.num_bytes += size;
   num_bytes_ += size;
+  ++num_entries_;
 }
 
-void ResponseStore::remove(List::iterator entry) {
-  for (const std::string& id : (*entry)->item_ids)
-    items_.erase(id);
-  if (const auto found = ids_.find((*entry)->id); found != ids_.end() && found->second == entry) ids_.erase(found);
-  num_bytes_ -= size_of(**entry);
-  entries_.erase(entry);
+void ResponseStore::remove(Shelves::iterator shelf, List::iterator entry) {
+  Shelf& own = shelf->second;
+  for (const std::string& id : (*entry)->item_ids) {
+    if (const auto found = own.items.find(id); found != own.items.end() && found->second == entry)
+      own.items.erase(found);
+  }
+  own.ids.erase((*entry)->id);
+  const std::int64_t size = size_of(**entry);
+  own.num_bytes -= size;
+  num_bytes_ -= size;
+  --num_entries_;
+  own.entries.erase(entry);
+  if (own.entries.empty()) shelves_.erase(shelf);
 }
 
-ResponseStore::Entry ResponseStore::use(std::string_view id, std::string_view owner) {
-  const auto found = ids_.find(id);
-  if (found == ids_.end() || (*found->second)->owner != owner) return nullptr;
-  entries_.splice(entries_.begin(), entries_, found->second);
-  return entries_.front();
+ResponseStore::Entry ResponseStore::use(Shelf& shelf, Ids& ids, std::string_view id) {
+  const auto found = ids.find(id);
+  if (found == ids.end()) return nullptr;
+  shelf.entries.splice(shelf.entries.begin(), shelf.entries, found->second);
+  return shelf.entries.front();
 }
 
 ResponseStore::Entry ResponseStore::find(std::string_view id, std::string_view owner) {
   const std::lock_guard lock(mutex_);
-  return use(id, owner);
+  const auto shelf = shelves_.find(owner);
+  return shelf == shelves_.end() ? nullptr : use(shelf->second, shelf->second.ids, id);
 }
 
 ResponseStore::Entry ResponseStore::find_item(std::string_view item_id, std::string_view owner) {
   const std::lock_guard lock(mutex_);
-  const auto found = items_.find(item_id);
-  return found == items_.end() ? nullptr : use((*found->second)->id, owner);
+  const auto shelf = shelves_.find(owner);
+  return shelf == shelves_.end() ? nullptr : use(shelf->second, shelf->second.items, item_id);
 }
 
 std::vector<ResponseStore::Entry> ResponseStore::conversation(std::string_view id, std::string_view owner) {
   std::vector<Entry> chain;
   const std::lock_guard lock(mutex_);
+  const auto shelf = shelves_.find(owner);
   while (!id.empty()) {
-    chain.push_back(use(id, owner));
+    chain.push_back(shelf == shelves_.end() ? nullptr : use(shelf->second, shelf->second.ids, id));
     if (chain.back() == nullptr) return {};
     id = chain.back()->previous;
   }
@@ -100,15 +128,17 @@ std::vector<ResponseStore::Entry> ResponseStore::conversation(std::string_view i
 
 bool ResponseStore::erase(std::string_view id, std::string_view owner) {
   const std::lock_guard lock(mutex_);
-  const auto found = ids_.find(id);
-  if (found == ids_.end() || (*found->second)->owner != owner) return false;
-  remove(found->second);
+  const auto shelf = shelves_.find(owner);
+  if (shelf == shelves_.end()) return false;
+  const auto found = shelf->second.ids.find(id);
+  if (found == shelf->second.ids.end()) return false;
+  remove(shelf, found->second);
   return true;
 }
 
 std::size_t ResponseStore::count() const {
   const std::lock_guard lock(mutex_);
-  return entries_.size();
+  return static_cast<std::size_t>(num_entries_);
 }
 
 }  // namespace quire

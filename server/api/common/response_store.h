@@ -1,10 +1,12 @@
 // ResponseStore: finished responses and conversations that clients may name again: to read them, to continue from them,
-// to delete them. Any thread. Invariants: no more than max_count responses and max_bytes of their text; the one unused
-// for longest goes first; what one API key stored no other can see. In memory only: a restart forgets all.
+// to delete them. Any thread. Invariants: no more than max_count responses and max_bytes of their text; what goes first
+// is of the owner with the most, unused for longest: an owner below a fair share loses nothing to others;
+// what one API key stored no other can see, or hide by an id of its choosing. A restart forgets all.
 #pragma once
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +21,7 @@ namespace quire {
 struct ResponseStoreOptions {
   std::int64_t max_count = 4096;  // 0: nothing is stored
   std::int64_t max_bytes = std::int64_t{256} << 20;
+  std::int64_t socket_bytes = std::int64_t{128} << 20;  // of the last responses of WebSockets
 };
 
 // A response and what it answered, as JSON text: a tree would take several times the memory.
@@ -61,18 +64,55 @@ class ResponseStore {
 
  private:
   using List = std::list<Entry>;
+  using Ids = std::unordered_map<std::string_view, List::iterator>;  // keys are views of the entries' own
+
+  struct Shelf {
+    List entries;  // the most recently used first
+    Ids ids;
+    Ids items;
+    std::int64_t num_bytes = 0;
+  };
+  using Shelves = std::map<std::string, Shelf, std::less<>>;  // by owner; none is empty
 
   // With the lock held.
-  Entry use(std::string_view id, std::string_view owner);
+  static Entry use(Shelf& shelf, Ids& ids, std::string_view id);
   void insert(StoredResponse response, std::int64_t size);
-  void remove(List::iterator entry);
+  void make_room(const std::string& owner, std::int64_t size);
+  void remove(Shelves::iterator shelf, List::iterator entry);
 
   const ResponseStoreOptions options_;
   mutable std::mutex mutex_;
-  List entries_;                                              // the most recently used first
-  std::unordered_map<std::string_view, List::iterator> ids_;  // keys are views of the entries' own
-  std::unordered_map<std::string_view, List::iterator> items_;
+  Shelves shelves_;
+  std::int64_t num_entries_ = 0;
   std::int64_t num_bytes_ = 0;
+};
+
+// The last response of one WebSocket that is not stored otherwise, for its next message to continue from: in a store
+// that all WebSockets share. One thread at a time. Forgotten with the connection.
+class SocketMemory {
+ public:
+  SocketMemory(std::shared_ptr<ResponseStore> store, std::string owner)
+      : store_(std::move(store)), owner_(std::move(owner)) {}
+  ~SocketMemory() { forget(); }
+  SocketMemory(const SocketMemory&) = delete;
+  SocketMemory& operator=(const SocketMemory&) = delete;
+
+  void put(StoredResponse response) {
+    forget();
+    id_ = response.id;
+    store_->put(std::move(response));
+  }
+  // Null where it is not the last one, or gave way to others.
+  ResponseStore::Entry find(std::string_view id) const { return id == id_ ? store_->find(id, owner_) : nullptr; }
+
+ private:
+  void forget() {
+    if (!id_.empty()) store_->erase(id_, owner_);
+  }
+
+  const std::shared_ptr<ResponseStore> store_;
+  const std::string owner_;
+  std::string id_;
 };
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "server/api/common/json_parts.h"
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/generation_operation.h"
 #include "server/api/generation/infill.h"
@@ -12,6 +13,7 @@
 #include "server/api/generation/prefix_transfer.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
+#include "server/api/generation/rendered_request.h"
 
 namespace quire {
 
@@ -63,15 +65,21 @@ class CompletionOperation final : public GenerationOperation {
     append_chunk_end(index, out);
   }
 
-  Json whole_response() override {
-    Json body = envelope();
-    for (std::size_t prompt = 0; prompt < prompts_.size(); ++prompt) {
-      for (const std::size_t index : best_choices(prompt)) {
-        body["choices"].push_back(whole_choice(index, body["choices"].size()));
-      }
+  // One choice at a time.
+  bool append_part(std::string& out) override {
+    const auto num_returned = static_cast<std::size_t>(completion_.num_returned);
+    if (num_written_ == 0) {
+      Json head = envelope();
+      head.erase("choices");
+      out += dump_opened(head) + ",\"choices\":[";
+    } else {
+      out += ',';
     }
-    body["usage"] = usage_json(usage());
-    return body;
+    const std::size_t index = best_choices(num_written_ / num_returned)[num_written_ % num_returned];
+    append_choice(index, num_written_, out);
+    if (++num_written_ < prompts_.size() * num_returned) return true;
+    out += "]" + dump_members(with_transfer(Json{{"usage", usage_json(usage())}})) + "}";
+    return false;
   }
 
   Json usage_chunk() override {
@@ -97,7 +105,7 @@ class CompletionOperation final : public GenerationOperation {
     out += prefix_ + std::to_string(index) + ",\"text\":";
     append_json_string(out, text);
     out += ",\"logprobs\":";
-    out += completion_.logprobs ? dump_json(logprobs(index, first, delta.tokens, delta.logprobs)) : "null";
+    out += completion_.logprobs ? logprobs(index, first, delta.tokens, delta.logprobs) : "null";
     out += ",\"finish_reason\":";
     out += delta.last ? dump_json(finish_reason(state)) : "null";
     out += ",\"stop_reason\":";
@@ -137,15 +145,16 @@ class CompletionOperation final : public GenerationOperation {
     return order;
   }
 
-  Json whole_choice(std::size_t index, std::size_t number) {
+  void append_choice(std::size_t index, std::size_t number, std::string& out) {
     const Choice& state = choices()[index];
     const bool drop = completion_.drop_generated;
     std::string text = completion_.echo ? prompt_of(index).text : std::string();
     if (!drop) text += state.text;
-    Json choice{{"index", number}, {"text", std::move(text)}};
-    choice["logprobs"] = completion_.logprobs ? logprobs(index, true, drop ? std::span<const TokenId>() : state.tokens,
-                                                         drop ? std::span<const TokenLogprob>() : state.logprobs)
-                                              : Json(nullptr);
+    out += dump_opened({{"index", number}, {"text", std::move(text)}}) + ",\"logprobs\":";
+    out += completion_.logprobs ? logprobs(index, true, drop ? std::span<const TokenId>() : state.tokens,
+                                           drop ? std::span<const TokenLogprob>() : state.logprobs)
+                                : "null";
+    Json choice;
     choice["finish_reason"] = drop ? "length" : finish_reason(state);
     choice["stop_reason"] = drop ? Json(nullptr) : stop_reason(state);
     if (fields().return_token_ids) {
@@ -156,10 +165,11 @@ class CompletionOperation final : public GenerationOperation {
       const std::size_t prompt = index / static_cast<std::size_t>(fields().num_choices);
       choice["prompt_logprobs"] = prompt_logprobs_json(*model().tokenizer, prompt_logprobs_[prompt]);
     }
-    return choice;
+    out += dump_members(choice) + "}";
   }
 
-  Json logprobs(std::size_t index, bool first, std::span<const TokenId> tokens, std::span<const TokenLogprob> values) {
+  std::string logprobs(std::size_t index, bool first, std::span<const TokenId> tokens,
+                       std::span<const TokenLogprob> values) {
     CompletionLogprobs list;
     const auto top = static_cast<std::size_t>(*completion_.logprobs);
     const std::size_t prompt = index / static_cast<std::size_t>(fields().num_choices);
@@ -177,7 +187,7 @@ class CompletionOperation final : public GenerationOperation {
       const TokenLogprob* value = i < values.size() ? &values[i] : nullptr;
       list.add(*model().tokenizer, tokens[i], value, top, fields().tokens_as_ids, places_[index].next(tokens[i]));
     }
-    return list.take();
+    return list.text();
   }
 
   CompletionFields completion_;
@@ -186,6 +196,7 @@ class CompletionOperation final : public GenerationOperation {
   std::vector<std::vector<std::optional<TokenLogprob>>> prompt_logprobs_;
   std::vector<TextPlaces> places_;  // by choice
   std::vector<bool> opened_;
+  std::size_t num_written_ = 0;  // choices of a whole response
 };
 
 CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
@@ -270,9 +281,14 @@ Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call
       std::make_unique<CompletionOperation>(model, std::move(fields), std::move(header), completion, prompts);
   if (*origin) operation->set_origin(**std::move(origin));
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    operation->add_prompt(std::move(prompts[i].tokens), max_tokens[i], grammar, call, false);
+    operation->add_prompt(std::move(prompts[i].tokens), max_tokens[i], grammar == nullptr ? nullptr : grammar->grammar,
+                          call, false);
   }
   return operation;
+}
+
+Result<std::unique_ptr<Operation>> render_completion(ModelCall& asked, const Call& call) {
+  return rendered(parse_completion(asked, call), call, true);
 }
 
 }  // namespace quire

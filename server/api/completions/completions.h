@@ -10,5 +10,7 @@
 namespace quire {
 
 Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call& call);
+// POST /v1/completions/render: the tokens of its prompts.
+Result<std::unique_ptr<Operation>> render_completion(ModelCall& asked, const Call& call);
 
 }  // namespace quire

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/text/message_fit.h"
+
 namespace quire {
 
 namespace {
 
-// OpenAI sends a call's arguments as JSON text, templates iterate over the object.
+// Arguments stay as they came: OpenAI sends them as JSON text, other APIs as an object.
 Json read_tool_calls(FieldReader& message) {
   const Json* calls = message.array("tool_calls");
   if (calls == nullptr || calls->empty()) return nullptr;
@@ -34,7 +36,7 @@ Json read_tool_calls(FieldReader& message) {
     if (const Json* given = inner.find("arguments"); given != nullptr && given->is_object()) {
       arguments = *given;
     } else if (const auto text = inner.string("arguments")) {
-      arguments = parse_arguments(*text);
+      arguments = *text;
     }
     if (inner.error()) {
       take_error(message, inner);
@@ -61,7 +63,7 @@ Json read_function_call(FieldReader& message, std::size_t index) {
   const auto name = fields.string("name");
   if (!name) fields.missing("name");
   Json function{{"name", name.value_or("")}};
-  function["arguments"] = parse_arguments(fields.string("arguments").value_or(""));
+  function["arguments"] = fields.string("arguments").value_or("");
   if (fields.error()) message.fail("function_call", fields.error()->message, fields.error()->code);
   return Json::array({Json{{"id", function_call_id(index)}, {"type", "function"}, {"function", std::move(function)}}});
 }
@@ -110,36 +112,49 @@ void read_messages(FieldReader& reader, ChatPromptFields& fields) {
   }
 }
 
-// Cuts what the template put after the last message's own text, so that the model continues that message.
-Result<std::vector<TextPiece>> cut_after_final_message(std::vector<TextPiece> pieces, const std::string& content) {
+// A text that no message holds: it marks where a continued message ends in the rendered prompt.
+std::string end_mark(const Json& messages) {
+  const std::string all = dump_json(messages);
+  std::string mark = "QuireContinuesHere";
+  while (all.find(mark) != std::string::npos)
+    mark += 'e';
+  return mark;
+}
+
+std::vector<TextPiece> cut_at(std::vector<TextPiece> pieces, std::size_t size) {
+  std::vector<TextPiece> kept;
+  for (TextPiece& piece : pieces) {
+    if (size == 0) break;
+    if (piece.text.size() > size) piece.text.resize(size);
+    size -= piece.text.size();
+    kept.push_back(std::move(piece));
+  }
+  return kept;
+}
+
+// The prompt up to the end of the last message's text, which is then there to the letter: templates trim.
+std::optional<std::vector<TextPiece>> cut_after_text(std::vector<TextPiece> pieces, const std::string& mark,
+                                                     const std::string& content) {
   std::string whole;
   for (const TextPiece& piece : pieces)
     whole += piece.text;
-  std::size_t trimmed = content.size();
-  while (trimmed > 0 && (content[trimmed - 1] == ' ' || content[trimmed - 1] == '\n'))
-    --trimmed;
-  // Templates often trim a message; the text without its trailing space is then what can be found.
-  for (const std::string& wanted : {content, content.substr(0, trimmed)}) {
-    const std::size_t at = wanted.empty() ? std::string::npos : whole.rfind(wanted);
-    if (at == std::string::npos) continue;
-    std::size_t left = at + wanted.size();
-    std::vector<TextPiece> kept;
-    for (TextPiece& piece : pieces) {
-      if (left == 0) break;
-      if (piece.text.size() > left) piece.text.resize(left);
-      left -= piece.text.size();
-      kept.push_back(std::move(piece));
-    }
-    return kept;
+  const std::size_t at = whole.rfind(mark);
+  if (at == std::string::npos) return std::nullopt;
+  const std::string_view before = std::string_view(whole).substr(0, at);
+  const std::size_t begin = content.find_first_not_of(" \t\r\n");
+  for (const std::string& shown : {content, begin == std::string::npos ? std::string() : content.substr(begin)}) {
+    if (!before.ends_with(shown)) continue;
+    pieces = cut_at(std::move(pieces), at - shown.size());
+    if (!content.empty()) pieces.push_back({content, false});
+    return pieces;
   }
-  return invalid("The chat template does not show the final message's text, so it cannot be continued",
-                 "continue_final_message");
+  return cut_at(std::move(pieces), at);  // a template that writes the text in a form of its own
 }
 
-Json template_context(const ServedModel& model, const ChatPromptFields& fields) {
+Json template_context(const ServedModel& model, const ChatPromptFields& fields, FittedMessages fitted) {
   Json context = Json::object();
-  context["messages"] = fields.messages;
-  if (!fields.tools.is_null()) context["tools"] = fields.tools;
+  context["messages"] = std::move(fitted.messages);
+  if (!fitted.tools.is_null()) context["tools"] = std::move(fitted.tools);
   context["add_generation_prompt"] = fields.add_generation_prompt;
   const auto bos = model.tokenizer->bos();
   context["bos_token"] = bos ? std::string(model.tokenizer->token_bytes(*bos)) : std::string();
@@ -148,7 +163,85 @@ Json template_context(const ServedModel& model, const ChatPromptFields& fields) 
   for (const auto& [name, value] : fields.template_kwargs.items()) {
     if (!context.contains(name)) context[name] = value;
   }
+  const ThinkingSwitch* const thinking = model.template_capabilities.thinking;
+  const Json wish = fields.template_kwargs.value("enable_thinking", Json());
+  if (thinking != nullptr && wish.is_boolean() && !context.contains(thinking->name))
+    context[std::string(thinking->name)] = Json::parse(wish == true ? thinking->on : thinking->off);
   return context;
+}
+
+// Some templates insist on a description of every tool and parameter.
+bool describe_tools(Json& tools) {
+  bool changed = false;
+  const auto describe = [&changed](Json& described) {
+    if (!described.is_object() || described.contains("description")) return;
+    described["description"] = "";
+    changed = true;
+  };
+  for (Json& tool : tools) {
+    if (!tool.is_object() || !tool.contains("function")) continue;
+    Json& function = tool["function"];
+    describe(function);
+    if (!function.contains("parameters") || !function["parameters"].is_object()) continue;
+    Json& parameters = function["parameters"];
+    if (!parameters.contains("properties") || !parameters["properties"].is_object()) continue;
+    for (auto& [name, property] : parameters["properties"].items())
+      describe(property);
+  }
+  return changed;
+}
+
+std::optional<std::vector<TextPiece>> render(FieldReader& reader, const ServedModel& model,
+                                             const ChatPromptFields& fields) {
+  auto fitted = fit_messages(fields.messages, fields.tools, model.template_capabilities);
+  if (!fitted) {
+    reader.fail(fitted.error());
+    return std::nullopt;
+  }
+  for (const std::string& warning : fitted->warnings)
+    reader.warn(fmt::format("{}: {}", fields.param, warning));
+  Json context = template_context(model, fields, *std::move(fitted));
+  auto pieces = model.chat_template->render(context, {.work = reader.limit()});
+  if (!pieces && context.contains("tools") && describe_tools(context["tools"])) {
+    if (auto described = model.chat_template->render(context, {.work = reader.limit()})) pieces = std::move(described);
+  }
+  if (pieces) return *std::move(pieces);
+  Error error = pieces.error();
+  if (error.param.empty()) error.param = fields.param;
+  reader.fail(std::move(error));
+  return std::nullopt;
+}
+
+// Where the template does not show the last message, the text goes where an answer would begin.
+std::optional<std::vector<TextPiece>> render_continued(FieldReader& reader, const ServedModel& model,
+                                                       const ChatPromptFields& fields) {
+  const Json& last = fields.messages.back();
+  if (last.contains("tool_calls") || !last["content"].is_string()) {
+    reader.fail("continue_final_message", "The final message has calls: only a text can be continued");
+    return std::nullopt;
+  }
+  const auto content = last["content"].get<std::string>();
+  const std::string mark = end_mark(fields.messages);
+  ChatPromptFields marked = fields;
+  marked.messages.back()["content"] = content + mark;
+  const Json no_fields = Json::object();
+  FieldReader attempt(no_fields);
+  attempt.set_limit(reader.limit());
+  if (auto pieces = render(attempt, model, marked)) {
+    if (auto cut = cut_after_text(*std::move(pieces), mark, content)) {
+      take_error(reader, attempt);
+      return cut;
+    }
+  }
+  marked.messages.erase(marked.messages.size() - 1);
+  marked.add_generation_prompt = true;
+  if (marked.messages.empty()) {
+    reader.fail("continue_final_message", "The chat template does not show the final message's text");
+    return std::nullopt;
+  }
+  auto pieces = render(reader, model, marked);
+  if (pieces) pieces->push_back({content, false});
+  return pieces;
 }
 
 }  // namespace
@@ -189,12 +282,6 @@ std::optional<std::string> read_content(FieldReader& message, const char* member
   return text;
 }
 
-Json parse_arguments(const std::string& text) {
-  if (text.empty()) return Json::object();
-  auto parsed = parse_json(text);
-  return parsed ? std::move(*parsed) : Json(text);
-}
-
 std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char* name, ChatPromptFields& fields) {
   auto effort = reader.word(name, {"none", "minimal", "low", "medium", "high", "xhigh", "max"});
   if (!effort) return effort;
@@ -212,6 +299,10 @@ void read_template_fields(FieldReader& reader, ChatPromptFields& fields) {
       reader.fail("chat_template_kwargs", fmt::format("'chat_template_kwargs' must not set '{}'", name));
     }
   }
+  // DeepSeek's name of the same switch.
+  if (const Json thinking = fields.template_kwargs.value("thinking", Json());
+      thinking.is_boolean() && !fields.template_kwargs.contains("enable_thinking"))
+    fields.template_kwargs["enable_thinking"] = thinking;
   if (const auto enable = reader.boolean("enable_thinking")) fields.template_kwargs["enable_thinking"] = *enable;
   for (const char* name : {"thinking_token_budget", "thinking_budget"}) {
     // vLLM's -1 is no budget.
@@ -236,20 +327,9 @@ ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
   return fields;
 }
 
-Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields,
-                                           const WorkLimit& limit) {
-  auto messages = fit_messages(fields.messages, model.template_capabilities);
-  if (!messages) return tl::make_unexpected(messages.error());
-  Json context = template_context(model, fields);
-  context["messages"] = std::move(*messages);
-  auto pieces = model.chat_template->render(context, {.work = limit});
-  if (!pieces) {
-    Error error = pieces.error();
-    if (error.param.empty()) error.param = fields.param;
-    return tl::make_unexpected(std::move(error));
-  }
-  if (!fields.continue_final_message) return pieces;
-  return cut_after_final_message(std::move(*pieces), fields.messages.back()["content"].get<std::string>());
+std::optional<std::vector<TextPiece>> render_chat(FieldReader& reader, const ServedModel& model,
+                                                  const ChatPromptFields& fields) {
+  return fields.continue_final_message ? render_continued(reader, model, fields) : render(reader, model, fields);
 }
 
 }  // namespace quire

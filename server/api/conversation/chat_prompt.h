@@ -13,7 +13,7 @@
 namespace quire {
 
 struct ChatPromptFields {
-  Json messages = Json::array();  // normalised: content is a string or null, arguments of tool calls are objects
+  Json messages = Json::array();  // normalised: content is a string or null, arguments of calls are as they came
   Json tools;                     // null where there are none
   Json template_kwargs = Json::object();
   bool add_generation_prompt = true;
@@ -38,15 +38,11 @@ std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char
 // vLLM joins them. nullopt where it is absent, or wrong: the error stays in the reader. `refusals`: parts may be those.
 std::optional<std::string> read_content(FieldReader& message, const char* member, bool refusals);
 
-// A call's arguments as templates iterate over them. A model's own malformed arguments come back in a history; they are
-// shown to it as the text they were.
-Json parse_arguments(const std::string& text);
-
 inline constexpr std::size_t kMaxMessages = 16384;
 
-// The rendered template, its text marked trusted or not. Errors: the template's own refusals (raise_exception), its
-// limits.
-Result<std::vector<TextPiece>> render_chat(const ServedModel& model, const ChatPromptFields& fields,
-                                           const WorkLimit& limit);
+// The rendered template, its text marked trusted or not; the messages are fitted to it first. Errors, which stay in the
+// reader: the template's own refusals (raise_exception), its limits. Warnings: what was fitted otherwise than it came.
+std::optional<std::vector<TextPiece>> render_chat(FieldReader& reader, const ServedModel& model,
+                                                  const ChatPromptFields& fields);
 
 }  // namespace quire

@@ -17,7 +17,8 @@ struct ChatReading {
   const ToolFormat* format = nullptr;  // null: the text is content as it stands
   std::vector<ToolSpec> tools;
   OutputParserOptions options;
-  std::string id_tail;  // of calls' ids, before their places; empty: they are random
+  bool short_ids = false;  // calls get ids of nine letters, which the template demands in the next turn
+  std::string id_tail;     // of calls' ids, before their places; empty: they are random
 };
 
 class ChatReader {
@@ -25,12 +26,14 @@ class ChatReader {
   explicit ChatReader(const ChatReading& reading);
 
   // `num_tokens`: how many made this text. `last`: no more comes.
-  OutputDelta read(std::string_view text, std::size_t num_tokens, bool last);
+  // In the order of the text; at least one.
+  std::vector<OutputDelta> read(std::string_view text, std::size_t num_tokens, bool last);
 
   std::size_t num_calls() const { return num_calls_; }
   std::int64_t num_reasoning_tokens() const { return num_reasoning_tokens_; }
 
  private:
+  bool short_ids_;
   std::string id_tail_;
   std::unique_ptr<OutputParser> parser_;  // null: content as it stands
   std::size_t num_calls_ = 0;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "server/api/conversation/begun_calls.h"
+#include "server/api/conversation/call_grammar.h"
 
 namespace quire {
 
@@ -17,6 +17,12 @@ bool is_tool_name(std::string_view name) {
   return !name.empty() && name.size() <= 256 && std::all_of(name.begin(), name.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
   });
+}
+
+// A tool without a schema that has a type of its own is one that another server runs.
+bool is_of_server(const Json& tool) {
+  const Json type = tool.is_object() ? tool.value("type", Json()) : Json();
+  return type.is_string() && type != "function" && type != "custom" && !tool.contains("function");
 }
 
 // Checks one entry of `tools`; returns its name and whether it is strict.
@@ -130,36 +136,21 @@ ToolFields read_functions(FieldReader& reader) {
   return fields;
 }
 
-// The frames of calls to the tools, and their arguments, as their schemas say.
-GrammarSpec calls_spec(const ToolFormat::Frame& frame, const ToolFields& fields) {
-  GrammarSpec spec;
-  spec.kind = GrammarSpec::Kind::kStructural;
-  for (const Json& tool : fields.tools) {
-    const auto& name = function_of(tool)["name"].get_ref<const std::string&>();
-    spec.tags.push_back(StructuralTag{std::string(frame.begin) + name + std::string(frame.middle), schema_of(tool),
-                                      std::string(frame.end)});
-  }
-  spec.parallel = fields.parallel;
-  spec.triggers = {std::string(frame.trigger)};
-  spec.separator = frame.between;
-  spec.prefix = frame.before;
-  spec.suffix = frame.after;
-  return spec;
+bool is_strict(const Json& tool) {
+  return function_of(tool).value("strict", Json()) == true;
 }
 
-// The grammar of a text that is free until a call begins, which is then held to a form that parses. Null where calls
-// begin as other text does, or where there are too many tools for a grammar.
-std::shared_ptr<const Grammar> begun_calls(FieldReader& reader, const ServedModel& model, const ToolFields& fields) {
-  if (model.grammar_compiler == nullptr) return nullptr;
-  std::vector<std::string> names;
-  for (const Json& tool : fields.tools)
-    names.push_back(function_of(tool)["name"].get<std::string>());
-  const auto spec = begun_calls_spec(model.tool_format, names, fields.parallel);
-  if (!spec) return nullptr;
-  auto grammar = model.grammar_compiler->compile(*spec, reader.limit());
-  if (grammar) return *grammar;
-  if (grammar.error().kind != ErrorKind::kInvalidRequest) reader.fail(std::move(grammar.error()));
-  return nullptr;
+// The tools as their calls are held: to the schema where it is asked for, else to an object.
+std::vector<CalledTool> called_tools(const ToolFields& fields) {
+  std::vector<CalledTool> tools;
+  const bool required = fields.choice == ToolFields::Choice::kRequired;
+  for (const Json& tool : fields.tools) {
+    CalledTool called{function_of(tool)["name"].get<std::string>()};
+    called.exact = is_strict(tool);
+    if (called.exact || required) called.schema = schema_of(tool);
+    tools.push_back(std::move(called));
+  }
+  return tools;
 }
 
 }  // namespace
@@ -179,8 +170,14 @@ ToolFields read_tool_fields(FieldReader& reader) {
   fields.tools = Json::array();
   std::set<std::string> names;
   bool any_strict = false;
+  std::size_t num_read = 0;
   for (const Json& tool : *tools) {
-    const std::string path = fmt::format("tools[{}]", names.size());
+    const std::string path = fmt::format("tools[{}]", num_read++);
+    if (is_of_server(tool)) {
+      reader.warn(fmt::format("{}.type: a tool of type '{}' is left out: the server runs no tools of its own", path,
+                              tool["type"].get<std::string>()));
+      continue;
+    }
     const auto [name, strict] = read_tool(reader, tool, path);
     if (reader.error()) return fields;
     if (!names.insert(name).second) {
@@ -196,7 +193,9 @@ ToolFields read_tool_fields(FieldReader& reader) {
     reader.fail("tool_choice", fmt::format("'tool_choice' names '{}', which is not in 'tools'", name));
   }
   fields.constrained = fields.choice == ToolFields::Choice::kRequired || any_strict;
-  if (fields.choice == ToolFields::Choice::kNone) {
+  if (fields.tools.empty() && fields.choice == ToolFields::Choice::kRequired)
+    reader.fail("tool_choice", "'tool_choice' needs 'tools' that the client runs");
+  if (fields.choice == ToolFields::Choice::kNone || fields.tools.empty()) {
     fields.tools = nullptr;
     fields.constrained = false;
   }
@@ -205,31 +204,28 @@ ToolFields read_tool_fields(FieldReader& reader) {
 
 const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields) {
   static const ToolFormat kGeneric = detect_tool_format("");
-  return fields.constrained && !model.tool_format.json_calls() ? kGeneric : model.tool_format;
+  return fields.constrained && model.tool_format.syntax == CallSyntax::kNone ? kGeneric : model.tool_format;
 }
 
-std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model,
-                                               const ToolFields& fields) {
+std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model, const ToolFields& fields,
+                                               const TextConstraint* answer) {
   if (!fields.offered() || reader.error()) return nullptr;
-  if (!fields.constrained) return begun_calls(reader, model, fields);
-  GrammarSpec spec = calls_spec(call_format(model, fields).frame, fields);
-  spec.free_text = fields.choice == ToolFields::Choice::kAuto;
-  spec.required = fields.choice == ToolFields::Choice::kRequired;
-  return compile_constraint(reader, model, "tools", spec);
-}
-
-void explain_tools(const ToolFields& fields, const ServedModel& model, Json& messages) {
-  if (!fields.offered() || model.chat_template->source().find("tools") != std::string_view::npos) return;
-  std::string text = "You can call these functions:\n";
-  for (const Json& tool : fields.tools)
-    text += dump_json(function_of(tool)) + "\n";
-  text += "To call one, answer with nothing but a JSON object: {\"name\": \"...\", \"arguments\": {...}}";
-  if (!messages.empty() && messages.front()["role"] == "system") {
-    Json& content = messages.front()["content"];
-    content = content.get<std::string>() + "\n\n" + text;
-  } else {
-    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
+  const bool required = fields.choice == ToolFields::Choice::kRequired;
+  auto spec = call_grammar_spec(call_format(model, fields), called_tools(fields), fields.parallel);
+  if (!spec) return nullptr;
+  spec->required = required;
+  spec->free_text = !required && answer == nullptr;
+  if (answer != nullptr && !required) spec->answer = std::make_shared<const GrammarSpec>(answer->spec);
+  if (fields.constrained || answer != nullptr) {
+    const auto constraint = compile_constraint(reader, model, "tools", *std::move(spec));
+    return constraint == nullptr ? nullptr : constraint->grammar;
   }
+  // A call that is only held to its form is free where there are too many tools for a grammar.
+  if (model.grammar_compiler == nullptr) return nullptr;
+  auto grammar = model.grammar_compiler->compile(*spec, reader.limit());
+  if (grammar) return *grammar;
+  if (grammar.error().kind != ErrorKind::kInvalidRequest) reader.fail(std::move(grammar.error()));
+  return nullptr;
 }
 
 }  // namespace quire

@@ -19,7 +19,7 @@ struct ToolFields {
   Json tools;  // as given, checked; null where none may be called
   Choice choice = Choice::kAuto;
   bool parallel = true;
-  bool constrained = false;   // calls must fit their schemas: required, named, or a strict tool
+  bool constrained = false;   // some calls must fit their schemas: required, named, or a strict tool's
   bool as_functions = false;  // asked for in OpenAI's first form, `functions` and `function_call`
   bool offered() const { return !tools.is_null(); }
 };
@@ -28,14 +28,12 @@ struct ToolFields {
 // stay in the reader.
 ToolFields read_tool_fields(FieldReader& reader);
 
-// The format that calls are written in: the model's own, or JSON where they are constrained and its own is not JSON.
+// The format that calls are written in: the model's own, or JSON where they are constrained and it has none.
 const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields);
 
 // The grammar that holds constrained calls to their tools' schemas and any other call, once begun, to a form that
-// parses; null where calls are free.
-std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model, const ToolFields& fields);
-
-// A system message that explains the tools, for templates that do not render them.
-void explain_tools(const ToolFields& fields, const ServedModel& model, Json& messages);
+// parses; null where calls are free. `answer`: what is demanded of a text without calls; null: nothing.
+std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model, const ToolFields& fields,
+                                               const TextConstraint* answer);
 
 }  // namespace quire

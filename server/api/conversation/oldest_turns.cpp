@@ -9,7 +9,7 @@ namespace quire {
 
 void leave_out_oldest(FieldReader& reader, const ServedModel& model, const GenerationFields& fields,
                       ChatPromptFields& prompt, const ToolFields& tools,
-                      const std::shared_ptr<const Grammar>& grammar) {
+                      const std::shared_ptr<const TextConstraint>& grammar) {
   std::vector<std::size_t> turns;
   for (std::size_t i = 0; i < prompt.messages.size(); ++i) {
     if (prompt.messages[i]["role"] == "user") turns.push_back(i);

@@ -12,6 +12,7 @@ constexpr std::size_t kPromptEnd = 512;
 
 ChatReading reading_of(const ServedModel& model, const ToolFields& tools, bool reasons, std::string prompt_end) {
   ChatReading reading;
+  reading.short_ids = model.template_capabilities.nine_letter_ids;
   if (!tools.offered() && !reasons) return reading;
   reading.format = &call_format(model, tools);
   if (tools.offered()) reading.tools = read_tool_specs(tools.tools);
@@ -83,7 +84,7 @@ bool writes_reasoning(const ServedModel& model) {
 
 std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
                                          ChatPromptFields prompt, const ToolFields& tools,
-                                         std::shared_ptr<const Grammar> grammar) {
+                                         std::shared_ptr<const TextConstraint> grammar) {
   const std::string param = prompt.param;
   prompt.is_bounded = !fields.truncate_prompt_tokens.has_value();
   auto prepared = encode_conversation(reader, model, std::move(prompt), tools, std::move(grammar));
@@ -92,25 +93,20 @@ std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel&
 }
 
 std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
-                                                const ToolFields& tools, std::shared_ptr<const Grammar> grammar) {
+                                                const ToolFields& tools,
+                                                std::shared_ptr<const TextConstraint> grammar) {
   PreparedChat prepared;
   const bool demanded = grammar != nullptr;
-  if (demanded && tools.constrained) {
-    reader.fail("tools", "constrained tool calls and a constrained text exclude each other", "unsupported_parameter");
-  }
-  prepared.grammar = demanded ? std::move(grammar) : tool_constraint(reader, model, tools);
+  prepared.grammar = tool_constraint(reader, model, tools, grammar.get());
+  if (demanded && prepared.grammar == nullptr) prepared.grammar = grammar->grammar;
   if (reader.error()) return std::nullopt;
   const bool free_text = prepared.grammar == nullptr || (!demanded && tools.choice == ToolFields::Choice::kAuto);
   // A model that must answer in a shape is spared the thinking, unless it was asked to.
   if (!free_text && !asks_to_think(prompt)) prompt.template_kwargs["enable_thinking"] = false;
   if (tools.offered()) prompt.tools = tools.tools;
-  explain_tools(tools, model, prompt.messages);
 
-  auto pieces = render_chat(model, prompt, reader.limit());
-  if (!pieces) {
-    reader.fail(pieces.error().param, pieces.error().message, pieces.error().code);
-    return std::nullopt;
-  }
+  auto pieces = render_chat(reader, model, prompt);
+  if (!pieces) return std::nullopt;
   place_reasoning(model, prompt, tools, free_text, *pieces, prepared);
   auto tokens = encode_prompt(*pieces, prompt.add_special_tokens, !prompt.is_bounded, model, prompt.param);
   if (!tokens) {

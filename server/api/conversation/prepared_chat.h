@@ -27,13 +27,13 @@ struct PreparedChat {
 // encode_conversation() and fit_chat().
 std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields,
                                          ChatPromptFields prompt, const ToolFields& tools,
-                                         std::shared_ptr<const Grammar> grammar);
+                                         std::shared_ptr<const TextConstraint> grammar);
 
 // Compiles what constrains the conversation, renders and encodes it, and decides how the answer's text is read;
 // max_tokens is left open, and the prompt may be longer than the context. `grammar` is what the request itself
-// demanded; null where it demanded nothing. Errors stay in the reader.
+// demanded of a final text; null where it demanded nothing. Errors stay in the reader.
 std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
-                                                const ToolFields& tools, std::shared_ptr<const Grammar> grammar);
+                                                const ToolFields& tools, std::shared_ptr<const TextConstraint> grammar);
 
 // Cuts the prompt as truncate_prompt_tokens says, checks it against the context and sets max_tokens. False: it does not
 // fit; the error, about `param`, is in the reader.

@@ -156,14 +156,14 @@ class DemandReader {
 
 }  // namespace
 
-std::shared_ptr<const Grammar> compile_constraint(FieldReader& reader, const ServedModel& model,
-                                                  const std::string& field, const GrammarSpec& spec) {
+std::shared_ptr<const TextConstraint> compile_constraint(FieldReader& reader, const ServedModel& model,
+                                                         const std::string& field, GrammarSpec spec) {
   if (model.grammar_compiler == nullptr) {
     reader.fail(field, "This model has no constrained decoding", "unsupported_parameter");
     return nullptr;
   }
   auto grammar = model.grammar_compiler->compile(spec, reader.limit());
-  if (grammar) return *grammar;
+  if (grammar) return std::make_shared<const TextConstraint>(TextConstraint{field, std::move(spec), *grammar});
   const Error& error = grammar.error();
   if (error.kind != ErrorKind::kInvalidRequest) {
     reader.fail(error);
@@ -176,7 +176,7 @@ std::shared_ptr<const Grammar> compile_constraint(FieldReader& reader, const Ser
   return nullptr;
 }
 
-std::shared_ptr<const Grammar> read_constraint(FieldReader& reader, const ServedModel& model) {
+std::shared_ptr<const TextConstraint> read_constraint(FieldReader& reader, const ServedModel& model) {
   const auto demand = DemandReader(reader).read();
   if (!demand || reader.error()) return nullptr;
   return compile_constraint(reader, model, demand->field, demand->spec);

@@ -11,12 +11,19 @@
 
 namespace quire {
 
+// A demand on a text: the field that made it, what was demanded, and the grammar of a text that is nothing else.
+struct TextConstraint {
+  std::string field;
+  GrammarSpec spec;
+  std::shared_ptr<const Grammar> grammar;
+};
+
 // Null where the request leaves its text free. Errors stay in the reader.
-std::shared_ptr<const Grammar> read_constraint(FieldReader& reader, const ServedModel& model);
+std::shared_ptr<const TextConstraint> read_constraint(FieldReader& reader, const ServedModel& model);
 
 // Compiles one demand that `field` made; what cannot be enforced is an error naming the field and the JSON pointer in
 // it.
-std::shared_ptr<const Grammar> compile_constraint(FieldReader& reader, const ServedModel& model,
-                                                  const std::string& field, const GrammarSpec& spec);
+std::shared_ptr<const TextConstraint> compile_constraint(FieldReader& reader, const ServedModel& model,
+                                                         const std::string& field, GrammarSpec spec);
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 
+#include "core/base/sampling_ranges.h"
 #include "server/api/common/operation.h"
 #include "server/api/generation/sampler_fields.h"
 
@@ -32,11 +33,15 @@ void apply_defaults(SamplingParams& sampling, const GenerationDefaults& defaults
   sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
 }
 
+std::optional<double> in_range(FieldReader& reader, FieldName name, const SamplingRange& range) {
+  return reader.number(name, range.low, range.high);
+}
+
 void read_filters(FieldReader& reader, SamplingParams& sampling) {
-  set(sampling.temperature, reader.number("temperature", 0.0, 100.0));
-  set(sampling.top_p, reader.number("top_p", 0.0, 1.0));
+  set(sampling.temperature, in_range(reader, "temperature", kTemperatureRange));
+  set(sampling.top_p, in_range(reader, "top_p", kProbabilityRange));
   set(sampling.top_k, reader.integer("top_k", -1, kMaxInt32));
-  set(sampling.min_p, reader.number("min_p", 0.0, 1.0));
+  set(sampling.min_p, in_range(reader, "min_p", kProbabilityRange));
   set(sampling.typical_p, reader.number("typical_p", 0.0, 1.0));
   set(sampling.xtc_probability, reader.number("xtc_probability", 0.0, 1.0));
   set(sampling.xtc_threshold, reader.number("xtc_threshold", 0.0, 1.0));
@@ -54,8 +59,8 @@ std::vector<TokenId> read_word(FieldReader& reader, const char* field, const std
 
 void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
   // llama-server's spelling of the repetition penalty, then vLLM's, which wins.
-  set(sampling.repetition_penalty, reader.number("repeat_penalty", 1e-6, 100.0));
-  set(sampling.repetition_penalty, reader.number("repetition_penalty", 1e-6, 100.0));
+  set(sampling.repetition_penalty, in_range(reader, "repeat_penalty", kRepetitionPenaltyRange));
+  set(sampling.repetition_penalty, in_range(reader, "repetition_penalty", kRepetitionPenaltyRange));
   if (const auto count = reader.integer("repeat_last_n", -1, kMaxInt32))
     sampling.penalty_last_n = static_cast<std::int32_t>(*count);
   set(sampling.frequency_penalty, reader.number("frequency_penalty", -2.0, 2.0));
@@ -175,7 +180,8 @@ void read_stream(FieldReader& reader, GenerationFields& fields) {
 }
 
 void read_routing(FieldReader& reader, GenerationFields& fields) {
-  set(fields.priority, reader.integer("priority", -kMaxInt32, kMaxInt32));
+  if (const auto priority = reader.integer("priority", -kMaxInt32, kMaxInt32))
+    fields.priority = static_cast<std::int32_t>(*priority);
   fields.cache_salt = reader.short_string("cache_salt", kMaxHintBytes).value_or("");
   fields.request_id = reader.short_string("request_id", 256).value_or("");
   if (const auto seconds = reader.number("timeout", 0.001, 86400.0)) {

@@ -39,10 +39,10 @@ struct GenerationFields {
   std::optional<std::chrono::seconds> ping_interval;  // absent: the server's; 0: no pings
   bool tokens_as_ids = false;                         // logprobs name tokens "token_id:17"
   std::optional<std::int32_t> truncate_prompt_tokens;
-  bool to_context_end = false;  // asked for by name, where max_tokens would have a default
-  bool truncate_end = false;    // a truncated prompt keeps its first tokens
-  std::int32_t priority = 0;
-  std::int32_t slot = -1;  // under which the conversation can be saved; -1: any
+  bool to_context_end = false;           // asked for by name, where max_tokens would have a default
+  bool truncate_end = false;             // a truncated prompt keeps its first tokens
+  std::optional<std::int32_t> priority;  // absent: the key's class
+  std::int32_t slot = -1;                // under which the conversation can be saved; -1: any
   std::string cache_salt;
   bool is_retained = false;  // the prompt and the answer stay in the cache for longer
   std::string request_id;

@@ -47,7 +47,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   request->sampling.min_tokens = std::min(request->sampling.min_tokens, max_tokens);
   request->num_choices = fields_.num_choices;
   request->reports_progress = fields_.return_progress;
-  request->priority = fields_.priority;
+  request->priority = fields_.priority.value_or(call.usual_priority);
   request->slot = fields_.slot;
   request->transfer = fields_.transfer;
   request->grammar = std::move(grammar);
@@ -129,7 +129,8 @@ Json GenerationOperation::progress_json(std::size_t index, const PromptProgress&
 
 void GenerationOperation::finish(std::string& out) {
   if (!fields_.stream) {
-    out += dump_json(with_transfer(whole_response()));
+    while (append_part(out))
+      ;
     return;
   }
   if (fields_.include_usage || fields_.transfer.publishes) {
@@ -138,6 +139,33 @@ void GenerationOperation::finish(std::string& out) {
     append_sse(out, "", dump_json(chunk));
   }
   append_sse(out, "", "[DONE]");
+}
+
+bool GenerationOperation::finish_part(std::string& out) {
+  if (fields_.stream) return Operation::finish_part(out);
+  const std::size_t before = out.size();
+  while (append_part(out)) {
+    if (out.size() - before >= kAnswerPart) return true;
+  }
+  return false;
+}
+
+AnswerSize GenerationOperation::answer_size() const {
+  AnswerSize size;
+  if (fields_.stream) return size;
+  constexpr std::int64_t kEntryText = 90;  // of one token with its log probability
+  const std::int64_t num_listed = 1 + fields_.sampling.num_logprobs.value_or(0);
+  for (const Choice& choice : choices_) {
+    const std::int64_t num_logprobs = std::ssize(choice.logprobs);
+    size.num_kept += std::ssize(choice.text) + std::ssize(choice.tokens) * static_cast<std::int64_t>(sizeof(TokenId));
+    size.num_kept += num_logprobs * (static_cast<std::int64_t>(sizeof(TokenLogprob)) + 8 * num_listed);
+    size.num_text += std::ssize(choice.text) + num_logprobs * num_listed * kEntryText;
+  }
+  if (fields_.sampling.num_prompt_logprobs) {
+    for (const auto& request : requests_)
+      size.num_text += std::ssize(request->prompt) * (1 + *fields_.sampling.num_prompt_logprobs) * kEntryText;
+  }
+  return size;
 }
 
 void GenerationOperation::fail(const Error& error, std::string& out) {

@@ -46,6 +46,8 @@ class GenerationOperation : public Operation {
 
   Wanted on_event(std::size_t index, OutputEvent event, std::string& out) final;
   void finish(std::string& out) override;
+  bool finish_part(std::string& out) override;
+  AnswerSize answer_size() const override;
   void fail(const Error& error, std::string& out) override;
   OperationSummary summary() const override;
 
@@ -71,7 +73,9 @@ class GenerationOperation : public Operation {
   virtual void on_prompt_logprobs(std::size_t /*index*/, std::vector<std::optional<TokenLogprob>> /*logprobs*/) {}
   // return_progress: how much of the prompt of `choice` is computed.
   virtual void on_progress(std::size_t /*choice*/, const Json& /*progress*/, std::string& /*out*/) {}
-  virtual Json whole_response() = 0;
+  // Appends the next part of a whole response and returns whether another one follows. Its memory stays small beside
+  // its text: no tree of all of it is made.
+  virtual bool append_part(std::string& out) = 0;
   // The chunk that carries only the usage.
   virtual Json usage_chunk() = 0;
 
@@ -91,14 +95,14 @@ class GenerationOperation : public Operation {
   static const char* finish_reason(const Choice& choice);
   // vLLM's stop_reason: the stop string or stop token that ended the choice, null for an end-of-sequence token.
   Json stop_reason(const Choice& choice) const;
+  // The members with what is to be said of the prompt's blocks, where that was asked for.
+  Json with_transfer(Json body) const;
   // return_token_ids: as vLLM gives them, with the token that ended the choice where it has ended.
   static Json returned_ids(std::span<const TokenId> tokens, const Choice& choice);
 
  private:
   Wanted take_event(std::size_t index, OutputEvent event, std::string& out);
   std::int64_t completion_tokens(const Choice& choice) const;
-  // The body with what is to be said of the prompt's blocks, where that was asked for.
-  Json with_transfer(Json body) const;
   Json progress_json(std::size_t index, const PromptProgress& progress) const;
 
   std::shared_ptr<const ServedModel> model_;

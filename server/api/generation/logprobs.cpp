@@ -48,6 +48,15 @@ Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> log
   return list;
 }
 
+void append_chat_logprobs(std::string& out, const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs,
+                          std::size_t num_top, bool as_ids) {
+  for (std::size_t i = 0; i < logprobs.size(); ++i) {
+    const std::string entry = dump_json(chat_logprobs(tokenizer, logprobs.subspan(i, 1), num_top, as_ids));
+    if (i > 0) out += ',';
+    out.append(entry, 1, entry.size() - 2);
+  }
+}
+
 void TextPlaces::begin_behind(std::string_view text) {
   offset_ = num_characters(text);
 }
@@ -60,28 +69,29 @@ std::size_t TextPlaces::next(TokenId token) {
 
 void CompletionLogprobs::add(const Tokenizer& tokenizer, TokenId token, const TokenLogprob* logprob,
                              std::size_t num_top, bool as_ids, std::size_t offset) {
-  tokens.push_back(token_name(tokenizer, token, as_ids));
-  text_offset.push_back(offset);
-  if (logprob == nullptr) {
-    token_logprobs.push_back(nullptr);
-    top_logprobs.push_back(nullptr);
-    return;
+  const std::string name = token_name(tokenizer, token, as_ids);
+  Json top(nullptr);
+  if (logprob != nullptr) {
+    top = Json::object();
+    for (std::size_t i = 0; i < std::min(num_top, logprob->top.size()); ++i) {
+      top[token_name(tokenizer, logprob->top[i].first, as_ids)] = finite(logprob->top[i].second);
+    }
+    // The chosen token is always among them, so there can be one more than asked for.
+    top[name] = finite(logprob->logprob);
   }
-  token_logprobs.push_back(finite(logprob->logprob));
-  Json top = Json::object();
-  for (std::size_t i = 0; i < std::min(num_top, logprob->top.size()); ++i) {
-    top[token_name(tokenizer, logprob->top[i].first, as_ids)] = finite(logprob->top[i].second);
-  }
-  // The chosen token is always among them, so there can be one more than asked for.
-  top[token_name(tokenizer, token, as_ids)] = finite(logprob->logprob);
-  top_logprobs.push_back(std::move(top));
+  const auto append = [](std::string& list, const Json& value) {
+    if (!list.empty()) list += ',';
+    list += dump_json(value);
+  };
+  append(tokens, name);
+  append(token_logprobs, logprob == nullptr ? Json(nullptr) : Json(finite(logprob->logprob)));
+  append(top_logprobs, top);
+  append(text_offset, offset);
 }
 
-Json CompletionLogprobs::take() {
-  return Json{{"tokens", std::move(tokens)},
-              {"token_logprobs", std::move(token_logprobs)},
-              {"top_logprobs", std::move(top_logprobs)},
-              {"text_offset", std::move(text_offset)}};
+std::string CompletionLogprobs::text() const {
+  return "{\"tokens\":[" + tokens + "],\"token_logprobs\":[" + token_logprobs + "],\"top_logprobs\":[" + top_logprobs +
+         "],\"text_offset\":[" + text_offset + "]}";
 }
 
 Json prompt_logprobs_json(const Tokenizer& tokenizer, std::span<const std::optional<TokenLogprob>> logprobs) {

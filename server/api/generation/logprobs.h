@@ -23,6 +23,9 @@ std::string token_name(const Tokenizer& tokenizer, TokenId token, bool as_id);
 // Chat: [{"token","logprob","bytes","top_logprobs":[...]}]; at most `num_top` of each token's alternatives.
 Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs, std::size_t num_top,
                    bool as_ids);
+// The same list's entries as text.
+void append_chat_logprobs(std::string& out, const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs,
+                          std::size_t num_top, bool as_ids);
 
 // Where tokens begin in the text that is shown, in characters. A token that shows nothing, such as the one that begins
 // a prompt, or that is only a part of a character, stands where the next text will. One thread at a time.
@@ -37,16 +40,16 @@ class TextPlaces {
   std::size_t offset_ = 0;
 };
 
-// Completions: the four parallel arrays.
+// Completions: the four parallel arrays, as text.
 struct CompletionLogprobs {
-  Json tokens = Json::array();
-  Json token_logprobs = Json::array();
-  Json top_logprobs = Json::array();
-  Json text_offset = Json::array();
+  std::string tokens;
+  std::string token_logprobs;
+  std::string top_logprobs;
+  std::string text_offset;
 
   void add(const Tokenizer& tokenizer, TokenId token, const TokenLogprob* logprob, std::size_t num_top, bool as_ids,
            std::size_t offset);
-  Json take();
+  std::string text() const;
 };
 
 // vLLM's prompt_logprobs: [null, {"17": {"logprob","rank","decoded_token"}}, ...].

@@ -56,7 +56,7 @@ void add_token_prompt(FieldReader& reader, const Json& list, const std::string& 
 std::vector<Prompt> read_prompts(FieldReader& reader, const char* field, const ServedModel& model,
                                  const std::string& prefix, bool truncated) {
   std::vector<Prompt> prompts;
-  const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", false),
+  const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", true),
                             truncated || reader.has("truncate_prompt_tokens") || reader.has("truncate"), prefix};
   const Json* prompt = reader.find(field);
   if (prompt == nullptr) {

@@ -9,7 +9,7 @@
 
 namespace quire {
 
-inline constexpr std::size_t kMaxPrompts = 1024;  // in one request
+inline constexpr std::size_t kMaxPrompts = 2048;  // in one request, as OpenAI takes
 
 struct Prompt {
   std::string text;  // what echo shows

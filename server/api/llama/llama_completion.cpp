@@ -57,17 +57,18 @@ class LlamaCompletion final : public GenerationOperation {
     append_sse(out, "", dump_json(body));
   }
 
-  Json whole_response() override {
-    Json results = Json::array();
-    for (std::size_t index = 0; index < choices().size(); ++index) {
-      const Choice& choice = choices()[index];
-      Json body = result(index);
-      body["content"] = choice.text;
-      if (request_.return_tokens) body["tokens"] = token_ids_json(choice.tokens);
-      if (request_.num_probs > 0) body["completion_probabilities"] = probabilities(choice.logprobs);
-      results.push_back(chosen(std::move(body)));
-    }
-    return request_.wants_list ? results : std::move(results[0]);
+  // One choice at a time.
+  bool append_part(std::string& out) override {
+    if (request_.wants_list) out += num_written_ == 0 ? '[' : ',';
+    const Choice& choice = choices()[num_written_];
+    Json body = result(num_written_);
+    body["content"] = choice.text;
+    if (request_.return_tokens) body["tokens"] = token_ids_json(choice.tokens);
+    if (request_.num_probs > 0) body["completion_probabilities"] = probabilities(choice.logprobs);
+    out += dump_json(chosen(std::move(body)));
+    if (request_.wants_list && ++num_written_ < choices().size()) return true;
+    if (request_.wants_list) out += ']';
+    return false;
   }
 
   Json usage_chunk() override { return {}; }
@@ -164,6 +165,7 @@ class LlamaCompletion final : public GenerationOperation {
   const LlamaCompletionRequest request_;
   const Json settings_;
   std::vector<Progress> progress_;
+  std::size_t num_written_ = 0;  // choices of a whole response
 };
 
 using PromptReader = void (*)(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request);
@@ -183,7 +185,8 @@ Result<std::unique_ptr<Operation>> parse_with(PromptReader read_prompt, ModelCal
   ResponseHeader header{response_id("cmpl-", request.fields), call.created, model->name};
   auto operation = std::make_unique<LlamaCompletion>(model, std::move(request), std::move(header));
   for (FittedPrompt& prompt : prompts)
-    operation->add_prompt(std::move(prompt.tokens), prompt.max_tokens, grammar, call, false);
+    operation->add_prompt(std::move(prompt.tokens), prompt.max_tokens, grammar == nullptr ? nullptr : grammar->grammar,
+                          call, false);
   return operation;
 }
 

@@ -1,6 +1,11 @@
 #include "server/api/messages/messages.h"
 
+#include <fmt/core.h>
+
+#include <cstdlib>
+
 #include "server/api/conversation/prepared_chat.h"
+#include "server/api/generation/rendered_request.h"
 #include "server/api/messages/context_edits.h"
 #include "server/api/messages/messages_operation.h"
 #include "server/api/messages/messages_request.h"
@@ -18,6 +23,21 @@ MessagesRequest read_edited(FieldReader& reader, const ServedModel& model, bool 
   return request;
 }
 
+// Anthropic's clients shorten a conversation by these words.
+Error in_anthropic_words(Error error, const ServedModel& model) {
+  if (error.code != "context_length_exceeded") return error;
+  std::int64_t num_tokens = 0;
+  for (const std::string_view before : {"the prompt has more than ", "the prompt has "}) {
+    const std::size_t at = error.message.find(before);
+    if (at == std::string::npos) continue;
+    num_tokens = std::strtoll(error.message.c_str() + at + before.size(), nullptr, 10);
+    break;
+  }
+  error.message = fmt::format("prompt is too long: {} tokens > {} maximum", num_tokens, model.max_model_len - 1);
+  error.param.clear();
+  return error;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Operation>> parse_messages(ModelCall& asked, const Call& call) {
@@ -26,13 +46,17 @@ Result<std::unique_ptr<Operation>> parse_messages(ModelCall& asked, const Call& 
   if (reader.error()) return tl::make_unexpected(*reader.error());
   auto prepared = prepare_chat(reader, *model, request.fields, std::move(request.prompt), request.tools,
                                std::move(request.grammar));
-  if (!prepared) return tl::make_unexpected(*reader.error());
+  if (!prepared) return tl::make_unexpected(in_anthropic_words(*reader.error(), *model));
   ResponseHeader header{make_id("msg_"), call.created, model->name};
   auto operation = std::make_unique<MessagesOperation>(model, std::move(request.fields), std::move(header),
                                                        prepared->reading, request.shows_thinking, call.request_id);
   operation->set_context_management(std::move(request.context_management));
   operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
   return operation;
+}
+
+Result<std::unique_ptr<Operation>> render_message(ModelCall& asked, const Call& call) {
+  return rendered(parse_messages(asked, call), call, false);
 }
 
 Result<std::unique_ptr<Operation>> count_message_tokens(ModelCall& asked, const Call&) {

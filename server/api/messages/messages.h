@@ -9,6 +9,7 @@
 namespace quire {
 
 Result<std::unique_ptr<Operation>> parse_messages(ModelCall& asked, const Call& call);
+Result<std::unique_ptr<Operation>> render_message(ModelCall& asked, const Call& call);  // its prompt's tokens
 Result<std::unique_ptr<Operation>> count_message_tokens(ModelCall& asked, const Call& call);
 
 }  // namespace quire

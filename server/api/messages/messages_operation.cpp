@@ -32,7 +32,8 @@ void MessagesOperation::on_delta(std::size_t, const Delta& delta, std::string& o
     append_sse(out, "ping", R"({"type":"ping"})");
     opened_ = true;
   }
-  blocks_.add(reader_.read(delta.text, delta.tokens.size(), delta.last), out);
+  for (const OutputDelta& part : reader_.read(delta.text, delta.tokens.size(), delta.last))
+    blocks_.add(part, out);
   choices().front().reasoning_tokens = reader_.num_reasoning_tokens();
   if (delta.last) blocks_.finish(out);
 }
@@ -62,13 +63,14 @@ Json MessagesOperation::stop_sequence() const {
   return matched ? Json(*matched) : Json(nullptr);
 }
 
-Json MessagesOperation::whole_response() {
+bool MessagesOperation::append_part(std::string& out) {
   Json body = message();
   body["content"] = blocks_.take();
   body["stop_reason"] = anthropic_stop_reason();
   body["stop_sequence"] = stop_sequence();
   if (!context_management_.is_null()) body["context_management"] = context_management_;
-  return body;
+  out += dump_json(body);
+  return false;
 }
 
 Json MessagesOperation::usage_chunk() {
@@ -84,10 +86,7 @@ Json MessagesOperation::usage_chunk() {
 }
 
 void MessagesOperation::finish(std::string& out) {
-  if (!streams_) {
-    out += dump_json(whole_response());
-    return;
-  }
+  if (!streams_) return GenerationOperation::finish(out);
   append_sse(out, "message_delta", dump_json(usage_chunk()));
   append_sse(out, "message_stop", R"({"type":"message_stop"})");
 }

@@ -25,7 +25,7 @@ class MessagesOperation final : public GenerationOperation {
 
  protected:
   void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
-  Json whole_response() override;
+  bool append_part(std::string& out) override;
   Json usage_chunk() override;
 
  private:

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -23,26 +24,17 @@ std::string text_of(FieldReader& block) {
   return text.value_or("");
 }
 
-// What another server's own tools, or its encryption, left in a conversation: there is nothing in it to read.
-bool is_foreign_block(std::string_view type) {
-  for (const std::string_view known :
-       {"redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result",
-        "code_execution_tool_result", "bash_code_execution_tool_result", "text_editor_code_execution_tool_result",
-        "tool_search_tool_result", "mcp_tool_use", "mcp_tool_result"}) {
-    if (type == known) return true;
+// A block that is neither text nor anything else that the client made is of another server's own tools, or its
+// encryption: it is left out. Pictures, sounds and files are the client's, and cannot be.
+void leave_out(FieldReader& block, const std::string& type) {
+  for (const std::string_view media : {"image", "document", "audio", "video", "file", "container_upload"}) {
+    if (type != media) continue;
+    return block.fail("type",
+                      fmt::format("{}: content blocks of type '{}' are not supported: this model reads text only",
+                                  block.path("type"), type),
+                      "unsupported_content");
   }
-  return false;
-}
-
-void refuse_block(FieldReader& block, const std::string& type) {
-  if (is_foreign_block(type)) {
-    return block.warn(
-        fmt::format("{}: a block of type '{}' is left out: another server made it", block.path("type"), type));
-  }
-  block.fail("type",
-             fmt::format("{}: content blocks of type '{}' are not supported: this model reads text only",
-                         block.path("type"), type),
-             "unsupported_content");
+  block.warn(fmt::format("{}: a block of type '{}' is left out: another server made it", block.path("type"), type));
 }
 
 // Calls `take(block, type)` for each block of an array; a string is one text block.
@@ -68,11 +60,41 @@ void for_each_block(FieldReader& owner, const char* field, const Take& take) {
   }
 }
 
+std::string text_blocks(FieldReader& owner, const char* field);
+
+// The text of a block that holds nothing but text; nullopt: it holds something else.
+std::optional<std::string> text_in(FieldReader& block, const std::string& type) {
+  if (type == "text") return text_of(block);
+  if (type == "tool_reference") return block.string("tool_name").value_or("");
+  if (type == "search_result") {
+    std::string text = block.string("title").value_or("");
+    append_line(text, block.string("source").value_or(""));
+    append_line(text, text_blocks(block, "content"));
+    return text;
+  }
+  if (type != "document") return std::nullopt;
+  const Json* given = block.object("source");
+  if (given == nullptr) return std::nullopt;
+  FieldReader source(*given, block.path("source."));
+  const auto kind = source.string("type");
+  std::string text = block.string("title").value_or("");
+  append_line(text, block.string("context").value_or(""));
+  if (kind == "text") {
+    append_line(text, source.string("data").value_or(""));
+  } else if (kind == "content") {
+    append_line(text, text_blocks(source, "content"));
+  } else {
+    return std::nullopt;
+  }
+  take_error(block, source);
+  return text;
+}
+
 std::string text_blocks(FieldReader& owner, const char* field) {
   std::string text;
   for_each_block(owner, field, [&](FieldReader& block, const std::string& type) {
-    if (type != "text") return refuse_block(block, type);
-    append_line(text, text_of(block));
+    if (const auto words = text_in(block, type)) return append_line(text, *words);
+    leave_out(block, type);
   });
   return text;
 }
@@ -114,13 +136,13 @@ class Conversation {
   void add_user(FieldReader& message) {
     std::string text;
     for_each_block(message, "content", [&](FieldReader& block, const std::string& type) {
-      if (type == "text") {
-        append_line(text, text_of(block));
+      if (const auto words = text_in(block, type)) {
+        append_line(text, *words);
       } else if (type == "tool_result") {
         if (!text.empty()) append_text("user", std::exchange(text, {}));
         add_result(block);
       } else {
-        refuse_block(block, type);
+        leave_out(block, type);
       }
     });
     const bool only_results = !messages_.empty() && messages_.back()["role"] == "tool";
@@ -144,8 +166,8 @@ class Conversation {
       messages_.push_back(Json{{"role", "assistant"}, {"content", ""}});
     Json& turn = messages_.back();
     for_each_block(message, "content", [&](FieldReader& block, const std::string& type) {
-      if (type == "text") {
-        append_line(turn["content"].get_ref<std::string&>(), text_of(block));
+      if (const auto words = text_in(block, type)) {
+        append_line(turn["content"].get_ref<std::string&>(), *words);
       } else if (type == "thinking") {
         const auto thinking = block.string("thinking");
         if (!thinking) require_field(block, "thinking");
@@ -155,7 +177,7 @@ class Conversation {
       } else if (type == "tool_use") {
         add_call(block, turn);
       } else {
-        refuse_block(block, type);
+        leave_out(block, type);
       }
     });
   }
@@ -216,7 +238,7 @@ std::optional<std::string> system_text(FieldReader& reader) {
   std::string text;
   bool only_billing = false;
   for_each_block(reader, "system", [&](FieldReader& block, const std::string& type) {
-    if (type != "text") return refuse_block(block, type);
+    if (type != "text") return leave_out(block, type);
     const std::string words = text_of(block);
     if (words.starts_with(kBilling)) {
       only_billing = text.empty();

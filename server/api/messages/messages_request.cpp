@@ -26,7 +26,7 @@ void refuse_anthropic_fields(FieldReader& reader) {
   reader.refuse("inference_geo", "the server is where it is");
   reader.refuse("diagnostics", "requests are not kept");
   reader.refuse_unless("speed", "standard", "there is one speed");
-  reader.word("service_tier", {"auto", "standard_only"});
+  reader.string("service_tier");   // a hint: there is one tier
   reader.object("cache_control");  // every equal prefix is shared anyway
   if (const Json* metadata = reader.object("metadata")) {
     FieldReader inner(*metadata, "metadata.");
@@ -66,51 +66,46 @@ void read_thinking(FieldReader& reader, MessagesRequest& request) {
   take_error(reader, inner);
 }
 
+// The schema that the text must fit; `owner` has the member `name` and may be the body itself.
+void read_format(FieldReader& owner, FieldName name, FieldReader& reader, const ServedModel& model,
+                 MessagesRequest& request) {
+  const Json* format = owner.object(name);
+  if (format == nullptr) return;
+  const std::string path = owner.path(name);
+  FieldReader members(*format, path + ".");
+  if (!members.word("type", {"json_schema"})) require_field(members, "type");
+  const Json* schema = members.object("schema");
+  if (schema == nullptr) require_field(members, "schema");
+  take_error(reader, members);
+  if (!members.error() && request.grammar != nullptr)
+    reader.fail(path, fmt::format("'{}' and another field both constrain the text", path));
+  if (reader.error() || owner.error()) return;
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::kJsonSchema;
+  spec.text = dump_json(*schema);
+  request.grammar = compile_constraint(reader, model, path + ".schema", spec);
+}
+
 void read_output_config(FieldReader& reader, const ServedModel& model, MessagesRequest& request) {
   request.grammar = read_constraint(reader, model);
+  read_format(reader, "output_format", reader, model, request);  // the first name of output_config.format
   const Json* config = reader.object("output_config");
   if (config == nullptr) return;
   FieldReader inner(*config, "output_config.");
   if (auto effort = inner.word("effort", {"low", "medium", "high", "xhigh", "max"}))
     request.prompt.template_kwargs["reasoning_effort"] = std::move(*effort);
-  if (const Json* format = inner.object("format")) {
-    FieldReader members(*format, "output_config.format.");
-    if (!members.word("type", {"json_schema"})) require_field(members, "type");
-    const Json* schema = members.object("schema");
-    if (schema == nullptr) require_field(members, "schema");
-    take_error(reader, members);
-    if (!members.error() && request.grammar != nullptr)
-      inner.fail("format", "'output_config.format' and another field both constrain the text");
-    if (!members.error() && !inner.error() && !reader.error()) {
-      GrammarSpec spec;
-      spec.kind = GrammarSpec::Kind::kJsonSchema;
-      spec.text = dump_json(*schema);
-      request.grammar = compile_constraint(reader, model, "output_config.format.schema", spec);
-    }
-  }
+  read_format(inner, "format", reader, model, request);
   take_error(reader, inner);
-}
-
-// Tools that Anthropic's servers run, or that only its own models know without a schema; with the date of a version.
-bool is_anthropic_tool(std::string_view type) {
-  for (const std::string_view known : {"web_search_", "web_fetch_", "code_execution_", "bash_", "text_editor_",
-                                       "computer_", "memory_", "tool_search_tool_", "mcp_toolset"}) {
-    if (type.starts_with(known)) return true;
-  }
-  return false;
 }
 
 // One tool in the form that OpenAI's chats have it; null where it is left out.
 Json read_anthropic_tool(FieldReader& tool) {
   const auto type = tool.string("type");
-  if (type && is_anthropic_tool(*type)) {
+  // Anthropic's servers run it, or only its own models know it without a schema.
+  if (type && type != "custom" && !tool.has("input_schema")) {
     tool.warn(fmt::format("{}: a tool of type '{}' is left out: the server runs no tools of its own", tool.path("type"),
                           *type));
     return nullptr;
-  }
-  if (type && type != "custom") {
-    tool.fail("type", fmt::format("{}: there are no tools of type '{}'", tool.path("type"), *type),
-              "unsupported_parameter");
   }
   const auto name = tool.string("name");
   if (!name) require_field(tool, "name");

@@ -6,6 +6,7 @@
 
 #include "core/text/detokenizer.h"
 #include "server/api/conversation/chat_prompt.h"
+#include "server/api/conversation/chat_tools.h"
 #include "server/api/generation/prompt_fit.h"
 
 namespace quire {
@@ -67,8 +68,8 @@ Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& m
   if (reader.has("messages")) {
     const ChatPromptFields fields = read_chat_prompt_fields(reader);
     if (reader.error()) return tl::make_unexpected(*reader.error());
-    const auto pieces = render_chat(model, fields, reader.limit());
-    if (!pieces) return tl::make_unexpected(pieces.error());
+    const auto pieces = render_chat(reader, model, fields);
+    if (!pieces) return tl::make_unexpected(*reader.error());
     return encode_prompt(*pieces, fields.add_special_tokens, !fields.is_bounded, model, "messages");
   }
   const bool from_content = reader.has("content");
@@ -76,7 +77,7 @@ Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& m
   if (!text) reader.missing("prompt");
   // llama-server adds special tokens only when asked to, vLLM unless told not to.
   const bool add_special = reader.boolean("add_special_tokens", reader.boolean("add_special", !from_content));
-  const bool parse_special = reader.boolean("parse_special", false);
+  const bool parse_special = reader.boolean("parse_special", true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const TextPiece piece{*text, parse_special};
   return encode_prompt({&piece, 1}, add_special, true, model, from_content ? "content" : "prompt");
@@ -177,10 +178,12 @@ Result<std::unique_ptr<Operation>> detokenize(ModelCall& asked, const Call&) {
 
 Result<std::unique_ptr<Operation>> apply_template(ModelCall& asked, const Call&) {
   auto& [body, reader, model] = asked;
-  const ChatPromptFields fields = read_chat_prompt_fields(reader);
+  ChatPromptFields fields = read_chat_prompt_fields(reader);
+  const ToolFields tools = read_tool_fields(reader);
+  fields.tools = tools.tools;
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  const auto pieces = render_chat(*model, fields, reader.limit());
-  if (!pieces) return tl::make_unexpected(pieces.error());
+  const auto pieces = render_chat(reader, *model, fields);
+  if (!pieces) return tl::make_unexpected(*reader.error());
   std::string prompt;
   for (const TextPiece& piece : *pieces)
     prompt += piece.text;

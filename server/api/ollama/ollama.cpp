@@ -31,7 +31,7 @@ std::optional<PreparedChat> prepare_prompt(FieldReader& reader, OllamaRequest& r
   if (request.raw) {
     prepared.emplace();
     prepared->prompt = *std::move(request.raw);
-    prepared->grammar = std::move(request.grammar);
+    if (request.grammar != nullptr) prepared->grammar = request.grammar->grammar;
   } else {
     request.prompt.is_bounded = true;
     prepared = encode_conversation(reader, *request.model, std::move(request.prompt), request.tools,
@@ -48,6 +48,7 @@ std::optional<PreparedChat> prepare_prompt(FieldReader& reader, OllamaRequest& r
   if (!fit_chat(reader, *request.model, request.fields, param, *prepared)) return std::nullopt;
   // A call that is cut off or malformed is text: this API has whole ones only.
   prepared->reading.options.eager = false;
+  prepared->reading.options.exact = true;
   return prepared;
 }
 

@@ -14,7 +14,8 @@ std::vector<PooledText> read_texts_of(FieldReader& reader, const ServedModel& mo
                                       const TextTruncation& truncation) {
   std::vector<PooledText> texts;
   const Json* input = reader.find(field);
-  if (input != nullptr && *input == Json::array()) return texts;
+  // Nothing is no error: it loads the model.
+  if (input != nullptr && (*input == Json::array() || *input == "")) return texts;
   for (Prompt& prompt : read_prompts(reader, field, model, "", truncation.keep != TextTruncation::Keep::kAll)) {
     auto text = fitted(std::move(prompt.tokens), truncation, model, field);
     if (!text) {
@@ -46,20 +47,23 @@ Result<std::unique_ptr<Operation>> parse_ollama_embed(ModelCall& asked, const Ca
   const auto dimensions = static_cast<std::size_t>(reader.integer("dimensions", 1, size).value_or(size));
   auto texts = reader.error() ? std::vector<PooledText>() : read_texts_of(reader, *model, "input", truncation);
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  const auto render = [dimensions, ready, arrival = call.arrival](const PooledAnswer& answer) {
+  PooledBody body;
+  body.head = [](const PooledAnswer& answer) { return Json{{"model", answer.model}}; };
+  body.list = "embeddings";
+  body.item = [dimensions](const PooledAnswer& answer, std::size_t index) {
+    return vector_json(shortened(answer.outputs[index], dimensions, true), false);
+  };
+  body.tail = [ready, arrival = call.arrival](const PooledAnswer& answer) {
     const auto nanoseconds = [](Clock::duration time) {
       return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
     };
-    Json body{{"model", answer.model}, {"embeddings", Json::array()}};
-    for (const std::vector<float>& vector : answer.outputs)
-      body["embeddings"].push_back(vector_json(shortened(vector, dimensions, true), false));
-    body["total_duration"] = nanoseconds(Clock::now() - arrival);
-    body["load_duration"] = nanoseconds(ready - arrival);
-    body["prompt_eval_count"] = answer.num_tokens;
-    return body;
+    return Json{{"total_duration", nanoseconds(Clock::now() - arrival)},
+                {"load_duration", nanoseconds(ready - arrival)},
+                {"prompt_eval_count", answer.num_tokens}};
   };
-  return std::make_unique<PooledOperation>(
-      *model, std::move(texts), PooledWants{model->info.pooling, PooledOutput::kUnitVector}, call, "embd-", render);
+  return std::make_unique<PooledOperation>(*model, std::move(texts),
+                                           PooledWants{model->info.pooling, PooledOutput::kUnitVector}, call, "embd-",
+                                           std::move(body));
 }
 
 Result<std::unique_ptr<Operation>> parse_ollama_embeddings(ModelCall& asked, const Call& call) {
@@ -71,10 +75,11 @@ Result<std::unique_ptr<Operation>> parse_ollama_embeddings(ModelCall& asked, con
   auto texts = reader.error() ? std::vector<PooledText>() : read_texts_of(reader, *model, "prompt", truncation);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto render = [](const PooledAnswer& answer) {
-    return Json{{"embedding", vector_json(answer.outputs.front(), false)}};
+    return Json{{"embedding", answer.outputs.empty() ? Json::array() : vector_json(answer.outputs.front(), false)}};
   };
-  return std::make_unique<PooledOperation>(
-      *model, std::move(texts), PooledWants{model->info.pooling, PooledOutput::kVector}, call, "embd-", render);
+  return std::make_unique<PooledOperation>(*model, std::move(texts),
+                                           PooledWants{model->info.pooling, PooledOutput::kVector}, call, "embd-",
+                                           PooledBody{render});
 }
 
 }  // namespace quire

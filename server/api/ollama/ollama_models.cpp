@@ -15,7 +15,7 @@ namespace quire {
 namespace {
 
 // The release of Ollama whose API this is: clients compare it with what they need.
-constexpr const char* kOllamaVersion = "0.12.11";
+constexpr const char* kOllamaVersion = "0.13.5";
 
 std::unique_ptr<Operation> ready_json(const Json& body) {
   return std::make_unique<ReadyOperation>(dump_json(body));

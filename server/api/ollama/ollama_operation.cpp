@@ -3,10 +3,12 @@
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "server/api/common/errors.h"
+#include "server/api/common/json_parts.h"
 #include "server/api/generation/logprobs.h"
 
 namespace quire {
@@ -48,21 +50,25 @@ OllamaOperation::OllamaOperation(std::shared_ptr<const ServedModel> model, Gener
 void OllamaOperation::on_delta(std::size_t index, const Delta& delta, std::string& out) {
   last_ = Clock::now();
   if (!first_) first_ = last_;
-  OutputDelta read = reader_.read(delta.text, delta.tokens.size(), delta.last);
+  std::vector<OutputDelta> parts = reader_.read(delta.text, delta.tokens.size(), delta.last);
   choices()[index].reasoning_tokens = reader_.num_reasoning_tokens();
   if (!answer_.is_chat) tokens_.insert(tokens_.end(), delta.tokens.begin(), delta.tokens.end());
   if (fields().stream) {
-    const bool has_logprobs = answer_.logprobs && !delta.logprobs.empty();
-    if (read.empty() && !has_logprobs) return;
-    Json line = part(read);
-    line["done"] = false;
-    if (has_logprobs) line["logprobs"] = logprobs_of(delta.logprobs);
-    out += dump_json(line) + "\n";
+    bool has_logprobs = answer_.logprobs && !delta.logprobs.empty();
+    for (const OutputDelta& read : parts) {
+      if (read.empty() && !has_logprobs) continue;
+      Json line = part(read);
+      line["done"] = false;
+      if (std::exchange(has_logprobs, false)) line["logprobs"] = logprobs_of(delta.logprobs);
+      out += dump_json(line) + "\n";
+    }
     return;
   }
-  whole_.content += read.content;
-  whole_.reasoning += read.reasoning;
-  std::move(read.tool_calls.begin(), read.tool_calls.end(), std::back_inserter(whole_.tool_calls));
+  for (OutputDelta& read : parts) {
+    whole_.content += read.content;
+    whole_.reasoning += read.reasoning;
+    std::move(read.tool_calls.begin(), read.tool_calls.end(), std::back_inserter(whole_.tool_calls));
+  }
 }
 
 Json OllamaOperation::logprobs_of(std::span<const TokenLogprob> values) const {
@@ -106,11 +112,23 @@ void OllamaOperation::add_end(Json& line) const {
   line["eval_duration"] = nanoseconds(info ? info->decode_time : last_ - first);
 }
 
-Json OllamaOperation::whole_response() {
-  Json body = part(whole_);
-  if (answer_.logprobs) body["logprobs"] = logprobs_of(choices().front().logprobs);
-  add_end(body);
-  return body;
+bool OllamaOperation::append_part(std::string& out) {
+  constexpr std::size_t kTokens = 64;  // log probabilities of a part
+  const auto& logprobs = choices().front().logprobs;
+  if (num_written_ == 0) out += dump_opened(part(whole_));
+  if (answer_.logprobs) {
+    out += num_written_ == 0 ? ",\"logprobs\":[" : ",";
+    const auto left = std::span(logprobs).subspan(num_written_);
+    const auto some = left.first(std::min(kTokens, left.size()));
+    append_chat_logprobs(out, *model().tokenizer, some, answer_.top_logprobs, false);
+    num_written_ += some.size();
+    if (some.size() < left.size()) return true;
+    out += ']';
+  }
+  Json end = Json::object();
+  add_end(end);
+  out += dump_members(end) + "}";
+  return false;
 }
 
 Json OllamaOperation::usage_chunk() {
@@ -120,8 +138,8 @@ Json OllamaOperation::usage_chunk() {
 }
 
 void OllamaOperation::finish(std::string& out) {
-  out += dump_json(fields().stream ? usage_chunk() : whole_response());
-  if (fields().stream) out += '\n';
+  if (!fields().stream) return GenerationOperation::finish(out);
+  out += dump_json(usage_chunk()) + "\n";
 }
 
 void OllamaOperation::fail(const Error& error, std::string& out) {

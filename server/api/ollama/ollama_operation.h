@@ -32,7 +32,7 @@ class OllamaOperation final : public GenerationOperation {
 
  protected:
   void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
-  Json whole_response() override;
+  bool append_part(std::string& out) override;
   Json usage_chunk() override;
 
  private:
@@ -46,6 +46,7 @@ class OllamaOperation final : public GenerationOperation {
   ChatReader reader_;
   OutputDelta whole_;
   std::vector<TokenId> tokens_;  // of the answer, where they are its context
+  std::size_t num_written_ = 0;  // log probabilities of a whole answer
   std::optional<Clock::time_point> first_;
   Clock::time_point last_{};
 };

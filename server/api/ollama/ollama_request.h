@@ -20,9 +20,9 @@ struct OllamaRequest {
   std::shared_ptr<const ServedModel> model;  // its context is at most options.num_ctx
   ChatPromptFields prompt;                   // no messages: the prompt is `raw`, or there is none
   ToolFields tools;
-  std::shared_ptr<const Grammar> grammar;  // of `format`; null where the text is free
-  bool truncates = true;                   // leave out the oldest messages of a chat that is too long
-  bool loads_only = false;                 // nothing is to be written: the model only has to be there
+  std::shared_ptr<const TextConstraint> grammar;  // of `format`; null where the text is free
+  bool truncates = true;                          // leave out the oldest messages of a chat that is too long
+  bool loads_only = false;                        // nothing is to be written: the model only has to be there
   bool logprobs = false;
   std::size_t top_logprobs = 0;
   std::vector<TokenId> context;             // of /api/generate: the tokens of what was said before

@@ -56,11 +56,8 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
     ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;
     chat.is_bounded = truncation.keep == TextTruncation::Keep::kAll;
-    const auto pieces = render_chat(model, chat, reader.limit());
-    if (!pieces) {
-      reader.fail("messages", pieces.error().message, pieces.error().code);
-      return texts;
-    }
+    const auto pieces = render_chat(reader, model, chat);
+    if (!pieces) return texts;
     auto tokens = encode_prompt(*pieces, chat.add_special_tokens, !chat.is_bounded, model, "messages");
     if (!tokens) {
       reader.fail("messages", tokens.error().message, tokens.error().code);
@@ -101,8 +98,16 @@ PooledOutput output_of(const VectorForm& form) {
   return form.normalize ? PooledOutput::kUnitVector : PooledOutput::kVector;
 }
 
-Json list_head(const PooledAnswer& answer) {
-  return {{"id", answer.id}, {"object", "list"}, {"created", answer.created}, {"model", answer.model}};
+// vLLM's form of a list.
+PooledBody list_body(std::function<Json(const PooledAnswer& answer, std::size_t index)> item) {
+  PooledBody body;
+  body.head = [](const PooledAnswer& answer) {
+    return Json{{"id", answer.id}, {"object", "list"}, {"created", answer.created}, {"model", answer.model}};
+  };
+  body.list = "data";
+  body.item = std::move(item);
+  body.tail = [](const PooledAnswer& answer) { return Json{{"usage", answer.usage()}}; };
+  return body;
 }
 
 Result<PooledWants> classifier_wants(const ServedModel& model) {
@@ -126,18 +131,18 @@ Result<std::unique_ptr<Operation>> parse_embeddings(ModelCall& asked, const Call
   auto texts = read_texts(reader, *model, prefix);
   const VectorForm form = read_form(reader, *model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
-  const auto render = [form](const PooledAnswer& answer) {
-    Json data = Json::array();
-    for (std::size_t i = 0; i < answer.outputs.size(); ++i) {
-      data.push_back(
-          Json{{"object", "embedding"},
-               {"index", i},
-               {"embedding", vector_json(shortened(answer.outputs[i], form.dimensions, form.normalize), form.base64)}});
-    }
-    return Json{{"object", "list"}, {"data", std::move(data)}, {"model", answer.model}, {"usage", answer.usage()}};
+  PooledBody body_form;
+  body_form.head = [](const PooledAnswer&) { return Json{{"object", "list"}}; };
+  body_form.list = "data";
+  body_form.item = [form](const PooledAnswer& answer, std::size_t index) {
+    return Json{
+        {"object", "embedding"},
+        {"index", index},
+        {"embedding", vector_json(shortened(answer.outputs[index], form.dimensions, form.normalize), form.base64)}};
   };
+  body_form.tail = [](const PooledAnswer& answer) { return Json{{"model", answer.model}, {"usage", answer.usage()}}; };
   return std::make_unique<PooledOperation>(*model, std::move(texts), PooledWants{model->info.pooling, output_of(form)},
-                                           call, "embd-", render);
+                                           call, "embd-", std::move(body_form));
 }
 
 Result<std::unique_ptr<Operation>> parse_pooling(ModelCall& asked, const Call& call) {
@@ -155,22 +160,14 @@ Result<std::unique_ptr<Operation>> parse_pooling(ModelCall& asked, const Call& c
     wants = *std::move(of_classifier);
   }
   const auto width = static_cast<std::size_t>(wants.pooling == Pooling::kEach ? model->info.hidden_size : 0);
-  const auto render = [form, width](const PooledAnswer& answer) {
-    Json data = Json::array();
-    for (std::size_t i = 0; i < answer.outputs.size(); ++i) {
-      const std::vector<float>& output = answer.outputs[i];
-      data.push_back(
-          Json{{"object", "pooling"},
-               {"index", i},
-               {"data", width > 0 ? rows_json(output, width, form.base64)
-                                  : vector_json(shortened(output, form.dimensions, form.normalize), form.base64)}});
-    }
-    Json answered = list_head(answer);
-    answered["data"] = std::move(data);
-    answered["usage"] = answer.usage();
-    return answered;
+  const auto item = [form, width](const PooledAnswer& answer, std::size_t index) {
+    const std::vector<float>& output = answer.outputs[index];
+    return Json{{"object", "pooling"},
+                {"index", index},
+                {"data", width > 0 ? rows_json(output, width, form.base64)
+                                   : vector_json(shortened(output, form.dimensions, form.normalize), form.base64)}};
   };
-  return std::make_unique<PooledOperation>(*model, std::move(texts), wants, call, "pool-", render);
+  return std::make_unique<PooledOperation>(*model, std::move(texts), wants, call, "pool-", list_body(item));
 }
 
 Result<std::unique_ptr<Operation>> parse_classify(ModelCall& asked, const Call& call) {
@@ -182,22 +179,16 @@ Result<std::unique_ptr<Operation>> parse_classify(ModelCall& asked, const Call& 
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto wants = classifier_wants(*model);
   if (!wants) return tl::make_unexpected(wants.error());
-  const auto render = [activated, labels = model->tasks.labels](const PooledAnswer& answer) {
-    Json data = Json::array();
-    for (std::size_t i = 0; i < answer.outputs.size(); ++i) {
-      const std::vector<double> values = activated ? probabilities(answer.outputs[i]) : as_doubles(answer.outputs[i]);
-      const auto best = static_cast<std::size_t>(std::max_element(values.begin(), values.end()) - values.begin());
-      data.push_back(Json{{"index", i},
-                          {"label", best < labels.size() ? Json(labels[best]) : Json()},
-                          {"probs", values},
-                          {"num_classes", values.size()}});
-    }
-    Json answered = list_head(answer);
-    answered["data"] = std::move(data);
-    answered["usage"] = answer.usage();
-    return answered;
+  const auto item = [activated, labels = model->tasks.labels](const PooledAnswer& answer, std::size_t index) {
+    const std::vector<float>& output = answer.outputs[index];
+    const std::vector<double> values = activated ? probabilities(output) : as_doubles(output);
+    const auto best = static_cast<std::size_t>(std::max_element(values.begin(), values.end()) - values.begin());
+    return Json{{"index", index},
+                {"label", best < labels.size() ? Json(labels[best]) : Json()},
+                {"probs", values},
+                {"num_classes", values.size()}};
   };
-  return std::make_unique<PooledOperation>(*model, std::move(texts), *wants, call, "classify-", render);
+  return std::make_unique<PooledOperation>(*model, std::move(texts), *wants, call, "classify-", list_body(item));
 }
 
 }  // namespace quire

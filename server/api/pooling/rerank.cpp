@@ -132,7 +132,7 @@ Result<std::unique_ptr<Operation>> parse_rerank(ModelCall& asked, const Call& ca
                 {"usage", answer.usage()},
                 {"meta", {{"api_version", {{"version", "2"}}}, {"billed_units", {{"search_units", 1}}}}}};
   };
-  return std::make_unique<PooledOperation>(*model, std::move(texts), wants, call, "rerank-", render);
+  return std::make_unique<PooledOperation>(*model, std::move(texts), wants, call, "rerank-", PooledBody{render});
 }
 
 Result<std::unique_ptr<Operation>> parse_score(ModelCall& asked, const Call& call) {
@@ -161,7 +161,7 @@ Result<std::unique_ptr<Operation>> parse_score(ModelCall& asked, const Call& cal
     return Json{{"id", answer.id},       {"object", "list"},        {"created", answer.created},
                 {"model", answer.model}, {"data", std::move(data)}, {"usage", answer.usage()}};
   };
-  return std::make_unique<PooledOperation>(*model, std::move(texts), wants, call, "score-", render);
+  return std::make_unique<PooledOperation>(*model, std::move(texts), wants, call, "score-", PooledBody{render});
 }
 
 }  // namespace quire

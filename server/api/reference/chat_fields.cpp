@@ -14,8 +14,8 @@ constexpr FieldRow kConversationRows[] = {
     {"chat_template", only("[]"), Support::kRefused, R"("x")", "the operator sets templates"},
     {"prompt_cache_retention", words("in_memory|24h"), Support::kSupported, R"("24h")",
      "24h: retained as with prompt_cache_key; in_memory: evicted as any other prompt, even with prompt_cache_key"},
-    {"prompt_cache_options", only("[]"), Support::kRefused, "{}", "prompts stay cached while there is room"},
-    {"service_tier", words("auto|default"), Support::kAccepted, R"("auto")", "auto, default"},
+    {"prompt_cache_options", object(), Support::kAccepted, "{}", "prompts stay cached while there is room"},
+    {"service_tier", text(), Support::kAccepted, R"("auto")", "a hint; there is one tier"},
     {"safety_identifier", text(), Support::kAccepted, R"("x")", "accepted; nothing depends on it"},
     {"prompt_cache_key", text(), Support::kSupported, R"("x")",
      "the conversation's prompts are evicted from the prefix cache after others, within kv_cache.retained_share; also "
@@ -31,7 +31,7 @@ constexpr FieldRow kChatRows[] = {
     {"best_of", only("[1]"), Support::kRefused, "2", "chats return all choices"},
     {"include_reasoning", boolean(), Support::kSupported, "false", ""},
     {"tools", array(), Support::kSupported, R"([{"type":"function","function":{"name":"f"}}])",
-     "one strict tool constrains all calls"},
+     "arguments of strict tools are held to their schemas"},
     {"tool_choice", one_of("string|object"), Support::kSupported, R"("none")", "none, auto, required, named"},
     {"add_generation_prompt", boolean(), Support::kSupported, "true", ""},
     {"continue_final_message", boolean(), Support::kSupported, "false", ""},
@@ -50,7 +50,7 @@ constexpr FieldRow kChatRows[] = {
      "deprecated form of tools; the answer has function_call"},
     {"store", boolean(), Support::kSupported, "true",
      "false by default; kept in memory, within the limits of server.responses"},
-    {"verbosity", only("[\"medium\"]"), Support::kRefused, R"("low")", "medium is accepted"},
+    {"verbosity", text(), Support::kAccepted, R"("low")", "a hint; nothing depends on it"},
     {"echo", only("[false]"), Support::kRefused, "true", "a chat's prompt is not shown"},
 };
 
@@ -59,8 +59,8 @@ constexpr FieldRow kResponseRows[] = {
     {"request_id", text(), Support::kAccepted, R"("r")", "a response has an id of its own"},
     {"input", one_of("string|array"), Support::kSupported, R"("x")",
      "a string, or items: messages, reasoning, item_reference, compaction, function_call, custom_tool_call, "
-     "local_shell_call and their outputs (texts or arrays of texts); items of OpenAI's own tools are left out with a "
-     "warning; an empty list is an empty user message"},
+     "local_shell_call and their outputs (texts or arrays of texts); items of other types are left out with a "
+     "warning; a compaction_trigger is answered by one compaction item; an empty list is an empty user message"},
     {"instructions", text(), Support::kSupported, R"("x")",
      "the system message; not carried over to the next response"},
     {"previous_response_id", text(), Support::kConditional, R"("resp_0")", "supported; the example is not stored"},
@@ -72,15 +72,16 @@ constexpr FieldRow kResponseRows[] = {
     {"store", boolean(), Support::kSupported, "false",
      "true by default; kept in memory, within the limits of server.responses"},
     {"tools", array(), Support::kSupported, R"([{"type":"function","name":"f"}])",
-     "functions (one strict function constrains all calls; default: not strict), namespaces of functions, custom "
+     "functions (arguments of strict ones are held to their schemas; default: not strict), namespaces of functions, "
+     "custom "
      "tools (a grammar is shown, not enforced), local_shell; web_search, image_generation and OpenAI's other tools "
      "are left out with a warning"},
     {"tool_choice", one_of("string|object"), Support::kSupported, R"("none")",
      "none, auto, required, a function, allowed_tools"},
     {"text", object(), Support::kSupported, R"({"format":{"type":"json_object"}})",
-     "format: text, json_object, json_schema; verbosity: medium"},
+     "format: text, json_object, json_schema; verbosity: a hint"},
     {"reasoning", object(), Support::kSupported, R"({"effort":"low","summary":"auto"})",
-     "summary: auto and detailed return the whole reasoning"},
+     "summary: auto, concise and detailed return the whole reasoning"},
     {"include", texts(64), Support::kSupported, R"(["message.output_text.logprobs","reasoning.encrypted_content"])",
      "OpenAI's other values are accepted; no item has such parts"},
     {"truncation", words("auto|disabled"), Support::kSupported, R"("disabled")",

@@ -6,8 +6,8 @@ namespace {
 
 constexpr std::string_view kCompletionPaths[] = {"/v1/completions"};
 constexpr FieldRow kCompletionRows[] = {
-    {"parse_special", boolean(), Support::kSupported, "true",
-     "true: control tokens written in a text are read as tokens; false (default): as text"},
+    {"parse_special", boolean(), Support::kSupported, "false",
+     "true (default): control tokens written in a text are read as tokens; false: as text"},
     {"prompt", one_of("string|array"), Support::kSupported, R"("x")",
      "a string, strings, token ids, lists of token ids"},
     {"echo", boolean(), Support::kSupported, "true", ""},
@@ -57,10 +57,22 @@ constexpr FieldRow kTokenizeRows[] = {
      "a chat, rendered with the model's template"},
     {"add_special", boolean(), Support::kSupported, "true", "llama-server's name of add_special_tokens"},
     {"add_special_tokens", boolean(), Support::kSupported, "false", ""},
-    {"parse_special", boolean(), Support::kSupported, "true",
-     "true: control tokens written in a text are read as tokens; false (default): as text"},
+    {"parse_special", boolean(), Support::kSupported, "false",
+     "true (default): control tokens written in a text are read as tokens; false: as text"},
     {"with_pieces", boolean(), Support::kSupported, "true", "tokens as {id, piece}"},
     {"return_token_strs", boolean(), Support::kSupported, "true", "token_strs beside tokens"},
+};
+
+constexpr std::string_view kTokenGenerationPaths[] = {"/inference/v1/generate"};
+constexpr FieldRow kTokenGenerationRows[] = {
+    {"model", text(), Support::kSupported, R"("fake")", "by name or alias; absent: the first model"},
+    {"token_ids", token_ids(), Support::kSupported, "[97]", "required: the prompt"},
+    {"sampling_params", object(), Support::kSupported, R"({"max_tokens":3})",
+     "the fields of a completion that concern sampling and constraints; max_tokens is 16 by default"},
+    {"stream", only("[false]"), Support::kRefused, "true", "the answer is sent when it is complete"},
+    {"request_id", text(), Support::kSupported, R"("r")", "the answer repeats it"},
+    {"cache_salt", text(), Support::kSupported, R"("s")", "prefixes are shared within one salt only"},
+    {"priority", integer(-kMostInt32, kMostInt32), Support::kSupported, "1", "lower runs earlier"},
 };
 
 constexpr std::string_view kDetokenizePaths[] = {"/detokenize"};
@@ -76,6 +88,8 @@ constexpr FieldRow kDetokenizeRows[] = {
 const FieldTable kCompletionFields{"Completions", "", kCompletionPaths, kCompletionRows};
 const FieldTable kLlamaFields{"llama-server's completion", "", kLlamaPaths, kLlamaRows};
 const FieldTable kInfillFields{"llama-server's infill", "", kInfillPaths, kInfillRows};
+const FieldTable kTokenGenerationFields{"vLLM's generation from token ids", "", kTokenGenerationPaths,
+                                        kTokenGenerationRows};
 const FieldTable kTokenizeFields{"Tokens of a text", "", kTokenizePaths, kTokenizeRows};
 const FieldTable kDetokenizeFields{"Text of tokens", "", kDetokenizePaths, kDetokenizeRows};
 

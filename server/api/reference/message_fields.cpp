@@ -9,7 +9,8 @@ constexpr FieldRow kMessageRows[] = {
     {"model", text(), Support::kSupported, R"("fake")", "by name or alias"},
     {"max_tokens", integer(1, kMostInt32), Support::kSupported, "5", "required"},
     {"messages", array(), Support::kSupported, R"([{"role":"user","content":[{"type":"text","text":"x"}]}])",
-     "text, thinking, tool_use and tool_result blocks; others are refused by name"},
+     "text, thinking, tool_use and tool_result blocks, documents of text, search results; pictures and other media are "
+     "refused, blocks of Anthropic's own tools are left out with a warning"},
     {"system", one_of("string|array"), Support::kSupported, R"([{"type":"text","text":"x"}])",
      "a string or text blocks; a text that begins with `x-anthropic-billing-header:` differs in each request and is "
      "left out"},
@@ -19,16 +20,18 @@ constexpr FieldRow kMessageRows[] = {
     {"top_p", number(0, 1), Support::kSupported, "0.9", ""},
     {"top_k", integer(-1, kMostInt32), Support::kSupported, "5", ""},
     {"tools", array(), Support::kSupported, R"([{"name":"f","input_schema":{"type":"object"}}])",
-     "custom tools (one strict tool constrains all calls); web_search_20250305, bash_20250124 and Anthropic's other "
-     "tools are left out with a warning"},
+     "custom tools (arguments of strict tools are held to their schemas); tools of other types without a schema, which "
+     "Anthropic's servers run, are left out with a warning"},
     {"tool_choice", object(), Support::kSupported, R"({"type":"auto"})",
      "auto, any, tool, none; disable_parallel_tool_use"},
     {"thinking", object(), Support::kSupported, R"({"type":"enabled","budget_tokens":4})",
      "enabled, disabled, adaptive; display"},
     {"output_config", object(), Support::kSupported,
      R"({"effort":"low","format":{"type":"json_schema","schema":{"type":"object"}}})", ""},
+    {"output_format", object(), Support::kSupported, R"({"type":"json_schema","schema":{"type":"object"}})",
+     "the first name of output_config.format"},
     {"metadata", object(), Support::kAccepted, R"({"user_id":"u"})", "accepted; nothing depends on it"},
-    {"service_tier", words("auto|standard_only"), Support::kAccepted, R"("auto")", "auto, standard_only"},
+    {"service_tier", text(), Support::kAccepted, R"("auto")", "a hint; there is one tier"},
     {"cache_control", object(), Support::kAccepted, R"({"type":"ephemeral"})",
      "accepted anywhere; equal prefixes are always shared"},
     {"container", only("[]"), Support::kRefused, R"("x")", "the server runs no code"},

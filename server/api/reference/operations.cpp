@@ -15,6 +15,7 @@ constexpr Tables kCompactBody[] = {&kCompactFields, &kResponseFields, &kConversa
 constexpr Tables kConversationBody[] = {&kNewConversationFields};
 constexpr Tables kMetadataBody[] = {&kConversationChangeFields};
 constexpr Tables kItemsBody[] = {&kConversationItemsFields};
+constexpr Tables kTokenGenerationBody[] = {&kTokenGenerationFields};
 constexpr Tables kMessageBody[] = {&kMessageFields, &kGenerationFields};
 constexpr Tables kSlotBody[] = {&kSlotFields};
 constexpr Tables kLlamaBody[] = {&kLlamaFields, &kChoiceFields, &kGenerationFields};
@@ -51,6 +52,7 @@ constexpr Tables kAllTables[] = {
     &kScoreFields,
     &kClassifyFields,
     &kPoolingFields,
+    &kTokenGenerationFields,
     &kTokenizeFields,
     &kDetokenizeFields,
     &kMessageFields,
@@ -280,6 +282,14 @@ constexpr OperationRow kApiOperations[] = {
      .members = "id, type, role, model, content, stop_reason, usage",
      .errors = ErrorShape::kAnthropic},
     {.method = "POST",
+     .paths = "/v1/messages/render",
+     .text = "vLLM's render: the tokens of a message's prompt, and its sampling parameters",
+     .tag = "Anthropic",
+     .body = kMessageBody,
+     .required = "max_tokens, messages",
+     .members = "request_id, model, token_ids, sampling_params",
+     .errors = ErrorShape::kAnthropic},
+    {.method = "POST",
      .paths = "/v1/messages/count_tokens",
      .text = "counts a request's input tokens",
      .tag = "Anthropic",
@@ -319,6 +329,27 @@ constexpr OperationRow kApiOperations[] = {
      .tag = "Texts",
      .body = kTokenizeBody,
      .members = "count, max_model_len, tokens"},
+    {.method = "POST",
+     .paths = "/v1/chat/completions/render",
+     .text = "vLLM's render: the tokens of a chat's prompt, and its sampling parameters",
+     .tag = "Texts",
+     .body = kChatBody,
+     .required = "messages",
+     .members = "request_id, model, token_ids, sampling_params"},
+    {.method = "POST",
+     .paths = "/v1/completions/render",
+     .text = "vLLM's render of a completion: a list, with an entry for each prompt",
+     .tag = "Texts",
+     .body = kCompletionBody,
+     .required = "prompt",
+     .answer = AnswerForm::kList},
+    {.method = "POST",
+     .paths = "/inference/v1/generate",
+     .text = "vLLM's generation from token ids to token ids",
+     .tag = "Texts",
+     .body = kTokenGenerationBody,
+     .required = "token_ids",
+     .members = "request_id, choices, usage"},
     {.method = "POST",
      .paths = "/detokenize",
      .text = "the text of token ids; limits as for /tokenize, and 4 MiB of text",

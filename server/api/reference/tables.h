@@ -18,6 +18,7 @@ extern const FieldTable kConversationItemsFields;
 extern const FieldTable kMessageFields;
 extern const FieldTable kLlamaFields;
 extern const FieldTable kInfillFields;
+extern const FieldTable kTokenGenerationFields;
 extern const FieldTable kTokenizeFields;
 extern const FieldTable kDetokenizeFields;
 extern const FieldTable kEmbeddingFields;

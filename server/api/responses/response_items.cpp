@@ -155,6 +155,14 @@ void ResponseItems::add(const OutputDelta& delta, Json logprobs, std::string& ou
     add_call(call, out);
 }
 
+void ResponseItems::add_compaction(const std::string& content, std::string& out) {
+  ids_.push_back(make_id("cmp_"));
+  Json item{{"id", ids_.back()}, {"type", "compaction"}, {"encrypted_content", content}};
+  for (const char* type : {"response.output_item.added", "response.output_item.done"})
+    events_.append(out, type, "\"output_index\":" + std::to_string(items_.size()) + member("item", dump_json(item)));
+  items_.push_back(std::move(item));
+}
+
 void ResponseItems::close_part(std::string& out) {
   Json whole = part(text_);
   std::string members = part_place() + text_member("text", text_);

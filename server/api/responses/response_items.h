@@ -43,6 +43,8 @@ class ResponseItems {
   void add(const OutputDelta& delta, Json logprobs, std::string& out);
   // Closes the last item: as incomplete where the answer was cut. An empty answer is an empty message.
   void finish(bool cut, std::string& out);
+  // The one item of an answer that is a compaction.
+  void add_compaction(const std::string& content, std::string& out);
   // Closes an open item as incomplete.
   void cut(std::string& out) { close("incomplete", out); }
 

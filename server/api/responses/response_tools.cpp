@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 namespace quire {
@@ -11,18 +9,6 @@ namespace quire {
 namespace {
 
 constexpr std::size_t kMaxNamespaceTools = 512;
-
-// Run by OpenAI's servers, or by clients through protocols that only OpenAI's own models are trained for.
-bool runs_elsewhere(std::string_view type) {
-  constexpr std::array<std::string_view, 12> kTypes = {
-      "web_search",  "web_search_preview",       "file_search", "code_interpreter", "image_generation",
-      "computer",    "computer_use_preview",     "mcp",         "tool_search",      "shell",
-      "apply_patch", "programmatic_tool_calling"};
-  return std::any_of(kTypes.begin(), kTypes.end(), [&](std::string_view known) {
-    // Types may end with the date of their version.
-    return type == known || (type.starts_with(known) && type.substr(known.size()).starts_with("_20"));
-  });
-}
 
 Json text_schema(const char* member, const std::string& description) {
   Json property{{"type", "string"}};
@@ -76,12 +62,12 @@ class ToolReader {
       offer({ResponseToolKind::kLocalShell, "", std::string(kLocalShell)},
             {{"description", "Runs a command in the user's shell and returns its output"},
              {"parameters", shell_schema()}});
-    } else if (runs_elsewhere(*type)) {
+    } else if (tool.has("parameters")) {
+      return read_function(tool, "");
+    } else {
+      // OpenAI's servers run it, or clients do by a protocol that only OpenAI's own models know.
       reader_.warn(fmt::format("{}: a tool of type '{}' is left out: the server runs no tools of its own",
                                tool.path("type"), *type));
-    } else {
-      tool.fail("type", fmt::format("'{}': there are no tools of type '{}'", tool.path("type"), *type),
-                "unsupported_parameter");
     }
     return given;
   }

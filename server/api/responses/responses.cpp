@@ -62,15 +62,19 @@ constexpr const char* kAskForSummary =
     "what was decided and done, results of tools that still matter, and what is to be done next. Write the summary "
     "only.";
 
-// Puts the question at the conversation's end, and keeps the users' latest messages, a quarter of the context of them
-// at four bytes a token.
-void ask_for_summary(ResponsesRequest& request, std::int64_t max_context) {
+// Puts the question at the conversation's end.
+void ask_for_summary(ResponsesRequest& request) {
   Json& messages = request.prompt.messages;
   if (!messages.empty() && messages.back()["role"] == "user") {
     messages.back()["content"] = messages.back()["content"].get<std::string>() + "\n\n" + kAskForSummary;
   } else {
     messages.push_back({{"role", "user"}, {"content", kAskForSummary}});
   }
+  if (!request.fields.max_tokens) request.fields.max_tokens = kSummaryTokens;
+}
+
+// Keeps the users' latest messages, a quarter of the context of them at four bytes a token.
+void keep_users_messages(ResponsesRequest& request, std::int64_t max_context) {
   std::vector<Json> kept;
   std::int64_t num_bytes = 0;
   for (auto item = request.conversation_items.rbegin(); item != request.conversation_items.rend(); ++item) {
@@ -117,6 +121,10 @@ Result<std::unique_ptr<Operation>> parse_response(ModelCall& asked, const Call& 
   auto& [body, reader, model] = asked;
   auto request = read_request(reader, *model, call);
   if (!request) return tl::make_unexpected(request.error());
+  if (request->input.asks_compaction) {
+    request->tools = {};
+    ask_for_summary(*request);
+  }
   return operation_of(asked, *std::move(request), call);
 }
 
@@ -127,8 +135,8 @@ Result<std::unique_ptr<Operation>> compact_response(ModelCall& asked, const Call
   auto request = read_request(reader, *model, call);
   if (!request) return tl::make_unexpected(request.error());
   request->compacts = true;
-  ask_for_summary(*request, model->max_model_len);
-  if (!request->fields.max_tokens) request->fields.max_tokens = kSummaryTokens;
+  ask_for_summary(*request);
+  keep_users_messages(*request, model->max_model_len);
   return operation_of(asked, *std::move(request), call);
 }
 

@@ -79,23 +79,14 @@ class ItemReader {
     if (type == "reasoning") return read_reasoning(fields);
     if (type == "compaction" || type == "compaction_summary") return read_compaction(fields);
     if (type == "item_reference") return read_reference(fields);
-    if (is_of_server_tool(type)) {
-      fields.warn(fmt::format("{}: an item of type '{}' is left out: the server runs no tools of its own",
-                              fields.path("type"), type));
+    if (type == "compaction_trigger") {
+      input_.asks_compaction = true;
       return nullptr;
     }
-    fields.fail("type", fmt::format("Items of type '{}' are not supported", type), "unsupported_parameter");
+    // Another server's own tools left it in the conversation; their results are in its messages.
+    fields.warn(fmt::format("{}: an item of type '{}' is left out: the server runs no tools of its own",
+                            fields.path("type"), type));
     return nullptr;
-  }
-
-  // What another server's own tools left in a conversation. Their results are in its messages.
-  static bool is_of_server_tool(std::string_view type) {
-    for (const std::string_view known :
-         {"web_search_call", "file_search_call", "image_generation_call", "code_interpreter_call", "mcp_list_tools",
-          "mcp_call", "tool_search_call", "tool_search_output"}) {
-      if (type == known) return true;
-    }
-    return false;
   }
 
   // The item's id and type: its own id, or a fresh one.
@@ -277,7 +268,7 @@ class MessageBuilder {
     if (type == "message") add_message(item);
     if (type == "reasoning") add_reasoning(item);
     if (type == "compaction") add_compaction(item["encrypted_content"].get<std::string>());
-    if (type == "function_call") add_call(item, parse_arguments(item["arguments"].get<std::string>()));
+    if (type == "function_call") add_call(item, item["arguments"]);
     if (type == "custom_tool_call") add_call(item, custom_arguments(item["input"].get<std::string>()));
     if (type == "local_shell_call") add_call(item, shell_arguments(item["action"]));
     if (type.ends_with("_call_output")) add_call_output(item);

@@ -21,6 +21,7 @@ inline constexpr std::string_view kCompactionMark = "quire-compaction:";
 struct ResponseInput {
   Json items = Json::array();         // this request's own
   std::vector<std::string> item_ids;  // of those items that came without one
+  bool asks_compaction = false;       // an item of type compaction_trigger is among them
 };
 
 // Reads `input`. `before`: the items of the conversation that it continues; a call's output may belong to a call

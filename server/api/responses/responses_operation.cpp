@@ -31,9 +31,21 @@ ResponsesOperation::ResponsesOperation(std::shared_ptr<const ServedModel> model,
       events_(fields().stream),
       items_(events_, {request_.summarises, request_.returns_reasoning}, request_.tool_table),
       store_(call.responses),
-      socket_store_(call.socket_responses),
+      socket_memory_(call.socket_memory),
       owner_(call.key_name) {
   if (request_.background) background_id_ = ResponsesOperation::header().id;
+}
+
+// Its last events repeat all of it, those of a stream too.
+AnswerSize ResponsesOperation::answer_size() const {
+  AnswerSize size = GenerationOperation::answer_size();
+  constexpr std::int64_t kTokenText = 8;
+  constexpr std::int64_t kEntryText = 90;
+  const std::int64_t num_tokens = usage().completion_tokens;
+  const std::int64_t num_listed = request_.logprobs ? 1 + fields().sampling.num_logprobs.value_or(0) : 0;
+  size.num_text = num_tokens * (kTokenText + num_listed * kEntryText) + request_.num_echo_bytes;
+  size.num_kept = 4 * size.num_text;  // as a tree
+  return size;
 }
 
 void ResponsesOperation::append_response(const char* type, const Json& body, std::string& out) {
@@ -50,14 +62,21 @@ void ResponsesOperation::on_delta(std::size_t index, const Delta& delta, std::st
   if (std::exchange(is_queued_, false) && request_.background) {
     append_response("response.in_progress", response("in_progress"), out);
   }
-  const OutputDelta read = reader_.read(delta.text, delta.tokens.size(), delta.last);
+  const std::vector<OutputDelta> parts = reader_.read(delta.text, delta.tokens.size(), delta.last);
   choices()[index].reasoning_tokens = reader_.num_reasoning_tokens();
   Json logprobs;
   if (request_.logprobs) {
     const auto top = static_cast<std::size_t>(fields().sampling.num_logprobs.value_or(0));
     logprobs = chat_logprobs(*model().tokenizer, delta.logprobs, top, false);
   }
-  items_.add(read, std::move(logprobs), out);
+  if (request_.input.asks_compaction) {
+    for (const OutputDelta& part : parts)
+      summary_ += part.content;
+    if (delta.last) items_.add_compaction(std::string(kCompactionMark) + summary_, out);
+    return;
+  }
+  for (const OutputDelta& part : parts)
+    items_.add(part, std::exchange(logprobs, nullptr), out);
   if (delta.last) items_.finish(choices()[index].stream.reason() == FinishReason::kLength, out);
 }
 
@@ -112,8 +131,8 @@ StoredResponse ResponsesOperation::stored_response(Json body, const std::string&
 
 void ResponsesOperation::store(const Json& body) {
   // With all that came before it, in one entry: the connection has one alone.
-  if (!request_.store && socket_store_ != nullptr) {
-    return socket_store_->put(stored_response(body, "", request_.conversation_items));
+  if (!request_.store && socket_memory_ != nullptr) {
+    return socket_memory_->put(stored_response(body, "", request_.conversation_items));
   }
   if (!request_.store || store_ == nullptr) return;
   StoredResponse stored = stored_response(body, request_.previous_response_id, request_.input.items);
@@ -142,21 +161,24 @@ Json ResponsesOperation::compaction() const {
 }
 
 // The response is stored before its end is sent: a client may continue from it at once.
-void ResponsesOperation::finish(std::string& out) {
-  if (request_.compacts) {
-    out += dump_json(compaction());
-    return;
-  }
-  const Json body = whole_response();
+Json ResponsesOperation::end_response() {
+  Json body = whole_response();
   if (store_ != nullptr && !request_.conversation.empty()) {
     append_to_conversation(*store_, request_.conversation, owner_, request_.input.items);
     append_to_conversation(*store_, request_.conversation, owner_, items_.items());
   }
   store(body);
-  if (!fields().stream) {
-    out += dump_json(body);
-    return;
-  }
+  return body;
+}
+
+bool ResponsesOperation::append_part(std::string& out) {
+  out += dump_json(request_.compacts ? compaction() : end_response());
+  return false;
+}
+
+void ResponsesOperation::finish(std::string& out) {
+  if (!fields().stream) return GenerationOperation::finish(out);
+  const Json body = end_response();
   append_response(body["status"] == "completed" ? "response.completed" : "response.incomplete", body, out);
 }
 

@@ -20,6 +20,7 @@ class ResponsesOperation final : public GenerationOperation {
   // Whether anything is to be computed.
   bool generates() const { return request_.generates; }
 
+  AnswerSize answer_size() const override;
   void begin(std::string& out) override;
   void finish(std::string& out) override;
   void fail(const Error& error, std::string& out) override;
@@ -28,11 +29,13 @@ class ResponsesOperation final : public GenerationOperation {
 
  protected:
   void on_delta(std::size_t index, const Delta& delta, std::string& out) override;
-  Json whole_response() override;
+  bool append_part(std::string& out) override;
   Json usage_chunk() override { return nullptr; }
 
  private:
   Json response(const char* status) const;
+  Json whole_response();
+  Json end_response();
   void append_usage(Json& body) const;
   Json compaction() const;
   void append_response(const char* type, const Json& body, std::string& out);
@@ -44,8 +47,9 @@ class ResponsesOperation final : public GenerationOperation {
   ResponseEvents events_;
   ResponseItems items_;
   std::shared_ptr<ResponseStore> store_;
-  std::shared_ptr<ResponseStore> socket_store_;  // a connection's own; null: it is no WebSocket
+  std::shared_ptr<SocketMemory> socket_memory_;  // null: it is no WebSocket
   std::string owner_;
+  std::string summary_;    // of the conversation, where a compaction_trigger asked for it
   bool is_queued_ = true;  // no token has come
 };
 

@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 // Of what an answer repeats of its request, as JSON: mostly its tools.
-constexpr std::size_t kMaxEchoBytes = std::size_t{1} << 20;
+constexpr std::int64_t kMaxEchoBytes = std::int64_t{1} << 20;
 
 // Fields of the other APIs that have another name or no meaning here: ignoring them would not do what was asked.
 void refuse_chat_names(FieldReader& reader) {
@@ -38,7 +38,7 @@ void refuse_unserved(FieldReader& reader) {
   reader.refuse("kv_transfer_params", "completions and chat completions take it");
   reader.refuse("prompt", "the server keeps no prompt templates");
   reader.refuse("moderation", "the server has no moderation model");
-  reader.refuse("prompt_cache_options", "cached prompts live as long as there is room");
+  reader.object("prompt_cache_options");  // every equal prefix is shared anyway
 }
 
 class RequestReader {
@@ -51,7 +51,7 @@ class RequestReader {
     refuse_unserved(reader_);
     read_socket_event();
     request_.fields = read_generation_fields(reader_, model_);
-    if (call_.socket_responses != nullptr) request_.fields.stream = true;
+    if (call_.socket_memory != nullptr) request_.fields.stream = true;
     if (reader_.error()) return std::move(request_);
     read_conversation();
     read_limits();
@@ -68,14 +68,16 @@ class RequestReader {
  private:
   // Each event with the whole response repeats it.
   void check_echo() {
-    if (reader_.error() || dump_json(request_.echo).size() <= kMaxEchoBytes) return;
+    if (reader_.error()) return;
+    request_.num_echo_bytes = std::ssize(dump_json(request_.echo));
+    if (request_.num_echo_bytes <= kMaxEchoBytes) return;
     reader_.fail("tools", fmt::format("'tools' and the other fields that an answer repeats take more than {} bytes",
                                       kMaxEchoBytes));
   }
 
   // What a message of a WebSocket has beside the fields of a body.
   void read_socket_event() {
-    const bool is_socket = call_.socket_responses != nullptr;
+    const bool is_socket = call_.socket_memory != nullptr;
     const auto type = reader_.word("type", {"response.create"});
     if (!type && is_socket) reader_.missing("type");
     reader_.refuse("stream_id", "a connection answers one message after another");
@@ -106,8 +108,9 @@ class RequestReader {
       const bool is_response = request_.previous_response_id.rfind(kResponseIdPrefix, 0) == 0;
       if (call_.responses != nullptr && is_response)
         chain = call_.responses->conversation(request_.previous_response_id, call_.key_name);
-      if (chain.empty() && is_response && call_.socket_responses != nullptr)
-        chain = call_.socket_responses->conversation(request_.previous_response_id, call_.key_name);
+      if (chain.empty() && is_response && call_.socket_memory != nullptr) {
+        if (auto last = call_.socket_memory->find(request_.previous_response_id)) chain.push_back(std::move(last));
+      }
       if (chain.empty()) {
         reader_.fail("previous_response_id",
                      fmt::format("Previous response with id '{}' not found.", request_.previous_response_id),
@@ -221,7 +224,7 @@ class RequestReader {
     Json echo{{"format", {{"type", "text"}}}, {"verbosity", "medium"}};
     if (const Json* text = reader_.object("text")) {
       FieldReader inner(*text, "text.");
-      inner.refuse_unless("verbosity", "medium", "the model has no such control");
+      if (auto verbosity = inner.string("verbosity")) echo["verbosity"] = std::move(*verbosity);
       const Json* format = inner.object("format");
       take_error(reader_, inner);
       if (format != nullptr && !reader_.error()) echo["format"] = read_format(*format);
@@ -264,7 +267,6 @@ class RequestReader {
       if (auto effort = read_reasoning_effort(inner, "effort", request_.prompt)) echo["effort"] = std::move(*effort);
       for (const char* name : {"summary", "generate_summary"}) {
         const auto summary = inner.word(name, {"auto", "concise", "detailed"});
-        if (summary == "concise") inner.refuse(name, "reasoning is shown as it is, at its full length");
         if (!summary) continue;
         request_.summarises = true;
         echo["summary"] = *summary;
@@ -299,13 +301,13 @@ class RequestReader {
     if (store == true && !can_store) reader_.refuse("store", "this server stores no responses");
     request_.store = store.value_or(true) && can_store;
     request_.echo["store"] = request_.store;
-    request_.background = reader_.boolean("background", false) && call_.socket_responses == nullptr;
+    request_.background = reader_.boolean("background", false) && call_.socket_memory == nullptr;
     if (request_.background && call_.background == nullptr)
       reader_.refuse("background", "a request of a batch has no client that waits");
     if (request_.background && !request_.store) {
       reader_.fail("background", "'background' needs 'store': the response is read after it was made");
     }
-    reader_.word("service_tier", {"auto", "default"});
+    reader_.short_string("service_tier", kMaxHintBytes);
     request_.echo["service_tier"] = "default";
     for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"}) {
       auto value = reader_.short_string(hint, kMaxHintBytes);

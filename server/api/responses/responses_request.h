@@ -22,17 +22,18 @@ struct ResponsesRequest {
   GenerationFields fields;
   ChatPromptFields prompt;
   ToolFields tools;
-  ResponseTools tool_table;                // what the offered tools are in this API
-  std::shared_ptr<const Grammar> grammar;  // of text.format and its likes; null where the text is free
+  ResponseTools tool_table;                       // what the offered tools are in this API
+  std::shared_ptr<const TextConstraint> grammar;  // of text.format and its likes; null where the text is free
   ResponseInput input;
   Json conversation_items = Json::array();  // the whole conversation's, the input's last
   std::string previous_response_id;
-  std::string conversation;    // the id of the one that it belongs to; empty: none
-  Json echo = Json::object();  // the members of the response that repeat the request, in the response's order
-  bool store = true;           // to be kept
-  bool generates = true;       // false: its conversation is kept for the next message, and nothing is computed
-  bool background = false;     // made whether its client waits or not
-  bool compacts = false;       // the answer is a summary of the conversation
+  std::string conversation;         // the id of the one that it belongs to; empty: none
+  Json echo = Json::object();       // the members of the response that repeat the request, in the response's order
+  std::int64_t num_echo_bytes = 0;  // of it as text
+  bool store = true;                // to be kept
+  bool generates = true;            // false: its conversation is kept for the next message, and nothing is computed
+  bool background = false;          // made whether its client waits or not
+  bool compacts = false;            // the answer is a summary of the conversation
   std::optional<std::int64_t> compact_threshold;  // tokens; a longer input would have to be compacted first
   bool truncates = false;                         // leave out what is oldest of a conversation that is too long
   bool logprobs = false;

@@ -4,6 +4,7 @@
 
 #include "core/base/nearest_name.h"
 #include "server/cli/line/command_tree.h"
+#include "server/cli/line/other_names.h"
 
 namespace quire::cli {
 
@@ -36,6 +37,8 @@ std::string complain_of_command(const CLI::App& app, const std::vector<std::stri
       if (command->get_name() == word) next = command;
     }
     const std::string path = path_of(*at);
+    const std::string advice = at == &app ? other_command_advice(word) : std::string();
+    if (next == nullptr && !advice.empty()) return fmt::format("{}: there is no command '{}': {}", path, word, advice);
     if (next == nullptr)
       return fmt::format("{}: unknown command '{}'; {}", path, word, suggestion(word, names, path + " --help"));
     at = next;

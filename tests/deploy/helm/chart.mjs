@@ -25,7 +25,6 @@ function render(values) {
 function check_config(objects) {
   const text = objects.get("ConfigMap").data["quire.yaml"];
   writeFileSync(join(folder, "quire.yaml"), text);
-  execFileSync(quire, ["serve", "--config", join(folder, "quire.yaml"), "--check-config"]);
   return execFileSync(quire, ["serve", "--config", join(folder, "quire.yaml"), "--print-config"], { encoding: "utf8" });
 }
 

@@ -163,7 +163,7 @@ models:
   - {name: org/big, path: /models/big.gguf, aliases: [gpt-4, other], kv_share: 3, max_model_len: 4096}
   - {name: small, path: /models/small, kv_memory: 64MiB, kv_dtype: i8, sleep_after: 5m, preload: false,
      max_num_seqs: 8, max_queued_requests: 20, max_queue_time: 30s, tool_format: hermes, packed_cache: /var/packed,
-     draft_model: /models/tiny.gguf}
+     packed_cache_bytes: 4GiB, draft_model: /models/tiny.gguf}
 kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
 )");
   check_config(config);
@@ -184,6 +184,8 @@ kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
   CHECK(specs[1].engine.queue.max_queue_time_s == 30.0);
   CHECK(specs[1].sleep_after == std::chrono::minutes(5));
   CHECK(specs[1].model.packed_cache == "/var/packed");
+  CHECK(specs[1].model.packed_cache_bytes == std::int64_t{4} << 30);
+  CHECK(specs[0].model.packed_cache_bytes == kDefaultPackedBytes);
   CHECK(specs[1].model.draft_model == "/models/tiny.gguf");
   CHECK(specs[0].engine.speculation.method == SpeculationMethod::kNone);
   CHECK(specs[1].engine.speculation.method == SpeculationMethod::kDraftModel);
@@ -211,6 +213,7 @@ kv_cache: {memory: 4GiB, disk_tier_path: /var/kv}
   clash("");
   CHECK_THROWS_WITH(clash("model: {path: y}"), Catch::Contains("model.path and models exclude each other"));
   CHECK_THROWS_WITH(clash("model: {packed_cache: y}"), Catch::Contains("model.packed_cache and models exclude"));
+  CHECK_THROWS_WITH(clash("model: {packed_cache_bytes: 1GiB}"), Catch::Contains("model.packed_cache_bytes and models"));
   CHECK_THROWS_WITH(clash("kv_cache: {num_blocks: 9}"), Catch::Contains("kv_cache.num_blocks is for one model"));
 
   Config flagged;
@@ -334,7 +337,38 @@ TEST_CASE("what excludes each other is refused", "[config]") {
 
 TEST_CASE("a file that cannot be read is refused by name", "[config]") {
   Config config;
-  CHECK_THROWS_WITH(load_config_file(config, "/nonexistent/quire.yaml"), "/nonexistent/quire.yaml: cannot be read");
+  CHECK_THROWS_WITH(load_config_file(config, "/nonexistent/quire.yaml"),
+                    "/nonexistent/quire.yaml: cannot be opened: No such file or directory");
+  CHECK_THROWS_WITH(load_config_file(config, "/dev/null"), "/dev/null: is not a regular file, but a device");
+}
+
+TEST_CASE("a file that looks half written is no successor of one that was whole", "[config]") {
+  const std::string whole =
+      "security:\n  keys: [{name: a, env: A}]\n  metrics: key\nserver:\n  tls: {certificate: c, key: k}\nqueue:\n"
+      "  max_queued_requests: 7\n";
+  const auto refusal_of = [&](const std::string& before, const std::string& after) -> std::string {
+    try {
+      check_successor(loaded(before), loaded(after));
+    } catch (const StartupError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  CHECK(refusal_of(whole, whole).empty());
+  CHECK_THAT(refusal_of(whole, ""), Catch::StartsWith("quire.yaml: sets nothing any more"));
+  CHECK_THAT(refusal_of(whole, "# soon\nsecurity:\n"), Catch::StartsWith("quire.yaml: sets nothing any more"));
+  CHECK_THAT(refusal_of(whole, whole.substr(0, whole.size() - 1)), Catch::Contains("has no line break"));
+  // Cut between two lines: what protects is missed by name.
+  CHECK_THAT(refusal_of(whole, whole.substr(0, whole.find("server:"))), Catch::Contains("'server.tls.certificate'"));
+  const std::string keys = "security:\n  keys: [{name: a, env: A}]\n";
+  CHECK_THAT(refusal_of(keys + "  metrics: key\n", keys), Catch::Contains("write 'security.metrics: open'"));
+  CHECK_THAT(refusal_of(keys, "queue: {max_queued_requests: 7}\n"), Catch::Contains("write 'security.keys: []'"));
+  // What only limits may go, and so may protection that is named.
+  CHECK(refusal_of(whole, whole.substr(0, whole.find("queue:"))).empty());
+  CHECK(refusal_of("security: {metrics: key}\n", "security: {metrics: open}\n").empty());
+  // A file that never ended its last line, and a daemon without a file.
+  CHECK(refusal_of("queue: {max_queued_requests: 7}", "queue: {max_queued_requests: 8}").empty());
+  CHECK(refusal_of("", "").empty());
 }
 
 TEST_CASE("the reference page says what the table of keys holds", "[config][docs]") {

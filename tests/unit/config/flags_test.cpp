@@ -15,7 +15,7 @@ Config resolved(std::vector<std::string> arguments) {
   CLI::App app("test");
   CLI::App* serve = app.add_subcommand("serve");
   ConfigFlags flags(*serve);
-  ConfigFlags::refuse_foreign_words(arguments);
+  arguments = ConfigFlags::translated(arguments).words;
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   reversed.push_back("serve");
   app.parse(reversed);
@@ -138,20 +138,69 @@ TEST_CASE("what Quire does not have of vLLM's object for drafting is refused in 
             .starts_with("--speculative-config and --speculation"));
 }
 
-TEST_CASE("flags that Quire does not have are answered with the setting to use", "[config]") {
-  CHECK(flag_refusal({"-ngl", "99"}) == "option '-ngl' is another server's: use --device");
+TEST_CASE("flags that Quire does not have are answered with the setting to use, all at once", "[config]") {
   CHECK(flag_refusal({"--gpu-memory-utilization=0.9"}) ==
         "option '--gpu-memory-utilization' is another server's: use --kv-cache-memory");
+  CHECK(flag_refusal({"--lora", "a", "--port", "1", "--max-loras", "4"}) ==
+        "option '--lora' is another server's: use --adapters NAME=PATH; requests select the adapter by NAME as their "
+        "model; "
+        "option '--max-loras' is another server's: use --adapter-memory");
   CHECK(flag_refusal({"--frobnicate"}) == "unknown option '--frobnicate'; 'quire serve --help' lists all");
+  CHECK(
+      flag_refusal({"--frobnicate", "3", "--prot=1"}) ==
+      "unknown option '--frobnicate'; 'quire serve --help' lists all; unknown option '--prot'; did you mean '--port'?");
   for (const ForeignFlag& flag : foreign_flags()) {
+    if (flag.use != ForeignUse::kRefused) continue;
     CAPTURE(flag.name);
     CHECK(flag_refusal({std::string(flag.name)}).starts_with("option '" + std::string(flag.name) + "' is another"));
     // What is advised exists.
-    const std::size_t use = flag.advice.find("--");
+    const std::size_t use = flag.text.find("--");
     if (use == std::string_view::npos) continue;
-    const std::string advised(flag.advice.substr(use, flag.advice.find_first_of(" ;", use) - use));
+    const std::string advised(flag.text.substr(use, flag.text.find_first_of(" ;,", use) - use));
     CHECK(flag_refusal({advised}).find("unknown option") == std::string::npos);
   }
+}
+
+TEST_CASE("flags of other servers that change nothing here are left out, with their values", "[config]") {
+  const OwnWords own = ConfigFlags::translated(std::vector<std::string>{
+      "serve", "-m", "m.gguf", "-ngl", "99", "--jinja", "-fa", "on", "-fa", "--port", "9", "--dtype=auto", "--numa",
+      "distribute", "-np", "4", "--no-enable-prefix-caching", "--uds=/run/q"});
+  CHECK(own.words == std::vector<std::string>{"serve", "-m", "m.gguf", "--port", "9", "--max-num-seqs", "4",
+                                              "--kv-cache.prefix-caching=false", "--server.unix-socket=/run/q"});
+  REQUIRE(own.ignored.size() == 6);
+  CHECK(own.ignored[0] == "-ngl: the whole model is on one device, which --device chooses");
+  CHECK(own.ignored[2] == "-fa: always on");
+  for (const ForeignFlag& flag : foreign_flags()) {
+    if (flag.use != ForeignUse::kRenamed) continue;
+    CAPTURE(flag.name);
+    CHECK(flag_refusal({std::string(flag.text)}).find("unknown option") == std::string::npos);
+  }
+}
+
+TEST_CASE("usual command lines of other servers start", "[config]") {
+  const Config llama =
+      resolved({"-m",      "m.gguf", "-c",      "4096",   "-ngl", "999", "-fa", "auto", "-np", "8",
+                "--jinja", "--host", "0.0.0.0", "--port", "8081", "-b",  "512", "-ub",  "512", "--no-mmap"});
+  CHECK(llama.serve.engine.scheduler.max_num_seqs == 8);
+  CHECK(llama.serve.server.port == 8081);
+  const Config vllm = resolved({"m", "--served-model-name", "x", "--max-model-len", "4096", "--dtype", "bfloat16",
+                                "--enable-prefix-caching", "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+                                "-tp", "2", "--trust-remote-code", "--max-num-seqs", "16"});
+  CHECK(vllm.serve.engine.scheduler.max_num_seqs == 16);
+  CHECK(vllm.serve.model.path == "m");
+}
+
+TEST_CASE("a variable sets each key, and a flag wins over it", "[config]") {
+  ::setenv("QUIRE_SERVER_PORT", "7001", 1);
+  ::setenv("QUIRE_SCHEDULER_MAX_NUM_SEQS", "3", 1);
+  CHECK(resolved({}).serve.server.port == 7001);
+  CHECK(resolved({"--port", "7002"}).serve.server.port == 7002);
+  CHECK(resolved({}).serve.engine.scheduler.max_num_seqs == 3);
+  ::setenv("QUIRE_SERVER_PORT", "x", 1);
+  CHECK(flag_refusal({}) == "QUIRE_SERVER_PORT: 'server.port' must be an integer from 0 to 65535");
+  CHECK(resolved({"--port", "7002"}).serve.server.port == 7002);
+  ::unsetenv("QUIRE_SERVER_PORT");
+  ::unsetenv("QUIRE_SCHEDULER_MAX_NUM_SEQS");
 }
 
 TEST_CASE("an API key on the command line is kept as its hash", "[config]") {
@@ -170,7 +219,8 @@ TEST_CASE("a bad flag is refused with what would be right", "[config]") {
         "unknown option '--scheduler.max_num_seqs'; did you mean '--scheduler.max-num-seqs'?");
   CHECK(flag_refusal({"--num-blocks", "3", "--kv-cache.memory", "1GiB"}).find("exclude each other") !=
         std::string::npos);
-  CHECK(flag_refusal({"--config", "/nonexistent.yaml"}) == "/nonexistent.yaml: cannot be read");
+  CHECK(flag_refusal({"--config", "/nonexistent.yaml"}) ==
+        "/nonexistent.yaml: cannot be opened: No such file or directory");
 }
 
 }  // namespace quire

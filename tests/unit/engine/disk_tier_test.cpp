@@ -365,7 +365,7 @@ std::pair<std::vector<TokenId>, FinishInfo> served(Engine& engine, const std::ve
 HarnessOptions with_tier(const fs::path& folder, std::int64_t num_blocks = 64) {
   HarnessOptions options{.num_blocks = num_blocks};
   options.engine.kv_cache.disk_tier_path = folder.string();
-  options.engine.model_version = "fake";
+  options.engine.identity.model.files = "fake";
   return options;
 }
 

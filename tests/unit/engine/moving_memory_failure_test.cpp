@@ -67,7 +67,7 @@ class MovingScene {
     options.engine.kv_cache.host_tier_bytes = window > 0 ? 2000 : 800;
     options.engine.kv_cache.disk_tier_path = folder.path();
     options.engine.kv_cache.disk_tier_bytes = 1 << 20;
-    options.engine.model_version = "one";
+    options.engine.identity.model.files = "one";
     if (window > 0) options.engine.num_window_parts = WindowPool::least_parts(window, options.block_size) + 2;
     return options;
   }

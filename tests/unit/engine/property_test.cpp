@@ -166,9 +166,9 @@ class Shadow {
     if (plan_.num_tokens > options_.max_num_batched_tokens) FAIL("more tokens than the budget");
     if (std::cmp_greater(plan_.entries.size(), options_.max_num_seqs)) FAIL("more sequences than allowed");
     for (const Sequence* preempted : plan_.preempted) {
-      // A choice also gives its place to a request that has none.
+      // A choice or a list's prompt also gives its place to a request that has none.
       const bool for_another =
-          preempted->is_choice || std::any_of(sequences_.begin(), sequences_.end(), [&](const Sequence& other) {
+          preempted->is_one_of_many() || std::any_of(sequences_.begin(), sequences_.end(), [&](const Sequence& other) {
             return other.state == Sequence::State::kRunning && importance(other) <= importance(*preempted);
           });
       if (!for_another) FAIL("a sequence was preempted for less important ones");

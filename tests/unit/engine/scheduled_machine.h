@@ -5,6 +5,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "core/sched/scheduler.h"
@@ -53,6 +54,11 @@ class ScheduledMachine {
       continue_sequence(*entry.sequence);
     ++num_steps;
   }
+
+  // A lower tier brings back some of what a waiting sequence's prompt needs.
+  void begin_restore(Sequence& sequence) { kv_.begin_restore(sequence.table); }
+  void end_restore(Sequence& sequence) { kv_.end_restore(sequence.table); }
+  std::span<Sequence* const> next_to_start() { return scheduler_.next_to_start(); }
 
   const std::deque<Sequence>& sequences() const { return sequences_; }  // in the order of arrival
   std::uint64_t num_preemptions() const { return scheduler_.num_preemptions(); }

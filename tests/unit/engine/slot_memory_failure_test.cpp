@@ -14,12 +14,15 @@ namespace {
 struct SlotAnswer {
   int num_calls = 0;
   bool lacked_memory = false;
+  std::string code{};  // of another error
   std::optional<KeptChain> chain;
 };
 
 class SlotScene {
  public:
-  explicit SlotScene(std::int64_t window) : harness_(options(window)) { kEngineThread.assume(); }
+  explicit SlotScene(std::int64_t window, const std::string& files = "one") : harness_(options(window, files)) {
+    kEngineThread.assume();
+  }
 
   std::vector<TokenId> converse(const std::vector<TokenId>& prompt) {
     Request request = request_of(prompt, 6);
@@ -36,6 +39,7 @@ class SlotScene {
     order.done = std::make_shared<const std::function<void(Result<KeptChain>)>>([&answer](Result<KeptChain> result) {
       ++answer.num_calls;
       answer.lacked_memory = !result && result.error().code == out_of_memory().code;
+      if (!result && !answer.lacked_memory) answer.code = result.error().code;
       if (result) answer.chain.emplace(*std::move(result));
     });
     harness_.engine.order_slot(std::move(order));
@@ -52,11 +56,11 @@ class SlotScene {
   bool is_idle_and_healthy() const { return harness_.engine.healthy() && harness_.engine.stats().num_blocks_used == 0; }
 
  private:
-  static HarnessOptions options(std::int64_t window) {
+  static HarnessOptions options(std::int64_t window, const std::string& files) {
     HarnessOptions options{.num_blocks = 32, .window = window};
     options.deferred_seed.reset();  // the tool itself takes memory
     options.engine.keeps_slots = true;
-    options.engine.model_version = "one";
+    options.engine.identity.model.files = files;
     options.engine.scheduler.max_num_seqs = 2;
     if (window > 0) options.engine.num_window_parts = WindowPool::least_parts(window, options.block_size) + 8;
     return options;
@@ -116,4 +120,20 @@ TEST_CASE("memory that is exhausted anywhere while a slot moves ends that order 
     CHECK(num_refused > 0);
     CHECK(num_before > num_refused);
   }
+}
+
+TEST_CASE("a slot is restored only into a model of the same identity", "[slots][identity]") {
+  SlotScene saving(0, "one");
+  saving.converse(made_tokens(21, 1));
+  SlotAnswer saved;
+  saving.order(SlotOrder::What::kSave, saved, -1);
+  REQUIRE(saved.chain);
+  SlotScene other(0, "other");
+  SlotAnswer refused;
+  other.order(SlotOrder::What::kRestore, refused, -1, *saved.chain);
+  CHECK(refused.code == "slot_mismatch");
+  SlotScene same(0, "one");
+  SlotAnswer restored;
+  same.order(SlotOrder::What::kRestore, restored, -1, *saved.chain);
+  CHECK(restored.chain);
 }

@@ -183,11 +183,14 @@ void write_adapter(const std::vector<Change>& changes, const std::string& archit
   writer.finish();
 }
 
-void write_peft(const std::vector<Change>& changes, const std::filesystem::path& directory, bool is_turned) {
+void write_peft(const std::vector<Change>& changes, const std::filesystem::path& directory, bool is_turned,
+                const std::string& settings) {
   std::filesystem::create_directories(directory);
-  std::ofstream(directory / "adapter_config.json")
-      << R"({"peft_type": "LORA", "r": 4, "lora_alpha": 6, "bias": "none", "target_modules": ["q_proj"],
-             "target_parameters": ["mlp.experts.gate_up_proj"]})";
+  nlohmann::json config{
+      {"peft_type", "LORA"}, {"r", changes.front().rank},    {"lora_alpha", 6},
+      {"bias", "none"},      {"target_modules", {"q_proj"}}, {"target_parameters", {"mlp.experts.gate_up_proj"}}};
+  config.merge_patch(nlohmann::json::parse(settings));
+  std::ofstream(directory / "adapter_config.json") << config;
   SafetensorsWriter writer;
   for (const Change& change : changes) {
     const std::string name = "base_model.model.model." + peft_name(change.name);

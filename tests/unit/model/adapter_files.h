@@ -44,10 +44,12 @@ Change part_of(const Change& stack, std::int64_t first, std::int64_t count, cons
 
 void write_adapter(const std::vector<Change>& changes, const std::string& architecture,
                    const std::filesystem::path& path);
-// As PEFT saves it, with the alpha and the rank 4 in its configuration; names as a model's GGUF file or, from "layers."
-// on, PEFT's own. A stack is written as for `target_parameters`; is_turned: of a parameter [outputs][inputs], by a
-// release that takes its first dimension for the inputs.
-void write_peft(const std::vector<Change>& changes, const std::filesystem::path& directory, bool is_turned = false);
+// As PEFT saves it, with the alpha and the first one's rank in its configuration; names as a model's GGUF file or, from
+// "layers." on, PEFT's own. A stack is written as for `target_parameters`; is_turned: of a parameter [outputs][inputs],
+// by a release that takes its first dimension for the inputs. `settings`: further members of its configuration, or
+// other values of those, as a JSON object.
+void write_peft(const std::vector<Change>& changes, const std::filesystem::path& directory, bool is_turned = false,
+                const std::string& settings = "{}");
 // The model's file with the changes added to its f32 weights.
 void write_merged(const std::filesystem::path& model, const std::vector<Change>& changes,
                   const std::filesystem::path& path);

@@ -154,7 +154,7 @@ ExamReference read_exam(const std::filesystem::path& reference_json) {
 
 ExamResult take_exam(const std::filesystem::path& path, const ExamReference& reference, std::size_t chunk,
                      bool with_greedy) {
-  const auto model = open_model(path, false, reference.context);
+  const auto model = open_model(path, false, {.served_context = reference.context});
   ModelRunner runner(*model, kVectorIsa, KvDType::kF32, 1);
   ExamResult result;
   for (std::size_t i = 0; i < reference.prompts.size(); ++i) {

@@ -55,17 +55,36 @@ TEST_CASE("A GGUF file's scalars and arrays are read by name and kind", "[gguf]"
   CHECK(gguf->get_int("u8") == 200);
   CHECK(gguf->get_int("i32") == -5);
   CHECK(gguf->get_float("f32") == 0.5);
-  CHECK_FALSE(gguf->get_int("f32"));
+  CHECK_THROWS_WITH(gguf->get_int("f32"), "test.gguf: the metadata key 'f32' is 0.5, not a whole number");
   CHECK(gguf->get_int("whole") == 10000);
   CHECK(gguf->get_float("i32") == -5.0);
   CHECK(gguf->get_bool("flag") == true);
-  CHECK_FALSE(gguf->get_int("flag"));
+  CHECK(gguf->get_int("flag") == 1);
   CHECK(gguf->get_string("text") == "héllo");
-  CHECK_FALSE(gguf->get_int("big"));
+  CHECK_THROWS_WITH(gguf->get_int("big"), Contains("not a whole number"));
   CHECK_FALSE(gguf->get_int("absent"));
   REQUIRE(gguf->get_strings("words") != nullptr);
   CHECK(*gguf->get_strings("words") == std::vector<std::string_view>{"a", ""});
-  CHECK(gguf->get_strings("text") == nullptr);
+  CHECK_THROWS_WITH(gguf->get_strings("text"), Contains("not a list of strings"));
+  CHECK(gguf->get_strings("absent") == nullptr);
+}
+
+TEST_CASE("A GGUF value counts as what it stands for, whatever type it has", "[gguf]") {
+  const GgufValue texts = std::vector<std::string_view>{"a"};
+  for (const GgufValue& two : {GgufValue(std::uint64_t{2}), GgufValue(std::int64_t{2}), GgufValue(2.0),
+                               GgufValue(std::string_view("2")), GgufValue(std::vector<std::uint64_t>{2})})
+    CHECK(integer_of(two) == 2);
+  CHECK_FALSE(integer_of(GgufValue(std::vector<std::uint64_t>{2, 3})));
+  CHECK_FALSE(integer_of(GgufValue(std::string_view("2x"))));
+  CHECK_FALSE(integer_of(texts));
+  CHECK(number_of(GgufValue(std::string_view("0.5"))) == 0.5);
+  CHECK_FALSE(number_of(GgufValue(true)));
+  for (const GgufValue& no : {GgufValue(false), GgufValue(std::uint64_t{0}), GgufValue(std::int64_t{0}), GgufValue(0.0),
+                              GgufValue(std::string_view("false")), GgufValue(std::string_view("0"))})
+    CHECK(flag_of(no) == false);
+  CHECK(flag_of(GgufValue(std::string_view("True"))) == true);
+  for (const GgufValue& none : {GgufValue(std::uint64_t{2}), GgufValue(std::string_view("no")), texts})
+    CHECK_FALSE(flag_of(none));
 }
 
 TEST_CASE("A GGUF file's tensors point at their bytes", "[gguf]") {
@@ -106,8 +125,8 @@ TEST_CASE("A GGUF file that lies is refused with one line that says where", "[gg
   require_gguf_refused(one_key(kGgufString).u64(kHuge).bytes(), "the file ends within a string");
   require_gguf_refused(one_key(kGgufU64).u32(1).bytes(), "the file ends within a value");
   require_gguf_refused(one_key(kGgufArray).u32(kGgufU64).u64(kHuge / 8).bytes(), "claims an array of");
-  require_gguf_refused(one_key(kGgufArray).u32(kGgufU8).u64(100).zeros(99).bytes(), "claims an array of 100 elements");
-  require_gguf_refused(one_key(kGgufArray).u32(kGgufString).u64(2).zeros(8).bytes(), "claims an array of 2 elements");
+  require_gguf_refused(one_key(kGgufArray).u32(kGgufU8).u64(100).zeros(99).bytes(), "ends within the 100 elements");
+  require_gguf_refused(one_key(kGgufArray).u32(kGgufString).u64(2).zeros(8).bytes(), "it is incomplete, download");
   require_gguf_refused(one_key(kGgufArray).u32(kGgufArray).u64(1).zeros(64).bytes(), "array of arrays");
   require_gguf_refused(one_key(kGgufArray).u32(77).u64(1).zeros(64).bytes(), "unknown type 77");
   require_gguf_refused(GgufBytes().header(0, 1).key("a\nb\x01", 99).bytes(), "a\\x0ab\\x01");
@@ -118,7 +137,7 @@ TEST_CASE("A GGUF file whose tensors lie is refused", "[gguf]") {
   require_gguf_refused(one_tensor({4, 0}, 0, 0).zeros(64).bytes(), "claims the dimension 0");
   require_gguf_refused(one_tensor({1ULL << 40, 1ULL << 40}, 0, 0).zeros(64).bytes(), "claims the dimension");
   require_gguf_refused(one_tensor({1ULL << 63, 2}, 0, 0).zeros(64).bytes(), "claims the dimension");
-  require_gguf_refused(one_tensor({1ULL << 55}, 0, 0).align().zeros(64).bytes(), "is it truncated?");
+  require_gguf_refused(one_tensor({1ULL << 55}, 0, 0).align().zeros(64).bytes(), "it is incomplete, download it again");
   require_gguf_refused(one_tensor({4, 2}, 0, 0).align().zeros(31).bytes(), "needs 32 bytes and the file has 31 left");
   require_gguf_refused(one_tensor({4, 2}, 0, 4).align().zeros(64).bytes(), "not a multiple of the alignment");
   require_gguf_refused(one_tensor({4, 2}, 0, 64).align().zeros(64).bytes(), "begins at 64 of 64");
@@ -135,7 +154,7 @@ TEST_CASE("A GGUF file whose tensors lie is refused", "[gguf]") {
     require_gguf_refused(GgufBytes().header(0, 1).key("general.alignment", kGgufU32).u32(alignment).bytes(),
                          "general.alignment");
   }
-  require_gguf_refused(GgufBytes().header(0, 1).key("general.alignment", kGgufString).text("32").bytes(),
+  require_gguf_refused(GgufBytes().header(0, 1).key("general.alignment", kGgufString).text("wide").bytes(),
                        "general.alignment");
 }
 

@@ -89,7 +89,7 @@ TEST_CASE("A Hugging Face directory that lacks a part is refused by the part's n
   }
   fresh();
   std::filesystem::remove(folder / "hf" / "model.safetensors");
-  CHECK_THROWS_WITH(open_model(folder / "hf"), Contains("has neither model.safetensors"));
+  CHECK_THROWS_WITH(open_model(folder / "hf"), Contains("has neither model.safetensors") && Contains("download"));
   fresh();
   folder.write("hf/config.json", "{");
   CHECK_THROWS_WITH(open_model(folder / "hf"), Contains("config.json: is not valid JSON"));

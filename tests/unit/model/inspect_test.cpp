@@ -67,12 +67,14 @@ TEST_CASE("inspect plans for a GPU of any memory", "[inspect]") {
       nlohmann::json::parse(inspect_model_as_json(path, *backend, {}, {.max_num_seqs = 8}, gpu, {}, gpu.limited_by));
   CHECK(shown.at("plan").at("backend") == "a GPU of 24.0 GiB");
   CHECK(shown.at("plan").at("available_bytes") == gpu.available);
+  CHECK_FALSE(shown.contains("identity"));  // of a backend that is not here
 }
 
 TEST_CASE("inspect is brief where nothing more is asked for", "[inspect]") {
   const auto path = test::source_folder() / "deploy/demo-model/quire-demo.gguf";
   const std::string text = inspect(path, std::uint64_t{4} << 30, {});
   CHECK_THAT(text, Contains("tensors: 39 (F32 9: ") && Contains("memory plan on cpu/scalar:"));
+  CHECK_THAT(text, Contains("\nidentity: "));
   CHECK_THAT(text, !Contains("blk.0") && !Contains("tokenizer.ggml"));
   CHECK(std::count(text.begin(), text.end(), '\n') < 15);
 }
@@ -90,5 +92,7 @@ TEST_CASE("inspect's JSON has metadata, tensors, model and plan, or the refusal"
   CHECK(document["tensors"].size() == 39);
   CHECK(document["model"]["max_context"] == 2048);
   CHECK(document["plan"]["kv_tokens"] > 0);
+  CHECK(document["identity"].get<std::string>().size() == 32);
+  CHECK(inspected(std::uint64_t{8} << 30)["identity"] == document["identity"]);
   CHECK(inspected(1)["refusal"].get<std::string>().find("does not fit") != std::string::npos);
 }

@@ -132,6 +132,16 @@ TEST_CASE("Memory is limited by the machine or by the tightest enclosing cgroup"
   CHECK(memory.available == 1000000);
   CHECK(memory.limited_by == "the cgroup /outer/inner");
 
+  root.write("sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "900000\n");  // v1, beside v2
+  root.write("sys/fs/cgroup/memory/jobs/memory.usage_in_bytes", "500000\n");
+  root.write("sys/fs/cgroup/memory/jobs/memory.stat", "inactive_file 7\ntotal_inactive_file 100000\n");
+  root.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  root.write("proc/self/cgroup", "4:memory:/jobs/one\n0::/outer/inner\n");
+  memory = machine_memory(root.path());
+  CHECK(memory.available == 500000);
+  CHECK(memory.limited_by == "the cgroup /jobs");
+  root.write("proc/self/cgroup", "0::/outer/inner\n");
+
   root.write("sys/fs/cgroup/outer/inner/memory.current", "9000000\n");
   CHECK(machine_memory(root.path()).available == 0);
   root.write("proc/meminfo", "MemTotal: 5 kB\n");

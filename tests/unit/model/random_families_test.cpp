@@ -8,6 +8,7 @@
 #include "core/model/tools/synth.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model/family_judge.h"
+#include "tests/unit/model/model_runner.h"
 
 using namespace quire;
 using namespace quire::test;
@@ -196,8 +197,7 @@ TEST_CASE("A metadata key of another name is refused in every family", "[model][
     for (const auto& [full, value] : metadata->metadata()) {
       if (!full.starts_with(prefix)) continue;
       const std::string key(full.substr(prefix.size()));
-      const auto number = metadata->get_float(std::string(full));
-      if (metadata->get_bool(std::string(full)) == false || number == 0.0) continue;
+      if (flag_of(value) == false || number_of(value) == 0.0) continue;
       FamilyShape other = shape;
       other.keys += " " + key + "= " + key + "_of_another_kind=2.5";
       INFO(name << ": " << key);

@@ -28,16 +28,16 @@ RopeConfig rope_of(const json& args) {
   const double head_size = args.at("head_size");
   parameters["partial_rotary_factor"] = parameters.at("rope_dim").get<double>() / head_size;
   parameters.erase("rope_dim");
-  const json config{{"model_type", "llama"},
-                    {"hidden_size", 64},
-                    {"intermediate_size", 64},
-                    {"num_attention_heads", 2},
-                    {"num_hidden_layers", 1},
-                    {"vocab_size", 8},
-                    {"head_dim", args["head_size"]},
-                    {"rope_parameters", parameters},
-                    {"max_position_embeddings", args.at("max_position")}};
-  return read_hf_config(config, "config.json").rope;
+  const json config{{"model_type", "llama"},         {"hidden_size", 64},
+                    {"intermediate_size", 64},       {"num_attention_heads", 2},
+                    {"num_hidden_layers", 1},        {"vocab_size", 8},
+                    {"tie_word_embeddings", true},   {"head_dim", args["head_size"]},
+                    {"rope_parameters", parameters}, {"max_position_embeddings", args.at("max_position")}};
+  StoredTensor embedding;
+  embedding.name = "model.embed_tokens.weight";
+  embedding.shape = {8, 64};
+  TensorTable tensors("model", {embedding});
+  return read_hf_spec(config, "config.json", tensors).ropes.at(0);
 }
 
 }  // namespace

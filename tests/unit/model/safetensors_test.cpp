@@ -52,7 +52,7 @@ TEST_CASE("A safetensors file's tensors point at their bytes", "[safetensors]") 
 }
 
 TEST_CASE("A safetensors file that lies is refused with one line", "[safetensors]") {
-  require_refused("abc", "ends within the header's length");
+  require_refused("a\1c", "ends within the header's length");
   require_refused(std::string(8, '\xff'), "claims a header of 18446744073709551615 bytes");
   require_refused(file_of("{", 0), "is not valid JSON");
   require_refused(file_of("[]", 0), "is not a JSON object");
@@ -89,7 +89,7 @@ TEST_CASE("Shards are found by their index and must hold what it says", "[safete
   folder.write(index, R"({"weight_map":{"a":"one.safetensors","b":"one.safetensors"}})");
   CHECK_THROWS_WITH(open_safetensors_directory(folder.path()), Contains("'b' is not in one.safetensors"));
   folder.write(index, R"({"weight_map":{"a":"one.safetensors","b":"three.safetensors"}})");
-  CHECK_THROWS_WITH(open_safetensors_directory(folder.path()), Contains("three.safetensors: cannot be opened"));
+  CHECK_THROWS_WITH(open_safetensors_directory(folder.path()), Contains("the shard three.safetensors is missing"));
   folder.write(index, R"({"weight_map":{"a":"../one.safetensors"}})");
   CHECK_THROWS_WITH(open_safetensors_directory(folder.path()), Contains("no file name"));
   folder.write(index, R"({"metadata":{}})");

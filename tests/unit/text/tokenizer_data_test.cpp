@@ -96,6 +96,8 @@ TEST_CASE("user-defined tokens are found in any text, control tokens are not", "
   CHECK(tokenizer->is_special(TokenId{8}));
   CHECK(values(tokenizer->encode("<|im_end|>", false, true)) == std::vector<std::int32_t>{8});
   CHECK(tokenizer->end_of_generation().size() == 2);
+  data.eos = TokenId{8};  // templates write it, so it comes first
+  CHECK(make_tokenizer(data)->end_of_generation().front() == TokenId{8});
 }
 
 TEST_CASE("a control token that is half a character cuts nothing", "[tokenizer]") {
@@ -124,6 +126,29 @@ TEST_CASE("a tokenizer.json that is broken or beyond us is refused", "[tokenizer
         "tokenizer.json: the unknown token '<unk>' is not in the vocabulary");
   CHECK(refused(R"({"model":{"vocab":{"a":0},"merges":[],"end_of_word_suffix":"</w>"}})") ==
         "tokenizer.json: model.end_of_word_suffix is not supported");
+}
+
+TEST_CASE("the model's own configuration names the ends where generation's names none", "[tokenizer]") {
+  TokenizerFiles files;
+  files.tokenizer_json = R"({"model":{"vocab":{"a":0,"b":1,"c":2},"merges":[]}})";
+  const auto ends = [&](const char* config, const char* generation) {
+    files.config_json = config;
+    files.generation_config_json = generation;
+    const auto tokenizer = make_tokenizer(files);
+    const auto ids = tokenizer->end_of_generation();
+    return values(std::vector<TokenId>(ids.begin(), ids.end()));
+  };
+  using Ids = std::vector<std::int32_t>;
+  CHECK(ends(R"({"eos_token_id":2})", "") == Ids{2});
+  CHECK(ends(R"({"eos_token_id":[1,2]})", "{}") == Ids{1, 2});
+  CHECK(ends(R"({"eos_token_id":0,"text_config":{"eos_token_id":1}})", "") == Ids{1});
+  CHECK(ends(R"({"eos_token_id":0})", R"({"eos_token_id":2})") == Ids{2});
+  CHECK(ends(R"({"eos_token_id":null})", "").empty());
+  CHECK(ends(R"({"eos_token_id":-1})", "").empty());
+  CHECK(ends(R"({"eos_token_id":9})", "").empty());
+  files.generation_config_json = "";
+  files.config_json = R"({"eos_token_id":"2"})";
+  CHECK(refusal(files) == "config.json: 'eos_token_id' is \"2\", not a token's number or a list of them");
 }
 
 TEST_CASE("merges come as strings or as pairs, and ends from every file that names them", "[tokenizer]") {

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 bool is_type(const Json& value, const std::string& type) {
-  if (type == "integer") return value.is_number() && std::floor(value.get<double>()) == value.get<double>();
+  if (type == "integer") return value.is_number_integer();  // constrained text writes it in digits alone
   if (type == "number") return value.is_number();
   if (type == "string") return value.is_string();
   if (type == "boolean") return value.is_boolean();

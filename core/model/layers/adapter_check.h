@@ -1,0 +1,17 @@
+// Whether adapters can be used, found out before the model is loaded. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "kernels/backend.h"
+
+namespace quire {
+
+// Throws StartupError where the backend computes no adapters.
+void require_adapters(const Backend& backend);
+// Reads an adapter as a model of these files would (read_adapter()), and forgets it. Throws StartupError.
+void check_adapter(const std::filesystem::path& adapter, const std::filesystem::path& model, Backend& backend,
+                   std::int64_t max_rank);
+
+}  // namespace quire

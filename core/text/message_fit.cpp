@@ -1,0 +1,359 @@
+#include "core/text/message_fit.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/base/json.h"
+
+namespace quire {
+namespace {
+
+std::string word_of(const Json& object, const char* member) {
+  const auto found = object.find(member);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool has_calls(const Json& message) {
+  const auto calls = message.find("tool_calls");
+  return calls != message.end() && calls->is_array() && !calls->empty();
+}
+
+bool is_instruction(const Json& message) {
+  const std::string role = word_of(message, "role");
+  return role == "system" || role == "developer";
+}
+
+Json text_part(const std::string& text) {
+  return Json::array({{{"type", "text"}, {"text", text}}});
+}
+
+Result<std::string> joined_text(const Json& parts, const std::string& field) {
+  std::string text;
+  for (const auto& part : parts) {
+    if (part.is_string()) {
+      text += part.get<std::string>();
+      continue;
+    }
+    const std::string type = part.is_object() ? word_of(part, "type") : "";
+    const char* const member = type == "refusal" ? "refusal" : "text";
+    if ((type != "text" && type != "input_text" && type != "refusal") || !part.contains(member))
+      return invalid("this model's chat template takes text only, not a part of type '" + type + "'", field);
+    if (!part[member].is_string()) return invalid("a text part's text must be a string", field);
+    text += part[member].get<std::string>();
+  }
+  return text;
+}
+
+// A string where all of it is text, so that it can be joined with another.
+Result<Json> plain_content(const Json& content, bool takes_parts, const std::string& field) {
+  if (!content.is_array()) return content;
+  auto text = joined_text(content, field);
+  if (text) return Json(std::move(*text));
+  if (takes_parts) return content;
+  return tl::make_unexpected(text.error());
+}
+
+void join(Json& content, const Json& more) {
+  if (content.is_null() || content == "") {
+    content = more;
+  } else if (content.is_string() && more.is_string()) {
+    if (more != "") content = content.get<std::string>() + "\n\n" + more.get<std::string>();
+  } else if (!more.is_null() && more != "") {
+    if (content.is_string()) content = text_part(content.get<std::string>());
+    const Json parts = more.is_string() ? text_part(more.get<std::string>()) : more;
+    content.insert(content.end(), parts.begin(), parts.end());
+  }
+}
+
+// The texts of tools, calls and results where a template has no place for them.
+std::string tools_as_text(const Json& tools) {
+  std::string text = "You can call these functions:\n";
+  for (const Json& tool : tools)
+    text += dump_json(tool["function"]) + "\n";
+  return text + "To call one, answer with nothing but a JSON object: {\"name\": \"...\", \"arguments\": {...}}";
+}
+
+std::string calls_as_text(const Json& calls) {
+  std::string text;
+  for (const Json& call : calls)
+    text += (text.empty() ? "" : "\n") + dump_spaced_json(call["function"]);
+  return text;
+}
+
+// Several calls of one message as messages with one call each, its result behind it.
+Json with_single_calls(const Json& messages) {
+  Json out = Json::array();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (!has_calls(messages[i]) || messages[i]["tool_calls"].size() == 1) {
+      out.push_back(messages[i]);
+      continue;
+    }
+    std::vector<Json> results;
+    std::size_t last = i;
+    while (last + 1 < messages.size() && word_of(messages[last + 1], "role") == "tool")
+      results.push_back(messages[++last]);
+    Json each = messages[i];
+    for (const Json& call : messages[i]["tool_calls"]) {
+      each["tool_calls"] = Json::array({call});
+      out.push_back(each);
+      each = {{"role", "assistant"}, {"content", ""}};
+      const auto is_of_call = [&call](const Json& result) {
+        return word_of(result, "tool_call_id") == word_of(call, "id");
+      };
+      const auto result = std::find_if(results.begin(), results.end(), is_of_call);
+      if (result == results.end()) continue;
+      out.push_back(std::move(*result));
+      results.erase(result);
+    }
+    for (Json& result : results)
+      out.push_back(std::move(result));
+    i = last;
+  }
+  return out;
+}
+
+class Fitter {
+ public:
+  explicit Fitter(const TemplateCapabilities& capabilities) : can_(capabilities) {}
+
+  Result<FittedMessages> fit(const Json& messages, const Json& tools) {
+    Json plain = Json::array();
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const std::string field = fmt::format("messages[{}]", i);
+      if (!messages[i].is_object()) return invalid("a message must be an object", field);
+      Json& message = plain.emplace_back(messages[i]);
+      if (!message.contains("content")) message["content"] = nullptr;
+      auto content = plain_content(message["content"], can_.parts_content, field + ".content");
+      if (!content) return tl::make_unexpected(content.error());
+      message["content"] = *std::move(content);
+      fit_calls(message, i);
+    }
+    Json shown = can_.tools ? tools : Json();
+    if (!tools.is_null() && !can_.tools) explain(tools, plain);
+    if (can_.needs_descriptions) describe(shown);
+    if (can_.tool_calls && !can_.parallel_calls) plain = with_single_calls(plain);
+    for (const Json& message : plain) {
+      if (!is_instruction(message)) ends_with_result_ = word_of(message, "role") == "tool";
+    }
+    for (std::size_t i = 0; i < plain.size(); ++i)
+      add(plain, i);
+    for (Json& message : out_)
+      fit_content(message["content"]);
+    return FittedMessages{std::move(out_), std::move(shown), warnings()};
+  }
+
+ private:
+  static void explain(const Json& tools, Json& messages) {
+    if (messages.empty() || !is_instruction(messages.front()))
+      messages.insert(messages.begin(), Json{{"role", "system"}, {"content", ""}});
+    join(messages.front()["content"], tools_as_text(tools));
+  }
+
+  static void describe(Json& tools) {
+    const auto put = [](Json& owner) {
+      if (owner.is_object() && !owner.contains("description")) owner["description"] = "";
+    };
+    for (Json& tool : tools) {
+      put(tool["function"]);
+      Json& parameters = tool["function"]["parameters"];
+      if (!parameters.is_object() || !parameters.contains("properties")) continue;
+      for (Json& property : parameters["properties"])
+        put(property);
+    }
+  }
+
+  void fit_content(Json& content) const {
+    if (content.is_null() && !can_.null_content) content = "";
+    if (content.is_string() && !can_.string_content && can_.parts_content)
+      content = text_part(content.get<std::string>());
+  }
+
+  // --- calls
+
+  void fit_calls(Json& message, std::size_t index) {
+    if (word_of(message, "role") == "tool") return fit_id(message, "tool_call_id", index);
+    if (!has_calls(message)) return;
+    for (Json& call : message["tool_calls"]) {
+      if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) continue;
+      Json& function = call["function"];
+      function["arguments"] = fit_arguments(function.value("arguments", Json()), word_of(function, "name"));
+      fit_id(call, "id", index);
+      names_[word_of(call, "id")] = word_of(function, "name");
+    }
+  }
+
+  // Anything but an object is shown as an empty one.
+  Json fit_arguments(const Json& given, const std::string& name) {
+    Json object = given;
+    if (given.is_string()) {
+      auto parsed = parse_json(given.get_ref<const std::string&>());
+      object = parsed ? std::move(*parsed) : Json(false);
+    }
+    const bool is_empty = given.is_null() || given == "" || given == "null";
+    if (!object.is_object() && !is_empty) replaced_.insert(name);
+    if (!object.is_object()) object = Json::object();
+    if (can_.object_arguments || !can_.tool_calls) return object;
+    return given.is_string() && replaced_.count(name) == 0 && !is_empty ? given : Json(dump_spaced_json(object));
+  }
+
+  void fit_id(Json& owner, const char* member, std::size_t index) const {
+    const std::string id = word_of(owner, member);
+    if (!can_.nine_letter_ids) return;
+    const bool fits =
+        id.size() == 9 && std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isalnum(c); });
+    if (!fits) owner[member] = nine_letter_id(id.empty() ? fmt::format("message {}", index) : id);
+  }
+
+  // --- turns
+
+  void add(Json& messages, std::size_t index) {
+    Json& message = messages[index];
+    const std::string role = word_of(message, "role");
+    if (is_instruction(message)) return add_instruction(messages, index);
+    if (role == "user") return add_user(std::move(message), false);
+    if (role == "assistant") return add_answer(std::move(message));
+    if (role == "tool") return add_result(std::move(message));
+    push(std::move(message));
+  }
+
+  void push(Json message) {
+    is_folded_ = false;
+    out_.push_back(std::move(message));
+  }
+
+  std::string last_role() const { return out_.empty() ? "" : word_of(out_.back(), "role"); }
+
+  void add_instruction(Json& messages, std::size_t index) {
+    Json message = std::move(messages[index]);
+    const bool leads = std::all_of(out_.begin(), out_.end(), is_instruction);
+    if (word_of(message, "role") == "developer" && !(leads && can_.developer_role)) message["role"] = "system";
+    const bool is_lost = ends_with_result_ && can_.tool_results && !can_.system_with_results;
+    const bool takes_role = !is_lost && (can_.system_role || word_of(message, "role") == "developer");
+    const bool follows_one = !out_.empty() && is_instruction(out_.back());
+    if (takes_role && follows_one && !can_.several_systems) return join(out_.back()["content"], message["content"]);
+    bool is_last = true;
+    for (std::size_t i = index + 1; i < messages.size(); ++i)
+      is_last = is_last && is_instruction(messages[i]);
+    const bool fits = leads || (is_last ? can_.last_system : can_.later_system);
+    if (takes_role && fits) return push(std::move(message));
+    ++num_folded_;
+    add_text("user", message["content"]);
+  }
+
+  // Text that has no message of its own: behind a turn of that role, or as one that the next turn of it continues.
+  void add_text(const char* role, const Json& content) {
+    if (last_role() == role && !has_calls(out_.back())) return join(out_.back()["content"], content);
+    add_user(Json{{"role", role}, {"content", content}}, true);
+  }
+
+  void add_user(Json message, bool is_folded) {
+    const std::string before = last_role();
+    const bool repeats = before == "user" && (is_folded_ || !can_.repeated_turns);
+    if (repeats || (before == "tool" && !can_.user_after_result)) {
+      num_merged_ += is_folded_ || is_folded ? 0 : 1;
+      join(out_.back()["content"], message["content"]);
+      is_folded_ = false;
+      return;
+    }
+    push(std::move(message));
+    is_folded_ = is_folded;
+  }
+
+  void add_answer(Json message) {
+    if (has_calls(message) && !can_.tool_calls) {
+      join(message["content"], calls_as_text(message["tool_calls"]));
+      message.erase("tool_calls");
+      ++num_written_;
+    }
+    const bool repeats = last_role() == "assistant" && !has_calls(out_.back()) && !can_.repeated_turns;
+    if (repeats && (!has_calls(message) || can_.text_beside_calls)) {
+      ++num_merged_;
+      join(out_.back()["content"], message["content"]);
+      message["content"] = std::move(out_.back()["content"]);
+      out_.erase(out_.size() - 1);
+    }
+    const bool has_text = !message["content"].is_null() && message["content"] != "";
+    if (has_calls(message) && has_text && !can_.text_beside_calls) {
+      Json text = std::exchange(message["content"], "");
+      if (can_.repeated_turns) {
+        push(Json{{"role", "assistant"}, {"content", std::move(text)}});
+      } else {
+        held_ = std::move(text);
+      }
+    }
+    push(std::move(message));
+  }
+
+  void add_result(Json message) {
+    if (held_.is_string() && held_ != "") {
+      Json text = "The assistant wrote before this call: " + held_.get<std::string>();
+      join(text, message["content"]);
+      message["content"] = std::move(text);
+      ++num_held_;
+    }
+    held_ = nullptr;
+    if (can_.tool_results) return push(std::move(message));
+    ++num_written_;
+    const auto name = names_.find(word_of(message, "tool_call_id"));
+    Json text = fmt::format("Result of {}:\n", name == names_.end() ? "a function" : name->second);
+    if (message["content"].is_string()) {
+      text = text.get<std::string>() + message["content"].get<std::string>();
+    } else {
+      join(text, message["content"]);
+    }
+    add_text("user", text);
+  }
+
+  std::vector<std::string> warnings() const {
+    std::vector<std::string> list;
+    const auto note = [&list](std::size_t count, std::string_view text) {
+      if (count > 0) list.push_back(fmt::format("{} {}", count, text));
+    };
+    note(num_folded_, "system message(s) folded into turns of the user: the chat template takes none at that place");
+    note(num_merged_, "message(s) merged with the one before: the chat template wants turns to alternate");
+    note(num_written_, "message(s) with calls or results of tools written as text: the chat template has none");
+    note(num_held_, "text(s) beside calls put before their results: the chat template shows calls alone");
+    for (const std::string& name : replaced_) {
+      list.push_back(
+          fmt::format("the arguments of a call of '{}' in the history are no JSON object: shown as {{}}", name));
+    }
+    return list;
+  }
+
+  const TemplateCapabilities& can_;
+  Json out_ = Json::array();
+  bool is_folded_ = false;                    // the last message is text that the user's next one continues
+  std::map<std::string, std::string> names_;  // of tools, by the ids of their calls
+  std::set<std::string> replaced_;            // tools whose arguments were no objects
+  Json held_;                                 // text beside a call, until its result comes
+  bool ends_with_result_ = false;
+  std::size_t num_folded_ = 0;
+  std::size_t num_held_ = 0;
+  std::size_t num_merged_ = 0;
+  std::size_t num_written_ = 0;
+};
+
+}  // namespace
+
+Result<FittedMessages> fit_messages(const Json& messages, const Json& tools, const TemplateCapabilities& capabilities) {
+  return Fitter(capabilities).fit(messages, tools);
+}
+
+std::string nine_letter_id(std::string_view text) {
+  constexpr std::string_view kAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : text)
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  std::string id;
+  for (int i = 0; i < 9; ++i, hash /= kAlphabet.size())
+    id += kAlphabet[hash % kAlphabet.size()];
+  return id;
+}
+
+}  // namespace quire

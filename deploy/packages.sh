@@ -1,0 +1,31 @@
+#!/bin/sh
+# Prints the packages that this system needs: packages.sh build|test|portable|cross|arm64|compiled-in. The names differ
+# between distributions; an unknown one is taken for the newest that is known. SYSTEM=debian-13 asks for another system's list.
+set -eu
+if [ -z "${SYSTEM:-}" ]; then
+  # shellcheck disable=SC1091 # a file of the system
+  SYSTEM=$(. /etc/os-release 2>/dev/null; echo "${ID:-debian}-${VERSION_ID:-13}")
+fi
+# Libraries whose text becomes part of the binary, though it links to no library of theirs.
+headers="nlohmann-json3-dev libspdlog-dev libcli11-dev libexpected-dev cppzmq-dev libjs-marked node-dompurify libjs-highlight.js
+  libjs-katex libjs-chart.js"
+case $SYSTEM in
+  debian-12)  # Boost 1.74, its usual version, has no Boost.URL
+    boost=libboost1.81-dev compiler=12 checks="clang-format clang-tidy-16 chromium" ;;
+  ubuntu-*)  # Chromium is no package there; the tests of the page skip by name
+    boost="libboost-dev libboost-url-dev" compiler=13 checks="clang-format clang-tidy" ;;
+  *)
+    boost="libboost-dev libboost-url-dev" compiler=14 checks="clang-format clang-tidy chromium" ;;
+esac
+libraries="libssl-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libnuma-dev libedit-dev libhiredis-dev
+  libzmq3-dev zlib1g-dev"
+case ${1:-} in
+  build) echo build-essential cmake ninja-build ccache pkg-config $boost $headers $libraries ;;
+  test) echo catch2 $checks file git curl procps openssl python3 systemd haproxy prometheus redis-server python3-zmq python3-msgpack \
+    python3-jsonschema python3-yaml ;;
+  portable) echo libsodium-dev libncurses-dev libbsd-dev libmd-dev ;;  # static libraries that others refer to
+  cross) echo g++-$compiler-aarch64-linux-gnu qemu-user-static ;;
+  arm64) echo libc6-dev libstdc++-$compiler-dev $boost nlohmann-json3-dev libspdlog-dev libcli11-dev libexpected-dev cppzmq-dev $libraries catch2 ;;
+  compiled-in) echo $boost $headers ;;
+  *) echo "usage: packages.sh build|test|portable|cross|arm64|compiled-in" >&2; exit 2 ;;
+esac

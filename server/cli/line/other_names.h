@@ -1,0 +1,16 @@
+// Names under which Ollama's and other users look for commands that Quire has under its own. Pure functions; any
+// thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace quire::cli {
+
+// The same command line in Quire's words: `list` is `models`, `rm` is `models remove`, `-v` is `--version`.
+std::vector<std::string> own_command_words(std::vector<std::string> words);
+
+// How to get what `command` does elsewhere, where no command of Quire does it. Empty for any other word.
+std::string other_command_advice(const std::string& command);
+
+}  // namespace quire::cli

@@ -1,0 +1,42 @@
+// EndWatch: reports a process that does not come to its end in time, because a thread hangs in a disk or a driver. Any
+// thread. It has a thread of its own from the first time limit on.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace quire {
+
+class EndWatch {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Once the time has passed `overdue` is called, at most once, on the watch's thread. It must not throw.
+  explicit EndWatch(std::function<void()> overdue) : overdue_(std::move(overdue)) {}
+  ~EndWatch();  // the end has come
+  EndWatch(const EndWatch&) = delete;
+  EndWatch& operator=(const EndWatch&) = delete;
+
+  // The end is due within this time from now. Replaces an earlier limit.
+  void expect_within(std::chrono::milliseconds time);
+
+ private:
+  void run();
+
+  const std::function<void()> overdue_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Clock::time_point> due_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+// Names of this process's threads beside the caller's, those that only compute left out: "engine, kv-io".
+std::string names_of_threads();
+
+}  // namespace quire

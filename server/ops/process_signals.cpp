@@ -1,0 +1,29 @@
+#include "server/ops/process_signals.h"
+
+#include <csignal>
+#include <initializer_list>
+
+namespace quire {
+
+namespace {
+
+// A handler that a profiler or a sanitizer has set stays.
+void ignore_where_deadly(int number) {
+  struct sigaction now {};
+  if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::signal(number, SIG_IGN);
+}
+
+}  // namespace
+
+void ignore_deadly_signals() {
+  // EPIPE and EFBIG say the same, to the request that they concern.
+  for (const int number : {SIGPIPE, SIGXFSZ})
+    ignore_where_deadly(number);
+  // Sent by mistake: by a log rotation, a profiler, a process manager that knows another server.
+  for (const int number : {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT})
+    ignore_where_deadly(number);
+  // It would stop a daemon in the background whose terminal is set to `tostop`.
+  ignore_where_deadly(SIGTTOU);
+}
+
+}  // namespace quire

@@ -1,0 +1,113 @@
+// Clients that do not read what they asked for: what waits for them is charged to them and bounded, on every handler,
+// and others are answered meanwhile. Long answers are made in parts.
+#include <catch2/catch.hpp>
+#include <deque>
+#include <thread>
+
+#include "tests/server/test_server.h"
+
+using namespace quire;
+using namespace quire::test;
+
+namespace slow_readers {
+
+constexpr std::int64_t kBound = 4 << 20;
+constexpr std::int64_t kLongest = 1 << 20;  // of one answer that is asked for here, about
+
+ServerOptions bounded() {
+  ServerOptions options = test_options();
+  options.max_body_bytes = 2 << 20;
+  options.max_unread_bytes = kBound;
+  return options;
+}
+
+std::string slow_post(const std::string& path, const std::string& body) {
+  return "POST " + path +
+         " HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n\r\n" + body;
+}
+
+std::string slow_get(const std::string& path) {
+  return "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n";
+}
+
+// Until that many unread answers were cut, or nothing more can come.
+void await_cuts(TestServer& server, std::int64_t count) {
+  while (server.server().state().answers.num_cut() < count)
+    std::this_thread::yield();
+}
+
+}  // namespace slow_readers
+
+using namespace slow_readers;
+
+TEST_CASE("unread answers are bounded, whatever handler made them, and a neighbour is served") {
+  TestServer server(says("x"), bounded());
+  HttpClient neighbour(server.port());
+  const std::string text(kLongest, 'x');
+  const Json made =
+      answer_to(neighbour, "/v1/conversations", R"({"items":[{"role":"user","content":")" + text + R"("}]})");
+  const std::string id = made["id"];
+  const std::string chat = R"({"messages":[{"role":"user","content":")" + text + R"("}]})";
+  const std::string request =
+      GENERATE_COPY(slow_get("/v1/conversations/" + id + "/items"), slow_post("/apply-template", chat));
+  std::deque<HttpClient> readers;
+  for (int i = 0; i < 12; ++i)
+    readers.emplace_back(server.port()).send(request);
+  await_cuts(server, 1);
+  CHECK(server.server().state().answers.num_bytes() <= kBound + 2 * kLongest);
+  CHECK(neighbour.post("/v1/completions", R"({"prompt":"a","max_tokens":1})").status == 200);
+  for (HttpClient& reader : readers)
+    reader.close();
+}
+
+TEST_CASE("documents that all connections share cost their slow readers nothing") {
+  TestServer server(says("x"), bounded());
+  HttpClient neighbour(server.port());
+  const HttpReply whole = neighbour.get("/openapi.json");
+  CHECK(whole.status == 200);
+  std::deque<HttpClient> readers;
+  std::string requests;
+  for (int i = 0; i < 200; ++i)
+    requests += slow_get("/openapi.json");
+  for (int i = 0; i < 16; ++i)
+    readers.emplace_back(server.port()).send(requests);
+  CHECK(neighbour.get("/openapi.json").body == whole.body);
+  CHECK(server.server().state().answers.num_bytes() < std::ssize(whole.body));
+  CHECK(server.server().state().answers.num_cut() == 0);
+}
+
+TEST_CASE("a long answer is made in parts, and is the same") {
+  const std::string text(20'000, 'y');
+  TestServer server(says(text), test_options(), [](ServedModel& model) { model.max_model_len = 40'000; });
+  HttpClient client(server.port());
+  const bool is_chat = GENERATE(true, false);
+  const std::string path = is_chat ? "/v1/chat/completions" : "/v1/completions";
+  const std::string prompt = is_chat ? R"("messages":[{"role":"user","content":"a"}])" : R"("prompt":"a")";
+  const HttpReply reply = client.post(path, "{" + prompt + R"(,"n":16,"max_tokens":30000})");
+  INFO(reply.body.substr(0, 500));
+  REQUIRE(reply.status == 200);
+  CHECK(reply.fields.count("content-length") == 0);
+  const Json answer = Json::parse(reply.body);
+  REQUIRE(answer["choices"].size() == 16);
+  for (const Json& choice : answer["choices"])
+    CHECK((is_chat ? choice["message"]["content"] : choice["text"]) == text);
+  CHECK(answer["usage"]["completion_tokens"].get<std::size_t>() >= 16 * text.size());
+  CHECK(client.get("/livez").status == 200);
+  const HttpReply brief = client.post(path, "{" + prompt + R"(,"max_tokens":3})");
+  CHECK(brief.fields.count("content-length") == 1);
+}
+
+TEST_CASE("a reader below the lowest rate is closed") {
+  ServerOptions options = bounded();
+  options.timeout.write = std::chrono::milliseconds(50);
+  TestServer server(says("x"), options);
+  HttpClient slow(server.port());
+  const std::string chat = R"({"messages":[{"role":"user","content":")" + std::string(kLongest, 'x') + R"("}]})";
+  slow.send(slow_post("/apply-template", chat));
+  while (server.server().state().answers.num_bytes() == 0)
+    std::this_thread::yield();
+  while (server.server().state().answers.num_bytes() > 0)
+    std::this_thread::yield();
+  CHECK(server.server().state().answers.num_cut() == 0);
+}
