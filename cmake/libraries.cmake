@@ -65,7 +65,7 @@ quire_library(quire_base FOLDERS core/base LINK quire_kernels ${QUIRE_SPDLOG})
 quire_library(quire_grammar FOLDERS core/grammar LINK quire_base PkgConfig::UTF8PROC)
 quire_library(quire_text FOLDERS core/text LINK quire_base PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 quire_library(quire_model FOLDERS core/model LINK quire_text)
-quire_library(quire_engine FOLDERS core/request core/kv core/sched core/sampling core/draft core/engine
+quire_library(quire_engine FOLDERS core/content core/request core/kv core/sched core/sampling core/draft core/engine
   LINK quire_model quire_grammar PkgConfig::XXHASH)
 # An archive member of its own, which a binary with another executor leaves out.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/engine/executor_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

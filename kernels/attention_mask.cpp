@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/backend.h"
+
 namespace quire {
 
 TokenRange seen_by(const AttentionOptions& options, std::int64_t position, std::int64_t context) {
@@ -14,6 +16,14 @@ TokenRange seen_by(const AttentionOptions& options, std::int64_t position, std::
     if (!options.causal) seen.end = std::min(context, position + reach + 1);
   }
   if (options.chunk > 0) seen.begin = std::max(seen.begin, position / options.chunk * options.chunk);
+  return seen;
+}
+
+TokenRange seen_by_row(const AttentionOptions& options, const AttentionBatch& batch, std::int64_t row,
+                       std::int64_t position, std::int64_t context) {
+  TokenRange seen = seen_by(options, position, context);
+  if (!batch.seen_end.empty())
+    seen.end = std::max(seen.end, std::min<std::int64_t>(batch.seen_end[static_cast<std::size_t>(row)], context));
   return seen;
 }
 

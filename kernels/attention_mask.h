@@ -14,6 +14,9 @@ struct TokenRange {
 
 // Tokens that the query at `position` sees in a context of that length.
 TokenRange seen_by(const AttentionOptions& options, std::int64_t position, std::int64_t context);
+// The same for a row of a step, which may see later tokens.
+TokenRange seen_by_row(const AttentionOptions& options, const AttentionBatch& batch, std::int64_t row,
+                       std::int64_t position, std::int64_t context);
 
 // Slopes of heads fall by equal factors (arXiv 2108.12409).
 float alibi_slope(float largest_exponent, std::int64_t head, std::int64_t num_heads);

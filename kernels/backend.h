@@ -146,6 +146,26 @@ struct AttentionBatch {
   std::span<const std::int32_t> slots;           // [rows] block_id * block_size + offset: where row r's K/V are stored
   std::span<const std::int32_t> state_ids = {};  // [num_seqs] where recurrent layers keep the sequence's state
   bool causal = true;  // false: a row sees all of its sequence's context, in Backend::attention
+  // [rows] a causal row sees tokens before this one as well, at most its context; empty: no row sees later ones.
+  std::span<const std::int32_t> seen_end = {};
+};
+
+// The positions that rows are rotated by: one number for each row, or several of which each frequency takes one
+// (M-RoPE, arXiv 2409.12191).
+struct RopePositions {
+  RopePositions(std::span<const std::int32_t> each) : values(each) {}
+  RopePositions(const std::vector<std::int32_t>& each) : values(each) {}
+  RopePositions(std::span<const std::int32_t> parts, std::int64_t parts_per_row, std::span<const std::uint8_t> axis)
+      : values(parts), per_row(parts_per_row), axes(axis) {}
+
+  std::int32_t at(std::int64_t row, std::size_t frequency) const {
+    const std::int64_t part = per_row > 1 && !axes.empty() ? axes[frequency] : 0;
+    return values[static_cast<std::size_t>(row * per_row + part)];
+  }
+
+  std::span<const std::int32_t> values;  // [rows, per_row]
+  std::int64_t per_row = 1;
+  std::span<const std::uint8_t> axes{};  // [frequencies] the part that each takes; empty: the first
 };
 
 // Operations that a backend may lack. A model that needs them is refused when it is loaded.
@@ -223,7 +243,7 @@ class Backend {
     linear(weights, x, out, false);
   }
   // cos and sin [rows, rotary_dim / 2] of position * inv_freq, times `scale` (YaRN's attention factor).
-  virtual void rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
+  virtual void rope_angles(const RopePositions& positions, std::span<const double> inv_freq, float scale,
                            MatrixView cos, MatrixView sin) = 0;
   // Rotates the first rotary_dim (= 2 * cos.cols) elements of each head in place.
   virtual void rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,

@@ -171,7 +171,7 @@ void ParallelBackend::linear(const Linear& /*weights*/, const ProductInput& /*x*
                              bool /*accumulate*/) {
   of_a_rank_alone();
 }
-void ParallelBackend::rope_angles(std::span<const std::int32_t> /*positions*/, std::span<const double> /*inv_freq*/,
+void ParallelBackend::rope_angles(const RopePositions& /*positions*/, std::span<const double> /*inv_freq*/,
                                   float /*scale*/, MatrixView /*cos*/, MatrixView /*sin*/) {
   of_a_rank_alone();
 }

@@ -27,6 +27,7 @@ class DeviceExecutor final : public Executor {
     return draft_round_.compute(arrays, draws, *memory_.storage, sampler_);
   }
   bool can_draft() const override { return true; }
+  std::unique_ptr<Buffer> upload(std::span<const float> values) override { return backend_.upload(values); }
   const Model& model() const override { return model_; }
   KvStorage& storage() override { return *memory_.storage; }
   KvStorage* window_storage() override { return memory_.window_storage.get(); }

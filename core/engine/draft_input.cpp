@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/content/media_names.h"
 #include "kernels/check.h"
 
 namespace quire {
@@ -30,8 +31,10 @@ void DraftInput::add(const Sequence& sequence, std::int64_t begin, std::int32_t 
 void DraftInput::add_unpredicted(const Sequence& sequence, std::int64_t begin, std::int64_t end) {
   const std::int64_t num_blocks = (end + block_size_ - 1) / block_size_;
   QUIRE_CHECK(std::cmp_less_equal(num_blocks, sequence.table.blocks.size()), "what is drafted from has blocks");
-  rows_.add(sequence.table.blocks, begin, end,
-            [&](std::int64_t position) { return sequence.tokens[static_cast<std::size_t>(position)].value; });
+  rows_.add(sequence.table.blocks, sequence.request->media, begin, end, [&](std::int64_t position) {
+    const TokenId token = sequence.tokens[static_cast<std::size_t>(position)];
+    return is_media(token) ? 0 : token.value;
+  });
 }
 
 DraftArrays DraftInput::arrays() const {

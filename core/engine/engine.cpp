@@ -117,8 +117,10 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                                                              .extra_bytes = extra_bytes(*executor_)},
                                            options.shared_store([this] { queue.wake(); }));
   }
+  if (options.encoder != nullptr)
+    media_ = std::make_unique<MediaEncoding>(*options.encoder, *executor_, options.media_bytes);
   keeps_slots = options.keeps_slots && kv_.prefix_caching();
-  if (keeps_slots) slots_ = std::make_unique<SlotRecords>(options.scheduler.max_num_seqs);
+  if (keeps_slots) slots_ = std::make_unique<SlotRecords>(options.scheduler.max_num_seqs, kv_.mutable_index().media());
   if (host_ != nullptr || disk_ != nullptr || shared_ != nullptr || keeps_slots) {
     lower_tier_ = std::make_unique<LowerTier>(kv_, block_bytes, extra_bytes(*executor_), host_.get(), disk_.get(),
                                               LowerTierOptions{}, shared_.get());

@@ -44,7 +44,9 @@ struct EngineOptions {
   std::int64_t max_json_spaces = 40;  // of a run of whitespace in JSON that a grammar asks for
   bool keeps_slots = false;           // conversations can be saved and restored by the number of a slot
   std::uint64_t seed = 0;             // from which requests without a seed draw theirs; 0: from the operating system
-  std::shared_ptr<StepTurns> turns;   // shared by the engines of one process; null: this one computes alone
+  Backend* encoder = nullptr;         // computes encoders of media; must outlive the engine; null: it takes no media
+  std::int64_t media_bytes = std::int64_t{256} << 20;  // of rows of media that are kept
+  std::shared_ptr<StepTurns> turns;  // shared by the engines of one process; null: this one computes alone
 };
 
 // What a request must keep within to be accepted; known before the first request.

@@ -27,6 +27,7 @@
 #include "core/engine/engine_view.h"
 #include "core/engine/executor.h"
 #include "core/engine/generation.h"
+#include "core/engine/media_encoding.h"
 #include "core/engine/stats_board.h"
 #include "core/engine/step.h"
 #include "core/engine/step_meter.h"
@@ -102,6 +103,22 @@ class Engine::Impl {
   void send_held_ends(std::optional<Clock::time_point> now) QUIRE_REQUIRES(kEngineThread);
   SharedError drained_error() const QUIRE_REQUIRES(kEngineThread);
   void erase(LiveRequest& live) QUIRE_REQUIRES(kEngineThread);
+
+  // engine_media.cpp
+  struct WantedMedia {
+    Generation* generation;
+    const MediaRun* run;
+  };
+  Result<void> check_media(const Request& request) const QUIRE_REQUIRES(kEngineThread);
+  void name_media(Generation& generation) QUIRE_REQUIRES(kEngineThread);
+  std::int64_t next_position(Generation& generation) QUIRE_REQUIRES(kEngineThread);
+  std::optional<WantedMedia> place_media() QUIRE_REQUIRES(kEngineThread);
+  bool wants_encoder() QUIRE_REQUIRES(kEngineThread) { return place_media().has_value(); }
+  double seconds_beside_encoder() const QUIRE_REQUIRES(kEngineThread);
+  double encoder_seconds(const StepPlan& plan) const QUIRE_REQUIRES(kEngineThread);
+  bool encode(double seconds) QUIRE_REQUIRES(kEngineThread);
+  void give_rows(const std::shared_ptr<const MediaRows>& rows) QUIRE_REQUIRES(kEngineThread);
+  void fail_media(const char* why) QUIRE_REQUIRES(kEngineThread);
 
   // engine_slots.cpp
   void note_slot(const Generation& generation) QUIRE_REQUIRES(kEngineThread);
@@ -183,6 +200,9 @@ class Engine::Impl {
   std::unique_ptr<DiskTier> disk_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::unique_ptr<SharedTier> shared_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::unique_ptr<LowerTier> lower_tier_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
+  std::unique_ptr<MediaEncoding> media_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);  // null: the model takes no media
+  std::vector<Generation*> with_media_ QUIRE_GUARDED_BY(kEngineThread);           // whose prompts have media
+  std::string last_media_key_ QUIRE_GUARDED_BY(kEngineThread);  // API key whose media was encoded last
   std::array<Step, 2> steps_ QUIRE_GUARDED_BY(kEngineThread);
   Step* in_flight_ QUIRE_GUARDED_BY(kEngineThread) =
       nullptr;  // submitted before, to be finished in the next call of step()

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/engine/engine_impl.h"
+#include "kernels/check.h"
 
 namespace quire {
 
@@ -40,7 +41,7 @@ void Engine::Impl::begin(SlotOrder order) {
   const SlotRecords::Record& record = slots_->at(order.slot);
   switch (order.what) {
     case SlotOrder::What::kErase: {
-      KeptChain erased{.tokens = record.tokens};
+      KeptChain erased{.content = kv_.index().media().exported(record.tokens)};
       slots_->erase(order.slot);
       (*order.done)(std::move(erased));
       return;
@@ -75,7 +76,11 @@ void Engine::Impl::restore(SlotOrder order) {
 Result<KeptChain> Engine::Impl::noted(std::int32_t slot, Result<KeptChain> restored) {
   if (!restored) return restored;
   try {
-    slots_->set(slot, restored->salt, restored->tokens);
+    MediaNames& media = kv_.mutable_index().media();
+    auto tokens = media.imported(restored->content);
+    QUIRE_CHECK(tokens.has_value(), "what was restored is content of this model");
+    slots_->set(slot, restored->salt, *tokens);
+    media.drop_users(*tokens);
   } catch (const std::bad_alloc&) {
     return tl::make_unexpected(*no_memory_);
   }

@@ -72,6 +72,9 @@ struct EngineStats {
   std::uint64_t num_accepted_tokens = 0;  // of them, those that were right
   std::array<std::uint64_t, kMostDraftsOfSequence> accepted_by_position{};  // the same by their place among the drafts
   std::uint64_t num_blocks_copied = 0;                                      // copy-on-write
+  std::uint64_t num_media_encoded = 0;                                      // pieces
+  std::uint64_t num_media_found = 0;                                        // whose rows were kept
+  std::uint64_t encoder_ns = 0;                                             // time spent encoding
   std::uint64_t num_blocks_restored = 0;                                    // from a tier below
   std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens
   std::array<std::uint64_t, kStepTimeBounds.size() + 1> step_times{};              // steps by their time

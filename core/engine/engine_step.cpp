@@ -49,6 +49,12 @@ bool Engine::Impl::step(Clock::time_point now) {
   }
   Turn turn;
   const bool has_next = plan(next, now, turn);
+  if (!has_next && before == nullptr && wants_encoder()) {
+    take_turn(next, turn);
+    encode(encoder_seconds(next.plan));
+    publish();
+    return true;
+  }
   if (!has_next && before == nullptr) {
     stats_.awaits_others = lower_tier_ != nullptr && lower_tier_->is_restoring() ? 1 : 0;
     publish();
@@ -56,11 +62,13 @@ bool Engine::Impl::step(Clock::time_point now) {
   }
   stats_.predicted_step_s = longest_prediction(before, has_next ? &next : nullptr);
   take_turn(next, turn);
+  const double encoder_s = encoder_seconds(next.plan);
   const bool is_submitted = has_next && submit(next);
   const bool works = before == nullptr || finish(*before);
   if (works && is_submitted) draw(next);
   if (works && is_submitted && next.is_overlapped) in_flight_ = &next;
   if (works && is_submitted && !next.is_overlapped) finish(next);
+  if (works) encode(encoder_s);
   publish();
   return true;
 }
@@ -82,6 +90,7 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
   StepLimits step_limits;
   if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
   step_limits.max_seconds = turns_.room();
+  if (place_media().has_value()) step_limits.max_seconds = std::min(step_limits.max_seconds, seconds_beside_encoder());
   step_limits.is_awaited = turns_.is_awaited();
   // A recurrent state that went further than what is committed could not go back.
   step_limits.can_end_early =
@@ -121,7 +130,7 @@ bool Engine::Impl::submit(Step& step) {
     step.parts.push_back(part);
   }
   if (drafted_rows_ != nullptr) note_drafted_rows(step.plan);
-  StepArrays arrays = step.input.arrays();
+  StepArrays arrays = step.input.arrays(executor_->model().positions_per_row());
   arrays.slice_rows = step.plan.slice_tokens;
   arrays.cuts_slices = step.plan.cuts_slices;
   if (step.plan.interruptible && executor_->depth() == 1) arrays.interrupt = &queue.interrupt();

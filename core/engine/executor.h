@@ -85,6 +85,12 @@ class Executor {
   }
   virtual bool can_draft() const { return false; }  // draft() is there
 
+  // Values that the model reads, in the memory of its device; null: it takes none. Throws std::bad_alloc, or what the
+  // device reports.
+  virtual std::unique_ptr<Buffer> upload(std::span<const float> /*values*/) QUIRE_REQUIRES(kEngineThread) {
+    return nullptr;
+  }
+
   virtual const Model& model() const = 0;
   virtual KvStorage& storage() = 0;
   virtual KvStorage* window_storage() = 0;  // parts for layers with a window; null: they keep all tokens

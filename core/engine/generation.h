@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/thread_role.h"
+#include "core/content/media_names.h"
 #include "core/draft/draft_record.h"
 #include "core/draft/drafter.h"
 #include "core/engine/request_queue.h"
@@ -55,6 +56,22 @@ struct Drafting {
   // Where the grammar stands after some of the drafts, and what then must be sampled, last first.
   std::unique_ptr<GrammarState> grammar;
   std::vector<TokenId> forced_ahead;
+};
+
+struct Generation;
+
+// Names of the media in a generation's tokens, and its place among the generations that have media; both end with it.
+struct MediaUse {
+  MediaUse(MediaNames& names, std::vector<Generation*>& all, Generation& own) : held(names), users(all), user(&own) {
+    users.push_back(user);
+  }
+  MediaUse(const MediaUse&) = delete;
+  MediaUse& operator=(const MediaUse&) = delete;
+  ~MediaUse() { std::erase(users, user); }
+
+  HeldMedia held;
+  std::vector<Generation*>& users;
+  Generation* user;
 };
 
 struct Generation : Sequence {
@@ -113,6 +130,7 @@ struct Generation : Sequence {
   void fail(SharedError error) noexcept;
   FinishInfo finish_info(FinishReason reason) const;
 
+  std::optional<MediaUse> media_use;  // absent: the prompt has no media
   LiveRequest* const live;
   const std::int32_t choice;
   SamplerState sampler;

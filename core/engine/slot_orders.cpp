@@ -48,7 +48,16 @@ void SlotRecords::note(std::int32_t wanted, const std::string& salt, std::span<c
 }
 
 void SlotRecords::set(std::int32_t slot, std::string salt, std::vector<TokenId> tokens) {
-  records_[static_cast<std::size_t>(slot)] = {std::move(salt), std::move(tokens), ++now_};
+  Record& record = records_[static_cast<std::size_t>(slot)];
+  media_.add_users(tokens);
+  media_.drop_users(record.tokens);
+  record = {std::move(salt), std::move(tokens), ++now_};
+}
+
+void SlotRecords::erase(std::int32_t slot) {
+  Record& record = records_[static_cast<std::size_t>(slot)];
+  media_.drop_users(record.tokens);
+  record = {};
 }
 
 // A conversation continues in the slot most of whose tokens it begins with.

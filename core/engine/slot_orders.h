@@ -50,7 +50,9 @@ class SlotRecords {
     std::uint64_t used = 0;  // when; 0: never
   };
 
-  explicit SlotRecords(std::int32_t num_slots) : records_(static_cast<std::size_t>(num_slots)) {}
+  // `media` must outlive it.
+  SlotRecords(std::int32_t num_slots, MediaNames& media)
+      : media_(media), records_(static_cast<std::size_t>(num_slots)) {}
 
   bool contains(std::int32_t slot) const { return slot >= 0 && slot < std::ssize(records_); }
   const Record& at(std::int32_t slot) const { return records_[static_cast<std::size_t>(slot)]; }
@@ -58,11 +60,12 @@ class SlotRecords {
   // else in the one that was used least recently.
   void note(std::int32_t wanted, const std::string& salt, std::span<const TokenId> tokens);
   void set(std::int32_t slot, std::string salt, std::vector<TokenId> tokens);
-  void erase(std::int32_t slot) { records_[static_cast<std::size_t>(slot)] = {}; }
+  void erase(std::int32_t slot);
 
  private:
   std::size_t slot_for(const std::string& salt, std::span<const TokenId> tokens) const;
 
+  MediaNames& media_;
   std::vector<Record> records_;
   std::uint64_t now_ = 0;
 };

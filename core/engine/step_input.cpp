@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/content/media_names.h"
+#include "core/model/layers/views.h"
 #include "kernels/check.h"
 
 namespace quire {
@@ -13,7 +15,10 @@ constexpr std::int64_t kMostBlocksReserved = 1 << 22;  // 16 MiB of addresses, o
 std::int32_t token_at(const StepEntry& entry, std::int64_t position, std::int32_t pending_place) {
   const Sequence& sequence = *entry.sequence;
   const std::int64_t past_known = position - sequence.num_tokens();
-  if (past_known < 0) return sequence.tokens[static_cast<std::size_t>(position)].value;
+  if (past_known < 0) {
+    const TokenId token = sequence.tokens[static_cast<std::size_t>(position)];
+    return is_media(token) ? 0 : token.value;
+  }
   return entry.num_drafts > 0 ? sequence.drafts[static_cast<std::size_t>(past_known)].value : -1 - pending_place;
 }
 
@@ -31,10 +36,18 @@ SequenceRows::SequenceRows(std::int32_t block_size, std::int64_t max_rows, std::
 }
 
 void SequenceRows::clear() {
-  for (auto* array : {&token_ids_, &positions_, &slots_, &context_len_, &block_tables_})
+  for (auto* array : {&token_ids_, &positions_, &media_positions_, &slots_, &context_len_, &block_tables_})
     array->clear();
+  has_media_ = false;
   query_start_.assign(1, 0);
   block_table_start_.assign(1, 0);
+}
+
+void SequenceRows::begin_media() {
+  has_media_ = true;
+  media_positions_.reserve(3 * positions_.capacity());
+  for (const std::int32_t position : positions_)
+    media_positions_.insert(media_positions_.end(), 3, position);
 }
 
 void SequenceRows::end_sequence(std::span<const BlockId> blocks, std::int64_t end) {
@@ -74,17 +87,21 @@ void StepInput::clear() {
     array->clear();
   token_types_.clear();
   adapters_.clear();
+  embedded_.clear();
+  seen_end_.clear();
 }
 
 std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int32_t pending_place) {
   const Sequence& sequence = *entry.sequence;
   const std::int64_t first_row = rows_.num_rows();
   const std::int64_t end = sequence.num_computed + entry.num_tokens;
-  rows_.add(sequence.table.blocks, sequence.num_computed, end,
+  rows_.add(sequence.table.blocks, sequence.request->media, sequence.num_computed, end,
             [&](std::int64_t position) { return token_at(entry, position, pending_place); });
   const std::int64_t second_text = sequence.request->second_text;
   for (std::int64_t position = sequence.num_computed; position < end; ++position)
     token_types_.push_back(second_text > 0 && position >= second_text ? 1 : 0);
+  if (!sequence.media_rows.empty()) add_media(sequence, sequence.num_computed, end, first_row);
+  if (!seen_end_.empty()) seen_end_.resize(static_cast<std::size_t>(rows_.num_rows()), 0);
   if (parts_ != nullptr) add_parts(sequence.table, sequence.num_computed, end);
   adapters_.push_back(sequence.request->adapter.get());
   states_.push_back(sequence.table.state.value);
@@ -96,6 +113,22 @@ std::int64_t StepInput::add(const StepEntry& entry, WantedRows wanted, std::int3
     rows.push_back(static_cast<std::int32_t>(first_row + row));
   }
   return first_index;
+}
+
+void StepInput::add_media(const Sequence& sequence, std::int64_t begin, std::int64_t end, std::int64_t first_row) {
+  for (std::size_t i = 0; i < sequence.media_rows.size(); ++i) {
+    const MediaRun& run = sequence.request->media[i];
+    const std::int64_t first = std::max(run.begin, begin);
+    const std::int64_t last = std::min(run.end(), end);
+    if (first >= last) continue;
+    QUIRE_CHECK(sequence.media_rows[i] != nullptr, "rows of media are computed once they are encoded");
+    embedded_.push_back({first_row + first - begin,
+                         row_range(sequence.media_rows[i]->rows, run.first_row + first - run.begin, last - first)});
+    if (!run.is_bidirectional) continue;
+    seen_end_.resize(static_cast<std::size_t>(rows_.num_rows()), 0);
+    for (std::int64_t index = first; index < last; ++index)
+      seen_end_[static_cast<std::size_t>(first_row + index - begin)] = static_cast<std::int32_t>(run.end());
+  }
 }
 
 // For a block behind the window stands the first part that is kept: what a kernel reads there, beside what it uses, are
@@ -115,13 +148,17 @@ void StepInput::add_parts(const BlockTable& table, std::int64_t begin, std::int6
                             static_cast<std::int32_t>(position % block_size_));
 }
 
-StepArrays StepInput::arrays() const {
-  const AttentionBatch attention = rows_.attention();
+StepArrays StepInput::arrays(std::int64_t positions_per_row) const {
+  AttentionBatch attention = rows_.attention();
+  attention.seen_end = seen_end_;
+  const bool has_parts = positions_per_row > 1 && !rows_.media_positions().empty();
   AttentionBatch window = attention;
   window.block_tables = window_tables_;
   window.slots = window_slots_;
   return {.token_ids = rows_.token_ids(),
-          .positions = rows_.positions(),
+          .positions = has_parts ? rows_.media_positions() : rows_.positions(),
+          .positions_per_row = has_parts ? positions_per_row : 1,
+          .embedded = embedded_,
           .attention = attention,
           .adapters = adapters_,
           .token_types = token_types_,

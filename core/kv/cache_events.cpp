@@ -29,9 +29,20 @@ void CacheEventLog::record_stored(const ChainKey& key, const ChainKey* parent, s
     }
     events_.back().hashes.push_back(key.low);
     events_.back().tokens.insert(events_.back().tokens.end(), tokens.begin(), tokens.end());
+    if (has_media(tokens)) record_media(tokens);
   } catch (const std::bad_alloc&) {
     lose();
   }
+}
+
+void CacheEventLog::record_media(std::span<const TokenId> tokens) {
+  CacheEvent& event = events_.back();
+  const auto recorded = std::span(event.tokens).last(tokens.size());
+  media_.visit(tokens, [&](const MediaNames::Stretch& stretch) {
+    event.media.push_back({event.hashes.size() - 1, stretch.media.key});
+    for (std::size_t i = 0; i < stretch.count; ++i)
+      recorded[stretch.begin + i] = media_placeholder(stretch.row + static_cast<std::int64_t>(i));
+  });
 }
 
 void CacheEventLog::note_removed(const ChainKey& key) noexcept {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/content/media_names.h"
 #include "core/kv/chain_key.h"
 
 namespace quire {
@@ -23,8 +24,13 @@ struct CacheEvent {
   Kind kind;
   std::vector<std::uint64_t> hashes{};    // of the blocks; those stored follow each other in one chain
   std::optional<std::uint64_t> parent{};  // of the first block stored; nothing: it begins a prompt
-  std::vector<TokenId> tokens{};          // of the blocks stored
-  std::string adapter{};                  // that those are of: its content key, or a name; empty: none
+  std::vector<TokenId> tokens{};          // of the blocks stored; rows of media as placeholders
+  struct Media {
+    std::size_t block;  // index among the blocks stored
+    MediaKey key;
+  };
+  std::vector<Media> media{};  // in order
+  std::string adapter{};       // that those are of: its content key, or a name; empty: none
 };
 using CacheEvents = std::vector<CacheEvent>;
 
@@ -38,6 +44,8 @@ class CacheEventSink {
 
 class CacheEventLog {
  public:
+  // `media` must outlive it.
+  explicit CacheEventLog(const MediaNames& media) : media_(media) {}
   // Whether a block behind this one begins an event, which says its adapter.
   bool begins_event(const ChainKey* parent) const { return sink_ != nullptr && !is_lost_ && !goes_on(parent); }
   // A block of this content came into the pool. parent: null for the first of a prompt. adapter: its content key, where
@@ -69,7 +77,9 @@ class CacheEventLog {
   void record_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens,
                      std::string_view adapter) noexcept;
   bool begin_again() noexcept;
+  void record_media(std::span<const TokenId> tokens);
 
+  const MediaNames& media_;
   CacheEventSink* sink_ = nullptr;
   CacheEvents events_;
   std::uint64_t num_blocks_ = 0;

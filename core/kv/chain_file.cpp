@@ -20,13 +20,14 @@ namespace {
 
 constexpr std::uint32_t kChainMagic = 0x4C535651;  // "QVSL"
 constexpr std::uint32_t kChainVersion = 1;
-constexpr std::uint64_t kMostSaltBytes = 1 << 16;
+constexpr std::uint32_t kMostSaltBytes = 1 << 16;
 
 // As it lies in the file, in the machine's byte order; a file of another one has another magic.
 struct ChainHead {
   std::uint64_t checksum;  // of everything after this word
   ChainKey fingerprint;
-  std::uint64_t salt_bytes;
+  std::uint32_t salt_bytes;
+  std::uint32_t num_media;
   std::uint64_t num_tokens;
   std::uint64_t num_blocks;
   std::uint32_t magic;
@@ -47,7 +48,8 @@ std::uint64_t checksum_of(const ChainHead& head, const KeptChain& chain, const s
   const auto add = [&](const void* data, std::size_t size) { XXH3_64bits_update(state.get(), data, size); };
   add(reinterpret_cast<const char*>(&head) + sizeof head.checksum, sizeof head - sizeof head.checksum);
   add(chain.salt.data(), chain.salt.size());
-  add(chain.tokens.data(), chain.tokens.size() * sizeof(TokenId));
+  add(chain.content.tokens.data(), chain.content.tokens.size() * sizeof(TokenId));
+  add(chain.content.media.data(), chain.content.media.size() * sizeof(MediaRef));
   add(sizes.data(), sizes.size() * sizeof(std::uint64_t));
   for (const BlockPayload& payload : chain.payloads)
     add(payload->data(), payload->size());
@@ -74,14 +76,16 @@ Error failed_to_write(std::error_code why) {
 bool read_content(std::FILE* file, const ChainHead& head, std::uint64_t left, KeptChain& chain,
                   std::vector<std::uint64_t>& sizes) {
   if (head.salt_bytes > kMostSaltBytes || head.num_tokens > left / sizeof(TokenId) ||
-      head.num_blocks > left / sizeof(std::uint64_t)) {
+      head.num_media > left / sizeof(MediaRef) || head.num_blocks > left / sizeof(std::uint64_t)) {
     return false;
   }
   chain.salt.resize(head.salt_bytes);
-  chain.tokens.resize(head.num_tokens);
+  chain.content.tokens.resize(head.num_tokens);
+  chain.content.media.resize(head.num_media);
   sizes.resize(head.num_blocks);
   if (!read_counted(file, chain.salt.data(), head.salt_bytes, left) ||
-      !read_counted(file, chain.tokens.data(), head.num_tokens * sizeof(TokenId), left) ||
+      !read_counted(file, chain.content.tokens.data(), head.num_tokens * sizeof(TokenId), left) ||
+      !read_counted(file, chain.content.media.data(), head.num_media * sizeof(MediaRef), left) ||
       !read_counted(file, sizes.data(), head.num_blocks * sizeof(std::uint64_t), left)) {
     return false;
   }
@@ -98,17 +102,19 @@ bool read_content(std::FILE* file, const ChainHead& head, std::uint64_t left, Ke
 
 std::int64_t chain_bytes(const KeptChain& chain) {
   const std::vector<std::uint64_t> sizes = sizes_of(chain);
-  return static_cast<std::int64_t>(sizeof(ChainHead) + chain.salt.size() + chain.tokens.size() * sizeof(TokenId) +
-                                   sizes.size() * sizeof(std::uint64_t) +
-                                   std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
+  return static_cast<std::int64_t>(
+      sizeof(ChainHead) + chain.salt.size() + chain.content.tokens.size() * sizeof(TokenId) +
+      chain.content.media.size() * sizeof(MediaRef) + sizes.size() * sizeof(std::uint64_t) +
+      std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
 }
 
 Result<void> write_chain(const std::filesystem::path& path, const KeptChain& chain) {
   const std::vector<std::uint64_t> sizes = sizes_of(chain);
   ChainHead head{.checksum = 0,
                  .fingerprint = chain.fingerprint,
-                 .salt_bytes = chain.salt.size(),
-                 .num_tokens = chain.tokens.size(),
+                 .salt_bytes = static_cast<std::uint32_t>(chain.salt.size()),
+                 .num_media = static_cast<std::uint32_t>(chain.content.media.size()),
+                 .num_tokens = chain.content.tokens.size(),
                  .num_blocks = sizes.size(),
                  .magic = kChainMagic,
                  .version = kChainVersion};
@@ -123,7 +129,8 @@ Result<void> write_chain(const std::filesystem::path& path, const KeptChain& cha
   StdioFile file(::fdopen(descriptor, "wb"));
   bool written = write_all(file.get(), &head, sizeof head) &&
                  write_all(file.get(), chain.salt.data(), chain.salt.size()) &&
-                 write_all(file.get(), chain.tokens.data(), chain.tokens.size() * sizeof(TokenId)) &&
+                 write_all(file.get(), chain.content.tokens.data(), chain.content.tokens.size() * sizeof(TokenId)) &&
+                 write_all(file.get(), chain.content.media.data(), chain.content.media.size() * sizeof(MediaRef)) &&
                  write_all(file.get(), sizes.data(), sizes.size() * sizeof(std::uint64_t));
   for (const BlockPayload& payload : chain.payloads)
     written = written && write_all(file.get(), payload->data(), payload->size());

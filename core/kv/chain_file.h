@@ -11,6 +11,7 @@
 
 #include "core/base/ids.h"
 #include "core/base/result.h"
+#include "core/content/media_names.h"
 #include "core/kv/chain_key.h"
 #include "core/kv/tier_record.h"
 
@@ -19,7 +20,7 @@ namespace quire {
 struct KeptChain {
   ChainKey fingerprint{};                // of the model, its arithmetic and the layout of a block
   std::string salt{};                    // of its prefixes
-  std::vector<TokenId> tokens{};         // of full blocks
+  PortableContent content{};             // of full blocks
   std::vector<BlockPayload> payloads{};  // one for each block: its bytes, then the state's or the part's, if it has one
 };
 

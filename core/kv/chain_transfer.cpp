@@ -28,39 +28,53 @@ tl::unexpected<Error> nothing_cached() {
 void ChainTransfer::save(std::string salt, std::vector<TokenId> tokens, std::int64_t max_bytes, Done done) {
   max_bytes_ = max_bytes;
   is_held_ = false;
-  begin({.salt = std::move(salt), .tokens = std::move(tokens)}, true, std::move(done));
+  saves_ = true;
+  kv_.mutable_index().media().add_users(tokens);
+  begin({.salt = std::move(salt)}, std::move(tokens), std::move(done));
 }
 
 void ChainTransfer::restore(KeptChain chain, Done done) {
-  begin(std::move(chain), false, std::move(done));
+  saves_ = false;
+  auto tokens = kv_.mutable_index().media().imported(chain.content);
+  begin(std::move(chain), std::move(tokens), std::move(done));
   if (!is_moving()) return;
   if (const auto checked = check_sizes(); !checked) give_up(checked.error());
 }
 
-void ChainTransfer::begin(KeptChain chain, bool saves, Done done) {
+// tokens: with users of their media, which end with the transfer; nothing where the chain's content is none.
+void ChainTransfer::begin(KeptChain chain, std::optional<std::vector<TokenId>> tokens, Done done) {
   QUIRE_CHECK(!is_moving(), "one chain moves at a time");
   chain_ = std::move(chain);
-  saves_ = saves;
+  tokens_ = tokens ? *std::move(tokens) : std::vector<TokenId>();
   done_ = std::move(done);
   num_in_flight_ = 0;
   ++number_;
   table_ = {};
   try {
+    if (saves_) chain_.content.media.reserve(kv_.index().media().num_stretches(tokens_));
     kv_.open(table_, chain_.salt);
-    kv_.reserve(table_, std::ssize(chain_.tokens));
+    kv_.reserve(table_, std::ssize(tokens_));
   } catch (const std::bad_alloc&) {
     give_up(out_of_memory());
   }
 }
 
-// Takes no memory.
+// Takes no memory: the exported pieces have room since begin().
 void ChainTransfer::end(const Error* error) {
+  MediaNames& media = kv_.mutable_index().media();
   if (table_.is_open) {
-    kv_.release(table_, chain_.tokens, std::int64_t{table_.num_entered} * kv_.block_size());
+    kv_.release(table_, tokens_, std::int64_t{table_.num_entered} * kv_.block_size());
     kv_.close(table_);
   }
   KeptChain chain = std::exchange(chain_, {});
-  if (!saves_) chain.payloads.clear();
+  std::vector<TokenId> tokens = std::exchange(tokens_, {});
+  if (saves_) {
+    media.export_and_drop(tokens, chain.content.media);
+    chain.content.tokens = std::move(tokens);
+  } else {
+    media.drop_users(tokens);
+    chain.payloads.clear();
+  }
   const Done done = std::exchange(done_, nullptr);
   if (error == nullptr) {
     done(std::move(chain));
@@ -85,12 +99,12 @@ bool ChainTransfer::has_extra(PrefixNode node) const {
 
 std::span<const TokenId> ChainTransfer::block_tokens(std::int64_t index) const {
   const auto block_size = static_cast<std::size_t>(kv_.block_size());
-  return std::span(chain_.tokens).subspan(static_cast<std::size_t>(index) * block_size, block_size);
+  return std::span(tokens_).subspan(static_cast<std::size_t>(index) * block_size, block_size);
 }
 
 // The node behind the table's present one.
 PrefixNode ChainTransfer::child(std::int64_t index) {
-  return kv_.mutable_index().find(table_.node, kv_.key_at(table_, chain_.tokens, index), block_tokens(index));
+  return kv_.mutable_index().find(table_.node, kv_.key_at(table_, tokens_, index), block_tokens(index));
 }
 
 // Blocks from the beginning on, up to where a sequence can go on.
@@ -99,8 +113,8 @@ std::int64_t ChainTransfer::num_in_pool() {
   PrefixNode node = table_.root;
   std::int64_t first_whole = 0;  // from here on all extras are there
   std::int64_t num_found = 0;
-  for (std::int64_t i = 0; (i + 1) * kv_.block_size() <= std::ssize(chain_.tokens); ++i) {
-    node = index.find(node, kv_.key_at(table_, chain_.tokens, i), block_tokens(i));
+  for (std::int64_t i = 0; (i + 1) * kv_.block_size() <= std::ssize(tokens_); ++i) {
+    node = index.find(node, kv_.key_at(table_, tokens_, i), block_tokens(i));
     if (node == kNoNode || index.block(node) == kNoBlock) break;
     if (!has_extra(node)) first_whole = i + 1;
     if (first_whole <= first_with_extra(i + 1)) num_found = i + 1;
@@ -117,7 +131,7 @@ Result<void> ChainTransfer::hold_saved() {
     return failure(ErrorKind::kTooLarge, "The slot has " + std::to_string(num_bytes) + " bytes, more than may be saved",
                    "slot_too_large");
   }
-  chain_.tokens.resize(static_cast<std::size_t>(num_found * kv_.block_size()));
+  keep_first(num_found * kv_.block_size());
   chain_.payloads.resize(static_cast<std::size_t>(num_found));
   for (std::int64_t i = 0; i < num_found; ++i) {
     const KvCache::Taken taken = kv_.take(table_, child(i), kv_.has_window() && i >= first_extra);
@@ -128,9 +142,18 @@ Result<void> ChainTransfer::hold_saved() {
   return {};
 }
 
+void ChainTransfer::keep_first(std::int64_t num_tokens) {
+  MediaNames& media = kv_.mutable_index().media();
+  const auto kept = static_cast<std::size_t>(num_tokens);
+  // Nodes of the tree use the pieces that stay.
+  media.drop_users(tokens_);
+  tokens_.resize(kept);
+  media.add_users(tokens_);
+}
+
 Result<void> ChainTransfer::check_sizes() const {
   const std::int64_t num_blocks = std::ssize(chain_.payloads);
-  bool fits = num_blocks > 0 && std::ssize(chain_.tokens) == num_blocks * kv_.block_size();
+  bool fits = num_blocks > 0 && std::ssize(tokens_) == num_blocks * kv_.block_size();
   const std::int64_t first_extra = first_with_extra(num_blocks);
   for (std::int64_t i = 0; i < num_blocks; ++i) {
     const std::int64_t wanted = block_bytes_ + (i >= first_extra ? extra_bytes_ : 0);
@@ -205,7 +228,7 @@ bool ChainTransfer::load_next(std::vector<BlockMove>& moves, std::int64_t& bytes
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
   if (with_part && kv_.available().parts <= kv_.capacity().parts / 16) return false;
   moves.reserve(moves.size() + 2 + static_cast<std::size_t>(kv_.states().num_states()));
-  if (node == kNoNode) node = index.insert(table_.node, kv_.key_at(table_, chain_.tokens, i), block_tokens(i));
+  if (node == kNoNode) node = index.insert(table_.node, kv_.key_at(table_, tokens_, i), block_tokens(i));
   const KvCache::Taken taken = kv_.take(table_, node, with_part);
   if (taken.block == kNoBlock) {
     index.forget_unused(node);

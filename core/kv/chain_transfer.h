@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ class ChainTransfer {
   void restore(KeptChain chain, Done done);
   // The table of the chain that is being saved, and its tokens, for LowerTier to bring back what has left the pool.
   BlockTable& table() { return table_; }
-  const std::vector<TokenId>& tokens() const { return chain_.tokens; }
+  const std::vector<TokenId>& tokens() const { return tokens_; }
 
   // Adds the step's share to `moves` and subtracts it from the bytes that may still move. True where the next step has
   // more to do.
@@ -45,15 +46,16 @@ class ChainTransfer {
   bool holds_blocks() const { return !table_.blocks.empty(); }
 
  private:
-  void begin(KeptChain chain, bool saves, Done done);
+  void begin(KeptChain chain, std::optional<std::vector<TokenId>> tokens, Done done);
   void end(const Error* error);
-  std::int64_t num_blocks() const { return kv_.blocks_for(std::ssize(chain_.tokens)); }
+  std::int64_t num_blocks() const { return kv_.blocks_for(std::ssize(tokens_)); }
   std::int64_t first_with_extra(std::int64_t num_blocks) const;
   bool has_extra(PrefixNode node) const;
   PrefixNode child(std::int64_t index);
   std::span<const TokenId> block_tokens(std::int64_t index) const;
   std::int64_t num_in_pool();
   Result<void> hold_saved();
+  void keep_first(std::int64_t num_tokens);
   Result<void> check_sizes() const;
   void add_saves(std::vector<BlockMove>& moves, std::int64_t& bytes);
   bool add_loads(std::vector<BlockMove>& moves, std::int64_t& bytes);
@@ -64,6 +66,7 @@ class ChainTransfer {
   const std::int64_t block_bytes_;
   const std::int64_t extra_bytes_;
   KeptChain chain_;
+  std::vector<TokenId> tokens_;  // the chain's content, as this process names it
   BlockTable table_;
   Done done_;
   bool saves_ = false;

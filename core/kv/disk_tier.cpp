@@ -34,7 +34,6 @@ bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
 // Where there is no room, or memory fails, the node is not in the order. All memory is taken before it is.
 void DiskTier::begin_to_write(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
   const PrefixNode parent = index.parent(node);
-  const std::span<const TokenId> tokens = index.tokens(node);
   const std::int64_t payload_bytes = std::ssize(*payload);
   if (order_.contains(node)) {
     if (!order_.is_there(node) || this->payload_bytes(node) >= payload_bytes) return;
@@ -50,7 +49,7 @@ void DiskTier::begin_to_write(PrefixIndex& index, PrefixNode node, BlockPayload 
                               .number = folder_.next_number(),
                               .position = static_cast<std::uint32_t>(index.position(node)),
                               .salt = PrefixIndex::is_root(parent) ? index.salt_of(node) : std::string(),
-                              .tokens = {tokens.begin(), tokens.end()},
+                              .content = index.media().exported(index.tokens(node)),
                               .payload = std::move(payload)}});
   const TierRecord& record = write.front().record;
   const std::int64_t num_bytes = record_bytes(record);
@@ -115,12 +114,22 @@ bool DiskTier::add_found(PrefixIndex& index, const TierEvent& event) {
 // False where the record is not right, or there is no memory for it.
 bool DiskTier::add_below(PrefixIndex& index, PrefixNode parent, const TierEvent& event) {
   const TierRecord& record = event.record;
-  if (index.key_of(parent) != record.parent || index.key_after(record.parent, record.tokens) != record.key)
-    return false;
+  if (index.key_of(parent) != record.parent) return false;
+  const auto tokens = index.media().imported(record.content);
+  if (!tokens) return false;
+  const bool is_added =
+      index.key_after(record.parent, *tokens) == record.key && add_child(index, parent, event, *tokens);
+  index.media().drop_users(*tokens);
+  return is_added;
+}
+
+bool DiskTier::add_child(PrefixIndex& index, PrefixNode parent, const TierEvent& event,
+                         std::span<const TokenId> tokens) {
+  const TierRecord& record = event.record;
   PrefixNode node = kNoNode;
   try {
-    node = index.find(parent, record.key, record.tokens);
-    if (node == kNoNode) node = index.insert(parent, record.key, record.tokens);
+    node = index.find(parent, record.key, tokens);
+    if (node == kNoNode) node = index.insert(parent, record.key, tokens);
     nodes_[record.key] = node;
     writings_[node] = {record.number, event.file_bytes - record_bytes(record)};
     if (!order_.contains(node)) order_.add(node, parent, event.file_bytes, true);
@@ -136,10 +145,9 @@ bool DiskTier::add_below(PrefixIndex& index, PrefixNode parent, const TierEvent&
 
 void DiskTier::take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) {
   const PrefixNode node = reading_.extract(event.key).mapped();
-  const std::span<const TokenId> tokens = index.tokens(node);
   const TierRecord& record = event.record;
   const bool is_right = record.payload != nullptr && record.parent == index.key_of(index.parent(node)) &&
-                        std::equal(tokens.begin(), tokens.end(), record.tokens.begin(), record.tokens.end());
+                        index.holds(node, record.content);
   arrived.push_back({node, is_right ? record.payload : nullptr, event.seconds});
   if (!is_right && order_.is_there(node)) {
     folder_.remove(event.key);

@@ -59,6 +59,7 @@ class DiskTier final : public RecordTier {
   void fetch_events(TierEvents& out, std::size_t most) noexcept override { folder_.take_events(out, most); }
   void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) override;
   bool add_found(PrefixIndex& index, const TierEvent& event);
+  bool add_child(PrefixIndex& index, PrefixNode parent, const TierEvent& event, std::span<const TokenId> tokens);
   bool add_below(PrefixIndex& index, PrefixNode parent, const TierEvent& event);
   void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
   bool make_room(PrefixIndex& index, std::int64_t num_bytes);

@@ -18,6 +18,7 @@ void LowerTier::begin_publication(Publication& publication, const BlockTable& ta
                                   Clock::time_point now) {
   const auto block_size = static_cast<std::size_t>(kv_.block_size());
   publication.tokens.assign(tokens.begin(), tokens.end());
+  index_.media().add_users(publication.tokens);
   publication.held.keys.reserve(tokens.size() / block_size);
   kv_.open(publication.held, table);
   publication.node = publication.held.root;
@@ -74,6 +75,7 @@ SharedPrefix LowerTier::end_publication(Publication& publication) {
   const ChainKey last_block = index_.key_of(publication.node);
   move_on(publication, publication.held.root);
   kv_.close(publication.held);
+  index_.media().drop_users(std::exchange(publication.tokens, {}));
   SharedPrefix prefix{.num_tokens = publication.num_written * kv_.block_size(),
                       .num_blocks = static_cast<std::int32_t>(publication.num_written),
                       .fingerprint = hex_digits(shared_->fingerprint())};

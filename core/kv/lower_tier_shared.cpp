@@ -72,14 +72,15 @@ void LowerTier::enter_found(Restore& restore, const KeyLookUp& answer) {
     const PrefixNode parent = node;
     node = child(restore, parent, index);
     const std::int64_t place = index - restore.first_looked_up;
-    const auto found =
-        place < 0 ? std::nullopt : shared_->payload_in(answer.record_bytes[static_cast<std::size_t>(place)]);
+    const auto content = restore.tokens.subspan(static_cast<std::size_t>(index) * block_size, block_size);
+    const auto found = place < 0 ? std::nullopt
+                                 : shared_->payload_in(answer.record_bytes[static_cast<std::size_t>(place)],
+                                                       index_.media().num_stretches(content));
     if (node == kNoNode && !found) return;
     if (!found) continue;
     index_.reserve_nodes();
     if (node == kNoNode) {
-      node = index_.insert(parent, kv_.key_at(*restore.table, restore.tokens, index),
-                           restore.tokens.subspan(static_cast<std::size_t>(index) * block_size, block_size));
+      node = index_.insert(parent, kv_.key_at(*restore.table, restore.tokens, index), content);
     }
     if (shared_->add_found(index_, node, *found)) continue;
     const bool is_kept = index_.block(node) != kNoBlock || index_.is_below(node);

@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <new>
 #include <utility>
@@ -90,6 +91,33 @@ void PrefixIndex::forget_root_if_unused(PrefixNode node) {
   free_roots_.push_back(node);
 }
 
+ChainKey PrefixIndex::key_after(const ChainKey& parent, std::span<const TokenId> tokens) const {
+  if (!has_media(tokens)) return hash_(parent, tokens);
+  // Takes no memory: blocks are committed through it.
+  constexpr std::size_t kAtOnce = 64;
+  std::array<TokenId, kAtOnce> portable;
+  ChainKey key = parent;
+  for (std::size_t begin = 0; begin < tokens.size(); begin += kAtOnce) {
+    const std::span part = tokens.subspan(begin, std::min(kAtOnce, tokens.size() - begin));
+    std::ranges::copy(part, portable.begin());
+    media_.visit(part, [&](const MediaNames::Stretch& stretch) {
+      for (std::size_t i = 0; i < stretch.count; ++i)
+        portable[stretch.begin + i] = portable_row(stretch.row + static_cast<std::int64_t>(i));
+    });
+    key = hash_(key, std::span(portable).first(part.size()));
+  }
+  media_.visit(tokens, [&](const MediaNames::Stretch& stretch) {
+    key = hash_(key, std::bit_cast<std::array<TokenId, sizeof(MediaRef) / sizeof(TokenId)>>(stretch.media));
+  });
+  return key;
+}
+
+bool PrefixIndex::holds(PrefixNode node, const PortableContent& content) const {
+  const std::span<const TokenId> held = tokens(node);
+  if (!has_media(held)) return content.media.empty() && std::ranges::equal(held, content.tokens);
+  return media_.exported(held) == content;
+}
+
 PrefixNode PrefixIndex::find(PrefixNode parent, const ChainKey& key, std::span<const TokenId> wanted) const {
   return find_key(key, [&](PrefixNode node) {
     const std::span<const TokenId> held = tokens(node);
@@ -158,6 +186,7 @@ PrefixNode PrefixIndex::make_node(PrefixNode parent, std::span<const TokenId> to
   entry(node) = {.parent = parent,
                  .num_tokens = static_cast<std::int32_t>(tokens.size()),
                  .position = is_root(parent) ? 0 : entry(parent).position + 1};
+  media_.add_users(tokens);
   ++num_children(parent);
   ++num_nodes_;
   link_alike(node);
@@ -197,6 +226,7 @@ void PrefixIndex::forget_unused(PrefixNode node) {
     if (unused.num_children > 0 || unused.num_users > 0 || unused.block != kNoBlock || unused.below != 0) return;
     const PrefixNode parent = unused.parent;
     unlink(node);
+    media_.drop_users(tokens(node));
     entry(node) = {};
     free_nodes_.push_back(node);
     --num_nodes_;

@@ -1,4 +1,5 @@
-// PrefixIndex: which content lives where, as a tree: a node is a block's tokens after its parent's. Engine thread only.
+// PrefixIndex: which content lives where, as a tree: a node is a block's content after its parent's, tokens or rows of
+// media, whose ids MediaNames gives. Engine thread only.
 // A node says where its bytes are: in a block of the pool, in the tiers below it, or nowhere while others depend on it.
 // A full node is found by its chain key, then tokens and parent are compared, so that a collision never shares; one
 // that only begins alike is found among those with the same parent and first token, by comparing tokens. Invariants:
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/content/media_names.h"
 #include "core/kv/block_pool.h"
 #include "core/kv/cache_events.h"
 #include "core/kv/chain_key.h"
@@ -97,7 +99,12 @@ class PrefixIndex {
   PrefixNode parent(PrefixNode node) const { return entry(node).parent; }
   std::int32_t position(PrefixNode node) const { return entry(node).position; }  // 0: right after a root
   const ChainKey& key_of(PrefixNode node) const;                                 // of a root or a full node
-  ChainKey key_after(const ChainKey& parent, std::span<const TokenId> tokens) const { return hash_(parent, tokens); }
+  // The same in every process: rows of media are hashed as their pieces' keys.
+  ChainKey key_after(const ChainKey& parent, std::span<const TokenId> tokens) const;
+  // Whether the node has this content.
+  bool holds(PrefixNode node, const PortableContent& content) const;
+  MediaNames& media() { return media_; }
+  const MediaNames& media() const { return media_; }
   ChainKey key_of_root(const std::string& salt) const;
   const std::string& salt_of(PrefixNode node) const;  // O(depth)
   const std::string& identity() const { return identity_; }
@@ -165,7 +172,8 @@ class PrefixIndex {
   std::vector<Root> roots_;
   std::vector<PrefixNode> free_roots_;
   std::unordered_map<std::string, PrefixNode> root_of_salt_;
-  CacheEventLog log_;
+  MediaNames media_;
+  CacheEventLog log_{media_};
 };
 
 template <class Visit>

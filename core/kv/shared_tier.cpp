@@ -15,7 +15,6 @@ bool SharedTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) 
   if (contains(node) && (!is_readable(node) || this->payload_bytes(node) >= num_bytes)) return true;
   try {
     const PrefixNode parent = index.parent(node);
-    const std::span<const TokenId> tokens = index.tokens(node);
     TierEvents write;
     // The salt is part of the root's key, and may be a secret of a client: it is not written.
     write.push_back({.kind = TierEvent::Kind::kWritten,
@@ -24,7 +23,7 @@ bool SharedTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) 
                                 .key = index.key_of(node),
                                 .parent = index.key_of(parent),
                                 .position = static_cast<std::uint32_t>(index.position(node)),
-                                .tokens = {tokens.begin(), tokens.end()},
+                                .content = index.media().exported(index.tokens(node)),
                                 .payload = std::move(payload)},
                      .only_if_absent = options_.extra_bytes > 0 && num_bytes == options_.block_bytes});
     if (contains(node)) order_.remove(node);
@@ -65,8 +64,9 @@ bool SharedTier::add_found(PrefixIndex& index, PrefixNode node, std::int64_t pay
   return is_known;
 }
 
-std::optional<std::int64_t> SharedTier::payload_in(std::int64_t record_bytes) const {
-  const std::int64_t head = quire::record_bytes({}) + options_.block_size * static_cast<std::int64_t>(sizeof(TokenId));
+std::optional<std::int64_t> SharedTier::payload_in(std::int64_t record_bytes, std::size_t num_media) const {
+  const std::int64_t head = quire::record_bytes({}) + options_.block_size * static_cast<std::int64_t>(sizeof(TokenId)) +
+                            static_cast<std::int64_t>(num_media * sizeof(MediaRef));
   const std::int64_t payload = record_bytes - head;
   const bool is_right = payload == options_.block_bytes || payload == options_.block_bytes + options_.extra_bytes;
   return is_right && record_bytes > 0 ? std::optional(payload) : std::nullopt;
@@ -116,11 +116,10 @@ void SharedTier::take_event(PrefixIndex& index, TierEvent& event, std::vector<Ar
 
 void SharedTier::take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) {
   const PrefixNode node = reading_.extract(event.key).mapped();
-  const std::span<const TokenId> tokens = index.tokens(node);
   const TierRecord& record = event.record;
   const bool is_right = record.payload != nullptr && record.fingerprint == options_.fingerprint &&
                         record.key == event.key && record.parent == index.key_of(index.parent(node)) &&
-                        std::equal(tokens.begin(), tokens.end(), record.tokens.begin(), record.tokens.end());
+                        index.holds(node, record.content);
   arrived.push_back({node, is_right ? record.payload : nullptr, event.seconds});
   if (!is_right && order_.is_there(node)) forget(index, node);
 }

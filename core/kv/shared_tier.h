@@ -49,7 +49,7 @@ class SharedTier final : public RecordTier {
   std::uint64_t look_up(std::vector<ChainKey> keys);
   void take_look_ups(KeyLookUps& out) noexcept { store_->take_look_ups(out); }
   // The payload in a record of so many bytes; nothing where no block is of that size.
-  std::optional<std::int64_t> payload_in(std::int64_t record_bytes) const;
+  std::optional<std::int64_t> payload_in(std::int64_t record_bytes, std::size_t num_media) const;
   // The store has such a record of a full node. False where it is not remembered.
   bool add_found(PrefixIndex& index, PrefixNode node, std::int64_t payload_bytes);
 

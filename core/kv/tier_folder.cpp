@@ -283,7 +283,8 @@ void TierFolder::find_records() {
     std::optional<TierRecord> record;
     if (file.extension() == kSuffix) record = read_record_head(file);
     const bool ours = record && record->fingerprint == options_.fingerprint &&
-                      std::cmp_equal(record->tokens.size(), options_.block_size) && file == path_of(record->key);
+                      std::cmp_equal(record->content.tokens.size(), options_.block_size) &&
+                      file == path_of(record->key);
     if (ours) {
       found.push_back({.kind = TierEvent::Kind::kFound,
                        .key = record->key,

@@ -33,7 +33,8 @@ struct Head {
   std::uint32_t version;
   std::uint32_t salt_bytes;
   std::uint32_t num_tokens;
-  std::uint64_t position;
+  std::uint32_t position;
+  std::uint32_t num_media;
 };
 static_assert(sizeof(Head) == 96, "no padding");
 
@@ -43,7 +44,8 @@ std::uint64_t checksum_of(const Head& head, const TierRecord& record) {
   const auto add = [&](const void* data, std::size_t size) { XXH3_64bits_update(state.get(), data, size); };
   add(reinterpret_cast<const char*>(&head) + sizeof head.checksum, sizeof head - sizeof head.checksum);
   add(record.salt.data(), record.salt.size());
-  add(record.tokens.data(), record.tokens.size() * sizeof(TokenId));
+  add(record.content.tokens.data(), record.content.tokens.size() * sizeof(TokenId));
+  add(record.content.media.data(), record.content.media.size() * sizeof(MediaRef));
   add(record.payload->data(), record.payload->size());
   return XXH3_64bits_digest(state.get());
 }
@@ -58,8 +60,9 @@ Head head_of(const TierRecord& record) {
             .magic = kMagic,
             .version = kVersion,
             .salt_bytes = static_cast<std::uint32_t>(record.salt.size()),
-            .num_tokens = static_cast<std::uint32_t>(record.tokens.size()),
-            .position = record.position};
+            .num_tokens = static_cast<std::uint32_t>(record.content.tokens.size()),
+            .position = record.position,
+            .num_media = static_cast<std::uint32_t>(record.content.media.size())};
   head.checksum = checksum_of(head, record);
   return head;
 }
@@ -70,17 +73,20 @@ TierRecord record_of(const Head& head) {
                     .key = head.key,
                     .parent = head.parent,
                     .number = head.number,
-                    .position = static_cast<std::uint32_t>(head.position)};
+                    .position = head.position};
   record.salt.resize(head.salt_bytes);
-  record.tokens.resize(head.num_tokens);
+  record.content.tokens.resize(head.num_tokens);
+  record.content.media.resize(head.num_media);
   return record;
 }
 
 // Nothing is allocated that the file's size does not justify.
 bool believable(const Head& head, std::uint64_t file_bytes) {
-  if (head.magic != kMagic || head.version != kVersion || head.position > UINT32_MAX) return false;
+  if (head.magic != kMagic || head.version != kVersion || head.num_media > head.num_tokens) return false;
   if (head.salt_bytes > kMaxSaltBytes || head.num_tokens > kMaxTokens || head.payload_bytes > file_bytes) return false;
-  return sizeof head + head.salt_bytes + head.num_tokens * sizeof(TokenId) + head.payload_bytes == file_bytes;
+  return sizeof head + head.salt_bytes + head.num_tokens * sizeof(TokenId) + head.num_media * sizeof(MediaRef) +
+             head.payload_bytes ==
+         file_bytes;
 }
 
 struct Opened {
@@ -99,7 +105,8 @@ std::optional<Opened> open_record(const std::filesystem::path& path) {
   if (!believable(head, file_bytes)) return std::nullopt;
   opened.record = record_of(head);
   if (!read_all(opened.file.get(), opened.record.salt.data(), head.salt_bytes) ||
-      !read_all(opened.file.get(), opened.record.tokens.data(), head.num_tokens * sizeof(TokenId))) {
+      !read_all(opened.file.get(), opened.record.content.tokens.data(), head.num_tokens * sizeof(TokenId)) ||
+      !read_all(opened.file.get(), opened.record.content.media.data(), head.num_media * sizeof(MediaRef))) {
     return std::nullopt;
   }
   return opened;
@@ -108,7 +115,8 @@ std::optional<Opened> open_record(const std::filesystem::path& path) {
 }  // namespace
 
 std::int64_t record_bytes(const TierRecord& record) {
-  return static_cast<std::int64_t>(sizeof(Head) + record.salt.size() + record.tokens.size() * sizeof(TokenId) +
+  return static_cast<std::int64_t>(sizeof(Head) + record.salt.size() + record.content.tokens.size() * sizeof(TokenId) +
+                                   record.content.media.size() * sizeof(MediaRef) +
                                    (record.payload == nullptr ? 0 : record.payload->size()));
 }
 
@@ -116,7 +124,9 @@ std::string record_head(const TierRecord& record) {
   const Head head = head_of(record);
   std::string bytes(reinterpret_cast<const char*>(&head), sizeof head);
   bytes += record.salt;
-  bytes.append(reinterpret_cast<const char*>(record.tokens.data()), record.tokens.size() * sizeof(TokenId));
+  const PortableContent& content = record.content;
+  bytes.append(reinterpret_cast<const char*>(content.tokens.data()), content.tokens.size() * sizeof(TokenId));
+  bytes.append(reinterpret_cast<const char*>(content.media.data()), content.media.size() * sizeof(MediaRef));
   return bytes;
 }
 
@@ -132,7 +142,8 @@ std::optional<TierRecord> parse_record(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(size);
   };
   take(record.salt.data(), record.salt.size());
-  take(record.tokens.data(), record.tokens.size() * sizeof(TokenId));
+  take(record.content.tokens.data(), record.content.tokens.size() * sizeof(TokenId));
+  take(record.content.media.data(), record.content.media.size() * sizeof(MediaRef));
   record.payload = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
   if (checksum_of(head, record) != head.checksum) return std::nullopt;
   return record;
@@ -140,6 +151,7 @@ std::optional<TierRecord> parse_record(std::span<const std::byte> bytes) {
 
 std::error_code write_record(const std::filesystem::path& path, const TierRecord& record) {
   const Head head = head_of(record);
+  const PortableContent& content = record.content;
   std::filesystem::path beside = path;
   beside += ".part";
   errno = 0;
@@ -147,7 +159,8 @@ std::error_code write_record(const std::filesystem::path& path, const TierRecord
   StdioFile file(descriptor < 0 ? nullptr : ::fdopen(descriptor, "wb"));
   const bool written = file != nullptr && write_all(file.get(), &head, sizeof head) &&
                        write_all(file.get(), record.salt.data(), record.salt.size()) &&
-                       write_all(file.get(), record.tokens.data(), record.tokens.size() * sizeof(TokenId)) &&
+                       write_all(file.get(), content.tokens.data(), content.tokens.size() * sizeof(TokenId)) &&
+                       write_all(file.get(), content.media.data(), content.media.size() * sizeof(MediaRef)) &&
                        write_all(file.get(), record.payload->data(), record.payload->size()) &&
                        std::fflush(file.get()) == 0;
   std::error_code failed;

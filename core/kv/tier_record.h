@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/content/media_names.h"
 #include "core/kv/chain_key.h"
 
 namespace quire {
@@ -29,7 +30,7 @@ struct TierRecord {
   std::uint64_t number = 0;    // of this writing: a file replaced by another is never taken for it
   std::uint32_t position = 0;  // in its chain; 0: right after the root
   std::string salt{};          // at position 0
-  std::vector<TokenId> tokens{};
+  PortableContent content{};
   BlockPayload payload{};
 };
 

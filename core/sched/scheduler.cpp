@@ -100,6 +100,11 @@ std::span<Sequence* const> Scheduler::next_to_start() {
   return next_to_start_;
 }
 
+void Scheduler::media_arrived() {
+  waiting_.leave_restoring_lanes();
+  blocked_need_.reset();
+}
+
 void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   plan.clear();
   limits_ = limits;

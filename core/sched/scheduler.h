@@ -66,6 +66,8 @@ class Scheduler {
   void add(Sequence& sequence);
   // The first that wait, as many as there are places and room for: what helps them should be done before schedule().
   std::span<Sequence* const> next_to_start();
+  // Rows of waiting sequences' media have been encoded: those that awaited them may start.
+  void media_arrived();
   // Fills the plan; empty where nothing can run.
   void schedule(StepPlan& plan, const StepLimits& limits = {});
   // Takes blocks for drafts behind the last token of a running sequence that is drafted in rounds, before the plan is
@@ -207,6 +209,7 @@ class Scheduler {
   Park computed_by_another(const Sequence& sequence, const PrefixMatch& match) const;
   Park state_made_by_another(const Sequence& sequence, const PrefixMatch& match) const;
   std::int64_t alike_until(const Sequence& sequence, const Sequence& other) const;
+  bool waits_for_media(Sequence& sequence, const PrefixMatch& match) const;
   bool parks(Sequence& sequence, const PrefixMatch& match);
   void find_head();
   std::int64_t parts_of_step() const;

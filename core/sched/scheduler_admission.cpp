@@ -93,6 +93,7 @@ bool Scheduler::find_candidates(Lanes lanes) {
     for (Sequence* sequence : collected_) {
       if (sequence->request->is_background && !has_background_room(*sequence)) continue;
       const PrefixMatch match = kv_.match(sequence->table, sequence->tokens, sequence->prefix_limit());
+      if (waits_for_media(*sequence, match)) continue;
       if (parks(*sequence, match)) {
         has_parked = true;
         continue;
@@ -163,6 +164,13 @@ bool Scheduler::is_served(const Candidate& candidate) const {
     if (candidate.sequence->has_bound() && share.sequence->has_bound()) bounded_left -= share.sequence->num_remaining();
   }
   return left > 0 && bounded_left > 0;
+}
+
+// It leaves the candidates with their next collection, until media_arrived().
+bool Scheduler::waits_for_media(Sequence& sequence, const PrefixMatch& match) const {
+  const std::int64_t num_found = kv_.match_tokens(match);
+  sequence.awaits_media = sequence.embedded_until(num_found) == num_found;
+  return sequence.awaits_media;
 }
 
 bool Scheduler::parks(Sequence& sequence, const PrefixMatch& match) {
@@ -244,7 +252,7 @@ bool Scheduler::may_bypass(const Sequence& sequence) const {
 bool Scheduler::try_start(StepPlan& plan, Sequence& sequence) {
   if (sequence.continues_list && !has_list_place()) return false;
   const PrefixMatch match = kv_.match(sequence.table, sequence.tokens, sequence.prefix_limit());
-  if (parks(sequence, match) || !may_bypass(sequence)) return false;
+  if (waits_for_media(sequence, match) || parks(sequence, match) || !may_bypass(sequence)) return false;
   const KvRoom need = room_needed({&sequence, match, {}});
   if ((!running_.empty() && !need.fits(kv_.available())) ||
       !kv_.admit(sequence.table, match, sequence.num_tokens(), plan.transfers.copies)) {

@@ -110,6 +110,7 @@ void Scheduler::find_prompts() {
     if (sequence->streams()) continue;
     sequence->num_computed +=
         kv_.adopt(sequence->table, sequence->tokens, sequence->num_computed, sequence->prefix_limit());
+    if (sequence->embedded_until(sequence->num_computed) == sequence->num_computed) continue;
     if (!sequence->streams()) shares_.push_back({sequence, order_of(*sequence), 0});
   }
   std::sort(shares_.begin(), shares_.end(), [](const Share& a, const Share& b) { return a.order < b.order; });
@@ -174,7 +175,8 @@ std::int64_t Scheduler::least_chunk(const Sequence& sequence, std::int64_t wante
 std::int64_t Scheduler::wanted_of(const Share& share) const {
   const Sequence& sequence = *share.sequence;
   const std::int64_t from = sequence.num_computed + share.num_tokens;
-  const std::int64_t wanted = sequence.num_remaining() - share.num_tokens;
+  const std::int64_t wanted =
+      std::min(sequence.num_remaining() - share.num_tokens, sequence.embedded_until(from) - from);
   const auto border = std::ranges::upper_bound(sequence.borders, sequence.num_computed);
   return kv_.has_states() && border != sequence.borders.end() ? std::min(wanted, *border - from) : wanted;
 }
@@ -204,6 +206,8 @@ void Scheduler::give(Share& share, std::int64_t num_tokens, double seconds) {
   if (num_given_ > 0 && given < std::min(wanted, least)) return;
   if (num_given_ == 0 && given < std::min(wanted, kMinPromptChunk) && !sequence.has_bound())
     given = std::max(given, least_chunk(sequence, wanted));
+  given = sequence.chunk_end(from, from + given) - from;
+  if (num_given_ + given > budget_) return;
   add_to(share, given);
 }
 
@@ -250,9 +254,10 @@ void Scheduler::place_prompts(StepPlan& plan) {
     Sequence& sequence = *share.sequence;
     if (share.num_tokens == 0 || sequence.state != Sequence::State::kRunning) continue;
     const std::int64_t with_parts = kv_.tokens_with_parts(sequence.table, sequence.num_computed);
+    const std::int64_t most = std::min(share.num_tokens, std::max<std::int64_t>(with_parts - sequence.num_computed, 1));
     const std::int64_t num_tokens =
-        std::min(share.num_tokens, std::max<std::int64_t>(with_parts - sequence.num_computed, 1));
-    if (!make_room(plan, sequence, num_tokens)) continue;
+        sequence.chunk_end(sequence.num_computed, sequence.num_computed + most) - sequence.num_computed;
+    if (num_tokens > most || !make_room(plan, sequence, num_tokens)) continue;
     plan.terms.add_prompt(sequence.num_computed, num_tokens);
     place(plan, sequence, num_tokens);
     plan.num_prompt_tokens += num_tokens;

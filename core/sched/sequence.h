@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/content/media_rows.h"
 #include "core/kv/block_table.h"
 #include "core/request/request.h"
 
@@ -41,7 +42,8 @@ struct Sequence {
   SequenceId id;  // in order of creation
   std::shared_ptr<const Request> request;
   std::string cache_salt;       // prefix blocks are shared only within equal salts
-  std::vector<TokenId> tokens;  // the prompt, then what was generated
+  std::vector<TokenId> tokens;  // the prompt, then what was generated; rows of media by their names (MediaNames)
+  std::vector<std::shared_ptr<const MediaRows>> media_rows;  // of each run of the request's media; null: not encoded
   std::int64_t num_prompt_tokens = 0;
   std::int64_t num_computed = 0;  // or submitted, where steps are in flight
   std::int32_t num_pending = 0;   // 0 or 1: tokens that a step in flight draws, of which the next may compute the row
@@ -64,6 +66,7 @@ struct Sequence {
   bool has_started = false;
   bool is_choice = false;       // forked from another sequence of its request
   bool continues_list = false;  // of a list of prompts, behind its first
+  bool awaits_media = false;    // waiting: what it computes next is a row that is not encoded yet
 
   // The scheduler's own.
   std::int64_t level = 0;               // of importance, lower first; then the older
@@ -86,9 +89,30 @@ struct Sequence {
   bool streams() const { return prompt_computed() && num_remaining() <= kMaxStreamingTokens; }
   // Its request or list may have other places.
   bool is_one_of_many() const { return is_choice || continues_list; }
+  // The tokens from `from` on that can be computed end here: behind it is a row that is not encoded yet.
+  std::int64_t embedded_until(std::int64_t from) const;
+  // Where a chunk of tokens from `from` to at most `most` ends: rows that attend in both directions are not parted. The
+  // end of such rows where they begin at `from`.
+  std::int64_t chunk_end(std::int64_t from, std::int64_t most) const;
   bool has_bound() const { return max_chunk != kUnbounded; }
   // One token, the last, must always be computed: its logits are what the next token is drawn from.
   std::int64_t prefix_limit() const { return std::min(num_tokens() - 1, max_cached_tokens); }
 };
+
+inline std::int64_t Sequence::embedded_until(std::int64_t from) const {
+  for (std::size_t i = 0; i < media_rows.size(); ++i) {
+    const MediaRun& run = request->media[i];
+    if (run.end() > from && media_rows[i] == nullptr) return std::max(run.begin, from);
+  }
+  return kUnbounded;
+}
+
+inline std::int64_t Sequence::chunk_end(std::int64_t from, std::int64_t most) const {
+  for (const MediaRun& run : request->media) {
+    if (!run.is_bidirectional || most <= run.begin || most >= run.end()) continue;
+    return run.begin > from ? run.begin : run.end();
+  }
+  return most;
+}
 
 }  // namespace quire

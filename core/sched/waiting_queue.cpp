@@ -22,7 +22,8 @@ constexpr std::size_t kNodes = 2;  // of a sequence that waits: by rank and by l
 
 Lane lane_of(const Sequence& sequence) {
   const bool is_background = sequence.request->is_background;
-  if (sequence.table.is_restoring) return is_background ? Lane::kBackgroundRestoring : Lane::kRestoring;
+  if (sequence.table.is_restoring || sequence.awaits_media)
+    return is_background ? Lane::kBackgroundRestoring : Lane::kRestoring;
   if (is_background) return sequence.has_bound() ? Lane::kBackgroundBounded : Lane::kBackground;
   if (sequence.continues_list) return Lane::kLists;
   if (sequence.is_choice) return Lane::kChoices;

@@ -31,7 +31,7 @@ enum class Lane : std::uint8_t {
   kBounded,    // with a bounded chunk
   kChoices,    // further choices of a request
   kLists,      // what continues a list
-  kRestoring,  // blocks are being brought back from a lower tier
+  kRestoring,  // blocks are being brought back from a lower tier, or media encoded
   kBackground,
   kBackgroundBounded,
   kBackgroundRestoring,

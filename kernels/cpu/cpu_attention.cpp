@@ -68,6 +68,7 @@ AttentionRunner::Call AttentionRunner::call_of(const CpuKvStorage& kv, std::int6
 void AttentionRunner::run(const CpuKvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                           const AttentionOptions& options, MatrixView out) {
   const Call call = call_of(kv, layer, q, options, out);
+  batch_ = batch;
   plan(call, batch);
   if (items_.empty()) return;
   const bool split = pays_to_split(call);
@@ -167,7 +168,8 @@ void AttentionRunner::make_tile(const Call& call, const Item& item, std::int64_t
     const std::int64_t head = group * call.group + (first + i) % call.group;
     rows[i] = call.q.data + row * call.q.stride + head * head_dim;
     const std::int64_t position = positions_[static_cast<std::size_t>(row)];
-    out.visible[i] = item.shared_tokens > 0 ? item.shared_tokens : seen_by(*call.options, position, item.context).end;
+    out.visible[i] = item.shared_tokens > 0 ? item.shared_tokens
+                                            : seen_by_row(*call.options, batch_, row, position, item.context).end;
     // Rows come from the caches of the cores that computed them: all are on their way before the first is waited for.
     for (std::int64_t d = 0; d < head_dim; d += 16)
       __builtin_prefetch(rows[i] + d);

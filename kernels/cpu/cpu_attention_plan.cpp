@@ -119,8 +119,9 @@ void AttentionRunner::plan_rest(const Call& call, const AttentionBatch& batch, s
       item.is_first = shared_.num_partitions(s) == 0;
       item.block_table = batch.block_tables.data() + batch.block_table_start[s];
       const std::int64_t first_position = context - (end - row);
-      const TokenRange seen = {seen_by(*call.options, first_position, context).begin,
-                               seen_by(*call.options, first_position + item.num_rows - 1, context).end};
+      const std::int64_t last = item.num_rows - 1;
+      const TokenRange seen = {seen_by_row(*call.options, batch, row, first_position, context).begin,
+                               seen_by_row(*call.options, batch, row + last, first_position + last, context).end};
       item.first_partition = item.is_first ? seen.begin / kPartition : shared_.num_partitions(s);
       item.partitions = divide_up(seen.end, kPartition) - item.first_partition;
       add_item(call, item);

@@ -109,8 +109,8 @@ class CpuBackend final : public Backend {
   }
   void linear_some(const Linear& weights, const ProductInput& x, std::span<const OutputRange> wanted, float rest,
                    MatrixView out) override;
-  void rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
-                   MatrixView cos, MatrixView sin) override;
+  void rope_angles(const RopePositions& positions, std::span<const double> inv_freq, float scale, MatrixView cos,
+                   MatrixView sin) override;
   void rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,
             MatrixView sin) override;
   void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) override;
@@ -187,13 +187,13 @@ void CpuBackend::linear_some(const Linear& weights, const ProductInput& x, std::
   if (!wanted.empty()) linear_.run_some(static_cast<const CpuLinear&>(weights), x, wanted, out);
 }
 
-void CpuBackend::rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
+void CpuBackend::rope_angles(const RopePositions& positions, std::span<const double> inv_freq, float scale,
                              MatrixView cos, MatrixView sin) {
   // A sine and cosine in double cost about twenty of the elements that kGrain counts.
   for_rows(cos.rows, 20 * cos.cols, [&](std::int64_t row) {
-    const double position = positions[static_cast<std::size_t>(row)];
     for (std::int64_t i = 0; i < cos.cols; ++i) {
-      const double angle = position * inv_freq[static_cast<std::size_t>(i)];
+      const auto frequency = static_cast<std::size_t>(i);
+      const double angle = positions.at(row, frequency) * inv_freq[frequency];
       cos.data[row * cos.stride + i] = static_cast<float>(std::cos(angle)) * scale;
       sin.data[row * sin.stride + i] = static_cast<float>(std::sin(angle)) * scale;
     }

@@ -58,7 +58,7 @@ void GpuAttention::plan_rows(const AttentionBatch& batch, const AttentionOptions
     const std::int32_t end = batch.query_start[s + 1];
     for (std::int32_t row = batch.query_start[s]; row < end; ++row) {
       const std::int32_t position = batch.context_len[s] - (end - row);
-      const TokenRange seen = seen_by(options, position, batch.context_len[s]);
+      const TokenRange seen = seen_by_row(options, batch, row, position, batch.context_len[s]);
       const auto count = static_cast<std::int32_t>(partitions_to(seen.end) - seen.begin / kPartitionTokens);
       if (num_partials > 0 && static_cast<std::size_t>(num_partials + count) * row_bytes > partial_bytes_) {
         ranges_.push_back({row, row});

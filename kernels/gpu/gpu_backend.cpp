@@ -112,8 +112,8 @@ class GpuBackend final : public Backend {
   void linear(const Linear& weights, const ProductInput& x, MatrixView out, bool accumulate) override {
     linear_.run(static_cast<const GpuLinear&>(weights), x, out, accumulate);
   }
-  void rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
-                   MatrixView cos, MatrixView sin) override;
+  void rope_angles(const RopePositions& positions, std::span<const double> inv_freq, float scale, MatrixView cos,
+                   MatrixView sin) override;
   void rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,
             MatrixView sin) override;
   void store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView k, MatrixView v) override {
@@ -215,13 +215,13 @@ void GpuBackend::put_rows(std::span<const float> values, MatrixView out) {
   if (out.rows > 0) device_->launch(gather_, {.x = out.rows, .y = spread_pieces(out.cols)}, args);
 }
 
-void GpuBackend::rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
+void GpuBackend::rope_angles(const RopePositions& positions, std::span<const double> inv_freq, float scale,
                              MatrixView cos, MatrixView sin) {
   cosines_.clear();
   sines_.clear();
-  for (const std::int32_t position : positions) {
-    for (const double frequency : inv_freq) {
-      const double angle = position * frequency;
+  for (std::int64_t row = 0; row < cos.rows; ++row) {
+    for (std::size_t i = 0; i < inv_freq.size(); ++i) {
+      const double angle = positions.at(row, i) * inv_freq[i];
       cosines_.push_back(static_cast<float>(std::cos(angle)) * scale);
       sines_.push_back(static_cast<float>(std::sin(angle)) * scale);
     }

@@ -42,6 +42,19 @@ std::uint64_t number_in(const zmq::message_t& frame) {
   return number;
 }
 
+// One element for each block: the names of its media, or null.
+Packed extra_keys(const CacheEvent& event) {
+  Packed keys = Packed::array();
+  for (std::size_t i = 0; i < event.hashes.size(); ++i)
+    keys.push_back(nullptr);
+  for (const CacheEvent::Media& media : event.media) {
+    Packed& of_block = keys[media.block];
+    if (of_block.is_null()) of_block = Packed::array();
+    of_block.push_back(fmt::format("{:016x}{:016x}", media.key.high, media.key.low));
+  }
+  return keys;
+}
+
 Packed packed(const CacheEvent& event) {
   switch (event.kind) {
     case CacheEvent::Kind::kStored: {
@@ -52,7 +65,9 @@ Packed packed(const CacheEvent& event) {
       const Packed parent = event.parent ? Packed(*event.parent) : Packed(nullptr);
       Packed stored =
           Packed::array({"BlockStored", event.hashes, parent, std::move(tokens), block_size, nullptr, kMedium});
-      if (!event.adapter.empty()) stored.push_back(event.adapter);
+      if (!event.adapter.empty() || !event.media.empty())
+        stored.push_back(event.adapter.empty() ? Packed(nullptr) : Packed(event.adapter));
+      if (!event.media.empty()) stored.push_back(extra_keys(event));
       return stored;
     }
     case CacheEvent::Kind::kRemoved: return Packed::array({"BlockRemoved", event.hashes, kMedium});

@@ -140,7 +140,7 @@ Json timing(const char* name, const SlotTask& task) {
 
 Result<std::string> slot_outcome(SlotTask& task) {
   if (!task.has_ended) return failure(ErrorKind::kUnavailable, "The client left before the slot was done");
-  const auto num_tokens = std::ssize(task.chain.tokens);
+  const auto num_tokens = std::ssize(task.chain.content.tokens);
   Json body{{"id_slot", task.slot}};
   if (task.what == SlotOrder::What::kErase) {
     body["n_erased"] = num_tokens;

@@ -78,7 +78,7 @@ class FakeBackend : public Backend {
   void rms_norm(MatrixView, const float*, float, MatrixView) override {}
   void head_rms_norm(MatrixView, std::int64_t, std::int64_t, const float*, float) override {}
   void linear(const Linear&, const ProductInput&, MatrixView, bool) override {}
-  void rope_angles(std::span<const std::int32_t>, std::span<const double>, float, MatrixView, MatrixView) override {}
+  void rope_angles(const RopePositions&, std::span<const double>, float, MatrixView, MatrixView) override {}
   void rope(MatrixView, std::int64_t, std::int64_t, RopeStyle, MatrixView, MatrixView) override {}
   void store_kv(KvStorage&, std::int64_t, const AttentionBatch&, MatrixView, MatrixView) override {}
   void attention(const KvStorage&, std::int64_t, const AttentionBatch&, MatrixView, std::int64_t, float,

@@ -61,6 +61,7 @@ void read_granite(SpecReader& reader, ModelSpec& spec) {
     return value == 0.0 ? 1.0 : value;
   };
   spec.embedding_scale = given("embedding_scale");
+  spec.scales_media = true;
   spec.residual_scale = given("residual_scale");
   spec.logit_scale = 1.0 / given("logit_scale");
   const double scale = reader.number("attention.scale").value_or(0.0);
@@ -75,6 +76,7 @@ void read_granite(SpecReader& reader, ModelSpec& spec) {
 
 void read_minicpm(SpecReader& reader, ModelSpec& spec) {
   spec.embedding_scale = reader.number("embedding_scale").value_or(12.0);
+  spec.scales_media = true;
   spec.residual_scale =
       reader.number("residual_scale").value_or(1.4 / std::sqrt(static_cast<double>(spec.config.num_layers)));
   spec.logit_scale = 1.0 / reader.number("logit_scale").value_or(256.0 / static_cast<double>(spec.config.hidden_size));

@@ -81,6 +81,7 @@ void read_nemotron_h(SpecReader& reader, ModelSpec& spec) {
 void read_falcon_h1(SpecReader& reader, ModelSpec& spec) {
   if (reader.is_translated()) {
     spec.embedding_scale = reader.number("embedding_scale").value_or(1.0);
+    spec.scales_media = true;
     spec.logit_scale = reader.number("logit_scale").value_or(1.0);
   }
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {

@@ -35,6 +35,8 @@ struct RopeConfig {
   bool truncate = true;                   // kYarn: the ramp's ends are rounded outwards to whole dimensions
   double attention_factor = 1.0;          // multiplies cos and sin
   std::vector<float> frequency_divisors;  // [rotary_dim / 2] or empty: GGUF's rope_freqs.weight
+  // [rotary_dim / 2] or empty: the part of a position that turns each frequency, 0 to 2 (M-RoPE, arXiv 2409.12191)
+  std::vector<std::uint8_t> axes;
 };
 
 struct ModelConfig {

@@ -155,6 +155,7 @@ struct ModelSpec {
   WeightRole embedding_norm = WeightRole::kNoRole;
   bool has_positions = false;  // learned
   std::int64_t num_token_types = 0;
+  bool scales_media = false;  // embedding_scale multiplies rows of media, too
   double embedding_scale = 1.0;
   double residual_scale = 1.0;
   double logit_scale = 1.0;

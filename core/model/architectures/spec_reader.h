@@ -91,6 +91,7 @@ class SpecReader {
   bool says_nothing(std::string_view name, std::string_view ignored) const;
   std::string full(std::string_view key) const { return prefix_ + std::string(key); }
   void read_rope(ModelSpec& spec, RopeStyle style);
+  void read_rope_sections(RopeConfig& rope, const std::string& architecture);
   void read_rope_factors(RopeConfig& rope, std::int64_t max_context);
   void read_rope_scaling(RopeConfig& rope, std::int64_t max_context);
   void read_layer(ModelSpec& spec, std::int64_t layer) const;

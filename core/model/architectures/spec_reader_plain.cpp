@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/base/printable.h"
@@ -93,8 +94,32 @@ void SpecReader::read_rope(ModelSpec& spec, RopeStyle style) {
   read_rope_scaling(rope, config.max_context);
   if (tensors_.contains("rope_freqs.weight"))
     rope.frequency_divisors = tensors_.take_vector("rope_freqs.weight", rope.rotary_dim / 2);
+  read_rope_sections(rope, config.architecture);
   if (tensors_.contains("rope_factors_long.weight")) read_rope_factors(rope, config.max_context);
   spec.ropes.push_back(rope);
+}
+
+// Sections of frequencies turn by time, height and width: one behind the other, or taking turns (Qwen3-VL).
+void SpecReader::read_rope_sections(RopeConfig& rope, const std::string& architecture) {
+  if (!has("rope.dimension_sections")) return;
+  std::array<std::int64_t, 3> sections{};
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    sections[i] = integer("rope.dimension_sections", static_cast<std::int64_t>(i)).value_or(0);
+    total += sections[i];
+  }
+  if (total == 0) return;
+  const bool take_turns = architecture.starts_with("qwen3");
+  for (std::int64_t i = 0; i < rope.rotary_dim / 2; ++i) {
+    const std::int64_t place = i % total;
+    std::int64_t axis = 0;
+    if (take_turns) {
+      axis = place < 3 * sections[static_cast<std::size_t>(place % 3)] ? place % 3 : 0;
+    } else {
+      axis = place < sections[0] ? 0 : place < sections[0] + sections[1] ? 1 : 2;
+    }
+    rope.axes.push_back(static_cast<std::uint8_t>(axis));
+  }
 }
 
 // LongRoPE (arXiv 2402.13753): chosen by the context that is served, not by a prompt's length, so that one model

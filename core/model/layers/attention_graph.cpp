@@ -138,7 +138,9 @@ void Transformer::rotate(const Layer& layer, MatrixView q, MatrixView k) {
 void Transformer::scale_by_temperature(const Layer& layer, MatrixView q) {
   const AttentionSpec& attention = layer.spec.attention;
   row_factors_.clear();
-  for (const std::int32_t position : layer.slice.positions) {
+  const Slice& slice = layer.slice;
+  for (std::size_t i = 0; i < slice.positions.size(); i += static_cast<std::size_t>(slice.positions_per_row)) {
+    const std::int32_t position = slice.positions[i];
     const double periods = std::floor((position + attention.temperature_offset) / attention.temperature_length);
     row_factors_.push_back(static_cast<float>(1.0 + attention.temperature * std::log(periods + 1.0)));
   }

@@ -35,6 +35,7 @@ class DraftedModel final : public Model {
   DraftsBy drafts_by() const override { return DraftsBy::kModel; }
   std::int64_t max_draft_context() const override { return drafter_->max_context(); }
 
+  std::int64_t positions_per_row() const override { return model_->positions_per_row(); }
   bool is_causal() const override { return model_->is_causal(); }
   bool has_head() const override { return model_->has_head(); }
   std::int64_t num_labels() const override { return model_->num_labels(); }

@@ -21,14 +21,24 @@ class Adapter;
 // one step, beside those that a token is drawn from.
 inline constexpr std::int64_t kMaxPromptLogitRows = 64;
 
+// Consecutive rows of a step whose input is an embedding: a piece of media's.
+struct EmbeddedRows {
+  std::int64_t first_row = 0;  // of the step
+  // [rows, hidden_size * (1 + levels)] in the backend's memory: the input, then what is added to the outputs of the
+  // first layers, one level each (deepstack, arXiv 2406.04334).
+  MatrixView rows;
+};
+
+// Rows that attend to each other in both directions are computed in one step, and in one slice of it: at most so many.
+inline constexpr std::int64_t kMostRowsOfSpan = 512;
+
 // One step as flat arrays, derived from a StepPlan and unchanged until the step is done. Rows of a sequence are
 // consecutive. A row's input is a token or an embedding.
 struct StepArrays {
-  std::span<const std::int32_t> token_ids{};       // [rows]; id < 0: what the step before drew for its place -id - 1
-  std::span<const std::int32_t> positions{};       // [rows, positions_per_row]
-  std::int64_t positions_per_row = 1;              // up to 3: time, height and width
-  std::span<const std::int32_t> embedding_rows{};  // rows whose input is an embedding, ascending
-  MatrixView embeddings{};                         // [embedding_rows, hidden_size]
+  std::span<const std::int32_t> token_ids{};  // [rows]; id < 0: what the step before drew for its place -id - 1
+  std::span<const std::int32_t> positions{};  // [rows, positions_per_row]
+  std::int64_t positions_per_row = 1;         // up to 3: time, height and width
+  std::span<const EmbeddedRows> embedded{};   // in the order of their rows; their token ids are not read
   AttentionBatch attention{};
   std::span<const Adapter* const> adapters{};  // [sequences] null: none; empty: none at all
   std::span<const std::int8_t> token_types{};  // [rows] 1: of the second text of a pair; empty: all 0
@@ -108,8 +118,9 @@ class Model {
   virtual DraftsBy drafts_by() const { return DraftsBy::kNothing; }
   virtual std::int64_t max_draft_context() const { return max_context(); }  // no row of draft() stands behind it
 
-  virtual bool is_causal() const { return true; }  // false: a sequence is computed whole, in one step
-  virtual bool has_head() const { return true; }   // false: no logits
+  virtual std::int64_t positions_per_row() const { return 1; }  // of rows of media: 3 with M-RoPE
+  virtual bool is_causal() const { return true; }               // false: a sequence is computed whole, in one step
+  virtual bool has_head() const { return true; }                // false: no logits
   virtual std::int64_t num_labels() const { return 0; }
   virtual std::int64_t state_floats() const { return 0; }  // that a sequence keeps of recurrent layers
   virtual std::int64_t vocab_size() const = 0;

@@ -24,6 +24,7 @@ class ParallelModel final : public Model {
   bool has_head() const override { return has_head_; }
   std::int64_t vocab_size() const override { return vocab_size_; }
   std::int64_t hidden_size() const override { return ranks_.front()->hidden_size(); }
+  std::int64_t positions_per_row() const override { return ranks_.front()->positions_per_row(); }
   std::int64_t max_context() const override { return ranks_.front()->max_context(); }
   KvLayout kv_layout() const override { return layout_; }
   KvSplit kv_split() const override { return split_; }

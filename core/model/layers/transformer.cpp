@@ -16,6 +16,14 @@ std::size_t at(std::int64_t index) {
   return static_cast<std::size_t>(index);
 }
 
+// Whether the row before `row` sees the token of `row`, of the same sequence.
+bool sees_past(const AttentionBatch& batch, std::int64_t row) {
+  const auto next = std::ranges::upper_bound(batch.query_start, static_cast<std::int32_t>(row - 1));
+  const auto sequence = at(next - batch.query_start.begin() - 1);
+  const std::int64_t position = batch.context_len[sequence] - (*next - row);
+  return row < *next && batch.seen_end[at(row - 1)] > position;
+}
+
 }  // namespace
 
 Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend,
@@ -49,6 +57,12 @@ GraphOps& Transformer::graph() const {
   GraphOps* ops = backend_.graph();
   QUIRE_CHECK(ops != nullptr, "the backend lacks the operations of this architecture");
   return *ops;
+}
+
+std::int64_t Transformer::positions_per_row() const {
+  constexpr std::int64_t kAxes = 3;
+  const bool has_axes = std::ranges::any_of(spec_.ropes, [](const RopeConfig& rope) { return !rope.axes.empty(); });
+  return has_axes ? kAxes : 1;
 }
 
 RecurrentOps& Transformer::recurrent() const {
@@ -167,10 +181,36 @@ std::optional<MatrixView> Transformer::compute_layers(const StepArrays& arrays, 
   for (std::int64_t index = 0; index <= last; ++index) {
     if (arrays.cuts_slices && is_interrupted(arrays)) return std::nullopt;
     const Layer layer{spec_.layers[at(index)], weights_.layers[at(index)], index, slice};
-    if (index == last && narrows_last_layer()) return compute_last_layer(arrays, slice, layer, x);
+    if (index == last && narrows_last_layer() && !has_level(arrays, last + 1))
+      return compute_last_layer(arrays, slice, layer, x);
     compute_layer(layer, x);
+    add_level(arrays, slice, index + 1, x);
   }
   return x;
+}
+
+bool Transformer::has_level(const StepArrays& arrays, std::int64_t level) const {
+  const std::int64_t width = spec_.config.hidden_size;
+  return std::ranges::any_of(arrays.embedded,
+                             [&](const EmbeddedRows& run) { return (level + 1) * width <= run.rows.cols; });
+}
+
+// Levels of embeddings behind the first are added to the outputs of the first layers.
+void Transformer::add_level(const StepArrays& arrays, const Slice& slice, std::int64_t level, MatrixView x) {
+  visit_embedded(arrays, slice, x, [&](MatrixView rows, MatrixView to) {
+    if ((level + 1) * x.cols <= rows.cols) graph().add(columns(rows, level * x.cols, x.cols), 1.0F, to);
+  });
+}
+
+// Calls visit(embedded, rows of x) for each run of rows with embeddings in the slice.
+template <class Visit>
+void Transformer::visit_embedded(const StepArrays& arrays, const Slice& slice, MatrixView x, Visit&& visit) {
+  for (const EmbeddedRows& run : arrays.embedded) {
+    const std::int64_t begin = std::max(run.first_row, slice.begin);
+    const std::int64_t end = std::min(run.first_row + run.rows.rows, slice.end);
+    if (begin < end)
+      visit(row_range(run.rows, begin - run.first_row, end - begin), row_range(x, begin - slice.begin, end - begin));
+  }
 }
 
 MatrixView Transformer::compute_logits(const StepArrays& arrays, MatrixView input) {
@@ -248,7 +288,7 @@ void Transformer::average_sequences(std::span<const std::int32_t> wanted, const 
 std::int64_t Transformer::slice_end(const StepArrays& arrays, std::int64_t begin) const {
   if (spec_.is_causal) {
     const std::int64_t most = arrays.slice_rows > 0 ? std::min(arrays.slice_rows, kMaxRows) : kMaxRows;
-    return std::min(begin + most, arrays.num_rows());
+    return whole_spans(arrays, begin, std::min(begin + most, arrays.num_rows()));
   }
   // The last sequence that ends within the usual slice, or the one that begins it.
   std::int64_t last = begin;
@@ -256,6 +296,22 @@ std::int64_t Transformer::slice_end(const StepArrays& arrays, std::int64_t begin
     if (start > begin && (start <= begin + kMaxRows || last == begin)) last = start;
   }
   return last;
+}
+
+// Rows that see later ones are computed with those: the last end of rows in (begin, most] that no such row passes, else
+// the first behind it.
+std::int64_t Transformer::whole_spans(const StepArrays& arrays, std::int64_t begin, std::int64_t most) const {
+  const std::span<const std::int32_t> seen_end = arrays.attention.seen_end;
+  if (seen_end.empty()) return most;
+  const auto is_end = [&](std::int64_t end) { return end == arrays.num_rows() || !sees_past(arrays.attention, end); };
+  for (std::int64_t end = most; end > begin; --end) {
+    if (is_end(end)) return end;
+  }
+  std::int64_t end = most;
+  while (!is_end(end))
+    ++end;
+  QUIRE_CHECK(end - begin <= kMaxRows, "no more rows than fit a slice attend in both directions");
+  return end;
 }
 
 // A slice is what a smaller token budget would have made a step of its own: its last sequence may be cut short.
@@ -283,6 +339,7 @@ Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin
                      .block_tables = whole.block_tables,
                      .slots = whole.slots.subspan(at(begin), at(end - begin)),
                      .causal = spec_.is_causal};
+  if (!whole.seen_end.empty()) slice.attention.seen_end = whole.seen_end.subspan(at(begin), at(end - begin));
   if (arrays.window_storage != nullptr) {
     slice.window = slice.attention;
     slice.window.block_table_start = arrays.window.block_table_start.subspan(at(first), at(sequence - first + 1));
@@ -290,7 +347,9 @@ Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin
     slice.window.slots = arrays.window.slots.subspan(at(begin), at(end - begin));
     slice.window_kv = arrays.window_storage;
   }
-  slice.positions = arrays.positions.subspan(at(begin), at(end - begin));
+  const std::int64_t parts = arrays.positions_per_row;
+  slice.positions = arrays.positions.subspan(at(begin * parts), at((end - begin) * parts));
+  slice.positions_per_row = parts;
   slice.states = arrays.state_storage;
   slice.adapters = adapter_runs(arrays, first, sequence);
   if (!arrays.states.empty()) slice.attention.state_ids = arrays.states.subspan(at(first), at(sequence - first));
@@ -309,7 +368,8 @@ void Transformer::compute_rotations(const Slice& slice) {
     if (half == 0) continue;
     cos.data += rows * half;
     sin.data += rows * half;
-    backend_.rope_angles(slice.positions, rope.inv_freq, rope.scale, rotations_[i].cos, rotations_[i].sin);
+    const RopePositions positions(slice.positions, slice.positions_per_row, spec_.ropes[i].axes);
+    backend_.rope_angles(positions, rope.inv_freq, rope.scale, rotations_[i].cos, rotations_[i].sin);
   }
 }
 
@@ -318,12 +378,12 @@ void Transformer::embed(const StepArrays& arrays, Slice& slice, MatrixView x) {
   const auto rows_of = [&](WeightRole role) -> const Embedding& { return *model.rows[static_cast<std::size_t>(role)]; };
   const auto ids = arrays.token_ids.subspan(at(slice.begin), at(x.rows));
   backend_.embed(rows_of(WeightRole::kTokenEmbedding), ids, x);
-  if (spec_.embedding_scale != 1.0) graph().scale(x, static_cast<float>(spec_.embedding_scale));
-  const std::int64_t end = num_before(arrays.embedding_rows, slice.end);
-  for (std::int64_t i = num_before(arrays.embedding_rows, slice.begin); i < end; ++i) {
-    const auto index = static_cast<std::int32_t>(i);
-    backend_.gather_rows(arrays.embeddings, {&index, 1}, row_range(x, arrays.embedding_rows[at(i)] - slice.begin, 1));
-  }
+  const auto scale = [&] {
+    if (spec_.embedding_scale != 1.0) graph().scale(x, static_cast<float>(spec_.embedding_scale));
+  };
+  if (!spec_.scales_media) scale();
+  visit_embedded(arrays, slice, x, [&](MatrixView rows, MatrixView to) { graph().copy(columns(rows, 0, x.cols), to); });
+  if (spec_.scales_media) scale();
   if (spec_.num_token_types > 0) add_token_types(arrays, slice, x);
   if (spec_.has_positions) {
     const MatrixView positions = room(kBranch, x.rows, x.cols);

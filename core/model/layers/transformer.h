@@ -26,6 +26,7 @@ class Transformer final : public Model {
   // Rows computed at once: enough that matrices are read seldom, few enough that activations stay small. A sequence
   // that attends in both directions is computed whole.
   static constexpr std::int64_t kMaxRows = 512;
+  static_assert(kMaxRows >= kMostRowsOfSpan, "rows that attend in both directions fit a slice");
 
   // `sources_owner` keeps alive what the embedding views. first_kv_layer: of the KV storage, the model's first.
   // rank_sum: of the rank whose part of a model this is; null: it is a whole model.
@@ -42,6 +43,7 @@ class Transformer final : public Model {
   std::int64_t vocab_size() const override { return spec_.config.vocab_size; }
   std::int64_t hidden_size() const override { return spec_.config.hidden_size; }
   std::int64_t max_context() const override { return spec_.config.max_context; }
+  std::int64_t positions_per_row() const override;
   bool is_causal() const override { return spec_.is_causal; }
   bool has_head() const override { return spec_.has_head; }
   std::int64_t num_labels() const override { return spec_.num_labels; }
@@ -134,6 +136,7 @@ class Transformer final : public Model {
     std::int64_t end = 0;
     AttentionBatch attention;
     std::span<const std::int32_t> positions;
+    std::int64_t positions_per_row = 1;
     StateStorage* states = nullptr;
     KvStorage* kv = nullptr;
     AttentionBatch window;           // as `attention`, of parts of blocks
@@ -156,6 +159,11 @@ class Transformer final : public Model {
   };
 
   std::int64_t slice_end(const StepArrays& arrays, std::int64_t begin) const;
+  std::int64_t whole_spans(const StepArrays& arrays, std::int64_t begin, std::int64_t most) const;
+  bool has_level(const StepArrays& arrays, std::int64_t level) const;
+  void add_level(const StepArrays& arrays, const Slice& slice, std::int64_t level, MatrixView x);
+  template <class Visit>
+  void visit_embedded(const StepArrays& arrays, const Slice& slice, MatrixView x, Visit&& visit);
   Slice cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end);
   bool is_interrupted(const StepArrays& arrays) const;
   // The rows that are left behind the last layer; nothing: an interrupt cut the slice.

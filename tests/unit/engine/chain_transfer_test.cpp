@@ -40,7 +40,7 @@ TEST_CASE("a chain is saved and restored with its bytes, a step's share at a tim
   REQUIRE(saved.ended);
   REQUIRE(*saved.ended);
   CHECK((*saved.ended)->payloads.size() == 4);
-  CHECK((*saved.ended)->tokens.size() == 16);
+  CHECK((*saved.ended)->content.tokens.size() == 16);
   from.kv.check_integrity();
   Tiered to(options);
   ChainEnd restored;
@@ -49,7 +49,7 @@ TEST_CASE("a chain is saved and restored with its bytes, a step's share at a tim
   CHECK_FALSE(restored.ended);
   CHECK(to.step().size() == 2);
   REQUIRE(restored.ended);
-  CHECK((*restored.ended)->tokens == (*saved.ended)->tokens);
+  CHECK((*restored.ended)->content.tokens == (*saved.ended)->content.tokens);
   check_content(to, prompt, 16);
   to.kv.check_integrity();
 }

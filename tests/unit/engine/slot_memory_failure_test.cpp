@@ -72,7 +72,7 @@ class SlotScene {
 
 bool equal(const KeptChain& a, const KeptChain& b) {
   const auto same = [](const auto& x, const auto& y) { return *x == *y; };
-  return a.tokens == b.tokens && a.salt == b.salt &&
+  return a.content == b.content && a.salt == b.salt &&
          std::equal(a.payloads.begin(), a.payloads.end(), b.payloads.begin(), b.payloads.end(), same);
 }
 

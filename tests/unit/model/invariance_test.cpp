@@ -158,16 +158,18 @@ TEST_CASE("Rows that carry embeddings compute what rows with those tokens comput
   std::vector<float> embeddings;
   const std::vector<std::int32_t> rows{1, 2, 17, 39};
   const std::int64_t width = runner.model().hidden_size();
+  std::vector<EmbeddedRows> embedded;
   for (const std::int32_t row : rows) {
     const auto first = runner.embedded().begin() + row * width;
     embeddings.insert(embeddings.end(), first, first + width);
     ids[static_cast<std::size_t>(row)] = 0;
   }
   runner.reset();
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    embedded.push_back({rows[i], {embeddings.data() + static_cast<std::int64_t>(i) * width, 1, width, width}});
   runner.edit = [&](StepArrays& arrays) {
     arrays.slice_rows = 16;
-    arrays.embedding_rows = rows;
-    arrays.embeddings = {embeddings.data(), std::ssize(rows), width, width};
+    arrays.embedded = embedded;
   };
   CHECK(runner.append(ids) == expected);
 }

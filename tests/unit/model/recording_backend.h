@@ -73,8 +73,8 @@ class RecordingBackend final : public Backend {
                      float eps) override {
     backend_->head_rms_norm(x, num_heads, head_dim, weight, eps);
   }
-  void rope_angles(std::span<const std::int32_t> positions, std::span<const double> inv_freq, float scale,
-                   MatrixView cos, MatrixView sin) override {
+  void rope_angles(const RopePositions& positions, std::span<const double> inv_freq, float scale, MatrixView cos,
+                   MatrixView sin) override {
     backend_->rope_angles(positions, inv_freq, scale, cos, sin);
   }
   void rope(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, RopeStyle style, MatrixView cos,

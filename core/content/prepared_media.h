@@ -1,0 +1,31 @@
+// PreparedMedia: a piece of media as its encoder reads it. EncoderRun: one piece on its way through the encoder, a
+// slice of work at a time. Prepared media are immutable, any thread; a run belongs to the engine thread. Invariant: the
+// rows are the same bits however the work is sliced and whatever the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace quire {
+
+class Backend;
+
+class EncoderRun {
+ public:
+  virtual ~EncoderRun() = default;
+  virtual std::int64_t work_left() const = 0;  // multiply-adds; 0: it is done
+  // Computes about `work` more, one unit at least.
+  virtual void advance(std::int64_t work, Backend& backend) = 0;
+  virtual std::span<const float> rows() const = 0;  // [num_rows, row_width], once it is done
+};
+
+class PreparedMedia {
+ public:
+  virtual ~PreparedMedia() = default;
+  virtual std::int64_t num_rows() const = 0;
+  virtual std::int64_t row_width() const = 0;  // floats: the model's hidden size for its input and for each level
+  virtual std::unique_ptr<EncoderRun> start() const = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,164 @@
+// Engine::Impl: media of prompts: which piece is encoded next, for how long beside a step, and the sequences that its
+// rows let go on.
+#include <algorithm>
+#include <utility>
+
+#include "core/engine/engine_impl.h"
+
+namespace quire {
+
+namespace {
+
+constexpr double kLongestSlice = 0.25;  // seconds, where steps are not bounded
+constexpr double kLeastShare = 0.1;     // of the time that a step may take, for the encoder
+constexpr double kStepShare = 0.5;      // the same for the model, while there is something to encode
+
+}  // namespace
+
+Result<void> Engine::Impl::check_media(const Request& request) const {
+  if (request.media.empty()) return {};
+  if (media_ == nullptr)
+    return failure(ErrorKind::kInvalidRequest, "The model cannot see: it takes no media.", "unsupported_media");
+  const bool scores_prompt = request.sampling.num_prompt_logprobs.has_value();
+  std::int64_t end = 0;
+  for (const MediaRun& run : request.media) {
+    const bool is_placed = run.begin >= end && run.num_rows > 0 && run.end() <= std::ssize(request.prompt);
+    const bool fits = is_placed && run.media != nullptr && run.first_row >= 0 &&
+                      run.first_row + run.num_rows <= run.media->num_rows() &&
+                      run.media->row_width() % executor_->model().hidden_size() == 0;
+    if (!fits) return failure(ErrorKind::kInternal, "The request's media do not fit its prompt.", "media_misplaced");
+    end = run.end();
+    if (!run.is_bidirectional) continue;
+    if (scores_prompt)
+      return invalid("prompt_logprobs is not supported beside media of this model", "prompt_logprobs",
+                     "unsupported_media");
+    if (run.num_rows > std::min<std::int64_t>(kMostRowsOfSpan, options_.scheduler.max_num_batched_tokens))
+      return invalid("A piece of media has " + std::to_string(run.num_rows) +
+                         " rows, more than one step computes: see scheduler.max_num_batched_tokens",
+                     "messages", "media_too_large");
+  }
+  return {};
+}
+
+// The sequence's tokens name the rows, as long as the generation lives.
+void Engine::Impl::name_media(Generation& generation) {
+  const std::vector<MediaRun>& media = generation.request->media;
+  if (media.empty()) return;
+  generation.media_use.emplace(kv_.mutable_index().media(), with_media_, generation);
+  generation.media_rows.resize(media.size());
+  for (const MediaRun& run : media) {
+    const TokenId first = generation.media_use->held.acquire({run.key, run.media->num_rows()});
+    for (std::int64_t i = 0; i < run.num_rows; ++i)
+      generation.tokens[static_cast<std::size_t>(run.begin + i)].value =
+          static_cast<std::int32_t>(first.value + run.first_row + i);
+  }
+}
+
+// Index of the next token to compute; of a waiting sequence, behind what the cache has of it.
+std::int64_t Engine::Impl::next_position(Generation& generation) {
+  if (generation.state != Sequence::State::kWaiting) return generation.num_computed;
+  return kv_.match_tokens(kv_.match(generation.table, generation.tokens, generation.prefix_limit()));
+}
+
+// Gives sequences the rows that are there. The next piece to encode: of a running sequence, else of another key than
+// the last one's, else the first that waits.
+std::optional<Engine::Impl::WantedMedia> Engine::Impl::place_media() {
+  if (media_ == nullptr || with_media_.empty()) return std::nullopt;
+  std::optional<WantedMedia> next;
+  int best = 0;
+  bool is_wanted = false;  // what is being encoded
+  bool has_arrived = false;
+  for (Generation* generation : with_media_) {
+    const Generation& each = *generation;
+    if (each.has_ended()) continue;
+    const std::vector<MediaRun>& media = each.request->media;
+    const std::int64_t position = next_position(*generation);
+    if (latest_ == nullptr && position >= media.back().end()) {
+      std::ranges::fill(generation->media_rows, nullptr);
+      generation->awaits_media = false;
+      continue;
+    }
+    const MediaRun* missing = nullptr;
+    for (std::size_t i = 0; i < media.size() && missing == nullptr; ++i) {
+      if (media[i].end() <= position || each.media_rows[i] != nullptr) continue;
+      generation->media_rows[i] = media_->find({each.cache_salt, media[i].key});
+      if (each.media_rows[i] == nullptr) missing = &media[i];
+    }
+    if (each.awaits_media && each.embedded_until(position) > position) {
+      generation->awaits_media = false;
+      has_arrived = true;
+    }
+    if (missing == nullptr) continue;
+    is_wanted = is_wanted || media_->is_encoding({each.cache_salt, missing->key});
+    const int rank = each.state == Sequence::State::kRunning ? 3 : each.request->key_name != last_media_key_ ? 2 : 1;
+    if (rank > best) next = WantedMedia{generation, missing};
+    best = std::max(best, rank);
+  }
+  if (has_arrived) scheduler_.media_arrived();
+  if (media_->is_encoding() && !is_wanted) media_->give_up();
+  return next;
+}
+
+// The time that a step may take which leaves some of its bound to the encoder.
+double Engine::Impl::seconds_beside_encoder() const {
+  const double target = options_.scheduler.target_itl_ms / 1000.0;
+  const double longest = scheduler_.max_step_seconds();
+  return kStepShare * (target > 0.0 ? std::min(target, longest) : longest);
+}
+
+// The time that the encoder may take beside this step.
+double Engine::Impl::encoder_seconds(const StepPlan& plan) const {
+  const bool streams = plan.num_streaming > 0;
+  const double target = options_.scheduler.target_itl_ms / 1000.0;
+  const double limit = streams && target > 0.0 ? target : std::min(scheduler_.max_step_seconds(), kLongestSlice);
+  return std::clamp(limit - plan.predicted_seconds, kLeastShare * limit, limit);
+}
+
+// True where it computed something.
+bool Engine::Impl::encode(double seconds) {
+  if (media_ == nullptr || with_media_.empty()) return false;
+  const std::optional<WantedMedia> next = place_media();
+  if (!next && !media_->is_encoding()) return false;
+  try {
+    if (!media_->is_encoding()) {
+      last_media_key_ = next->generation->request->key_name;
+      media_->begin({next->generation->cache_salt, next->run->key}, *next->run->media);
+    }
+    if (const auto rows = media_->advance(seconds)) give_rows(rows);
+  } catch (const std::exception& error) {
+    media_->give_up();
+    fail_media(error.what());
+  }
+  stats_.encoder_ns = static_cast<std::uint64_t>(media_->seconds() * 1e9);
+  stats_.num_media_encoded = media_->num_encoded();
+  stats_.num_media_found = media_->num_found();
+  return true;
+}
+
+void Engine::Impl::give_rows(const std::shared_ptr<const MediaRows>& rows) {
+  for (Generation* generation : with_media_) {
+    for (std::size_t i = 0; i < generation->media_rows.size(); ++i) {
+      if (MediaEncoding::Name{generation->cache_salt, generation->request->media[i].key} == media_->name())
+        generation->media_rows[i] = rows;
+    }
+  }
+}
+
+// Requests that wait for the piece that was being encoded end with an error.
+void Engine::Impl::fail_media(const char* why) {
+  std::vector<LiveRequest*> failed;
+  for (const Generation* generation : with_media_) {
+    const std::vector<MediaRun>& media = generation->request->media;
+    const bool waits = !generation->has_ended() && std::ranges::any_of(media, [&](const MediaRun& run) {
+      return run.end() > generation->num_computed &&
+             MediaEncoding::Name{generation->cache_salt, run.key} == media_->name();
+    });
+    if (waits && std::ranges::find(failed, generation->live) == failed.end()) failed.push_back(generation->live);
+  }
+  const auto error = std::make_shared<const Error>(
+      Error{ErrorKind::kInternal, std::string("The media could not be encoded: ") + why, "media_failed", {}});
+  for (LiveRequest* live : failed)
+    end_request(*live, FinishReason::kError, error);
+}
+
+}  // namespace quire

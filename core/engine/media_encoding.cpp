@@ -1,0 +1,75 @@
+#include "core/engine/media_encoding.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/request/request.h"
+#include "kernels/check.h"
+
+namespace quire {
+
+namespace {
+
+constexpr double kNewest = 0.3;      // weight of the newest slice in the rate
+constexpr double kFirstWork = 2e7;   // multiply-adds of the first slice, whose rate is not known
+constexpr double kMostGrowth = 4.0;  // of a slice over what the rate so far promises
+
+}  // namespace
+
+std::shared_ptr<const MediaRows> MediaEncoding::find(const Name& name) {
+  const auto found = kept_.find(name);
+  if (found == kept_.end()) return nullptr;
+  order_.splice(order_.end(), order_, found->second.place);
+  ++num_found_;
+  return found->second.rows;
+}
+
+void MediaEncoding::begin(Name name, const PreparedMedia& media) {
+  QUIRE_CHECK(!is_encoding(), "one piece of media is encoded at a time");
+  name_ = std::move(name);
+  num_rows_ = media.num_rows();
+  row_width_ = media.row_width();
+  run_ = media.start();
+}
+
+std::shared_ptr<const MediaRows> MediaEncoding::advance(double seconds) {
+  const double work = work_per_second_ > 0.0 ? seconds * work_per_second_ : kFirstWork;
+  const std::int64_t before = run_->work_left();
+  const auto began = std::chrono::steady_clock::now();
+  run_->advance(std::max<std::int64_t>(static_cast<std::int64_t>(work), 1), encoder_);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  const auto done = static_cast<double>(before - run_->work_left());
+  seconds_ += took.count();
+  if (took.count() > 0.0 && done > 0.0) {
+    const double rate = done / took.count();
+    work_per_second_ = work_per_second_ == 0.0 ? rate
+                                               : std::min(work_per_second_ + kNewest * (rate - work_per_second_),
+                                                          kMostGrowth * work_per_second_);
+  }
+  if (run_->work_left() > 0) return nullptr;
+  const std::span<const float> made = run_->rows();
+  QUIRE_CHECK(std::ssize(made) == num_rows_ * row_width_, "an encoder makes the rows that it announced");
+  auto rows = std::make_shared<MediaRows>();
+  rows->buffer = executor_.upload(made);
+  rows->rows = {rows->buffer->data(), num_rows_, row_width_, row_width_};
+  run_.reset();
+  ++num_encoded_;
+  keep(rows);
+  return rows;
+}
+
+void MediaEncoding::keep(const std::shared_ptr<const MediaRows>& rows) {
+  const std::int64_t num_bytes = num_rows_ * row_width_ * static_cast<std::int64_t>(sizeof(float));
+  if (num_bytes > max_bytes_ || kept_.contains(name_)) return;
+  while (num_bytes_ + num_bytes > max_bytes_) {
+    const auto oldest = kept_.find(order_.front());
+    num_bytes_ -= oldest->second.num_bytes;
+    kept_.erase(oldest);
+    order_.pop_front();
+  }
+  order_.push_back(name_);
+  kept_.emplace(name_, Kept{rows, num_bytes, std::prev(order_.end())});
+  num_bytes_ += num_bytes;
+}
+
+}  // namespace quire

@@ -1,0 +1,68 @@
+// MediaEncoding: turns pieces of media into rows of the model's input, a slice of work at a time, and keeps rows by
+// content within a byte budget; sequences hold the rows that they need beyond it. Engine thread only.
+// Invariants: one piece is encoded at a time; a piece is known by its key and by the salt of those who may share it.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/content/media.h"
+#include "core/content/media_rows.h"
+#include "core/content/prepared_media.h"
+#include "core/engine/executor.h"
+
+namespace quire {
+
+class MediaEncoding {
+ public:
+  using Name = std::pair<std::string, MediaKey>;  // salt and key
+
+  // `encoder` computes, `executor` keeps the rows beside its model; both must outlive it.
+  MediaEncoding(Backend& encoder, Executor& executor, std::int64_t max_bytes)
+      : encoder_(encoder), executor_(executor), max_bytes_(max_bytes) {}
+
+  // The piece's rows where they are kept; null otherwise.
+  std::shared_ptr<const MediaRows> find(const Name& name);
+
+  bool is_encoding() const { return run_ != nullptr; }
+  bool is_encoding(const Name& name) const { return is_encoding() && name == name_; }
+  const Name& name() const { return name_; }  // of the piece that is being encoded, or was last
+  void begin(Name name, const PreparedMedia& media);
+  void give_up() { run_.reset(); }
+  // Computes for about so many seconds. The rows, once all of the piece is encoded; null before.
+  std::shared_ptr<const MediaRows> advance(double seconds);
+
+  std::uint64_t num_encoded() const { return num_encoded_; }
+  std::uint64_t num_found() const { return num_found_; }
+  double seconds() const { return seconds_; }  // spent encoding
+  std::int64_t num_bytes() const { return num_bytes_; }
+
+ private:
+  struct Kept {
+    std::shared_ptr<const MediaRows> rows;
+    std::int64_t num_bytes;
+    std::list<Name>::iterator place;
+  };
+  void keep(const std::shared_ptr<const MediaRows>& rows);
+
+  Backend& encoder_;
+  Executor& executor_;
+  const std::int64_t max_bytes_;
+  std::map<Name, Kept> kept_;
+  std::list<Name> order_;  // least recently used first
+  std::int64_t num_bytes_ = 0;
+  Name name_;
+  std::unique_ptr<EncoderRun> run_;
+  std::int64_t num_rows_ = 0;
+  std::int64_t row_width_ = 0;
+  double work_per_second_ = 0.0;  // 0: not yet known
+  std::uint64_t num_encoded_ = 0;
+  std::uint64_t num_found_ = 0;
+  double seconds_ = 0.0;
+};
+
+}  // namespace quire
