@@ -110,6 +110,7 @@ void SpecReader::read_rope_sections(RopeConfig& rope, const std::string& archite
   }
   if (total == 0) return;
   const bool take_turns = architecture.starts_with("qwen3");
+  rope.style = RopeStyle::kHalf;  // whatever pairs the family has without sections
   for (std::int64_t i = 0; i < rope.rotary_dim / 2; ++i) {
     const std::int64_t place = i % total;
     std::int64_t axis = 0;

@@ -19,6 +19,7 @@ class MadeMedia final : public PreparedMedia {
 
   std::int64_t num_rows() const override { return std::ssize(rows_) / row_width_; }
   std::int64_t row_width() const override { return row_width_; }
+  std::size_t num_bytes() const override { return rows_.size() * sizeof(float); }
   std::unique_ptr<EncoderRun> start() const override {
     ++num_started;
     return std::make_unique<Run>(*this);
