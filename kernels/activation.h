@@ -16,7 +16,8 @@ enum class Nonlinearity : std::uint8_t {
   kSwigluOai,
   kXielu,
   kTanh,
-  kSigmoid
+  kSigmoid,
+  kQuickGelu,  // x sigmoid(1.702 x)
 };
 
 struct ActivationArgs {

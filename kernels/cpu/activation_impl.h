@@ -94,6 +94,8 @@ template <Nonlinearity kKind>
   if constexpr (kKind == Nonlinearity::kSilu) return silu(x);
   if constexpr (kKind == Nonlinearity::kGelu) return gelu_vector(x);
   if constexpr (kKind == Nonlinearity::kGeluOfError) return gelu_of_error_vector(x);
+  if constexpr (kKind == Nonlinearity::kQuickGelu)
+    return Simd::mul(x, sigmoid_vector(Simd::mul(x, Simd::set1(1.702f))));
   if constexpr (kKind == Nonlinearity::kRelu) return Simd::max(x, Simd::zero());
   if constexpr (kKind == Nonlinearity::kReluSquared) return Simd::mul(Simd::max(x, Simd::zero()), x);
   if constexpr (kKind == Nonlinearity::kXielu) return xielu_vector(x, args);
@@ -131,6 +133,7 @@ inline void activate(const ActivationArgs& args, const float* gate, const float*
     case Nonlinearity::kSilu: return activate_kind<Nonlinearity::kSilu>(args, gate, up, count, out);
     case Nonlinearity::kGelu: return activate_kind<Nonlinearity::kGelu>(args, gate, up, count, out);
     case Nonlinearity::kGeluOfError: return activate_kind<Nonlinearity::kGeluOfError>(args, gate, up, count, out);
+    case Nonlinearity::kQuickGelu: return activate_kind<Nonlinearity::kQuickGelu>(args, gate, up, count, out);
     case Nonlinearity::kRelu: return activate_kind<Nonlinearity::kRelu>(args, gate, up, count, out);
     case Nonlinearity::kReluSquared: return activate_kind<Nonlinearity::kReluSquared>(args, gate, up, count, out);
     case Nonlinearity::kSwigluOai: return activate_kind<Nonlinearity::kSwigluOai>(args, gate, up, count, out);

@@ -24,6 +24,7 @@ double single_function(Nonlinearity kind, double x, const ActivationArgs& args) 
     case Nonlinearity::kSilu: return x * logistic(x);
     case Nonlinearity::kGelu: return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     case Nonlinearity::kGeluOfError: return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Nonlinearity::kQuickGelu: return x * logistic(1.702 * x);
     case Nonlinearity::kRelu: return std::max(x, 0.0);
     case Nonlinearity::kReluSquared: return std::pow(std::max(x, 0.0), 2.0);
     case Nonlinearity::kTanh: return std::tanh(x);
@@ -79,7 +80,7 @@ TEST_CASE("Activations agree with double precision", "[kernels][graph]") {
   using enum Nonlinearity;
   for (const LevelBackend& level : level_backends(2)) {
     for (const Nonlinearity kind :
-         {kNone, kSilu, kGelu, kGeluOfError, kRelu, kReluSquared, kSwigluOai, kXielu, kTanh, kSigmoid}) {
+         {kNone, kSilu, kGelu, kGeluOfError, kRelu, kReluSquared, kSwigluOai, kXielu, kTanh, kSigmoid, kQuickGelu}) {
       for (const std::int64_t cols : {1, 37, 64}) {
         INFO(level.level << ", kind " << static_cast<int>(kind) << ", " << cols << " columns");
         ActivationArgs args{.kind = kind, .alpha_p = 0.8F, .alpha_n = 0.3F, .beta = 0.5F, .eps = -1e-6F};

@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/model/formats/gguf.h"
 
 namespace quire {
 
@@ -95,6 +97,14 @@ WeightSource TensorTable::take_row(const std::string& name, std::int64_t cols) {
   return source_of(take(name, {1, cols}), 1, cols);
 }
 
+WeightSource TensorTable::take_flattened(const std::string& name, std::int64_t rows, std::int64_t cols) {
+  const std::vector<std::int64_t>& shape = shape_of(name);
+  std::int64_t count = 1;
+  for (const std::int64_t dim : shape)
+    count *= dim;
+  return source_of(count == rows * cols ? take(name, shape) : take(name, {rows, cols}), rows, cols);
+}
+
 WeightSource TensorTable::take_experts(const std::string& name, std::int64_t experts, std::int64_t rows,
                                        std::int64_t cols) {
   return source_of(take(name, {experts, rows, cols}), experts * rows, cols);
@@ -140,6 +150,23 @@ void TensorTable::refuse_unused(const std::string& architecture) const {
     throw StartupError(fmt::format("{}: the tensor '{}' is not part of the architecture {} as Quire computes it",
                                    where_, printable(tensors_[i].name), architecture));
   }
+}
+
+TensorTable gguf_tensor_table(const GgufFile& file, const std::string& where) {
+  std::vector<StoredTensor> tensors;
+  for (const GgufTensor& tensor : file.tensors()) {
+    StoredTensor& stored = tensors.emplace_back();
+    stored.name = tensor.name;
+    stored.type = tensor.type;
+    stored.type_name =
+        tensor.type ? std::string(dtype_info(*tensor.type).name) : fmt::format("number {}", tensor.ggml_type);
+    // Trailing dimensions of one say nothing, and some writers pad with them.
+    const auto last = std::ranges::find_if(tensor.shape.rbegin(), tensor.shape.rend() - 1,
+                                           [](std::int64_t size) { return size != 1; });
+    stored.shape.assign(last, tensor.shape.rend());
+    stored.data = tensor.data;
+  }
+  return {where, std::move(tensors)};
 }
 
 }  // namespace quire

@@ -19,6 +19,8 @@
 
 namespace quire {
 
+class GgufFile;
+
 struct StoredTensor {
   std::string name;
   std::string type_name;            // as the file says
@@ -59,6 +61,7 @@ class TensorTable {
   // Each throws StartupError where the tensor is absent, of another shape or of an unsupported type.
   WeightSource take_matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
   WeightSource take_row(const std::string& name, std::int64_t cols);  // a vector or a matrix of one row
+  WeightSource take_flattened(const std::string& name, std::int64_t rows, std::int64_t cols);  // of any dimensions
   WeightSource take_experts(const std::string& name, std::int64_t experts, std::int64_t rows, std::int64_t cols);
   std::vector<float> take_vector(const std::string& name, std::int64_t size);  // decoded
   std::vector<float> take_values(const std::string& name, std::int64_t size);  // decoded, of any shape
@@ -96,5 +99,8 @@ class TensorTable {
   std::set<std::string> parts_left_out_;
   std::vector<std::string> warnings_;
 };
+
+// The tensors of a GGUF file, whose bytes it keeps views of.
+TensorTable gguf_tensor_table(const GgufFile& file, const std::string& where);
 
 }  // namespace quire

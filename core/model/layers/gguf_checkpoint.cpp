@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -17,23 +16,6 @@
 namespace quire {
 
 namespace {
-
-TensorTable tensor_table(const GgufFile& file, const std::string& where) {
-  std::vector<StoredTensor> tensors;
-  for (const GgufTensor& tensor : file.tensors()) {
-    StoredTensor& stored = tensors.emplace_back();
-    stored.name = tensor.name;
-    stored.type = tensor.type;
-    stored.type_name =
-        tensor.type ? std::string(dtype_info(*tensor.type).name) : fmt::format("number {}", tensor.ggml_type);
-    // Trailing dimensions of one say nothing, and some writers pad with them.
-    const auto last = std::ranges::find_if(tensor.shape.rbegin(), tensor.shape.rend() - 1,
-                                           [](std::int64_t size) { return size != 1; });
-    stored.shape.assign(last, tensor.shape.rend());
-    stored.data = tensor.data;
-  }
-  return {where, std::move(tensors)};
-}
 
 // llama.cpp's numbers: 0 none, 1 mean, 2 cls, 3 last; 4, a classifier's score of one row.
 Pooling read_pooling(const GgufFile& file, const ModelSpec& spec, const std::string& where) {
@@ -80,7 +62,7 @@ GenerationDefaults read_generation(const GgufFile& file, TensorTable& tensors) {
 Checkpoint make_gguf_checkpoint(const std::shared_ptr<const GgufFile>& file, const std::string& where, bool with_text,
                                 const SpecWishes& wishes) {
   Checkpoint out;
-  TensorTable tensors = tensor_table(*file, where);
+  TensorTable tensors = gguf_tensor_table(*file, where);
   out.spec = read_spec(*file, tensors, wishes);
   out.weights = collect_weights(out.spec, tensors);
   const ModelConfig& config = out.spec.config;

@@ -60,6 +60,7 @@ QUIRE_DEVICE float nonlinear_of(float x, const ActivationArgs& args) {
     case Nonlinearity::kSilu: return silu_of(x);
     case Nonlinearity::kGelu: return gelu_of(x);
     case Nonlinearity::kGeluOfError: return gelu_by_error_function(x);
+    case Nonlinearity::kQuickGelu: return x * sigmoid_of(x * 1.702f);
     case Nonlinearity::kRelu: return greatest(x, 0.0f);
     case Nonlinearity::kReluSquared: return greatest(x, 0.0f) * x;
     case Nonlinearity::kXielu: return xielu_of(x, args);

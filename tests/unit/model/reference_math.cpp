@@ -33,6 +33,7 @@ double activated(const ActivationArgs& args, double gate, double up) {
       return 0.5 * gate * (1.0 + std::tanh(inner)) * up;
     }
     case Nonlinearity::kGeluOfError: return 0.5 * gate * std::erfc(-gate / std::numbers::sqrt2) * up;
+    case Nonlinearity::kQuickGelu: return gate / (1.0 + std::exp(-1.702 * gate)) * up;
     case Nonlinearity::kRelu: return std::max(gate, 0.0) * up;
     case Nonlinearity::kReluSquared: return std::pow(std::max(gate, 0.0), 2.0) * up;
     case Nonlinearity::kSwigluOai: {

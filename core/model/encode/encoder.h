@@ -1,0 +1,107 @@
+// Encoder: the tower and projector of an mmproj file, which turn a picture into embedding rows of a text model.
+// Immutable after construction. layout() and prepare() run on any thread; start() and EncoderRun belong to the engine
+// thread. Invariant: rows are the same bits however a run is cut into slices and whatever the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/content/picture.h"
+#include "core/model/encode/families.h"
+#include "kernels/backend.h"
+
+namespace quire {
+
+// A text, whose control tokens are read as tokens, or a run of rows.
+struct LayoutPart {
+  std::string text{};
+  std::int64_t num_rows = 0;
+  std::int32_t grid_width = 0;  // 0: positions are those of text
+  std::int32_t grid_height = 0;
+  std::int64_t num_positions = 0;  // positions that the rows consume
+  bool is_bidirectional = false;   // rows of the run see each other in both directions
+};
+
+// The place of one picture in the prompt.
+struct MediaLayout {
+  std::vector<LayoutPart> parts;
+  std::int64_t num_rows = 0;
+};
+
+struct PictureSettings {
+  enum class Detail : std::uint8_t { kAuto, kLow, kHigh, kOriginal };
+  std::optional<std::int64_t> min_pixels;
+  std::optional<std::int64_t> max_pixels;
+  Detail detail = Detail::kAuto;  // kLow: at most a quarter of the family's pixels; no tiles
+};
+
+struct EncoderOptions {
+  Backend* backend = nullptr;  // weights are packed for it
+  PictureForm form = PictureForm::kTrained;
+  std::optional<std::int64_t> min_pixels = {};  // in place of the family's limits
+  std::optional<std::int64_t> max_pixels = {};
+  std::int64_t text_width = 0;                // of the text model's embeddings; 0: not checked
+  bool text_has_grid_positions = true;        // M-RoPE
+  std::optional<bool> is_bidirectional = {};  // in place of the family's own
+};
+
+struct PicturePlan;
+struct TowerWeights;
+class TowerRun;
+
+// The pixels of one picture, resized and cut for the tower. Immutable; any thread.
+class PreparedMedia {
+ public:
+  PreparedMedia(std::shared_ptr<const PicturePlan> plan, std::vector<Picture> tiles);
+  const PicturePlan& plan() const { return *plan_; }
+  std::span<const Picture> tiles() const { return tiles_; }
+  std::size_t bytes() const;
+
+ private:
+  std::shared_ptr<const PicturePlan> plan_;
+  std::vector<Picture> tiles_;
+};
+
+// Rows of one picture on their way, cut into slices between decoding steps.
+class EncoderRun {
+ public:
+  explicit EncoderRun(std::unique_ptr<TowerRun> run);
+  ~EncoderRun();
+  std::int64_t work_left() const;  // multiply-adds
+  // Computes about so much more, at least one piece.
+  void advance(std::int64_t work, Backend& backend);
+  bool is_done() const { return work_left() == 0; }
+  std::span<const float> rows() const;  // [num_rows][row_width], once done
+  std::int64_t num_rows() const;
+
+ private:
+  std::unique_ptr<TowerRun> run_;
+};
+
+class Encoder {
+ public:
+  // Throws StartupError where the file is no tower that Quire computes or does not fit the text model.
+  static std::unique_ptr<Encoder> open(const std::string& path, const EncoderOptions& options);
+  // The same for a spec that was read from `file`.
+  Encoder(MmprojFile& file, TowerSpec spec, const EncoderOptions& options);
+  ~Encoder();
+
+  MediaLayout layout(std::int32_t width, std::int32_t height, const PictureSettings& settings) const;
+  std::shared_ptr<const PreparedMedia> prepare(const Picture& picture, const PictureSettings& settings) const;
+  std::unique_ptr<EncoderRun> start(std::shared_ptr<const PreparedMedia> media) const;
+
+  // Floats of a row: the embedding, then an addition for each deepstack level.
+  std::int64_t row_width() const;
+  std::int64_t num_deepstack() const;
+  const TowerSpec& spec() const;
+  std::size_t bytes() const;  // of packed weights
+
+ private:
+  std::shared_ptr<const TowerWeights> weights_;
+};
+
+}  // namespace quire

@@ -1,0 +1,204 @@
+#include "core/model/encode/tower_ops.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/model/layers/views.h"
+#include "kernels/check.h"
+
+namespace quire {
+
+namespace {
+
+using Kind = TowerStep::Kind;
+
+// Elements that are worth waking a thread for.
+constexpr std::int64_t kGrain = 8192;
+
+}  // namespace
+
+MatrixView TowerOps::room(Room room, std::int64_t rows, std::int64_t cols) {
+  std::unique_ptr<Buffer>& buffer = rooms_[room];
+  if (buffer == nullptr || buffer->size() < rows * cols) buffer = backend_.allocate(rows * cols);
+  return {buffer->data(), rows, cols, cols};
+}
+
+void TowerOps::for_rows(std::int64_t rows, std::int64_t cols, const std::function<void(std::int64_t row)>& body) {
+  backend_.parallel_for(rows, std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(cols, 1)),
+                        [&](std::int64_t begin, std::int64_t end) {
+                          for (std::int64_t row = begin; row < end; ++row)
+                            body(row);
+                        });
+}
+
+void TowerOps::norm(const TowerNorm& norm, MatrixView x, MatrixView out) {
+  if (norm.kind == NormKind::kRms) return backend_.rms_norm(x, norm.weight->data(), norm.eps, out);
+  const float* const bias = norm.bias == nullptr ? nullptr : norm.bias->data();
+  backend_.graph()->layer_norm(x, norm.weight->data(), bias, norm.eps, out);
+}
+
+void TowerOps::norm_exactly(const TowerNorm& norm, MatrixView x, MatrixView out) {
+  const float* const weight = norm.weight->data();
+  const float* const bias = norm.bias == nullptr ? nullptr : norm.bias->data();
+  for_rows(x.rows, 4 * x.cols, [&](std::int64_t row) {
+    const float* const from = x.data + row * x.stride;
+    const auto count = static_cast<double>(x.cols);
+    double mean = 0.0;
+    for (std::int64_t i = 0; i < x.cols; ++i)
+      mean += static_cast<double>(from[i]) / count;
+    double variance = 0.0;
+    for (std::int64_t i = 0; i < x.cols; ++i)
+      variance += (static_cast<double>(from[i]) - mean) * (static_cast<double>(from[i]) - mean) / count;
+    const double factor = 1.0 / std::sqrt(variance + static_cast<double>(norm.eps));
+    for (std::int64_t i = 0; i < x.cols; ++i) {
+      const auto normed = static_cast<float>((static_cast<double>(from[i]) - mean) * factor);
+      out.data[row * out.stride + i] = normed * weight[i] + (bias == nullptr ? 0.0F : bias[i]);
+    }
+  });
+}
+
+void TowerOps::head_norm(const TowerNorm& norm, std::int64_t num_heads, std::int64_t head_dim, MatrixView x) {
+  backend_.head_rms_norm(x, num_heads, head_dim, norm.weight->data(), norm.eps);
+}
+
+void TowerOps::clamp(TowerProduct::Range range, MatrixView x, MatrixView out) {
+  for_rows(x.rows, x.cols, [&](std::int64_t row) {
+    const float* const from = x.data + row * x.stride;
+    float* const to = out.data + row * out.stride;
+    for (std::int64_t i = 0; i < x.cols; ++i)
+      to[i] = std::min(std::max(from[i], range.least), range.most);
+  });
+}
+
+void TowerOps::multiply(const TowerProduct& product, MatrixView x, MatrixView out, bool accumulate) {
+  if (!product.input.is_open()) {
+    const MatrixView clamped = room(kClamped, x.rows, x.cols);
+    clamp(product.input, x, clamped);
+    x = clamped;
+  }
+  const bool ends_plainly = product.output.is_open() && product.late_bias == nullptr;
+  QUIRE_CHECK(!accumulate || ends_plainly, "a clamped product is added to what was there");
+  backend_.linear(*product.linear, x, out, accumulate);
+  if (!product.output.is_open()) clamp(product.output, out, out);
+  if (product.late_bias != nullptr)
+    backend_.graph()->add({product.late_bias->data(), out.rows, out.cols, 0}, 1.0F, out);
+}
+
+void TowerOps::multiply_all(std::span<const TowerProduct> products, MatrixView x, MatrixView out) {
+  std::int64_t first = 0;
+  for (const TowerProduct& product : products) {
+    multiply(product, x, columns(out, first, product.outputs()));
+    first += product.outputs();
+  }
+}
+
+void TowerOps::activate(Nonlinearity kind, MatrixView gate, MatrixView up, MatrixView out) {
+  backend_.graph()->activate({.kind = kind}, gate, up, out);
+}
+
+void TowerOps::add_scaled(const Buffer* factors, MatrixView x, MatrixView out) {
+  if (factors != nullptr) backend_.graph()->scale_columns(x, const_cast<Buffer*>(factors)->data());
+  backend_.graph()->add(x, 1.0F, out);
+}
+
+void TowerOps::mean(std::int64_t count, MatrixView x, MatrixView out) {
+  const float share = 1.0F / static_cast<float>(count);
+  for_rows(out.rows, count * out.cols, [&](std::int64_t row) {
+    float* const to = out.data + row * out.stride;
+    std::fill(to, to + out.cols, 0.0F);
+    for (std::int64_t k = 0; k < count; ++k) {
+      const float* const from = x.data + (row * count + k) * x.stride;
+      for (std::int64_t i = 0; i < out.cols; ++i)
+        to[i] += from[i];
+    }
+    for (std::int64_t i = 0; i < out.cols; ++i)
+      to[i] *= share;
+  });
+}
+
+MatrixView TowerOps::run_steps(const TowerSteps& steps, MatrixView x) {
+  Room free = kStepA;
+  for (const TowerStepWeights& step : steps) {
+    const MatrixView made = run_step(step, x, free);
+    if (made.data == room(free, 0, 0).data) free = free == kStepA ? kStepB : kStepA;
+    x = made;
+  }
+  return x;
+}
+
+// The result in the room `free`, or x where it only looks different.
+MatrixView TowerOps::run_step(const TowerStepWeights& step, MatrixView x, Room free) {
+  switch (step.step.kind) {
+    case Kind::kNorm: {
+      const MatrixView out = room(free, x.rows, x.cols);
+      step.step.in_double ? norm_exactly(step.norm, x, out) : norm(step.norm, x, out);
+      return out;
+    }
+    case Kind::kMerge: {
+      QUIRE_CHECK(x.stride == x.cols && x.rows % step.step.count == 0, "rows that do not merge");
+      const std::int64_t cols = x.cols * step.step.count;
+      return {x.data, x.rows / step.step.count, cols, cols};
+    }
+    case Kind::kMean: {
+      const MatrixView out = room(free, x.rows / step.step.count, x.cols);
+      mean(step.step.count, x, out);
+      return out;
+    }
+    case Kind::kLinear: {
+      const MatrixView out = room(free, x.rows, step.product.outputs());
+      multiply(step.product, x, out);
+      return out;
+    }
+    case Kind::kActivate: {
+      const MatrixView out = room(free, x.rows, x.cols);
+      activate(step.step.activation, x, {}, out);
+      return out;
+    }
+    case Kind::kGated: {
+      const MatrixView both = room(kWide, x.rows, 2 * step.up.outputs());
+      const MatrixView gate = columns(both, 0, step.up.outputs());
+      const MatrixView up = columns(both, step.up.outputs(), step.up.outputs());
+      multiply(step.product, x, gate);
+      multiply(step.up, x, up);
+      const MatrixView activated = room(kActivated, x.rows, gate.cols);
+      activate(step.step.activation, gate, up, activated);
+      const MatrixView out = room(free, x.rows, step.down.outputs());
+      multiply(step.down, activated, out);
+      return out;
+    }
+    case Kind::kScale:
+    case Kind::kStandardise: {
+      const MatrixView out = room(free, x.rows, x.cols);
+      backend_.graph()->copy(x, out);
+      if (step.step.kind == Kind::kScale) {
+        backend_.graph()->scale(out, step.step.factor);
+      } else {
+        backend_.graph()->add({step.offset->data(), x.rows, x.cols, 0}, -1.0F, out);
+        backend_.graph()->scale_columns(out, step.factors->data());
+      }
+      return out;
+    }
+  }
+  return x;
+}
+
+std::int64_t merged_rows(const TowerSteps& steps) {
+  std::int64_t rows = 1;
+  for (const TowerStepWeights& step : steps)
+    rows *= step.step.count;
+  return rows;
+}
+
+std::int64_t work_of(const TowerSteps& steps) {
+  std::int64_t work = 0;
+  std::int64_t rows = merged_rows(steps);
+  for (const TowerStepWeights& step : steps) {
+    rows /= step.step.count;
+    for (const TowerProduct* product : {&step.product, &step.up, &step.down}) {
+      if (product->linear != nullptr) work += rows * product->inputs() * product->outputs();
+    }
+  }
+  return work;
+}
+
+}  // namespace quire

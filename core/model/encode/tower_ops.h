@@ -1,0 +1,68 @@
+// TowerOps: the operations of a tower on rows, over a Backend, and room for what they make on the way. Engine thread.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+
+#include "core/model/encode/tower_weights.h"
+#include "kernels/backend.h"
+
+namespace quire {
+
+class TowerOps {
+ public:
+  // Places of values that live within one piece of work.
+  enum Room : std::uint8_t {
+    kInput,
+    kNormed,
+    kProjected,
+    kWide,
+    kActivated,
+    kOut,
+    kClamped,
+    kStepA,
+    kStepB,
+    kNumRooms
+  };
+
+  explicit TowerOps(Backend& backend) : backend_(backend) {}
+  Backend& backend() const { return backend_; }
+
+  // Valid until the next call for the same room.
+  MatrixView room(Room room, std::int64_t rows, std::int64_t cols);
+
+  void norm(const TowerNorm& norm, MatrixView x, MatrixView out);
+  // A layer norm whose sums are f64.
+  void norm_exactly(const TowerNorm& norm, MatrixView x, MatrixView out);
+  // The same as norm() over each head.
+  void head_norm(const TowerNorm& norm, std::int64_t num_heads, std::int64_t head_dim, MatrixView x);
+  // out = x W^T + bias, or out += ... where nothing clamps the product.
+  void multiply(const TowerProduct& product, MatrixView x, MatrixView out, bool accumulate = false);
+  // Matrices on the same rows, outputs side by side.
+  void multiply_all(std::span<const TowerProduct> products, MatrixView x, MatrixView out);
+  // Each row of out is the mean of `count` rows of x.
+  void mean(std::int64_t count, MatrixView x, MatrixView out);
+  void activate(Nonlinearity kind, MatrixView gate, MatrixView up, MatrixView out);
+  // Rows of x come in whole groups of those that the steps merge. The result lies in a room of its own.
+  MatrixView run_steps(const TowerSteps& steps, MatrixView x);
+
+  // body(row) for each row, on the compute threads.
+  void for_rows(std::int64_t rows, std::int64_t cols, const std::function<void(std::int64_t row)>& body);
+  // Feature-wise factors, then out += x.
+  void add_scaled(const Buffer* factors, MatrixView x, MatrixView out);
+
+ private:
+  MatrixView run_step(const TowerStepWeights& step, MatrixView x, Room free);
+  void clamp(TowerProduct::Range range, MatrixView x, MatrixView out);
+
+  Backend& backend_;
+  std::array<std::unique_ptr<Buffer>, kNumRooms> rooms_;
+};
+
+// Rows that become one in the steps.
+std::int64_t merged_rows(const TowerSteps& steps);
+// Multiply-adds for each row that the steps give.
+std::int64_t work_of(const TowerSteps& steps);
+
+}  // namespace quire
