@@ -44,7 +44,7 @@ class TowerOps {
   // Each row of out is the mean of `count` rows of x.
   void mean(std::int64_t count, MatrixView x, MatrixView out);
   void activate(Nonlinearity kind, MatrixView gate, MatrixView up, MatrixView out);
-  // Rows of x come in whole groups of those that the steps merge. The result lies in a room of its own.
+  // The number of rows of x is a multiple of what the steps merge. The result lies in a room.
   MatrixView run_steps(const TowerSteps& steps, MatrixView x);
 
   // body(row) for each row, on the compute threads.
