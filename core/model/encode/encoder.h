@@ -35,8 +35,8 @@ struct MediaLayout {
 
 struct PictureSettings {
   enum class Detail : std::uint8_t { kAuto, kLow, kHigh, kOriginal };
-  std::optional<std::int64_t> min_pixels;
-  std::optional<std::int64_t> max_pixels;
+  std::optional<std::int64_t> min_pixels{};
+  std::optional<std::int64_t> max_pixels{};
   Detail detail = Detail::kAuto;  // kLow: at most a quarter of the family's pixels; no tiles
 };
 

@@ -1,6 +1,7 @@
 #include "core/model/encode/tower_ops.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/model/layers/views.h"
 #include "kernels/check.h"
@@ -34,6 +35,26 @@ void TowerOps::norm(const TowerNorm& norm, MatrixView x, MatrixView out) {
   if (norm.kind == TowerNormKind::kRms) return backend_.rms_norm(x, norm.weight->data(), norm.eps, out);
   const float* const bias = norm.bias == nullptr ? nullptr : norm.bias->data();
   backend_.graph()->layer_norm(x, norm.weight->data(), bias, norm.eps, out);
+}
+
+void TowerOps::norm_exactly(const TowerNorm& norm, MatrixView x, MatrixView out) {
+  const float* const weight = norm.weight->data();
+  const float* const bias = norm.bias == nullptr ? nullptr : norm.bias->data();
+  for_rows(x.rows, 4 * x.cols, [&](std::int64_t row) {
+    const float* const from = x.data + row * x.stride;
+    const auto count = static_cast<double>(x.cols);
+    double mean = 0.0;
+    for (std::int64_t i = 0; i < x.cols; ++i)
+      mean += static_cast<double>(from[i]) / count;
+    double variance = 0.0;
+    for (std::int64_t i = 0; i < x.cols; ++i)
+      variance += (static_cast<double>(from[i]) - mean) * (static_cast<double>(from[i]) - mean) / count;
+    const double factor = 1.0 / std::sqrt(variance + static_cast<double>(norm.eps));
+    for (std::int64_t i = 0; i < x.cols; ++i) {
+      const auto normed = static_cast<float>((static_cast<double>(from[i]) - mean) * factor);
+      out.data[row * out.stride + i] = normed * weight[i] + (bias == nullptr ? 0.0F : bias[i]);
+    }
+  });
 }
 
 void TowerOps::head_norm(const TowerNorm& norm, std::int64_t num_heads, std::int64_t head_dim, MatrixView x) {
@@ -110,7 +131,7 @@ MatrixView TowerOps::run_step(const TowerStepWeights& step, MatrixView x, Room f
   switch (step.step.kind) {
     case Kind::kNorm: {
       const MatrixView out = room(free, x.rows, x.cols);
-      norm(step.norm, x, out);
+      step.step.in_double ? norm_exactly(step.norm, x, out) : norm(step.norm, x, out);
       return out;
     }
     case Kind::kMerge: {

@@ -33,7 +33,9 @@ class TowerOps {
   MatrixView room(Room room, std::int64_t rows, std::int64_t cols);
 
   void norm(const TowerNorm& norm, MatrixView x, MatrixView out);
-  // The same over each head.
+  // A layer norm whose sums are f64.
+  void norm_exactly(const TowerNorm& norm, MatrixView x, MatrixView out);
+  // The same as norm() over each head.
   void head_norm(const TowerNorm& norm, std::int64_t num_heads, std::int64_t head_dim, MatrixView x);
   // out = x W^T + bias, or out += ... where nothing clamps the product.
   void multiply(const TowerProduct& product, MatrixView x, MatrixView out, bool accumulate = false);
@@ -42,7 +44,7 @@ class TowerOps {
   // Each row of out is the mean of `count` rows of x.
   void mean(std::int64_t count, MatrixView x, MatrixView out);
   void activate(Nonlinearity kind, MatrixView gate, MatrixView up, MatrixView out);
-  // x.rows is a multiple of what the steps merge. The result lies in a room of its own.
+  // The number of rows of x is a multiple of what the steps merge. The result lies in a room.
   MatrixView run_steps(const TowerSteps& steps, MatrixView x);
 
   // body(row) for each row, on the compute threads.

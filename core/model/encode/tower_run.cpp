@@ -50,7 +50,19 @@ MatrixView TowerRun::x(std::int64_t begin, std::int64_t end) const {
 }
 
 MatrixView TowerRun::queries(std::int64_t begin, std::int64_t end) const {
-  return {q_->data() + begin * spec().width, end - begin, spec().width, spec().width};
+  const std::int64_t cols = spec().num_heads * padded_head_dim();
+  return {q_->data() + begin * cols, end - begin, cols, cols};
+}
+
+void TowerRun::copy_heads(MatrixView from, std::int64_t from_dim, MatrixView to, std::int64_t to_dim) {
+  const std::int64_t kept = std::min(from_dim, to_dim);
+  ops_->for_rows(from.rows, from.cols, [&](std::int64_t row) {
+    for (std::int64_t head = 0; head < spec().num_heads; ++head) {
+      float* const at = to.data + row * to.stride + head * to_dim;
+      std::copy_n(from.data + row * from.stride + head * from_dim, kept, at);
+      std::fill(at + kept, at + to_dim, 0.0F);
+    }
+  });
 }
 
 void TowerRun::advance(std::int64_t work, Backend& backend) {
@@ -107,7 +119,7 @@ void TowerRun::allocate() {
   };
   const std::int64_t rows = grid_.size() + (spec().class_token == ClassToken::kNone ? 0 : 1);
   grow(x_, rows * spec().width);
-  grow(q_, rows * spec().width);
+  grow(q_, rows * spec().num_heads * padded_head_dim());
   grow(kept_, grid_.size() * spec().width * std::ssize(spec().kept_before));
   rotations_.resize(spec().rope.parts.size());
   for (std::size_t i = 0; i < rotations_.size(); ++i) {
@@ -127,7 +139,7 @@ void TowerRun::allocate() {
   std::int64_t blocks = 0;
   for (const auto& rows_of_block : attentions_)
     blocks = std::max(blocks, rows_of_block->num_blocks());
-  if (spec().num_blocks > 0) grow_keys(keys_, blocks, spec().num_heads, spec().head_dim);
+  if (spec().num_blocks > 0) grow_keys(keys_, blocks, spec().num_heads, padded_head_dim());
   if (const ResamplerWeights* resampler = weights_->resampler.get(); resampler != nullptr)
     grow_keys(across_keys_, blocks, resampler->num_heads, resampler->width / resampler->num_heads);
 }
@@ -261,8 +273,13 @@ void TowerRun::project(const RowAttention& rows, const TowerBlock& block, std::i
   norm_heads(block, q, k, v);
   rotate(begin, q);
   rotate(begin, k);
-  rows.store(ops_->backend(), *keys_, begin, k, v);
-  ops_->backend().graph()->copy(q, queries(begin, end));
+  copy_heads(q, spec().head_dim, queries(begin, end), padded_head_dim());
+  if (!pads_heads()) return rows.store(ops_->backend(), *keys_, begin, k, v);
+  const std::int64_t cols = spec().num_heads * padded_head_dim();
+  const MatrixView padded = ops_->room(TowerOps::kWide, end - begin, 2 * cols);
+  copy_heads(k, spec().head_dim, columns(padded, 0, cols), padded_head_dim());
+  copy_heads(v, spec().head_dim, columns(padded, cols, cols), padded_head_dim());
+  rows.store(ops_->backend(), *keys_, begin, columns(padded, 0, cols), columns(padded, cols, cols));
 }
 
 void TowerRun::norm_heads(const TowerBlock& block, MatrixView q, MatrixView k, MatrixView v) {
@@ -310,8 +327,13 @@ void TowerRun::rotate(std::int64_t begin, MatrixView heads) {
 }
 
 void TowerRun::attend(const RowAttention& rows, const TowerBlock& block, std::int64_t begin, std::int64_t end) {
-  const MatrixView attended = ops_->room(TowerOps::kProjected, end - begin, spec().width);
+  MatrixView attended = ops_->room(TowerOps::kProjected, end - begin, spec().num_heads * padded_head_dim());
   rows.run(ops_->backend(), *keys_, begin, spec().num_heads, spec().attention_scale, queries(begin, end), attended);
+  if (pads_heads()) {
+    const MatrixView own = ops_->room(TowerOps::kNormed, end - begin, spec().width);
+    copy_heads(attended, padded_head_dim(), own, spec().head_dim);
+    attended = own;
+  }
   add_output(block.attention_out, block.attention_post_norm, block.attention_scale.get(), attended, x(begin, end));
 }
 

@@ -49,7 +49,8 @@ class TowerRun final : public EncoderRun {
   std::int64_t row_width() const;
 
  private:
-  static constexpr std::int64_t kUnit = 32;  // rows of a piece at least: fewer waste the products' tiles
+  static constexpr std::int64_t kHeadUnit = 8;  // attention takes heads of multiples of it
+  static constexpr std::int64_t kUnit = 32;     // rows of a piece at least: fewer waste the products' tiles
   // Rows [begin, end) of the stage.
   using Compute = std::function<void(std::int64_t begin, std::int64_t end)>;
   struct Stage {
@@ -100,6 +101,10 @@ class TowerRun final : public EncoderRun {
   const TowerSpec& spec() const { return weights_->spec; }
   MatrixView x(std::int64_t begin, std::int64_t end) const;
   MatrixView queries(std::int64_t begin, std::int64_t end) const;
+  // Features of a head in attention: zeros follow the head's own.
+  std::int64_t padded_head_dim() const { return (spec().head_dim + kHeadUnit - 1) / kHeadUnit * kHeadUnit; }
+  bool pads_heads() const { return padded_head_dim() != spec().head_dim; }
+  void copy_heads(MatrixView from, std::int64_t from_dim, MatrixView to, std::int64_t to_dim);
 
   std::shared_ptr<const TowerWeights> weights_;
   std::shared_ptr<const PreparedPicture> media_;

@@ -34,6 +34,7 @@ struct TowerStep {
   std::optional<double> eps{};  // absent: the tower's
   std::int64_t count = 1;
   std::int64_t by_channel = 1;  // rows of the merge; 1: neighbours' channels side by side
+  bool in_double = false;       // sums of a norm
   bool transposed = false;      // the file has [inputs][outputs]
   bool is_optional = false;     // left out where the file has no such tensor
   float factor = 1.0F;

@@ -84,7 +84,10 @@ void read_gemma4_unified(const MmprojFile&, PictureForm form, TowerSpec& spec) {
   spec.picture.patch_size = static_cast<std::int32_t>(spec.patch_size);
   spec.num_blocks = 0;
   size_by_budget(form, spec.patch_size, spec);
-  spec.before_patches = {layer_norm("v.patch_norm.1", kEps)};
+  // The pixels of a flat patch differ by little more than f32 resolves.
+  TowerStep of_pixels = layer_norm("v.patch_norm.1", kEps);
+  of_pixels.in_double = true;
+  spec.before_patches = {of_pixels};
   spec.after_patches = {layer_norm("v.patch_norm.2", kEps)};
   spec.before_blocks = {layer_norm("v.patch_norm.3", kEps)};
   spec.projector_steps = {rms_norm(""), linear("mm.input_projection")};

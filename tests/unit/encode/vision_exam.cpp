@@ -186,22 +186,24 @@ class Exam {
     const auto width = static_cast<std::size_t>(encoder.row_width());
     const std::vector<float> rows = decoded(expected["embd_rows_f32_b64"]);
     const std::vector<float> norms = decoded(expected["embd_norms_f32_b64"]);
-    double largest = 0.0;
-    for (const float value : rows)
-      largest = std::max(largest, static_cast<double>(std::abs(value)));
     const float* const first = encoded.rows.data() + static_cast<std::size_t>(chunk.first_row) * width;
-    double worst = 0.0;
-    for (std::size_t i = 0; i < expected["embd_rows"].size(); ++i) {
-      const auto row = expected["embd_rows"][i].get<std::size_t>();
-      for (std::size_t c = 0; c < width; ++c)
-        worst = std::max(worst, std::abs(static_cast<double>(first[row * width + c]) - rows[i * width + c]) / largest);
+    double squares = 0.0;
+    double differences = 0.0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto row = expected["embd_rows"][i / width].get<std::size_t>();
+      const double value = rows[i];
+      squares += value * value;
+      differences += std::pow(static_cast<double>(first[row * width + i % width]) - value, 2.0);
     }
+    const double worst = std::sqrt(differences / squares);
+    double worst_norm = 0.0;
     for (std::size_t row = 0; row < norms.size(); ++row) {
       double sum = 0.0;
       for (std::size_t c = 0; c < width; ++c)
-        sum += static_cast<double>(first[row * width + c]) * first[row * width + c];
-      worst = std::max(worst, std::abs(std::sqrt(sum) / norms[row] - 1.0));
+        sum += std::pow(static_cast<double>(first[row * width + c]), 2.0);
+      worst_norm = std::max(worst_norm, std::abs(std::sqrt(sum) / static_cast<double>(norms[row]) - 1.0));
     }
+    CHECK(worst_norm < kMostDeviation);
     CHECK(worst < kMostDeviation);
     if (worst > result_.worst_row) {
       result_.worst_row = worst;

@@ -1,0 +1,151 @@
+// Sizes of pictures, tiles and rows, and resampling, where the numbers can be told without another engine.
+#include <catch2/catch.hpp>
+
+#include "core/model/encode/picture_plan.h"
+#include "core/model/encode/picture_sizes.h"
+#include "core/model/encode/resize.h"
+#include "tests/unit/encode/made_tower.h"
+
+namespace quire::test {
+
+namespace {
+
+Picture gray_line(const std::vector<std::uint8_t>& values) {
+  Picture out{static_cast<std::int32_t>(values.size()), 1, {}};
+  for (const std::uint8_t value : values)
+    out.rgb.insert(out.rgb.end(), 3, value);
+  return out;
+}
+
+std::vector<std::uint8_t> reds(const Picture& picture) {
+  std::vector<std::uint8_t> out;
+  for (std::size_t i = 0; i < picture.rgb.size(); i += 3)
+    out.push_back(picture.rgb[i]);
+  return out;
+}
+
+Picture turned(const Picture& picture) {
+  Picture out{picture.height, picture.width, std::vector<std::uint8_t>(picture.rgb.size())};
+  for (std::int32_t y = 0; y < picture.height; ++y) {
+    for (std::int32_t x = 0; x < picture.width; ++x) {
+      for (std::int32_t c = 0; c < 3; ++c)
+        out.rgb[static_cast<std::size_t>((x * picture.height + y) * 3 + c)] =
+            picture.rgb[static_cast<std::size_t>((y * picture.width + x) * 3 + c)];
+    }
+  }
+  return out;
+}
+
+// A tower of squares of 14 pixels, two by two to a row.
+TowerSpec spec_of(Sizing sizing) {
+  TowerSpec spec;
+  spec.patch_size = 14;
+  spec.cells = {2};
+  spec.picture.sizing = sizing;
+  spec.picture.patch_size = 14;
+  spec.picture.align = 28;
+  spec.picture.image_size = 56;
+  spec.picture.min_pixels = 4 * 28 * 28;
+  spec.picture.max_pixels = 64 * 28 * 28;
+  return spec;
+}
+
+}  // namespace
+
+TEST_CASE("Antialiased filters weigh the pixels that an output pixel covers", "[encode][resize]") {
+  // Weights 3/7, 3/7, 1/7 at the ends.
+  const Picture line = gray_line({0, 70, 140, 210});
+  CHECK(reds(resize(line, {2, 1}, ResizeFilter::kPillowBilinear)) == std::vector<std::uint8_t>{50, 160});
+  CHECK(reds(resize(turned(line), {1, 2}, ResizeFilter::kPillowBilinear)) == std::vector<std::uint8_t>{50, 160});
+  for (const ResizeFilter filter :
+       {ResizeFilter::kPillowBilinear, ResizeFilter::kPillowBicubic, ResizeFilter::kPillowLanczos,
+        ResizeFilter::kRoundedBicubic, ResizeFilter::kCornerBilinear, ResizeFilter::kFourPointsCubic}) {
+    INFO("filter " << static_cast<int>(filter));
+    const Picture flat{5, 7, std::vector<std::uint8_t>(5 * 7 * 3, 93)};
+    for (const PictureSize size : {PictureSize{3, 2}, PictureSize{11, 4}, PictureSize{5, 19}, PictureSize{1, 1}}) {
+      const Picture out = resize(flat, size, filter);
+      CHECK(out.rgb == std::vector<std::uint8_t>(static_cast<std::size_t>(size.area()) * 3, 93));
+    }
+    const Picture picture = made_picture(9, 6);
+    CHECK(resize(picture, {9, 6}, filter).rgb == picture.rgb);
+  }
+}
+
+TEST_CASE("Corner-aligned bilinear keeps the corners and cuts fractions off", "[encode][resize]") {
+  const Picture line = gray_line({0, 99});
+  CHECK(reds(resize(line, {5, 1}, ResizeFilter::kCornerBilinear)) == std::vector<std::uint8_t>{0, 24, 49, 74, 99});
+}
+
+TEST_CASE("Sizes by the rules that the families were trained with", "[encode]") {
+  const PictureSize full_hd = {1920, 1080};
+  CHECK(smart_size(full_hd, 28, {3136, 12845056}, false) == PictureSize{1932, 1092});
+  CHECK(smart_size(full_hd, 32, {65536, 16777216}, false) == PictureSize{1920, 1088});
+  // Halves go to the even multiple where models were trained, away from zero in llama.cpp.
+  CHECK(smart_size({70, 70}, 28, {0, 1 << 20}, false) == PictureSize{56, 56});
+  CHECK(smart_size({70, 70}, 28, {0, 1 << 20}, true) == PictureSize{84, 84});
+  CHECK(budget_size(full_hd, 48, 280 * 48 * 48) == PictureSize{1056, 576});
+  CHECK(budget_size({20, 4000}, 48, 280 * 48 * 48) == PictureSize{48, 11328});
+  CHECK(budget_size({5, 4000}, 48, 280 * 48 * 48) == PictureSize{48, 280 * 48});
+  CHECK(longest_edge_size(full_hd, 16, 1024, 1024 * 1024) == PictureSize{1024, 576});
+  CHECK(longest_edge_size({100, 40}, 16, 1024, 1024 * 1024) == PictureSize{112, 48});
+  const PictureSize tiles[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 1}};
+  CHECK(closest_candidate({900, 300}, tiles, 448) == PictureSize{3, 1});
+  CHECK(closest_candidate({300, 300}, tiles, 448) == PictureSize{1, 1});
+  CHECK(closest_candidate({900, 900}, tiles, 448) == PictureSize{2, 2});
+}
+
+TEST_CASE("A picture's settings bound its rows", "[encode]") {
+  const TowerSpec spec = spec_of(Sizing::kSmart);
+  const PictureSize large = {2000, 1500};
+  const auto rows = [&](const PictureSettings& settings) {
+    return plan_picture(spec, large, settings).layout.num_rows;
+  };
+  CHECK(rows({}) <= 64);
+  CHECK(rows({}) > 48);
+  CHECK(rows({.detail = PictureSettings::Detail::kLow}) <= 16);
+  CHECK(rows({.detail = PictureSettings::Detail::kHigh}) == rows({}));
+  CHECK(rows({.max_pixels = 8 * 28 * 28}) <= 8);
+  CHECK(rows({.max_pixels = 1}) == 1);
+  CHECK(plan_picture(spec, {30, 30}, {.min_pixels = 16 * 28 * 28}).layout.num_rows >= 16);
+  CHECK(plan_picture(spec, {1, 60000}, {}).layout.num_rows <= 64 * 60);
+}
+
+TEST_CASE("Tiles and texts stand in the order of the prompt", "[encode]") {
+  TowerSpec spec = spec_of(Sizing::kBestTiles);
+  spec.picture.candidates = {{112, 56}, {56, 112}, {112, 112}};
+  spec.texts.begin = "<b>";
+  spec.texts.tile_begin = "<r{row}c{column}>";
+  spec.texts.row_end = "\n";
+  spec.texts.tiles_end = "|";
+  spec.texts.end = "</b>";
+  const auto text_of = [&](PictureSize size, const PictureSettings& settings = {}) {
+    std::string text;
+    for (const LayoutPart& part : plan_picture(spec, size, settings).layout.parts)
+      text += part.num_rows > 0 ? "[" + std::to_string(part.num_rows) + "]" : part.text;
+    return text;
+  };
+  CHECK(text_of({100, 100}) == "<b><r1c1>[4]<r1c2>[4]\n<r2c1>[4]<r2c2>[4]|[4]</b>");
+  CHECK(text_of({100, 50}) == "<b><r1c1>[4]<r1c2>[4]|[4]</b>");
+  CHECK(text_of({50, 50}) == "<b>[4]</b>");
+  CHECK(text_of({100, 100}, {.detail = PictureSettings::Detail::kLow}) == "<b>[4]</b>");
+  spec.picture.overview_first = true;
+  CHECK(text_of({100, 50}) == "<b>[4]<r1c1>[4]<r1c2>[4]|</b>");
+}
+
+TEST_CASE("Joined tiles lose their bars and end lines with the break row", "[encode]") {
+  TowerSpec spec = spec_of(Sizing::kBestTiles);
+  spec.cells = {};
+  spec.picture.candidates = {{112, 112}};
+  spec.picture.always_tiles = spec.picture.overview_first = spec.picture.joins_tiles = true;
+  // Of 8 lines of 8 patches, two are left out above and below; the overview has 16 rows.
+  const PicturePlan plan = plan_picture(spec, {112, 56}, {});
+  CHECK(plan.layout.num_rows == 16 + 4 * (8 + 1));
+  CHECK(plan.break_rows == std::vector<std::int64_t>{24, 33, 42, 51});
+  REQUIRE(plan.tiles.size() == 5);
+  CHECK(plan.tiles[1].first_row == 16);
+  CHECK(plan.tiles[1].places[0] == -1);
+  CHECK(plan.tiles[1].places[8] == 0);
+  CHECK(plan.tiles[2].places[8] == 4);
+}
+
+}  // namespace quire::test
