@@ -15,6 +15,7 @@
 #include "core/base/result.h"
 #include "core/base/shared_prefix.h"
 #include "core/base/thread_role.h"
+#include "core/content/media.h"
 #include "core/grammar/grammar.h"
 #include "core/request/sampling_params.h"
 #include "core/request/speculation_options.h"
@@ -26,11 +27,12 @@ using Clock = std::chrono::steady_clock;
 class Adapter;
 
 struct Request {
-  std::string id;          // unique among live requests
-  std::string key_name;    // the API key's name, "" where there are no keys; fairness and limits count by it
-  std::string cache_salt;  // prefix blocks are shared only within equal salts
-  std::vector<TokenId> prompt;
-  std::int64_t second_text = 0;  // of a pair: where its second text begins in the prompt; 0: one text
+  std::string id;                 // unique among live requests
+  std::string key_name;           // the API key's name, "" where there are no keys; fairness and limits count by it
+  std::string cache_salt;         // prefix blocks are shared only within equal salts
+  std::vector<TokenId> prompt;    // rows of media as placeholders
+  std::vector<MediaRun> media{};  // in the order of the prompt
+  std::int64_t second_text = 0;   // of a pair: where its second text begins in the prompt; 0: one text
   SamplingParams sampling;
   std::optional<SpeculationOptions> speculation;  // absent: the server's
   std::int32_t num_choices = 1;                   // n: sequences that share the prompt's blocks

@@ -169,6 +169,7 @@ void read_picture(JpegState& state, std::size_t num_bytes) {
   if (state.at_end && jpeg_has_multiple_scans(&jpeg) != FALSE) ERREXIT(&jpeg, JERR_INPUT_EOF);
   state.picture.width = static_cast<std::int32_t>(jpeg.output_width);
   state.picture.height = static_cast<std::int32_t>(jpeg.output_height);
+  state.picture.rgb.reserve(3 * std::size_t{jpeg.output_width} * std::size_t{jpeg.output_height});
   state.row.resize(std::size_t{jpeg.output_width} * static_cast<std::size_t>(jpeg.output_components));
   JSAMPROW row = state.row.data();
   while (jpeg.output_scanline < jpeg.output_height) {

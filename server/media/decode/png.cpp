@@ -103,6 +103,9 @@ void read_picture(PngState& state) {
   const std::uint64_t packed = png_get_rowbytes(png, state.info) * static_cast<std::uint64_t>(state.picture.height);
   if (packed > kMostRatio * state.bytes.size()) png_error(png, "the file is too short for its size");
   set_transforms(state);
+  // Not touched before its rows come.
+  state.picture.rgb.reserve(3 * static_cast<std::size_t>(state.picture.width) *
+                            static_cast<std::size_t>(state.picture.height));
   if (is_interlaced) return read_interlaced(state, 7);
   state.rows.resize(state.row_bytes);
   for (std::int32_t y = 0; y < state.picture.height; ++y) {
