@@ -18,6 +18,10 @@ pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
 pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 find_library(NUMA_LIBRARY numa REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
+find_package(JPEG REQUIRED)
+find_package(GIF REQUIRED)
+pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebpdemux libwebp)
 set(QUIRE_SPDLOG spdlog::spdlog)
 if(QUIRE_PORTABLE)
   include(cmake/portable.cmake)
@@ -71,7 +75,7 @@ quire_library(quire_engine FOLDERS core/content core/request core/kv core/sched 
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/engine/executor_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
 quire_library(quire_server FOLDERS server LINK quire_engine quire_sim OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT
-  PkgConfig::HIREDIS PkgConfig::ZMQ ${BOOST_URL_LIBRARY})
+  PkgConfig::HIREDIS PkgConfig::ZMQ ${BOOST_URL_LIBRARY} PNG::PNG JPEG::JPEG GIF::GIF PkgConfig::WEBP PkgConfig::XXHASH)
 
 # Two thirds of a build, with little arithmetic: how they are optimized decides how long `make test` and sanitizers' builds take.
 set(QUIRE_CORE_OPTIMIZE "" CACHE STRING "Optimization of core/ and config/, where it is not the build's")

@@ -14,5 +14,6 @@ std::vector<ConfigKey> models_keys();  // models, which has no section
 std::vector<ConfigKey> pull_keys();    // server.pull.*
 std::vector<ConfigKey> fleet_keys();   // kv_cache.shared.*, kv_cache.events.*
 std::vector<ConfigKey> quota_keys();   // shared_quotas.*
+std::vector<ConfigKey> media_keys();   // media.*
 
 }  // namespace quire

@@ -464,10 +464,10 @@ bool is_live(const std::string& path) {
 Keys make_keys() {
   Keys all;
   for (const auto section :
-       {model_keys,    model_file_keys, models_keys,      server_keys,   listener_keys, timeout_keys,
-        response_keys, slot_keys,       resume_keys,      pull_keys,     batch_keys,    security_keys,
-        quota_keys,    scheduler_keys,  speculation_keys, kv_cache_keys, fleet_keys,    engine_keys,
-        queue_keys,    backend_keys,    operation_keys,   tracing_keys}) {
+       {model_keys,    model_file_keys, models_keys,    server_keys,      listener_keys, timeout_keys,
+        response_keys, slot_keys,       resume_keys,    pull_keys,        media_keys,    batch_keys,
+        security_keys, quota_keys,      scheduler_keys, speculation_keys, kv_cache_keys, fleet_keys,
+        engine_keys,   queue_keys,      backend_keys,   operation_keys,   tracing_keys}) {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }

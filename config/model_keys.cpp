@@ -45,6 +45,15 @@ std::vector<ConfigKey> model_keys() {
            {"--adapter-updates"}},
           [](Config & c) -> auto& { return c.serve.model.adapter_updates; }),
       types::path(
+          {"model.mmproj",
+           "The GGUF file of the tower that reads images for the model. Empty: a file mmproj*.gguf beside the model's",
+           {"--mmproj"}},
+          [](Config & c) -> auto& { return c.serve.model.mmproj; }),
+      types::boolean(
+          {"model.uses_mmproj",
+           "Read images, if the model has a tower; false (--no-mmproj): the model reads text only"},
+          [](Config & c) -> auto& { return c.serve.model.uses_mmproj; }),
+      types::path(
           {"model.chat_template",
            "A Jinja file to use instead of the model's own chat template",
            {"--chat-template", "--chat-template-file"}},
@@ -89,7 +98,8 @@ std::vector<ConfigKey> models_keys() {
       types::model_entries(
           {"models",
            "Several models instead of one. Each entry has 'name', and 'path' or 'hf'; it may override other sections "
-           "with 'aliases', 'adapters', 'adapter_memory', 'adapter_updates', 'chat_template', 'tool_format', "
+           "with 'aliases', 'adapters', 'adapter_memory', 'adapter_updates', 'mmproj', 'uses_mmproj', "
+           "'chat_template', 'tool_format', "
            "'draft_model', 'ignore_unknown_keys', 'packed_cache', 'packed_cache_bytes', 'max_model_len', "
            "'max_num_seqs', "
            "'kv_dtype', 'max_queued_requests' and 'max_queue_time'. 'kv_memory' is the size of the model's KV pool; "

@@ -18,7 +18,7 @@ case $SYSTEM in
     boost="libboost-dev libboost-url-dev" compiler=14 checks="clang-format clang-tidy chromium" ;;
 esac
 libraries="libssl-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libnuma-dev libedit-dev libhiredis-dev
-  libzmq3-dev zlib1g-dev"
+  libzmq3-dev zlib1g-dev libpng-dev libjpeg-dev libwebp-dev libgif-dev"
 case ${1:-} in
   build) echo build-essential cmake ninja-build ccache pkg-config $boost $headers $libraries ;;
   test) echo catch2 $checks file git curl procps openssl python3 systemd haproxy prometheus redis-server python3-zmq python3-msgpack \

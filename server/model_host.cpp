@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/base/log.h"
+#include "core/model/formats/model_path.h"
 #include "core/model/layers/adapter_check.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/text/tools/call_marks.h"
@@ -65,6 +66,20 @@ std::string topic_of(const CacheEventOptions& options, const HostedModelSpec& sp
   return topic;
 }
 
+// A tower that lies beside the model and cannot be used leaves a model of text; one that is named is a condition.
+std::shared_ptr<const MediaSight> open_sight(const ModelOptions& options) {
+  if (!options.uses_mmproj) return nullptr;
+  const std::filesystem::path path = options.mmproj.empty() ? find_mmproj(options.path) : options.mmproj;
+  if (path.empty()) return nullptr;
+  try {
+    return sight_of(Encoder::open(path.string(), {}), path.string());
+  } catch (const StartupError& error) {
+    if (!options.mmproj.empty()) throw;
+    log::warn("{}; the model is served without it (--no-mmproj says so, and no warning is written)", error.what());
+    return nullptr;
+  }
+}
+
 // A model's files, mapped and checked, and the backend that will compute it.
 class OpenedHost final : public OpenedModel {
  public:
@@ -73,6 +88,7 @@ class OpenedHost final : public OpenedModel {
         loaded_(open_model(spec.model.path, true, wishes_of(spec))),
         loaded_drafter_(
             open_drafter(*loaded_, spec.model.path, spec.model.draft_model, spec.model.ignore_unknown_keys)),
+        sight_(open_sight(spec.model)),
         backend_(create_backend(backend)) {
     const ModelInfo& info = loaded_->info();
     if (wants_next_tokens(spec) && info.has_head && !info.has_next_tokens)
@@ -105,13 +121,14 @@ class OpenedHost final : public OpenedModel {
     for (const std::string& warning : loaded_->info().warnings)
       log::warn("{}: {}", spec_.model.path.string(), warning);
     return std::make_unique<ModelHost>(spec_, std::move(loaded_), std::move(backend_), plan, interrupted,
-                                       std::move(loaded_drafter_));
+                                       std::move(loaded_drafter_), std::move(sight_));
   }
 
  private:
   const HostedModelSpec spec_;
   std::shared_ptr<const LoadedModel> loaded_;
   std::shared_ptr<const LoadedModel> loaded_drafter_;  // null: none
+  std::shared_ptr<const MediaSight> sight_;            // null: it reads text only
   std::unique_ptr<Backend> backend_;
 };
 
@@ -152,8 +169,11 @@ ModelOpener open_hosts(const BackendOptions& backend, const RedisStoreOptions& s
 
 ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded,
                      std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted,
-                     std::shared_ptr<const LoadedModel> loaded_drafter)
-    : loaded_(std::move(loaded)), loaded_drafter_(std::move(loaded_drafter)), backend_(std::move(backend)) {
+                     std::shared_ptr<const LoadedModel> loaded_drafter, std::shared_ptr<const MediaSight> sight)
+    : loaded_(std::move(loaded)),
+      loaded_drafter_(std::move(loaded_drafter)),
+      sight_(std::move(sight)),
+      backend_(std::move(backend)) {
   tasks_ = read_text_tasks(spec.model.path, *loaded_->tokenizer());
   tasks_.num_labels = loaded_->info().num_labels;
   EngineOptions engine = spec.engine;
@@ -260,6 +280,7 @@ std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) co
   if (const ToolFormat* const named = named_tool_format(spec.model)) served->tool_format = *named;
   served->grammar_compiler = grammar_compiler_;
   served->defaults = loaded_->generation_defaults();
+  served->sight = sight_;
   served->tasks = tasks_;
   served->fingerprint = engine_->limits().fingerprint;
   served->max_model_len = engine_->limits().max_model_len;

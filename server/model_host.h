@@ -23,7 +23,8 @@ class ModelHost final : public RunningModel {
   // Packs the weights and starts the engine. Throws StartupError, and Interrupted once `interrupted` says so.
   ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<Backend> backend,
             const MemoryPlan& plan, const std::function<bool()>& interrupted,
-            std::shared_ptr<const LoadedModel> loaded_drafter = nullptr);
+            std::shared_ptr<const LoadedModel> loaded_drafter = nullptr,
+            std::shared_ptr<const MediaSight> sight = nullptr);
 
   std::shared_ptr<ServedModel> describe(const HostedModelSpec& spec) const override;
   RequestQueue& queue() override { return engine_->queue(); }
@@ -49,6 +50,7 @@ class ModelHost final : public RunningModel {
 
   std::shared_ptr<const LoadedModel> loaded_;
   std::shared_ptr<const LoadedModel> loaded_drafter_;  // null: none
+  std::shared_ptr<const MediaSight> sight_;            // null: it reads text only
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;

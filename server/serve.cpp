@@ -215,6 +215,13 @@ void check_options(const ServeOptions& options) {
   check_quota_options(options.shared_quotas);
 }
 
+// Pictures are as apart by key as the prefix cache is.
+ServerOptions server_options(const ServeOptions& options) {
+  ServerOptions server = options.server;
+  server.media.isolates_keys = options.isolation == Isolation::kByKey;
+  return server;
+}
+
 std::vector<HostedModelSpec> model_specs(const ServeOptions& options) {
   const EngineOptions engine = engine_options(options);
   if (options.models.empty()) return {spec_of_only(options.model, engine)};
@@ -239,7 +246,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
   std::size_t num_cut = 0;
   bool reload_ended = true;
   {
-    Server server(options.server, take_handed_sockets());
+    Server server(server_options(options), take_handed_sockets());
     const std::unique_ptr<QuotaSharer> quotas = share_quotas(options.shared_quotas, server.state());
     const std::unique_ptr<StreamSharer> streams = share_streams(options.shared_store, server.state());
     const std::shared_ptr<void> unshared(nullptr, [&server](void*) { server.state().shared_streams = nullptr; });

@@ -55,6 +55,17 @@ Result<void> WebClient::resolve() {
   return {};
 }
 
+Result<void> WebClient::resolve_to(const std::function<bool(const std::string& address)>& accepts) {
+  if (auto resolved = resolve(); !resolved) return resolved;
+  std::vector<Tcp::endpoint> kept;
+  for (const auto& entry : addresses_->list) {
+    if (accepts(entry.endpoint().address().to_string())) kept.push_back(entry.endpoint());
+  }
+  if (kept.empty()) return invalid(server_.host + " has no address that may be connected to");
+  addresses_->list = Tcp::resolver::results_type::create(kept.begin(), kept.end(), server_.host, server_.port);
+  return {};
+}
+
 Result<int> WebClient::ask(const ClientRequest& request, std::chrono::milliseconds patience) const {
   Result<int> status =
       failure(ErrorKind::kUnavailable, fmt::format("no answer within {} ms", patience.count()), "no_answer");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,6 +38,8 @@ class WebClient {
   const HttpUrl& server() const { return server_; }
   // Looks the server's name up once for all requests; without it each looks it up.
   Result<void> resolve();
+  // The same, keeping the addresses that are accepted (digits, as text). An error where there is none.
+  Result<void> resolve_to(const std::function<bool(const std::string& address)>& accepts);
   // Waits for the reply's status, `patience` at most.
   Result<int> ask(const ClientRequest& request, std::chrono::milliseconds patience) const;
 

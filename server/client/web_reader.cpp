@@ -61,13 +61,20 @@ Result<int> WebReader::open(const WebRequest& request) {
     }
     exchange_.reset();
     is_reading_ = false;
-    client_ = std::make_unique<WebClient>(url);
+    // Addresses that were accepted are those of all that follows.
+    const bool is_pinned = request.accepts_address && client_ != nullptr && is_same_origin(url, client_->server());
+    if (!is_pinned) client_ = std::make_unique<WebClient>(url);
+    if (!is_pinned && request.accepts_address) {
+      if (auto found = client_->resolve_to(request.accepts_address); !found) return tl::make_unexpected(found.error());
+    }
     exchange_ = std::make_unique<HttpExchange>(context_.get_executor(), *client_);
     auto status = send(asked);
     if (!status || !is_redirect(*status) || request.max_redirects == 0) return status;
     if (redirects == request.max_redirects) return bad_redirect("too many redirects");
     auto next = redirected_url(url, exchange_->field("Location"));
     if (!next) return bad_redirect("a redirect without a usable Location");
+    if (request.stays_at_origin && !is_same_origin(url, *next))
+      return bad_redirect("a redirect to another server, which is not followed");
     if (url.secure && !next->secure) return bad_redirect("a redirect from https to http, which is not followed");
     url = *std::move(next);
   }

@@ -6,6 +6,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -24,6 +25,9 @@ struct WebRequest {
   std::vector<std::pair<std::string, std::string>> fields = {};
   std::string authorization = {};  // empty: none is sent
   int max_redirects = 10;          // 0: the first reply is the one that is read
+  bool stays_at_origin = false;    // a redirect to another origin is an error
+  // Which of a name's addresses may be connected to; null: any.
+  std::function<bool(const std::string& address)> accepts_address = {};
 };
 
 class WebReader {

@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "server/http/media_service.h"
 #include "server/http/operation_run.h"
 #include "server/http/router.h"
 #include "server/http/run_by.h"
@@ -46,6 +47,7 @@ class LineCall {
     call_.request_id = make_id("req-");
     call_.key_name = line.owner;
     call_.is_background = true;
+    call_.media = state_.media->begin(line.owner, "batches of " + line.owner, true);
     key_ = settings_->keys.named(line.owner);
   }
 
@@ -75,8 +77,13 @@ class LineCall {
       Result<ParsedCall> read = co_await read_once();
       if (!read) co_return tl::make_unexpected(read.error());
       if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&*read)) co_return std::move(*operation);
-      asleep = std::get<SleepingModel>(*std::move(read));
-      const std::optional<Error> error = co_await wake(asleep);
+      std::optional<Error> error;
+      if (std::holds_alternative<WantedMedia>(*read)) {
+        error = co_await read_media();
+      } else {
+        asleep = std::get<SleepingModel>(*std::move(read));
+        error = co_await wake(asleep);
+      }
       if (error) co_return tl::make_unexpected(*error);
     }
   }
@@ -95,16 +102,26 @@ class LineCall {
     co_return co_await run_by<Result<ParsedCall>>(post, read);
   }
 
+  asio::awaitable<std::optional<Error>> read_media() {
+    const std::function<void(ModelWaker::Done)> begin = [this](ModelWaker::Done done) {
+      state_.media->work(call_.media, std::move(done));
+    };
+    co_return co_await wait_for(begin);
+  }
+
   asio::awaitable<std::optional<Error>> wake(const SleepingModel& asleep) {
+    const std::function<void(ModelWaker::Done)> begin = [this, &asleep](ModelWaker::Done done) {
+      if (asleep.adapter != nullptr) return asleep.adapter->begin(std::move(done));
+      state_.waker.wake(asleep.name, call_.key_name, static_cast<std::int64_t>(call_.body.size()), std::move(done));
+    };
+    co_return co_await wait_for(begin);
+  }
+
+  asio::awaitable<std::optional<Error>> wait_for(std::function<void(ModelWaker::Done)> begin) {
     const MailboxReader reader(executor_);
     const std::shared_ptr<Mailbox>& mailbox = reader.mailbox();
     control_.set_mailbox(mailbox);
-    const ModelWaker::Done done = [mailbox](std::optional<Error> error) { mailbox->interrupt(std::move(error)); };
-    if (asleep.adapter != nullptr) {
-      asleep.adapter->begin(done);
-    } else {
-      state_.waker.wake(asleep.name, call_.key_name, static_cast<std::int64_t>(call_.body.size()), done);
-    }
+    begin([mailbox](std::optional<Error> error) { mailbox->interrupt(std::move(error)); });
     Mailbox::Batch batch = co_await mailbox->take();
     control_.set_mailbox(nullptr);
     if (control_.interrupted()) co_return shutting_down();

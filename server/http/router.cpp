@@ -27,6 +27,7 @@
 #include "server/http/slots_handler.h"
 #include "server/http/status_handlers.h"
 #include "server/http/status_view.h"
+#include "server/media/call_media.h"
 
 namespace quire {
 
@@ -184,6 +185,8 @@ Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, cons
       (*operation)->set_warnings(std::move(warnings));
     }
   }
+  if (!operation && operation.error().code == CallMedia::kWanted && call.media && call.media->wants())
+    return WantedMedia{};
   if (!operation) return tl::make_unexpected(operation.error());
   return *std::move(operation);
 }

@@ -66,8 +66,10 @@ struct RouteMatch {
 std::span<const Route> routes();
 RouteMatch find_route(std::string_view method, std::string_view path);
 
-// A parsed call of the API: its operation, or the name of a model that must be woken first.
-using ParsedCall = std::variant<std::unique_ptr<Operation>, SleepingModel>;
+// The call is to be read again once its pictures are there.
+struct WantedMedia {};
+// A parsed call of the API: its operation, or what must be there first: a model that sleeps, its pictures.
+using ParsedCall = std::variant<std::unique_ptr<Operation>, SleepingModel, WantedMedia>;
 // Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode where the call's limit was
 // reached.
 Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call);

@@ -12,6 +12,7 @@
 #include "server/http/batch_service.h"
 #include "server/http/event_threads.h"
 #include "server/http/listener.h"
+#include "server/http/media_service.h"
 #include "server/http/session.h"
 #include "server/http/status_view.h"
 #include "server/http/text_pool.h"
@@ -58,11 +59,13 @@ class Server::Impl {
         batches_(options.batches.directory.empty() ? nullptr : std::make_unique<BatchService>(state_, options.batches)),
         io_("io", static_cast<std::size_t>(options.io_threads), false),
         text_(static_cast<std::size_t>(options.text_threads)),
+        media_(options.media, batches_.get()),
         admin_("admin", 1, true),
         reports_("reports", 1, true),
         signals_(io_.first()),
         drain_timer_(io_.first()) {
     state_.text = &text_;
+    state_.media = &media_;
     state_.batches = batches_.get();
     state_.post_admin = [this](std::function<void()> job) { asio::post(admin_.first(), std::move(job)); };
     state_.post_report = [this](std::function<void()> job) { asio::post(reports_.first(), std::move(job)); };
@@ -71,10 +74,12 @@ class Server::Impl {
   ~Impl() {
     io_.stop();
     text_.stop();
+    media_.stop();
     admin_.stop();
     reports_.stop();
     io_.join();
     text_.join();
+    media_.join();
     admin_.join();
     reports_.join();
     if (batches_) batches_->join();
@@ -90,6 +95,7 @@ class Server::Impl {
     repeat(kSampleStatusEvery, [this] { sample_status(state_); });
     io_.start();
     text_.start();
+    media_.start();
     admin_.start();
     reports_.start();
     if (batches_) batches_->start();
@@ -147,6 +153,8 @@ class Server::Impl {
     io_.join();
     text_.stop();
     text_.join();
+    media_.stop();
+    media_.join();
     admin_.stop();
     admin_.join();
     reports_.stop();
@@ -328,6 +336,7 @@ class Server::Impl {
   std::unique_ptr<BatchService> batches_;  // null: none are served; ends after the sessions that use it
   EventThreads io_;
   TextPool text_;
+  MediaService media_;
   EventThreads admin_;    // /admin and reload: neither waits for requests, nor do these for it
   EventThreads reports_;  // metrics, status and documents: they wait for no request, and no socket waits for them
   asio::signal_set signals_;

@@ -8,6 +8,7 @@
 
 #include "server/api/common/response_store.h"
 #include "server/batch/batch_options.h"
+#include "server/media/media_options.h"
 #include "server/ops/access_log.h"
 #include "server/ops/security_options.h"
 #include "server/ops/span_exporter.h"
@@ -87,6 +88,7 @@ struct ServerOptions {
   SecurityOptions security;
   ResponseStoreOptions responses;
   BatchOptions batches;
+  MediaOptions media;
   AccessLog access_log = AccessLog::kApi;
   TracingOptions tracing;
 };

@@ -26,6 +26,7 @@
 namespace quire {
 
 class BatchService;
+class MediaService;
 class Mailbox;
 class TextPool;
 
@@ -122,6 +123,7 @@ struct ServerState {
   RequestTrace request_trace;
   const std::unique_ptr<SpanExporter> spans;               // null: none are exported
   TextPool* text = nullptr;                                // set before the first session
+  MediaService* media = nullptr;                           // set before the first session
   std::atomic<StreamSharer*> shared_streams{nullptr};      // set before the first session; null: streams stay here
   BatchService* batches = nullptr;                         // set before the first session; null: none are served
   std::function<void(std::function<void()>)> post_admin;   // runs it on the admin thread; set before the first session

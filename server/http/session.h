@@ -108,6 +108,7 @@ class Session {
   boost::asio::awaitable<std::optional<Parsed>> parse(Call& call);
   boost::asio::awaitable<std::optional<Result<ParsedCall>>> read_once(Call& call);
   boost::asio::awaitable<Result<ParsedCall>> read_in(TextLane lane, std::stop_token stop, Call& call);
+  boost::asio::awaitable<WaitResult> read_media(const Call& call);
   bool takes_place() const;
   std::optional<Error> full_queues() const;
   Result<void> reserve_place(const ModelTable& models, const Call& call);

@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "core/base/log.h"
+#include "server/http/media_service.h"
 #include "server/http/model_peek.h"
 #include "server/http/run_by.h"
 #include "server/http/session.h"
@@ -27,6 +28,8 @@ Call Session::call_of_head() const {
   if (admission_.key) call.usual_priority = std::max(call.usual_priority, admission_.key->priority);
   call.responses = state_.responses;
   call.background = state_.background;
+  if (admission_.route != nullptr)
+    call.media = state_.media->begin(call.key_name, client_name(), admission_.route->is_queued);
   return call;
 }
 
@@ -75,8 +78,13 @@ asio::awaitable<std::optional<Session::Parsed>> Session::parse(Call& call) {
     if (!read) co_return std::nullopt;
     if (!*read) co_return tl::make_unexpected(read->error());
     if (auto* const operation = std::get_if<std::unique_ptr<Operation>>(&**read)) co_return std::move(*operation);
-    asleep = std::get<SleepingModel>(std::move(**read));
-    const WaitResult waited = co_await wake(asleep, call, began);
+    WaitResult waited;
+    if (std::holds_alternative<WantedMedia>(**read)) {
+      waited = co_await read_media(call);
+    } else {
+      asleep = std::get<SleepingModel>(std::move(**read));
+      waited = co_await wake(asleep, call, began);
+    }
     if (waited.client_gone) co_return std::nullopt;
     if (waited.error) co_return tl::make_unexpected(*waited.error);
   }
@@ -171,6 +179,15 @@ asio::awaitable<WaitResult> Session::wake(const SleepingModel& asleep, const Cal
   if (longest) *longest -= std::min(*longest, std::chrono::floor<std::chrono::milliseconds>(Clock::now() - since));
   if (asleep.adapter == nullptr) place_ = {};  // it waits in the bounds of the model that sleeps
   co_return co_await wait_for_callback(state_, *transport_, begin, longest);
+}
+
+asio::awaitable<WaitResult> Session::read_media(const Call& call) {
+  const std::function<void(MediaService::Done)> begin = [&](MediaService::Done done) {
+    state_.media->work(call.media, std::move(done));
+  };
+  const WaitResult waited = co_await wait_for_callback(state_, *transport_, begin, std::nullopt);
+  if (waited.client_gone || waited.error) call.media->abandon();
+  co_return waited;
 }
 
 // Where one key's requests are counted against what it may use, before anything is queued.

@@ -14,6 +14,7 @@
 
 #include "core/base/log_buffer.h"
 #include "server/http/batch_service.h"
+#include "server/http/media_service.h"
 #include "server/http/text_pool.h"
 #include "server/models/running_model.h"
 
@@ -167,6 +168,23 @@ void add_adapters(std::vector<MetricFamily>& all, const ModelTable& models) {
     if (!family->metric.empty()) all.push_back(std::move(*family));
 }
 
+void add_media(std::vector<MetricFamily>& all, const MediaService& media) {
+  const MediaStore::Stats stats = media.stats();
+  all.push_back(single("quire:images_total", "Images that were decoded", FamilyType::kCounter,
+                       static_cast<double>(stats.num_pieces)));
+  MetricFamily refused = new_family("quire:images_rejected_total", "Images that were refused", FamilyType::kCounter);
+  for (std::size_t i = 0; i < kNumMediaRefusals; ++i)
+    add_metric(refused, static_cast<double>(stats.num_refused[i]),
+               {{"reason", media_refusal_name(static_cast<MediaRefusal>(i))}});
+  all.push_back(std::move(refused));
+  all.push_back(single("quire:image_cache_hits_total", "Images that were remembered, by what was", FamilyType::kCounter,
+                       static_cast<double>(stats.num_hits), {{"level", "decoded"}}));
+  all.push_back(single("quire:image_bytes", "Memory of decoded images", FamilyType::kGauge,
+                       static_cast<double>(stats.num_bytes)));
+  all.push_back(single("quire:images_waiting", "Images that wait for a media thread", FamilyType::kGauge,
+                       static_cast<double>(media.num_waiting())));
+}
+
 void add_text_pool(std::vector<MetricFamily>& all, const TextPool::Stats& stats) {
   MetricFamily waiting =
       new_family("quire:text_queue_jobs", "Requests that wait for a text thread", FamilyType::kGauge);
@@ -226,6 +244,7 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
     add_adapters(all, *table);
   }
   if (state.text != nullptr) add_text_pool(all, state.text->stats());
+  if (state.media != nullptr) add_media(all, *state.media);
   if (state.batches != nullptr) add_batches(all, state.batches->counts());
   all.push_back(single("quire:request_body_bytes", "Bodies that are being received or wait to be parsed",
                        FamilyType::kGauge, static_cast<double>(state.bodies.num_bytes())));

@@ -194,7 +194,29 @@ std::vector<std::string> choices_of(const std::vector<std::string>& paths) {
   return choices;
 }
 
-Result<ChosenFiles> choose_files(const std::vector<std::string>& paths, std::string_view wanted) {
+namespace {
+
+// The tower of a model: the file in its folder, else at the top, in the type that is the most exact and usual.
+std::optional<std::string> mmproj_for(const std::vector<std::string>& paths, std::string_view model) {
+  const std::string_view folder = model.substr(0, model.rfind('/') + 1);
+  std::vector<std::string> found;
+  for (const std::string_view place : {folder, std::string_view()}) {
+    for (const std::string& path : paths) {
+      const std::string_view name = file_name_of(path);
+      const bool is_there = path.size() - name.size() == place.size() && path.starts_with(place);
+      if (is_there && is_gguf(path) && uppered(name).find("MMPROJ") != std::string::npos) found.push_back(path);
+    }
+    if (!found.empty()) break;
+  }
+  if (found.empty()) return std::nullopt;
+  std::sort(found.begin(), found.end());
+  for (const char* type : {"F16", "BF16", "F32", "Q8_0"}) {
+    if (auto exact = shortest_with(found, type)) return exact;
+  }
+  return found.front();
+}
+
+Result<ChosenFiles> choose_model(const std::vector<std::string>& paths, std::string_view wanted) {
   const auto models = gguf_models(paths);
   const std::string word = uppered(wanted);
   if (word == uppered(kDirectory) || (wanted.empty() && models.empty())) {
@@ -215,6 +237,15 @@ Result<ChosenFiles> choose_files(const std::vector<std::string>& paths, std::str
     if (const auto found = shortest_with(models, std::string(preferred))) return with_shards(paths, *found);
   }
   return with_shards(paths, models.front());
+}
+
+}  // namespace
+
+Result<ChosenFiles> choose_files(const std::vector<std::string>& paths, std::string_view wanted) {
+  auto chosen = choose_model(paths, wanted);
+  if (!chosen || !is_main_gguf(chosen->model)) return chosen;
+  if (auto tower = mmproj_for(paths, chosen->model)) chosen->paths.push_back(*std::move(tower));
+  return chosen;
 }
 
 }  // namespace quire::hub

@@ -95,6 +95,10 @@ void check_unchanged(const HostedModelSpec& spec, const HostedModelSpec& served)
     throw StartupError(fmt::format(
         "models: '{}' cannot change its draft model while the server runs: a restart is needed", spec.name));
   }
+  if (spec.model.mmproj != served.model.mmproj || spec.model.uses_mmproj != served.model.uses_mmproj) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change its mmproj file while the server runs: a restart is needed", spec.name));
+  }
   if (spec.model.ignore_unknown_keys != served.model.ignore_unknown_keys) {
     throw StartupError(fmt::format(
         "models: '{}' cannot change ignore_unknown_keys while the server runs: a restart is needed", spec.name));

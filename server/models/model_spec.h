@@ -40,6 +40,8 @@ struct ModelOptions {
   bool adapter_updates = false;                         // an admin may load and unload adapters while it is served
   std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
+  std::filesystem::path mmproj;         // the tower that reads pictures for it; empty: one beside the model's file
+  bool uses_mmproj = true;              // false: it reads text only, whatever there is
   std::filesystem::path draft_model;    // a smaller model that drafts for it; empty: none does
   std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
   std::int64_t packed_cache_bytes = kDefaultPackedBytes;  // of all files in that folder

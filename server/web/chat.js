@@ -2,6 +2,7 @@
 import { ApiError, call, events } from "./api.js";
 import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, showBranch } from "./conversation.js";
 import { announce, button, byId, element, toast } from "./dom.js";
+import { isPicture, readPicture, sizeText, thumbnail } from "./pictures.js";
 import { requestFields, systemPrompt } from "./settings.js";
 import { Sidebar } from "./sidebar.js";
 import { Transcript } from "./transcript.js";
@@ -72,6 +73,11 @@ export class Chat {
     byId("prompt").addEventListener("input", () => this.#fitPrompt());
     byId("stop").addEventListener("click", () => this.#running.get(this.#shown.id)?.abort());
     byId("files").addEventListener("change", (event) => this.#attach(event.target));
+    byId("prompt").addEventListener("paste", (event) => {
+      if (!event.clipboardData.files.length) return;
+      event.preventDefault();
+      this.#attach(event.clipboardData);
+    });
     for (const idea of document.querySelectorAll(".idea")) {
       idea.addEventListener("click", () => {
         byId("prompt").value = idea.textContent;
@@ -245,12 +251,16 @@ export class Chat {
   async #attach(source) {
     for (const file of source.files) {
       try {
+        if (isPicture(file)) {
+          this.#files.push(await readPicture(file));
+          continue;
+        }
         if (file.size > kLargestFile) throw new ApiError(`it is larger than ${kLargestFile / 1024} KiB`);
         const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
         if (text.includes("\0")) throw new TypeError();
         this.#files.push({ name: file.name, text });
       } catch (error) {
-        toast(`${file.name} was not attached: ${error instanceof TypeError ? "it is not text in UTF-8" : error.message}`);
+        toast(`${file.name} was not attached: ${error instanceof TypeError ? "it is neither an image nor text in UTF-8" : error.message}`);
       }
     }
     byId("files").value = "";
@@ -258,7 +268,8 @@ export class Chat {
   }
 
   #drawFiles() {
-    byId("attached").replaceChildren(...this.#files.map((file) => element("span", { class: "chip" }, file.name,
+    byId("attached").replaceChildren(...this.#files.map((file) => element("span", { class: "chip" }, file.image && thumbnail(file), file.name,
+      file.image && element("span", { class: "note" }, sizeText(file)),
       button("×", () => {
         this.#files = this.#files.filter((other) => other !== file);
         this.#drawFiles();

@@ -109,11 +109,19 @@ function hasCycle(conversation) {
 
 // A user's text with the attached files behind it, as the model reads it.
 function textWithFiles(message) {
-  const files = (message.files ?? []).map(({ name, text }) => {
+  const files = (message.files ?? []).filter(({ image }) => !image).map(({ name, text }) => {
     const fence = "`".repeat(Math.max(3, ...[...text.matchAll(/`{3,}/g)].map(([run]) => run.length + 1)));
     return `${name}:\n${fence}\n${text}\n${fence}`;
   });
   return [...files, message.content].filter(Boolean).join("\n\n");
+}
+
+// Pictures stand before the text, as models were trained.
+function userContent(message) {
+  const pictures = (message.files ?? []).filter(({ image }) => image);
+  const text = textWithFiles(message);
+  if (!pictures.length) return text;
+  return [...pictures.map(({ image }) => ({ type: "image_url", image_url: { url: image } })), ...(text ? [{ type: "text", text }] : [])];
 }
 
 // The branch as the API takes it; answers that ended in an error are left out.
@@ -121,7 +129,7 @@ export function apiMessages(path, systemPrompt) {
   const messages = systemPrompt ? [{ role: "system", content: systemPrompt }] : [];
   for (const message of path) {
     if (message.error && !message.content && !message.calls?.length) continue;
-    if (message.role === "user") messages.push({ role: "user", content: textWithFiles(message) });
+    if (message.role === "user") messages.push({ role: "user", content: userContent(message) });
     if (message.role === "tool") messages.push({ role: "tool", tool_call_id: message.callId, content: message.content });
     if (message.role === "assistant") {
       messages.push({
@@ -135,9 +143,11 @@ export function apiMessages(path, systemPrompt) {
   return messages;
 }
 
+const pictureNames = ({ files = [] }) => files.filter(({ image }) => image).map(({ name }) => `[image: ${name}]\n\n`).join("");
+
 // Readable text of the branch, for export.
 export function asMarkdown(conversation) {
   const names = { user: "User", assistant: "Assistant", tool: "Tool" };
   return `# ${conversation.title}\n\n` + shownPath(conversation)
-    .map((message) => `## ${names[message.role]}\n\n${textWithFiles(message)}\n`).join("\n");
+    .map((message) => `## ${names[message.role]}\n\n${pictureNames(message)}${textWithFiles(message)}\n`).join("\n");
 }

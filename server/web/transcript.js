@@ -3,6 +3,7 @@
 import { button, copyText, element } from "./dom.js";
 import { shownPath, siblingsOf } from "./conversation.js";
 import { renderMarkdown } from "./markdown.js";
+import { thumbnail } from "./pictures.js";
 
 const kShortest = 0.05; // seconds of an answer from which a rate is computed
 const kChunk = 16; // messages that the browser lays out, or skips, together
@@ -181,8 +182,8 @@ export class Transcript {
         { class: "quiet", "aria-label": label, disabled: !siblings[at + step] });
       header.append(element("span", { class: "branches" }, go(-1, "Earlier version"), `${at + 1}/${siblings.length}`, go(1, "Later version")));
     }
-    for (const { name, text } of message.files ?? []) {
-      header.append(element("span", { class: "chip", title: `${text.length} characters` }, name));
+    for (const file of message.files ?? []) {
+      header.append(file.image ? thumbnail(file) : element("span", { class: "chip", title: `${file.text.length} characters` }, file.name));
     }
     return header;
   }

@@ -76,7 +76,8 @@ test("a pull makes the hub's own layout, once", async () => {
   assert.equal(readlinkSync(path), `../../blobs/${sha256(files[name])}`);
   assert.deepEqual(readFileSync(path), files[name]);
   assert.equal(readFileSync(join(folder_of("owner/several"), "refs", "main"), "utf8"), commit);
-  assert.deepEqual(blobs("owner/several"), [sha256(files[name])], "vision towers and other quantisations are left out");
+  const kept = [name, "mmproj-F16.gguf"].map((each) => sha256(files[each])).sort();
+  assert.deepEqual(blobs("owner/several"), kept, "the tower comes too; other quantisations are left out");
   assert.match(hub.requests[0].agent, /^quire\//);
   hub.requests = [];
   assert.equal(await pulled("owner/several"), path);

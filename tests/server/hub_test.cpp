@@ -49,7 +49,12 @@ TEST_CASE("a model's name has a repository, a revision and a quantisation") {
 TEST_CASE("the usual quantisation is taken where none is wanted") {
   CHECK(chosen({"m-q8_0.gguf", "m-Q4_K_M.gguf", "m-f16.gguf"}) == Paths{"m-Q4_K_M.gguf"});
   CHECK(chosen({"m.F16.gguf", "m.Q8_0.gguf"}) == Paths{"m.Q8_0.gguf"});
-  CHECK(chosen({"b.gguf", "a.gguf", "mmproj-a.gguf", "a.imatrix.gguf"}) == Paths{"a.gguf"});
+  CHECK(chosen({"b.gguf", "a.gguf", "mmproj-a.gguf", "a.imatrix.gguf"}) == Paths{"a.gguf", "mmproj-a.gguf"});
+  CHECK(chosen({"m-Q8_0.gguf", "mmproj-BF16.gguf", "mmproj-m-f16.gguf", "x/mmproj-F32.gguf"}) ==
+        Paths{"m-Q8_0.gguf", "mmproj-m-f16.gguf"});
+  CHECK(chosen({"Q8_0/m-Q8_0.gguf", "Q8_0/mmproj.gguf", "mmproj-F16.gguf"}) ==
+        Paths{"Q8_0/m-Q8_0.gguf", "Q8_0/mmproj.gguf"});
+  CHECK(chosen({"m-Q8_0.gguf", "mmproj-F16.gguf"}, "mmproj-f16.gguf") == Paths{"mmproj-F16.gguf"});
   CHECK(chosen({"m-UD-Q4_K_XL.gguf", "m-Q4_K_XL.gguf"}, "q4_k_xl") == Paths{"m-Q4_K_XL.gguf"});
   CHECK(chosen({"m-UD-Q4_K_XL.gguf", "m-IQ4_XS.gguf"}, "IQ4_XS") == Paths{"m-IQ4_XS.gguf"});
   CHECK(chosen({"m-Q4_K_M.gguf"}, "Q4_K").front().find("nothing that 'Q4_K' names; it has Q4_K_M") !=

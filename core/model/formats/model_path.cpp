@@ -67,6 +67,24 @@ std::string point_to_gguf(const std::filesystem::path& directory, const std::str
 
 }  // namespace
 
+std::filesystem::path find_mmproj(const std::filesystem::path& model) {
+  std::error_code failed;
+  const bool is_folder = std::filesystem::is_directory(model, failed);
+  if (!is_folder && model.extension() != ".gguf") return {};
+  const std::filesystem::path folder = is_folder ? model : model.parent_path();
+  const std::set<std::string> names = names_in(folder.empty() ? "." : folder);
+  // As the hub's choice where there are several.
+  for (const std::string_view type : {"f16", "f32", "q8_0", ""}) {
+    for (const std::string& name : names) {
+      std::string lower = name;
+      std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      const bool is_type = type.empty() || lower.find(type) != std::string::npos;
+      if (is_type && lower.starts_with("mmproj") && lower.ends_with(".gguf")) return folder / name;
+    }
+  }
+  return {};
+}
+
 std::string instead_of_config(const std::filesystem::path& directory) {
   const std::set<std::string> names = names_in(directory);
   if (const std::string gguf = find_gguf(names); !gguf.empty()) return point_to_gguf(directory, gguf);

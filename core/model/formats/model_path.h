@@ -14,4 +14,7 @@ void require_model_path(const std::filesystem::path& path);
 std::string instead_of_config(const std::filesystem::path& directory);
 std::string instead_of_weights(const std::filesystem::path& directory);
 
+// The file of a tower (mmproj*.gguf) beside a GGUF file, or in a model's folder; empty: none.
+std::filesystem::path find_mmproj(const std::filesystem::path& model);
+
 }  // namespace quire

@@ -65,12 +65,14 @@ Result<StoredFile> read_upload_form(const UploadForm& form, const BatchOptions& 
   if (purpose == form.fields.end()) {
     return invalid("Missing required parameter: 'purpose'.", "purpose", "missing_required_parameter");
   }
-  if (purpose->second != "batch") return invalid("'purpose' must be 'batch': other files are not served", "purpose");
+  const bool is_known = purpose->second == "batch" || purpose->second == "vision" || purpose->second == "user_data";
+  if (!is_known) return invalid("'purpose' must be 'batch', 'vision' or 'user_data'", "purpose");
   if (!form.filename) return invalid("Missing required parameter: 'file'.", "file", "missing_required_parameter");
   const auto keep = read_keep(form, options);
   if (!keep) return tl::make_unexpected(keep.error());
   StoredFile file;
-  file.filename = form.filename->empty() ? "upload.jsonl" : clean_name(*form.filename);
+  file.filename =
+      form.filename->empty() ? (purpose->second == "batch" ? "upload.jsonl" : "upload") : clean_name(*form.filename);
   file.purpose = purpose->second;
   file.created_at = now;
   file.expires_at = now + *keep;

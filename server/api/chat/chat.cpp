@@ -4,6 +4,7 @@
 
 #include "server/api/chat/chat_operation.h"
 #include "server/api/conversation/chat_prompt.h"
+#include "server/api/conversation/media_list.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/prefix_transfer.h"
@@ -66,7 +67,7 @@ Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call
   ChatFields chat = read_chat_fields(reader, fields);
   fields.transfer = read_prefix_transfer(reader);
   read_store(reader, call, *body, chat);
-  ChatPromptFields prompt = read_chat_prompt_fields(reader);
+  ChatPromptFields prompt = read_chat_prompt_fields(reader, media_list(*model, call));
   const ToolFields tools = read_tool_fields(reader);
   chat.calls_as_functions = tools.as_functions;
   refuse_chat_fields(reader);
@@ -85,7 +86,8 @@ Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call
   auto operation = std::make_unique<ChatOperation>(model, std::move(fields), std::move(header), std::move(chat),
                                                    std::move(prepared->reading));
   if (*origin) operation->set_origin(**std::move(origin));
-  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
+  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false,
+                        std::move(prepared->media));
   return operation;
 }
 

@@ -20,6 +20,8 @@
 
 namespace quire {
 
+class CallMedia;
+
 struct Call {
   std::string body;
   std::string path;
@@ -38,7 +40,8 @@ struct Call {
   std::string stream_name = {};  // under which it is kept for them; empty: it is not
   // A message of a WebSocket: it keeps the last response that is not stored, for the next one to continue from.
   std::shared_ptr<SocketMemory> socket_memory = nullptr;
-  WorkLimit limit = {};  // for costly work on the text
+  WorkLimit limit = {};                        // for costly work on the text
+  std::shared_ptr<CallMedia> media = nullptr;  // its pictures; null: none can be read
 };
 
 // What metrics and the access log want to know of a finished operation.

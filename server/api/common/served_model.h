@@ -15,6 +15,7 @@
 #include "core/text/chat_template_capabilities.h"
 #include "core/text/tokenizer.h"
 #include "core/text/tools/tool_format.h"
+#include "server/media/media_sight.h"
 
 namespace quire {
 
@@ -29,12 +30,13 @@ struct ServedModel {
   ToolFormat tool_format;                                   // how its tool calls and reasoning are written
   std::shared_ptr<const GrammarCompiler> grammar_compiler;  // null: texts cannot be constrained
   GenerationDefaults defaults;
-  TextTasks tasks;                         // embedding, judging and classifying texts
-  std::shared_ptr<AdapterPool> adapters;   // null: it takes none
-  bool has_draft_model = false;            // that may draft for it
-  std::shared_ptr<const Adapter> adapter;  // that every request has: this is the model under the adapter's name
-  std::string fingerprint;                 // of its files, arithmetic and version: the same one gives the same bits
-  std::int64_t max_model_len = 0;          // prompt and new tokens of one choice together
+  std::shared_ptr<const MediaSight> sight;  // null: it reads text only
+  TextTasks tasks;                          // embedding, judging and classifying texts
+  std::shared_ptr<AdapterPool> adapters;    // null: it takes none
+  bool has_draft_model = false;             // that may draft for it
+  std::shared_ptr<const Adapter> adapter;   // that every request has: this is the model under the adapter's name
+  std::string fingerprint;                  // of its files, arithmetic and version: the same one gives the same bits
+  std::int64_t max_model_len = 0;           // prompt and new tokens of one choice together
   std::int32_t max_num_choices = 1;
   std::shared_ptr<RequestQueue> queue;  // holding it keeps the model's engine alive
 };

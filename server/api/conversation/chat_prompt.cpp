@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/text/message_fit.h"
+#include "server/api/conversation/media_parts.h"
 
 namespace quire {
 
@@ -68,14 +69,14 @@ Json read_function_call(FieldReader& message, std::size_t index) {
   return Json::array({Json{{"id", function_call_id(index)}, {"type", "function"}, {"function", std::move(function)}}});
 }
 
-Json read_message(FieldReader& reader, const Json& given, std::size_t index) {
+Json read_message(FieldReader& reader, const Json& given, std::size_t index, MediaList* media) {
   const std::string path = fmt::format("messages[{}]", index);
   if (!reader.is_object(path, given)) return nullptr;
   FieldReader fields(given, path + ".");
   auto role = fields.word("role", {"system", "developer", "user", "assistant", "tool", "function"});
   if (!role) fields.missing("role");
   Json message{{"role", role.value_or("user")}};
-  const auto content = read_content(fields, "content", role == "assistant");
+  const auto content = read_content(fields, "content", role == "assistant", media);
   message["content"] = content ? Json(*content) : Json(nullptr);
   if (fields.has("content") && given["content"] == Json::array()) fields.fail("content", "'content' has no parts");
   for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
@@ -107,7 +108,7 @@ void read_messages(FieldReader& reader, ChatPromptFields& fields) {
   if (messages->size() > kMaxMessages)
     return reader.fail("messages", fmt::format("More than {} messages", kMaxMessages));
   for (const Json& given : *messages) {
-    fields.messages.push_back(read_message(reader, given, fields.messages.size()));
+    fields.messages.push_back(read_message(reader, given, fields.messages.size(), fields.media.get()));
     if (reader.error()) return;
   }
 }
@@ -246,7 +247,45 @@ std::optional<std::vector<TextPiece>> render_continued(FieldReader& reader, cons
 
 }  // namespace
 
-std::optional<std::string> read_content(FieldReader& message, const char* member, bool refusals) {
+namespace {
+
+struct ContentText {
+  std::string text;
+  bool is_mark = false;  // it stands for a picture
+};
+
+// A part's text; what is wrong with it stays in the reader of the message.
+std::optional<ContentText> read_content_part(FieldReader& message, const std::string& name, const Json& part,
+                                             bool refusals, MediaList* media) {
+  const Json* type = part.is_object() && part.contains("type") ? &part["type"] : nullptr;
+  const std::string kind = type != nullptr && type->is_string() ? type->get<std::string>() : "";
+  const bool refusal = kind == "refusal" && refusals;
+  if (kind == "text" || kind == "input_text" || kind == "output_text" || refusal) {
+    const char* words = refusal ? "refusal" : "text";
+    if (part.contains(words) && part[words].is_string()) return ContentText{part[words].get<std::string>()};
+    message.fail(name + "." + words, fmt::format("A content part of type '{}' needs a string '{}'", kind, words));
+    return std::nullopt;
+  }
+  if (!kind.empty()) {
+    FieldReader fields(part, message.path(name + "."));
+    auto mark = media != nullptr ? read_picture_part(fields, kind, *media) : std::nullopt;
+    const bool is_mark = mark.has_value();
+    if (!mark) mark = read_file_part(fields, kind);
+    take_error(message, fields);
+    if (fields.error()) return std::nullopt;
+    if (mark) return ContentText{*std::move(mark), is_mark};
+  }
+  message.fail(name + ".type",
+               kind.empty()
+                   ? "A content part needs a 'type'"
+                   : fmt::format("Content parts of type '{}' are not supported: this model reads text only", kind),
+               kind.empty() ? "invalid_value" : "unsupported_content");
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> read_content(FieldReader& message, const char* member, bool refusals, MediaList* media) {
   const Json* content = message.find(member);
   if (content == nullptr) return std::nullopt;
   if (content->is_string()) return content->get<std::string>();
@@ -257,27 +296,14 @@ std::optional<std::string> read_content(FieldReader& message, const char* member
     return std::nullopt;
   }
   std::string text;
-  std::size_t index = 0;
-  for (const Json& part : *content) {
-    const std::string name = fmt::format("{}[{}]", member, index++);
-    const Json* type = part.is_object() && part.contains("type") ? &part["type"] : nullptr;
-    const std::string kind = type != nullptr && type->is_string() ? type->get<std::string>() : "";
-    const bool refusal = kind == "refusal" && refusals;
-    if (kind != "text" && kind != "input_text" && kind != "output_text" && !refusal) {
-      message.fail(name + ".type",
-                   kind.empty()
-                       ? "A content part needs a 'type'"
-                       : fmt::format("Content parts of type '{}' are not supported: this model reads text only", kind),
-                   kind.empty() ? "invalid_value" : "unsupported_content");
-      return std::nullopt;
-    }
-    const char* words = refusal ? "refusal" : "text";
-    if (!part.contains(words) || !part[words].is_string()) {
-      message.fail(name + "." + words, fmt::format("A content part of type '{}' needs a string '{}'", kind, words));
-      return std::nullopt;
-    }
-    if (index > 1) text += '\n';
-    text += part[words].get<std::string>();
+  bool joins = false;
+  for (std::size_t i = 0; i < content->size(); ++i) {
+    const std::string name = fmt::format("{}[{}]", member, i);
+    const auto part = read_content_part(message, name, (*content)[i], refusals, media);
+    if (!part) return std::nullopt;
+    if (joins && !part->is_mark) text += '\n';
+    text += part->text;
+    joins = !part->is_mark;
   }
   return text;
 }
@@ -313,8 +339,10 @@ void read_template_fields(FieldReader& reader, ChatPromptFields& fields) {
   reader.refuse("chat_template", "templates are the server's; an operator can set one");
 }
 
-ChatPromptFields read_chat_prompt_fields(FieldReader& reader) {
+ChatPromptFields read_chat_prompt_fields(FieldReader& reader, std::shared_ptr<MediaList> media) {
   ChatPromptFields fields;
+  fields.media = std::move(media);
+  if (fields.media) fields.media->read_settings(reader);
   read_messages(reader, fields);
   fields.add_generation_prompt = reader.boolean("add_generation_prompt", true);
   fields.continue_final_message = reader.boolean("continue_final_message", false);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,9 +13,12 @@
 
 namespace quire {
 
+class MediaList;
+
 struct ChatPromptFields {
-  Json messages = Json::array();  // normalised: content is a string or null, arguments of calls are as they came
-  Json tools;                     // null where there are none
+  Json messages = Json::array();     // normalised: content is a string or null, arguments of calls are as they came
+  std::shared_ptr<MediaList> media;  // whose marks the messages have; null: they can have none
+  Json tools;                        // null where there are none
   Json template_kwargs = Json::object();
   bool add_generation_prompt = true;
   bool continue_final_message = false;
@@ -25,8 +29,9 @@ struct ChatPromptFields {
 };
 
 // Reads messages, add_generation_prompt, continue_final_message, chat_template_kwargs, reasoning_effort, ... Errors
-// stay in the reader, named by their path ("messages[2].content[0].type").
-ChatPromptFields read_chat_prompt_fields(FieldReader& reader);
+// stay in the reader, named by their path ("messages[2].content[0].type"). `media`: takes the messages' pictures; null:
+// they are refused.
+ChatPromptFields read_chat_prompt_fields(FieldReader& reader, std::shared_ptr<MediaList> media = nullptr);
 
 // The part of it beside the messages, that other conversation APIs share: chat_template_kwargs, enable_thinking, ...
 void read_template_fields(FieldReader& reader, ChatPromptFields& fields);
@@ -35,8 +40,10 @@ void read_template_fields(FieldReader& reader, ChatPromptFields& fields);
 std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char* name, ChatPromptFields& fields);
 
 // The text of a member that holds a message's content: a string, or parts that are all text, joined by line breaks as
-// vLLM joins them. nullopt where it is absent, or wrong: the error stays in the reader. `refusals`: parts may be those.
-std::optional<std::string> read_content(FieldReader& message, const char* member, bool refusals);
+// vLLM joins them; pictures are marks of `media`. nullopt where it is absent, or wrong: the error stays in the reader.
+// `refusals`: parts may be those.
+std::optional<std::string> read_content(FieldReader& message, const char* member, bool refusals,
+                                        MediaList* media = nullptr);
 
 inline constexpr std::size_t kMaxMessages = 16384;
 

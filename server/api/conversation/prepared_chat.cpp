@@ -1,6 +1,7 @@
 #include "server/api/conversation/prepared_chat.h"
 
 #include "core/grammar/thinking.h"
+#include "server/api/conversation/media_prompt.h"
 #include "server/api/generation/prompt_fit.h"
 
 namespace quire {
@@ -96,6 +97,7 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
                                                 const ToolFields& tools,
                                                 std::shared_ptr<const TextConstraint> grammar) {
   PreparedChat prepared;
+  if (prompt.media && !prompt.media->read_all(reader, prompt.messages)) return std::nullopt;
   const bool demanded = grammar != nullptr;
   prepared.grammar = tool_constraint(reader, model, tools, grammar.get());
   if (demanded && prepared.grammar == nullptr) prepared.grammar = grammar->grammar;
@@ -108,22 +110,30 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
   auto pieces = render_chat(reader, model, prompt);
   if (!pieces) return std::nullopt;
   place_reasoning(model, prompt, tools, free_text, *pieces, prepared);
-  auto tokens = encode_prompt(*pieces, prompt.add_special_tokens, !prompt.is_bounded, model, prompt.param);
-  if (!tokens) {
-    reader.fail(tokens.error().param, tokens.error().message, tokens.error().code);
+  auto encoded = encode_rendered(*pieces, prompt, model);
+  if (!encoded) {
+    reader.fail(encoded.error().param, encoded.error().message, encoded.error().code);
     return std::nullopt;
   }
-  prepared.prompt = *std::move(tokens);
+  prepared.prompt = std::move(encoded->tokens);
+  prepared.media = std::move(encoded->media);
   return prepared;
 }
 
 bool fit_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields, const std::string& param,
               PreparedChat& chat) {
+  const std::size_t num_tokens = chat.prompt.size();
   auto fitted = fit_prompt(std::move(chat.prompt), fields, model, param);
   if (!fitted) {
     reader.fail(fitted.error().param, fitted.error().message, fitted.error().code);
     return false;
   }
+  if (!chat.media.empty() && fitted->tokens.size() < num_tokens) {
+    reader.fail("truncate_prompt_tokens", "A prompt with images is not cut: leave out turns of the conversation");
+  } else if (!chat.media.empty() && fields.sampling.num_prompt_logprobs) {
+    reader.refuse("prompt_logprobs", "the rows of images have no log probabilities");
+  }
+  if (reader.error()) return false;
   chat.prompt = std::move(fitted->tokens);
   chat.max_tokens = fitted->max_tokens;
   // Calls and reasoning are marked by tokens that a plain text would not show.

@@ -19,6 +19,7 @@ namespace quire {
 // A conversation ready for the engine.
 struct PreparedChat {
   std::vector<TokenId> prompt;
+  std::vector<MediaRun> media;
   std::int32_t max_tokens = 0;
   std::shared_ptr<const Grammar> grammar;
   ChatReading reading;

@@ -248,7 +248,7 @@ void refuse_known(FieldReader& reader) {
   reader.refuse("vllm_xargs", "code that would read it is not run");
   reader.refuse("ec_transfer_params", "disaggregated serving is not available");
   reader.refuse("prompt_embeds", "prompts are texts or token ids");
-  reader.refuse("multimodal_data", "only text is served");
+  reader.refuse("multimodal_data", "it stands beside 'prompt_string' in an object that is the prompt of /completion");
   reader.refuse("repetition_detection", "a text is not watched for repetitions");
   reader.refuse("logprob_token_ids", "log probabilities are those of the likeliest tokens");
   reader.refuse_unless("watermarking", false, "texts are not marked");

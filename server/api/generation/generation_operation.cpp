@@ -32,7 +32,8 @@ GenerationOperation::GenerationOperation(std::shared_ptr<const ServedModel> mode
 }
 
 void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t max_tokens,
-                                     std::shared_ptr<const Grammar> grammar, const Call& call, bool at_text_start) {
+                                     std::shared_ptr<const Grammar> grammar, const Call& call, bool at_text_start,
+                                     std::vector<MediaRun> media) {
   auto request = std::make_shared<Request>();
   request->id = engine_id_ + "-" + std::to_string(requests_.size());
   request->key_name = call.key_name;
@@ -42,6 +43,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
   request->adapter = model_->adapter;
   request->speculation = fields_.speculation;
   request->prompt = std::move(prompt);
+  request->media = std::move(media);
   request->sampling = fields_.sampling;
   request->sampling.max_tokens = max_tokens;
   request->sampling.min_tokens = std::min(request->sampling.min_tokens, max_tokens);

@@ -38,7 +38,7 @@ class GenerationOperation : public Operation {
 
   // Adds one engine request for this prompt; its length and max_tokens are checked by the caller.
   void add_prompt(std::vector<TokenId> prompt, std::int32_t max_tokens, std::shared_ptr<const Grammar> grammar,
-                  const Call& call, bool at_text_start);
+                  const Call& call, bool at_text_start, std::vector<MediaRun> media = {});
 
   // Of a stream of one choice, before its prompt is added: its chunks are those of single tokens, so that they are the
   // same wherever it is computed.

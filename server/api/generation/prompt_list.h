@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/content/media.h"
 #include "server/api/common/field_reader.h"
 #include "server/api/common/served_model.h"
 
@@ -14,6 +15,7 @@ inline constexpr std::size_t kMaxPrompts = 2048;  // in one request, as OpenAI t
 struct Prompt {
   std::string text;  // what echo shows
   std::vector<TokenId> tokens;
+  std::vector<MediaRun> media = {};
 };
 
 // Errors stay in the reader, named by their place ("prompt[2][0]"). `prefix` is put before each that is a text.

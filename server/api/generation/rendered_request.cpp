@@ -40,6 +40,8 @@ Result<std::unique_ptr<Operation>> rendered(Result<std::unique_ptr<Operation>> o
                {"token_ids", token_ids_json(request->prompt)},
                {"sampling_params", sampling_json(*request)},
                {"stream", (*operation)->streams()}};
+    for (const MediaRun& run : request->media)
+      entry["mm_placeholders"].push_back({{"offset", run.begin}, {"length", run.num_rows}});
     if (!request->cache_salt.empty()) entry["cache_salt"] = request->cache_salt;
     if (request->priority != 0) entry["priority"] = request->priority;
     list.push_back(std::move(entry));

@@ -168,25 +168,31 @@ class LlamaCompletion final : public GenerationOperation {
   std::size_t num_written_ = 0;  // choices of a whole response
 };
 
-using PromptReader = void (*)(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request);
+using PromptReader = void (*)(FieldReader& reader, const ServedModel& model, const Call& call,
+                              LlamaCompletionRequest& request);
 
 Result<std::unique_ptr<Operation>> parse_with(PromptReader read_prompt, ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
   LlamaCompletionRequest request = read_llama_fields(reader, *model);
-  read_prompt(reader, *model, request);
+  read_prompt(reader, *model, call, request);
   auto grammar = read_constraint(reader, *model);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   std::vector<FittedPrompt> prompts;
+  std::vector<std::vector<MediaRun>> media;
   for (Prompt& prompt : request.prompts) {
+    const std::size_t num_tokens = prompt.tokens.size();
     auto fitted = fit_prompt(std::move(prompt.tokens), request.fields, *model, "prompt");
     if (!fitted) return tl::make_unexpected(fitted.error());
+    if (!prompt.media.empty() && fitted->tokens.size() < num_tokens)
+      return invalid("A prompt with images is not cut", "truncate_prompt_tokens");
+    media.push_back(std::move(prompt.media));
     prompts.push_back(*std::move(fitted));
   }
   ResponseHeader header{response_id("cmpl-", request.fields), call.created, model->name};
   auto operation = std::make_unique<LlamaCompletion>(model, std::move(request), std::move(header));
-  for (FittedPrompt& prompt : prompts)
-    operation->add_prompt(std::move(prompt.tokens), prompt.max_tokens, grammar == nullptr ? nullptr : grammar->grammar,
-                          call, false);
+  for (std::size_t i = 0; i < prompts.size(); ++i)
+    operation->add_prompt(std::move(prompts[i].tokens), prompts[i].max_tokens,
+                          grammar == nullptr ? nullptr : grammar->grammar, call, false, std::move(media[i]));
   return operation;
 }
 
@@ -213,7 +219,7 @@ Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const C
            {"model_alias", model->name},
            {"model_path", model->name},
            {"chat_template", model->chat_template ? model->chat_template->source() : std::string_view()},
-           {"modalities", {{"vision", false}, {"audio", false}}},
+           {"modalities", {{"vision", model->sight != nullptr}, {"audio", false}}},
            {"build_info", "quire-" QUIRE_VERSION}}));
 }
 

@@ -1,9 +1,14 @@
 #include "server/api/llama/llama_completion_request.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "server/api/conversation/media_parts.h"
+#include "server/api/conversation/media_prompt.h"
 #include "server/api/generation/infill.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/sampler_fields.h"
-
-#include <algorithm>
 
 namespace quire {
 
@@ -11,6 +16,7 @@ namespace {
 
 constexpr std::int32_t kMaxProbs = 100;
 constexpr const char* kPromptForms = "'prompt' must be a text, token ids, both in turn, or an array of such prompts";
+constexpr std::string_view kMediaMarker = "<__media__>";
 constexpr std::int64_t kDefaultSeed = 0xFFFFFFFF;  // what llama-server calls a random one
 
 SamplingParams llama_defaults() {
@@ -50,6 +56,56 @@ void add_parts(FieldReader& reader, const Json& parts, const ServedModel& model,
   prompts.push_back(std::move(prompt));
 }
 
+// A prompt's text with marks in place of its markers; empty: an error.
+std::string marked_text(FieldReader& object, MediaList& media) {
+  const auto text = object.string("prompt_string");
+  if (!text) object.missing("prompt_string");
+  const std::vector<std::string> marks = read_base64_pictures(object, "multimodal_data", media);
+  if (object.error()) return "";
+  std::string marked;
+  std::size_t from = 0;
+  std::size_t num_markers = 0;
+  for (std::size_t at = text->find(kMediaMarker); at != std::string::npos; at = text->find(kMediaMarker, from)) {
+    marked += text->substr(from, at - from);
+    if (num_markers < marks.size()) marked += marks[num_markers];
+    ++num_markers;
+    from = at + kMediaMarker.size();
+  }
+  if (num_markers != marks.size()) {
+    object.fail("multimodal_data", fmt::format("'prompt_string' has {} markers {}, but there are {} images in "
+                                               "'multimodal_data'",
+                                               num_markers, kMediaMarker, marks.size()));
+  }
+  return marked + text->substr(from);
+}
+
+// Prompts of which one or more have pictures.
+void read_media_prompts(FieldReader& reader, const Json& prompts, const ServedModel& model, const Call& call,
+                        LlamaCompletionRequest& request) {
+  const auto media = media_list(model, call);
+  media->read_settings(reader);
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < prompts.size() && !reader.error(); ++i) {
+    const std::string path = prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", i);
+    if (prompts[i].is_string()) {
+      texts.push_back(prompts[i].get<std::string>());
+      continue;
+    }
+    if (!prompts[i].is_object()) return reader.fail(path, kPromptForms);
+    FieldReader object(prompts[i], path + ".");
+    texts.push_back(marked_text(object, *media));
+    take_error(reader, object);
+  }
+  if (reader.error() || !media->read_all(reader, Json::array())) return;
+  for (const std::string& text : texts) {
+    const TextPiece piece{text, true};
+    auto encoded = encode_media_prompt({&piece, 1}, true, false, model, "prompt", *media);
+    if (!encoded) return reader.fail(encoded.error().param, encoded.error().message, encoded.error().code);
+    request.prompts.push_back(
+        {media->written(text, kMediaMarker), std::move(encoded->tokens), std::move(encoded->media)});
+  }
+}
+
 }  // namespace
 
 LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model) {
@@ -73,10 +129,12 @@ LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel&
   return request;
 }
 
-void read_llama_prompts(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request) {
+void read_llama_prompts(FieldReader& reader, const ServedModel& model, const Call& call,
+                        LlamaCompletionRequest& request) {
   const Json* prompt = reader.find("prompt");
   if (prompt == nullptr) return reader.missing("prompt");
   if (prompt->is_string()) return add_parts(reader, Json::array({*prompt}), model, request.prompts);
+  if (prompt->is_object()) return read_media_prompts(reader, Json::array({*prompt}), model, call, request);
   if (!prompt->is_array()) return reader.fail("prompt", kPromptForms, "invalid_type");
   const bool has_ids = std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_number(); });
   const bool has_lists = std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_array(); });
@@ -84,12 +142,15 @@ void read_llama_prompts(FieldReader& reader, const ServedModel& model, LlamaComp
   if (prompt->empty() || prompt->size() > kMaxPrompts) {
     return reader.fail("prompt", "'prompt' must hold at least one prompt, and not more than a thousand");
   }
+  const bool has_objects =
+      std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_object(); });
+  request.wants_list = request.wants_list || prompt->size() > 1;
+  if (has_objects) return read_media_prompts(reader, *prompt, model, call, request);
   for (const Json& each : *prompt)
     add_parts(reader, each.is_array() ? each : Json::array({each}), model, request.prompts);
-  request.wants_list = request.wants_list || request.prompts.size() > 1;
 }
 
-void read_infill_prompt(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request) {
+void read_infill_prompt(FieldReader& reader, const ServedModel& model, const Call&, LlamaCompletionRequest& request) {
   if (!find_fim_tokens(*model.tokenizer)) {
     return reader.fail("input_prefix", "This model has no tokens to fill in the middle", "unsupported_parameter");
   }

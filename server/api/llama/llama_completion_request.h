@@ -24,11 +24,14 @@ struct LlamaCompletionRequest {
 
 // All but the prompts. Errors stay in the reader.
 LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model);
-// `prompt`: an array that holds a token id is one prompt, any other several.
-void read_llama_prompts(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request);
+// `prompt`: an array that holds a token id is one prompt, any other several; an object has a `prompt_string` with
+// "<__media__>" for each picture of its `multimodal_data`.
+void read_llama_prompts(FieldReader& reader, const ServedModel& model, const Call& call,
+                        LlamaCompletionRequest& request);
 // `input_prefix`, `input_suffix`, `input_extra` and `prompt`, which goes behind the prefix: one prompt that asks for
 // what belongs between the first two.
-void read_infill_prompt(FieldReader& reader, const ServedModel& model, LlamaCompletionRequest& request);
+void read_infill_prompt(FieldReader& reader, const ServedModel& model, const Call& call,
+                        LlamaCompletionRequest& request);
 
 // The settings that are in force, under llama-server's names.
 Json llama_settings(const LlamaCompletionRequest& request);

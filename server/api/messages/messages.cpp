@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "server/api/conversation/media_list.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/generation/rendered_request.h"
 #include "server/api/messages/context_edits.h"
@@ -15,8 +16,8 @@ namespace quire {
 namespace {
 
 // With the edits of its context made. Errors stay in the reader.
-MessagesRequest read_edited(FieldReader& reader, const ServedModel& model, bool counts_only) {
-  MessagesRequest request = read_messages_request(reader, model, counts_only);
+MessagesRequest read_edited(FieldReader& reader, const ServedModel& model, const Call& call, bool counts_only) {
+  MessagesRequest request = read_messages_request(reader, model, media_list(model, call), counts_only);
   const auto edits = read_context_edits(reader);
   if (!reader.error() && reader.has("context_management"))
     request.context_management = apply_context_edits(reader, model, edits, request);
@@ -42,7 +43,7 @@ Error in_anthropic_words(Error error, const ServedModel& model) {
 
 Result<std::unique_ptr<Operation>> parse_messages(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
-  MessagesRequest request = read_edited(reader, *model, false);
+  MessagesRequest request = read_edited(reader, *model, call, false);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   auto prepared = prepare_chat(reader, *model, request.fields, std::move(request.prompt), request.tools,
                                std::move(request.grammar));
@@ -51,7 +52,8 @@ Result<std::unique_ptr<Operation>> parse_messages(ModelCall& asked, const Call& 
   auto operation = std::make_unique<MessagesOperation>(model, std::move(request.fields), std::move(header),
                                                        prepared->reading, request.shows_thinking, call.request_id);
   operation->set_context_management(std::move(request.context_management));
-  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
+  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false,
+                        std::move(prepared->media));
   return operation;
 }
 
@@ -59,9 +61,9 @@ Result<std::unique_ptr<Operation>> render_message(ModelCall& asked, const Call& 
   return rendered(parse_messages(asked, call), call, false);
 }
 
-Result<std::unique_ptr<Operation>> count_message_tokens(ModelCall& asked, const Call&) {
+Result<std::unique_ptr<Operation>> count_message_tokens(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
-  MessagesRequest request = read_edited(reader, *model, true);
+  MessagesRequest request = read_edited(reader, *model, call, true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   std::int64_t num_cleared = 0;
   if (request.context_management.is_object()) {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "server/api/conversation/media_parts.h"
+
 namespace quire {
 
 namespace {
@@ -100,15 +102,20 @@ std::string text_blocks(FieldReader& owner, const char* field) {
 }
 
 // A tool's failure is written into the text, the only place where a template shows a result.
-std::string result_text(FieldReader& block) {
-  std::string text = text_blocks(block, "content");
-  if (!block.boolean("is_error", false)) return text;
+std::string result_text(FieldReader& result, MediaList& media) {
+  std::string text;
+  for_each_block(result, "content", [&](FieldReader& block, const std::string& type) {
+    if (const auto words = text_in(block, type)) return media.append(text, *words);
+    if (type == "image") return media.append(text, read_image_block(block, media));
+    leave_out(block, type);
+  });
+  if (!result.boolean("is_error", false)) return text;
   return text.empty() ? "Error" : "Error: " + text;
 }
 
 class Conversation {
  public:
-  explicit Conversation(Json& messages) : messages_(messages) {}
+  Conversation(Json& messages, MediaList& media) : messages_(messages), media_(media) {}
 
   void add(FieldReader& message) {
     const auto role = message.word("role", {"user", "assistant", "system"});
@@ -137,7 +144,9 @@ class Conversation {
     std::string text;
     for_each_block(message, "content", [&](FieldReader& block, const std::string& type) {
       if (const auto words = text_in(block, type)) {
-        append_line(text, *words);
+        media_.append(text, *words);
+      } else if (type == "image") {
+        media_.append(text, read_image_block(block, media_));
       } else if (type == "tool_result") {
         if (!text.empty()) append_text("user", std::exchange(text, {}));
         add_result(block);
@@ -158,7 +167,7 @@ class Conversation {
                                                    block.path("tool_use_id"), id));
     }
     open_calls_.erase(call);
-    messages_.push_back(Json{{"role", "tool"}, {"content", result_text(block)}, {"tool_call_id", id}});
+    messages_.push_back(Json{{"role", "tool"}, {"content", result_text(block, media_)}, {"tool_call_id", id}});
   }
 
   void add_assistant(FieldReader& message) {
@@ -197,21 +206,22 @@ class Conversation {
 
   void append_text(const char* role, const std::string& text) {
     if (!messages_.empty() && messages_.back()["role"] == role) {
-      append_line(messages_.back()["content"].get_ref<std::string&>(), text);
+      media_.append(messages_.back()["content"].get_ref<std::string&>(), text);
     } else {
       messages_.push_back(Json{{"role", role}, {"content", text}});
     }
   }
 
   Json& messages_;
+  MediaList& media_;
   std::vector<std::string> open_calls_;  // ids without a result yet
 };
 
-void read_turns(FieldReader& reader, const Json& turns, Json& messages) {
+void read_turns(FieldReader& reader, const Json& turns, ChatPromptFields& fields) {
   if (turns.empty()) return reader.fail("messages", "messages: at least one message is required");
   if (turns.size() > kMaxTurns)
     return reader.fail("messages", fmt::format("messages: more than {} messages", kMaxTurns));
-  Conversation conversation(messages);
+  Conversation conversation(fields.messages, *fields.media);
   for (std::size_t i = 0; i < turns.size() && !reader.error(); ++i) {
     const std::string path = fmt::format("messages.{}", i);
     if (!turns[i].is_object()) return reader.fail(path, path + ": Input should be an object", "invalid_type");
@@ -253,13 +263,15 @@ std::optional<std::string> system_text(FieldReader& reader) {
 
 }  // namespace
 
-ChatPromptFields read_anthropic_prompt(FieldReader& reader) {
+ChatPromptFields read_anthropic_prompt(FieldReader& reader, std::shared_ptr<MediaList> media) {
   ChatPromptFields fields;
+  fields.media = std::move(media);
+  fields.media->read_settings(reader);
   if (const auto system = system_text(reader))
     fields.messages.push_back(Json{{"role", "system"}, {"content", *system}});
   const Json* turns = reader.array("messages");
   if (turns == nullptr) require_field(reader, "messages");
-  if (!reader.error()) read_turns(reader, *turns, fields.messages);
+  if (!reader.error()) read_turns(reader, *turns, fields);
   if (reader.error()) return fields;
   fields.continue_final_message = fields.messages.back()["role"] == "assistant";
   fields.add_generation_prompt = !fields.continue_final_message;

@@ -12,6 +12,7 @@ void require_field(FieldReader& reader, const char* name);
 
 // Reads `system` and `messages`. Turns of one role in a row become one; a final assistant message is continued. Errors
 // stay in the reader, named by their path ("messages.2.content.0.type").
-ChatPromptFields read_anthropic_prompt(FieldReader& reader);
+// Pictures go to `media`.
+ChatPromptFields read_anthropic_prompt(FieldReader& reader, std::shared_ptr<MediaList> media);
 
 }  // namespace quire

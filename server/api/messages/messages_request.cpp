@@ -160,10 +160,11 @@ void read_tools(FieldReader& reader, MessagesRequest& request) {
 
 }  // namespace
 
-MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& model, bool counts_only) {
+MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& model, std::shared_ptr<MediaList> media,
+                                      bool counts_only) {
   MessagesRequest request;
   if (!counts_only) read_sampling(reader, model, request);
-  request.prompt = read_anthropic_prompt(reader);
+  request.prompt = read_anthropic_prompt(reader, std::move(media));
   read_thinking(reader, request);
   read_tools(reader, request);
   read_output_config(reader, model, request);

@@ -21,6 +21,7 @@ struct MessagesRequest {
 };
 
 // Reads the whole body. `counts_only`: for count_tokens, which needs no max_tokens. Errors stay in the reader.
-MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& model, bool counts_only);
+MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& model, std::shared_ptr<MediaList> media,
+                                      bool counts_only);
 
 }  // namespace quire

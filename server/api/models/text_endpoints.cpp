@@ -7,6 +7,7 @@
 #include "core/text/detokenizer.h"
 #include "server/api/conversation/chat_prompt.h"
 #include "server/api/conversation/chat_tools.h"
+#include "server/api/conversation/media_prompt.h"
 #include "server/api/generation/prompt_fit.h"
 
 namespace quire {
@@ -43,7 +44,10 @@ Json model_json(const TableEntry& model) {
                   {"n_params", model.info->num_parameters},
                   {"size", model.info->file_bytes},
                   {"file_type", model.info->file_type}};
-  if (model.served) json["meta"]["default_sampling"] = default_sampling(model.served->defaults);
+  if (!model.served) return json;
+  json["meta"]["default_sampling"] = default_sampling(model.served->defaults);
+  json["modalities"] = {{"input", Json::array({"text"})}, {"output", Json::array({"text"})}};
+  if (model.served->sight != nullptr) json["modalities"]["input"].push_back("image");
   return json;
 }
 
@@ -64,13 +68,15 @@ std::unique_ptr<Operation> ready(const Json& body) {
 constexpr std::size_t kMaxTextBytes = std::size_t{4} << 20;
 
 // The tokens of a text endpoint's input: vLLM's `prompt`, llama-server's `content`, or a chat's `messages`.
-Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& model) {
+Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& model, const Call& call) {
   if (reader.has("messages")) {
-    const ChatPromptFields fields = read_chat_prompt_fields(reader);
-    if (reader.error()) return tl::make_unexpected(*reader.error());
+    const ChatPromptFields fields = read_chat_prompt_fields(reader, media_list(model, call));
+    if (reader.error() || !fields.media->read_all(reader, fields.messages)) return tl::make_unexpected(*reader.error());
     const auto pieces = render_chat(reader, model, fields);
     if (!pieces) return tl::make_unexpected(*reader.error());
-    return encode_prompt(*pieces, fields.add_special_tokens, !fields.is_bounded, model, "messages");
+    auto encoded = encode_rendered(*pieces, fields, model);
+    if (!encoded) return tl::make_unexpected(encoded.error());
+    return std::move(encoded->tokens);
   }
   const bool from_content = reader.has("content");
   const auto text = reader.string(from_content ? "content" : "prompt");
@@ -138,11 +144,11 @@ Result<std::unique_ptr<Operation>> refuse_scales(const ModelTable&, const Call&)
                                    "unsupported_operation", "", std::nullopt});
 }
 
-Result<std::unique_ptr<Operation>> tokenize(ModelCall& asked, const Call&) {
+Result<std::unique_ptr<Operation>> tokenize(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
   const bool with_pieces = reader.boolean("with_pieces", false);
   const bool with_strings = reader.boolean("return_token_strs", false);
-  const auto tokens = tokens_of(reader, *model);
+  const auto tokens = tokens_of(reader, *model, call);
   if (!tokens) return tl::make_unexpected(tokens.error());
   const Tokenizer& tokenizer = *model->tokenizer;
   Json list = Json::array();
@@ -176,18 +182,18 @@ Result<std::unique_ptr<Operation>> detokenize(ModelCall& asked, const Call&) {
   return ready(Json{{"prompt", text}, {"content", text}});
 }
 
-Result<std::unique_ptr<Operation>> apply_template(ModelCall& asked, const Call&) {
+Result<std::unique_ptr<Operation>> apply_template(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
-  ChatPromptFields fields = read_chat_prompt_fields(reader);
+  ChatPromptFields fields = read_chat_prompt_fields(reader, media_list(*model, call));
   const ToolFields tools = read_tool_fields(reader);
   fields.tools = tools.tools;
-  if (reader.error()) return tl::make_unexpected(*reader.error());
+  if (reader.error() || !fields.media->read_all(reader, fields.messages)) return tl::make_unexpected(*reader.error());
   const auto pieces = render_chat(reader, *model, fields);
   if (!pieces) return tl::make_unexpected(*reader.error());
   std::string prompt;
   for (const TextPiece& piece : *pieces)
     prompt += piece.text;
-  return ready(Json{{"prompt", prompt}});
+  return ready(Json{{"prompt", fields.media->written(prompt, "<__media__>")}});
 }
 
 }  // namespace quire

@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "server/api/conversation/media_list.h"
 #include "server/api/conversation/oldest_turns.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/ollama/ollama_operation.h"
@@ -42,6 +43,9 @@ std::optional<PreparedChat> prepare_prompt(FieldReader& reader, OllamaRequest& r
     std::vector<TokenId>& prompt = prepared->prompt;
     const auto bos = request.model->tokenizer->bos();
     const auto begin = prompt.begin() + (bos && !prompt.empty() && prompt.front() == *bos ? 1 : 0);
+    const std::int64_t num_before = std::ssize(request.context) - (begin - prompt.begin());
+    for (MediaRun& run : prepared->media)
+      run.begin += num_before;
     request.context.insert(request.context.end(), begin, prompt.end());
     prompt = std::move(request.context);
   }
@@ -64,18 +68,20 @@ Result<std::unique_ptr<Operation>> answer(FieldReader& reader, OllamaRequest req
   auto operation =
       std::make_unique<OllamaOperation>(request.model, std::move(request.fields), std::move(header), prepared->reading,
                                         OllamaAnswer{is_chat, request.logprobs, request.top_logprobs, ready});
-  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
+  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false,
+                        std::move(prepared->media));
   return operation;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Operation>> parse_ollama_chat(ModelCall& asked, const Call& call) {
-  return answer(asked.reader, read_ollama_chat(asked.reader, asked.model), true, call);
+  return answer(asked.reader, read_ollama_chat(asked.reader, asked.model, media_list(*asked.model, call)), true, call);
 }
 
 Result<std::unique_ptr<Operation>> parse_ollama_generate(ModelCall& asked, const Call& call) {
-  return answer(asked.reader, read_ollama_generate(asked.reader, asked.model), false, call);
+  return answer(asked.reader, read_ollama_generate(asked.reader, asked.model, media_list(*asked.model, call)), false,
+                call);
 }
 
 }  // namespace quire

@@ -64,6 +64,7 @@ Json capabilities_of(const TableEntry& model) {
   const bool writes = !model.info || model.info->has_head;
   list.push_back(writes ? "completion" : "embedding");
   if (!writes || !model.served) return list;
+  if (model.served->sight != nullptr) list.push_back("vision");
   if (model.served->template_capabilities.tools) list.push_back("tools");
   if (find_fim_tokens(*model.served->tokenizer)) list.push_back("insert");
   if (model.served->chat_template && writes_reasoning(*model.served)) list.push_back("thinking");

@@ -99,7 +99,7 @@ void OllamaOperation::add_end(Json& line) const {
   const Usage sum = usage();
   line["done"] = true;
   line["done_reason"] = finish_reason(choice);
-  if (!answer_.is_chat) {
+  if (!answer_.is_chat && requests().front()->media.empty()) {
     line["context"] = token_ids_json(requests().front()->prompt);
     for (const Json& id : returned_ids(tokens_, choice))
       line["context"].push_back(id);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/api/conversation/media_parts.h"
 #include "server/api/generation/infill.h"
 #include "server/api/generation/prompt_fit.h"
 
@@ -85,17 +86,18 @@ OllamaRequest read_common(FieldReader& reader, std::shared_ptr<const ServedModel
   return request;
 }
 
-void refuse_images(FieldReader& reader) {
-  const Json* images = reader.array("images");
-  if (images == nullptr || images->empty()) return;
-  reader.fail("images", fmt::format("'{}' is not supported: this model reads text only", reader.path("images")),
-              "unsupported_content");
+// The marks of the pictures, which stand before the text as Ollama has them.
+std::string read_images(FieldReader& reader, MediaList& media) {
+  std::string marks;
+  for (const std::string& mark : read_base64_pictures(reader, "images", media))
+    marks += mark;
+  return marks;
 }
 
 // One message as OpenAI's chats have it.
-Json read_ollama_message(FieldReader& reader, const Json& given, const std::string& path) {
+Json read_ollama_message(FieldReader& reader, const Json& given, const std::string& path, MediaList& media) {
   FieldReader message(given, path + ".");
-  refuse_images(message);
+  const std::string marks = read_images(message, media);
   take_error(reader, message);
   Json chat = given;
   chat.erase("images");
@@ -108,16 +110,17 @@ Json read_ollama_message(FieldReader& reader, const Json& given, const std::stri
     chat.erase("tool_name");
   }
   if (!chat.contains("content")) chat["content"] = "";
+  if (!marks.empty() && chat["content"].is_string()) chat["content"] = marks + chat["content"].get<std::string>();
   return chat;
 }
 
-void read_messages_of(FieldReader& reader, OllamaRequest& request) {
+void read_messages_of(FieldReader& reader, const std::shared_ptr<MediaList>& media, OllamaRequest& request) {
   const Json* messages = reader.array("messages");
   Json chat{{"messages", Json::array()}};
   for (const Json& given : messages != nullptr ? *messages : Json::array()) {
     const std::string path = fmt::format("messages[{}]", chat["messages"].size());
     if (!reader.is_object(path, given)) return;
-    chat["messages"].push_back(read_ollama_message(reader, given, path));
+    chat["messages"].push_back(read_ollama_message(reader, given, path, *media));
   }
   if (reader.error()) return;
   if (chat["messages"].empty()) {
@@ -130,6 +133,7 @@ void read_messages_of(FieldReader& reader, OllamaRequest& request) {
   take_error(reader, translated);
   if (reader.error()) return;
   request.prompt.template_kwargs = std::move(kwargs);
+  request.prompt.media = media;
   const Json& last = request.prompt.messages.back();
   request.prompt.continue_final_message =
       last["role"] == "assistant" && last["content"] != "" && !last.contains("tool_calls");
@@ -194,17 +198,19 @@ std::shared_ptr<const ServedModel> with_num_ctx(FieldReader& options, std::share
   return bounded;
 }
 
-OllamaRequest read_ollama_chat(FieldReader& reader, std::shared_ptr<const ServedModel> model) {
+OllamaRequest read_ollama_chat(FieldReader& reader, std::shared_ptr<const ServedModel> model,
+                               std::shared_ptr<MediaList> media) {
   OllamaRequest request = read_common(reader, std::move(model));
-  if (!reader.error()) read_messages_of(reader, request);
+  if (!reader.error()) read_messages_of(reader, media, request);
   if (!reader.error()) request.tools = read_tool_fields(reader);
   refuse_unloading(reader, request);
   return request;
 }
 
-OllamaRequest read_ollama_generate(FieldReader& reader, std::shared_ptr<const ServedModel> model) {
+OllamaRequest read_ollama_generate(FieldReader& reader, std::shared_ptr<const ServedModel> model,
+                                   std::shared_ptr<MediaList> media) {
   OllamaRequest request = read_common(reader, std::move(model));
-  refuse_images(reader);
+  const std::string marks = read_images(reader, *media);
   reader.refuse_unless("template", "", "templates are the server's; an operator can set one");
   const std::string text = reader.string("prompt").value_or("");
   const bool is_raw = reader.boolean("raw", false);
@@ -212,12 +218,15 @@ OllamaRequest read_ollama_generate(FieldReader& reader, std::shared_ptr<const Se
   request.loads_only = text.empty() && after.empty();
   refuse_unloading(reader, request);
   if (reader.error() || request.loads_only) return request;
+  if (!marks.empty() && (is_raw || !after.empty()))
+    reader.refuse("images", "a prompt that is sent raw, or with a suffix, takes no images");
+  request.prompt.media = std::move(media);
   if (!after.empty()) {
     read_infill(reader, text, request);
   } else if (is_raw || request.model->chat_template == nullptr) {
     read_raw(reader, text, request);
   } else {
-    read_turn(reader, text, request);
+    read_turn(reader, marks + text, request);
   }
   return request;
 }

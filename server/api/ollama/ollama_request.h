@@ -30,8 +30,10 @@ struct OllamaRequest {
 };
 
 // Errors stay in the reader.
-OllamaRequest read_ollama_chat(FieldReader& reader, std::shared_ptr<const ServedModel> model);
-OllamaRequest read_ollama_generate(FieldReader& reader, std::shared_ptr<const ServedModel> model);
+OllamaRequest read_ollama_chat(FieldReader& reader, std::shared_ptr<const ServedModel> model,
+                               std::shared_ptr<MediaList> media);
+OllamaRequest read_ollama_generate(FieldReader& reader, std::shared_ptr<const ServedModel> model,
+                                   std::shared_ptr<MediaList> media);
 
 // The fields that say how long a model stays loaded and on which part of the machine: checked; the operator decides.
 void read_ollama_hints(FieldReader& reader);

@@ -19,8 +19,9 @@ constexpr FieldRow kCompletionRows[] = {
 
 constexpr std::string_view kLlamaPaths[] = {"/completion"};
 constexpr FieldRow kLlamaRows[] = {
-    {"prompt", one_of("string|array"), Support::kSupported, R"("x")",
-     "a text, token ids, a list of both, or several such prompts (the answer is an array)"},
+    {"prompt", one_of("string|array|object"), Support::kSupported, R"("x")",
+     "a text, token ids, a list of both, or several such prompts (the answer is an array); for models that see, an "
+     "object with prompt_string, whose markers <__media__> stand for the images of multimodal_data, in base64"},
     {"n_predict", integer(-2, kMostInt32), Support::kSupported, "5", "-1: to the context's end"},
     {"n_probs", integer(0, 100), Support::kSupported, "2", "0 to 100, as completion_probabilities"},
     {"return_tokens", boolean(), Support::kSupported, "true", "token ids without stream; a stream always has them"},
@@ -36,7 +37,7 @@ constexpr FieldRow kLlamaRows[] = {
     {"post_sampling_probs", only("[false]"), Support::kRefused, "true", "probabilities are those before sampling"},
     {"return_progress", boolean(), Support::kSupported, "true",
      "with stream: events with prompt_progress while the prompt is computed"},
-    {"multimodal_data", only("[]"), Support::kRefused, R"(["x"])", "only text is served"},
+    {"multimodal_data", only("[]"), Support::kRefused, R"(["x"])", "it stands beside prompt_string"},
 };
 
 constexpr std::string_view kInfillPaths[] = {"/infill"};

@@ -91,7 +91,7 @@ constexpr FieldRow kGenerationRows[] = {
     {"vllm_xargs", only("[]"), Support::kRefused, R"({"a":1})", ""},
     {"ec_transfer_params", only("[]"), Support::kRefused, "{}", "there are no separate encoders"},
     {"prompt_embeds", only("[]"), Support::kRefused, R"("AAAA")", "prompts are texts or token ids"},
-    {"multimodal_data", only("[]"), Support::kRefused, R"(["x"])", "only text is served"},
+    {"multimodal_data", only("[]"), Support::kRefused, R"(["x"])", "/completion has it beside prompt_string"},
     {"repetition_detection", only("[]"), Support::kRefused, R"({"max_pattern_size":2})", ""},
     {"logprob_token_ids", only("[]"), Support::kRefused, "[1]", "log probabilities are those of the likeliest tokens"},
     {"watermarking", only("[false]"), Support::kRefused, "true", ""},

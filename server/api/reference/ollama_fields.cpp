@@ -8,7 +8,7 @@ constexpr std::string_view kOllamaChatPaths[] = {"/api/chat"};
 constexpr FieldRow kOllamaChatRows[] = {
     {"model", text(), Support::kSupported, R"("fake:latest")", ""},
     {"messages", array(), Support::kSupported, R"([{"role":"user","content":"x"}])",
-     "content, thinking, tool_calls with objects for arguments, tool_name; images are refused"},
+     "content, thinking, tool_calls with objects for arguments, tool_name; images for models that see"},
     {"tools", array(), Support::kSupported,
      R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])", "each call is sent whole"},
     {"format", one_of("string|object"), Support::kSupported, R"({"type":"object"})", "json, or a schema"},
@@ -35,7 +35,7 @@ constexpr FieldRow kOllamaPromptRows[] = {
     {"context", token_ids(), Support::kSupported, "[1,2]",
      "the context of an earlier answer; its tokens go before the prompt"},
     {"template", only("[]"), Support::kRefused, R"("x")", "the operator sets templates"},
-    {"images", only("[]"), Support::kRefused, R"(["aGk="])", "this model reads text only"},
+    {"images", array(), Support::kConditional, R"(["aGk="])", "for models that see: in base64, before the prompt"},
     {"format", one_of("string|object"), Support::kSupported, R"("json")", "as for chats"},
     {"think", one_of("boolean|string"), Support::kSupported, "false", ""},
     {"options", object(), Support::kSupported, R"({"num_predict":5})", ""},

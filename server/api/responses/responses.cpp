@@ -111,7 +111,8 @@ Result<std::unique_ptr<Operation>> operation_of(ModelCall& asked, ResponsesReque
   auto operation =
       std::make_unique<ResponsesOperation>(model, std::move(request), std::move(header), prepared->reading, call);
   if (!operation->generates()) return operation;
-  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false);
+  operation->add_prompt(std::move(prepared->prompt), prepared->max_tokens, std::move(prepared->grammar), call, false,
+                        std::move(prepared->media));
   return operation;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -52,6 +53,7 @@ class ItemReader {
     if (reader_.error() || item.is_null()) return;
     note_call(item);
     input_.items.push_back(std::move(item));
+    input_.paths.push_back(path);
   }
 
   void read_all(const Json& given) {
@@ -115,7 +117,8 @@ class ItemReader {
     const auto role = fields.word("role", {"user", "assistant", "system", "developer"});
     if (!role) fields.missing("role");
     const bool assistant = role == "assistant";
-    const auto text = read_content(fields, "content", assistant);
+    MediaList pictures(nullptr, nullptr);
+    const auto text = read_content(fields, "content", assistant, assistant ? nullptr : &pictures);
     if (!text) fields.missing("content");
     Json item = begin_item(fields, "msg_", "message");
     item["role"] = role.value_or("");
@@ -124,7 +127,7 @@ class ItemReader {
       part["annotations"] = Json::array();
       part["logprobs"] = Json::array();
     }
-    item["content"] = Json::array({std::move(part)});
+    item["content"] = pictures.empty() ? Json::array({std::move(part)}) : *fields.find("content");
     return item;
   }
 
@@ -166,9 +169,10 @@ class ItemReader {
       fields.fail("call_id", fmt::format("No tool call found for function call output with call_id '{}'", call_id));
     }
     item["call_id"] = call_id;
-    const auto output = read_content(fields, "output", false);
+    MediaList pictures(nullptr, nullptr);
+    const auto output = read_content(fields, "output", false, &pictures);
     if (!output) fields.missing("output");
-    item["output"] = output.value_or("");
+    item["output"] = pictures.empty() ? Json(output.value_or("")) : *fields.find("output");
     return item;
   }
 
@@ -257,21 +261,23 @@ class ItemReader {
 // comes out of that order begins the next.
 class MessageBuilder {
  public:
-  explicit MessageBuilder(const std::string& instructions) {
+  MessageBuilder(FieldReader& reader, const std::string& instructions, MediaList& media)
+      : reader_(reader), media_(media) {
     if (!instructions.empty()) messages_.push_back({{"role", "system"}, {"content", instructions}});
   }
 
-  void add(const Json& item) {
+  // `path`: of the item in the body.
+  void add(const Json& item, const std::string& path) {
     const auto& type = item["type"].get_ref<const std::string&>();
     const bool is_users = type == "message" && item["role"] == "user";
     follows_compaction_ = follows_compaction_ && is_users;
-    if (type == "message") add_message(item);
+    if (type == "message") add_message(item, path);
     if (type == "reasoning") add_reasoning(item);
     if (type == "compaction") add_compaction(item["encrypted_content"].get<std::string>());
     if (type == "function_call") add_call(item, item["arguments"]);
     if (type == "custom_tool_call") add_call(item, custom_arguments(item["input"].get<std::string>()));
     if (type == "local_shell_call") add_call(item, shell_arguments(item["action"]));
-    if (type.ends_with("_call_output")) add_call_output(item);
+    if (type.ends_with("_call_output")) add_call_output(item, path);
   }
 
   Json take() { return std::move(messages_); }
@@ -287,9 +293,17 @@ class MessageBuilder {
 
   bool has_calls() const { return !messages_.empty() && messages_.back().contains("tool_calls"); }
 
-  void add_message(const Json& item) {
+  // Content that was read before, and may have pictures.
+  std::string text_of(const Json& item, const char* member, const std::string& path) {
+    FieldReader fields(item, path + ".");
+    auto text = read_content(fields, member, true, &media_);
+    take_error(reader_, fields);
+    return text.value_or("");
+  }
+
+  void add_message(const Json& item, const std::string& path) {
     const auto& role = item["role"].get_ref<const std::string&>();
-    std::string text = joined_text(item["content"], "text");
+    std::string text = text_of(item, "content", path);
     if (role == "assistant") {
       assistant(has_text_ || has_calls())["content"] = std::move(text);
       has_text_ = true;
@@ -348,14 +362,16 @@ class MessageBuilder {
         {{"id", call_id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", std::move(arguments)}}}});
   }
 
-  void add_call_output(const Json& item) {
+  void add_call_output(const Json& item, const std::string& path) {
     const auto& call_id = item["call_id"].get_ref<const std::string&>();
-    Json message{{"role", "tool"}, {"content", item["output"]}, {"tool_call_id", call_id}};
+    Json message{{"role", "tool"}, {"content", text_of(item, "output", path)}, {"tool_call_id", call_id}};
     if (const auto name = names_.find(call_id); name != names_.end()) message["name"] = name->second;
     messages_.push_back(std::move(message));
     has_text_ = false;
   }
 
+  FieldReader& reader_;
+  MediaList& media_;
   Json messages_ = Json::array();
   std::map<std::string, std::string> names_;  // of functions, by the id of their call
   bool has_text_ = false;                     // the last message is an assistant's whose text has come
@@ -412,10 +428,12 @@ ResponseInput read_conversation_items(FieldReader& reader, const StoredItems& be
   return items.take();
 }
 
-Json messages_of_items(const std::string& instructions, const Json& items) {
-  MessageBuilder messages(instructions);
-  for (const Json& item : items)
-    messages.add(item);
+Json messages_of_items(FieldReader& reader, const std::string& instructions, const Json& items,
+                       const std::vector<std::string>& paths, MediaList& media) {
+  MessageBuilder messages(reader, instructions, media);
+  const std::size_t num_before = items.size() - std::min(items.size(), paths.size());
+  for (std::size_t i = 0; i < items.size() && !reader.error(); ++i)
+    messages.add(items[i], i < num_before ? "input" : paths[i - num_before]);
   return messages.take();
 }
 

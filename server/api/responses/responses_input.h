@@ -8,6 +8,7 @@
 
 #include "server/api/common/field_reader.h"
 #include "server/api/common/response_store.h"
+#include "server/api/conversation/media_list.h"
 
 namespace quire {
 
@@ -21,6 +22,7 @@ inline constexpr std::string_view kCompactionMark = "quire-compaction:";
 struct ResponseInput {
   Json items = Json::array();         // this request's own
   std::vector<std::string> item_ids;  // of those items that came without one
+  std::vector<std::string> paths;     // of the items in the body
   bool asks_compaction = false;       // an item of type compaction_trigger is among them
 };
 
@@ -33,8 +35,10 @@ ResponseInput read_conversation_items(FieldReader& reader, const StoredItems& be
                                       const std::string& owner);
 
 // The instructions, where they are not empty, and the items as messages: reasoning, text and calls in a row are one
-// turn.
-Json messages_of_items(const std::string& instructions, const Json& items);
+// turn. `paths`: of the last items in the body, for errors about their pictures, which go to `media` and stay in the
+// reader.
+Json messages_of_items(FieldReader& reader, const std::string& instructions, const Json& items,
+                       const std::vector<std::string>& paths, MediaList& media);
 
 // All items of the stored responses in their order, inputs and outputs.
 StoredItems items_of(const std::vector<ResponseStore::Entry>& conversation);

@@ -124,7 +124,10 @@ class RequestReader {
     if (reader_.error()) return;
     items.insert(items.end(), request_.input.items.begin(), request_.input.items.end());
     request_.prompt.param = "input";
-    request_.prompt.messages = messages_of_items(instructions, items);
+    request_.prompt.media = media_list(model_, call_);
+    request_.prompt.media->read_settings(reader_);
+    request_.prompt.messages =
+        messages_of_items(reader_, instructions, items, request_.input.paths, *request_.prompt.media);
     request_.conversation_items = std::move(items);
   }
 

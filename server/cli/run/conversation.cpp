@@ -6,6 +6,8 @@
 #include <array>
 
 #include "core/base/nearest_name.h"
+#include "core/base/regular_file.h"
+#include "server/api/common/base64.h"
 
 namespace quire::cli {
 
@@ -48,11 +50,22 @@ bool fits(const json& value, Kind kind) {
   return false;
 }
 
+constexpr std::size_t kMostImageBytes = std::size_t{10} << 20;
+
+// A text, or the pictures and the text.
+json content_of(const json& pictures, const std::string& text) {
+  if (pictures.empty()) return text;
+  json content = pictures;
+  content.push_back({{"type", "text"}, {"text", text}});
+  return content;
+}
+
 }  // namespace
 
 std::string Conversation::help() {
   std::string text =
       "/set NAME VALUE   change a setting, kept for this conversation; /set NAME resets it, /set shows all\n"
+      "/image PATH       put a picture before the next question\n"
       "/retry            answer the last question again\n"
       "/clear            forget the conversation, keep the settings\n"
       "/help             this text\n"
@@ -62,6 +75,15 @@ std::string Conversation::help() {
   for (const Setting& setting : kSettings)
     text += fmt::format("  {:<18} {}\n", setting.name, setting.accepts);
   return text;
+}
+
+Result<void> Conversation::attach(const std::string& path) {
+  const auto bytes = read_regular_file(path, kMostImageBytes);
+  if (!bytes) return invalid(fmt::format("{} {}", path, bytes.error()));
+  // The server reads the format from the bytes.
+  const std::string url = "data:application/octet-stream;base64," + encode_base64(*bytes);
+  attached_.push_back({{"type", "image_url"}, {"image_url", {{"url", url}}}});
+  return {};
 }
 
 Result<void> Conversation::set(std::string_view name, std::string_view value) {
@@ -100,26 +122,32 @@ json Conversation::body(const std::string& model, const std::string& question) c
   json messages = json::array();
   if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
   messages.insert(messages.end(), messages_.begin(), messages_.end());
-  messages.push_back({{"role", "user"}, {"content", question}});
+  messages.push_back({{"role", "user"}, {"content", content_of(attached_, question)}});
   body["messages"] = std::move(messages);
   return body;
 }
 
 void Conversation::add(const std::string& question, const std::string& answer) {
-  messages_.push_back({{"role", "user"}, {"content", question}});
+  messages_.push_back({{"role", "user"}, {"content", content_of(attached_, question)}});
+  attached_ = json::array();
   messages_.push_back({{"role", "assistant"}, {"content", answer}});
 }
 
 std::string Conversation::take_back() {
   if (messages_.empty()) return {};
   messages_.erase(messages_.size() - 1);
-  std::string question = messages_.back()["content"];
+  json content = std::move(messages_.back()["content"]);
   messages_.erase(messages_.size() - 1);
+  if (content.is_string()) return content;
+  std::string question = content.back()["text"];
+  content.erase(content.size() - 1);
+  attached_ = std::move(content);
   return question;
 }
 
 void Conversation::clear() {
   messages_.clear();
+  attached_.clear();
 }
 
 }  // namespace quire::cli

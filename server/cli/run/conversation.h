@@ -19,10 +19,14 @@ class Conversation {
   Result<void> set(std::string_view name, std::string_view value);
   std::string settings() const;  // one line each
 
+  // Puts a picture before the next question. The error says why it cannot be read.
+  Result<void> attach(const std::string& path);
+  std::size_t num_attached() const { return attached_.size(); }
+
   // The request for an answer to `question`; the question is kept once the answer is.
   nlohmann::json body(const std::string& model, const std::string& question) const;
   void add(const std::string& question, const std::string& answer);
-  // Takes the last question back, with its answer; empty where there is none.
+  // Takes the last question back, with its answer; its pictures are attached again. Empty where there is none.
   std::string take_back();
   void clear();
 
@@ -30,6 +34,7 @@ class Conversation {
   std::string system_;
   nlohmann::json fields_ = nlohmann::json::object();  // of the request
   nlohmann::json messages_ = nlohmann::json::array();
+  nlohmann::json attached_ = nlohmann::json::array();  // parts of the next question
 };
 
 }  // namespace quire::cli

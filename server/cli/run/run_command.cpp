@@ -120,10 +120,14 @@ class TerminalChat {
       const std::string question = conversation_.take_back();
       if (question.empty()) fmt::print("there is no question yet\n");
       if (!question.empty()) ask(question);
+    } else if (name == "/image") {
+      const auto attached = conversation_.attach(rest);
+      if (!attached) fmt::print("{}\n", attached.error().message);
+      if (attached) fmt::print("{} image(s) before the next question\n", conversation_.num_attached());
     } else if (name == "/set") {
       set(rest);
     } else {
-      const auto likely = likely_name(name, {"/set", "/retry", "/clear", "/help", "/bye"});
+      const auto likely = likely_name(name, {"/set", "/image", "/retry", "/clear", "/help", "/bye"});
       fmt::print("unknown command '{}'; {}\n", name,
                  likely ? fmt::format("did you mean '{}'?", *likely) : std::string("/help lists all"));
     }

@@ -1,0 +1,230 @@
+#include "server/api/conversation/media_list.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+
+#include "server/media/data_url.h"
+#include "server/media/decode/picture_file.h"
+#include "server/media/media_fetch.h"
+
+namespace quire {
+
+namespace {
+
+constexpr std::string_view kMarkEnd = "e";
+constexpr std::int64_t kMostKwargPixels = std::int64_t{1} << 40;
+constexpr const char* kSubstitute = "[an image was left out: this model reads text only]";
+
+// Members of the last message of a user are what the model is asked about now.
+bool is_current(const Json& messages, std::string_view mark) {
+  for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
+    if ((*message)["role"] != "user") continue;
+    const Json& content = (*message)["content"];
+    return content.is_string() && content.get_ref<const std::string&>().find(mark) != std::string::npos;
+  }
+  return true;
+}
+
+}  // namespace
+
+MediaList::MediaList(std::shared_ptr<const MediaSight> sight, std::shared_ptr<CallMedia> call)
+    : sight_(std::move(sight)), call_(std::move(call)), prefix_(make_id("QuireMedia") + "x") {}
+
+std::string MediaList::mark(std::size_t index) const {
+  return prefix_ + std::to_string(index) + std::string(kMarkEnd);
+}
+
+std::string MediaList::add(FieldReader& reader, MediaPart part) {
+  if (call_ != nullptr && std::cmp_greater_equal(parts_.size(), call_->options().max_per_request)) {
+    reader.fail(
+        Error{ErrorKind::kInvalidRequest,
+              fmt::format("A request has at most {} images (media.max_per_request)", call_->options().max_per_request),
+              "too_many_images", part.path, std::nullopt});
+  }
+  parts_.push_back(std::move(part));
+  return mark(parts_.size() - 1);
+}
+
+void MediaList::append(std::string& text, std::string_view more) const {
+  const std::size_t last = text.rfind(prefix_);
+  const bool after_mark =
+      last != std::string::npos && find_mark(text, last) && find_mark(text, last)->end == text.size();
+  if (!text.empty() && !more.empty() && !after_mark && !more.starts_with(prefix_)) text += '\n';
+  text += more;
+}
+
+std::optional<MediaList::Mark> MediaList::find_mark(std::string_view text, std::size_t from) const {
+  for (std::size_t at = text.find(prefix_, from); at != std::string_view::npos; at = text.find(prefix_, at + 1)) {
+    const std::size_t digits = at + prefix_.size();
+    std::size_t index = 0;
+    const auto [end, error] = std::from_chars(text.data() + digits, text.data() + text.size(), index);
+    const auto after = static_cast<std::size_t>(end - text.data());
+    if (error != std::errc() || index >= parts_.size() || text.substr(after, kMarkEnd.size()) != kMarkEnd) continue;
+    return Mark{at, after + kMarkEnd.size(), index};
+  }
+  return std::nullopt;
+}
+
+Result<MediaSource> MediaList::open_url(const std::string& url, const std::string& place) {
+  MediaSource source{.name = url};
+  if (!can_see()) return source;
+  if (url.starts_with("http://") || url.starts_with("https://")) {
+    source.kind = MediaSource::Kind::kUrl;
+  } else if (url.starts_with("file://")) {
+    source.kind = MediaSource::Kind::kFile;
+  } else if (is_data_url(url)) {
+    source.name.clear();
+    source.bytes = call_->decoded(place);
+    if (source.bytes != nullptr) return source;
+    auto data = decode_data_url(url, call_->options().max_file_bytes);
+    if (!data) return tl::make_unexpected(data.error());
+    source.bytes = call_->keep_decoded(place, std::move(data->bytes));
+  } else {
+    return invalid("an image's URL must begin with data:, https://, http:// or file://", "", "invalid_url");
+  }
+  return source;
+}
+
+Result<MediaSource> MediaList::open_base64(std::string_view text, const std::string& place) {
+  MediaSource source;
+  if (!can_see()) return source;
+  if (is_data_url(text)) return open_url(std::string(text), place);
+  source.bytes = call_->decoded(place);
+  if (source.bytes != nullptr) return source;
+  auto bytes = decode_base64(text, call_->options().max_file_bytes);
+  if (!bytes) return tl::make_unexpected(bytes.error());
+  source.bytes = call_->keep_decoded(place, *std::move(bytes));
+  return source;
+}
+
+void MediaList::read_settings(FieldReader& reader) {
+  const Json* kwargs = reader.object("mm_processor_kwargs");
+  if (kwargs == nullptr) return;
+  FieldReader inner(*kwargs, reader.path("mm_processor_kwargs."));
+  settings_.min_pixels = inner.integer("min_pixels", 1, kMostKwargPixels);
+  settings_.max_pixels = inner.integer("max_pixels", 1, kMostKwargPixels);
+  if (settings_.min_pixels && settings_.max_pixels && *settings_.min_pixels > *settings_.max_pixels)
+    inner.fail("min_pixels", "'min_pixels' must not be more than 'max_pixels'");
+  for (const auto& [name, value] : kwargs->items()) {
+    if (name != "min_pixels" && name != "max_pixels")
+      inner.fail(name, "'mm_processor_kwargs' has 'min_pixels' and 'max_pixels' only", "unsupported_parameter");
+  }
+  take_error(reader, inner);
+}
+
+void MediaList::refuse(FieldReader& reader, const MediaPart& part, const Error& error) {
+  count_refusal(call_->store(), error);
+  Error named = error;
+  if (named.param.empty()) named.param = part.path;
+  reader.fail(std::move(named));
+}
+
+// The file's hash and size; its bytes where they are needed. nullopt: an error, or it is wanted.
+std::optional<MediaFile> MediaList::file_of(FieldReader& reader, const MediaPart& part, MediaBytes& bytes) {
+  bytes = part.source.bytes;
+  if (bytes == nullptr && part.source.name.empty()) {
+    auto known = call_->store().recall(call_->name_scope(), part.uuid);
+    if (!known)
+      refuse(reader, part,
+             invalid("no image of this 'uuid' is remembered: send it again", "", "image_not_remembered").value());
+    return known;
+  }
+  if (bytes == nullptr) {
+    const bool is_stored = part.source.kind == MediaSource::Kind::kStored;
+    const auto allowed = is_stored ? Result<void>() : check_media_url(part.source.name, call_->options());
+    if (!allowed) {
+      refuse(reader, part, allowed.error());
+      return std::nullopt;
+    }
+    const Result<MediaBytes>* const loaded = call_->loaded(part.source);
+    if (loaded == nullptr) return std::nullopt;
+    if (!*loaded) {
+      refuse(reader, part, loaded->error());
+      return std::nullopt;
+    }
+    bytes = **loaded;
+  }
+  const auto head = read_picture_head(*bytes);
+  auto fits = head ? check_picture_size(*head, call_->options().max_pixels) : Result<void>();
+  if (!head || !fits) {
+    refuse(reader, part, head ? fits.error() : head.error());
+    return std::nullopt;
+  }
+  const MediaFile file{hash_media(*bytes), head->width, head->height};
+  if (!part.uuid.empty()) call_->store().remember(call_->name_scope(), part.uuid, file);
+  return file;
+}
+
+std::optional<MediaRead> MediaList::read_part(FieldReader& reader, const MediaPart& part) {
+  MediaBytes bytes;
+  const auto file = file_of(reader, part, bytes);
+  if (!file) return std::nullopt;
+  PictureSettings settings = settings_;
+  settings.detail = part.settings.detail;
+  MediaRead read{media_key(file->hash, settings), sight_->layout(file->width, file->height, settings), nullptr, ""};
+  if (!call_->computes()) return read;
+  const Result<MediaPiece>* const prepared = call_->prepared(read.key, bytes, settings, sight_);
+  if (prepared == nullptr) return std::nullopt;
+  if (!*prepared) {
+    refuse(reader, part, prepared->error());
+    return std::nullopt;
+  }
+  read.piece = **prepared;
+  return read;
+}
+
+std::optional<MediaRead> MediaList::leave_out(FieldReader& reader, const Json& messages, std::size_t index) {
+  const MediaPart& part = parts_[index];
+  if (is_current(messages, mark(index))) {
+    reader.fail(Error{ErrorKind::kInvalidRequest,
+                      fmt::format("'{}': content parts of type '{}' are not supported: this model reads text only",
+                                  part.type_path, part.type),
+                      "unsupported_content", part.type_path, std::nullopt});
+    return std::nullopt;
+  }
+  reader.warn(fmt::format("{}: an image is left out: this model reads text only", part.path));
+  return MediaRead{{}, {}, nullptr, kSubstitute};
+}
+
+bool MediaList::read_all(FieldReader& reader, const Json& messages) {
+  if (read_.size() == parts_.size()) return true;
+  std::vector<MediaRead> read;
+  for (std::size_t i = 0; i < parts_.size() && !reader.error(); ++i) {
+    if (reader.limit().reached()) reader.fail(interrupted().value());
+    auto each = can_see() ? read_part(reader, parts_[i]) : leave_out(reader, messages, i);
+    if (each) read.push_back(*std::move(each));
+  }
+  if (reader.error()) return false;
+  if (read.size() < parts_.size()) {
+    reader.fail(media_wanted());
+    return false;
+  }
+  read_ = std::move(read);
+  return true;
+}
+
+bool MediaList::has_marks(const Json& messages) const {
+  for (const Json& message : messages) {
+    const Json& content = message["content"];
+    if (content.is_string() && find_mark(content.get_ref<const std::string&>(), 0)) return true;
+  }
+  return false;
+}
+
+std::string MediaList::written(std::string_view text, std::string_view marker) const {
+  std::string out;
+  std::size_t from = 0;
+  while (const auto mark = find_mark(text, from)) {
+    out += text.substr(from, mark->begin - from);
+    out += marker;
+    from = mark->end;
+  }
+  return out += text.substr(from);
+}
+
+std::shared_ptr<MediaList> media_list(const ServedModel& model, const Call& call) {
+  return std::make_shared<MediaList>(model.sight, call.media);
+}
+
+}  // namespace quire

@@ -1,0 +1,91 @@
+// MediaList: the media of a conversation, in the order of its messages, and the marks that stand for them in texts
+// until the prompt is cut at them. A mark has a random part, so that no client can write one. One thread at a time;
+// meant for text threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/api/common/field_reader.h"
+#include "server/api/common/operation.h"
+#include "server/api/common/served_model.h"
+#include "server/media/call_media.h"
+
+namespace quire {
+
+struct MediaPart {
+  std::string path;       // of the part in the body, for errors
+  std::string type_path;  // its member that says what it is
+  std::string type;
+  MediaSource source{};
+  PictureSettings settings{};
+  std::string uuid{};  // the client's name for it; empty: none
+};
+
+// A part once its file's header was read.
+struct MediaRead {
+  MediaKey key;
+  MediaLayout layout;
+  MediaPiece piece;        // null where tokens are only counted
+  std::string substitute;  // the text in place of a piece that is left out; empty: it is there
+};
+
+class MediaList {
+ public:
+  // `sight` null: the model reads text only.
+  MediaList(std::shared_ptr<const MediaSight> sight, std::shared_ptr<CallMedia> call);
+
+  bool can_see() const { return sight_ != nullptr && call_ != nullptr; }
+  bool empty() const { return parts_.empty(); }
+  std::size_t size() const { return parts_.size(); }
+  // The mark that stands for the part. An error, about the part, where a request has too many.
+  std::string add(FieldReader& reader, MediaPart part);
+  // Joins texts by a line break, and puts marks beside them without one.
+  void append(std::string& text, std::string_view more) const;
+
+  // A URL's bytes or place: data URLs are decoded. `place`: of the member in the body.
+  Result<MediaSource> open_url(const std::string& url, const std::string& place);
+  Result<MediaSource> open_base64(std::string_view text, const std::string& place);
+  // mm_processor_kwargs: for all parts.
+  void read_settings(FieldReader& reader);
+
+  // Reads the header of each piece and finds it prepared, once. Where a model cannot see, pieces are left out of
+  // `messages`' history and of results of tools, with a warning, and refused elsewhere. False: the error is in the
+  // reader; CallMedia::kWanted where the call is to be read again.
+  bool read_all(FieldReader& reader, const Json& messages);
+  const std::vector<MediaRead>& pieces() const { return read_; }
+  bool has_marks(const Json& messages) const;
+  // The text with this in place of each mark.
+  std::string written(std::string_view text, std::string_view marker) const;
+
+  struct Mark {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    std::size_t index = 0;  // of the part
+  };
+  // The first mark from `from` on; nullopt: none.
+  std::optional<Mark> find_mark(std::string_view text, std::size_t from) const;
+
+ private:
+  std::optional<MediaRead> read_part(FieldReader& reader, const MediaPart& part);
+  std::optional<MediaRead> leave_out(FieldReader& reader, const Json& messages, std::size_t index);
+  std::optional<MediaFile> file_of(FieldReader& reader, const MediaPart& part, MediaBytes& bytes);
+  void refuse(FieldReader& reader, const MediaPart& part, const Error& error);
+  std::string mark(std::size_t index) const;
+
+  const std::shared_ptr<const MediaSight> sight_;
+  const std::shared_ptr<CallMedia> call_;  // null: of no session
+  const std::string prefix_;
+  std::vector<MediaPart> parts_;
+  std::vector<MediaRead> read_;
+  PictureSettings settings_;
+};
+
+// The list of a call to this model.
+std::shared_ptr<MediaList> media_list(const ServedModel& model, const Call& call);
+
+}  // namespace quire

@@ -1,0 +1,23 @@
+// Parts of messages that are no text: pictures, and files of text, as each API writes them. Pure functions but for the
+// list that they add to; any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "server/api/common/field_reader.h"
+#include "server/api/conversation/media_list.h"
+
+namespace quire {
+
+// A part of type image_url (OpenAI's chats) or input_image (Responses): the mark that stands for it. `part`: reads the
+// part's members. Errors stay in the reader. nullopt: the type is another one.
+std::optional<std::string> read_picture_part(FieldReader& part, const std::string& type, MediaList& media);
+// A part of type file (chats) or input_file (Responses): its text. nullopt: the type is another one.
+std::optional<std::string> read_file_part(FieldReader& part, const std::string& type);
+// Anthropic's block of type image.
+std::string read_image_block(FieldReader& block, MediaList& media);
+// Base64 in a list: Ollama's `images`, llama-server's `multimodal_data`. The marks, one for each.
+std::vector<std::string> read_base64_pictures(FieldReader& owner, const char* field, MediaList& media);
+
+}  // namespace quire

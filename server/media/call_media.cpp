@@ -1,0 +1,79 @@
+#include "server/media/call_media.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "server/media/decode/picture_file.h"
+
+namespace quire {
+
+MediaBytes CallMedia::decoded(const std::string& place) const {
+  const auto found = decoded_.find(place);
+  return found == decoded_.end() ? nullptr : found->second;
+}
+
+MediaBytes CallMedia::keep_decoded(const std::string& place, std::string bytes) {
+  return decoded_[place] = std::make_shared<const std::string>(std::move(bytes));
+}
+
+const Result<MediaBytes>* CallMedia::loaded(const MediaSource& source) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = loaded_.find(source.name); found != loaded_.end()) return &found->second;
+  if (std::ranges::find(work_.loads, source.name, &MediaSource::name) == work_.loads.end())
+    work_.loads.push_back(source);
+  return nullptr;
+}
+
+const Result<MediaPiece>* CallMedia::prepared(const MediaKey& key, const MediaBytes& bytes,
+                                              const PictureSettings& settings,
+                                              const std::shared_ptr<const MediaSight>& sight) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = prepared_.find(key); found != prepared_.end()) return &found->second;
+  if (auto kept = store_->find(scope(*sight), key)) return &prepared_.emplace(key, std::move(kept)).first->second;
+  if (std::ranges::find(work_.preparations, key, &Preparation::key) == work_.preparations.end())
+    work_.preparations.push_back({key, bytes, settings, sight});
+  return nullptr;
+}
+
+void CallMedia::set_loaded(const std::string& name, Result<MediaBytes> bytes) {
+  const std::lock_guard lock(mutex_);
+  loaded_.insert_or_assign(name, std::move(bytes));
+}
+
+void CallMedia::set_prepared(const MediaKey& key, Result<MediaPiece> piece) {
+  const std::lock_guard lock(mutex_);
+  prepared_.insert_or_assign(key, std::move(piece));
+}
+
+Error media_wanted() {
+  return Error{ErrorKind::kInternal, "The request waits for its pictures", CallMedia::kWanted, "", std::nullopt};
+}
+
+Result<MediaPiece> prepare_piece(CallMedia& media, const CallMedia::Preparation& wanted) {
+  const MediaOptions& options = media.options();
+  const PictureLimits limits{options.max_pixels, std::chrono::steady_clock::now() + options.max_decode_time};
+  if (wanted.bytes == nullptr)
+    return invalid("the image is not remembered any more: send it again", "", "image_not_remembered");
+  const auto picture = decode_picture(*wanted.bytes, limits);
+  if (!picture) return tl::make_unexpected(picture.error());
+  auto piece = wanted.sight->prepare(*picture, wanted.settings);
+  const auto num_bytes = static_cast<std::int64_t>(piece != nullptr ? wanted.sight->num_bytes(*piece) : 0);
+  auto kept = media.store().add(media.scope(*wanted.sight), wanted.key, std::move(piece), num_bytes);
+  if (kept) media.store().count_piece();
+  return kept;
+}
+
+void count_refusal(MediaStore& store, const Error& error) {
+  using Reason = std::pair<std::string_view, MediaRefusal>;
+  constexpr std::array kReasons = {
+      Reason{kUnknownFormat, MediaRefusal::kFormat},        Reason{kTooLargePicture, MediaRefusal::kSize},
+      Reason{kBrokenPicture, MediaRefusal::kBroken},        Reason{kSlowPicture, MediaRefusal::kSlow},
+      Reason{"image_url_failed", MediaRefusal::kFetch},     Reason{"image_url_not_allowed", MediaRefusal::kFetch},
+      Reason{"server_overloaded", MediaRefusal::kOverload}, Reason{"rate_limit_exceeded", MediaRefusal::kOverload},
+  };
+  const auto found = std::ranges::find(kReasons, error.code, &Reason::first);
+  store.count_refusal(found != kReasons.end() ? found->second : MediaRefusal::kOther);
+}
+
+}  // namespace quire

@@ -1,0 +1,108 @@
+// CallMedia: the pieces of media of one call while its body is read. Reading notes what is not there yet; the call's
+// session has it loaded and prepared on media threads, and the body is read again. One thread at a time reads; the
+// results may be set by any thread. MediaSource: where a piece comes from.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/media/media_options.h"
+#include "server/media/media_sight.h"
+#include "server/media/media_store.h"
+
+namespace quire {
+
+struct MediaSource {
+  enum class Kind { kBytes, kUrl, kFile, kStored };
+  Kind kind = Kind::kBytes;
+  std::shared_ptr<const std::string> bytes{};  // kBytes
+  std::string name{};                          // a URL, or a stored file's id
+};
+
+using MediaBytes = std::shared_ptr<const std::string>;
+using MediaPiece = std::shared_ptr<const PreparedMedia>;
+
+class CallMedia {
+ public:
+  // The error's code where a call is to be read again once what it wants is there; it never leaves the server.
+  static constexpr const char* kWanted = "media_wanted";
+
+  // `client`: whose pieces are counted together. `computes`: false for calls that only count tokens.
+  CallMedia(std::shared_ptr<MediaStore> store, const MediaOptions& options, std::string key_name, std::string client,
+            bool computes)
+      : store_(std::move(store)),
+        options_(options),
+        key_name_(std::move(key_name)),
+        client_(std::move(client)),
+        computes_(computes) {}
+
+  const MediaOptions& options() const { return options_; }
+  MediaStore& store() { return *store_; }
+  const std::string& client() const { return client_; }
+  const std::string& key_name() const { return key_name_; }
+  bool computes() const { return computes_; }
+  // The scope in which pieces prepared for this model are found.
+  std::string scope(const MediaSight& sight) const {
+    return sight.name + '\n' + (options_.isolates_keys ? key_name_ : std::string());
+  }
+  // The scope of names that clients give: always a key's own.
+  std::string name_scope() const { return key_name_; }
+
+  // The bytes that were decoded from the body at this place; null: none yet.
+  MediaBytes decoded(const std::string& place) const;
+  MediaBytes keep_decoded(const std::string& place, std::string bytes);
+
+  // Null: not yet; it is noted as wanted.
+  const Result<MediaBytes>* loaded(const MediaSource& source);
+  const Result<MediaPiece>* prepared(const MediaKey& key, const MediaBytes& bytes, const PictureSettings& settings,
+                                     const std::shared_ptr<const MediaSight>& sight);
+
+  struct Preparation {
+    MediaKey key;
+    MediaBytes bytes;
+    PictureSettings settings;
+    std::shared_ptr<const MediaSight> sight;
+  };
+  struct Work {
+    std::vector<MediaSource> loads;
+    std::vector<Preparation> preparations;
+    bool empty() const { return loads.empty() && preparations.empty(); }
+  };
+  bool wants() const { return !work_.empty(); }
+  Work take_work() { return std::exchange(work_, {}); }
+
+  // The client has left: what has not begun is not done.
+  void abandon() { is_abandoned_ = true; }
+  bool is_abandoned() const { return is_abandoned_; }
+
+  void set_loaded(const std::string& name, Result<MediaBytes> bytes);
+  void set_prepared(const MediaKey& key, Result<MediaPiece> piece);
+
+ private:
+  const std::shared_ptr<MediaStore> store_;
+  const MediaOptions options_;
+  const std::string key_name_;
+  const std::string client_;
+  const bool computes_;
+  std::atomic<bool> is_abandoned_{false};
+  std::map<std::string, MediaBytes> decoded_;
+  Work work_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Result<MediaBytes>> loaded_;
+  std::map<MediaKey, Result<MediaPiece>> prepared_;
+};
+
+// The call must be read again.
+Error media_wanted();
+
+// Decodes and prepares one piece; on a media thread. Counts it.
+Result<MediaPiece> prepare_piece(CallMedia& media, const CallMedia::Preparation& wanted);
+
+// Counts a refusal by its code.
+void count_refusal(MediaStore& store, const Error& error);
+
+}  // namespace quire

@@ -1,0 +1,23 @@
+// Pictures inside a request's body: base64, and URLs with the scheme data. Pure functions; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+
+namespace quire {
+
+// RFC 4648's alphabet and the URL-safe one; white space is skipped, and padding may be absent. At most `max_bytes` of
+// them. Errors: another character, padding inside, a length that no bytes have.
+Result<std::string> decode_base64(std::string_view text, std::int64_t max_bytes);
+
+bool is_data_url(std::string_view url);
+struct DataUrl {
+  std::string media_type;  // in lower case; empty where it has none
+  std::string bytes;
+};
+// data:[TYPE][;PARAMETER=VALUE]*;base64,DATA, or percent-encoded without ";base64".
+Result<DataUrl> decode_data_url(std::string_view url, std::int64_t max_bytes);
+
+}  // namespace quire

@@ -1,0 +1,25 @@
+// Files of pictures that a request names: by a URL of a host that the operator allows, or below a folder. Any thread
+// that may wait: both block. Invariants: a name is looked up once and its addresses are used for all that follows; no
+// private address is reached unless it is itself listed; bytes and time are bounded.
+#pragma once
+
+#include <stop_token>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+#include "server/media/media_options.h"
+
+namespace quire {
+
+// Whether connections to this address (digits, as text) lead beside the internet: loopback, private, link-local with
+// the metadata services of clouds, carrier-grade NAT, multicast, and addresses of version 6 that contain such ones.
+bool is_internal_address(std::string_view address);
+
+// 400 where the URL's host is not allowed. Called before anything is fetched.
+Result<void> check_media_url(const std::string& url, const MediaOptions& options);
+
+Result<std::string> fetch_media(const std::string& url, const MediaOptions& options, std::stop_token stop);
+Result<std::string> read_media_file(const std::string& url, const MediaOptions& options);
+
+}  // namespace quire

@@ -1,0 +1,20 @@
+#include "server/media/media_sight.h"
+
+#include <utility>
+
+namespace quire {
+
+std::shared_ptr<const MediaSight> sight_of(std::shared_ptr<const Encoder> encoder, std::string name) {
+  auto sight = std::make_shared<MediaSight>();
+  sight->name = std::move(name);
+  sight->layout = [encoder](std::int32_t width, std::int32_t height, const PictureSettings& settings) {
+    return encoder->layout(width, height, settings);
+  };
+  sight->prepare = [encoder](const Picture& picture, const PictureSettings& settings) {
+    return encoder->prepare(picture, settings);
+  };
+  sight->num_bytes = [](const PreparedMedia& media) { return media.num_bytes(); };
+  return sight;
+}
+
+}  // namespace quire

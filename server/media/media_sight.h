@@ -1,0 +1,22 @@
+// MediaSight: what a model makes of pictures, as functions. Immutable; any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/model/encode/encoder.h"
+
+namespace quire {
+
+struct MediaSight {
+  std::string name;  // the same one gives the same bytes for the same picture and settings
+  std::function<MediaLayout(std::int32_t width, std::int32_t height, const PictureSettings&)> layout;
+  std::function<std::shared_ptr<const PreparedMedia>(const Picture&, const PictureSettings&)> prepare;
+  std::function<std::size_t(const PreparedMedia&)> num_bytes;
+};
+
+// `name`: of the file that the encoder was opened from, and how.
+std::shared_ptr<const MediaSight> sight_of(std::shared_ptr<const Encoder> encoder, std::string name);
+
+}  // namespace quire

@@ -1,0 +1,92 @@
+// MediaStore: prepared pictures by content, within one budget of memory: those of requests, and the least recently used
+// of others. Any thread. Invariants: what requests hold is never evicted; once they fill the budget, further pieces are
+// refused; a piece is found only within the scope that it was added in.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+#include "core/content/media.h"
+#include "core/model/encode/encoder.h"
+
+namespace quire {
+
+// A picture's file, without its bytes: enough to count its tokens and to find it prepared.
+struct MediaFile {
+  MediaKey hash;  // of the bytes
+  std::int32_t width = 0;
+  std::int32_t height = 0;
+};
+
+MediaKey hash_media(std::string_view bytes);
+// The key of a piece: its file's hash and how it is to be prepared.
+MediaKey media_key(const MediaKey& file, const PictureSettings& settings);
+
+// Why pictures were refused, for the metrics.
+enum class MediaRefusal { kFormat, kSize, kBroken, kSlow, kFetch, kOverload, kOther };
+inline constexpr std::size_t kNumMediaRefusals = 7;
+const char* media_refusal_name(MediaRefusal why);
+
+class MediaStore {
+ public:
+  explicit MediaStore(std::int64_t budget) : budget_(budget) {}
+
+  // Null: it is not there.
+  std::shared_ptr<const PreparedMedia> find(const std::string& scope, const MediaKey& key);
+  // The piece to use from now on, which counts against the budget while anything holds it. 503 where there is no room.
+  Result<std::shared_ptr<const PreparedMedia>> add(const std::string& scope, const MediaKey& key,
+                                                   std::shared_ptr<const PreparedMedia> media, std::int64_t num_bytes);
+  // Bytes of a file that was fetched, counted in the same way.
+  Result<std::shared_ptr<const std::string>> hold(std::string bytes);
+
+  // By the name that a client gave a picture.
+  void remember(const std::string& scope, const std::string& name, const MediaFile& file);
+  std::optional<MediaFile> recall(const std::string& scope, const std::string& name);
+
+  void count_piece() { ++num_pieces_; }
+  void count_refusal(MediaRefusal why) { ++num_refused_[static_cast<std::size_t>(why)]; }
+  struct Stats {
+    std::int64_t num_pieces = 0;
+    std::int64_t num_hits = 0;
+    std::int64_t num_bytes = 0;
+    std::array<std::int64_t, kNumMediaRefusals> num_refused{};
+  };
+  Stats stats() const;
+
+ private:
+  using Place = std::pair<std::string, MediaKey>;
+  struct Entry {
+    Place place;
+    std::shared_ptr<const PreparedMedia> media;
+  };
+  struct Remembered {
+    std::pair<std::string, std::string> name;
+    MediaFile file;
+  };
+  // With the lock held: evicts what nothing else holds until so many bytes fit; false: they do not.
+  bool make_room(std::int64_t num_bytes);
+  std::shared_ptr<void> charge(std::int64_t num_bytes);
+
+  const std::int64_t budget_;
+  // Shared with what is counted, which may outlive the store.
+  const std::shared_ptr<std::atomic<std::int64_t>> used_ = std::make_shared<std::atomic<std::int64_t>>(0);
+  mutable std::mutex mutex_;
+  std::list<Entry> entries_;  // the most recently used first
+  std::map<Place, std::list<Entry>::iterator> by_place_;
+  std::list<Remembered> names_;  // the most recently used first
+  std::map<std::pair<std::string, std::string>, std::list<Remembered>::iterator> by_name_;
+  std::atomic<std::int64_t> num_pieces_{0};
+  std::atomic<std::int64_t> num_hits_{0};
+  std::array<std::atomic<std::int64_t>, kNumMediaRefusals> num_refused_{};
+};
+
+}  // namespace quire
