@@ -53,6 +53,13 @@ std::vector<ConfigKey> model_keys() {
           {"model.uses_mmproj",
            "Read images, if the model has a tower; false (--no-mmproj): the model reads text only"},
           [](Config & c) -> auto& { return c.serve.model.uses_mmproj; }),
+      types::choice<PictureForm>({"model.image_preprocessing",
+                                  "How images are resized and cut: trained: as the model was trained (Hugging Face's "
+                                  "processor); llama.cpp: as "
+                                  "llama.cpp does, for comparisons",
+                                  {}},
+                                 [](Config & c) -> auto& { return c.serve.model.picture_form; },
+                                 {{"trained", PictureForm::kTrained}, {"llama.cpp", PictureForm::kLlamaCpp}}),
       types::path(
           {"model.chat_template",
            "A Jinja file to use instead of the model's own chat template",

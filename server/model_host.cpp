@@ -66,13 +66,15 @@ std::string topic_of(const CacheEventOptions& options, const HostedModelSpec& sp
   return topic;
 }
 
-// A tower that lies beside the model and cannot be used leaves a model of text; one that is named is a condition.
-std::shared_ptr<const MediaSight> open_sight(const ModelOptions& options) {
+// A file's tower for the model, on a backend of its own where the model's is a device. Null where there is none: one
+// that lies beside the model and cannot be used leaves a model of text, one that is named is a condition.
+std::shared_ptr<const ModelSight> open_sight(const ModelOptions& options, const ModelInfo& info, Backend& backend,
+                                             const BackendOptions& backend_options) {
   if (!options.uses_mmproj) return nullptr;
   const std::filesystem::path path = options.mmproj.empty() ? find_mmproj(options.path) : options.mmproj;
   if (path.empty()) return nullptr;
   try {
-    return sight_of(Encoder::open(path.string(), {}), path.string());
+    return std::make_shared<const ModelSight>(path, options.picture_form, info, backend, backend_options);
   } catch (const StartupError& error) {
     if (!options.mmproj.empty()) throw;
     log::warn("{}; the model is served without it (--no-mmproj says so, and no warning is written)", error.what());
@@ -88,8 +90,8 @@ class OpenedHost final : public OpenedModel {
         loaded_(open_model(spec.model.path, true, wishes_of(spec))),
         loaded_drafter_(
             open_drafter(*loaded_, spec.model.path, spec.model.draft_model, spec.model.ignore_unknown_keys)),
-        sight_(open_sight(spec.model)),
-        backend_(create_backend(backend)) {
+        backend_(create_backend(backend)),
+        sight_(open_sight(spec.model, loaded_->info(), *backend_, backend)) {
     const ModelInfo& info = loaded_->info();
     if (wants_next_tokens(spec) && info.has_head && !info.has_next_tokens)
       throw StartupError(spec.model.path.string() +
@@ -102,7 +104,10 @@ class OpenedHost final : public OpenedModel {
     const auto adapters = spec_.takes_adapters() ? static_cast<std::uint64_t>(spec_.model.adapter_memory) : 0;
     const ServingLimits limits{scheduler.max_num_seqs, scheduler.max_num_batched_tokens, scheduler.max_model_len,
                                adapters};
-    return memory_needs(*loaded_, *backend_, spec_.engine.kv_cache, limits, loaded_drafter_.get());
+    MemoryNeeds needs = memory_needs(*loaded_, *backend_, spec_.engine.kv_cache, limits, loaded_drafter_.get());
+    if (sight_ != nullptr)
+      needs.beside_bytes += sight_->num_bytes() + static_cast<std::uint64_t>(spec_.engine.media_bytes);
+    return needs;
   }
 
   void check() const override {
@@ -128,8 +133,8 @@ class OpenedHost final : public OpenedModel {
   const HostedModelSpec spec_;
   std::shared_ptr<const LoadedModel> loaded_;
   std::shared_ptr<const LoadedModel> loaded_drafter_;  // null: none
-  std::shared_ptr<const MediaSight> sight_;            // null: it reads text only
   std::unique_ptr<Backend> backend_;
+  std::shared_ptr<const ModelSight> sight_;  // null: it reads text only
 };
 
 // Special tokens are no text, but for those that calls and reasoning are marked with: a grammar of calls lets a model
@@ -169,7 +174,7 @@ ModelOpener open_hosts(const BackendOptions& backend, const RedisStoreOptions& s
 
 ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded,
                      std::unique_ptr<Backend> backend, const MemoryPlan& plan, const std::function<bool()>& interrupted,
-                     std::shared_ptr<const LoadedModel> loaded_drafter, std::shared_ptr<const MediaSight> sight)
+                     std::shared_ptr<const LoadedModel> loaded_drafter, std::shared_ptr<const ModelSight> sight)
     : loaded_(std::move(loaded)),
       loaded_drafter_(std::move(loaded_drafter)),
       sight_(std::move(sight)),
@@ -188,6 +193,7 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   engine.num_window_parts = plan.num_window_parts;
   if (engine.cache_events && adapters_)
     engine.cache_events = std::make_shared<NamedAdapterEvents>(engine.cache_events, adapters_);
+  if (sight_ != nullptr) engine.encoder = &sight_->backend();
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
                                      std::vector<TokenId>(ends.begin(), ends.end()), engine);
   if (loaded_->info().has_head) {
@@ -218,6 +224,7 @@ ModelIdentity ModelHost::build(const HostedModelSpec& spec, const std::function<
   std::optional<ContentReading> reading;
   std::optional<ContentReading> reading_drafter;
   ModelIdentity identity{.model = private_content()};
+  if (sight_ != nullptr) identity.encoder = leaves_process(spec) ? sight_->content() : "of one process";
   if (leaves_process(spec)) {
     reading.emplace(loaded_, spec.model.packed_cache);
     if (loaded_drafter_ != nullptr) reading_drafter.emplace(loaded_drafter_, spec.model.packed_cache);
@@ -280,7 +287,7 @@ std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) co
   if (const ToolFormat* const named = named_tool_format(spec.model)) served->tool_format = *named;
   served->grammar_compiler = grammar_compiler_;
   served->defaults = loaded_->generation_defaults();
-  served->sight = sight_;
+  if (sight_ != nullptr) served->sight = sight_->view();
   served->tasks = tasks_;
   served->fingerprint = engine_->limits().fingerprint;
   served->max_model_len = engine_->limits().max_model_len;

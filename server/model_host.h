@@ -8,6 +8,7 @@
 #include "kernels/registry.h"
 #include "server/fleet/event_options.h"
 #include "server/fleet/redis_options.h"
+#include "server/models/model_sight.h"
 #include "server/models/running_model.h"
 
 namespace quire {
@@ -24,7 +25,7 @@ class ModelHost final : public RunningModel {
   ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<Backend> backend,
             const MemoryPlan& plan, const std::function<bool()>& interrupted,
             std::shared_ptr<const LoadedModel> loaded_drafter = nullptr,
-            std::shared_ptr<const MediaSight> sight = nullptr);
+            std::shared_ptr<const ModelSight> sight = nullptr);
 
   std::shared_ptr<ServedModel> describe(const HostedModelSpec& spec) const override;
   RequestQueue& queue() override { return engine_->queue(); }
@@ -50,7 +51,7 @@ class ModelHost final : public RunningModel {
 
   std::shared_ptr<const LoadedModel> loaded_;
   std::shared_ptr<const LoadedModel> loaded_drafter_;  // null: none
-  std::shared_ptr<const MediaSight> sight_;            // null: it reads text only
+  std::shared_ptr<const ModelSight> sight_;            // null: it reads text only
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Engine> engine_;

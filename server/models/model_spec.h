@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
+#include "core/model/encode/families.h"
 #include "core/model/layers/loaded_model.h"
 
 namespace quire {
@@ -42,8 +43,9 @@ struct ModelOptions {
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
   std::filesystem::path mmproj;         // the tower that reads pictures for it; empty: one beside the model's file
   bool uses_mmproj = true;              // false: it reads text only, whatever there is
-  std::filesystem::path draft_model;    // a smaller model that drafts for it; empty: none does
-  std::filesystem::path packed_cache;   // folder of weights packed by an earlier start; empty: none is kept
+  PictureForm picture_form = PictureForm::kTrained;
+  std::filesystem::path draft_model;   // a smaller model that drafts for it; empty: none does
+  std::filesystem::path packed_cache;  // folder of weights packed by an earlier start; empty: none is kept
   std::int64_t packed_cache_bytes = kDefaultPackedBytes;  // of all files in that folder
   bool ignore_unknown_keys = false;  // settings of its files that Quire does not know: a warning in place of a refusal
 };

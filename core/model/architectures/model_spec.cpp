@@ -222,4 +222,10 @@ KvLayout kv_layout_of(const ModelSpec& spec) {
   return layout;
 }
 
+std::int64_t positions_per_row(const ModelSpec& spec) {
+  constexpr std::int64_t kAxes = 3;
+  const bool has_axes = std::ranges::any_of(spec.ropes, [](const RopeConfig& rope) { return !rope.axes.empty(); });
+  return has_axes ? kAxes : 1;
+}
+
 }  // namespace quire

@@ -210,4 +210,7 @@ KvLayerShape cached_heads(const LayerSpec& layer);
 // Whether all layers use the place of one layer's K and V in turn: a sequence is computed whole, layer by layer.
 bool keeps_one_layer(const ModelSpec& spec);
 
+// Numbers of a row's position: three where frequencies turn by time, height and width (M-RoPE).
+std::int64_t positions_per_row(const ModelSpec& spec);
+
 }  // namespace quire

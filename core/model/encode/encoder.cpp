@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <stdexcept>
+
 #include "core/base/result.h"
 #include "core/model/encode/picture_plan.h"
 #include "core/model/encode/tower_run.h"
@@ -17,16 +19,16 @@ std::int64_t width_of_rows(const TowerSpec& spec) {
 
 }  // namespace
 
-PreparedPicture::PreparedPicture(std::shared_ptr<const TowerWeights> weights, std::shared_ptr<const PicturePlan> plan,
-                                 std::vector<Picture> tiles)
-    : weights_(std::move(weights)), plan_(std::move(plan)), tiles_(std::move(tiles)) {}
+PreparedPicture::PreparedPicture(const std::shared_ptr<const TowerWeights>& weights,
+                                 std::shared_ptr<const PicturePlan> plan, std::vector<Picture> tiles)
+    : weights_(weights), row_width_(width_of_rows(weights->spec)), plan_(std::move(plan)), tiles_(std::move(tiles)) {}
 
 std::int64_t PreparedPicture::num_rows() const {
   return plan_->layout.num_rows;
 }
 
 std::int64_t PreparedPicture::row_width() const {
-  return width_of_rows(weights_->spec);
+  return row_width_;
 }
 
 std::size_t PreparedPicture::num_bytes() const {
@@ -37,7 +39,9 @@ std::size_t PreparedPicture::num_bytes() const {
 }
 
 std::unique_ptr<EncoderRun> PreparedPicture::start() const {
-  return std::make_unique<TowerRun>(weights_, shared_from_this());
+  std::shared_ptr<const TowerWeights> weights = weights_.lock();
+  if (weights == nullptr) throw std::runtime_error("the tower that the picture was prepared for was unloaded");
+  return std::make_unique<TowerRun>(std::move(weights), shared_from_this());
 }
 
 std::unique_ptr<Encoder> Encoder::open(const std::string& path, const EncoderOptions& options) {

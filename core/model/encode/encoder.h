@@ -56,7 +56,7 @@ struct TowerWeights;
 // The pixels of one picture, resized and cut for the tower. Immutable; any thread.
 class PreparedPicture final : public PreparedMedia, public std::enable_shared_from_this<PreparedPicture> {
  public:
-  PreparedPicture(std::shared_ptr<const TowerWeights> weights, std::shared_ptr<const PicturePlan> plan,
+  PreparedPicture(const std::shared_ptr<const TowerWeights>& weights, std::shared_ptr<const PicturePlan> plan,
                   std::vector<Picture> tiles);
   const PicturePlan& plan() const { return *plan_; }
   std::span<const Picture> tiles() const { return tiles_; }
@@ -64,10 +64,12 @@ class PreparedPicture final : public PreparedMedia, public std::enable_shared_fr
   std::int64_t num_rows() const override;
   std::int64_t row_width() const override;
   std::size_t num_bytes() const override;
+  // Throws std::runtime_error where its encoder is gone.
   std::unique_ptr<EncoderRun> start() const override;
 
  private:
-  std::shared_ptr<const TowerWeights> weights_;
+  std::weak_ptr<const TowerWeights> weights_;  // a remembered picture keeps no tower in memory
+  std::int64_t row_width_;
   std::shared_ptr<const PicturePlan> plan_;
   std::vector<Picture> tiles_;
 };

@@ -30,9 +30,10 @@ struct ModelInfo {
   std::int64_t max_context = 0;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  Pooling pooling = Pooling::kLast;  // of embeddings: what the file says, else the positions that saw the whole text
-  KvLayout kv_layout;                // num_blocks, block_size and dtype left at their defaults
-  KvSplit kv_split;                  // the same, of layers with a window and of the others
+  std::int64_t positions_per_row = 1;  // of rows of media: 3 with M-RoPE
+  Pooling pooling = Pooling::kLast;    // of embeddings: what the file says, else the positions that saw the whole text
+  KvLayout kv_layout;                  // num_blocks, block_size and dtype left at their defaults
+  KvSplit kv_split;                    // the same, of layers with a window and of the others
   std::vector<KvGroupSpec> kv_groups;
   std::int64_t state_floats = 0;            // that each sequence keeps of recurrent layers
   std::int64_t num_labels = 0;              // of a classifier: rerankers

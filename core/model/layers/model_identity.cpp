@@ -62,8 +62,9 @@ ModelContent read_content(const Checkpoint& checkpoint, const std::filesystem::p
 }  // namespace
 
 std::string ModelIdentity::text() const {
-  return fmt::format("Quire {}, identity {}\nmodel {}\ndraft model {}\narithmetic {}\nblocks of {}, type {}{}\n",
-                     QUIRE_VERSION, kIdentityVersion, shown(model), shown(draft_model), arithmetic, block_size,
+  return fmt::format("Quire {}, identity {}\nmodel {}\ndraft model {}\n{}arithmetic {}\nblocks of {}, type {}{}\n",
+                     QUIRE_VERSION, kIdentityVersion, shown(model), shown(draft_model),
+                     encoder.empty() ? "" : fmt::format("encoder {}\n", encoder), arithmetic, block_size,
                      static_cast<int>(cache_type), has_window_parts ? ", windows apart" : "");
 }
 

@@ -32,6 +32,7 @@ struct ModelContent {
 struct ModelIdentity {
   ModelContent model{};
   ModelContent draft_model{};  // its K and V lie in the same blocks; empty: none
+  std::string encoder{};       // hash of its tower's file, and how media are prepared; empty: it takes none
   std::string arithmetic{};    // Backend::name()
   std::int64_t block_size = 0;
   KvDType cache_type = KvDType::kF16;

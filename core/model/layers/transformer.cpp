@@ -59,12 +59,6 @@ GraphOps& Transformer::graph() const {
   return *ops;
 }
 
-std::int64_t Transformer::positions_per_row() const {
-  constexpr std::int64_t kAxes = 3;
-  const bool has_axes = std::ranges::any_of(spec_.ropes, [](const RopeConfig& rope) { return !rope.axes.empty(); });
-  return has_axes ? kAxes : 1;
-}
-
 RecurrentOps& Transformer::recurrent() const {
   RecurrentOps* ops = backend_.recurrent();
   QUIRE_CHECK(ops != nullptr, "the backend lacks the operations of recurrent layers");

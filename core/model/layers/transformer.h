@@ -43,7 +43,7 @@ class Transformer final : public Model {
   std::int64_t vocab_size() const override { return spec_.config.vocab_size; }
   std::int64_t hidden_size() const override { return spec_.config.hidden_size; }
   std::int64_t max_context() const override { return spec_.config.max_context; }
-  std::int64_t positions_per_row() const override;
+  std::int64_t positions_per_row() const override { return quire::positions_per_row(spec_); }
   bool is_causal() const override { return spec_.is_causal; }
   bool has_head() const override { return spec_.has_head; }
   std::int64_t num_labels() const override { return spec_.num_labels; }

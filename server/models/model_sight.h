@@ -1,0 +1,38 @@
+// ModelSight: the tower that reads pictures for one model, and the backend that computes it: the model's, or one of the
+// processor where the model is on a device. Immutable; any thread but for what the encoder starts.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "core/model/encode/encoder.h"
+#include "core/model/layers/loaded_model.h"
+#include "kernels/registry.h"
+#include "server/media/media_sight.h"
+
+namespace quire {
+
+class ModelSight {
+ public:
+  // Throws StartupError where the file is no tower for the model. `model_backend` must outlive it.
+  ModelSight(std::filesystem::path path, PictureForm form, const ModelInfo& model, Backend& model_backend,
+             const BackendOptions& options);
+
+  Backend& backend() const { return own_backend_ != nullptr ? *own_backend_ : model_backend_; }
+  std::uint64_t num_bytes() const { return encoder_->bytes(); }  // of weights
+  // Hash of the file, with the form. Reads the file from end to end.
+  std::string content() const;
+  const std::shared_ptr<const MediaSight>& view() const { return view_; }
+
+ private:
+  const std::filesystem::path path_;
+  const PictureForm form_;
+  Backend& model_backend_;
+  std::unique_ptr<Backend> own_backend_;
+  std::shared_ptr<const Encoder> encoder_;
+  std::shared_ptr<const MediaSight> view_;
+};
+
+}  // namespace quire
