@@ -136,6 +136,11 @@ namespace tower {
 
 using Kind = TowerStep::Kind;
 
+std::int64_t merge_side(const MmprojFile& file, const std::string& key, std::int64_t otherwise) {
+  constexpr std::int64_t kMost = 64;
+  return bounded(file, key, file.integer(key, otherwise), 1, kMost);
+}
+
 TowerStep layer_norm(std::string weight, std::optional<double> eps) {
   return {.kind = Kind::kNorm, .weight = std::move(weight), .norm = TowerNormKind::kLayer, .eps = eps};
 }

@@ -41,6 +41,9 @@ std::vector<std::string> tower_projectors();
 // Steps and rotations, as families write them.
 namespace tower {
 
+// The side of the square of patches that becomes one row.
+std::int64_t merge_side(const MmprojFile& file, const std::string& key, std::int64_t otherwise);
+
 TowerStep layer_norm(std::string weight, std::optional<double> eps = {});
 TowerStep rms_norm(std::string weight, std::optional<double> eps = {});
 TowerStep merge(std::int64_t count);

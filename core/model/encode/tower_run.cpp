@@ -11,8 +11,8 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kMostRows = 256;     // of a piece, so that what lives between operations stays in caches
-constexpr std::int64_t kAttentionUnit = 8;  // each row reads all keys
+constexpr std::int64_t kMostRows = 256;  // of a piece, so that what lives between operations stays in caches
+constexpr std::int64_t kCostlyUnit = 8;  // rows of a piece at least where each costs much
 constexpr std::int64_t kBlockSize = 64;
 constexpr std::int64_t kChannels = 3;
 
@@ -258,7 +258,7 @@ void TowerRun::add_attention(const TowerBlock& block, const std::vector<std::int
             [this, &rows, &block](std::int64_t begin, std::int64_t end) { project(rows, block, begin, end); });
   add_stage(
       num_rows_, (2 * rows.longest() + width) * width,
-      [this, &rows, &block](std::int64_t begin, std::int64_t end) { attend(rows, block, begin, end); }, kAttentionUnit);
+      [this, &rows, &block](std::int64_t begin, std::int64_t end) { attend(rows, block, begin, end); }, kCostlyUnit);
 }
 
 void TowerRun::project(const RowAttention& rows, const TowerBlock& block, std::int64_t begin, std::int64_t end) {
@@ -372,21 +372,22 @@ void TowerRun::feed_forward(const TowerBlock& block, std::int64_t begin, std::in
 
 void TowerRun::add_branch(const TowerSteps& steps, std::int64_t first_column) {
   const std::int64_t merged = merged_rows(steps);
-  add_stage(grid_.size() / merged, work_of(steps),
-            [this, &steps, merged, first_column](std::int64_t begin, std::int64_t end) {
-              put_out(begin, first_column, ops_->run_steps(steps, x(begin * merged, end * merged)));
-            });
+  const Compute compute = [this, &steps, merged, first_column](std::int64_t begin, std::int64_t end) {
+    put_out(begin, first_column, ops_->run_steps(steps, x(begin * merged, end * merged)));
+  };
+  add_stage(grid_.size() / merged, work_of(steps), compute, kCostlyUnit);
 }
 
 void TowerRun::add_exit() {
   if (weights_->resampler != nullptr) return add_resampler(*weights_->resampler);
   const std::int64_t merged = merged_rows(weights_->projector);
   const std::int64_t patches = num_rows_ - (spec().class_token == ClassToken::kNone ? 0 : 1);
-  add_stage(patches / merged, work_of(weights_->projector), [this, merged](std::int64_t begin, std::int64_t end) {
+  const Compute compute = [this, merged](std::int64_t begin, std::int64_t end) {
     const std::int64_t first = spec().skipped_rows;
     const MatrixView last = last_rows(first + begin * merged, first + end * merged);
     put_out(begin, 0, ops_->run_steps(weights_->projector, last));
-  });
+  };
+  add_stage(patches / merged, work_of(weights_->projector), compute, kCostlyUnit);
 }
 
 // The last block's rows, normed, behind those that were kept.

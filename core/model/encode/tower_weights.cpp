@@ -165,8 +165,13 @@ class TowerLoader {
     std::int64_t width = spec().width * (std::ssize(spec().kept_before) + 1);
     if (spec().num_queries > 0) width = load_resampler();
     out_->projector = load_steps(spec().projector_steps, width);
-    for (const TowerBranch& branch : spec().branches)
+    for (const TowerBranch& branch : spec().branches) {
       out_->branches.push_back(load_steps(branch.steps, spec().width));
+      const TowerProduct& last = out_->branches.back().back().product;
+      if (last.linear == nullptr || last.outputs() != spec().text_width)
+        file_.fail(fmt::format("rows of the branch after block {} are not as wide as the projector's {}",
+                               branch.after_block, spec().text_width));
+    }
     if (!spec().break_row.empty()) out_->break_row = tensors_.take_values(spec().break_row, spec().text_width);
   }
 

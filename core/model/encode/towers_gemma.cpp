@@ -11,7 +11,7 @@ using namespace tower;
 
 void read_gemma3(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "Gemma 3";
-  const std::int64_t side = file.integer("projector.scale_factor", 4);
+  const std::int64_t side = merge_side(file, "projector.scale_factor", 4);
   if (form == PictureForm::kLlamaCpp) {
     spec.picture.whole = {ResizeFilter::kCornerBilinear, ResizeFit::kPadCentred};
     spec.texts = {.begin = "<start_of_image>", .end = "<end_of_image>"};
@@ -60,7 +60,7 @@ RopeSpec gemma4_rope(std::int64_t head_dim) {
 
 void read_gemma4(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "Gemma 4";
-  const std::int64_t side = file.integer("projector.scale_factor", 3);
+  const std::int64_t side = merge_side(file, "projector.scale_factor", 3);
   size_by_budget(form, spec.patch_size * side, spec);
   spec.picture.is_signed = true;
   spec.cells = {side};

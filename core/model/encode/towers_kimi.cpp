@@ -7,16 +7,16 @@ namespace {
 
 using namespace tower;
 
-constexpr std::int64_t kMerge = 2;
 constexpr double kProjectorEps = 1e-5;
 
-void read_moonvit(PictureForm form, std::optional<double> projector_eps, TowerSpec& spec) {
-  spec.cells = {kMerge};
-  spec.picture.align = static_cast<std::int32_t>(spec.patch_size * kMerge);
+void read_moonvit(const MmprojFile& file, PictureForm form, std::optional<double> projector_eps, TowerSpec& spec) {
+  const std::int64_t side = merge_side(file, "projector.scale_factor", 2);
+  spec.cells = {side};
+  spec.picture.align = static_cast<std::int32_t>(spec.patch_size * side);
   spec.rope = halves_rope(spec.head_dim, true);
   const Nonlinearity gelu = form == PictureForm::kLlamaCpp ? Nonlinearity::kGelu : Nonlinearity::kGeluOfError;
   spec.projector_steps = {layer_norm("v.post_ln"), layer_norm("mm.input_norm", projector_eps),
-                          merge(kMerge * kMerge),  linear("mm.1"),
+                          merge(side * side),      linear("mm.1"),
                           activate(gelu),          linear("mm.2")};
   if (form == PictureForm::kTrained) {
     spec.picture.sizing = Sizing::kPatchLimit;
@@ -30,7 +30,7 @@ void read_kimi_vl(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kLeastTokens = 8;
   constexpr std::int64_t kMostTokens = 1024;
   spec.family = "Kimi-VL";
-  read_moonvit(form, kProjectorEps, spec);
+  read_moonvit(file, form, kProjectorEps, spec);
   PictureSpec& picture = spec.picture;
   const std::int64_t cell = std::int64_t{picture.align} * picture.align;
   picture.min_pixels = form == PictureForm::kLlamaCpp ? kLeastTokens * cell : 0;
@@ -46,7 +46,7 @@ void read_kimi_vl(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
 
 void read_kimi_k25(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "Kimi K2.5";
-  read_moonvit(form, {}, spec);
+  read_moonvit(file, form, {}, spec);
   PictureSpec& picture = spec.picture;
   picture.min_pixels = form == PictureForm::kLlamaCpp ? file.required_integer("image_min_pixels") : 0;
   picture.max_pixels = file.required_integer("image_max_pixels");

@@ -13,8 +13,7 @@ void read_lfm2(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int32_t kLeastTiles = 2;
   constexpr std::int32_t kMostTiles = 10;
   const bool as_llama = form == PictureForm::kLlamaCpp;
-  const std::int64_t side = file.integer("projector.scale_factor", 2);
-  if (side < 1 || side > 64) file.fail("the key 'clip.vision.projector.scale_factor' must lie from 1 to 64");
+  const std::int64_t side = merge_side(file, "projector.scale_factor", 2);
   spec.family = "LFM2-VL";
   PictureSpec& picture = spec.picture;
   picture.sizing = Sizing::kLargeTiles;

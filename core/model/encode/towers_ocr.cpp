@@ -7,17 +7,16 @@ namespace {
 
 using namespace tower;
 
-constexpr std::int64_t kMerge = 2;
-
 void size_by_file(const MmprojFile& file, PictureForm form, ResizeFilter llama_filter, TowerSpec& spec) {
+  const std::int64_t side = merge_side(file, "projector.scale_factor", 2);
   PictureSpec& picture = spec.picture;
   picture.sizing = Sizing::kSmart;
-  picture.align = static_cast<std::int32_t>(spec.patch_size * kMerge);
+  picture.align = static_cast<std::int32_t>(spec.patch_size * side);
   picture.min_pixels = file.required_integer("image_min_pixels");
   picture.max_pixels = file.required_integer("image_max_pixels");
   picture.whole = form == PictureForm::kLlamaCpp ? ResizeSpec{llama_filter, ResizeFit::kPadCentred}
                                                  : ResizeSpec{ResizeFilter::kPillowBicubic, ResizeFit::kStretch};
-  spec.cells = {kMerge};
+  spec.cells = {side};
   spec.rope = vision_rope(spec.head_dim);
 }
 
@@ -27,8 +26,9 @@ void read_dots(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.texts = {.begin = "<|img|>", .end = "<|endofimg|>"};
   spec.norm = TowerNormKind::kRms;
   spec.before_blocks = {rms_norm("v.pre_ln")};
-  spec.projector_steps = {rms_norm("mm.post_norm"), layer_norm("mm.input_norm", 1e-6),    merge(kMerge * kMerge),
-                          linear("mm.0"),           activate(Nonlinearity::kGeluOfError), linear("mm.2")};
+  spec.projector_steps = {
+      rms_norm("mm.post_norm"), layer_norm("mm.input_norm", 1e-6),    merge(spec.merge() * spec.merge()),
+      linear("mm.0"),           activate(Nonlinearity::kGeluOfError), linear("mm.2")};
 }
 
 void read_paddle(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
@@ -38,9 +38,12 @@ void read_paddle(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.has_grid_positions = true;
   spec.positions = LearnedPositions::kAntialiased;
   const Nonlinearity gelu = form == PictureForm::kLlamaCpp ? spec.activation : Nonlinearity::kGeluOfError;
-  spec.projector_steps = {layer_norm("v.post_ln"), layer_norm("mm.input_norm", 1e-5),
-                          merge(kMerge * kMerge),  linear("mm.1"),
-                          activate(gelu),          linear("mm.2")};
+  spec.projector_steps = {layer_norm("v.post_ln"),
+                          layer_norm("mm.input_norm", 1e-5),
+                          merge(spec.merge() * spec.merge()),
+                          linear("mm.1"),
+                          activate(gelu),
+                          linear("mm.2")};
 }
 
 constexpr TowerFamily kFamilies[] = {{"dots_ocr", read_dots}, {"paddleocr", read_paddle}};

@@ -25,7 +25,7 @@ void read_pixtral(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kLeastTokens = 8;
   constexpr std::int64_t kMostTokens = 1024;
   const bool merges = file.has("mm.patch_merger.weight");
-  const std::int64_t side = merges ? file.integer("spatial_merge_size", 2) : 1;
+  const std::int64_t side = merges ? merge_side(file, "spatial_merge_size", 2) : 1;
   spec.family = merges ? "Mistral 3" : "Pixtral";
   PictureSpec& picture = spec.picture;
   picture.align = static_cast<std::int32_t>(spec.patch_size * side);

@@ -11,23 +11,28 @@ namespace {
 
 using namespace tower;
 
-constexpr std::int64_t kMerge = 2;
 constexpr std::int64_t kMostTokens = 4096;  // llama.cpp's limits of the Qwen families
 constexpr std::int64_t kLeastTokens = 8;
 
 // Sides are multiples of a row's; pixels from `least` to `most` where the file does not say.
 void size_smartly(const MmprojFile& file, PictureForm form, std::int64_t least, std::int64_t most, TowerSpec& spec) {
+  const std::int64_t side = merge_side(file, "spatial_merge_size", 2);
   PictureSpec& picture = spec.picture;
   picture.sizing = Sizing::kSmart;
-  picture.align = static_cast<std::int32_t>(spec.patch_size * kMerge);
+  picture.align = static_cast<std::int32_t>(spec.patch_size * side);
   const bool as_llama = form == PictureForm::kLlamaCpp;
   const std::int64_t cell = std::int64_t{picture.align} * picture.align;
   picture.min_pixels = as_llama ? kLeastTokens * cell : file.integer("image_min_pixels", least);
   picture.max_pixels = as_llama ? kMostTokens * cell : file.integer("image_max_pixels", most);
   picture.whole = as_llama ? ResizeSpec{ResizeFilter::kCornerBilinear, ResizeFit::kPadCentred}
                            : ResizeSpec{ResizeFilter::kPillowBicubic, ResizeFit::kStretch};
-  spec.cells = {kMerge};
+  spec.cells = {side};
   spec.has_grid_positions = true;
+}
+
+// Patches of a row.
+std::int64_t merged(const TowerSpec& spec) {
+  return spec.merge() * spec.merge();
 }
 
 // GELU of mergers: by the error function where the model was trained.
@@ -40,7 +45,7 @@ void read_qwen2(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   size_smartly(file, form, 56 * 56, 16384 * 28 * 28, spec);
   spec.texts = {.begin = "<|vision_start|>", .end = "<|vision_end|>"};
   spec.rope = vision_rope(spec.head_dim);
-  spec.projector_steps = {layer_norm("v.post_ln"), merge(4), linear("mm.0"), activate(merger_gelu(form)),
+  spec.projector_steps = {layer_norm("v.post_ln"), merge(merged(spec)), linear("mm.0"), activate(merger_gelu(form)),
                           linear("mm.2")};
 }
 
@@ -52,7 +57,7 @@ void read_qwen25(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.projector_steps.front() = rms_norm("v.post_ln");
   spec.window_pattern = file.required_integer("n_wa_pattern");
   if (spec.window_pattern < 1) file.fail("the key 'clip.vision.n_wa_pattern' must be positive");
-  spec.window_cells = kWindowPixels / spec.patch_size / kMerge;
+  spec.window_cells = kWindowPixels / spec.patch_size / spec.merge();
   if (spec.window_cells < 1) file.fail("clip.vision.patch_size is too large for windows of 112 pixels");
 }
 
@@ -63,12 +68,12 @@ void read_qwen3(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.positions = LearnedPositions::kAligned;
   spec.rope = vision_rope(spec.head_dim);
   const TowerStep gelu = activate(merger_gelu(form));
-  spec.projector_steps = {layer_norm("v.post_ln"), merge(4), linear("mm.0"), gelu, linear("mm.2")};
+  spec.projector_steps = {layer_norm("v.post_ln"), merge(merged(spec)), linear("mm.0"), gelu, linear("mm.2")};
   for (std::int64_t block = 0; block < spec.num_blocks; ++block) {
     const std::string name = fmt::format("v.deepstack.{}.", block);
     if (!file.has(name + "fc1.weight")) continue;
     spec.branches.push_back(
-        {block, {merge(4), layer_norm(name + "norm"), linear(name + "fc1"), gelu, linear(name + "fc2")}});
+        {block, {merge(merged(spec)), layer_norm(name + "norm"), linear(name + "fc1"), gelu, linear(name + "fc2")}});
   }
 }
 
@@ -81,8 +86,8 @@ void read_glm4v(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.positions = LearnedPositions::kCubic;
   spec.rope = vision_rope(spec.head_dim);
   spec.projector_steps = {rms_norm("v.post_ln"),
-                          merge(4),
-                          linear_by_channel("mm.patch_merger", 4),
+                          merge(merged(spec)),
+                          linear_by_channel("mm.patch_merger", merged(spec)),
                           linear("mm.model.fc"),
                           layer_norm("mm.post_norm", 1e-5),
                           activate(Nonlinearity::kGeluOfError),
@@ -105,7 +110,8 @@ RopeSpec axes_rope(std::int64_t head_dim) {
 void read_minimax(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kTokens = 576;
   spec.family = "MiniMax-M3";
-  const std::int64_t cell = spec.patch_size * spec.patch_size * kMerge * kMerge;
+  const std::int64_t side = spec.patch_size * merge_side(file, "spatial_merge_size", 2);
+  const std::int64_t cell = side * side;
   size_smartly(file, PictureForm::kTrained, kLeastTokens * cell, kTokens * cell, spec);
   if (form == PictureForm::kLlamaCpp) spec.picture.whole.filter = ResizeFilter::kRoundedBicubic;
   spec.has_grid_positions = false;
@@ -114,7 +120,7 @@ void read_minimax(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.before_blocks = {layer_norm("v.pre_ln")};
   spec.rope = axes_rope(spec.head_dim);
   const TowerStep gelu = activate(Nonlinearity::kGeluOfError);
-  spec.projector_steps = {linear("mm.1"),          gelu, linear("mm.2"),         merge(4),
+  spec.projector_steps = {linear("mm.1"),          gelu, linear("mm.2"),         merge(merged(spec)),
                           linear("mm.merger.fc1"), gelu, linear("mm.merger.fc2")};
 }
 

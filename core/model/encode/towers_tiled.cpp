@@ -13,16 +13,10 @@ void cut_as_llama_cpp(PictureSpec& picture) {
   picture.tiles = {ResizeFilter::kFourPointsCubic, ResizeFit::kPadCentred};
 }
 
-std::int64_t scale_factor(const MmprojFile& file, std::int64_t otherwise) {
-  const std::int64_t side = file.integer("projector.scale_factor", otherwise);
-  if (side < 1 || side > 64) file.fail("the key 'clip.vision.projector.scale_factor' must lie from 1 to 64");
-  return side;
-}
-
 void read_internvl(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int32_t kMostTiles = 64;
   const bool as_llama = form == PictureForm::kLlamaCpp;
-  const std::int64_t side = scale_factor(file, 2);
+  const std::int64_t side = merge_side(file, "projector.scale_factor", 2);
   spec.family = "InternVL";
   PictureSpec& picture = spec.picture;
   const auto least = static_cast<std::int32_t>(file.integer("preproc_min_tiles", 1));
@@ -54,7 +48,7 @@ void read_internvl(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
 }
 
 void read_idefics3(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
-  const std::int64_t side = scale_factor(file, 4);
+  const std::int64_t side = merge_side(file, "projector.scale_factor", 4);
   spec.family = "SmolVLM";
   PictureSpec& picture = spec.picture;
   picture.sizing = Sizing::kEdgeTiles;
@@ -79,7 +73,7 @@ void read_idefics3(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
 
 void read_llama4(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   const bool as_llama = form == PictureForm::kLlamaCpp;
-  const std::int64_t side = scale_factor(file, 2);
+  const std::int64_t side = merge_side(file, "projector.scale_factor", 2);
   spec.family = "Llama 4";
   PictureSpec& picture = spec.picture;
   const std::int32_t size = picture.image_size;

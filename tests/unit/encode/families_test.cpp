@@ -13,6 +13,7 @@ void check_family(const std::string& name) {
   const VisionExamResult result = take_vision_exam(family);
   INFO("worst row: " << result.worst_row << " of prompt " << result.worst_where);
   CHECK(result.num_pictures >= 14);
+  encode_as_trained(family);
 }
 
 }  // namespace

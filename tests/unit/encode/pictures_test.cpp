@@ -1,4 +1,4 @@
-// Sizes of pictures, tiles and rows, and resampling: numbers that need no other engine.
+// Sizes of pictures, tiles and rows, and resampling, where the numbers follow from the rule alone.
 #include <catch2/catch.hpp>
 
 #include "core/model/encode/picture_plan.h"

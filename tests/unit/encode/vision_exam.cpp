@@ -253,6 +253,26 @@ std::vector<float> encode(const Encoder& encoder, const Picture& picture, Backen
   return {rows.begin(), rows.end()};
 }
 
+void encode_as_trained(const std::filesystem::path& family) {
+  const auto backend = exact_backend(2);
+  const auto encoder = Encoder::open(family / "mmproj.gguf", {.backend = backend.get(), .max_pixels = 1 << 18});
+  for (const char* name : {"exact.png", "../images/wide.png", "../images/tall.png", "../images/big.png",
+                           "../images/dot.png", "../images/thin.png"}) {
+    INFO("trained form, " << name);
+    const Picture picture = read_png(family / name);
+    for (const auto detail : {PictureSettings::Detail::kAuto, PictureSettings::Detail::kLow}) {
+      const MediaLayout layout = encoder->layout(picture.width, picture.height, {.detail = detail});
+      const auto run = encoder->start(encoder->prepare(picture, {.detail = detail}));
+      while (!run->is_done())
+        run->advance(std::int64_t{1} << 40, *backend);
+      CHECK(layout.num_rows > 0);
+      CHECK(std::ssize(run->rows()) == layout.num_rows * encoder->row_width());
+      CHECK(std::ranges::all_of(run->rows(), [](float value) { return std::isfinite(value); }));
+      CHECK(std::ranges::any_of(run->rows(), [](float value) { return value != 0.0F; }));
+    }
+  }
+}
+
 VisionExamResult take_vision_exam(const std::filesystem::path& family) {
   return Exam(family).take();
 }

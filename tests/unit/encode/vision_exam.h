@@ -26,4 +26,8 @@ struct VisionExamResult {
 // Compares every prompt, alternatives included. Failures are reported through Catch's CHECK.
 VisionExamResult take_vision_exam(const std::filesystem::path& family);
 
+// Encodes the family's pictures in the form that it was trained with, whose rows no reference holds: their number is
+// the layout's, and each is a number. Failures are reported through CHECK.
+void encode_as_trained(const std::filesystem::path& family);
+
 }  // namespace quire::test
