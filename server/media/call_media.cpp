@@ -52,7 +52,8 @@ Error media_wanted() {
 
 Result<MediaPiece> prepare_piece(CallMedia& media, const CallMedia::Preparation& wanted) {
   const MediaOptions& options = media.options();
-  const PictureLimits limits{options.max_pixels, std::chrono::steady_clock::now() + options.max_decode_time};
+  const PictureLimits limits{options.max_pixels, std::chrono::steady_clock::now() + options.max_decode_time,
+                             wanted.sight->reads_as_stored};
   if (wanted.bytes == nullptr)
     return invalid("the image is not remembered any more: send it again", "", "image_not_remembered");
   const auto picture = decode_picture(*wanted.bytes, limits);

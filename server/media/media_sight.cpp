@@ -4,9 +4,11 @@
 
 namespace quire {
 
-std::shared_ptr<const MediaSight> sight_of(std::shared_ptr<const Encoder> encoder, std::string name) {
+std::shared_ptr<const MediaSight> sight_of(std::shared_ptr<const Encoder> encoder, std::string name,
+                                           bool reads_as_stored) {
   auto sight = std::make_shared<MediaSight>();
   sight->name = std::move(name);
+  sight->reads_as_stored = reads_as_stored;
   sight->layout = [encoder](std::int32_t width, std::int32_t height, const PictureSettings& settings) {
     return encoder->layout(width, height, settings);
   };

@@ -10,13 +10,15 @@
 namespace quire {
 
 struct MediaSight {
-  std::string name;  // the same one gives the same bytes for the same picture and settings
+  bool reads_as_stored = false;  // see PictureLimits
+  std::string name;              // the same one gives the same bytes for the same picture and settings
   std::function<MediaLayout(std::int32_t width, std::int32_t height, const PictureSettings&)> layout;
   std::function<std::shared_ptr<const PreparedMedia>(const Picture&, const PictureSettings&)> prepare;
   std::function<std::size_t(const PreparedMedia&)> num_bytes;
 };
 
 // `name`: of the file that the encoder was opened from, and how.
-std::shared_ptr<const MediaSight> sight_of(std::shared_ptr<const Encoder> encoder, std::string name);
+std::shared_ptr<const MediaSight> sight_of(std::shared_ptr<const Encoder> encoder, std::string name,
+                                           bool reads_as_stored);
 
 }  // namespace quire

@@ -21,7 +21,7 @@ ModelSight::ModelSight(std::filesystem::path path, PictureForm form, const Model
                                             .text_has_grid_positions = model.positions_per_row > 1});
   // Pictures that were prepared for a tower that was unloaded are not found for the next one.
   const auto opened = std::chrono::steady_clock::now().time_since_epoch().count();
-  view_ = sight_of(encoder_, fmt::format("{} opened at {}", path_.string(), opened));
+  view_ = sight_of(encoder_, fmt::format("{} opened at {}", path_.string(), opened), form_ == PictureForm::kLlamaCpp);
 }
 
 std::string ModelSight::content() const {

@@ -145,7 +145,7 @@ std::optional<MediaFile> MediaList::file_of(FieldReader& reader, const MediaPart
     }
     bytes = **loaded;
   }
-  const auto head = read_picture_head(*bytes);
+  const auto head = read_picture_head(*bytes, sight_ != nullptr && sight_->reads_as_stored);
   auto fits = head ? check_picture_size(*head, call_->options().max_pixels) : Result<void>();
   if (!head || !fits) {
     refuse(reader, part, head ? fits.error() : head.error());

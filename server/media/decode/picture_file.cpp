@@ -100,7 +100,7 @@ Result<Picture> decode_format(PictureFormat format, std::string_view bytes, cons
 
 }  // namespace
 
-Result<PictureHead> read_picture_head(std::string_view bytes) {
+Result<PictureHead> read_picture_head(std::string_view bytes, bool as_stored) {
   const auto format = format_of(bytes);
   if (!format) return tl::make_unexpected(format.error());
   const auto size = raw_size(*format, bytes);
@@ -109,7 +109,7 @@ Result<PictureHead> read_picture_head(std::string_view bytes) {
   if (size->width < 1 || size->height < 1 || size->width > kMostSide || size->height > kMostSide)
     return broken(fmt::format("the image's header has an impossible size, {} x {}", size->width, size->height));
   PictureHead head{*format, static_cast<std::int32_t>(size->width), static_cast<std::int32_t>(size->height),
-                   exif_orientation(exif_of(*format, bytes))};
+                   as_stored ? 1 : exif_orientation(exif_of(*format, bytes))};
   if (swaps_sides(head.orientation)) std::swap(head.width, head.height);
   return head;
 }
@@ -123,7 +123,7 @@ Result<void> check_picture_size(const PictureHead& head, std::int64_t max_pixels
 }
 
 Result<Picture> decode_picture(std::string_view bytes, const PictureLimits& limits) {
-  const auto head = read_picture_head(bytes);
+  const auto head = read_picture_head(bytes, limits.as_stored);
   if (!head) return tl::make_unexpected(head.error());
   if (const auto fits = check_picture_size(*head, limits.max_pixels); !fits) return tl::make_unexpected(fits.error());
   auto picture = decode_format(head->format, bytes, limits);

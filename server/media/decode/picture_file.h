@@ -24,6 +24,7 @@ struct PictureHead {
 struct PictureLimits {
   std::int64_t max_pixels = 64'000'000;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  bool as_stored = false;  // as llama.cpp reads it: not turned upright, colors whatever their opacity
 };
 
 // Refusals of pictures are 400s with one of these codes, by which they are counted.
@@ -33,7 +34,7 @@ inline constexpr const char* kBrokenPicture = "invalid_image";
 inline constexpr const char* kSlowPicture = "image_decoding_timeout";
 
 // Reads no further than the header and EXIF's orientation. The error names a format that is not served.
-Result<PictureHead> read_picture_head(std::string_view bytes);
+Result<PictureHead> read_picture_head(std::string_view bytes, bool as_stored = false);
 // 400 for a picture of more pixels.
 Result<void> check_picture_size(const PictureHead& head, std::int64_t max_pixels);
 // The pixels: upright by EXIF's orientation, transparency over white, gray and palettes as RGB, 16 bits cut to 8, the

@@ -77,7 +77,7 @@ void take_row(PngState& state, const std::uint8_t* row) {
   }
   for (std::size_t x = 0; x < width; ++x, row += 4) {
     for (int channel = 0; channel < 3; ++channel)
-      rgb.push_back(over_white(row[channel], row[3]));
+      rgb.push_back(state.limits->as_stored ? row[channel] : over_white(row[channel], row[3]));
   }
 }
 

@@ -66,7 +66,7 @@ Result<Frame> decode_frame(const WebPData& data, const PictureLimits& limits) {
 }
 
 // The frame at its place on a canvas; the canvas is transparent elsewhere, and therefore white.
-Picture paint(const Frame& frame, const WebPIterator& place, const RawSize& canvas) {
+Picture paint(const Frame& frame, const WebPIterator& place, const RawSize& canvas, bool is_opaque) {
   Picture picture{static_cast<std::int32_t>(canvas.width), static_cast<std::int32_t>(canvas.height), {}};
   picture.rgb.resize(static_cast<std::size_t>(canvas.width * canvas.height) * 3, 255);
   const std::size_t num_channels = frame.has_alpha ? 4 : 3;
@@ -77,7 +77,7 @@ Picture paint(const Frame& frame, const WebPIterator& place, const RawSize& canv
     const std::int32_t width = std::min(frame.width, picture.width - place.x_offset);
     for (std::int32_t x = 0; x < width; ++x, source += num_channels, target += 3) {
       for (int channel = 0; channel < 3; ++channel)
-        target[channel] = frame.has_alpha ? over_white(source[channel], source[3]) : source[channel];
+        target[channel] = frame.has_alpha && !is_opaque ? over_white(source[channel], source[3]) : source[channel];
     }
   }
   return picture;
@@ -119,7 +119,7 @@ Result<Picture> decode_webp(std::string_view bytes, const PictureLimits& limits)
     } else if (is_whole) {
       picture = Picture{frame->width, frame->height, std::move(frame->pixels)};
     } else {
-      picture = paint(*frame, place, *canvas);
+      picture = paint(*frame, place, *canvas, limits.as_stored);
     }
   }
   WebPDemuxReleaseIterator(&place);
