@@ -33,6 +33,9 @@ std::span<const float> EncoderRun::rows() const {
 std::int64_t EncoderRun::num_rows() const {
   return run_->num_rows();
 }
+std::size_t EncoderRun::bytes() const {
+  return run_->bytes();
+}
 
 std::unique_ptr<Encoder> Encoder::open(const std::string& path, const EncoderOptions& options) {
   MmprojFile file = MmprojFile::open(path);

@@ -77,6 +77,7 @@ class EncoderRun {
   bool is_done() const { return work_left() == 0; }
   std::span<const float> rows() const;  // [num_rows][row_width], once done
   std::int64_t num_rows() const;
+  std::size_t bytes() const;  // of activations and rows, which the first slice takes
 
  private:
   std::unique_ptr<TowerRun> run_;

@@ -46,6 +46,7 @@ class TowerRun {
   std::span<const float> rows() const;
   std::int64_t num_rows() const { return media_->plan().layout.num_rows; }
   std::int64_t row_width() const;
+  std::size_t bytes() const;  // of activations and rows
 
  private:
   static constexpr std::int64_t kHeadUnit = 8;  // attention takes heads of multiples of it
