@@ -18,6 +18,7 @@ class EncoderRun {
   bool is_done() const { return work_left() == 0; }
   // Computes about `work` more, one unit at least.
   virtual void advance(std::int64_t work, Backend& backend) = 0;
+  virtual std::size_t bytes() const = 0;            // of activations and rows
   virtual std::span<const float> rows() const = 0;  // [num_rows, row_width], once it is done
 };
 

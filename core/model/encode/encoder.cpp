@@ -43,7 +43,6 @@ std::unique_ptr<EncoderRun> PreparedPicture::start() const {
   if (weights == nullptr) throw std::runtime_error("the tower that the picture was prepared for was unloaded");
   return std::make_unique<TowerRun>(std::move(weights), shared_from_this());
 }
-
 std::unique_ptr<Encoder> Encoder::open(const std::string& path, const EncoderOptions& options) {
   MmprojFile file = MmprojFile::open(path);
   TowerSpec spec = read_tower_spec(file, options.form);

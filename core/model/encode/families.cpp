@@ -68,6 +68,8 @@ void read_common(const MmprojFile& file, TowerSpec& spec) {
     file.fail("clip.vision.embedding_length is not a multiple of clip.vision.attention.head_count");
   spec.ffn_size = bounded(file, "feed_forward_length", file.integer("feed_forward_length", 0), 0);
   spec.num_blocks = bounded_key(file, "block_count", 0);
+  if (spec.num_blocks > 0 && spec.num_heads == 0)
+    file.fail("the key 'clip.vision.attention.head_count' is 0, and the tower has blocks");
   spec.patch_size = bounded_key(file, "patch_size", 1);
   spec.eps = file.required_number("attention.layer_norm_epsilon");
   spec.attention_scale = spec.head_dim == 0 ? 1.0F : 1.0F / std::sqrt(static_cast<float>(spec.head_dim));

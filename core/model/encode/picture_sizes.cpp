@@ -17,6 +17,16 @@ std::int32_t nearest(Real value) {
   return static_cast<std::int32_t>(std::nearbyint(value));
 }
 
+// A side is never less than `align`, so the longer one gives way where the aspect is extreme.
+PictureSize within(PictureSize size, std::int32_t align, std::int64_t most) {
+  const auto longest = [&](std::int32_t other) {
+    return static_cast<std::int32_t>(std::max<std::int64_t>(most / other / align * align, align));
+  };
+  if (size.area() <= most) return size;
+  if (size.width > size.height) return {std::min(size.width, longest(size.height)), size.height};
+  return {size.width, std::min(size.height, longest(size.width))};
+}
+
 template <class Real>
 PictureSize smart(PictureSize picture, std::int32_t align, PixelLimits limits) {
   const auto unit = static_cast<Real>(align);
@@ -29,12 +39,12 @@ PictureSize smart(PictureSize picture, std::int32_t align, PixelLimits limits) {
     const auto side = [&](Real length) {
       return std::max(align, static_cast<std::int32_t>(std::floor(length / shrink / unit)) * align);
     };
-    return {side(width), side(height)};
+    return within({side(width), side(height)}, align, limits.most);
   }
   if (out.area() < limits.least) {
     const Real grow = std::sqrt(static_cast<Real>(limits.least) / area);
     const auto side = [&](Real length) { return static_cast<std::int32_t>(std::ceil(length * grow / unit)) * align; };
-    return {side(width), side(height)};
+    return within({side(width), side(height)}, align, limits.most);
   }
   return out;
 }
@@ -164,7 +174,8 @@ PictureSize longest_edge_size(PictureSize picture, std::int32_t align, std::int3
     const auto shrunk = ratio > 1.0 ? static_cast<std::int32_t>(std::floor(length / ratio)) : length;
     return (std::max(shrunk, 1) - 1) / align * align + align;
   };
-  return {side(picture.width), side(picture.height)};
+  return within({side(picture.width), side(picture.height)}, align,
+                std::max<std::int64_t>(most, std::int64_t{align} * align));
 }
 
 PictureSize limited_size(PictureSize picture, std::int32_t patch, std::int64_t most) {

@@ -40,6 +40,18 @@ std::int64_t TowerRun::row_width() const {
   return spec().text_width * (std::ssize(spec().branches) + 1);
 }
 
+// Rows of the residual stream, queries, keys and values, angles and kept rows of the largest tile, and the results.
+std::size_t TowerRun::bytes() const {
+  std::int64_t most_patches = 0;
+  for (const PictureTile& tile : media_->plan().tiles)
+    most_patches = std::max(most_patches, tile.size.area() / (spec().patch_size * spec().patch_size));
+  std::int64_t row = spec().width * (std::ssize(spec().kept_before) + 1) + 3 * spec().num_heads * padded_head_dim();
+  for (const RopeSpec::Part& part : spec().rope.parts)
+    row += 2 * std::ssize(part.angles);
+  if (weights_->resampler != nullptr) row += 2 * weights_->resampler->width;
+  return static_cast<std::size_t>((most_patches + 1) * row + num_rows() * row_width()) * sizeof(float);
+}
+
 std::span<const float> TowerRun::rows() const {
   QUIRE_CHECK(work_left_ == 0, "rows of a picture that is not encoded yet");
   return out_;

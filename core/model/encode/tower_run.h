@@ -47,6 +47,7 @@ class TowerRun final : public EncoderRun {
   std::span<const float> rows() const override;
   std::int64_t num_rows() const { return media_->plan().layout.num_rows; }
   std::int64_t row_width() const;
+  std::size_t bytes() const override;
 
  private:
   static constexpr std::int64_t kHeadUnit = 8;  // attention takes heads of multiples of it

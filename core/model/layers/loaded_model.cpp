@@ -52,6 +52,7 @@ ModelInfo info_of(const Checkpoint& checkpoint) {
   info.max_context = config.max_context;
   info.vocab_size = config.vocab_size;
   info.hidden_size = config.hidden_size;
+  info.per_layer_size = checkpoint.spec.per_layer_size;
   info.positions_per_row = positions_per_row(checkpoint.spec);
   info.pooling = checkpoint.spec.is_causal ? Pooling::kLast : Pooling::kMean;
   if (checkpoint.pooling != Pooling::kNone) info.pooling = checkpoint.pooling;

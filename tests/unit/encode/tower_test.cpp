@@ -97,6 +97,8 @@ TEST_CASE("A run counts its work down to nothing and gives control back between 
   const auto prepared = encoder->prepare(made_picture(120, 96), {});
   const auto run = prepared->start();
   const std::int64_t all = run->work_left();
+  CHECK(run->bytes() > 30 * 24 * 4 * MadeTower::kWidth * sizeof(float));
+  CHECK(run->bytes() < 30 * 24 * 8 * MadeTower::kWidth * sizeof(float));
   int pieces = 0;
   for (std::int64_t before = all; !run->is_done(); ++pieces) {
     run->advance(1, *backend);

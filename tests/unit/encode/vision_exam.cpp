@@ -262,7 +262,7 @@ void encode_as_trained(const std::filesystem::path& family) {
     const Picture picture = read_png(family / name);
     for (const auto detail : {PictureSettings::Detail::kAuto, PictureSettings::Detail::kLow}) {
       const MediaLayout layout = encoder->layout(picture.width, picture.height, {.detail = detail});
-      const auto run = encoder->start(encoder->prepare(picture, {.detail = detail}));
+      const auto run = encoder->prepare(picture, {.detail = detail})->start();
       while (!run->is_done())
         run->advance(std::int64_t{1} << 40, *backend);
       CHECK(layout.num_rows > 0);

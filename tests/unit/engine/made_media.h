@@ -32,6 +32,7 @@ class MadeMedia final : public PreparedMedia {
     explicit Run(const MadeMedia& media) : made(media), left(media.work_) {}
     std::int64_t work_left() const override { return left; }
     void advance(std::int64_t work, Backend& /*backend*/) override { left = std::max<std::int64_t>(left - work, 0); }
+    std::size_t bytes() const override { return 0; }
     std::span<const float> rows() const override { return made.rows_; }
 
     const MadeMedia& made;
