@@ -31,10 +31,12 @@ std::string text_of(FieldReader& block) {
 void leave_out(FieldReader& block, const std::string& type) {
   for (const std::string_view media : {"image", "document", "audio", "video", "file", "container_upload"}) {
     if (type != media) continue;
-    return block.fail("type",
-                      fmt::format("{}: content blocks of type '{}' are not supported: this model reads text only",
-                                  block.path("type"), type),
-                      "unsupported_content");
+    const char* const why = type == "document" ? "PDF files are not read: send their text, or images of their pages"
+                            : type == "image"  ? "there is no place for it here"
+                                               : "this model reads text only";
+    return block.fail(
+        "type", fmt::format("{}: content blocks of type '{}' are not supported: {}", block.path("type"), type, why),
+        "unsupported_content");
   }
   block.warn(fmt::format("{}: a block of type '{}' is left out: another server made it", block.path("type"), type));
 }
