@@ -25,10 +25,8 @@ cp deploy/demo-model/quire-demo.gguf config/quire.yaml "$root/"
 cp -r "$build/pages/man" "$build/pages/completion" "$root/"
 cp deploy/systemd/quire-user.service "$root/quire.service"
 # The terms of all that is compiled in, as Debian's packages state them.
-for package in $(deploy/packages.sh compiled-in) $(deploy/packages.sh build | tr ' ' '\n' | grep -E '^(lib|zlib).*-dev$') $(deploy/packages.sh portable); do
-  for text in "/usr/share/doc/$package/copyright"; do
-    [ ! -e "$text" ] || cp -L "$text" "$root/licenses/$package.txt"
-  done
+for package in $(deploy/packages.sh compiled-in-portable); do
+  cp -L "/usr/share/doc/$package/copyright" "$root/licenses/$package.txt"
 done
 tar -C "$build/archive" --sort=name --owner=0 --group=0 --numeric-owner -czf "$output/$name.tar.gz" "$name"
 echo "$output/$name.tar.gz: $(stat -c %s "$output/$name.tar.gz") bytes, the binary $size, newest symbol version $newest"
