@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh Debian 12:
+# Two commands do everything on a fresh Debian 12 or 13:
 #   make run    installs what is missing, builds, serves the bundled model on 127.0.0.1:8080
 #   make test   installs what is missing, builds and passes every check
 # By distribution: deploy/packages.sh.
@@ -60,7 +60,7 @@ long: build/check/build.ninja
 
 # The gate leaves these out, which take hours: every end-to-end script on the late device and on the emulated GPU, corpora of the fuzzers,
 # the kernels as nvcc compiles them, the release, all tests under both sanitizers, arm64 under qemu, hostile load, and the two commands
-# in a root of Debian.
+# and the portable archive in bare roots.
 nightly: build/check/build.ninja
 	$(NINJA) -C build/check all long_programs nightly_programs
 	$(CTEST) --test-dir build/check --output-on-failure --parallel 2 -C nightly -L '^nightly$$'
