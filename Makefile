@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh Debian 12:
+# Two commands do everything on a fresh Debian 12 or 13:
 #   make run    installs what is missing, builds, serves the bundled model on 127.0.0.1:8080
 #   make test   installs what is missing, builds and passes every check
 # By distribution: deploy/packages.sh.
@@ -17,7 +17,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build build-cuda lint tidy check long nightly check-roots asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
+.PHONY: run test build build-cuda lint tidy check long nightly check-roots check-portable asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
   packages test-packages arm64-packages packages-for rootfs \
   fuzz-packages screenshots docs agents release image deb check-deploy check-arm64 \
   check-arm64-short portable clean
@@ -60,18 +60,24 @@ long: build/check/build.ninja
 
 # The gate leaves these out, which take hours: every end-to-end script on the late device and on the emulated GPU, corpora of the fuzzers,
 # the kernels as nvcc compiles them, the release, all tests under both sanitizers, arm64 under qemu, hostile load, and the two commands
-# in a root of Debian.
+# and the portable archive in bare roots.
 nightly: build/check/build.ninja
 	$(NINJA) -C build/check all long_programs nightly_programs
 	$(CTEST) --test-dir build/check --output-on-failure --parallel 2 -C nightly -L '^nightly$$'
 	@tests/skipped.sh build/check
-	$(MAKE) asan tsan check-arm64 hostile check-roots
+	$(MAKE) asan tsan check-arm64 hostile check-roots check-portable
 
 # `make run` and `make test` as a newcomer would, in a bare root of each distribution: takes root, the network and an hour.
-ROOTS ?= debian-12
+ROOTS ?= debian-12 debian-13
 check-roots: test-packages
 	deploy/install-packages.sh debootstrap
 	for system in $(ROOTS); do tests/deploy/root.sh $$system build/roots/$$system || exit 1; done
+
+# The portable archive in a bare root of each distribution.
+PORTABLE_ROOTS ?= debian-11 debian-12 debian-13
+check-portable: portable
+	deploy/install-packages.sh debootstrap curl
+	for system in $(PORTABLE_ROOTS); do tests/deploy/portable.sh build/quire-*-linux-$$(uname -m).tar.gz $$system build/roots/bare-$$system || exit 1; done
 
 # What has parsers and memory under AddressSanitizer and UndefinedBehaviorSanitizer, what has threads under ThreadSanitizer. Of
 # models their files' parsers are among the fuzzers; kernels, which take ten minutes, are in `make asan`.
@@ -215,9 +221,10 @@ docs:
 	@deploy/install-packages.sh mkdocs mkdocs-material python3
 	python3 deploy/site/build.py build/docs
 
-# build/release-VERSION: source archive, Debian package, image where buildah or docker is, SBOM, checksums.
-release: deb
-	deploy/release/release.sh build/release
+# build/release-VERSION: archives of the source and of the portable binary, Debian package, image where buildah or docker is, chart,
+# SBOMs, checksums, notes. FILES: further ones, such as the package that `make deb` makes on Debian 13.
+release: deb portable
+	PORTABLE=build/portable deploy/release/release.sh build/release "" $(FILES)
 
 # The container image; needs Docker. `make check-deploy` builds and runs it without.
 image:

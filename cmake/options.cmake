@@ -18,6 +18,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(quire_options INTERFACE -Wno-maybe-uninitialized -Wno-restrict)
   # In a unity build every file but the batch itself counts as included.
   target_compile_options(quire_options INTERFACE -Wno-subobject-linkage)
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+    # It takes any function of a temporary that returns a reference for one that returns a part of it.
+    target_compile_options(quire_options INTERFACE -Wno-dangling-reference)
+  endif()
 endif()
 
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")

@@ -52,6 +52,9 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
   WORLD_EXECUTE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+# A system's package depends on libraries of that system: quire_0.2.0-1~debian12_amd64.deb.
+cmake_host_system_information(RESULT system QUERY DISTRIB_INFO)
+set(CPACK_DEBIAN_PACKAGE_RELEASE "1~${system_ID}${system_VERSION_ID}")
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
 if(CMAKE_CROSSCOMPILING)  # dpkg-shlibdeps knows the libraries of this machine only
   set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)

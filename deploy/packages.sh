@@ -1,6 +1,8 @@
 #!/bin/sh
-# Prints the packages that this system needs: packages.sh build|test|portable|cross|arm64|compiled-in. The names differ
-# between distributions; an unknown one is taken for the newest that is known. SYSTEM=debian-13 asks for another system's list.
+# Prints the packages that this system needs: packages.sh build|test|portable|cross|arm64, or those whose text is in a binary:
+# compiled-in, and compiled-in-portable. The names differ between distributions; an unknown one is taken for the newest that is known.
+# SYSTEM=debian-13 asks for another system's list.
+# shellcheck disable=SC2086 # lists of words
 set -eu
 if [ -z "${SYSTEM:-}" ]; then
   # shellcheck disable=SC1091 # a file of the system
@@ -19,13 +21,15 @@ case $SYSTEM in
 esac
 libraries="libssl-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libxxhash-dev libnuma-dev libedit-dev libhiredis-dev
   libzmq3-dev zlib1g-dev libpng-dev libjpeg-dev libwebp-dev libgif-dev"
+portable="libsodium-dev libncurses-dev libbsd-dev libmd-dev"  # static libraries that others refer to
 case ${1:-} in
-  build) echo build-essential cmake ninja-build ccache pkg-config $boost $headers $libraries ;;
+  build) echo build-essential ca-certificates cmake ninja-build ccache pkg-config $boost $headers $libraries ;;
   test) echo catch2 $checks file git curl procps openssl python3 systemd haproxy prometheus redis-server python3-zmq python3-msgpack \
     python3-jsonschema python3-yaml ;;
-  portable) echo libsodium-dev libncurses-dev libbsd-dev libmd-dev ;;  # static libraries that others refer to
+  portable) echo $portable ;;
   cross) echo g++-$compiler-aarch64-linux-gnu qemu-user-static ;;
   arm64) echo libc6-dev libstdc++-$compiler-dev $boost nlohmann-json3-dev libspdlog-dev libcli11-dev libexpected-dev cppzmq-dev $libraries catch2 ;;
   compiled-in) echo $boost $headers ;;
-  *) echo "usage: packages.sh build|test|portable|cross|arm64|compiled-in" >&2; exit 2 ;;
+  compiled-in-portable) echo $boost $headers $libraries $portable libfmt-dev libstdc++6 ;;
+  *) echo "usage: packages.sh build|test|portable|cross|arm64|compiled-in|compiled-in-portable" >&2; exit 2 ;;
 esac

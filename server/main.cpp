@@ -73,8 +73,8 @@ void add_commands(CLI::App& app) {
   };
   namespace cli = quire::cli;
   group("Serve", {add_serve, cli::add_run, cli::add_probe});
-  group("Models",
-        {cli::add_pull, cli::add_models, cli::add_inspect, cli::add_tokenize, cli::add_architectures, cli::add_synth});
+  group("Models", {cli::add_recommend, cli::add_pull, cli::add_models, cli::add_import, cli::add_inspect,
+                   cli::add_tokenize, cli::add_architectures, cli::add_synth});
   group("Measure and plan", {cli::add_bench, cli::add_simulate});
   group("Texts, as JSON lines", {cli::add_grammar, cli::add_render, cli::add_parse_tools});
   group("Help", {cli::add_help, add_configuration, cli::add_api, cli::add_completion, cli::add_man});

@@ -19,6 +19,18 @@ namespace {
 
 constexpr std::int64_t kMostAdapterRank = 256;
 
+// A record of the log is a line with a time.
+std::string in_one_line(std::string_view lines) {
+  std::string text;
+  for (const char letter : lines) {
+    if (letter == '\n')
+      text += "; ";
+    else
+      text += letter;
+  }
+  return text;
+}
+
 std::shared_ptr<const ChatTemplate> parse_template(HostedModelSpec spec, const LoadedModel& model) {
   if (!spec.template_text) read_template(spec);
   std::string own = model.chat_template().empty() ? std::string(kDefaultChatTemplate) : model.chat_template();
@@ -119,7 +131,7 @@ class OpenedHost final : public OpenedModel {
   }
 
   std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
-    log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), plan.describe());
+    log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), in_one_line(plan.describe()));
     for (const std::string& part : loaded_->info().parts_left_out)
       log::warn("{}: the file has {}, which Quire does not compute; the text model is served",
                 spec_.model.path.string(), part);

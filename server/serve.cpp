@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "core/base/log.h"
 #include "core/base/log_buffer.h"
@@ -40,16 +41,11 @@ constexpr std::chrono::milliseconds kLookForLateReloads{1000};
 constexpr std::chrono::seconds kExtendEvery{10};
 constexpr std::chrono::minutes kExtendBy{5};
 
-// What a person who just started it can paste into another terminal.
-void print_hint(const ServerOptions& options, std::uint16_t port) {
+// The address at which a person finds the server; nothing where it needs a key, an authority or a socket's path.
+std::optional<std::string> open_address(const ServerOptions& options, std::uint16_t port) {
   const std::string& host = options.host;
-  if (port == 0 || !options.tls.certificate.empty() || !options.security.keys.empty()) return;
-  const std::string reachable = host == "0.0.0.0" || host == "::" ? "127.0.0.1" : host;
-  log::info(
-      "a chat page is at http://{0}:{1}/ and the API below http://{0}:{1}/v1; try: curl "
-      "http://{0}:{1}/v1/chat/completions "
-      R"(-H 'Content-Type: application/json' -d '{{"messages":[{{"role":"user","content":"What is a KV block?"}}]}}')",
-      reachable, port);
+  if (port == 0 || !options.tls.certificate.empty() || !options.security.keys.empty()) return std::nullopt;
+  return fmt::format("http://{}:{}", host == "0.0.0.0" || host == "::" ? "127.0.0.1" : host, port);
 }
 
 // Each connection is a descriptor, and the usual soft limit of 1,024 is less than what can be served.
@@ -125,12 +121,17 @@ void open_doors(Server& server, LiveModels& models, const ServeOptions& options,
     if (model.served) names += (names.empty() ? "" : ", ") + model.name;
   }
   if (!options.models.empty()) names = "the server with " + (names.empty() ? "no model yet" : names);
+  const auto address = open_address(options.server, server.port());
   // Only now: readers of this line are served.
-  log::info("{} is ready after {} ms", names,
-            std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started).count());
-  print_hint(options.server, server.port());
-  log::info("Ctrl-C drains: requests in progress have {} s to finish; a second Ctrl-C ends at once",
+  log::info("{} is ready after {} ms{}; Ctrl-C drains for at most {} s, a second one ends at once", names,
+            std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started).count(),
+            address ? fmt::format(": a chat page at {0}/, the API below {0}/v1", *address) : "",
             std::chrono::duration_cast<std::chrono::seconds>(options.server.drain.deadline).count());
+  if (!address) return;
+  log::info(
+      "try: curl {}/v1/chat/completions "
+      R"(-H 'Content-Type: application/json' -d '{{"messages":[{{"role":"user","content":"What is a KV block?"}}]}}')",
+      *address);
 }
 
 // A thread that hangs cannot be joined: objects that it may use stay as they are.

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes the container's root file system: the binary, the shared libraries it loads, the demo model, a user without privileges.
+# Makes the container's root file system: the binary, the shared libraries it loads, the authorities that it trusts for downloads, the
+# demo model, a user without privileges. A volume at /var/cache/quire inherits that any user may write.
 # Usage: collect-rootfs.sh BINARY FOLDER [SYSROOT]; with a root of another architecture the libraries are found there.
 set -eu
 binary=$1
@@ -10,7 +11,9 @@ mkdir -p "$root/usr/bin" "$root/usr/share/quire" "$root/etc/quire" "$root/tmp"
 cp "$binary" "$root/usr/bin/quire"
 cp deploy/demo-model/quire-demo.gguf "$root/usr/share/quire/"
 cp config/quire.yaml "$root/etc/quire/"
-chmod 1777 "$root/tmp"
+mkdir -p "$root/var/cache/quire" "$root/etc/ssl/certs"
+chmod 1777 "$root/tmp" "$root/var/cache/quire"
+cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 printf 'quire:x:65532:65532::/:/usr/sbin/nologin\n' > "$root/etc/passwd"
 printf 'quire:x:65532:\n' > "$root/etc/group"
 

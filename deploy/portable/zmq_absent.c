@@ -1,10 +1,13 @@
-// Debian's static libzmq refers to transports (PGM, NORM) and a mechanism (GSSAPI) whose libraries have no static form or no use here:
-// Quire publishes over TCP, IPC and in-process sockets only. Here are the names, and a call of one ends the process.
+// Debian's static libzmq refers to transports (PGM, NORM) and a mechanism (GSSAPI) whose libraries have no static form
+// or no use here: Quire publishes over TCP, IPC and in-process sockets only. Here are the names, and a call of one ends
+// the process.
 #include <stdlib.h>
 
 #define ABSENT(name) \
   void name(void);   \
-  void name(void) { abort(); }
+  void name(void) {  \
+    abort();         \
+  }
 
 ABSENT(NormCreateInstance)
 ABSENT(NormCreateSession)
@@ -61,6 +64,12 @@ ABSENT(pgm_send)
 ABSENT(pgm_setsockopt)
 ABSENT(pgm_shutdown)
 ABSENT(pgm_socket)
+
+// Handles of NORM that say "none".
+const void* NORM_INSTANCE_INVALID;
+const void* NORM_NODE_ANY;
+const void* NORM_OBJECT_INVALID;
+const void* NORM_SESSION_INVALID;
 
 void* GSS_C_NT_HOSTBASED_SERVICE;
 void* GSS_C_NT_USER_NAME;

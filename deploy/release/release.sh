@@ -1,26 +1,49 @@
 #!/bin/sh
-# Makes what a release consists of: release.sh BUILD [OUTPUT]. The version is CMakeLists.txt's; CHANGELOG.md must have it, with a date
-# in place of "not released yet", and the tree must be as committed. SNAPSHOT=1 makes the same of any tree, NO_IMAGE=1 leaves the image out. Nothing is
-# published.
+# Makes what a release consists of: release.sh BUILD [OUTPUT [FILE...]]. The version is CMakeLists.txt's; CHANGELOG.md must have it, with a
+# date in place of "not released yet", and the tree must be as committed. SNAPSHOT=1 makes the same of any tree, NO_IMAGE=1 leaves the
+# image out, PORTABLE=BUILD adds the portable archive of that build, with a formula for Homebrew and an expression for Nix that install it
+# from URL, the folder in which the files will be. FILEs, such as packages made on other systems, are added. Nothing is published.
 set -eu
 build=$(realpath "$1")
 cd "$(dirname "$0")/../.."
 version=$(sed -n 's/^project(quire VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 output=$(realpath -m "${2:-build/release-$version}")
+shift $(($# < 2 ? $# : 2))
 
 if [ -z "${SNAPSHOT:-}" ]; then
   [ -z "$(git status --porcelain)" ] || { echo "the tree has changes that are not committed (SNAPSHOT=1 ignores them)" >&2; exit 1; }
   grep -qE "^## $version, [0-9]{4}-[0-9]{2}-[0-9]{2}$" CHANGELOG.md ||
     { echo "CHANGELOG.md has no heading '## $version, YYYY-MM-DD' (SNAPSHOT=1 ignores it)" >&2; exit 1; }
 fi
+for field in version appVersion; do
+  grep -qE "^$field: \"?$version\"?$" deploy/helm/quire/Chart.yaml || { echo "deploy/helm/quire/Chart.yaml: $field is not $version" >&2; exit 1; }
+done
 rm -rf "$output"
 mkdir -p "$output"
+[ $# -eq 0 ] || cp -- "$@" "$output/"
+# The part of the list of changes that is this version's.
+awk -v heading="## $version," '/^## / { on = index($0, heading) == 1 } on' CHANGELOG.md > "$output/NOTES.md"
 
 git archive --format=tar --prefix="quire-$version/" HEAD | gzip -9n > "$output/quire-$version.tar.gz"
+
+# As `helm package` makes it.
+tar -C deploy/helm --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -c quire | gzip -9n > "$output/quire-chart-$version.tgz"
 
 cpack --config "$build/CPackConfig.cmake" -B "$output/deb" > "$output/cpack.log" || { cat "$output/cpack.log"; exit 1; }
 mv "$output"/deb/quire_*.deb "$output/"
 rm -r "$output/deb" "$output/cpack.log"
+
+if [ -n "${PORTABLE:-}" ]; then
+  deploy/portable/archive.sh "$PORTABLE" "$output"
+  archive=quire-$version-linux-$(uname -m).tar.gz
+  for form in rb nix; do
+    sed "s|@VERSION@|$version|; s|@URL@|${URL:-file://$output}|; s|@ARCHIVE@|$archive|; s|@SYSTEM@|$(uname -m)-linux|
+      s|@SHA256@|$(sha256sum "$output/$archive" | cut -d' ' -f1)|" "deploy/release/quire.$form.in" > "$output/quire.$form"
+  done
+  python3 deploy/release/sbom.py "$PORTABLE/quire" "$version" compiled-in-portable > "$output/quire-$version-portable.spdx.json"
+else
+  echo "no portable archive: PORTABLE names no build"
+fi
 
 if [ -n "${NO_IMAGE:-}" ]; then
   echo "no image: NO_IMAGE is set"
@@ -36,6 +59,6 @@ else
 fi
 
 python3 deploy/release/sbom.py "$build/quire" "$version" > "$output/quire-$version.spdx.json"
-(cd "$output" && sha256sum -- *.tar.gz *.deb *.spdx.json > SHA256SUMS)
+(cd "$output" && sha256sum -- *.tar.gz *.tgz *.deb *.spdx.json > SHA256SUMS)
 echo "$output:"
 ls -l "$output"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints what the binary is made of as SPDX 2.3 JSON: sbom.py BINARY VERSION. Libraries that it loads are found by ldd; those that are
-compiled in (headers, the page's scripts) by deploy/packages.sh. Names, versions and origins are dpkg's."""
+"""Prints what the binary is made of as SPDX 2.3 JSON: sbom.py BINARY VERSION [LIST]. Libraries that it loads are found by ldd; those that
+are compiled in (headers, the page's scripts) by deploy/packages.sh LIST. Names, versions and origins are dpkg's."""
 import hashlib
 import json
 import os
@@ -10,7 +10,6 @@ import sys
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
 NAMESPACE = "https://quire.invalid/spdx"
-
 
 
 def output(*command):
@@ -29,8 +28,8 @@ def loaded_packages(binary):
     return owners
 
 
-def compiled_packages():
-    return set(output(os.path.join(ROOT, "deploy/packages.sh"), "compiled-in").split())
+def compiled_packages(which):
+    return set(output(os.path.join(ROOT, "deploy/packages.sh"), which).split())
 
 
 def describe(name):
@@ -58,11 +57,11 @@ def package(fields):
     }
 
 
-def main(binary, version):
+def main(binary, version, which="compiled-in"):
     with open(binary, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
     parts = [(name, "DYNAMIC_LINK") for name in sorted(loaded_packages(binary))]
-    parts += [(name, "STATIC_LINK") for name in sorted(compiled_packages())]
+    parts += [(name, "STATIC_LINK") for name in sorted(compiled_packages(which))]
     described = [(describe(name), kind) for name, kind in parts]
     missing = [name for (name, _), (fields, _) in zip(parts, described) if fields is None]
     if missing:

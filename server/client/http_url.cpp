@@ -2,7 +2,8 @@
 
 #include <boost/url/parse.hpp>
 #include <boost/url/url_view.hpp>
-#if __has_include(<boost/url/src.hpp>)
+#include <boost/version.hpp>
+#if BOOST_VERSION < 108300
 #include <boost/url/src.hpp>  // packages before Boost 1.83 have no compiled library
 #endif
 

@@ -9,6 +9,7 @@
 #include "core/base/regular_file.h"
 #include "server/client/client_state.h"
 #include "server/client/http_exchange.h"
+#include "server/client/system_trust.h"
 
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -34,7 +35,7 @@ WebClient::WebClient(HttpUrl server, const ClientTrust& trust) : server_(std::mo
   tls_->context.set_verify_mode(asio::ssl::verify_peer);
   boost::system::error_code failed;
   if (trust.ca.empty()) {
-    tls_->context.set_default_verify_paths(failed);
+    trust_system(tls_->context, failed);
   } else {
     const auto pem = read_regular_file(trust.ca, kMostPemBytes);
     if (!pem) throw StartupError(fmt::format("'{}': {}", trust.ca, pem.error()));

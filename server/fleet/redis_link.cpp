@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/regular_file.h"
 #include "core/base/result.h"
+#include "server/client/system_trust.h"
 #include "server/ops/secret_file.h"
 
 namespace quire {
@@ -51,7 +52,7 @@ std::optional<asio::ssl::context> tls_of(const RedisServer& server, const RedisU
   context.set_verify_mode(asio::ssl::verify_peer);
   boost::system::error_code failed;
   if (server.ca.empty()) {
-    context.set_default_verify_paths(failed);
+    trust_system(context, failed);
   } else {
     const auto pem = read_regular_file(server.ca, kMostPemBytes);
     if (!pem) throw StartupError(fmt::format("{}.ca: '{}' {}", setting, server.ca, pem.error()));

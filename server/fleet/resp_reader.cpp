@@ -22,7 +22,9 @@ void* make_text(const redisReadTask* task, char* text, std::size_t size) {
   }
 }
 
-void* refuse_array(const redisReadTask* /*task*/, int /*num_elements*/) {
+// Hiredis 1 counts in another type.
+template <typename Count>
+void* refuse_array(const redisReadTask* /*task*/, Count /*num_elements*/) {
   return nullptr;
 }
 
@@ -38,6 +40,27 @@ void drop(void* reply) {
   delete static_cast<RespReply*>(reply);
 }
 
+// Hiredis 1 reads RESP3's forms, which no command of Quire asks for; without a function it would answer with no
+// pointer.
+template <typename Functions>
+void refuse_newer_forms(Functions& functions) {
+  if constexpr (requires { functions.createDouble; }) {
+    functions.createDouble = [](const redisReadTask*, double, char*, std::size_t) -> void* { return nullptr; };
+    functions.createBool = [](const redisReadTask*, int) -> void* { return nullptr; };
+  }
+}
+
+std::unique_ptr<redisReplyObjectFunctions> make_functions() {
+  auto functions = std::make_unique<redisReplyObjectFunctions>();
+  functions->createString = make_text;
+  functions->createArray = refuse_array;
+  functions->createInteger = make_number;
+  functions->createNil = make_nothing;
+  functions->freeObject = drop;
+  refuse_newer_forms(*functions);
+  return functions;
+}
+
 redisReader* make_reader(redisReplyObjectFunctions& functions) {
   redisReader* const reader = redisReaderCreateWithFunctions(&functions);
   if (reader == nullptr) throw std::bad_alloc();
@@ -47,13 +70,7 @@ redisReader* make_reader(redisReplyObjectFunctions& functions) {
 }  // namespace
 
 RespReader::RespReader(std::size_t max_bytes)
-    : max_bytes_(max_bytes),
-      functions_(new redisReplyObjectFunctions{.createString = make_text,
-                                               .createArray = refuse_array,
-                                               .createInteger = make_number,
-                                               .createNil = make_nothing,
-                                               .freeObject = drop}),
-      reader_(make_reader(*functions_)) {}
+    : max_bytes_(max_bytes), functions_(make_functions()), reader_(make_reader(*functions_)) {}
 
 RespReader::~RespReader() {
   redisReaderFree(reader_);

@@ -19,9 +19,17 @@ def parse(*names):
     return yaml.safe_load(read(*names))
 
 
-def plain(text):
-    """A value as it is where no variable is set."""
-    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+def plain(text, **variables):
+    """A value as it is with these variables alone, by Compose's rules: ${NAME:-otherwise} and ${NAME:+instead}, innermost first."""
+    pattern = re.compile(r"\$\{(\w+):([-+])([^${}]*)\}")
+
+    def value(match):
+        name, kind, word = match.groups()
+        return (variables.get(name) or word) if kind == "-" else (word if variables.get(name) else "")
+
+    while pattern.search(text):
+        text = pattern.sub(value, text)
+    return text
 
 
 def seconds(text):
@@ -54,10 +62,11 @@ for name, service in services.items():
 
 # The daemon: its flags are flags, its image is of this repository, and it has time to drain.
 served = services["quire"]
+rootfs = read("deploy", "container", "collect-rootfs.sh")
 flags = [plain(word) for word in served["command"]]
-model = flags[flags.index("--model") + 1]
-assert f'"$root{os.path.dirname(model)}/"' in read("deploy", "container", "collect-rootfs.sh"), f"{model} is not in the image"
-flags[flags.index("--model") + 1] = os.path.join(deploy, "demo-model", os.path.basename(model))
+[model] = [flag.removeprefix("--model=") for flag in flags if flag.startswith("--model=")]
+assert f'"$root{os.path.dirname(model)}/"' in rootfs, f"{model} is not in the image"
+flags[flags.index(f"--model={model}")] = "--model=" + os.path.join(deploy, "demo-model", os.path.basename(model))
 subprocess.run([quire, "serve", *flags, "--check-config"], check=True)
 printed = subprocess.run([quire, "serve", *flags, "--print-config"], check=True, capture_output=True, text=True).stdout
 settings = yaml.safe_load(printed)
@@ -65,6 +74,14 @@ drain = seconds(settings["drain"]["delay"]) + seconds(settings["drain"]["deadlin
 assert seconds(served["stop_grace_period"]) > drain, f"stopped before it has drained for {drain} s"
 assert os.path.samefile(os.path.join(deploy, served["build"]), repository)
 assert served["read_only"] and "/models" in mounts(served)
+
+# A model by its name goes into a volume that the image's user may write.
+by_name = [plain(word, HF="owner/name:Q8_0") for word in served["command"]]
+printed = subprocess.run([quire, "serve", *by_name, "--print-config"], check=True, capture_output=True, text=True).stdout
+assert yaml.safe_load(printed)["model"]["hf"] == "owner/name:Q8_0"
+cache = served["environment"]["HF_HUB_CACHE"]
+assert cache in mounts(served) and f'chmod 1777 "$root/tmp" "$root{cache}"' in rootfs, f"{cache} cannot be written"
+assert '"$root/etc/ssl/certs/"' in rootfs, "the image trusts no hub"
 
 # The health check is the image's, and asks where the daemon listens.
 dockerfile = read("Dockerfile")

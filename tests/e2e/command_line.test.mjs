@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -68,6 +68,30 @@ test("errors name the remedy", async () => {
   await once(taken, "listening");
   refused(["serve", model, "--port", String(taken.address().port)], new RegExp(`in use by process ${process.pid} \\(.*--port`));
   taken.close();
+});
+
+test("models of Ollama's store are served where they lie", async () => {
+  const store = mkdtempSync(join(tmpdir(), "quire-"));
+  const digits = "ab".repeat(32);
+  mkdirSync(join(store, "blobs"));
+  symlinkSync(model, join(store, "blobs", `sha256-${digits}`));
+  const manifests = join(store, "manifests/registry.ollama.ai/library/demo");
+  mkdirSync(manifests, { recursive: true });
+  const layers = [{ mediaType: "application/vnd.ollama.image.model", digest: `sha256:${digits}` }];
+  writeFileSync(join(manifests, "latest"), JSON.stringify({ schemaVersion: 2, layers }));
+  const one = quire("import", "ollama", "demo", "--store", store);
+  assert.equal(one.stdout, `${join(store, "blobs", `sha256-${digits}`)}\n`, one.stderr);
+  const all = quire("import", "ollama", "--store", store);
+  assert.equal(all.status, 0, all.stderr);
+  const config = join(store, "quire.yaml");
+  writeFileSync(config, all.stdout);
+  const server = await QuireServer.start(["--config", config], { model: null });
+  const { message } = await (await server.post("/api/chat",
+    { model: "demo", stream: false, messages: [{ role: "user", content: "Hello" }] })).json();
+  assert.equal(message.role, "assistant");
+  await server.stop();
+  refused(["import", "ollama", "other", "--store", store], /'other' is not in .*'quire import ollama' lists/);
+  refused(["import", "ollama", "--store", folder], /is no store of Ollama's/);
 });
 
 test("inspect is brief, or whole, or JSON", () => {

@@ -91,6 +91,14 @@ test("signals sent by mistake do not end the daemon", async () => {
   await server.stop();
 });
 
+test("the log of a start is lines with a time: address, memory, ready, a command that works", async () => {
+  const server = await start([]);
+  await server.stop();
+  for (const line of server.log) assert.match(line, /^\d{4}-\d\d-\d\dT[\d:.]+ info /);
+  const lines = [/ listening on /, / on \S+: weights .*; KV pool .*; in all /, / is ready after \d+ ms: a chat page at http:.*; Ctrl-C /, / try: curl http:/];
+  lines.forEach((line, i) => assert.match(server.log[i], line));
+});
+
 test("an undrained standard error stops neither requests nor the end, and what was dropped is counted", async () => {
   const daemon = spawn(process.env.QUIRE_BINARY, ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0"],
     { stdio: ["ignore", "ignore", "pipe"] });

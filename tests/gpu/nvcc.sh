@@ -28,4 +28,4 @@ for arch in "$@"; do
   for each in "$ptx"/*.ptx; do echo "$arch $each"; done
 done | xargs -P 2 -L 1 bash -c 'assemble "$0" "$1"'
 cat "$folder"/*.txt > "$folder/resources.txt"
-QUIRE_RESOURCES=$folder/resources.txt "$program" --use-colour no "[resources]"
+QUIRE_RESOURCES=$folder/resources.txt "$program" "[resources]"

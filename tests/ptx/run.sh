@@ -4,4 +4,4 @@
 set -euo pipefail
 PATH=$PATH:/usr/local/cuda/bin
 command -v nvcc > /dev/null || { echo "skipped: no nvcc, the PTX of the kernels was not interpreted"; exit 0; }
-QUIRE_PTX=$2 "$1" --use-colour no --durations yes "[nvcc]"
+QUIRE_PTX=$2 "$1" --durations yes "[nvcc]"

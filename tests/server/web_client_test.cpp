@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "server/client/http_exchange.h"
+#include "server/client/system_trust.h"
 #include "tests/server/certificate.h"
 #include "tests/server/test_server.h"
 
@@ -149,4 +150,10 @@ TEST_CASE("a server that does not answer is given up") {
   const boost::asio::ip::tcp::acceptor silent(context, {boost::asio::ip::address_v4::loopback(), 0});
   CHECK_FALSE(client_of(silent.local_endpoint().port()).ask({}, 20ms));
   CHECK_FALSE(WebClient(HttpUrl{false, "127.0.0.1", "1", ""}).ask({}, kUnhurried));
+}
+
+TEST_CASE("authorities are read from the first file that a distribution has") {
+  const std::vector<std::string> files = {"/nowhere/authorities.pem", "/proc/self/status", "/proc/self/stat"};
+  CHECK(first_readable(files) == "/proc/self/status");
+  CHECK(first_readable(std::span(files).first(1)).empty());
 }

@@ -1,14 +1,12 @@
 #include "core/model/formats/content_hash.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
 #include <system_error>
 #include <thread>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace quire {
 

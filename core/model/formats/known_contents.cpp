@@ -1,14 +1,12 @@
 #include "core/model/formats/known_contents.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "core/model/formats/temporary_file.h"
 

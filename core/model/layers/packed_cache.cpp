@@ -1,6 +1,7 @@
 #include "core/model/layers/packed_cache.h"
 
 #include <fmt/core.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,9 +10,6 @@
 #include <optional>
 #include <thread>
 #include <utility>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "core/base/result.h"
 #include "core/model/formats/known_contents.h"

@@ -43,6 +43,18 @@ std::string HelpFormat::make_option(const CLI::Option* option, bool is_positiona
   return two_columns(make_option_name(option, is_positional) + make_option_opts(option), make_option_desc(option));
 }
 
+std::string HelpFormat::make_option_opts(const CLI::Option* option) const {
+  std::string text;
+  if (option->get_type_size() != 0) {
+    if (!option->get_type_name().empty()) text += " " + get_label(option->get_type_name());
+    if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
+    if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
+    if (option->get_required()) text += " " + get_label("REQUIRED");
+  }
+  if (!option->get_envname().empty()) text += " (" + get_label("Env") + ":" + option->get_envname() + ")";
+  return text;
+}
+
 std::string HelpFormat::make_subcommand(const CLI::App* command) const {
   return two_columns(command->get_name(), command->get_description());
 }

@@ -69,7 +69,7 @@ assert.equal(pod.terminationGracePeriodSeconds, 5 + 60 + 10);
 assert.equal(pod.securityContext.runAsNonRoot, true);
 assert.equal(pod.automountServiceAccountToken, false);
 const [container] = pod.containers;
-assert.equal(container.image, "quire:0.1.0");
+assert.equal(container.image, "quire:0.2.0");
 assert.deepEqual(container.securityContext,
   { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: { drop: ["ALL"] } });
 assert.equal(container.startupProbe.httpGet.path, "/startupz");

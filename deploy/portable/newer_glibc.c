@@ -1,10 +1,12 @@
-// GCC's unwinder asks glibc 2.35 for the object that holds an address. The portable binary answers by itself, from what glibc 2.34
-// has, so that it starts there. Any thread; it allocates nothing.
+// Functions of newer glibcs that GCC's static libraries call, made of what glibc 2.34 has, so that the portable binary
+// starts there. Any thread; they allocate nothing.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 struct search {
   uintptr_t address;
@@ -37,7 +39,15 @@ static int look_at(struct dl_phdr_info* object, size_t size, void* data) {
   return 1;
 }
 
+// Glibc 2.35; the unwinder asks for the object that holds an address.
 int _dl_find_object(void* address, struct dl_find_object* result) {
   struct search search = {(uintptr_t)address, result};
   return dl_iterate_phdr(look_at, &search) == 1 ? 0 : -1;
+}
+
+// Glibc 2.36; std::random_device draws from it.
+uint32_t arc4random(void) {
+  uint32_t drawn;
+  if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn) abort();
+  return drawn;
 }

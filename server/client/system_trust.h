@@ -1,0 +1,17 @@
+// The authorities that this system trusts for TLS, on other distributions than the one that OpenSSL was compiled for
+// too.
+#pragma once
+
+#include <boost/asio/ssl/context.hpp>
+#include <span>
+#include <string>
+
+namespace quire {
+
+// OpenSSL's own places, which SSL_CERT_FILE and SSL_CERT_DIR replace, else the file of another distribution.
+void trust_system(boost::asio::ssl::context& context, boost::system::error_code& failed);
+
+// The first of the files that can be read; empty if there is none.
+std::string first_readable(std::span<const std::string> files);
+
+}  // namespace quire

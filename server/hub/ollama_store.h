@@ -1,0 +1,31 @@
+// Models that Ollama has downloaded, read where they lie. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace quire::hub {
+
+struct OllamaModel {
+  std::string name;  // llama3.2:1b, owner/name:tag or host/owner/name:tag, as Ollama lists it
+  std::filesystem::path path;
+  std::uint64_t num_bytes = 0;
+};
+
+struct OllamaStore {
+  std::vector<OllamaModel> models;      // by name
+  std::vector<std::string> complaints;  // one for each model that cannot be served, with the reason
+};
+
+// OLLAMA_MODELS, else the folder of this user, else that of the system's service; empty if there is none.
+std::filesystem::path ollama_folder();
+
+// Throws StartupError if the folder is no store.
+OllamaStore read_ollama_store(const std::filesystem::path& folder);
+
+// The part of a configuration that serves these models, each loaded by its first request and released when idle.
+std::string serving_configuration(const std::vector<OllamaModel>& models);
+
+}  // namespace quire::hub
