@@ -87,7 +87,7 @@ const std::vector<Conversation>& conversations() {
 std::string rendered(const ChatTemplate& chat_template, const FittedMessages& fitted, const ToolFormat& format) {
   Json context{
       {"messages", fitted.messages}, {"add_generation_prompt", true}, {"bos_token", "<s>"}, {"eos_token", "</s>"}};
-  if (!fitted.tools.is_null()) context["tools"] = fitted.tools;
+  if (!fitted.tools.is_null()) context["tools"] = filled_tools(fitted.tools);
   add_format_variables(context, format);
   const auto pieces = chat_template.render(context);
   if (!pieces) return pieces.error().message;
