@@ -34,7 +34,7 @@ std::string in_one_line(std::string_view lines) {
 std::shared_ptr<const ChatTemplate> parse_template(HostedModelSpec spec, const LoadedModel& model) {
   if (!spec.template_text) read_template(spec);
   std::string own = model.chat_template().empty() ? std::string(kDefaultChatTemplate) : model.chat_template();
-  auto parsed = ChatTemplate::parse(spec.template_text.value_or(std::move(own)));
+  auto parsed = ChatTemplate::parse(spec.template_text.value_or(std::move(own)), {.changes_lists = true});
   if (!parsed) throw StartupError("the chat template cannot be used: " + parsed.error().message);
   return std::make_shared<const ChatTemplate>(std::move(*parsed));
 }
@@ -295,8 +295,8 @@ std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) co
   served->tokenizer = loaded_->tokenizer();
   served->chat_template = parse_template(spec, *loaded_);
   served->template_capabilities = probe_capabilities(*served->chat_template);
+  if (const ToolFormat* const named = named_tool_format(spec.model)) served->template_capabilities.tool_format = *named;
   served->tool_format = served->template_capabilities.tool_format;
-  if (const ToolFormat* const named = named_tool_format(spec.model)) served->tool_format = *named;
   served->grammar_compiler = grammar_compiler_;
   served->defaults = loaded_->generation_defaults();
   if (sight_ != nullptr) served->sight = sight_->view();

@@ -86,16 +86,20 @@ std::string with_line(const std::string& message, int line) {
 class ChatTemplate::Impl {
  public:
   Impl(std::string_view source, const TemplateOptions& options)
-      : source_(source), body_(jinja::parse_template(source, {options.trim_blocks, options.lstrip_blocks})) {
+      : source_(source),
+        body_(jinja::parse_template(source, {options.trim_blocks, options.lstrip_blocks})),
+        changes_lists_(options.changes_lists) {
     jinja::check_names(body_);
   }
 
   std::string_view source() const { return source_; }
   const jinja::Body& body() const { return body_; }
+  bool changes_lists() const { return changes_lists_; }
 
  private:
   std::string source_;
   jinja::Body body_;
+  bool changes_lists_;
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -117,7 +121,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, const Template
 Result<std::vector<TextPiece>> ChatTemplate::render(const Json& context, const RenderLimits& limits,
                                                     std::optional<std::chrono::sys_seconds> now) const try {
   if (!context.is_object()) return invalid("the template's variables must be an object");
-  jinja::Evaluator evaluator(limits, now.value_or(local_now()));
+  jinja::Evaluator evaluator(limits, now.value_or(local_now()), impl_->changes_lists());
   try {
     std::vector<std::pair<std::string, jinja::Value>> variables;
     for (const auto& [name, value] : context.items())

@@ -26,8 +26,9 @@ struct RenderLimits {
 };
 
 struct TemplateOptions {
-  bool trim_blocks = true;    // the line end after a block goes
-  bool lstrip_blocks = true;  // so does white space between a line's begin and a block
+  bool trim_blocks = true;     // the line end after a block goes
+  bool lstrip_blocks = true;   // so does white space between a line's begin and a block
+  bool changes_lists = false;  // append(), extend(), insert() and pop() change lists, which transformers refuses
 };
 
 class ChatTemplate {

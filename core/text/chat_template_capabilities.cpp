@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -43,13 +44,14 @@ using Texts = std::initializer_list<std::string_view>;
 
 class Prober {
  public:
-  explicit Prober(const ChatTemplate& chat_template) : template_(chat_template) {}
+  Prober(const ChatTemplate& chat_template, const ToolFormat& format) : template_(chat_template), format_(format) {}
 
   std::optional<std::string> render(const Json& messages, Json variables = Json::object()) const {
     variables["messages"] = messages;
     if (!variables.contains("add_generation_prompt")) variables["add_generation_prompt"] = true;
     variables["bos_token"] = "";
     variables["eos_token"] = "";
+    add_format_variables(variables, format_);
     const auto pieces = template_.render(variables);
     if (!pieces) return std::nullopt;
     std::string text;
@@ -66,6 +68,7 @@ class Prober {
 
  private:
   const ChatTemplate& template_;
+  const ToolFormat& format_;
 };
 
 Json probe_text_part(const std::string& text) {
@@ -76,11 +79,9 @@ Json call_of(const Json& arguments, const char* id) {
   return {{"id", id}, {"type", "function"}, {"function", {{"name", kToolName}, {"arguments", arguments}}}};
 }
 
-Json probe_tools(bool has_descriptions = true) {
-  Json key = {{"type", "string"}};
-  Json function = {{"name", kToolName}};
-  if (has_descriptions) key["description"] = "A key.";
-  if (has_descriptions) function["description"] = "A tool.";
+Json probe_tools() {
+  const Json key = {{"type", "string"}, {"description", "A key."}};
+  Json function = {{"name", kToolName}, {"description", "A tool."}};
   function["parameters"] = {
       {"type", "object"}, {"properties", {{kArgument, key}}}, {"required", Json::array({kArgument})}};
   return Json::array({{{"type", "function"}, {"function", function}}});
@@ -181,8 +182,6 @@ void probe_tool_use(const Prober& prober, TemplateCapabilities& found) {
   const Shapes as(found);
   Json variables = {{"tools", probe_tools()}};
   found.tools = prober.shows(Json::array({as.user()}), {kToolName}, variables);
-  const Json bare = {{"tools", probe_tools(false)}};
-  found.needs_descriptions = found.tools && !prober.shows(Json::array({as.user()}), {kToolName}, bare);
   if (!found.tools) variables = Json::object();
   probe_arguments(prober, found, variables);
   const auto shows = [&](const Json& messages, Texts texts) { return prober.shows(messages, texts, variables); };
@@ -228,10 +227,22 @@ void probe_thinking(const Prober& prober, TemplateCapabilities& found) {
 
 }  // namespace
 
+void add_format_variables(Json& context, const ToolFormat& format) {
+  if (format.tools_variable.empty()) return;
+  const auto tools = context.find("tools");
+  context[std::string(format.tools_variable)] = tools == context.end() ? std::string() : tools->dump(2);
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  std::array<char, 32> day{};
+  std::strftime(day.data(), day.size(), "%b %d %Y", &local);
+  context["datetime"] = day.data();
+}
+
 TemplateCapabilities probe_capabilities(const ChatTemplate& chat_template) {
-  const Prober prober(chat_template);
   TemplateCapabilities found;
   found.tool_format = detect_tool_format(chat_template.source());
+  const Prober prober(chat_template, found.tool_format);
   probe_content(prober, found);
   probe_roles(prober, found);
   probe_tool_use(prober, found);

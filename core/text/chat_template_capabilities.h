@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "core/base/json.h"
 #include "core/text/chat_template.h"
 #include "core/text/tools/tool_format.h"
 
@@ -28,7 +29,6 @@ struct TemplateCapabilities {
   bool repeated_turns = false;               // two messages of a user, or of the assistant, in a row
   bool system_with_results = false;          // the system message while a result of a tool is the last one
   bool tools = false;                        // `tools` changes the prompt
-  bool needs_descriptions = false;           // of tools and their parameters
   bool tool_calls = false;                   // an assistant's calls in the history are rendered
   bool tool_results = false;                 // a result is, after its call
   bool parallel_calls = false;               // several calls of one message are
@@ -42,5 +42,8 @@ struct TemplateCapabilities {
 };
 
 TemplateCapabilities probe_capabilities(const ChatTemplate& chat_template);
+
+// Adds the variables that templates of this format read beside transformers' own.
+void add_format_variables(Json& context, const ToolFormat& format);
 
 }  // namespace quire

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/text/tools/call_writer.h"
+#include "core/text/tools/output_parser.h"
 
 namespace quire {
 namespace {
@@ -71,19 +73,13 @@ void join(Json& content, const Json& more) {
   }
 }
 
-// The texts of tools, calls and results where a template has no place for them.
-std::string tools_as_text(const Json& tools) {
-  std::string text = "You can call these functions:\n";
-  for (const Json& tool : tools)
-    text += dump_json(tool["function"]) + "\n";
-  return text + "To call one, answer with nothing but a JSON object: {\"name\": \"...\", \"arguments\": {...}}";
-}
-
-std::string calls_as_text(const Json& calls) {
-  std::string text;
-  for (const Json& call : calls)
-    text += (text.empty() ? "" : "\n") + dump_spaced_json(call["function"]);
-  return text;
+std::vector<WrittenCall> written_calls(const Json& calls) {
+  std::vector<WrittenCall> list;
+  for (const Json& call : calls) {
+    const Json function = call.value("function", Json::object());
+    list.push_back({word_of(function, "name"), function.value("arguments", Json::object())});
+  }
+  return list;
 }
 
 // Several calls of one message as messages with one call each, its result behind it.
@@ -123,6 +119,7 @@ class Fitter {
   explicit Fitter(const TemplateCapabilities& capabilities) : can_(capabilities) {}
 
   Result<FittedMessages> fit(const Json& messages, const Json& tools) {
+    given_ = {&messages, &tools};
     Json plain = Json::array();
     for (std::size_t i = 0; i < messages.size(); ++i) {
       const std::string field = fmt::format("messages[{}]", i);
@@ -136,36 +133,42 @@ class Fitter {
     }
     Json shown = can_.tools ? tools : Json();
     if (!tools.is_null() && !can_.tools) explain(tools, plain);
-    if (can_.needs_descriptions) describe(shown);
     if (can_.tool_calls && !can_.parallel_calls) plain = with_single_calls(plain);
     for (const Json& message : plain) {
-      if (!is_instruction(message)) ends_with_result_ = word_of(message, "role") == "tool";
+      if (is_instruction(message)) continue;
+      const bool is_merged = ends_with_result_ && word_of(message, "role") == "user" && !can_.user_after_result;
+      ends_with_result_ = is_merged || word_of(message, "role") == "tool";
     }
     for (std::size_t i = 0; i < plain.size(); ++i)
       add(plain, i);
     for (Json& message : out_)
       fit_content(message["content"]);
-    return FittedMessages{std::move(out_), std::move(shown), warnings()};
+    return FittedMessages{std::move(out_), std::move(shown), warnings(), std::move(inserts_)};
   }
 
  private:
-  static void explain(const Json& tools, Json& messages) {
+  // Tools where the template shows none, and how the model's format writes a call.
+  void explain(const Json& tools, Json& messages) {
     if (messages.empty() || !is_instruction(messages.front()))
       messages.insert(messages.begin(), Json{{"role", "system"}, {"content", ""}});
-    join(messages.front()["content"], tools_as_text(tools));
+    std::string text = "You can call these functions:\n";
+    for (const Json& tool : tools)
+      text += dump_json(tool["function"]) + "\n";
+    text += "To call one, answer with nothing but its name and arguments in this form:\n";
+    join(messages.front()["content"], text + calls_as_text({{"NAME", {{"PARAMETER", "value"}}}}));
   }
 
-  static void describe(Json& tools) {
-    const auto put = [](Json& owner) {
-      if (owner.is_object() && !owner.contains("description")) owner["description"] = "";
-    };
-    for (Json& tool : tools) {
-      put(tool["function"]);
-      Json& parameters = tool["function"]["parameters"];
-      if (!parameters.is_object() || !parameters.contains("properties")) continue;
-      for (Json& property : parameters["properties"])
-        put(property);
+  // A word that no message or tool contains stands for the calls until the template is rendered: their marks may be
+  // control tokens, which texts of messages never are.
+  std::string calls_as_text(const std::vector<WrittenCall>& calls) {
+    if (mark_.empty()) {
+      const std::string all = dump_json(*given_.first) + dump_json(*given_.second);
+      mark_ = "QuireWritesCall";
+      while (all.find(mark_) != std::string::npos)
+        mark_ += 's';
     }
+    inserts_.push_back({fmt::format("{}{}e", mark_, inserts_.size()), write_calls(can_.tool_format, calls)});
+    return inserts_.back().mark;
   }
 
   void fit_content(Json& content) const {
@@ -196,10 +199,11 @@ class Fitter {
       object = parsed ? std::move(*parsed) : Json(false);
     }
     const bool is_empty = given.is_null() || given == "" || given == "null";
-    if (!object.is_object() && !is_empty) replaced_.insert(name);
-    if (!object.is_object()) object = Json::object();
+    const bool fits = object.is_object();
+    if (!fits && !is_empty) replaced_.insert(name);
+    if (!fits) object = Json::object();
     if (can_.object_arguments || !can_.tool_calls) return object;
-    return given.is_string() && replaced_.count(name) == 0 && !is_empty ? given : Json(dump_spaced_json(object));
+    return given.is_string() && fits ? given : Json(dump_spaced_json(object));
   }
 
   void fit_id(Json& owner, const char* member, std::size_t index) const {
@@ -267,7 +271,7 @@ class Fitter {
 
   void add_answer(Json message) {
     if (has_calls(message) && !can_.tool_calls) {
-      join(message["content"], calls_as_text(message["tool_calls"]));
+      join(message["content"], calls_as_text(written_calls(message["tool_calls"])));
       message.erase("tool_calls");
       ++num_written_;
     }
@@ -327,6 +331,9 @@ class Fitter {
   }
 
   const TemplateCapabilities& can_;
+  std::pair<const Json*, const Json*> given_ = {};  // messages and tools
+  std::string mark_;                                // begins the words that stand for calls
+  std::vector<TextInsert> inserts_;
   Json out_ = Json::array();
   bool is_folded_ = false;                    // the last message is text that the user's next one continues
   std::map<std::string, std::string> names_;  // of tools, by the ids of their calls
@@ -343,6 +350,87 @@ class Fitter {
 
 Result<FittedMessages> fit_messages(const Json& messages, const Json& tools, const TemplateCapabilities& capabilities) {
   return Fitter(capabilities).fit(messages, tools);
+}
+
+std::vector<TextPiece> with_inserts(std::vector<TextPiece> pieces, const std::vector<TextInsert>& inserts) {
+  for (const TextInsert& insert : inserts) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const std::size_t at = pieces[i].text.find(insert.mark);
+      if (at == std::string::npos) continue;
+      TextPiece rest{pieces[i].text.substr(at + insert.mark.size()), pieces[i].trusted};
+      pieces[i].text.resize(at);
+      auto next = pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(i) + 1, insert.pieces.begin(),
+                                insert.pieces.end());
+      pieces.insert(next + static_cast<std::ptrdiff_t>(insert.pieces.size()), std::move(rest));
+    }
+  }
+  return pieces;
+}
+
+namespace {
+
+void fill(Json& owner, const char* member, const Json& value) {
+  if (owner.is_object() && owner.value(member, Json()).is_null()) owner[member] = value;
+}
+
+Json plain_schema(const ToolParameter& parameter) {
+  std::string type = "string";
+  for (const std::string& each : parameter.types) {
+    if (each == "null") continue;
+    type = each;
+    break;
+  }
+  Json schema = {{"type", type}, {"description", ""}};
+  if (type == "array") schema["items"] = plain_schema(parameter.items.empty() ? ToolParameter{} : parameter.items[0]);
+  if (type != "object") return schema;
+  schema["properties"] = Json::object();
+  for (const ToolParameter& member : parameter.members)
+    schema["properties"][member.name] = plain_schema(member);
+  schema["additionalProperties"] = {{"type", "string"}};
+  return schema;
+}
+
+Json with_texts_of(Json schema, const Json& given) {
+  if (!given.is_object()) return schema;
+  for (const char* const member : {"description", "enum"}) {
+    const Json value = given.value(member, Json());
+    if (!value.is_null()) schema[member] = value;
+  }
+  return schema;
+}
+
+}  // namespace
+
+Json filled_tools(Json tools) {
+  for (Json& tool : tools) {
+    Json& function = tool["function"];
+    fill(function, "description", "");
+    fill(function, "parameters", {{"type", "object"}});
+    Json& parameters = function["parameters"];
+    fill(parameters, "properties", Json::object());
+    const auto properties = parameters.find("properties");
+    if (properties == parameters.end() || !properties->is_object()) continue;
+    for (Json& property : *properties)
+      fill(property, "description", "");
+  }
+  return tools;
+}
+
+Json plain_tools(Json tools) {
+  const std::vector<ToolSpec> specs = read_tool_specs(tools);
+  for (std::size_t i = 0; i < tools.size() && specs.size() == tools.size(); ++i) {
+    Json& function = tools[i]["function"];
+    fill(function, "description", "");
+    const Json given = function.value("parameters", Json::object()).value("properties", Json::object());
+    Json parameters = {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}};
+    for (const ToolParameter& each : specs[i].parameters) {
+      const bool is_given = given.is_object() && given.contains(each.name);
+      parameters["properties"][each.name] = with_texts_of(plain_schema(each), is_given ? given[each.name] : Json());
+      if (each.required) parameters["required"].push_back(each.name);
+    }
+    function["parameters"] = std::move(parameters);
+  }
+  return tools;
 }
 
 std::string nine_letter_id(std::string_view text) {

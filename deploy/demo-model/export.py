@@ -26,6 +26,15 @@ def general_metadata(num_parameters, architecture, name, description):
     ]
 
 
+def sampling_metadata():
+    """What a request without sampling of its own is sampled by: its likely words, so that answers stay sentences."""
+    return [
+        ("general.sampling.temp", gguf_file.F32, 0.7),
+        ("general.sampling.top_k", gguf_file.I32, 40),
+        ("general.sampling.top_p", gguf_file.F32, 0.95),
+    ]
+
+
 def llama_metadata(shape):
     return [
         ("llama.context_length", gguf_file.U32, shape.context),
@@ -78,7 +87,7 @@ def main():
     tensors = named_tensors(state["model"])
     count = sum(t.size for t in tensors.values())
     general = general_metadata(count, "llama", "Quire Demo", "A very small chat model that shows that the server works")
-    metadata = general + llama_metadata(Shape(**state["shape"])) + tokenizer_metadata(tokenizer)
+    metadata = general + sampling_metadata() + llama_metadata(Shape(**state["shape"])) + tokenizer_metadata(tokenizer)
     gguf_file.write(args.out, metadata, tensors)
     print(f"{args.out}: {count} parameters, {args.out.stat().st_size} bytes, step {state['step']}")
 

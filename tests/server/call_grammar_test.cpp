@@ -215,7 +215,8 @@ TEST_CASE("calls without marks are held where the format reads them, and no othe
   for (const std::string_view name : tool_format_names()) {
     const ToolFormat& format = *find_tool_format(name);
     const auto spec = free_spec(format);
-    if (!spec || spec->openings.empty() || !format.prompt_start.empty()) continue;
+    const bool prompted = !format.prompt_start.empty() || format.syntax == CallSyntax::kHarmony;
+    if (!spec || spec->openings.empty() || prompted) continue;
     held.emplace(name);
     INFO(name);
     const auto grammar = grammar_of(compiler, *spec);
@@ -278,6 +279,8 @@ TEST_CASE("calls as models write them pass the grammars of lists and of Mistral'
   CHECK_FALSE(takes("llama3_json", "{\"name\": \"add\", \"parameters\": 1}"));
   CHECK(takes("lfm2.5", "I look. [add(a=1), get()] [a](b) [get()]"));
   CHECK_FALSE(takes("lfm2.5", "I look. [add(1)]"));
+  CHECK(takes("harmony", " to=functions.add<|channel|>commentary json<|message|>{\"a\": 1}<|call|>"));
+  CHECK_FALSE(takes("harmony", " to=functions.add<|channel|>commentary json<|message|>{\"a\": "));
   CHECK(takes("xlam", "[{\"name\": \"add\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": {}}]"));
 }
 

@@ -28,7 +28,8 @@ struct Scope {
 
 class Evaluator {
  public:
-  Evaluator(const RenderLimits& limits, std::chrono::sys_seconds now) : limits_(limits), now_(now) {}
+  Evaluator(const RenderLimits& limits, std::chrono::sys_seconds now, bool changes_lists = false)
+      : limits_(limits), now_(now), changes_lists_(changes_lists) {}
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
   ~Evaluator();
@@ -84,6 +85,8 @@ class Evaluator {
   Value evaluate_concat(const Expr& expr);
   Value evaluate_compare(const Expr& expr);
   Value evaluate_call(const Expr& expr, const Value* caller);
+  std::optional<Value> change_list(const Expr& owner, const Value& list, std::string_view method,
+                                   const std::vector<ArgumentExpr>& arguments);
   Value evaluate_conditional(const Expr& expr);
   std::vector<Value> evaluate_all(const std::vector<ExprPtr>& exprs);
   Arguments evaluate_arguments(const std::vector<ArgumentExpr>& exprs);
@@ -101,12 +104,14 @@ class Evaluator {
   Value make_macro(const MacroDefinition& macro);
   void assign(const Expr& target, Value value);
   void set_variable(std::string_view name, Value value);
+  bool replace(const Expr& owner, const Value& value);
   void emit(const Value& value);
   void emit(const Text& text);
   Text capture(const Body& body);
 
   RenderLimits limits_;
   std::chrono::sys_seconds now_;
+  bool changes_lists_;
   std::size_t steps_ = 0;
   std::size_t next_check_ = 0;  // steps at which the limit of work is looked at
   std::size_t depth_ = 0;

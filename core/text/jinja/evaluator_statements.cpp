@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/text/jinja/builtins.h"
 #include "core/text/jinja/evaluator.h"
 #include "core/text/jinja/failure.h"
@@ -196,6 +198,57 @@ void Evaluator::run_loop(const Stmt& stmt, std::vector<Value> items, std::size_t
   if (any_finished) return;
   const InScope inner(*this, std::make_shared<Scope>(Scope{parent, {}}));
   run(stmt.else_body);
+}
+
+// A variable of any scope, or a namespace's member, gets another value; false where `owner` is neither.
+bool Evaluator::replace(const Expr& owner, const Value& value) {
+  if (owner.kind == ExprKind::kAttribute) {
+    const Value space = evaluate(*owner.children[0]);
+    if (!space.is_object() || dynamic_cast<Namespace*>(space.object().get()) == nullptr) return false;
+    assign(owner, value);
+    return true;
+  }
+  if (owner.kind != ExprKind::kName) return false;
+  for (Scope* scope = scope_.get(); scope != nullptr; scope = scope->parent.get()) {
+    const auto own = std::find_if(scope->variables.begin(), scope->variables.end(),
+                                  [&owner](const auto& variable) { return variable.first == owner.name; });
+    if (own == scope->variables.end()) continue;
+    own->second = value;
+    return true;
+  }
+  return false;
+}
+
+// Python's methods that change a list: values are immutable, so its owner gets another list. Nothing where the method
+// is none of them or the list has no owner.
+std::optional<Value> Evaluator::change_list(const Expr& owner, const Value& list, std::string_view method,
+                                            const std::vector<ArgumentExpr>& arguments) {
+  const bool is_pop = method == "pop";
+  if (!is_pop && method != "append" && method != "extend" && method != "insert") return std::nullopt;
+  const Arguments given = evaluate_arguments(arguments);
+  std::vector<Value> items = list.items();
+  charge(items.size() + 1);
+  const auto size = static_cast<Integer>(items.size());
+  Value result = Value::none();
+  if (is_pop) {
+    Integer at = Bound("pop", given, "index,/").integer(0, -1);
+    if (at < 0) at += size;
+    if (at < 0 || at >= size) fail(size == 0 ? "pop from empty list" : "pop index out of range");
+    result = items[static_cast<std::size_t>(at)];
+    items.erase(items.begin() + static_cast<std::ptrdiff_t>(at));
+  } else if (method == "insert") {
+    const Bound bound("insert", given, "index,object,/", 2);
+    Integer at = bound.integer(0, 0);
+    at = std::clamp<Integer>(at < 0 ? at + size : at, 0, size);
+    items.insert(items.begin() + static_cast<std::ptrdiff_t>(at), bound[1]);
+  } else if (method == "append") {
+    items.push_back(Bound("append", given, "object,/", 1)[0]);
+  } else {
+    const std::vector<Value> more = iterate(Bound("extend", given, "iterable,/", 1)[0]);
+    items.insert(items.end(), more.begin(), more.end());
+  }
+  if (!replace(owner, Value::list(std::move(items)))) return std::nullopt;
+  return result;
 }
 
 void Evaluator::assign(const Expr& target, Value value) {

@@ -189,6 +189,7 @@ std::vector<FormatEntry> listed_json_formats() {
   FormatEntry nemotron = listed("nemotron_v2", {"<TOOLCALL>"}, {"</TOOLCALL>"});
   FormatEntry firefunction = listed("firefunction", {" functools", "functools"}, {});
   firefunction.format.list_mark = "functools[";
+  firefunction.format.tools_variable = "functions";
   return {jamba,     minimax,   apriel,      apriel_thinker, nemotron,         firefunction, granite(),
           hunyuan(), apertus(), phi4_mini(), command_r7b(),  command_r_plus(), xlam()};
 }

@@ -67,6 +67,7 @@ FormatEntry mistral() {
 FormatEntry mistral_list() {
   ToolFormat format = mistral().format;
   format.name = "mistral_list";
+  format.in_list = true;
   return {format, {"mistralprev11", "mistralnemo"}};
 }
 

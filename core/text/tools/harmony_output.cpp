@@ -42,7 +42,7 @@ class HarmonyState final : public OutputParser::State {
     if (recipient.starts_with(kFunctions) && options_.parse_tools) {
       kind_ = Kind::kCall;
       calls_.push_back({"", recipient.substr(kFunctions.size()), ""});
-      emit_calls(calls_, 0);
+      if (options_.eager) emit_calls(calls_, 0);
     } else if (!recipient.empty() && recipient != "assistant") {
       kind_ = Kind::kIgnored;
     }
@@ -80,6 +80,7 @@ class HarmonyState final : public OutputParser::State {
     emit_body(std::string_view(pending_).substr(0, count));
     pending_.erase(0, count);
     if (end == kNowhere) {
+      if (final && kind_ == Kind::kCall && !options_.eager) finish_last_call();
       return false;
     }
     if (kind_ == Kind::kCall) finish_call();
@@ -94,13 +95,22 @@ class HarmonyState final : public OutputParser::State {
     if (kind_ == Kind::kReasoning) options_.parse_reasoning ? add_reasoning(text) : add_content(text);
     if (kind_ == Kind::kCall) {
       calls_.back().arguments += text;
-      emit_calls(calls_, 0);
+      if (options_.eager) emit_calls(calls_, 0);
     }
   }
 
   void finish_call() {
     if (calls_.back().arguments.empty()) calls_.back().arguments = "{}";
     emit_calls(calls_, 0);
+  }
+
+  // The generation ended with the call's end, which is no part of the text, or it was cut off.
+  void finish_last_call() {
+    const std::string& arguments = calls_.back().arguments;
+    const bool whole = scan_json(arguments, 0, JsonSpacing::kSpaced).status == ScanStatus::kComplete;
+    if (whole || !options_.exact) return finish_call();
+    add_content(arguments);
+    calls_.pop_back();
   }
 
   bool in_header_ = true;

@@ -54,14 +54,15 @@ struct ToolFormat {
   std::string_view name_key = "name";  // kJson
   std::string_view arguments_key = "arguments";
   std::string_view id_key = "id";
-  bool name_is_key = false;                         // kJson: {"name": {arguments}}
-  bool in_list = false;                             // kJson: calls are written as a list
-  std::string_view list_mark;                       // kJson: a word that begins calls only with the list's bracket
-  bool single_objects = false;                      // kJson, not eager: a list is no call
-  bool lists_only = false;                          // kJson, not eager: an object outside a list is no call
-  bool empty_list_is_call = false;                  // kJson, not eager: an empty list stands for no content either
-  bool needs_arguments = false;                     // kJson, not eager: an object without arguments is no call
-  bool skips_to_json = false;                       // kJson: text between the start and the list is passed over
+  bool name_is_key = false;         // kJson: {"name": {arguments}}
+  bool in_list = false;             // calls are written as a JSON list
+  std::string_view list_mark;       // kJson: a word that begins calls only with the list's bracket
+  bool single_objects = false;      // kJson, not eager: a list is no call
+  bool lists_only = false;          // kJson, not eager: an object outside a list is no call
+  bool empty_list_is_call = false;  // kJson, not eager: an empty list stands for no content either
+  std::string_view tools_variable;  // where such a template reads the tools' JSON text, with the day in `datetime`
+  bool needs_arguments = false;     // kJson, not eager: an object without arguments is no call
+  bool skips_to_json = false;       // kJson: text between the start and the list is passed over
   std::vector<std::string_view> answer_names = {};  // kJson: a call of such a name says that the model answers itself
 
   bool name_may_touch = false;      // kNamedJson: the arguments' brace may follow the name without name_end

@@ -50,6 +50,19 @@ ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
   return chat;
 }
 
+// Names of the tools whose calls are a text each.
+std::set<std::string, std::less<>> custom_tools(const Json& body) {
+  std::set<std::string, std::less<>> names;
+  const Json tools = body.value("tools", Json());
+  for (const Json& tool : tools.is_array() ? tools : Json::array()) {
+    if (!tool.is_object() || tool.value("type", Json()) != "custom") continue;
+    const Json custom = tool.value("custom", Json());
+    const Json name = custom.is_object() ? custom.value("name", Json()) : Json();
+    if (name.is_string()) names.insert(name.get<std::string>());
+  }
+  return names;
+}
+
 void read_store(FieldReader& reader, const Call& call, const Json& body, ChatFields& chat) {
   if (!reader.boolean("store", false)) return;
   if (call.responses == nullptr || !call.responses->enabled())
@@ -70,6 +83,7 @@ Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call
   ChatPromptFields prompt = read_chat_prompt_fields(reader, media_list(*model, call));
   const ToolFields tools = read_tool_fields(reader);
   chat.calls_as_functions = tools.as_functions;
+  chat.custom_tools = custom_tools(*body);
   refuse_chat_fields(reader);
   auto grammar = read_constraint(reader, *model);
   if (reader.error()) return tl::make_unexpected(*reader.error());

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/api/common/json_parts.h"
+#include "server/api/conversation/custom_tools.h"
 #include "server/api/generation/logprobs.h"
 
 namespace quire {
@@ -24,6 +25,11 @@ Json call_entries(const std::vector<ToolCallDelta>& deltas) {
     calls.push_back(std::move(entry));
   }
   return calls;
+}
+
+Json custom_call(const ParsedToolCall& call) {
+  return Json{
+      {"id", call.id}, {"type", "custom"}, {"custom", {{"name", call.name}, {"input", custom_input(call.arguments)}}}};
 }
 
 // The only call that a message of OpenAI's first form can have.
@@ -58,7 +64,7 @@ void ChatOperation::begin(std::string& out) {
 
 ChatOperation::Reader& ChatOperation::reader(std::size_t index) {
   while (readers_.size() <= index)
-    readers_.push_back(Reader{ChatReader(reading_), {}});
+    readers_.push_back(Reader{ChatReader(reading_), {}, {}});
   return readers_[index];
 }
 
@@ -77,7 +83,7 @@ void ChatOperation::on_prompt_logprobs(std::size_t, std::vector<std::optional<To
 }
 
 void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string& out) {
-  const std::vector<OutputDelta> parts = read(index, delta);
+  std::vector<OutputDelta> parts = read(index, delta);
   if (!fields().stream) return reader(index).whole.apply(parts);
   if (chat_.store != nullptr) {
     reader(index).whole.apply(parts);
@@ -86,13 +92,42 @@ void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string&
     choice.logprobs.insert(choice.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
   }
   // Tokens belong to the first part of their text.
+  for (OutputDelta& part : parts)
+    hold_custom(index, part);
   const bool wants_tokens = (fields().return_token_ids || chat_.logprobs) && !delta.tokens.empty();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].empty() && (i > 0 || !wants_tokens)) continue;
     write_delta(parts[i]);
     append_chunk(index, scratch_, i == 0 ? delta : Delta{}, out);
   }
-  if (delta.last) append_last_chunk(index, out);
+  if (!delta.last) return;
+  append_custom(index, out);
+  append_last_chunk(index, out);
+}
+
+// The input of a custom tool is inside the arguments: it comes whole, at the end.
+void ChatOperation::hold_custom(std::size_t index, OutputDelta& delta) {
+  if (chat_.custom_tools.empty()) return;
+  std::map<std::size_t, ParsedToolCall>& held = reader(index).custom;
+  std::vector<ToolCallDelta> shown;
+  for (ToolCallDelta& call : delta.tool_calls) {
+    if (chat_.custom_tools.count(call.name) != 0) held[call.index] = {call.id, call.name, ""};
+    const auto found = held.find(call.index);
+    if (found == held.end()) {
+      shown.push_back(std::move(call));
+    } else {
+      found->second.arguments += call.arguments;
+    }
+  }
+  delta.tool_calls = std::move(shown);
+}
+
+void ChatOperation::append_custom(std::size_t index, std::string& out) {
+  for (const auto& [place, call] : reader(index).custom) {
+    Json entry{{"index", place}};
+    entry.update(custom_call(call));
+    append_chunk(index, dump_json(Json{{"tool_calls", Json::array({std::move(entry)})}}), Delta{}, out);
+  }
 }
 
 void ChatOperation::on_progress(std::size_t index, const Json& progress, std::string& out) {
@@ -240,6 +275,10 @@ void ChatOperation::append_choice_head(std::size_t index, std::string& out) cons
     if (chat_.calls_as_functions) {
       message["function_call"] = {{"name", call.name}, {"arguments", call.arguments}};
       break;
+    }
+    if (chat_.custom_tools.count(call.name) != 0) {
+      message["tool_calls"].push_back(custom_call(call));
+      continue;
     }
     message["tool_calls"].push_back(Json{
         {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});

@@ -2,8 +2,10 @@
 // taken out of the text. One thread at a time.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,8 @@ struct ChatFields {
   bool logprobs = false;
   std::size_t top_logprobs = 0;
   bool include_reasoning = true;
-  bool calls_as_functions = false;  // a call is the message's function_call: there can be one
+  bool calls_as_functions = false;                  // a call is the message's function_call: there can be one
+  std::set<std::string, std::less<>> custom_tools;  // calls of these are a text each
   Json metadata;
   std::shared_ptr<ResponseStore> store;  // where it is to be kept; null: nowhere
   std::string owner;                     // the API key's name
@@ -44,7 +47,8 @@ class ChatOperation final : public GenerationOperation {
  private:
   struct Reader {
     ChatReader text;
-    ParsedOutput whole;  // content only where the response is not streamed, or stored
+    std::map<std::size_t, ParsedToolCall> custom;  // calls of custom tools, by place, until the stream's end
+    ParsedOutput whole;                            // content only where the response is not streamed, or stored
   };
 
   std::vector<OutputDelta> read(std::size_t index, const Delta& delta);
@@ -52,6 +56,8 @@ class ChatOperation final : public GenerationOperation {
   void append_last_chunk(std::size_t index, std::string& out);
   void open_chunk(std::size_t index, std::string_view delta_json, std::string& out) const;
   void close_chunk(std::size_t index, std::string& out);
+  void hold_custom(std::size_t index, OutputDelta& delta);
+  void append_custom(std::size_t index, std::string& out);
   void write_delta(const OutputDelta& delta);
   void append_choice_head(std::size_t index, std::string& out) const;
   Json choice_tail(std::size_t index) const;

@@ -1,7 +1,9 @@
 #include "server/api/completions/token_generation.h"
 
+#include "server/api/common/json_parts.h"
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/generation_operation.h"
+#include "server/api/generation/logprobs.h"
 #include "server/api/generation/prefix_transfer.h"
 #include "server/api/generation/prompt_fit.h"
 
@@ -15,25 +17,65 @@ class TokenGeneration final : public GenerationOperation {
   void begin(std::string&) override {}
 
  protected:
-  void on_delta(std::size_t, const Delta&, std::string&) override {}
-  Json usage_chunk() override { return nullptr; }
+  void on_delta(std::size_t index, const Delta& delta, std::string& out) override {
+    if (!fields().stream || (delta.tokens.empty() && !delta.last)) return;
+    const Choice& choice = choices()[index];
+    out += "data: {\"request_id\":" + dump_json(header().id) + ",\"choices\":[";
+    out += dump_json({{"index", index},
+                      {"logprobs", logprobs_json(delta.logprobs)},
+                      {"finish_reason", delta.last ? Json(finish_reason(choice)) : Json()},
+                      {"token_ids", delta.last ? returned_ids(delta.tokens, choice) : token_ids_json(delta.tokens)}});
+    out += "]";
+    append_chunk_end(index, out);
+  }
+  void on_prompt_logprobs(std::size_t, std::vector<std::optional<TokenLogprob>> logprobs) override {
+    prompt_logprobs_ = std::move(logprobs);
+  }
+  Json usage_chunk() override {
+    return Json{{"request_id", header().id}, {"choices", Json::array()}, {"usage", usage_json(usage())}};
+  }
 
   // A part is a choice.
   bool append_part(std::string& out) override {
     out += num_written_ > 0 ? "," : "{\"request_id\":" + dump_json(header().id) + ",\"choices\":[";
     const Choice& choice = choices()[num_written_];
     out += dump_json({{"index", num_written_},
-                      {"logprobs", nullptr},
+                      {"logprobs", logprobs_json(choice.logprobs)},
                       {"finish_reason", finish_reason(choice)},
                       {"token_ids", returned_ids(choice.tokens, choice)}});
     if (++num_written_ < choices().size()) return true;
-    out += "],\"prompt_logprobs\":null,\"kv_transfer_params\":null,\"usage\":" + dump_json(usage_json(usage())) + "}";
+    const bool wants_prompt = fields().sampling.num_prompt_logprobs.has_value();
+    Json tail{{"prompt_logprobs", wants_prompt ? prompt_logprobs_json(*model().tokenizer, prompt_logprobs_) : Json()},
+              {"kv_transfer_params", nullptr},
+              {"usage", usage_json(usage())}};
+    out += "]" + dump_members(with_transfer(std::move(tail))) + "}";
     return false;
   }
 
  private:
+  Json logprobs_json(std::span<const TokenLogprob> values) const {
+    if (!fields().sampling.num_logprobs) return nullptr;
+    const auto num_top = static_cast<std::size_t>(*fields().sampling.num_logprobs);
+    return Json{{"content", chat_logprobs(*model().tokenizer, values, num_top, fields().tokens_as_ids)}};
+  }
+
   std::size_t num_written_ = 0;  // choices
+  std::vector<std::optional<TokenLogprob>> prompt_logprobs_;
 };
+
+// As in vLLM's, what streams stands beside the sampling, not in it.
+void read_stream(FieldReader& reader, GenerationFields& fields) {
+  fields.stream = reader.boolean("stream", false);
+  if (const Json* options = reader.object("stream_options"); options != nullptr && fields.stream) {
+    FieldReader inner(*options, "stream_options.");
+    fields.include_usage = inner.boolean("include_usage", false);
+    fields.continuous_usage = inner.boolean("continuous_usage_stats", false) && fields.include_usage;
+    take_error(reader, inner);
+  }
+  if (fields.stream && fields.sampling.num_prompt_logprobs)
+    reader.fail("sampling_params.prompt_logprobs", "'prompt_logprobs' is not available with 'stream': true",
+                "unsupported_parameter");
+}
 
 constexpr std::int32_t kDefaultTokens = 16;  // vLLM's
 
@@ -44,13 +86,12 @@ Result<std::unique_ptr<Operation>> parse_token_generation(ModelCall& asked, cons
   const Json none = Json::object();
   const Json* given = reader.object("sampling_params");
   FieldReader sampling(given != nullptr ? *given : none, "sampling_params.");
-  for (const char* name : {"logprobs", "prompt_logprobs"})
-    sampling.refuse(name, "the answer has tokens alone; /v1/completions returns them");
   GenerationFields fields = read_generation_fields(sampling, *model);
+  if (const auto top = sampling.integer("logprobs", 0, kMaxLogprobs))
+    fields.sampling.num_logprobs = static_cast<std::int32_t>(*top);
   auto grammar = read_constraint(sampling, *model);
   take_error(reader, sampling);
-  reader.refuse_unless("stream", false, "the answer is sent when it is complete");
-  fields.stream = false;
+  read_stream(reader, fields);
   fields.cache_salt = reader.string("cache_salt").value_or("");
   fields.priority = static_cast<std::int32_t>(reader.integer("priority", -kMaxInt32, kMaxInt32).value_or(0));
   fields.transfer = read_prefix_transfer(reader);
@@ -65,6 +106,9 @@ Result<std::unique_ptr<Operation>> parse_token_generation(ModelCall& asked, cons
     prompt.push_back(TokenId{token});
   auto fitted = fit_prompt(std::move(prompt), fields, *model, "token_ids");
   if (!fitted) return tl::make_unexpected(fitted.error());
+  const auto bounded = check_prompt_logprobs(static_cast<std::int64_t>(fitted->tokens.size()), fields,
+                                             "sampling_params.prompt_logprobs");
+  if (!bounded) return tl::make_unexpected(bounded.error());
   auto operation =
       std::make_unique<TokenGeneration>(model, std::move(fields), ResponseHeader{id, call.created, model->name});
   operation->add_prompt(std::move(fitted->tokens), fitted->max_tokens, grammar == nullptr ? nullptr : grammar->grammar,

@@ -250,10 +250,16 @@ class CallGrammar {
 
   void add_harmony() {
     const std::string header =
-        "(\" \"? \"<|channel|>commentary\")? (\" \"? \"<|constrain|>json\" | \" json\")? \" \"? \"<|message|>\" ws ";
+        "(\" \"? \"<|channel|>\" (\"commentary\" | \"analysis\"))? (\" \"? \"<|constrain|>json\" | \" json\")? \" \"? "
+        "\"<|message|>\" ws ";
     const std::string call = named_call(header) + optional_end();
     for (const std::string_view start : format_.starts)
       add_tag(start, "root ::= " + call, "");
+    // The first such mark is the prompt's end.
+    for (const ToolGroup& each : groups_) {
+      spec_.openings.push_back({" ?to=functions\\." + any_name(each),
+                                "root ::= " + header + each.arguments + " " + optional_end() + "\n" + kCommonRules});
+    }
   }
 
   void add_tagged() {

@@ -6,11 +6,25 @@
 #include <limits>
 
 #include "core/text/message_fit.h"
+#include "server/api/conversation/custom_tools.h"
 #include "server/api/conversation/media_parts.h"
 
 namespace quire {
 
 namespace {
+
+// A call of a custom tool as a call of the function that stands for it.
+Json read_custom_call(FieldReader& call) {
+  const Json* custom = call.object("custom");
+  if (custom == nullptr) call.missing("custom");
+  if (call.error()) return nullptr;
+  FieldReader inner(*custom, call.path("custom."));
+  const auto name = inner.string("name");
+  if (!name) inner.missing("name");
+  Json function{{"name", name.value_or("")}, {"arguments", custom_arguments(inner.string("input").value_or(""))}};
+  take_error(call, inner);
+  return Json{{"id", call.string("id").value_or("")}, {"type", "function"}, {"function", std::move(function)}};
+}
 
 // Arguments stay as they came: OpenAI sends them as JSON text, other APIs as an object.
 Json read_tool_calls(FieldReader& message) {
@@ -24,7 +38,12 @@ Json read_tool_calls(FieldReader& message) {
       return nullptr;
     }
     FieldReader fields(call, message.path(path));
-    fields.word("type", {"function"});
+    if (fields.word("type", {"function", "custom"}) == "custom") {
+      list.push_back(read_custom_call(fields));
+      take_error(message, fields);
+      if (message.error()) return nullptr;
+      continue;
+    }
     const Json* function = fields.object("function");
     if (function == nullptr) {
       message.fail(path + "function", fields.error() ? fields.error()->message : "A tool call needs a 'function'");
@@ -168,28 +187,8 @@ Json template_context(const ServedModel& model, const ChatPromptFields& fields, 
   const Json wish = fields.template_kwargs.value("enable_thinking", Json());
   if (thinking != nullptr && wish.is_boolean() && !context.contains(thinking->name))
     context[std::string(thinking->name)] = Json::parse(wish == true ? thinking->on : thinking->off);
+  add_format_variables(context, model.template_capabilities.tool_format);
   return context;
-}
-
-// Some templates insist on a description of every tool and parameter.
-bool describe_tools(Json& tools) {
-  bool changed = false;
-  const auto describe = [&changed](Json& described) {
-    if (!described.is_object() || described.contains("description")) return;
-    described["description"] = "";
-    changed = true;
-  };
-  for (Json& tool : tools) {
-    if (!tool.is_object() || !tool.contains("function")) continue;
-    Json& function = tool["function"];
-    describe(function);
-    if (!function.contains("parameters") || !function["parameters"].is_object()) continue;
-    Json& parameters = function["parameters"];
-    if (!parameters.contains("properties") || !parameters["properties"].is_object()) continue;
-    for (auto& [name, property] : parameters["properties"].items())
-      describe(property);
-  }
-  return changed;
 }
 
 std::optional<std::vector<TextPiece>> render(FieldReader& reader, const ServedModel& model,
@@ -201,12 +200,18 @@ std::optional<std::vector<TextPiece>> render(FieldReader& reader, const ServedMo
   }
   for (const std::string& warning : fitted->warnings)
     reader.warn(fmt::format("{}: {}", fields.param, warning));
+  const std::vector<TextInsert> inserts = std::move(fitted->inserts);
   Json context = template_context(model, fields, *std::move(fitted));
   auto pieces = model.chat_template->render(context, {.work = reader.limit()});
-  if (!pieces && context.contains("tools") && describe_tools(context["tools"])) {
-    if (auto described = model.chat_template->render(context, {.work = reader.limit()})) pieces = std::move(described);
+  for (auto* const simpler : {filled_tools, plain_tools}) {
+    if (pieces || pieces.error().kind != ErrorKind::kInvalidRequest || !context.contains("tools")) break;
+    context["tools"] = simpler(std::move(context["tools"]));
+    auto simple = model.chat_template->render(context, {.work = reader.limit()});
+    if (simple && simpler == &plain_tools)
+      reader.warn("tools: the chat template cannot show their schemas as they are: it shows the types of parameters");
+    if (simple) pieces = std::move(simple);
   }
-  if (pieces) return *std::move(pieces);
+  if (pieces) return with_inserts(*std::move(pieces), inserts);
   Error error = pieces.error();
   if (error.param.empty()) error.param = fields.param;
   reader.fail(std::move(error));

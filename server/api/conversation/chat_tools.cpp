@@ -6,6 +6,7 @@
 #include <set>
 
 #include "server/api/conversation/call_grammar.h"
+#include "server/api/conversation/custom_tools.h"
 
 namespace quire {
 
@@ -46,10 +47,26 @@ std::pair<std::string, bool> read_tool(FieldReader& reader, const Json& tool, co
   return {name, strict};
 }
 
-// The name in {"type":"function","function":{"name":...}}.
+// A custom tool as the function that stands for it; any other tool as it is.
+Json as_function(FieldReader& reader, const Json& tool, const std::string& path) {
+  if (!tool.is_object() || tool.value("type", Json()) != "custom") return tool;
+  FieldReader fields(tool, path + ".");
+  const Json* custom = fields.object("custom");
+  if (custom == nullptr) fields.missing("custom");
+  take_error(reader, fields);
+  if (reader.error()) return tool;
+  FieldReader inner(*custom, path + ".custom.");
+  Json function{{"name", inner.string("name").value_or("")}};
+  function.update(custom_function(inner));
+  take_error(reader, inner);
+  return Json{{"type", "function"}, {"function", std::move(function)}};
+}
+
+// The name in {"type":"function","function":{"name":...}}, or of a custom tool likewise.
 std::optional<std::string> named_function(const Json& choice) {
-  if (!choice.is_object() || choice.value("type", Json("function")) != "function") return std::nullopt;
-  const Json function = choice.value("function", Json());
+  const Json type = choice.is_object() ? choice.value("type", Json("function")) : Json();
+  if (type != "function" && type != "custom") return std::nullopt;
+  const Json function = choice.value(type.get<std::string>(), Json());
   if (!function.is_object() || !function.contains("name") || !function["name"].is_string()) return std::nullopt;
   return function["name"].get<std::string>();
 }
@@ -178,7 +195,9 @@ ToolFields read_tool_fields(FieldReader& reader) {
                               tool["type"].get<std::string>()));
       continue;
     }
-    const auto [name, strict] = read_tool(reader, tool, path);
+    Json offered = as_function(reader, tool, path);
+    if (reader.error()) return fields;
+    const auto [name, strict] = read_tool(reader, offered, path);
     if (reader.error()) return fields;
     if (!names.insert(name).second) {
       reader.fail(path + ".function.name", fmt::format("Two tools are called '{}'", name));
@@ -186,7 +205,7 @@ ToolFields read_tool_fields(FieldReader& reader) {
     }
     if (allowed && allowed->count(name) == 0) continue;
     any_strict = any_strict || strict;
-    fields.tools.push_back(tool);
+    fields.tools.push_back(std::move(offered));
   }
   for (const std::string& name : allowed.value_or(std::set<std::string>{})) {
     if (names.count(name) != 0) continue;

@@ -29,6 +29,7 @@ std::string text_of(FieldReader& block) {
 // A block that is neither text nor anything else that the client made is of another server's own tools, or its
 // encryption: it is left out. Pictures, sounds and files are the client's, and cannot be.
 void leave_out(FieldReader& block, const std::string& type) {
+  if (type == "tool_addition" || type == "tool_removal") return;  // read with the tools
   for (const std::string_view media : {"image", "document", "audio", "video", "file", "container_upload"}) {
     if (type != media) continue;
     const char* const why = type == "document" ? "PDF files are not read: send their text, or images of their pages"
@@ -128,7 +129,7 @@ class Conversation {
       finish_turn(message);
       add_assistant(message);
     } else if (role == "system") {
-      append_text("system", text_blocks(message, "content"));
+      if (const std::string text = text_blocks(message, "content"); !text.empty()) append_text("system", text);
     } else {
       add_user(message);
     }
@@ -274,6 +275,7 @@ ChatPromptFields read_anthropic_prompt(FieldReader& reader, std::shared_ptr<Medi
   const Json* turns = reader.array("messages");
   if (turns == nullptr) require_field(reader, "messages");
   if (!reader.error()) read_turns(reader, *turns, fields);
+  if (fields.messages.empty()) reader.fail("messages", "messages: at least one message with content is required");
   if (reader.error()) return fields;
   fields.continue_final_message = fields.messages.back()["role"] == "assistant";
   fields.add_generation_prompt = !fields.continue_final_message;

@@ -137,6 +137,55 @@ void read_anthropic_choice(FieldReader& reader, Json& chat) {
   take_error(reader, inner);
 }
 
+const Json& name_of(const Json& tool) {
+  return tool["function"]["name"];
+}
+
+void remove_tool(Json& tools, const Json& name) {
+  for (std::size_t i = tools.size(); i-- > 0;) {
+    if (name_of(tools[i]) == name) tools.erase(i);
+  }
+}
+
+// A block that adds or takes away a tool; `known`: every tool that was defined so far.
+void change_tools(FieldReader& block, bool adds, Json& known, Json& tools) {
+  const Json* given = block.object("tool");
+  if (given == nullptr) return require_field(block, "tool");
+  FieldReader tool(*given, block.path("tool."));
+  Json name = tool.string("name").value_or("");
+  if (const Json* definition = adds ? tool.object("definition") : nullptr) {
+    FieldReader inner(*definition, tool.path("definition."));
+    Json offered = read_anthropic_tool(inner);
+    take_error(tool, inner);
+    name = offered.is_null() ? Json("") : name_of(offered);
+    remove_tool(known, name);
+    if (!offered.is_null()) known.push_back(std::move(offered));
+  }
+  take_error(block, tool);
+  remove_tool(tools, name);
+  for (const Json& each : known) {
+    if (adds && name_of(each) == name) tools.push_back(each);
+  }
+}
+
+// Messages of the system may change the tools from their place on.
+void read_tool_changes(FieldReader& reader, Json& chat) {
+  const Json* messages = reader.array("messages");
+  Json known = chat.value("tools", Json::array());
+  Json tools = known;
+  for (std::size_t i = 0; messages != nullptr && i < messages->size(); ++i) {
+    const Json content = (*messages)[i].is_object() ? (*messages)[i].value("content", Json()) : Json();
+    for (std::size_t j = 0; content.is_array() && j < content.size() && !reader.error(); ++j) {
+      const Json type = content[j].is_object() ? content[j].value("type", Json()) : Json();
+      if (type != "tool_addition" && type != "tool_removal") continue;
+      FieldReader block(content[j], fmt::format("messages.{}.content.{}.", i, j));
+      change_tools(block, type == "tool_addition", known, tools);
+      take_error(reader, block);
+    }
+  }
+  if (!known.empty()) chat["tools"] = std::move(tools);
+}
+
 // Tools are checked and kept as OpenAI's are: from here on there is one kind of them.
 void read_tools(FieldReader& reader, MessagesRequest& request) {
   Json chat = Json::object();
@@ -151,6 +200,7 @@ void read_tools(FieldReader& reader, MessagesRequest& request) {
       take_error(reader, tool);
     }
   }
+  read_tool_changes(reader, chat);
   read_anthropic_choice(reader, chat);
   if (reader.error()) return;
   FieldReader translated(chat);

@@ -69,8 +69,10 @@ constexpr FieldRow kTokenGenerationRows[] = {
     {"model", text(), Support::kSupported, R"("fake")", "by name or alias; absent: the first model"},
     {"token_ids", token_ids(), Support::kSupported, "[97]", "required: the prompt"},
     {"sampling_params", object(), Support::kSupported, R"({"max_tokens":3})",
-     "the fields of a completion that concern sampling and constraints; max_tokens is 16 by default"},
-    {"stream", only("[false]"), Support::kRefused, "true", "the answer is sent when it is complete"},
+     "the fields of a completion that concern sampling and constraints; max_tokens is 16 by default, logprobs come as "
+     "a chat's"},
+    {"stream", boolean(), Support::kSupported, "true", "events with the tokens as they come, as vLLM's"},
+    {"stream_options", object(), Support::kSupported, R"({"include_usage":true})", "with 'stream' only"},
     {"request_id", text(), Support::kSupported, R"("r")", "the answer repeats it"},
     {"cache_salt", text(), Support::kSupported, R"("s")", "prefixes are shared within one salt only"},
     {"priority", integer(-kMostInt32, kMostInt32), Support::kSupported, "1", "lower runs earlier"},

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "server/api/common/operation.h"
+#include "server/api/conversation/custom_tools.h"
 #include "server/api/responses/responses_input.h"
 
 namespace quire {

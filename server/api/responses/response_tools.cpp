@@ -4,20 +4,13 @@
 
 #include <utility>
 
+#include "server/api/conversation/custom_tools.h"
+
 namespace quire {
 
 namespace {
 
 constexpr std::size_t kMaxNamespaceTools = 512;
-
-Json text_schema(const char* member, const std::string& description) {
-  Json property{{"type", "string"}};
-  if (!description.empty()) property["description"] = description;
-  return Json{{"type", "object"},
-              {"properties", {{member, std::move(property)}}},
-              {"required", Json::array({member})},
-              {"additionalProperties", false}};
-}
 
 const Json& shell_schema() {
   static const Json kSchema{
@@ -92,22 +85,9 @@ class ToolReader {
     return echo;
   }
 
-  // The model writes a custom tool's text as the one argument of a function.
   Json read_custom(FieldReader& tool, const Json& given, const std::string& name_space) {
     const std::string name = read_name(tool);
-    std::string description = tool.string("description").value_or("");
-    std::string about_input;
-    if (const Json* format = tool.object("format")) {
-      FieldReader inner(*format, tool.path("format."));
-      if (inner.word("type", {"text", "grammar"}) == "grammar") {
-        const std::string syntax = inner.word("syntax", {"lark", "regex"}).value_or("");
-        about_input = fmt::format("A text of this grammar ({}):\n{}", syntax, inner.string("definition").value_or(""));
-        reader_.warn(fmt::format("{}: the grammar is shown to the model, not enforced", tool.path("format")));
-      }
-      take_error(tool, inner);
-    }
-    offer({ResponseToolKind::kCustom, name_space, name},
-          {{"description", std::move(description)}, {"parameters", text_schema("input", about_input)}});
+    offer({ResponseToolKind::kCustom, name_space, name}, custom_function(tool));
     return given;
   }
 
@@ -170,16 +150,6 @@ Json nested_choice(const Json& named) {
 
 std::string offered_name(std::string_view name_space, std::string_view name) {
   return name_space.empty() ? std::string(name) : fmt::format("{}.{}", name_space, name);
-}
-
-Json custom_arguments(const std::string& input) {
-  return Json{{"input", input}};
-}
-
-std::string custom_input(const std::string& arguments) {
-  const auto parsed = parse_json(arguments);
-  const bool has_input = parsed && parsed->is_object() && parsed->contains("input") && (*parsed)["input"].is_string();
-  return has_input ? (*parsed)["input"].get<std::string>() : arguments;
 }
 
 Json shell_action(const std::string& arguments) {

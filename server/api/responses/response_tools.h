@@ -26,10 +26,6 @@ using ResponseTools = std::map<std::string, ResponseTool, std::less<>>;
 std::string offered_name(std::string_view name_space, std::string_view name);
 inline constexpr std::string_view kLocalShell = "local_shell";
 
-// The text of a custom tool's call as the arguments of a function, and back: arguments of another form are the text.
-Json custom_arguments(const std::string& input);
-std::string custom_input(const std::string& arguments);
-
 // The arguments of a call of the local shell as the action of its item, and back.
 Json shell_action(const std::string& arguments);
 Json shell_arguments(const Json& action);

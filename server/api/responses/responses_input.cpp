@@ -8,6 +8,7 @@
 
 #include "server/api/common/operation.h"
 #include "server/api/conversation/chat_prompt.h"
+#include "server/api/conversation/custom_tools.h"
 #include "server/api/responses/response_tools.h"
 
 namespace quire {
@@ -85,6 +86,7 @@ class ItemReader {
       input_.asks_compaction = true;
       return nullptr;
     }
+    if (type == "additional_tools") return nullptr;  // read with the tools
     // Another server's own tools left it in the conversation; their results are in its messages.
     fields.warn(fmt::format("{}: an item of type '{}' is left out: the server runs no tools of its own",
                             fields.path("type"), type));

@@ -194,6 +194,34 @@ class RequestReader {
     return false;
   }
 
+  // Items of the input may define tools too; the last definition of a name counts.
+  void read_additional_tools(Json& chat) {
+    const Json* input = reader_.find("input");
+    if (input == nullptr || !input->is_array()) return;
+    for (std::size_t i = 0; i < input->size() && !reader_.error(); ++i) {
+      const Json& item = (*input)[i];
+      if (!item.is_object() || item.value("type", Json()) != "additional_tools") continue;
+      FieldReader fields(item, fmt::format("input[{}].", i));
+      const Json* tools = fields.array("tools");
+      if (tools == nullptr) fields.missing("tools");
+      if (!fields.error()) add_tools(read_response_tools(fields, *tools), chat);
+      take_error(reader_, fields);
+    }
+  }
+
+  void add_tools(ReadResponseTools read, Json& chat) {
+    if (!chat.contains("tools")) chat["tools"] = Json::array();
+    Json& all = chat["tools"];
+    for (Json& tool : read.chat) {
+      for (std::size_t i = all.size(); i-- > 0;) {
+        if (all[i]["function"]["name"] == tool["function"]["name"]) all.erase(i);
+      }
+      all.push_back(std::move(tool));
+    }
+    for (auto& [name, tool] : read.tools)
+      request_.tool_table.insert_or_assign(name, std::move(tool));
+  }
+
   // Tools are checked and kept as those of chats: from here on there is one kind of them.
   void read_tools() {
     Json chat = Json::object();
@@ -204,6 +232,7 @@ class RequestReader {
       request_.echo["tools"] = std::move(read.echo);
       request_.tool_table = std::move(read.tools);
     }
+    read_additional_tools(chat);
     const Json* choice = reader_.find("tool_choice");
     request_.echo["tool_choice"] = choice != nullptr ? *choice : Json("auto");
     if (choice != nullptr) chat["tool_choice"] = chat_tool_choice(*choice);

@@ -7,6 +7,7 @@
 #include "core/model/layers/loaded_model.h"
 #include "core/model/tools/synth.h"
 #include "kernels/registry.h"
+#include "tests/support/material.h"
 #include "tests/support/temporary_folder.h"
 
 using Catch::Contains;
@@ -229,6 +230,13 @@ TEST_CASE("Defaults of a GGUF file are in a request's ranges", "[model][gguf]") 
   const auto warnings = defaults({.set_key = "general.sampling.mirostat", .number = 2})->info().warnings;
   REQUIRE(warnings.size() == 1);
   CHECK_THAT(warnings[0], Contains("'general.sampling.mirostat' is not applied"));
+}
+
+TEST_CASE("The bundled model says how it is to be sampled", "[model][gguf]") {
+  const auto defaults = open_model(test::source_folder() / "deploy/demo-model/quire-demo.gguf")->generation_defaults();
+  CHECK(defaults.temperature == 0.7F);
+  CHECK(defaults.top_k == 40);
+  CHECK(defaults.top_p == 0.95F);
 }
 
 TEST_CASE("Tokens beyond the embedding are left out where no client's text yields them", "[model][gguf]") {

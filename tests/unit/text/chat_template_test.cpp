@@ -153,6 +153,26 @@ TEST_CASE("an unknown filter or test fails when the template is parsed, unless i
   CHECK(plain("{% if false %}{{ x|nope }}{% endif %}{{ (x|nope) if false }}a") == "a");
 }
 
+TEST_CASE("lists are changed where that is allowed, in the scope or namespace that holds them") {
+  const auto changed = [](std::string_view source, bool allowed) {
+    const auto chat_template = ChatTemplate::parse(source, {.changes_lists = allowed});
+    REQUIRE(chat_template.has_value());
+    const auto pieces = chat_template->render(Json{{"items", {1, 2}}});
+    return pieces ? (pieces->empty() ? "" : pieces->front().text) : "refused";
+  };
+  const std::string_view queue =
+      "{% set q = namespace(ids=[]) %}{% for i in items %}{% set _ = q.ids.append('x' ~ i) %}{% endfor %}"
+      "{% for i in items %}{{ q.ids.pop(0) }}{% endfor %}{{ q.ids|length }}";
+  CHECK(changed(queue, true) == "x1x20");
+  CHECK(changed(queue, false) == "refused");
+  const std::string_view named =
+      "{% set l = [3] %}{% for i in items %}{% set _ = l.append(i) %}{% endfor %}{% set _ = l.insert(0, 9) %}"
+      "{% set _ = l.extend(items) %}{{ l.pop() }}{{ l }}";
+  CHECK(changed(named, true) == "2[9, 3, 1, 2, 1]");
+  CHECK(changed("{% set l = [] %}{{ l.pop() }}", true) == "refused");
+  CHECK(changed("{% set l = [1] %}{% set k = l %}{% set _ = l.append(2) %}{{ k }}", true) == "[1]");
+}
+
 TEST_CASE("the default template is ChatML") {
   const Json context = {
       {"messages", {{{"role", "system"}, {"content", "Be brief."}}, {{"role", "user"}, {"content", " hi "}}}},

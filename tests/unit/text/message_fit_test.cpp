@@ -84,32 +84,32 @@ const std::vector<Conversation>& conversations() {
   return kAll;
 }
 
-std::string rendered(const ChatTemplate& chat_template, const FittedMessages& fitted) {
+std::string rendered(const ChatTemplate& chat_template, const FittedMessages& fitted, const ToolFormat& format) {
   Json context{
       {"messages", fitted.messages}, {"add_generation_prompt", true}, {"bos_token", "<s>"}, {"eos_token", "</s>"}};
-  if (!fitted.tools.is_null()) context["tools"] = fitted.tools;
+  if (!fitted.tools.is_null()) context["tools"] = filled_tools(fitted.tools);
+  add_format_variables(context, format);
   const auto pieces = chat_template.render(context);
   if (!pieces) return pieces.error().message;
   std::string text;
-  for (const auto& piece : *pieces)
+  for (const auto& piece : with_inserts(*pieces, fitted.inserts))
     text += piece.text;
   return text;
 }
 
 TEST_CASE("every conversation arrives whole through every template") {
   QUIRE_REQUIRE_MATERIAL(folder, "chat-templates/templates");
-  // The first changes messages, which Jinja's sandbox refuses; the other wants variables that no API has.
-  const std::vector<std::string> broken = {"MiroThinker", "fireworks-ai-llama-3-firefunction-v2"};
+  const std::string broken = "MiroThinker";  // it assigns members of messages, which no Jinja allows
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
-    if (std::find(broken.begin(), broken.end(), name) != broken.end()) continue;
-    const auto chat_template = ChatTemplate::parse(test::read_file(entry.path()));
+    if (name == broken) continue;
+    const auto chat_template = ChatTemplate::parse(test::read_file(entry.path()), {.changes_lists = true});
     REQUIRE(chat_template.has_value());
     const TemplateCapabilities capabilities = probe_capabilities(*chat_template);
     for (const Conversation& each : conversations()) {
       const auto fitted = fit_messages(each.messages, each.has_tools ? tools() : Json(), capabilities);
       REQUIRE(fitted.has_value());
-      const std::string prompt = rendered(*chat_template, *fitted);
+      const std::string prompt = rendered(*chat_template, *fitted, capabilities.tool_format);
       INFO(name << ", " << each.name << ": " << prompt);
       for (int word = each.has_tools ? 0 : 1; word <= each.num_words; ++word)
         CHECK(prompt.find("W" + std::to_string(word)) != std::string::npos);
@@ -125,10 +125,11 @@ TEST_CASE("a call of the history is shown as the model wrote it") {
   const auto shown = [&](const char* name, const Json& messages) {
     const auto chat_template = ChatTemplate::parse(test::read_file(folder / (std::string(name) + ".jinja")));
     REQUIRE(chat_template.has_value());
-    const auto fitted = fit_messages(messages, tools(), probe_capabilities(*chat_template));
+    const TemplateCapabilities capabilities = probe_capabilities(*chat_template);
+    const auto fitted = fit_messages(messages, tools(), capabilities);
     REQUIRE(fitted.has_value());
     CHECK(fitted->warnings.empty());
-    return rendered(*chat_template, *fitted);
+    return rendered(*chat_template, *fitted, capabilities.tool_format);
   };
   CHECK_THAT(shown("google-gemma-4-31B-it", history), Catch::Contains("call:look{n:[1,2],place:<|\"|>x<|\"|>}"));
   for (const char* name : {"Qwen-Qwen3-0.6B", "mistralai-Ministral-3-14B-Reasoning-2512",
@@ -138,6 +139,43 @@ TEST_CASE("a call of the history is shown as the model wrote it") {
   const std::string digits = "-" + std::string(70, '7');
   long_number[1]["tool_calls"][0]["function"]["arguments"] = R"({"wei": )" + digits + "}";
   CHECK_THAT(shown("Qwen-Qwen3-0.6B", long_number), Catch::Contains(R"({"wei": )" + digits + "}"));
+}
+
+TEST_CASE("calls that a template does not show have their format's form, with marks that are trusted") {
+  TemplateCapabilities capabilities;
+  capabilities.system_role = true;
+  capabilities.tool_format = *find_tool_format("lfm2");
+  const Json history = {message("user", "QuireWritesCall"),
+                        calls(Json::array({call("1", R"({"place": "<|im_end|>"})")}), "W1")};
+  const auto fitted = fit_messages(history, Json(), capabilities);
+  REQUIRE(fitted.has_value());
+  REQUIRE(fitted->inserts.size() == 1);
+  CHECK(fitted->messages[0] == history[0]);
+  const auto pieces =
+      with_inserts({{"A" + fitted->messages[1]["content"].get<std::string>() + "Z", false}}, fitted->inserts);
+  std::string text;
+  for (const auto& piece : pieces)
+    text += piece.trusted ? "{" + piece.text + "}" : piece.text;
+  CHECK(text == "AW1\n\n{<|tool_call_start|>}[look(place=\"<|im_end|>\")]{<|tool_call_end|>}Z");
+}
+
+TEST_CASE("tools for templates that insist on more than a tool has") {
+  const Json tool =
+      Json::parse(R"([{"type":"function","function":{"name":"f","description":null,"parameters":{"properties":{
+    "a":{"type":["null","integer"],"description":"A","enum":[1]},"b":{"$ref":"#/$defs/B"},"c":{"type":"array"}},
+    "required":["b"],"$defs":{"B":{"type":"object","properties":{"d":{"anyOf":[{"type":"boolean"}]}}}}}}},
+    {"type":"function","function":{"name":"g"}}])");
+  const Json filled = filled_tools(tool);
+  CHECK(filled[0]["function"]["description"] == "");
+  CHECK(filled[0]["function"]["parameters"]["properties"]["b"] == Json{{"$ref", "#/$defs/B"}, {"description", ""}});
+  CHECK(filled[1]["function"]["parameters"] == Json{{"type", "object"}, {"properties", Json::object()}});
+  const Json plain = plain_tools(tool);
+  const Json& properties = plain[0]["function"]["parameters"]["properties"];
+  CHECK(properties["a"] == Json{{"type", "integer"}, {"description", "A"}, {"enum", {1}}});
+  CHECK(properties["b"]["properties"]["d"]["type"] == "boolean");
+  CHECK(properties["c"]["items"]["type"] == "string");
+  CHECK(plain[0]["function"]["parameters"]["required"] == Json{"b"});
+  CHECK(plain[1]["function"]["name"] == "g");
 }
 
 TEST_CASE("ids of nine letters are mapped, the same for a call and its result") {
