@@ -1,7 +1,9 @@
 // check_start(): what --check-config finds out on the machine where the daemon will run.
 #include <system_error>
 
+#include "core/base/log.h"
 #include "core/base/usable_folder.h"
+#include "server/fleet/event_publisher.h"
 #include "server/http/listener.h"
 #include "server/http/server_state.h"
 #include "server/model_host.h"
@@ -24,9 +26,13 @@ void check_folder(const char* setting, const std::filesystem::path& folder) {
     throw StartupError(std::string(setting) + ": '" + folder.string() + "' cannot be used: " + error.message());
 }
 
-// Models that are still to be downloaded are left out.
+// Models that are still to be downloaded cannot be checked, which a line says.
 void check_models(const ServeOptions& options) {
   std::vector<HostedModelSpec> specs = model_specs(options);
+  for (const HostedModelSpec& spec : specs) {
+    if (spec.model.path.empty() && !spec.model.hf.empty())
+      log::warn("not checked: {} is still to be downloaded; a start does that", spec.model.hf);
+  }
   std::erase_if(specs, [](const HostedModelSpec& spec) { return spec.model.path.empty(); });
   const LiveModels models(open_hosts(options.backend, options.shared_store),
                           [backend = options.backend] { return device_memory(backend); });
@@ -42,6 +48,7 @@ void check_start(const ServeOptions& options) {
   check_folder("kv_cache.disk_tier_path", options.engine.kv_cache.disk_tier_path);
   const Settings settings(options.server);
   if (!options.server.tracing.endpoint.empty()) open_collector(options.server.tracing);
+  if (!options.cache_events.endpoint.empty()) CacheEventPublisher::check(options.cache_events);
   check_addresses(options.server);
   check_models(options);
 }

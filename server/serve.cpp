@@ -14,6 +14,7 @@
 
 #include "core/base/log.h"
 #include "core/base/log_buffer.h"
+#include "core/base/memory_reserve.h"
 #include "core/base/named_mapping.h"
 #include "core/base/private_folder.h"
 #include "core/base/write_error.h"
@@ -36,7 +37,7 @@ namespace {
 // What the end takes beyond the drain.
 constexpr std::chrono::seconds kTimeToEnd{10};
 constexpr std::chrono::milliseconds kLastWords{500};
-constexpr std::chrono::milliseconds kLookForLateReloads{1000};
+constexpr std::chrono::milliseconds kLookAfter{1000};  // late reloads, memory that was refused
 // While a start reads weights its time is extended so often, each time by so much: a tensor of a slow disk.
 constexpr std::chrono::seconds kExtendEvery{10};
 constexpr std::chrono::minutes kExtendBy{5};
@@ -188,6 +189,11 @@ std::unique_ptr<StreamSharer> share_streams(const RedisStoreOptions& options, Se
   return sharer;
 }
 
+void look_after(MemoryReserve& reserve, Reloader& reloader) {
+  reserve.refill();
+  reloader.give_up_late(Clock::now());
+}
+
 }  // namespace
 
 EngineOptions engine_options(const ServeOptions& options) {
@@ -235,6 +241,7 @@ std::vector<HostedModelSpec> model_specs(const ServeOptions& options) {
 int serve(const ServeOptions& options, ConfigSource source) {
   check_options(options);
   prepare_process();
+  MemoryReserve reserve;
   const log::Buffered buffered;
   EndWatch watch(&end_overdue);
   warn_of_limits(options);
@@ -255,7 +262,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
     connect_models(server.state(), models);
     server.state().admin.pulls = &pulls;
     server.handle_signals([&reloader] { reloader.reload([](const Result<std::string>&) {}); });
-    server.repeat(kLookForLateReloads, [&reloader] { reloader.give_up_late(Clock::now()); });
+    server.repeat(kLookAfter, [&] { look_after(reserve, reloader); });
     const auto begin_drain = [&] {
       const auto settings = server.state().settings();
       const auto time = settings->options.drain.delay + settings->options.drain.deadline + kTimeToEnd;

@@ -55,10 +55,10 @@ Result<QueueTicket> RequestQueue::reserve(const std::string& key_name, std::int6
   if (auto error = refusal(key_name, {.num_requests = 1, .num_bytes = body_bytes}, false)) {
     return tl::make_unexpected(*std::move(error));
   }
-  add(key_name, {.num_requests = 1, .num_bytes = body_bytes});
   QueueTicket ticket;
-  ticket.queue_ = this;
   ticket.key_name_ = key_name;
+  add(key_name, {.num_requests = 1, .num_bytes = body_bytes});
+  ticket.queue_ = this;
   ticket.num_requests_ = 1;
   ticket.num_bytes_ = body_bytes;
   return ticket;

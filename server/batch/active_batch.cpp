@@ -160,6 +160,15 @@ Result<std::optional<BatchLine>> ActiveBatch::next() {
     input_.emplace(*std::move(opened));
     line_number_ = 0;
   }
+  try {
+    return read_next();
+  } catch (const std::bad_alloc&) {
+    input_.reset();  // read again: no line is lost
+    throw;
+  }
+}
+
+Result<std::optional<BatchLine>> ActiveBatch::read_next() {
   std::string line;
   while (next_number_ < record_.num_requests) {
     const LineReader::Next next = input_->next(line);
@@ -171,19 +180,23 @@ Result<std::optional<BatchLine>> ActiveBatch::next() {
     if (is_blank(line)) continue;
     const std::int64_t number = line_number_++;
     if (number < next_number_) continue;  // given out before the input had to be opened again
-    next_number_ = number + 1;
-    if (is_done_[static_cast<std::size_t>(number)]) continue;
+    if (is_done_[static_cast<std::size_t>(number)]) {
+      next_number_ = number + 1;
+      continue;
+    }
     auto request = read_batch_request(line, record_.endpoint);
     if (!request) return tl::make_unexpected(storage_error("the input changed", EIO));
+    std::optional<BatchLine> taken(BatchLine{record_.id, record_.owner, number, *std::move(request)});
+    next_number_ = number + 1;
     ++num_out_;
-    return BatchLine{record_.id, record_.owner, number, *std::move(request)};
+    return taken;
   }
   return std::nullopt;
 }
 
-void ActiveBatch::give_back(BatchLine line) {
-  --num_out_;
+void ActiveBatch::give_back(BatchLine&& line) {
   returned_.push_back(std::move(line));
+  --num_out_;
 }
 
 // What was written of a record that failed, or that a process did not live to end, is a line of its own, which no check

@@ -49,7 +49,7 @@ class ActiveBatch {
   bool is_started() const { return records_.is_open(); }
   // The next request that has no answer and was not given out; nothing where there is none.
   Result<std::optional<BatchLine>> next();
-  void give_back(BatchLine line);
+  void give_back(BatchLine&& line);
   // Keeps an answer. After an error nothing was kept and it can be tried again.
   Result<void> answer(const AnswerRecord& answer);
   // The request was given out and is not wanted any more.
@@ -71,6 +71,7 @@ class ActiveBatch {
  private:
   Result<LineReader> open_input();
   bool check_line(const std::string& line, std::int64_t line_number, Found& found);
+  Result<std::optional<BatchLine>> read_next();
   void count(const AnswerRecord& answer);
   Result<void> take_room(std::int64_t num_bytes);
   Result<bool> copy_records(BatchRecord& ended);

@@ -221,11 +221,12 @@ std::optional<BatchLine> BatchStore::next_line(const std::function<bool(const st
     if (next == by_owner.end()) next = by_owner.begin();
     if (!may_run(next->first)) continue;
     std::sort(next->second.begin(), next->second.end(), older);
+    std::string owner = next->first;  // copied here: a line that was taken must not be lost
     for (ActiveBatch* const active : next->second) {
       auto line = active->next();
       if (!line) active->failure = std::move(line.error());
       if (!line || !*line) continue;
-      last_owner_ = next->first;
+      last_owner_.swap(owner);
       return std::move(*line);
     }
   }
@@ -246,7 +247,7 @@ Result<void> BatchStore::answer(const BatchLine& line, AnswerRecord answer) {
   return kept;
 }
 
-void BatchStore::give_back(BatchLine line) {
+void BatchStore::give_back(BatchLine&& line) {
   const auto found = active_.find(line.batch_id);
   if (found != active_.end()) found->second->give_back(std::move(line));
 }

@@ -47,7 +47,7 @@ class BatchStore {
   bool is_wanted(const BatchLine& line) const;
   // Keeps the answer of a line that is wanted. After an error it can be tried again.
   Result<void> answer(const BatchLine& line, AnswerRecord answer);
-  void give_back(BatchLine line);    // not answered: another call of next_line() gives it out again
+  void give_back(BatchLine&& line);  // not answered: another call of next_line() gives it out again
   void drop(const BatchLine& line);  // not wanted any more
 
   // A slice of what is to be done: reading inputs, ending batches, writing their files, removing what expired. True

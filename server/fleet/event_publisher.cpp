@@ -8,7 +8,9 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -89,8 +91,10 @@ struct CacheEventPublisher::Sockets {
   zmq::socket_t events{context, zmq::socket_type::pub};
   std::optional<zmq::socket_t> replay;
 
-  // The endpoint as it is bound, or connected.
-  static std::string open(zmq::socket_t& socket, const std::string& endpoint, bool binds, const char* key) {
+  // The endpoint as it is bound, or connected. `checks`: one in use is as good, and a path is not touched.
+  static std::string open(zmq::socket_t& socket, const std::string& endpoint, bool binds, const char* key,
+                          bool checks = false) {
+    if (checks && endpoint.starts_with("ipc://")) return check_path(endpoint, key);
     try {
       socket.set(zmq::sockopt::linger, 0);
       if (!binds) {
@@ -100,8 +104,15 @@ struct CacheEventPublisher::Sockets {
       socket.bind(endpoint);
       return socket.get(zmq::sockopt::last_endpoint);
     } catch (const zmq::error_t& error) {
+      if (checks && error.num() == EADDRINUSE) return endpoint;
       throw StartupError(fmt::format("{}: '{}' cannot be used: {}", key, endpoint, error.what()));
     }
+  }
+  static std::string check_path(const std::string& endpoint, const char* key) {
+    const std::filesystem::path path = endpoint.substr(std::string_view("ipc://").size());
+    const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    if (::access(folder.c_str(), W_OK | X_OK) == 0) return endpoint;
+    throw StartupError(fmt::format("{}: '{}' cannot be used: {}", key, endpoint, std::strerror(errno)));
   }
 };
 
@@ -119,6 +130,14 @@ CacheEventPublisher::CacheEventPublisher(const CacheEventOptions& options)
   }
   log::info("kv_cache.events: changes of the prefix cache are published at {}", endpoint_);
   thread_ = std::thread([this] { run(); });
+}
+
+void CacheEventPublisher::check(const CacheEventOptions& options) {
+  Sockets sockets;
+  Sockets::open(sockets.events, options.endpoint, is_bound(options.endpoint), "kv_cache.events.endpoint", true);
+  if (options.replay_endpoint.empty()) return;
+  sockets.replay.emplace(sockets.context, zmq::socket_type::router);
+  Sockets::open(*sockets.replay, options.replay_endpoint, true, "kv_cache.events.replay_endpoint", true);
 }
 
 CacheEventPublisher::~CacheEventPublisher() {

@@ -23,6 +23,8 @@ class CacheEventPublisher {
  public:
   // Throws StartupError for an endpoint that cannot be used.
   explicit CacheEventPublisher(const CacheEventOptions& options);
+  // The same refusals without publishing. An address that another process listens on is none.
+  static void check(const CacheEventOptions& options);
   ~CacheEventPublisher();  // sends what is queued
   CacheEventPublisher(const CacheEventPublisher&) = delete;
   CacheEventPublisher& operator=(const CacheEventPublisher&) = delete;

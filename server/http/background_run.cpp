@@ -27,8 +27,8 @@ BackgroundRun::BackgroundRun(ServerState& state, asio::any_io_executor executor,
       key_name_(std::move(key_name)),
       run_(state, executor_, *operation_) {
   run_.use_text_threads("key " + key_name_);
-  ++state_.num_busy;
   state_.live.add(run_.mailbox());
+  ++state_.num_busy;
 }
 
 BackgroundRun::~BackgroundRun() {

@@ -35,6 +35,18 @@ std::int64_t unix_now() {
 
 }  // namespace
 
+// The end of a line's coroutine, whatever ended it.
+struct BatchService::LineEnd {
+  explicit LineEnd(std::shared_ptr<Running> of) : running(std::move(of)) {}
+  LineEnd(LineEnd&&) noexcept = default;
+  LineEnd& operator=(LineEnd&&) noexcept = default;
+  ~LineEnd() {
+    if (running) running->has_ended = true;
+  }
+
+  std::shared_ptr<Running> running;
+};
+
 BatchService::BatchService(ServerState& state, const BatchOptions& options)
     : state_(state), options_(options), store_(options), thread_("batch", 1, true), timer_(thread_.first()) {}
 
@@ -44,6 +56,7 @@ BatchService::~BatchService() {
 }
 
 void BatchService::start() {
+  thread_.on_failure([this] { advance(); });
   thread_.start();
   post([this] {
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kBatchNice);
@@ -89,7 +102,11 @@ Result<std::shared_ptr<FileUpload>> BatchService::begin_upload(const std::string
   if (!begun) return begun;
   FileUpload* const upload = begun->get();
   return std::shared_ptr<FileUpload>(upload, [this, held = *std::move(begun)](FileUpload*) mutable {
-    asio::post(thread_.first(), [held = std::move(held)] {});
+    try {
+      asio::post(thread_.first(), [held] {});
+    } catch (const std::bad_alloc&) {  // its end is here
+    }
+    held.reset();
   });
 }
 
@@ -106,6 +123,7 @@ bool BatchService::is_serving() const {
 
 void BatchService::advance() {
   if (stopping_) {
+    end_lines();
     if (running_.empty()) store_.close();  // the folder is free for another process
     return;
   }
@@ -119,6 +137,7 @@ void BatchService::advance() {
     });
     return;
   }
+  end_lines();
   const bool has_more = store_.work(unix_now());
   for (const auto& [number, running] : running_) {
     if (!store_.is_wanted(running->line)) running->control.interrupt();
@@ -152,22 +171,30 @@ void BatchService::start_lines() {
     return paused_until_.count(owner) == 0 && may_run_lines(*settings, owner);
   };
   while (static_cast<std::int64_t>(running_.size()) < options_.max_running) {
+    const auto running = std::make_shared<Running>();
+    LineEnd end(running);
+    const auto place =
+        running_.emplace(num_begun_++, running).first;  // before the line is taken, so that it is not lost
     auto line = store_.next_line(may_run);
+    if (!line) running_.erase(place);
     if (!line) return;
-    const auto running = std::make_shared<Running>(Running{*std::move(line), {}});
-    const std::int64_t number = num_begun_++;
-    running_.emplace(number, running);
-    asio::co_spawn(thread_.first(), run_line(running), [this, number](const std::exception_ptr& failure) {
-      const auto place = running_.find(number);
-      const auto ended = std::move(place->second);
-      running_.erase(place);
-      if (failure) {
-        log::error("batches: a request of {} could not be called", ended->line.batch_id);
-        paused_until_[ended->line.owner] = Clock::now() + kTickBusy;
-        store_.give_back(std::move(ended->line));
-      }
-      advance();
-    });
+    running->line = *std::move(line);
+    running->is_settled = false;
+    asio::co_spawn(thread_.first(), run_line(running, std::move(end)),
+                   [this](const std::exception_ptr&) { advance(); });
+  }
+}
+
+// A line whose coroutine ended without an answer is called again.
+void BatchService::end_lines() {
+  for (auto at = running_.begin(); at != running_.end();) {
+    Running& running = *at->second;
+    if (running.has_ended && !running.is_settled) {
+      log::error("batches: a request of {} could not be called", running.line.batch_id);
+      paused_until_[running.line.owner] = Clock::now() + kTickBusy;
+      store_.give_back(std::move(running.line));
+    }
+    at = running.has_ended ? running_.erase(at) : std::next(at);
   }
 }
 
@@ -177,15 +204,17 @@ bool BatchService::tries_again(const Running& running, const LineAnswer& answer)
   return true;
 }
 
-asio::awaitable<void> BatchService::run_line(std::shared_ptr<Running> running) {
+asio::awaitable<void> BatchService::run_line(std::shared_ptr<Running> running, [[maybe_unused]] LineEnd end) {
   LineAnswer answer = co_await call_batch_line(state_, thread_.first().get_executor(), running->line, running->control);
   if (running->control.interrupted() && !store_.is_wanted(running->line)) {
     store_.drop(running->line);
+    running->is_settled = true;
     co_return;
   }
   if (running->control.interrupted() || tries_again(*running, answer)) {
     if (answer.retry_after) paused_until_[running->line.owner] = Clock::now() + *answer.retry_after;
     store_.give_back(std::move(running->line));
+    running->is_settled = true;
     co_return;
   }
   co_await keep(running, std::move(answer));
@@ -203,10 +232,12 @@ asio::awaitable<void> BatchService::keep(std::shared_ptr<Running> running, LineA
   while (store_.is_wanted(line)) {
     if (running->control.interrupted()) {
       store_.give_back(std::move(running->line));
+      running->is_settled = true;
       co_return;
     }
     const auto kept = store_.answer(line, record);
     if (kept) {
+      running->is_settled = true;
       num_tries_.erase({line.batch_id, line.number});
       co_return;
     }
@@ -215,6 +246,7 @@ asio::awaitable<void> BatchService::keep(std::shared_ptr<Running> running, LineA
     co_await timer.async_wait(asio::as_tuple(asio::use_awaitable));
   }
   store_.drop(line);
+  running->is_settled = true;
 }
 
 }  // namespace quire

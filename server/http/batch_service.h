@@ -53,12 +53,16 @@ class BatchService {
   struct Running {
     BatchLine line;
     LineControl control;
+    bool has_ended = false;
+    bool is_settled = true;  // its line is with the store again
   };
+  struct LineEnd;
 
   void advance();
   void start_lines();
   bool is_serving() const;
-  boost::asio::awaitable<void> run_line(std::shared_ptr<Running> running);
+  void end_lines();
+  boost::asio::awaitable<void> run_line(std::shared_ptr<Running> running, LineEnd end);
   boost::asio::awaitable<void> keep(std::shared_ptr<Running> running, LineAnswer answer);
   // Whether a failure is to be tried again.
   bool tries_again(const Running& running, const LineAnswer& answer);

@@ -10,16 +10,36 @@ namespace {
 // The part of the bound that only small charges may use.
 constexpr std::int64_t kSmallShare = 8;
 
+// A set's node outside of a set: moving it in and out takes no memory.
+template <class Set>
+typename Set::node_type make_place(typename Set::value_type value) {
+  Set one;
+  one.insert(value);
+  return one.extract(one.begin());
+}
+
 }  // namespace
+
+bool ClientBudget::Lighter::operator()(const Account* a, const Account* b) const {
+  return a->second.num_bytes != b->second.num_bytes ? a->second.num_bytes < b->second.num_bytes : a->first < b->first;
+}
 
 bool ClientBudget::Charge::Larger::operator()(const Charge* a, const Charge* b) const {
   return a->num_bytes_ != b->num_bytes_ ? a->num_bytes_ > b->num_bytes_ : std::less<const Charge*>()(a, b);
 }
 
 ClientBudget::Charge::Charge(ClientBudget& budget, std::string client, std::function<void()> cut)
-    : budget_(budget), client_(std::move(client)), cut_(std::move(cut)) {
+    : budget_(budget), cut_(std::move(cut)), place_(make_place<Charges>(this)) {
   const std::lock_guard lock(budget_.mutex_);
-  ++budget_.clients_[client_].num_charges;
+  const auto [at, is_new] = budget_.clients_.try_emplace(std::move(client));
+  client_ = &*at;
+  try {
+    if (is_new) at->second.place = make_place<Ranks>(client_);
+  } catch (...) {
+    budget_.clients_.erase(at);
+    throw;
+  }
+  ++at->second.num_charges;
   budget_.enlist(*this);
 }
 
@@ -28,8 +48,7 @@ ClientBudget::Charge::~Charge() {
   if (unfinished_ && !was_cut_) budget_.withdraw(*this);
   if (was_cut_) budget_.num_bytes_cut_ -= num_bytes_;
   budget_.add(*this, -num_bytes_);
-  const auto client = budget_.clients_.find(client_);
-  if (--client->second.num_charges == 0) budget_.clients_.erase(client);
+  if (--client_->second.num_charges == 0) budget_.clients_.erase(client_->first);
 }
 
 bool ClientBudget::Charge::take(std::int64_t num_bytes, std::int64_t bound) {
@@ -63,33 +82,31 @@ std::int64_t ClientBudget::num_cut() const {
 }
 
 void ClientBudget::add(Charge& charge, std::int64_t num_bytes) {
-  const auto client = clients_.find(charge.client_);
-  unrank(*client);
+  Account& client = *charge.client_;
+  unrank(client);
   num_bytes_ += num_bytes;
-  client->second.num_bytes += num_bytes;
+  client.second.num_bytes += num_bytes;
   charge.num_bytes_ += num_bytes;
-  rank(*client);
+  rank(client);
 }
 
 void ClientBudget::enlist(Charge& charge) {
-  const auto client = clients_.find(charge.client_);
-  client->second.unfinished.insert(&charge);
-  rank(*client);
+  charge.client_->second.unfinished.insert(std::move(charge.place_));
+  rank(*charge.client_);
 }
 
 void ClientBudget::withdraw(Charge& charge) {
-  const auto client = clients_.find(charge.client_);
-  unrank(*client);
-  client->second.unfinished.erase(&charge);
-  rank(*client);
+  unrank(*charge.client_);
+  charge.place_ = charge.client_->second.unfinished.extract(&charge);
+  rank(*charge.client_);
 }
 
-void ClientBudget::rank(const Clients::value_type& client) {
-  if (!client.second.unfinished.empty()) heaviest_.insert({client.second.num_bytes, client.first});
+void ClientBudget::rank(Account& client) {
+  if (!client.second.unfinished.empty() && client.second.place) heaviest_.insert(std::move(client.second.place));
 }
 
-void ClientBudget::unrank(const Clients::value_type& client) {
-  heaviest_.erase({client.second.num_bytes, client.first});
+void ClientBudget::unrank(Account& client) {
+  if (!client.second.place) client.second.place = heaviest_.extract(&client);
 }
 
 bool ClientBudget::fits(const Charge& charge, std::int64_t bound) const {
@@ -102,7 +119,7 @@ bool ClientBudget::fits(const Charge& charge, std::int64_t bound) const {
 bool ClientBudget::make_room(Charge& charge, std::int64_t bound) {
   while (!fits(charge, bound)) {
     // `charge` is unfinished, so there is a heaviest client.
-    Charge* const largest = *clients_.find(heaviest_.rbegin()->second)->second.unfinished.begin();
+    Charge* const largest = *(*heaviest_.rbegin())->second.unfinished.begin();
     largest->was_cut_ = true;
     withdraw(*largest);
     num_bytes_cut_ += largest->num_bytes_;

@@ -1,8 +1,8 @@
 // ClientBudget: limits the memory that clients keep occupied on their way in or out: request bodies that are not parsed
 // yet, answers that are not read yet. Any thread. Bytes are charged by client (an API key or an address). When the
 // budget is full, the largest unfinished charge of the client with the most bytes is cut; charges up to kSmall have a
-// share of their own. Invariant: the charged bytes exceed the limit by at most the charges that were cut and have not
-// ended yet.
+// share of their own. Invariants: the charged bytes exceed the limit by at most the charges that were cut and have not
+// ended yet; once there is a charge, nothing of it takes memory.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,14 @@ namespace quire {
 class ClientBudget {
  public:
   static constexpr std::int64_t kSmall = 65536;
+  struct Client;
+  using Account = std::pair<const std::string, Client>;
 
   // One request's body, from its first byte until it is parsed, or an answer, from when its client lets it wait until
   // it is written. One thread at a time. Must not outlive its budget.
   class Charge {
    public:
-    // `cut`: called at most once, from any thread, with the budget locked: it only posts.
+    // `cut`: called at most once, from any thread, with the budget locked: it must not throw.
     Charge(ClientBudget& budget, std::string client, std::function<void()> cut);
     ~Charge();
     Charge(const Charge&) = delete;
@@ -41,9 +43,10 @@ class ClientBudget {
       bool operator()(const Charge* a, const Charge* b) const;
     };
     ClientBudget& budget_;
-    const std::string client_;
     const std::function<void()> cut_;
     // Guarded by the budget's mutex.
+    Account* client_ = nullptr;
+    std::set<Charge*, Larger>::node_type place_;  // while it is not among those that may be cut
     std::int64_t num_bytes_ = 0;
     bool unfinished_ = true;
     bool was_cut_ = false;
@@ -54,20 +57,17 @@ class ClientBudget {
 
  private:
   using Charges = std::set<Charge*, Charge::Larger>;
-  struct Client {
-    std::int64_t num_bytes = 0;
-    std::int64_t num_charges = 0;
-    Charges unfinished;  // the largest first
+  struct Lighter {
+    bool operator()(const Account* a, const Account* b) const;
   };
-  using Clients = std::map<std::string, Client>;
-  using Rank = std::pair<std::int64_t, std::string>;
+  using Ranks = std::set<Account*, Lighter>;
 
   // Each requires mutex_.
   void add(Charge& charge, std::int64_t num_bytes);
   void enlist(Charge& charge);  // among those that may be cut
   void withdraw(Charge& charge);
-  void rank(const Clients::value_type& client);
-  void unrank(const Clients::value_type& client);
+  void rank(Account& client);
+  void unrank(Account& client);
   bool fits(const Charge& charge, std::int64_t bound) const;
   bool make_room(Charge& charge, std::int64_t bound);
 
@@ -75,8 +75,15 @@ class ClientBudget {
   std::int64_t num_bytes_ = 0;
   std::int64_t num_bytes_cut_ = 0;  // of charges that were cut and have not ended yet
   std::int64_t num_cut_ = 0;
-  Clients clients_;
-  std::set<Rank> heaviest_;  // clients that have unfinished charges; the heaviest last
+  std::map<std::string, Client> clients_;
+  Ranks heaviest_;  // clients that have unfinished charges; the heaviest last
+};
+
+struct ClientBudget::Client {
+  std::int64_t num_bytes = 0;
+  std::int64_t num_charges = 0;
+  Charges unfinished;      // the largest first
+  Ranks::node_type place;  // while it is not among the heaviest
 };
 
 }  // namespace quire

@@ -2,7 +2,15 @@
 
 #include <pthread.h>
 
+#include "core/base/log.h"
+
 namespace quire {
+
+namespace {
+
+constexpr std::chrono::milliseconds kSettle{20};
+
+}  // namespace
 
 EventThreads::EventThreads(std::string name, std::size_t num_threads, bool shared_loop)
     : name_(std::move(name)), num_threads_(num_threads) {
@@ -16,8 +24,27 @@ void EventThreads::start() {
   for (std::size_t i = 0; i < num_threads_; ++i) {
     threads_.emplace_back([this, i] {
       pthread_setname_np(pthread_self(), (name_ + "-" + std::to_string(i)).c_str());
-      contexts_[i % contexts_.size()]->run();
+      run(i);
     });
+  }
+}
+
+// What throws here has no coroutine that would take it: for the most part Asio, where the system refuses it memory.
+void EventThreads::run(std::size_t number) {
+  boost::asio::io_context& context = *contexts_[number % contexts_.size()];
+  bool has_failed = false;
+  while (!context.stopped()) {
+    try {
+      if (has_failed) {
+        context.run_for(kSettle);  // Asio destroys what has ended in handlers of their own
+        if (number == 0 && revive_) revive_();
+        has_failed = false;
+      }
+      context.run();
+    } catch (const std::exception& failure) {
+      log::error("{}: {}", name_, failure.what());
+      has_failed = true;
+    }
   }
 }
 

@@ -1,10 +1,11 @@
 // EventThreads: named threads, each with an event loop of its own. Any thread, except start() and join(): one thread at
-// a time.
+// a time. A handler that throws ends neither its loop nor its thread.
 #pragma once
 
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,6 +22,8 @@ class EventThreads {
     join();
   }
 
+  // Called on the first thread after a handler of it threw, so that what ended with it can begin again. Before start().
+  void on_failure(std::function<void()> revive) { revive_ = std::move(revive); }
   void start();
   // Lets loops end once they have nothing left to do.
   void release() { guards_.clear(); }
@@ -36,8 +39,11 @@ class EventThreads {
  private:
   using Guard = boost::asio::executor_work_guard<boost::asio::io_context::executor_type>;
 
+  void run(std::size_t number);
+
   std::string name_;
   std::size_t num_threads_;
+  std::function<void()> revive_;
   std::vector<std::unique_ptr<boost::asio::io_context>> contexts_;
   std::vector<Guard> guards_;
   std::vector<std::thread> threads_;

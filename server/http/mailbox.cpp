@@ -1,7 +1,6 @@
 #include "server/http/mailbox.h"
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -41,11 +40,6 @@ class MailboxSink final : public OutputSink {
 
 }  // namespace
 
-// Under the lock, so that close() waits for it.
-void Mailbox::signal() {
-  if (arrived_) arrived_->try_send(boost::system::error_code());
-}
-
 void Mailbox::put(std::size_t index, OutputEvent event) noexcept {
   const std::lock_guard lock(mutex_);
   if (interrupted_) return;
@@ -58,13 +52,13 @@ void Mailbox::put(std::size_t index, OutputEvent event) noexcept {
     error_ = no_memory_;
   }
   // One signal per emptying: a reader that is behind finds everything in one go.
-  if (wake) signal();
+  if (wake) arrived_.signal();
 }
 
-void Mailbox::close() {
+void Mailbox::close() noexcept {
   const std::lock_guard lock(mutex_);
   interrupted_ = true;
-  arrived_.reset();
+  arrived_.close();
 }
 
 bool Mailbox::interrupted() const {
@@ -72,18 +66,22 @@ bool Mailbox::interrupted() const {
   return interrupted_;
 }
 
-void Mailbox::interrupt(std::optional<Error> error) {
+void Mailbox::interrupt(std::optional<Error> error) noexcept {
   const std::lock_guard lock(mutex_);
   if (interrupted_) return;
   interrupted_ = true;
-  if (error) error_ = std::make_shared<const Error>(*std::move(error));
-  signal();
+  try {
+    if (error) error_ = std::make_shared<const Error>(*std::move(error));
+  } catch (const std::bad_alloc&) {
+    error_ = no_memory_;
+  }
+  arrived_.signal();
 }
 
-void Mailbox::nudge() {
+void Mailbox::nudge() noexcept {
   const std::lock_guard lock(mutex_);
   nudged_ = true;
-  signal();
+  arrived_.signal();
 }
 
 std::int64_t Mailbox::num_bytes() const {
@@ -127,7 +125,7 @@ asio::awaitable<Mailbox::Batch> Mailbox::take() {
       const std::lock_guard lock(mutex_);
       if (interrupted_ || nudged_ || !mail_.empty() || num_given_ < taken_.size()) co_return next_slice();
     }
-    co_await arrived_->async_receive(asio::as_tuple(asio::use_awaitable));
+    co_await arrived_.wait();
   }
 }
 

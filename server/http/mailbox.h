@@ -1,12 +1,11 @@
 // Mailbox: a queue of one operation's events, from the engine thread to the session's coroutine, which takes all at
-// once, or a slice of them where they are many. put() and interrupt(): Any thread. take(): One thread at a time.
+// once, or a slice of them where they are many. put(), interrupt(), nudge(): Any thread. take(): One thread at a time.
 // Invariants: put() never blocks on the reader and never fails: an event for which there is no memory becomes the error
 // that ends the operation; once the reader is gone, and perhaps its event loop, what is put is dropped.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/experimental/concurrent_channel.hpp>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "core/request/request.h"
+#include "server/http/wakeup.h"
 
 namespace quire {
 
@@ -24,18 +24,18 @@ struct Mail {
 
 class Mailbox {
  public:
-  explicit Mailbox(const boost::asio::any_io_executor& executor) : arrived_(std::in_place, executor, 1) {}
+  explicit Mailbox(const boost::asio::any_io_executor& executor) : arrived_(executor) {}
 
   void put(std::size_t index, OutputEvent event) noexcept;
   bool interrupted() const;
   // Ends all waits: with an error for the client, or without one where the client has disconnected.
-  void interrupt(std::optional<Error> error);
+  void interrupt(std::optional<Error> error) noexcept;
 
   // The reader goes: nothing of the event loop is held from now on.
-  void close();
+  void close() noexcept;
 
   // Ends one wait, with an empty batch where no event came.
-  void nudge();
+  void nudge() noexcept;
 
   struct Batch {
     std::vector<Mail> mail;
@@ -55,7 +55,6 @@ class Mailbox {
   static std::shared_ptr<OutputSink> sink(std::shared_ptr<Mailbox> mailbox, std::size_t index, OnEnd on_end = {});
 
  private:
-  void signal();
   Batch next_slice();
 
   mutable std::mutex mutex_;
@@ -67,8 +66,7 @@ class Mailbox {
   bool nudged_ = false;
   SharedError error_;
   const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
-  using Arrived = boost::asio::experimental::concurrent_channel<void(boost::system::error_code)>;
-  std::optional<Arrived> arrived_;  // none: closed
+  Wakeup arrived_;
 };
 
 // The reading end of a mailbox of its own, which others write to. Closes it when it goes. One thread.

@@ -257,7 +257,8 @@ struct RequestHistograms {
   void count_success(const std::string& finish) {
     registry
         .family("vllm:request_success_total",
-                "Requests that ended, by reason; abort: the client left, a deadline passed or the server drained",
+                "Requests that ended, by reason; abort: the client left, a deadline passed or the server drained; "
+                "error: the server failed",
                 metrics::MetricType::kCounter)
         .counter({{"finished_reason", finish}, {"model_name", model}})
         .increment();
@@ -323,6 +324,13 @@ struct Metrics::Families {
 
 Metrics::Metrics() : families_(std::make_shared<Families>()) {}
 Metrics::~Metrics() = default;
+
+Metrics::GapRecorder::~GapRecorder() {
+  try {
+    flush();
+  } catch (const std::bad_alloc&) {  // some gaps are not counted
+  }
+}
 
 void Metrics::GapRecorder::record(double gap) {
   if (counts_.empty()) counts_.resize(kGap.size() + 1);
@@ -398,7 +406,6 @@ void Metrics::finished(const OperationSummary& summary, const OperationTimes& ti
 
 std::function<void(const FinishInfo&)> Metrics::end_recorder(const std::string& model) {
   return [families = families_, &histograms = families_->of(model)](const FinishInfo& info) {
-    if (info.reason == FinishReason::kError) return;
     histograms.queue.observe(seconds(info.queue_time));
     histograms.prefill.observe(seconds(info.prefill_time));
     histograms.decode.observe(seconds(info.decode_time));

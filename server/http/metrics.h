@@ -35,7 +35,7 @@ class Metrics {
   class GapRecorder {
    public:
     GapRecorder(Metrics& metrics, std::string model) : metrics_(metrics), model_(std::move(model)) {}
-    ~GapRecorder() { flush(); }
+    ~GapRecorder();
     GapRecorder(const GapRecorder&) = delete;
     GapRecorder& operator=(const GapRecorder&) = delete;
     void record(double seconds);

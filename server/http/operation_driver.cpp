@@ -45,8 +45,8 @@ OperationDriver::OperationDriver(ServerState& state, Transport& transport, Opera
       framing_(framing),
       write_timeout_(write_timeout),
       run_(state, transport.executor(), operation) {
-  state_.live.add(run_.mailbox());
   run_.use_text_threads(transport_.client());
+  state_.live.add(run_.mailbox());  // what follows takes no memory: nothing is left where this fails
   transport_.charge_also([this] { return run_.num_waiting_bytes(); });
 }
 

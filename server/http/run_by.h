@@ -2,42 +2,58 @@
 // an error. Runs on the coroutine's thread; the work on the thread that it is posted to.
 #pragma once
 
-#include <boost/asio/associated_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <new>
+#include <optional>
 #include <string>
 
 #include "core/base/log.h"
 #include "core/base/result.h"
+#include "server/http/wakeup.h"
 
 namespace quire {
 
-// Runs `work` on the thread of `post` and resumes on the caller's executor. `work` must not throw.
+// Runs `work` on the thread of `post` and resumes on the caller's executor, whose exception it throws. The other thread
+// takes no memory beyond that of the work.
 template <class T>
 [[gnu::noinline]] boost::asio::awaitable<T> run_by(std::function<void(std::function<void()>)> post,
                                                    std::function<T()> work) {
-  namespace asio = boost::asio;
-  auto start = [&](auto handler) {
-    // Shared, for what is posted has to be copyable.
-    auto shared = std::make_shared<decltype(handler)>(std::move(handler));
-    post([&work, shared]() {
-      auto done = std::make_shared<T>(work());
-      const auto executor = asio::get_associated_executor(*shared);
-      asio::post(executor, [shared, done]() mutable { std::move (*shared)(std::move(*done)); });
-    });
+  struct Shared {
+    explicit Shared(const boost::asio::any_io_executor& executor) : done(executor) {}
+    Wakeup done;
+    std::optional<T> result;
+    std::exception_ptr failure;
   };
-  co_return co_await asio::async_initiate<decltype(asio::use_awaitable), void(T)>(start, asio::use_awaitable);
+  const auto executor = co_await boost::asio::this_coro::executor;
+  const auto shared = std::make_shared<Shared>(executor);
+  post([&work, shared]() noexcept {
+    try {
+      shared->result.emplace(work());
+    } catch (...) {
+      shared->failure = std::current_exception();
+    }
+    shared->done.signal();
+  });
+  bool is_done = false;
+  while (!is_done)
+    is_done = co_await shared->done.wait();
+  if (shared->failure) std::rethrow_exception(shared->failure);
+  co_return *std::move(shared->result);
 }
 
-// The result of `work`, or an internal error where it throws.
+// The result of `work`, or an error where it throws.
 template <class T>
 std::function<Result<T>()> guarded(const std::string& request_id, std::function<Result<T>()> work) {
   return [&request_id, work = std::move(work)]() -> Result<T> {
     try {
       return work();
+    } catch (const std::bad_alloc& failure) {
+      log::error("request {}: {}", request_id, failure.what());
+      return tl::make_unexpected(out_of_memory());
     } catch (const std::exception& failure) {
       log::error("request {}: {}", request_id, failure.what());
       return quire::failure(ErrorKind::kInternal, "The request could not be processed", "internal_error");

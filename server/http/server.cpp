@@ -5,6 +5,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <csignal>
+#include <list>
 #include <map>
 #include <unordered_set>
 
@@ -16,6 +17,7 @@
 #include "server/http/session.h"
 #include "server/http/status_view.h"
 #include "server/http/text_pool.h"
+#include "server/http/wakeup.h"
 #include "server/ops/process_signals.h"
 
 namespace quire {
@@ -63,7 +65,8 @@ class Server::Impl {
         admin_("admin", 1, true),
         reports_("reports", 1, true),
         signals_(io_.first()),
-        drain_timer_(io_.first()) {
+        stopped_(io_.first().get_executor()),
+        stopped_again_(io_.first().get_executor()) {
     state_.text = &text_;
     state_.media = &media_;
     state_.batches = batches_.get();
@@ -90,9 +93,11 @@ class Server::Impl {
     listen();
     for (const auto& listener : listeners_) {
       log::info("{} {}", listener->is_admin ? "the admin listener is at" : "listening on", listener->name());
-      if (!listener->is_adopted()) asio::co_spawn(io_.first(), accept_loop(*listener), asio::detached);
+      if (!listener->is_adopted()) keep_running([this, &listener] { return accept_loop(*listener); });
     }
     repeat(kSampleStatusEvery, [this] { sample_status(state_); });
+    keep_running([this] { return drain_once_stopped(); });
+    io_.on_failure([this] { revive(); });
     io_.start();
     text_.start();
     media_.start();
@@ -107,7 +112,7 @@ class Server::Impl {
     signals_.add(SIGINT);
     signals_.add(SIGXCPU);  // the limit of CPU time: some seconds are left
     if (on_hangup_) signals_.add(SIGHUP);
-    asio::co_spawn(io_.first(), signal_loop(), asio::detached);
+    keep_running([this] { return signal_loop(); });
   }
 
   void on_drain(std::function<void()> begun, std::function<void()> over) {
@@ -116,8 +121,11 @@ class Server::Impl {
   }
 
   void repeat(std::chrono::milliseconds period, std::function<void()> callback) {
-    repeat_timers_.push_back(std::make_unique<asio::steady_timer>(io_.first()));
-    asio::co_spawn(io_.first(), repeat_loop(*repeat_timers_.back(), period, std::move(callback)), asio::detached);
+    asio::post(io_.first(), [this, period, callback = std::move(callback)] {
+      repeat_timers_.push_back(std::make_unique<asio::steady_timer>(io_.first()));
+      keep_running(
+          [this, &timer = *repeat_timers_.back(), period, callback] { return repeat_loop(timer, period, callback); });
+    });
   }
 
   std::uint16_t port(bool admin) const {
@@ -134,19 +142,16 @@ class Server::Impl {
     auto starting = ServerPhase::kStarting;
     if (!state_.phase.compare_exchange_strong(starting, ServerPhase::kServing)) return;
     for (const auto& listener : listeners_) {
-      if (listener->is_adopted()) asio::co_spawn(io_.first(), accept_loop(*listener), asio::detached);
+      if (!listener->is_adopted()) continue;
+      asio::post(io_.first(),
+                 [this, &listener] { keep_running([this, &listener] { return accept_loop(*listener); }); });
     }
     if (batches_) batches_->post([this] { batches_->wake(); });
   }
 
   void stop() {
-    if (num_stops_.fetch_add(1) == 0) {
-      // Posted: from the signals' own loop it would begin at once and, with nothing to wait for, cancel them before
-      // that loop waits again.
-      asio::post(io_.first(), [this] { asio::co_spawn(io_.first(), drain(), asio::detached); });
-    } else {
-      asio::post(io_.first(), [this] { drain_timer_.cancel(); });
-    }
+    const bool is_first = num_stops_.fetch_add(1) == 0;
+    (is_first ? stopped_ : stopped_again_).signal();
   }
 
   std::size_t wait() {
@@ -190,7 +195,11 @@ class Server::Impl {
       asio::io_context& home = io_.next();
       auto [error, socket] = co_await listener.acceptor().async_accept(home, kUseTuple);
       if (!error) {
-        admit(home, std::move(socket), listener);
+        try {
+          admit(home, std::move(socket), listener);
+        } catch (const std::exception& failure) {
+          log::warn("accept: {}", failure.what());
+        }
         continue;
       }
       if (error == asio::error::operation_aborted || !listener.acceptor().is_open()) co_return;
@@ -203,17 +212,16 @@ class Server::Impl {
 
   void admit(asio::io_context& home, Listener::Socket socket, const Listener& listener) {
     const auto settings = state_.settings();
-    const std::string peer = peer_address(socket);
+    std::string peer = peer_address(socket);
     if (state_.num_connections.load() >= settings->options.max_connections) return state_.metrics.connection_refused();
     if (!count_address(peer, listener.is_tcp() ? settings->options.max_connections_per_address : 0)) {
       return state_.metrics.connection_refused();
     }
-    ++state_.num_connections;
-    state_.metrics.connection_opened();
+    OpenConnection counted(*this, std::move(peer));
     const bool uses_tls = settings->tls != nullptr && listener.is_tcp() && !listener.is_admin;
     auto tls = uses_tls ? settings->tls->open(socket.native_handle()) : nullptr;
-    auto transport = std::make_shared<Transport>(std::move(socket), peer, std::move(tls));
-    asio::co_spawn(home, serve_connection(std::move(transport), listener.is_admin), asio::detached);
+    counted.transport = std::make_shared<Transport>(std::move(socket), counted.peer, std::move(tls));
+    asio::co_spawn(home, serve_connection(std::move(counted), listener.is_admin), asio::detached);
   }
 
   // False where the address has as many connections as it may; 0: no bound.
@@ -225,28 +233,90 @@ class Server::Impl {
     return true;
   }
 
-  void forget(const std::shared_ptr<Transport>& transport) {
-    const std::lock_guard lock(transports_mutex_);
-    transports_.erase(transport);
-    const auto address = num_by_address_.find(transport->peer());
-    if (--address->second == 0) num_by_address_.erase(address);
-  }
+  // A connection among those that are counted, from when it is accepted until its coroutine has ended, however it ends.
+  struct OpenConnection {
+    OpenConnection(Impl& of, std::string address) : server(&of), peer(std::move(address)) {
+      ++server->state_.num_connections;
+      server->state_.metrics.connection_opened();
+    }
+    OpenConnection(OpenConnection&& other) noexcept
+        : server(std::exchange(other.server, nullptr)),
+          peer(std::move(other.peer)),
+          transport(std::move(other.transport)) {}
+    OpenConnection& operator=(OpenConnection&&) = delete;
+    ~OpenConnection() {
+      if (server == nullptr) return;
+      if (transport) transport->close();
+      server->forget(*this);
+    }
 
-  asio::awaitable<void> serve_connection(std::shared_ptr<Transport> transport, bool is_admin) {
+    Impl* server;
+    std::string peer;
+    std::shared_ptr<Transport> transport;
+  };
+
+  void forget(const OpenConnection& connection) {
     {
       const std::lock_guard lock(transports_mutex_);
-      transports_.insert(transport);
+      transports_.erase(connection.transport);
+      const auto address = num_by_address_.find(connection.peer);
+      if (--address->second == 0) num_by_address_.erase(address);
+    }
+    --state_.num_connections;
+    state_.metrics.connection_closed();
+  }
+
+  asio::awaitable<void> serve_connection(OpenConnection open, bool is_admin) {
+    {
+      const std::lock_guard lock(transports_mutex_);
+      transports_.insert(open.transport);
     }
     try {
-      Connection connection(state_, transport, is_admin);
+      Connection connection(state_, open.transport, is_admin);
       co_await connection.run();
     } catch (const std::exception& failure) {
       log::error("connection: {}", failure.what());
-      transport->close();
     }
-    forget(transport);
-    --state_.num_connections;
-    state_.metrics.connection_closed();
+  }
+
+  // A coroutine of the first io thread that lasts until the drain's end. One that fails is begun again.
+  struct LongLoop {
+    std::function<asio::awaitable<void>()> run;
+    bool is_running = false;
+    bool has_ended = false;  // as it should
+  };
+  struct Running {
+    explicit Running(LongLoop& of) : loop(&of) { loop->is_running = true; }
+    Running(Running&& other) noexcept : loop(std::exchange(other.loop, nullptr)) {}
+    Running& operator=(Running&&) = delete;
+    ~Running() {
+      if (loop != nullptr) loop->is_running = false;
+    }
+
+    LongLoop* loop;
+  };
+
+  void keep_running(std::function<asio::awaitable<void>()> run) {
+    loops_.push_back({std::move(run)});
+    begin(loops_.back());
+  }
+
+  // Its exception leaves the event loop, which then calls revive().
+  void begin(LongLoop& loop) {
+    asio::co_spawn(io_.first(), run_loop(Running(loop)), [](const std::exception_ptr& failure) {
+      if (failure) std::rethrow_exception(failure);
+    });
+  }
+
+  static asio::awaitable<void> run_loop(Running running) {
+    co_await running.loop->run();
+    running.loop->has_ended = true;
+  }
+
+  void revive() {
+    for (LongLoop& loop : loops_) {
+      if (!loop.is_running && !loop.has_ended) begin(loop);
+    }
   }
 
   asio::awaitable<void> signal_loop() {
@@ -262,12 +332,15 @@ class Server::Impl {
     }
   }
 
-  // True where the wait came to its end, false where a second stop() cut it short.
-  asio::awaitable<bool> pause(std::chrono::milliseconds duration) {
-    if (num_stops_.load() > 1) co_return false;
-    drain_timer_.expires_after(duration);
-    const auto [error] = co_await drain_timer_.async_wait(kUseTuple);
-    co_return !error;
+  // A second stop() cuts it short.
+  asio::awaitable<void> pause(std::chrono::milliseconds duration) {
+    if (num_stops_.load() < 2) co_await stopped_again_.wait(Clock::now() + duration);
+  }
+
+  asio::awaitable<void> drain_once_stopped() {
+    while (num_stops_.load() == 0)
+      co_await stopped_.wait();
+    co_await drain();
   }
 
   asio::awaitable<void> drain() {
@@ -334,13 +407,19 @@ class Server::Impl {
   ServerState state_;
   std::vector<HandedSocket> handed_;
   std::unique_ptr<BatchService> batches_;  // null: none are served; ends after the sessions that use it
+  // What coroutines leave when they end, with their loops at the latest.
+  std::list<LongLoop> loops_;  // the first io thread's, once it runs
+  std::mutex transports_mutex_;
+  std::map<std::string, std::int64_t> num_by_address_;  // guarded by transports_mutex_
+  std::unordered_set<std::shared_ptr<Transport>> transports_;
   EventThreads io_;
   TextPool text_;
   MediaService media_;
   EventThreads admin_;    // /admin and reload: neither waits for requests, nor do these for it
   EventThreads reports_;  // metrics, status and documents: they wait for no request, and no socket waits for them
   asio::signal_set signals_;
-  asio::steady_timer drain_timer_;
+  Wakeup stopped_;
+  Wakeup stopped_again_;
   std::vector<std::unique_ptr<asio::steady_timer>> repeat_timers_;
   std::vector<std::unique_ptr<Listener>> listeners_;  // closed before the loops they belong to
   std::function<void()> on_hangup_;
@@ -348,9 +427,6 @@ class Server::Impl {
   std::function<void()> on_drained_;
   std::atomic<int> num_stops_{0};
   std::size_t num_cut_ = 0;
-  std::map<std::string, std::int64_t> num_by_address_;  // guarded by transports_mutex_
-  std::mutex transports_mutex_;
-  std::unordered_set<std::shared_ptr<Transport>> transports_;
 };
 
 Server::Server(const ServerOptions& options, std::vector<HandedSocket> handed)

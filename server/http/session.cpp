@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/log.h"
 #include "server/http/listener.h"
 #include "server/http/run_by.h"
 
@@ -65,9 +66,27 @@ asio::awaitable<bool> Session::serve() {
   const std::string_view asked = head_.field("x-request-id");
   request_id_ = is_usable_id(asked) ? std::string(asked) : make_id("req-");
   begin_record();
-  const bool answered = co_await answer();
+  const std::uint64_t num_written = transport_->num_written();
+  bool answered = false;
+  std::optional<Error> error;
+  try {
+    answered = co_await answer();
+  } catch (const std::bad_alloc& failure) {
+    log::error("request {}: {}", request_id_, failure.what());
+    error = out_of_memory();
+  }
+  if (error) co_await end_failed(*error, num_written);
   note_end();
   co_return answered&& keep_alive_;
+}
+
+// The client hears why, unless a part of its answer was sent: a connection that closes says that the rest is missing.
+asio::awaitable<void> Session::end_failed(const Error& error, std::uint64_t num_written_before) {
+  keep_alive_ = false;
+  upload_.reset();
+  if (transport_->num_written() > num_written_before) co_return;
+  Response response = error_response(error);
+  co_await respond(std::move(response));
 }
 
 asio::awaitable<bool> Session::read_head(Clock::time_point idle_until) {

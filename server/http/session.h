@@ -61,6 +61,7 @@ class Session {
 
   // session.cpp
   boost::asio::awaitable<bool> answer();
+  boost::asio::awaitable<void> end_failed(const Error& error, std::uint64_t num_written_before);
   void begin_record();
   void note_end();
   void count(int status);
@@ -122,7 +123,7 @@ class Session {
   bool resumes() const;
   boost::asio::awaitable<bool> resume_stream();
   boost::asio::awaitable<bool> refuse_to_resume();
-  void end_shared(const std::string& name);
+  void end_shared(const std::string& name) noexcept;
   std::string stream_name(const Call& call) const;
   std::shared_ptr<const StreamOrigin> new_origin() const;
   boost::asio::awaitable<bool> resume_elsewhere(std::string body, std::size_t number);

@@ -135,7 +135,12 @@ asio::awaitable<bool> Session::send_content(StoredAnswer answer) {
     batches->post(std::move(job));
   };
   const auto file = std::make_shared<DiskFile>(std::move(*answer.content));
-  const std::shared_ptr<void> closed(nullptr, [&](void*) { batches->post([file] {}); });
+  const std::shared_ptr<void> closed(nullptr, [&](void*) {
+    try {
+      batches->post([file] {});
+    } catch (const std::bad_alloc&) {  // closed here
+    }
+  });
   count(200);
   const std::string head = content_head("application/octet-stream", answer.num_bytes, framing());
   bool sent = co_await transport_->write(head, options().timeout.write);

@@ -1,10 +1,10 @@
 // Session: a stream that is kept for its client, and sent again from the event after the last one that arrived.
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <charconv>
 #include <ctime>
 #include <random>
 
+#include "core/base/log.h"
 #include "core/base/printable.h"
 #include "server/api/common/sha256.h"
 #include "server/http/listener.h"
@@ -66,8 +66,13 @@ std::string Session::stream_name(const Call& call) const {
   return hex_digits(sha256(text));
 }
 
-void Session::end_shared(const std::string& name) {
-  if (StreamSharer* const sharer = state_.shared_streams.load()) sharer->end(name);
+// Without memory for it the store forgets the stream with its lease.
+void Session::end_shared(const std::string& name) noexcept {
+  try {
+    if (StreamSharer* const sharer = state_.shared_streams.load()) sharer->end(name);
+  } catch (const std::exception& failure) {
+    log::error("request {}: {}", request_id_, failure.what());
+  }
 }
 
 // Null: the answer is given here or nowhere.
@@ -128,17 +133,17 @@ asio::awaitable<bool> Session::resume_elsewhere(std::string body, std::size_t nu
 
 asio::awaitable<bool> Session::read_saved(std::shared_ptr<SavedStream> stream, std::size_t number) {
   count(200);
-  auto timer = std::make_shared<asio::steady_timer>(transport_->executor());
+  const auto wakeup = std::make_shared<Wakeup>(transport_->executor());
+  const std::shared_ptr<void> closed(nullptr, [wakeup](void*) { wakeup->close(); });
   bool gone = false;
-  transport_->watch([&gone, timer] {
+  transport_->watch([&gone, wakeup] {
     gone = true;
-    timer->cancel();
+    wakeup->signal();
   });
   const std::shared_ptr<void> unwatched(nullptr, [this](void*) { transport_->unwatch(); });
-  const auto wake = [timer] { asio::post(timer->get_executor(), [timer] { timer->cancel(); }); };
+  const auto wake = [wakeup] { wakeup->signal(); };
   std::string frame = stream_head(kEventStream, framing());
   while (!gone) {
-    timer->expires_at(asio::steady_timer::time_point::max());
     const SavedStream::Rest rest = stream->after(number, wake);
     if (rest.lost) break;
     if (!rest.events.empty()) append_stream_part(frame, rest.events, framing());
@@ -150,7 +155,7 @@ asio::awaitable<bool> Session::read_saved(std::shared_ptr<SavedStream> stream, s
     if (!sent) break;
     frame.clear();
     if (over) co_return keep_alive_&& head_.minor_version == 1;
-    if (rest.events.empty()) co_await timer->async_wait(kUseTuple);
+    if (rest.events.empty()) co_await wakeup->wait();
   }
   co_return false;
 }

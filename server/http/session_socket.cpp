@@ -71,7 +71,22 @@ bool has_key(const Settings& settings, const std::string& name, const std::strin
   return settings.keys.empty() ? hash.empty() : key != nullptr && hash_of(*key) == hash;
 }
 
+// The end of the reading, whatever ended it: the session hears of it.
+struct ReadingEnd {
+  explicit ReadingEnd(SocketInbox& of) : inbox(of) {}
+  ~ReadingEnd() {
+    inbox.has_ended = true;
+    if (inbox.running) inbox.running->interrupt(std::nullopt);
+    inbox.reader.mailbox()->nudge();
+  }
+  ReadingEnd(const ReadingEnd&) = delete;
+  ReadingEnd& operator=(const ReadingEnd&) = delete;
+
+  SocketInbox& inbox;
+};
+
 asio::awaitable<void> read_messages(std::shared_ptr<SocketInbox> inbox) {
+  const ReadingEnd end(*inbox);
   while (!inbox->has_ended) {
     auto message = co_await inbox->socket.read();
     if (!message) break;
@@ -82,9 +97,6 @@ asio::awaitable<void> read_messages(std::shared_ptr<SocketInbox> inbox) {
       co_await inbox->taken.async_wait(kUseTuple);
     }
   }
-  inbox->has_ended = true;
-  if (inbox->running) inbox->running->interrupt(std::nullopt);
-  inbox->reader.mailbox()->nudge();
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 #include "server/http/state_metrics.h"
 
+#include <dirent.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <memory>
 #include <sstream>
 #include <string>
 
@@ -91,10 +91,13 @@ double boot_time() {
   return static_cast<double>(std::time(nullptr)) - static_cast<double>(since_boot.tv_sec);
 }
 
+// Not by std::filesystem, whose iterator ends the process where memory is refused.
 double num_descriptors() {
-  std::error_code ignored;
-  const std::filesystem::directory_iterator all("/proc/self/fd", ignored);
-  return static_cast<double>(std::distance(begin(all), end(all)));
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
+  double count = 0.0;
+  for (const dirent* each = folder ? ::readdir(folder.get()) : nullptr; each != nullptr; each = ::readdir(folder.get()))
+    count += each->d_name[0] == '.' ? 0.0 : 1.0;
+  return count;
 }
 
 void add_process(std::vector<MetricFamily>& all) {

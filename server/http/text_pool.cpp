@@ -23,16 +23,38 @@ bool TextSchedule::may_run(TextLane lane, const Client& client) const {
   return !client.waiting.empty() && (lane == TextLane::kQuick || client.num_running < most_long_);
 }
 
+bool TextSchedule::Earlier::operator()(const Clients::value_type* a, const Clients::value_type* b) const {
+  return a->second.used != b->second.used ? a->second.used < b->second.used : a->first < b->first;
+}
+
+void TextSchedule::enlist(Lane& lane, Clients::value_type& client) {
+  if (client.second.place) lane.candidates.insert(std::move(client.second.place));
+}
+
+void TextSchedule::withdraw(Lane& lane, Clients::value_type& client) {
+  if (!client.second.place) client.second.place = lane.candidates.extract(&client);
+}
+
 void TextSchedule::add(TextLane lane, const std::string& client, Job job) {
   Lane& own = lanes_[index(lane)];
   const Lane& other = lanes_[1 - index(lane)];
   // Who was idle has saved nothing up, a lane neither.
   if (own.num_waiting == 0) own.used = std::max(own.used, other.used);
-  Client& entry = own.clients[client];
-  if (entry.waiting.empty() && entry.num_running == 0) entry.used = std::max(entry.used, own.least);
-  const bool was_candidate = may_run(lane, entry);
-  entry.waiting.push_back(std::move(job));
-  if (!was_candidate && may_run(lane, entry)) own.candidates.insert({entry.used, client});
+  const auto [at, is_new] = own.clients.try_emplace(client);
+  Client& entry = at->second;
+  try {
+    if (is_new) {
+      Candidates one;
+      one.insert(&*at);
+      entry.place = one.extract(one.begin());
+    }
+    entry.waiting.push_back(std::move(job));
+  } catch (...) {
+    if (is_new) own.clients.erase(at);
+    throw;
+  }
+  if (entry.waiting.size() == 1 && entry.num_running == 0) entry.used = std::max(entry.used, own.least);
+  if (may_run(lane, entry)) enlist(own, *at);
   ++own.num_waiting;
 }
 
@@ -49,29 +71,29 @@ std::optional<TextSchedule::Next> TextSchedule::take(bool quick_only) {
 
 TextSchedule::Next TextSchedule::take_from(TextLane lane) {
   Lane& own = lanes_[index(lane)];
-  const auto first = own.candidates.begin();
-  Next next{{}, lane, first->second};
-  Client& client = own.clients.find(next.client)->second;
+  Clients::value_type& first = **own.candidates.begin();
+  Client& client = first.second;
+  Next next{{}, lane, first.first};
   own.least = std::max(own.least, client.used);
-  own.candidates.erase(first);
+  withdraw(own, first);
   next.job = std::move(client.waiting.front());
   client.waiting.pop_front();
   ++client.num_running;
-  if (may_run(lane, client)) own.candidates.insert({client.used, next.client});
+  if (may_run(lane, client)) enlist(own, first);
   --own.num_waiting;
   return next;
 }
 
-void TextSchedule::charge(TextLane lane, const std::string& client, double seconds) {
+void TextSchedule::charge(TextLane lane, std::string_view client, double seconds) {
   Lane& own = lanes_[index(lane)];
   own.used += seconds;
   own.seconds += seconds;
   const auto place = own.clients.find(client);
   Client& entry = place->second;
-  own.candidates.erase({entry.used, client});
+  withdraw(own, *place);
   entry.used += seconds;
   --entry.num_running;
-  if (may_run(lane, entry)) own.candidates.insert({entry.used, client});
+  if (may_run(lane, entry)) enlist(own, *place);
   // One that has used more than its share is remembered until the others have caught up.
   if (own.clients.size() <= kMostIdle) return;
   std::erase_if(own.clients, [&](const auto& each) {

@@ -16,6 +16,7 @@
 #include <set>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,14 +28,14 @@ enum class TextLane { kQuick, kLong };
 inline constexpr std::chrono::milliseconds kQuickTime{20};
 inline constexpr std::size_t kNumTextLanes = 2;
 
-// Which job runs next. One thread at a time; the times are the caller's.
+// Which job runs next. One thread at a time; the times are the caller's. Only add() takes memory.
 class TextSchedule {
  public:
   using Job = std::function<void()>;
   struct Next {
     Job job;
     TextLane lane = TextLane::kQuick;
-    std::string client;
+    std::string_view client;  // until it was charged
   };
 
   // `most_long`: long jobs of one client that run at once.
@@ -43,28 +44,36 @@ class TextSchedule {
   void add(TextLane lane, const std::string& client, Job job);
   std::optional<Next> take(bool quick_only);
   // What a job that was taken has cost.
-  void charge(TextLane lane, const std::string& client, double seconds);
+  void charge(TextLane lane, std::string_view client, double seconds);
   std::size_t num_waiting(TextLane lane) const { return lanes_[index(lane)].num_waiting; }
   double seconds_used(TextLane lane) const { return lanes_[index(lane)].seconds; }
 
  private:
+  struct Client;
+  using Clients = std::map<std::string, Client, std::less<>>;
+  struct Earlier {
+    bool operator()(const Clients::value_type* a, const Clients::value_type* b) const;
+  };
+  using Candidates = std::set<Clients::value_type*, Earlier>;
   struct Client {
     double used = 0.0;  // seconds, beginning at the lane's least when it comes back
     std::size_t num_running = 0;
     std::deque<Job> waiting;
+    Candidates::node_type place;  // while it is no candidate
   };
   struct Lane {
-    std::map<std::string, Client> clients;                // with something waiting or running
-    std::set<std::pair<double, std::string>> candidates;  // those whose next job may run, by what they used
-    double least = 0.0;                                   // what the client that was served last had used
-    double used = 0.0;                                    // seconds, beginning at the other's when it comes back
-    double seconds = 0.0;                                 // since the start
+    Clients clients;        // with something waiting or running
+    Candidates candidates;  // those whose next job may run, by what they used
+    double least = 0.0;     // what the client that was served last had used
+    double used = 0.0;      // seconds, beginning at the other's when it comes back
+    double seconds = 0.0;   // since the start
     std::size_t num_waiting = 0;
   };
   static std::size_t index(TextLane lane) { return static_cast<std::size_t>(lane); }
   Next take_from(TextLane lane);
-  // Whether the client is a candidate.
   bool may_run(TextLane lane, const Client& client) const;
+  static void enlist(Lane& lane, Clients::value_type& client);
+  static void withdraw(Lane& lane, Clients::value_type& client);
 
   std::size_t most_long_;
   std::array<Lane, kNumTextLanes> lanes_;

@@ -15,6 +15,8 @@ namespace asio = boost::asio;
 
 namespace {
 
+using Clock = asio::steady_timer::clock_type;
+
 constexpr std::size_t kReadSize = 16384;
 // Read ahead of the request being answered; a client that pipelines more waits in its own socket.
 constexpr std::size_t kMaxReadAhead = 65536;
@@ -32,8 +34,8 @@ Transport::Transport(Socket socket, std::string peer, std::unique_ptr<TlsStream>
     : socket_(std::move(socket)),
       peer_(std::move(peer)),
       tls_(std::move(tls)),
-      read_timer_(socket_.get_executor()),
-      write_timer_(socket_.get_executor()) {
+      may_read_(socket_.get_executor()),
+      may_write_(socket_.get_executor()) {
   boost::system::error_code ignored;
   socket_.non_blocking(true, ignored);
   // Both fail on a unix socket, which has neither.
@@ -71,15 +73,15 @@ void Transport::consume(std::size_t count) {
 
 void Transport::set_gone() {
   gone_ = true;
-  read_timer_.cancel();
+  may_read_.signal();
   if (on_gone_) std::exchange(on_gone_, nullptr)();
 }
 
 void Transport::start_read(Socket::wait_type what) {
   if (reading_ || gone_) return;
-  reading_ = true;
   socket_.async_wait(what,
                      [self = shared_from_this()](const boost::system::error_code& error) { self->on_readable(error); });
+  reading_ = true;
 }
 
 void Transport::on_readable(const boost::system::error_code& error) {
@@ -90,62 +92,76 @@ void Transport::on_readable(const boost::system::error_code& error) {
     input_.erase(0, consumed_);
     consumed_ = 0;
   }
-  const std::size_t start = input_.size();
-  IoResult result;
-  do {
-    // One buffer for all of a thread's connections: one of their own, freed among small and lasting allocations, would
-    // leave its size in the heap for each connection that ever idled.
-    thread_local std::array<char, kReadSize> buffer;
-    result = read_some(buffer.data(), buffer.size());
-    input_.append(buffer.data(), result.count);
-  } while (tls_ && result.progress == IoProgress::kDone && tls_->has_pending());
-  if (input_.size() == start) {
-    if (result.progress == IoProgress::kWantRead) return start_read(Socket::wait_read);
-    if (result.progress == IoProgress::kWantWrite) return start_read(Socket::wait_write);
-    return set_gone();
+  try {
+    const std::size_t start = input_.size();
+    IoResult result;
+    do {
+      // One buffer for all of a thread's connections: one of their own, freed among small and lasting allocations,
+      // would leave its size in the heap for each connection that ever idled.
+      thread_local std::array<char, kReadSize> buffer;
+      result = read_some(buffer.data(), buffer.size());
+      input_.append(buffer.data(), result.count);
+    } while (tls_ && result.progress == IoProgress::kDone && tls_->has_pending());
+    if (input_.size() == start) {
+      if (result.progress == IoProgress::kWantRead) return start_read(Socket::wait_read);
+      if (result.progress == IoProgress::kWantWrite) return start_read(Socket::wait_write);
+      return set_gone();
+    }
+    may_read_.signal();
+    if (on_gone_ && input_.size() < kMaxReadAhead) start_read(Socket::wait_read);
+  } catch (const std::bad_alloc&) {  // what arrived has no place
+    close();
   }
-  read_timer_.cancel();
-  if (on_gone_ && input_.size() < kMaxReadAhead) start_read(Socket::wait_read);
 }
 
-void Transport::wake() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] {
-    self->woken_ = true;
-    self->read_timer_.cancel();
-  });
+void Transport::wake() noexcept {
+  woken_ = true;
+  may_read_.signal();
+}
+
+void Transport::cut() noexcept {
+  is_cut_ = true;
+  may_read_.signal();
+  may_write_.signal();
 }
 
 asio::awaitable<ReadStatus> Transport::fill(std::chrono::milliseconds timeout) {
   const std::size_t before = input().size();
-  const auto deadline = asio::steady_timer::clock_type::now() + timeout;
+  const auto deadline = Clock::now() + timeout;
   start_read(Socket::wait_read);
-  while (input().size() == before && !gone_ && !woken_) {
-    read_timer_.expires_at(deadline);
-    const auto [error] = co_await read_timer_.async_wait(kUseTuple);
-    if (!error && input().size() == before && !gone_ && !woken_) co_return ReadStatus::kTimeout;
+  while (input().size() == before && !gone_ && !woken_ && !is_cut_) {
+    const bool signalled = co_await may_read_.wait(deadline);
+    if (!signalled && input().size() == before && !gone_ && !woken_ && !is_cut_) co_return ReadStatus::kTimeout;
   }
-  if (std::exchange(woken_, false)) co_return ReadStatus::kWoken;
+  if (is_cut_) {
+    reset();
+    co_return ReadStatus::kClosed;
+  }
+  if (woken_.exchange(false)) co_return ReadStatus::kWoken;
   co_return input().size() > before ? ReadStatus::kMore : ReadStatus::kClosed;
 }
 
 asio::awaitable<bool> Transport::wait(Socket::wait_type what, std::chrono::milliseconds timeout) {
-  if (!std::exchange(waiting_, true)) {
+  if (!waiting_) {
     socket_.async_wait(what, [self = shared_from_this()](const boost::system::error_code&) {
       self->waiting_ = false;
-      self->write_timer_.cancel();
+      self->may_write_.signal();
     });
+    waiting_ = true;
   }
-  write_timer_.expires_after(timeout);
-  co_await write_timer_.async_wait(kUseTuple);
+  const auto until = Clock::now() + timeout;
+  bool signalled = true;
+  while (waiting_ && signalled && !is_cut_)
+    signalled = co_await may_write_.wait(until);
   co_return !waiting_;
 }
 
 asio::awaitable<bool> Transport::handshake(std::chrono::milliseconds timeout) {
-  const auto deadline = asio::steady_timer::clock_type::now() + timeout;
+  const auto deadline = Clock::now() + timeout;
   while (tls_) {
     const IoResult result = socket_.is_open() ? tls_->handshake() : IoResult{IoProgress::kGone, 0};
     if (result.progress == IoProgress::kDone) break;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - asio::steady_timer::clock_type::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     bool ready = false;
     if (result.progress != IoProgress::kGone && left.count() > 0) {
       ready = co_await wait(result.progress == IoProgress::kWantRead ? Socket::wait_read : Socket::wait_write, left);
@@ -162,9 +178,7 @@ bool Transport::charge_reader(std::int64_t num_held, std::optional<ClientBudget:
   if (reader_limits_.budget == nullptr) return true;
   if (!charge) {
     num_charged_ = 0;
-    charge.emplace(*reader_limits_.budget, reader_limits_.client, [self = shared_from_this()] {
-      asio::post(self->socket_.get_executor(), [self] { self->reset(); });
-    });
+    charge.emplace(*reader_limits_.budget, reader_limits_.client, [self = shared_from_this()] { self->cut(); });
   }
   const std::int64_t held = num_held + (num_waiting_ ? num_waiting_() : 0);
   const std::int64_t before = std::exchange(num_charged_, held);
@@ -173,13 +187,13 @@ bool Transport::charge_reader(std::int64_t num_held, std::optional<ClientBudget:
 
 asio::awaitable<bool> Transport::wait_for_reader(Socket::wait_type what, std::chrono::milliseconds timeout,
                                                  std::int64_t num_held, std::optional<ClientBudget::Charge>& charge) {
-  const auto until = asio::steady_timer::clock_type::now() + timeout;
+  const auto until = Clock::now() + timeout;
   while (true) {
-    if (!charge_reader(num_held, charge)) {
+    if (is_cut_ || !charge_reader(num_held, charge)) {
       reset();
       co_return false;
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - asio::steady_timer::clock_type::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
     if (left.count() <= 0) co_return false;
     const bool ready = co_await wait(what, std::min(left, kChargeEvery));
     if (ready) co_return true;
@@ -188,13 +202,14 @@ asio::awaitable<bool> Transport::wait_for_reader(Socket::wait_type what, std::ch
 
 asio::awaitable<bool> Transport::write(std::string_view data, std::chrono::milliseconds timeout, Bytes bytes) {
   const std::int64_t num_held = bytes == Bytes::kOwn ? std::ssize(data) : 0;
-  const auto began = asio::steady_timer::clock_type::now();
+  const auto began = Clock::now();
   std::optional<ClientBudget::Charge> charge;  // from the first wait to the last byte
   std::size_t num_written = 0;
   std::size_t num_at_once = 0;
   while (num_written < data.size()) {
     const IoResult result = write_some(data.substr(num_written, kWriteSlice));
     num_written += result.count;
+    num_written_ += result.count;
     num_at_once += result.count;
     if (result.progress == IoProgress::kDone) {
       if (num_at_once < kWriteSlice || num_written == data.size()) continue;
@@ -207,8 +222,7 @@ asio::awaitable<bool> Transport::write(std::string_view data, std::chrono::milli
     if (reader_limits_.min_rate > 0) {
       const auto allowed =
           timeout + std::chrono::milliseconds(static_cast<std::int64_t>(num_written) * 1000 / reader_limits_.min_rate);
-      const auto left =
-          std::chrono::ceil<std::chrono::milliseconds>(began + allowed - asio::steady_timer::clock_type::now());
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(began + allowed - Clock::now());
       longest = std::min(longest, left);
     }
     bool ready = false;
@@ -234,8 +248,8 @@ asio::awaitable<void> Transport::close_gracefully() {
   boost::system::error_code ignored;
   if (tls_ && !gone_) tls_->say_goodbye();
   socket_.shutdown(Socket::shutdown_send, ignored);
-  const auto deadline = asio::steady_timer::clock_type::now() + kLinger;
-  while (!gone_ && asio::steady_timer::clock_type::now() < deadline) {
+  const auto deadline = Clock::now() + kLinger;
+  while (!gone_ && Clock::now() < deadline) {
     consume(input().size());
     if (co_await fill(kLinger) != ReadStatus::kMore) break;
   }

@@ -4,10 +4,10 @@
 // waits for a client that does not read is charged to that client; a long write gives way to the loop's others.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <functional>
@@ -18,6 +18,7 @@
 
 #include "server/http/client_budget.h"
 #include "server/http/tls.h"
+#include "server/http/wakeup.h"
 
 namespace quire {
 
@@ -52,7 +53,9 @@ class Transport : public std::enable_shared_from_this<Transport> {
   boost::asio::awaitable<bool> handshake(std::chrono::milliseconds timeout);
 
   // Ends a fill() under way, or the next one, with kWoken. Any thread.
-  void wake();
+  void wake() noexcept;
+  // The next read or write, or the one under way, resets the connection. Any thread.
+  void cut() noexcept;
   // Waits for at least one further byte.
   boost::asio::awaitable<ReadStatus> fill(std::chrono::milliseconds timeout);
   // False once the client is gone, took nothing for `timeout`, or was cut as ReaderLimits say; the connection is then
@@ -62,6 +65,8 @@ class Transport : public std::enable_shared_from_this<Transport> {
   // For the writes from now on.
   void limit_reader(ReaderLimits limits) { reader_limits_ = std::move(limits); }
   const std::string& client() const { return reader_limits_.client; }
+  // Bytes since the connection began.
+  std::uint64_t num_written() const { return num_written_; }
   // Bytes that wait behind what is written, charged with it; null: none.
   void charge_also(std::function<std::int64_t()> num_waiting) { num_waiting_ = std::move(num_waiting); }
 
@@ -94,9 +99,9 @@ class Transport : public std::enable_shared_from_this<Transport> {
 
   Socket socket_;
   std::string peer_;
-  std::unique_ptr<TlsStream> tls_;         // destroyed before the socket it uses
-  boost::asio::steady_timer read_timer_;   // cancelled when a read completes: it is what fill() waits on
-  boost::asio::steady_timer write_timer_;  // the same for write()
+  std::unique_ptr<TlsStream> tls_;  // destroyed before the socket it uses
+  Wakeup may_read_;                 // when a read has completed: fill() waits on it
+  Wakeup may_write_;                // the same for write()
   std::string input_;
   std::size_t consumed_ = 0;
   ReaderLimits reader_limits_;
@@ -105,7 +110,9 @@ class Transport : public std::enable_shared_from_this<Transport> {
   bool waiting_ = false;          // wait()'s event has not come yet
   bool reading_ = false;
   bool gone_ = false;
-  bool woken_ = false;
+  std::uint64_t num_written_ = 0;
+  std::atomic<bool> woken_{false};
+  std::atomic<bool> is_cut_{false};
   std::function<void()> on_gone_;
 };
 

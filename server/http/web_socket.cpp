@@ -145,9 +145,8 @@ class WebSocket::Impl {
 
   asio::awaitable<std::optional<Message>> read() {
     Message message;
-    message.charge = std::make_unique<ClientBudget::Charge>(budget_, client_, [transport = transport_] {
-      asio::post(transport->executor(), [transport] { transport->close(); });
-    });
+    message.charge =
+        std::make_unique<ClientBudget::Charge>(budget_, client_, [transport = transport_] { transport->cut(); });
     beast::flat_buffer buffer;
     do {
       auto [error, count] = co_await stream_.async_read_some(buffer, kFrameBytes, kUseTuple);

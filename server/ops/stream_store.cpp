@@ -102,7 +102,7 @@ void StreamStore::give_back(const std::string& owner, std::int64_t bytes) {
 
 void StreamStore::revoke(const std::string& key_name) {
   const std::lock_guard lock(mutex_);
-  for (auto at = streams_.lower_bound(Id(key_name, "")); at != streams_.end() && at->first.first == key_name;) {
+  for (auto at = streams_.lower_bound(IdView(key_name, "")); at != streams_.end() && at->first.first == key_name;) {
     at->second.stream->revoke();
     at = streams_.erase(at);
   }
@@ -110,7 +110,7 @@ void StreamStore::revoke(const std::string& key_name) {
 
 void StreamStore::close(const std::string& key_name, const std::string& request_id, Clock::time_point until) {
   const std::lock_guard lock(mutex_);
-  const auto found = streams_.find(Id(key_name, request_id));
+  const auto found = streams_.find(IdView(key_name, request_id));
   if (found != streams_.end()) found->second.until = until;
 }
 
@@ -118,7 +118,7 @@ std::shared_ptr<SavedStream> StreamStore::find(const std::string& key_name, cons
                                                Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   forget_old(now);
-  const auto found = streams_.find(Id(key_name, request_id));
+  const auto found = streams_.find(IdView(key_name, request_id));
   return found == streams_.end() ? nullptr : found->second.stream;
 }
 

@@ -92,6 +92,12 @@ class StreamStore {
     std::optional<Clock::time_point> until;  // absent: still running
   };
   using Id = std::pair<std::string, std::string>;
+  using IdView = std::pair<std::string_view, std::string_view>;
+  // Looking for a stream takes no memory.
+  struct Before {
+    using is_transparent = void;
+    bool operator()(const IdView& a, const IdView& b) const { return a < b; }
+  };
   void forget_old(Clock::time_point now);
   bool take(const std::string& owner, std::int64_t bytes);
   void give_back(const std::string& owner, std::int64_t bytes);
@@ -101,7 +107,7 @@ class StreamStore {
   std::mutex use_mutex_;
   std::map<std::string, std::int64_t> bytes_by_owner_;  // guarded by use_mutex_; none is 0
   std::mutex mutex_;
-  std::map<Id, Entry> streams_;  // destroyed first: its streams give memory back
+  std::map<Id, Entry, Before> streams_;  // destroyed first: its streams give memory back
 };
 
 }  // namespace quire

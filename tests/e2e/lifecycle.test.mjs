@@ -207,6 +207,7 @@ test("--check-config refuses what a start refuses, with the same line, and leave
     ["--host", "no-host"], ["--host", "192.0.2.1"], ["--server.admin-listen", "nowhere"],
     ["--server.unix-socket", path("text")], ["--server.unix-socket", path("no/socket")],
     ["--batches", "/proc/nope"], ["--server.slots.directory", path("text")], ["--tracing.endpoint", "nowhere"],
+    ["--kv-cache.events.endpoint", "nowhere"], ["--kv-cache.events.endpoint", "tcp://*:0", "--kv-cache.events.replay-endpoint", "tcp://no-host:1"],
   ]) {
     const command = ["serve", "--model", process.env.QUIRE_MODEL, "--port", "0", ...flags];
     const [checked, begun] = [quire([...command, "--check-config"]), quire(command)];

@@ -280,9 +280,13 @@ TEST_CASE("an endpoint that cannot be used says so") {
     CacheEventOptions options;
     options.endpoint = bad;
     CHECK_THROWS_AS(CacheEventPublisher(options), StartupError);
+    CHECK_THROWS_AS(CacheEventPublisher::check(options), StartupError);
   }
   CacheEventOptions options = local_options();
   const CacheEventPublisher first(options);
   options.replay_endpoint = first.replay_endpoint();
   CHECK_THROWS_AS(CacheEventPublisher(options), StartupError);
+  CHECK_NOTHROW(CacheEventPublisher::check(options));  // a daemon that is to be reloaded has it
+  options.replay_endpoint = "what://a";
+  CHECK_THROWS_AS(CacheEventPublisher::check(options), StartupError);
 }

@@ -1,8 +1,14 @@
 // What a tenant stores and asks counts for that tenant: shares, ids, quotas, keys that a reload replaces.
+#include <sys/stat.h>
+#include <unistd.h>
 #include <catch2/catch.hpp>
-#include <cstdlib>
 
-#include "server/http/status_view.h"
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/base/private_folder.h"
+#include "core/kv/tier_record.h"
+#include "server/http/report_reader.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;
@@ -202,4 +208,22 @@ TEST_CASE("a request's id is shown to its owner and to admins") {
   CHECK(alice.sees_id_of("alice"));
   CHECK_FALSE(alice.sees_id_of("bob"));
   CHECK(admin.sees_id_of("bob"));
+}
+
+TEST_CASE("files that hold what clients said are for the daemon's user alone, whatever its umask") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("quire-tenants-" + std::to_string(::getpid()));
+  const mode_t before = ::umask(0);
+  const std::shared_ptr<void> at_end(nullptr, [&](void*) {
+    ::umask(before);
+    fs::remove_all(folder);
+  });
+  std::error_code failed;
+  make_private_folder(folder, failed);
+  REQUIRE_FALSE(failed);
+  CHECK(fs::status(folder).permissions() == fs::perms::owner_all);
+  TierRecord record;
+  record.payload = std::make_shared<const std::vector<std::byte>>(10);
+  REQUIRE_FALSE(write_record(folder / "record", record));
+  CHECK(fs::status(folder / "record").permissions() == (fs::perms::owner_read | fs::perms::owner_write));
 }

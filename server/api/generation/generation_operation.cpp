@@ -228,6 +228,8 @@ OperationSummary GenerationOperation::summary() const {
   OperationSummary summary{sum.prompt_tokens, sum.cached_tokens, sum.completion_tokens, "", header_.model};
   if (!choices_.empty())
     summary.finish = choices_.front().stream.finished() ? finish_reason(choices_.front()) : "abort";
+  const bool has_failed = error_ && (error_->kind == ErrorKind::kInternal || error_->kind == ErrorKind::kNoMemory);
+  if (has_failed && !summary.finish.empty()) summary.finish = "error";
   return summary;
 }
 

@@ -13,6 +13,8 @@ void fail_allocations(bool fails);
 enum class FailsIn { kAll, kFallible, kOtherThreads };
 // The next operator new throws, once; or the one after `num_before` others.
 void fail_next_allocation(std::int64_t num_before = 0, FailsIn where = FailsIn::kAll);
+// FailsIn::kOtherThreads leaves the calling thread out from now on.
+void exempt_this_thread();
 // Takes that back; false where it has thrown already.
 bool forget_failure();
 

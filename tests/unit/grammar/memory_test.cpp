@@ -59,6 +59,21 @@ TEST_CASE("grammars in use take no more than their memory, in all and of one cli
   CHECK(compiler.compile(costly(number - 1), work_of("c")).has_value());
 }
 
+TEST_CASE("a client that compiles many grammars pushes its own out of the cache") {
+  GrammarLimits limits;
+  limits.max_cached_grammars = 4;
+  const GrammarCompiler compiler(byte_vocabulary(), limits);
+  const auto compiled = [&](int number, const char* client) {
+    return compiler.compile(text_spec(Kind::kRegex, "x" + std::to_string(number)), work_of(client)).value();
+  };
+  const auto kept = compiled(0, "b");
+  const auto other = compiled(1, "a");
+  for (int number = 2; number < 20; ++number)
+    compiled(number, "a");
+  CHECK(compiled(0, "b") == kept);
+  CHECK(compiled(1, "a") != other);
+}
+
 TEST_CASE("a text is refused before its syntax tree takes many times its bytes") {
   const GrammarCompiler compiler(byte_vocabulary());
   GrammarSpec choice;

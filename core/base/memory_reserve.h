@@ -1,0 +1,18 @@
+// MemoryReserve: address space that is released when the system refuses a small allocation, so that the end of a
+// request that failed has the memory it needs. One in a process, by the handler of operator new. Any thread.
+#pragma once
+
+namespace quire {
+
+class MemoryReserve {
+ public:
+  MemoryReserve();
+  ~MemoryReserve();
+  MemoryReserve(const MemoryReserve&) = delete;
+  MemoryReserve& operator=(const MemoryReserve&) = delete;
+
+  // Reserves again what was released, as far as the system has it.
+  void refill() noexcept;
+};
+
+}  // namespace quire

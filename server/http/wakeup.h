@@ -1,0 +1,32 @@
+// Wakeup: ends the wait of one coroutine from any thread, and takes no memory for that: a timer that waits is
+// cancelled. signal(), close(): Any thread. wait(): the coroutine's thread, one at a time. Invariant: a signal that
+// comes before its wait ends that wait at once.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <mutex>
+#include <optional>
+
+namespace quire {
+
+class Wakeup {
+ public:
+  using Time = boost::asio::steady_timer::time_point;
+
+  explicit Wakeup(const boost::asio::any_io_executor& executor) : timer_(std::in_place, executor) {}
+
+  void signal() noexcept;
+  // Nothing of the event loop is held from now on; signals are dropped.
+  void close() noexcept;
+  // True: it was signalled; false: the time came first.
+  boost::asio::awaitable<bool> wait(Time until = Time::max());
+
+ private:
+  std::mutex mutex_;
+  std::optional<boost::asio::steady_timer> timer_;  // none: closed
+  bool is_signalled_ = false;
+};
+
+}  // namespace quire
