@@ -6,6 +6,8 @@
 
 namespace quire {
 
+inline constexpr std::int64_t kChannels = 3;  // red, green and blue
+
 struct Picture {
   std::int32_t width = 0;
   std::int32_t height = 0;

@@ -11,8 +11,6 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kChannels = 3;
-
 std::size_t num_bytes(std::int64_t width, std::int64_t height) {
   return static_cast<std::size_t>(width * height * kChannels);
 }

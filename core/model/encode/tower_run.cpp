@@ -14,7 +14,6 @@ namespace {
 constexpr std::int64_t kMostRows = 256;  // of a piece, so that what lives between operations stays in caches
 constexpr std::int64_t kCostlyUnit = 8;  // rows of a piece at least where each costs much
 constexpr std::int64_t kBlockSize = 64;
-constexpr std::int64_t kChannels = 3;
 
 std::int64_t outputs_of(std::span<const TowerProduct> products) {
   std::int64_t count = 0;

@@ -12,7 +12,6 @@ namespace {
 
 using Kind = TowerStep::Kind;
 
-constexpr std::int64_t kChannels = 3;
 constexpr std::int64_t kResamplerHeadDim = 128;
 
 class TowerLoader {

@@ -93,13 +93,13 @@ void read_gemma4_unified(const MmprojFile&, PictureForm form, TowerSpec& spec) {
   spec.projector_steps = {rms_norm(""), linear("mm.input_projection")};
 }
 
-constexpr TowerFamily kFamilies[] = {
+constexpr TowerFamily kGemmaTowers[] = {
     {"gemma4v", read_gemma4}, {"gemma3", read_gemma3}, {"gemma4uv", read_gemma4_unified}};
 
 }  // namespace
 
 std::span<const TowerFamily> gemma_towers() {
-  return kFamilies;
+  return kGemmaTowers;
 }
 
 }  // namespace quire

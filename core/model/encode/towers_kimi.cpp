@@ -56,12 +56,12 @@ void read_kimi_k25(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.positions = LearnedPositions::kCubic;
 }
 
-constexpr TowerFamily kFamilies[] = {{"kimivl", read_kimi_vl}, {"kimik25", read_kimi_k25}};
+constexpr TowerFamily kKimiTowers[] = {{"kimivl", read_kimi_vl}, {"kimik25", read_kimi_k25}};
 
 }  // namespace
 
 std::span<const TowerFamily> kimi_towers() {
-  return kFamilies;
+  return kKimiTowers;
 }
 
 }  // namespace quire

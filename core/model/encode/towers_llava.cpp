@@ -64,12 +64,12 @@ void read_llava(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.2")};
 }
 
-constexpr TowerFamily kFamilies[] = {{"mlp", read_llava}};
+constexpr TowerFamily kLlavaTowers[] = {{"mlp", read_llava}};
 
 }  // namespace
 
 std::span<const TowerFamily> llava_towers() {
-  return kFamilies;
+  return kLlavaTowers;
 }
 
 }  // namespace quire

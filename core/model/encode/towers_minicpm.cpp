@@ -63,12 +63,12 @@ void read_merging(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.down")};
 }
 
-constexpr TowerFamily kFamilies[] = {{"resampler", read_resampler}, {"minicpmv4_6", read_merging}};
+constexpr TowerFamily kMinicpmTowers[] = {{"resampler", read_resampler}, {"minicpmv4_6", read_merging}};
 
 }  // namespace
 
 std::span<const TowerFamily> minicpm_towers() {
-  return kFamilies;
+  return kMinicpmTowers;
 }
 
 }  // namespace quire

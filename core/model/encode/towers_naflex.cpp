@@ -59,12 +59,12 @@ void read_phi4(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.2")};
 }
 
-constexpr TowerFamily kFamilies[] = {{"lfm2", read_lfm2}, {"phi4", read_phi4}};
+constexpr TowerFamily kNaflexTowers[] = {{"lfm2", read_lfm2}, {"phi4", read_phi4}};
 
 }  // namespace
 
 std::span<const TowerFamily> naflex_towers() {
-  return kFamilies;
+  return kNaflexTowers;
 }
 
 }  // namespace quire

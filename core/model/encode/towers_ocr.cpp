@@ -46,12 +46,12 @@ void read_paddle(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.2")};
 }
 
-constexpr TowerFamily kFamilies[] = {{"dots_ocr", read_dots}, {"paddleocr", read_paddle}};
+constexpr TowerFamily kOcrTowers[] = {{"dots_ocr", read_dots}, {"paddleocr", read_paddle}};
 
 }  // namespace
 
 std::span<const TowerFamily> ocr_towers() {
-  return kFamilies;
+  return kOcrTowers;
 }
 
 }  // namespace quire

@@ -55,12 +55,12 @@ void read_pixtral(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.breaks_rows = true;
 }
 
-constexpr TowerFamily kFamilies[] = {{"pixtral", read_pixtral}};
+constexpr TowerFamily kPixtralTowers[] = {{"pixtral", read_pixtral}};
 
 }  // namespace
 
 std::span<const TowerFamily> pixtral_towers() {
-  return kFamilies;
+  return kPixtralTowers;
 }
 
 }  // namespace quire

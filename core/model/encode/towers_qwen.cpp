@@ -124,7 +124,7 @@ void read_minimax(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.merger.fc1"), gelu, linear("mm.merger.fc2")};
 }
 
-constexpr TowerFamily kFamilies[] = {
+constexpr TowerFamily kQwenTowers[] = {
     {"qwen3vl_merger", read_qwen3}, {"qwen2.5vl_merger", read_qwen25}, {"qwen2vl_merger", read_qwen2},
     {"glm4v", read_glm4v},          {"minimax_m3", read_minimax},
 };
@@ -132,7 +132,7 @@ constexpr TowerFamily kFamilies[] = {
 }  // namespace
 
 std::span<const TowerFamily> qwen_towers() {
-  return kFamilies;
+  return kQwenTowers;
 }
 
 }  // namespace quire

@@ -113,12 +113,13 @@ void read_llama4(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.model.mlp.2"), activate(gelu),     linear("mm.model.fc")};
 }
 
-constexpr TowerFamily kFamilies[] = {{"internvl", read_internvl}, {"idefics3", read_idefics3}, {"llama4", read_llama4}};
+constexpr TowerFamily kTiledTowers[] = {
+    {"internvl", read_internvl}, {"idefics3", read_idefics3}, {"llama4", read_llama4}};
 
 }  // namespace
 
 std::span<const TowerFamily> tiled_towers() {
-  return kFamilies;
+  return kTiledTowers;
 }
 
 }  // namespace quire
