@@ -111,7 +111,7 @@ class TowerLoader {
     block.ffn_norm = load_norm(prefix + "ln2", width, spec().norm, spec().eps);
     std::string up = prefix + "ffn_up";
     std::string down = prefix + "ffn_down";
-    const std::int64_t ffn = spec().ffn_size;
+    const std::int64_t ffn = ffn_size(up);
     // Old files have the two names exchanged.
     if (ffn != width && tensors_.shape_of(down + ".weight") == std::vector<std::int64_t>{ffn, width})
       std::swap(up, down);
@@ -122,6 +122,13 @@ class TowerLoader {
     block.ffn_post_norm = load_optional_norm(prefix + "ffn_post_norm", width);
     block.ffn_scale = load_factors(prefix + "ls2", width);
     return block;
+  }
+
+  // Some published files say 0: then the tensor does.
+  std::int64_t ffn_size(const std::string& up) const {
+    if (spec().ffn_size > 0) return spec().ffn_size;
+    const std::vector<std::int64_t>& shape = tensors_.shape_of(up + ".weight");
+    return shape.front() == spec().width ? shape.back() : shape.front();
   }
 
   TowerBlock load_attention(const std::string& prefix) {

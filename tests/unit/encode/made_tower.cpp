@@ -266,7 +266,7 @@ MadeTower::MadeTower(DType type) {
   put_linear("mm.2", kTextWidth, kMerged);
 }
 
-void MadeTower::write(const std::filesystem::path& path, const std::string& projector) const {
+void MadeTower::write(const std::filesystem::path& path, const std::string& projector, std::uint32_t said_ffn) const {
   GgufWriter file(path);
   const std::vector<float> half(3, 0.5F);
   file.set("general.architecture", "clip");
@@ -276,7 +276,7 @@ void MadeTower::write(const std::filesystem::path& path, const std::string& proj
   file.set("clip.vision.image_size", std::uint32_t{kGrid * kPatch});
   file.set("clip.vision.patch_size", std::uint32_t{kPatch});
   file.set("clip.vision.embedding_length", std::uint32_t{kWidth});
-  file.set("clip.vision.feed_forward_length", std::uint32_t{kFfn});
+  file.set("clip.vision.feed_forward_length", said_ffn);
   file.set("clip.vision.block_count", std::uint32_t{kBlocks});
   file.set("clip.vision.attention.head_count", std::uint32_t{kHeads});
   file.set("clip.vision.attention.layer_norm_epsilon", kEps);

@@ -2,6 +2,7 @@
 // One thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -30,7 +31,8 @@ struct MadeTower {
 
   // Random weights, those of matrices in `type`.
   explicit MadeTower(DType type);
-  void write(const std::filesystem::path& path, const std::string& projector = "qwen3vl_merger") const;
+  void write(const std::filesystem::path& path, const std::string& projector = "qwen3vl_merger",
+             std::uint32_t said_ffn = kFfn) const;
   // Rows of a picture whose sides are multiples of two patches: the embedding, then the branch.
   std::vector<double> rows(const Picture& picture) const;
 

@@ -72,6 +72,27 @@ TEST_CASE("A made tower agrees with double precision in every type of weights", 
   }
 }
 
+TEST_CASE("A file that gives no feed-forward width, or the names of its matrices exchanged, is read by its shapes",
+          "[encode]") {
+  const auto backend = exact_backend(1);
+  MadeTower tower(DType::kF32);
+  const Picture picture = made_picture(24, 16);
+  const std::vector<double> expected = tower.rows(picture);
+  const TemporaryFolder folder;
+  tower.write(folder / "silent.gguf", "qwen3vl_merger", 0);
+  for (const char* block : {"v.blk.0.", "v.blk.1."}) {
+    for (const char* kind : {".weight", ".bias"})
+      std::swap(tower.tensors.at(std::string(block) + "ffn_up" + kind),
+                tower.tensors.at(std::string(block) + "ffn_down" + kind));
+  }
+  tower.write(folder / "exchanged.gguf", "qwen3vl_merger", 0);
+  for (const char* name : {"silent.gguf", "exchanged.gguf"}) {
+    INFO(name);
+    const auto encoder = Encoder::open(folder / name, options_for(*backend));
+    CHECK(deviation(encode(*encoder, picture, *backend), expected) < 2e-6);
+  }
+}
+
 TEST_CASE("Rows are the same bits in slices and on any number of threads", "[encode]") {
   for (const IsaLevel& level : cpu_isa_levels()) {
     if (!level.supported) continue;
