@@ -7,8 +7,8 @@ namespace types = config_types;
 
 namespace {
 
-constexpr types::Range kSomeOf{1};
-constexpr types::Range kSomeBytesOf{1, std::numeric_limits<std::int64_t>::max()};
+constexpr types::Range kSomeMedia{1};
+constexpr types::Range kSomeMediaBytes{1, std::numeric_limits<std::int64_t>::max()};
 
 MediaOptions& media_of(Config& config) {
   return config.serve.server.media;
@@ -22,29 +22,29 @@ std::vector<ConfigKey> media_keys() {
                                    [](Config & c) -> auto& { return media_of(c).threads; }, {1, 1024}),
       types::size(
           {"media.max_file_bytes", "The largest file of an image"},
-          [](Config & c) -> auto& { return media_of(c).max_file_bytes; }, kSomeBytesOf),
+          [](Config & c) -> auto& { return media_of(c).max_file_bytes; }, kSomeMediaBytes),
       types::integer<std::int64_t>(
           {"media.max_pixels", "Pixels of one image; a larger one is refused before it is decoded"},
           [](Config & c) -> auto& { return media_of(c).max_pixels; }, {1, std::int64_t{1} << 30}),
       types::integer<std::int64_t>(
           {"media.max_per_request", "Images of one request"},
-          [](Config & c) -> auto& { return media_of(c).max_per_request; }, kSomeOf),
+          [](Config & c) -> auto& { return media_of(c).max_per_request; }, kSomeMedia),
       types::duration(
           {"media.max_decode_time", "The longest time to decode one image"},
           [](Config & c) -> auto& { return media_of(c).max_decode_time; }),
       types::integer<std::int64_t>(
           {"media.max_waiting", "Images that wait for a thread; requests with further ones get 503"},
-          [](Config & c) -> auto& { return media_of(c).max_waiting; }, kSomeOf),
+          [](Config & c) -> auto& { return media_of(c).max_waiting; }, kSomeMedia),
       types::integer<std::int64_t>(
           {"media.max_waiting_per_key",
            "The same for the images of one API key, or of one address without keys; further ones get 429"},
-          [](Config & c) -> auto& { return media_of(c).max_waiting_per_key; }, kSomeOf),
+          [](Config & c) -> auto& { return media_of(c).max_waiting_per_key; }, kSomeMedia),
       types::size(
           {"media.memory",
            "Memory for decoded images: those of requests under way, and the most recently used others, so that the "
            "next "
            "turn of a conversation decodes nothing"},
-          [](Config & c) -> auto& { return media_of(c).memory; }, kSomeBytesOf),
+          [](Config & c) -> auto& { return media_of(c).memory; }, kSomeMediaBytes),
       types::texts(
           {"media.fetch",
            "Hosts whose http and https URLs are fetched, each HOST or HOST:PORT; empty: no URL is fetched. An address "

@@ -80,7 +80,7 @@ void MediaPool::run(int number) {
       changed_.wait(lock);
       continue;
     }
-    if (--num_waiting_[next->client] == 0) num_waiting_.erase(next->client);
+    if (const auto waiting = num_waiting_.find(next->client); --waiting->second == 0) num_waiting_.erase(waiting);
     lock.unlock();
     const auto began = std::chrono::steady_clock::now();
     next->job();

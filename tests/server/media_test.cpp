@@ -24,6 +24,14 @@ struct Seen {
   }
 };
 
+// No engine encodes it.
+struct FakePiece final : PreparedMedia {
+  std::int64_t num_rows() const override { return 0; }
+  std::int64_t row_width() const override { return 1; }
+  std::size_t num_bytes() const override { return 1000; }
+  std::unique_ptr<EncoderRun> start() const override { return nullptr; }
+};
+
 std::shared_ptr<const MediaSight> sight_for(const std::shared_ptr<Seen>& seen) {
   auto sight = std::make_shared<MediaSight>();
   sight->name = "fake";
@@ -34,7 +42,7 @@ std::shared_ptr<const MediaSight> sight_for(const std::shared_ptr<Seen>& seen) {
   sight->prepare = [seen](const Picture& picture, const PictureSettings& settings) {
     const std::lock_guard lock(seen->mutex);
     seen->pictures.emplace_back(picture.width, settings);
-    return std::make_shared<const PreparedMedia>();
+    return std::make_shared<const FakePiece>();
   };
   sight->num_bytes = [](const PreparedMedia&) { return std::size_t{1000}; };
   return sight;
@@ -346,7 +354,7 @@ TEST_CASE("pictures beyond the queue of media threads are refused, and counted",
 
 TEST_CASE("prepared pictures stay within their memory", "[media]") {
   MediaStore store(2500);
-  const auto piece = [] { return std::make_shared<const PreparedMedia>(); };
+  const auto piece = [] { return std::make_shared<const FakePiece>(); };
   auto first = store.add("s", {1, 1}, piece(), 1000);
   REQUIRE(first);
   REQUIRE(store.add("s", {2, 2}, piece(), 1000));

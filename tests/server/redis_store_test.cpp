@@ -24,7 +24,7 @@ TierRecord record_of(std::uint64_t key, std::size_t size = 64) {
           .key = {key, key},
           .parent = {key - 1, key - 1},
           .position = 3,
-          .tokens = std::vector<TokenId>(16, TokenId{static_cast<int>(key)}),
+          .content = {.tokens = std::vector<TokenId>(16, TokenId{static_cast<int>(key)})},
           .payload = std::make_shared<const std::vector<std::byte>>(size, static_cast<std::byte>(key))};
 }
 

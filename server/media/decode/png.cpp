@@ -12,8 +12,8 @@ namespace quire::decoding {
 
 namespace {
 
-constexpr std::size_t kFirstChunk = 8;      // after the signature
-constexpr std::uint64_t kMostRatio = 1032;  // deflate's: bytes that one byte can stand for
+constexpr std::size_t kFirstChunk = 8;         // after the signature
+constexpr std::uint64_t kMostPngRatio = 1032;  // deflate's: bytes that one byte can stand for
 constexpr png_alloc_size_t kMostChunk = png_alloc_size_t{8} << 20;
 
 // What libpng's callbacks and both sides of the jump share: nothing that has a destructor is made between them.
@@ -101,7 +101,7 @@ void read_picture(PngState& state) {
   state.picture.height = static_cast<std::int32_t>(png_get_image_height(png, state.info));
   const bool is_interlaced = png_get_interlace_type(png, state.info) != PNG_INTERLACE_NONE;
   const std::uint64_t packed = png_get_rowbytes(png, state.info) * static_cast<std::uint64_t>(state.picture.height);
-  if (packed > kMostRatio * state.bytes.size()) png_error(png, "the file is too short for its size");
+  if (packed > kMostPngRatio * state.bytes.size()) png_error(png, "the file is too short for its size");
   set_transforms(state);
   // Not touched before its rows come.
   state.picture.rgb.reserve(3 * static_cast<std::size_t>(state.picture.width) *

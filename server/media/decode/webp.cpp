@@ -33,20 +33,20 @@ Demuxer open(std::string_view bytes) {
   return state == WEBP_DEMUX_PARSE_ERROR ? nullptr : std::move(demuxer);
 }
 
-struct Frame {
+struct WebpFrame {
   std::int32_t width = 0;
   std::int32_t height = 0;
   bool has_alpha = false;
   std::vector<std::uint8_t> pixels;  // of four bytes with alpha, of three without
 };
 
-Result<Frame> decode_frame(const WebPData& data, const PictureLimits& limits) {
+Result<WebpFrame> decode_frame(const WebPData& data, const PictureLimits& limits) {
   WebPDecoderConfig config;
   if (WebPInitDecoderConfig(&config) == 0 || WebPGetFeatures(data.bytes, data.size, &config.input) != VP8_STATUS_OK)
     return broken("the WebP file is damaged");
   const std::int64_t num_pixels = std::int64_t{config.input.width} * config.input.height;
   if (num_pixels > limits.max_pixels) return broken("a frame of the WebP file is larger than its image");
-  Frame frame{config.input.width, config.input.height, config.input.has_alpha != 0, {}};
+  WebpFrame frame{config.input.width, config.input.height, config.input.has_alpha != 0, {}};
   const int num_channels = frame.has_alpha ? 4 : 3;
   frame.pixels.resize(static_cast<std::size_t>(num_pixels * num_channels));
   config.output.colorspace = frame.has_alpha ? MODE_RGBA : MODE_RGB;
@@ -66,7 +66,7 @@ Result<Frame> decode_frame(const WebPData& data, const PictureLimits& limits) {
 }
 
 // The frame at its place on a canvas; the canvas is transparent elsewhere, and therefore white.
-Picture paint(const Frame& frame, const WebPIterator& place, const RawSize& canvas, bool is_opaque) {
+Picture paint(const WebpFrame& frame, const WebPIterator& place, const RawSize& canvas, bool is_opaque) {
   Picture picture{static_cast<std::int32_t>(canvas.width), static_cast<std::int32_t>(canvas.height), {}};
   picture.rgb.resize(static_cast<std::size_t>(canvas.width * canvas.height) * 3, 255);
   const std::size_t num_channels = frame.has_alpha ? 4 : 3;

@@ -19,7 +19,7 @@ constexpr FileStep kSteps[] = {FileStep::kWrite, FileStep::kSync, FileStep::kRen
 
 KeptChain chain_of(int seed, std::size_t payload_bytes) {
   KeptChain chain;
-  chain.tokens = made_tokens(8, seed);
+  chain.content.tokens = made_tokens(8, seed);
   for (int i = 0; i < 2; ++i) {
     chain.payloads.push_back(
         std::make_shared<const std::vector<std::byte>>(payload_bytes, static_cast<std::byte>(seed + i)));
@@ -60,7 +60,7 @@ TEST_CASE("a slot whose saving fails at any step leaves the one before, and no o
     const bool has_failed = !forget_file_failure();
     const auto read = read_chain(path, 1 << 20);
     REQUIRE(read);
-    CHECK(read->tokens == made_tokens(8, is_written ? 2 : 1));
+    CHECK(read->content.tokens == made_tokens(8, is_written ? 2 : 1));
     CHECK(is_written != has_failed);
     CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
     num_failed += has_failed ? 1 : 0;
