@@ -115,4 +115,28 @@ TEST_CASE("masked attention gives the same bits however the rows come", "[kernel
   }
 }
 
+TEST_CASE("rows that see later ones agree with double precision, alone and beside others", "[kernels][attention]") {
+  const MaskCase cases[] = {{"plain", {4, 2, 32}, {}},
+                            {"window", {4, 2, 32}, {.window = 90}},
+                            {"window within the span", {4, 4, 64}, {.window = 37}},
+                            {"softcap", {8, 1, 64}, {.softcap = 2.0f}}};
+  const std::vector<LevelBackend> levels = level_backends(2);
+  for (const MaskCase& test : cases) {
+    for (const KvDType dtype : {KvDType::kF32, KvDType::kF16, KvDType::kI8}) {
+      AttentionScene scene(9, test.heads, dtype, {333, 70, 15}, 16, test.options);
+      scene.see_each_other(21, 150);
+      const std::vector<std::vector<Chunk>> parts = {
+          {{0, 0, 21}, {2, 0, 15}}, {{1, 0, 70}, {0, 21, 150}}, {{0, 150, 200}}, {{0, 200, 333}}};
+      for (const LevelBackend& level : levels) {
+        if (!keeps(*level.backend, dtype)) continue;
+        INFO(level.level << ", " << test.name << ", type " << static_cast<int>(dtype));
+        CHECK(scene.worst_error(*level.backend) < 5e-5);
+        const Matrix whole = scene.run_in_calls(*level.backend, {scene.everything()});
+        const Matrix cut = scene.run_in_calls(*level.backend, parts);
+        CHECK(std::memcmp(whole.data.data(), cut.data.data(), whole.data.size() * sizeof(float)) == 0);
+      }
+    }
+  }
+}
+
 }  // namespace quire::test

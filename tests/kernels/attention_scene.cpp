@@ -201,7 +201,8 @@ std::int64_t AttentionScene::first_seen(std::int64_t position) const {
 }
 
 bool AttentionScene::sees(std::int64_t position, std::int64_t token) const {
-  if (options_.causal && token > position) return false;
+  const bool is_ahead = position >= span_.begin && position < span_.end && token < span_.end;
+  if (options_.causal && token > position && !is_ahead) return false;
   if (options_.window > 0 && options_.causal && position - token >= options_.window) return false;
   if (options_.window > 0 && !options_.causal && std::abs(position - token) > options_.window / 2) return false;
   return options_.chunk == 0 || position / options_.chunk <= token / options_.chunk;
@@ -214,7 +215,7 @@ void AttentionScene::run(Backend& backend, KvStorage& kv, const std::vector<Chun
   Matrix q(rows, query_width());
   Matrix k(rows, key_width);
   Matrix v(rows, value_width);
-  std::vector<std::int32_t> starts{0}, contexts, table_starts{0}, tables, slots;
+  std::vector<std::int32_t> starts{0}, contexts, table_starts{0}, tables, slots, seen_end;
   std::int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     Stored& from = sequences_[chunk.sequence];
@@ -222,6 +223,8 @@ void AttentionScene::run(Backend& backend, KvStorage& kv, const std::vector<Chun
       std::copy_n(&from.q.at(at, 0), q.cols, &q.at(row, 0));
       std::copy_n(&from.k.at(at, 0), key_width, &k.at(row, 0));
       std::copy_n(&from.v.at(at, 0), value_width, &v.at(row, 0));
+      const bool is_in_span = at >= span_.begin && at < span_.end;
+      seen_end.push_back(is_in_span ? static_cast<std::int32_t>(std::min(span_.end, chunk.end)) : 0);
       const std::int32_t block = from.blocks[static_cast<std::size_t>(at / layout_.block_size)];
       slots.push_back(static_cast<std::int32_t>(block * layout_.block_size + at % layout_.block_size));
     }
@@ -232,7 +235,8 @@ void AttentionScene::run(Backend& backend, KvStorage& kv, const std::vector<Chun
     tables.insert(tables.end(), from.blocks.begin() + static_cast<std::ptrdiff_t>(unseen), from.blocks.end());
     table_starts.push_back(static_cast<std::int32_t>(tables.size()));
   }
-  const AttentionBatch batch{starts, contexts, table_starts, tables, slots, {}, options_.causal};
+  AttentionBatch batch{starts, contexts, table_starts, tables, slots, {}, options_.causal};
+  if (span_.end > 0) batch.seen_end = seen_end;
   const bool is_plain = options_.window == 0 && options_.chunk == 0 && options_.softcap == 0.0f &&
                         options_.sinks == nullptr && options_.alibi == 0.0f && heads_.values() == heads_.head_dim;
   backend.store_kv(kv, kLayer, batch, k.view(), options_.value_in_key ? MatrixView{} : v.view());

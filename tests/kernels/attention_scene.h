@@ -47,6 +47,8 @@ class AttentionScene {
   // The first `tokens` tokens of a sequence, rounded down to whole blocks, become those of an earlier one. Returns how
   // many they are.
   std::int64_t share(std::size_t sequence, std::size_t earlier, std::int64_t tokens);
+  // Rows [begin, end) of each causal sequence that has them see each other in both directions; calls take them whole.
+  void see_each_other(std::int64_t begin, std::int64_t end) { span_ = {0, begin, end}; }
   // A cache in which every byte was written before by someone else, as NaN where the type has one.
   std::unique_ptr<KvStorage> make_cache(Backend& backend) const;
   // Stores K and V of the chunks and computes their attention in one call; rows of `out` in the order of the chunks.
@@ -90,6 +92,7 @@ class AttentionScene {
   std::vector<float> sinks_;
   KvLayout layout_;
   std::int32_t stale_block_ = 0;
+  Chunk span_{};  // of each sequence; empty: none
   std::vector<Stored> sequences_;
   Wanted wanted_;  // empty until a backend is compared with it
 };

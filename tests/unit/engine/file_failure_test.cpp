@@ -36,8 +36,8 @@ std::vector<TokenId> converse(const std::filesystem::path& folder) {
   std::vector<TokenId> said;
   for (int turn = 0; turn < 3; ++turn) {
     const auto sink = harness.submit(request_of(made_tokens(41, turn % 2), 6));
-    harness.run();
-    REQUIRE(sink->choices[0].finishes.size() == 1);
+    while (!sink->finished())  // the disk may have to be waited for
+      harness.step();
     said.insert(said.end(), sink->choices[0].tokens.begin(), sink->choices[0].tokens.end());
   }
   return said;
