@@ -23,6 +23,7 @@ before(async () => {
   hub.add("owner/demo", { "demo.Q8_0.gguf": demo, "mmproj-demo.gguf": content("eye"), "README.md": "text" });
   hub.add("owner/several", { "several-q4_0.gguf": content("q4_0"), "several-Q4_K_M.gguf": content("q4_k_m"), "several-q8_0.gguf": content("q8_0"),
     "mmproj-F16.gguf": content("eye") });
+  hub.add("owner/blind", { "several-q4_0.gguf": content("q4_0"), "several-Q4_K_M.gguf": content("q4_k_m"), "several-q8_0.gguf": content("q8_0") });
 });
 after(() => hub.stop());
 beforeEach(() => {
@@ -162,63 +163,63 @@ test("a hub's paths, commits and checksums cannot climb out of the cache", async
 test("a broken transfer continues where it ended: nothing lost, nothing twice", async () => {
   const name = "several-q8_0.gguf";
   hub.faults = { cut_after: [100_000, 0, 50_000] };
-  const path = await pulled("owner/several:q8_0");
+  const path = await pulled("owner/blind:q8_0");
   assert.deepEqual(readFileSync(path), content("q8_0"));
   assert.deepEqual(hub.transfers().map(({ range }) => range), [undefined, "bytes=100000-", "bytes=100000-", "bytes=150000-"]);
   assert.equal(hub.bytes_sent(), kSize);
-  assert.deepEqual(blobs("owner/several"), [blob_name(name, content("q8_0"))]);
+  assert.deepEqual(blobs("owner/blind"), [blob_name(name, content("q8_0"))]);
 });
 
 test("a killed pull continues where it ended", async () => {
-  const incomplete = join(folder_of("owner/several"), "blobs", `${sha256(content("q8_0"))}.incomplete`);
+  const incomplete = join(folder_of("owner/blind"), "blobs", `${sha256(content("q8_0"))}.incomplete`);
   hub.faults = { hold_after: 120_000 };
-  const child = spawn(process.env.QUIRE_BINARY, ["pull", "owner/several:q8_0"], { env: environment(), stdio: "ignore" });
+  const child = spawn(process.env.QUIRE_BINARY, ["pull", "owner/blind:q8_0"], { env: environment(), stdio: "ignore" });
   await grows_to(incomplete, 120_000);
   child.kill("SIGKILL");
   await once(child, "exit");
-  assert.deepEqual(blobs("owner/several").filter((name) => !name.endsWith(".incomplete")), []);
-  assert.ok(!existsSync(join(folder_of("owner/several"), "snapshots")), "no snapshot has a file that is not whole");
+  assert.deepEqual(blobs("owner/blind").filter((name) => !name.endsWith(".incomplete")), []);
+  assert.ok(!existsSync(join(folder_of("owner/blind"), "snapshots")), "no snapshot has a file that is not whole");
   const listed = await quire(["models"]);
-  assert.match(listed.stdout, /owner\/several: 117\.2 KiB of an unfinished download/);
+  assert.match(listed.stdout, /owner\/blind: 117\.2 KiB of an unfinished download/);
   hub.release();
   hub.requests = [];
-  assert.deepEqual(readFileSync(await pulled("owner/several:q8_0")), content("q8_0"));
+  assert.deepEqual(readFileSync(await pulled("owner/blind:q8_0")), content("q8_0"));
   assert.deepEqual(hub.transfers().map(({ range, sent }) => [range, sent]), [["bytes=120000-", kSize - 120_000]]);
 });
 
 test("a server without ranges, or without lengths, costs bytes, not the file", async () => {
   hub.faults = { cut_after: [100_000], ignore_ranges: true, chunked: true };
-  assert.deepEqual(readFileSync(await pulled("owner/several:q8_0")), content("q8_0"));
+  assert.deepEqual(readFileSync(await pulled("owner/blind:q8_0")), content("q8_0"));
   assert.deepEqual(hub.transfers().map(({ sent }) => sent), [100_000, kSize]);
 });
 
 test("a damaged file is downloaded again, and never gets its name", async () => {
   hub.faults = { corrupt: 1 };
-  assert.deepEqual(readFileSync(await pulled("owner/several:q8_0")), content("q8_0"));
+  assert.deepEqual(readFileSync(await pulled("owner/blind:q8_0")), content("q8_0"));
   hub.faults = { corrupt: 100 };
-  await refused(["pull", "owner/several:q4_0"], /'several-q4_0\.gguf' arrives damaged: its checksum is .* another mirror/);
-  assert.ok(!blobs("owner/several").includes(sha256(content("q4_0"))));
+  await refused(["pull", "owner/blind:q4_0"], /'several-q4_0\.gguf' arrives damaged: its checksum is .* another mirror/);
+  assert.ok(!blobs("owner/blind").includes(sha256(content("q4_0"))));
   hub.faults = {};
   // What an earlier process left is checked as well.
-  const left = join(folder_of("owner/several"), "blobs", `${sha256(content("q4_0"))}.incomplete`);
+  const left = join(folder_of("owner/blind"), "blobs", `${sha256(content("q4_0"))}.incomplete`);
   writeFileSync(left, randomBytes(kSize + 5));
-  await pulled("owner/several:q4_0");
-  writeFileSync(join(folder_of("owner/several"), "blobs", `${sha256(content("q4_k_m"))}.incomplete`), randomBytes(1000));
-  assert.deepEqual(readFileSync(await pulled("owner/several:q4_k_m")), content("q4_k_m"));
+  await pulled("owner/blind:q4_0");
+  writeFileSync(join(folder_of("owner/blind"), "blobs", `${sha256(content("q4_k_m"))}.incomplete`), randomBytes(1000));
+  assert.deepEqual(readFileSync(await pulled("owner/blind:q4_k_m")), content("q4_k_m"));
 });
 
 test("a busy hub is asked again", async () => {
   hub.faults = { hub_statuses: [429, 503], retry_after: 0, storage_statuses: [500, 502] };
-  await pulled("owner/several:q8_0");
+  await pulled("owner/blind:q8_0");
   assert.equal(hub.transfers().length, 3);
   assert.equal(hub.bytes_sent(), kSize);
 });
 
 test("two processes share one download", async () => {
   hub.faults = { hold_after: 1000 };
-  const first = quire(["pull", "owner/several:q8_0"]);
+  const first = quire(["pull", "owner/blind:q8_0"]);
   await hub.held();
-  const second = quire(["pull", "owner/several:q8_0"]);
+  const second = quire(["pull", "owner/blind:q8_0"]);
   while (hub.requests.filter(({ path }) => path.startsWith("/api/")).length < 2) await new Promise((resolve) => setImmediate(resolve));
   hub.release();
   const done = await Promise.all([first, second]);
@@ -228,50 +229,50 @@ test("two processes share one download", async () => {
 });
 
 test("a cache that another program made is used, online and offline", async () => {
-  const { commit, files } = hub.repositories.get("owner/several");
+  const { commit, files } = hub.repositories.get("owner/blind");
   const [name, bytes] = ["several-q8_0.gguf", files["several-q8_0.gguf"]];
-  const link = join(folder_of("owner/several"), "snapshots", commit, name);
-  const blob = join(folder_of("owner/several"), "blobs", sha256(bytes));
+  const link = join(folder_of("owner/blind"), "snapshots", commit, name);
+  const blob = join(folder_of("owner/blind"), "blobs", sha256(bytes));
   for (const path of [link, blob]) mkdirSync(dirname(path), { recursive: true });
   writeFileSync(blob, bytes);
   symlinkSync(relative(dirname(link), blob), link);
-  mkdirSync(join(folder_of("owner/several"), "refs"));
-  writeFileSync(join(folder_of("owner/several"), "refs", "main"), commit);
+  mkdirSync(join(folder_of("owner/blind"), "refs"));
+  writeFileSync(join(folder_of("owner/blind"), "refs", "main"), commit);
   const inode = statSync(blob).ino;
-  assert.equal(await pulled("owner/several:q8_0"), link);
+  assert.equal(await pulled("owner/blind:q8_0"), link);
   assert.equal(statSync(blob).ino, inode);
   assert.equal(hub.transfers().length, 0);
   hub.requests = [];
   const offline = { HF_HUB_OFFLINE: "1" };
-  assert.equal(await pulled("owner/several", offline), link);
-  await refused(["pull", "owner/several:q4_0"], /not in the cache .* HF_HUB_OFFLINE is set/, offline);
+  assert.equal(await pulled("owner/blind", offline), link);
+  await refused(["pull", "owner/blind:q4_0"], /not in the cache .* HF_HUB_OFFLINE is set/, offline);
   await refused(["serve", "--hf", "owner/demo"], /not in the cache .* HF_HUB_OFFLINE is set/, offline);
   assert.equal(hub.requests.length, 0);
   // A hub that cannot be reached does not keep a model from being served that is there.
-  const away = await quire(["pull", "owner/several:q8_0"], { HF_ENDPOINT: "http://127.0.0.1:1" });
+  const away = await quire(["pull", "owner/blind:q8_0"], { HF_ENDPOINT: "http://127.0.0.1:1" });
   assert.equal(away.stdout.trim(), link);
   assert.match(away.stderr, /connect: .*is used as it was downloaded before/);
 });
 
 test("downloaded models are listed and deleted", async () => {
   assert.match((await quire(["models"])).stdout, /no models in .*; 'quire pull OWNER\/NAME' downloads one/);
-  await pulled("owner/several:q8_0");
-  await pulled("owner/several:q4_0");
+  await pulled("owner/blind:q8_0");
+  await pulled("owner/blind:q4_0");
   const listed = JSON.parse((await quire(["models", "--json"])).stdout);
   assert.deepEqual(listed.models.map(({ model, bytes, complete }) => [model, bytes, complete]),
-    [["owner/several:Q4_0", kSize, true], ["owner/several:Q8_0", kSize, true]]);
-  assert.match((await quire(["models"])).stdout, /^MODEL +SIZE +COMMIT\nowner\/several:Q4_0 +293\.0 KiB {2}[0-9a-f]{12}\n/);
-  assert.match((await quire(["models", "remove", "owner/several:q8_0"])).stdout, /is deleted: 293\.0 KiB free/);
-  assert.deepEqual(blobs("owner/several"), [sha256(content("q4_0"))]);
-  await refused(["models", "remove", "owner/several:q8_0"], /not in the cache .*'quire models' lists/);
+    [["owner/blind:Q4_0", kSize, true], ["owner/blind:Q8_0", kSize, true]]);
+  assert.match((await quire(["models"])).stdout, /^MODEL +SIZE +COMMIT\nowner\/blind:Q4_0 +293\.0 KiB {2}[0-9a-f]{12}\n/);
+  assert.match((await quire(["models", "remove", "owner/blind:q8_0"])).stdout, /is deleted: 293\.0 KiB free/);
+  assert.deepEqual(blobs("owner/blind"), [sha256(content("q4_0"))]);
+  await refused(["models", "remove", "owner/blind:q8_0"], /not in the cache .*'quire models' lists/);
   hub.faults = { hold_after: 1000 };
-  const running = quire(["pull", "owner/several:Q4_K_M"]);
+  const running = quire(["pull", "owner/blind:Q4_K_M"]);
   await hub.held();
-  await refused(["models", "remove", "owner/several"], /is being downloaded: end that first/);
+  await refused(["models", "remove", "owner/blind"], /is being downloaded: end that first/);
   hub.release();
   assert.equal((await running).status, 0);
-  assert.match((await quire(["models", "remove", "owner/several"])).stdout, /585\.9 KiB free/);
-  assert.ok(!existsSync(folder_of("owner/several")));
+  assert.match((await quire(["models", "remove", "owner/blind"])).stdout, /585\.9 KiB free/);
+  assert.ok(!existsSync(folder_of("owner/blind")));
 });
 
 test("serve --hf downloads, serves under the repository's name, and survives a reload", async () => {
