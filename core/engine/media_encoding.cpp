@@ -10,9 +10,9 @@ namespace quire {
 
 namespace {
 
-constexpr double kNewest = 0.3;      // weight of the newest slice in the rate
-constexpr double kFirstWork = 2e7;   // multiply-adds of the first slice, whose rate is not known
-constexpr double kMostGrowth = 4.0;  // of a slice over what the rate so far promises
+constexpr double kNewestSlice = 0.3;      // weight of the newest slice in the rate
+constexpr double kFirstWork = 2e7;        // multiply-adds of the first slice, whose rate is not known
+constexpr double kMostSliceGrowth = 4.0;  // of a slice over what the rate so far promises
 
 }  // namespace
 
@@ -43,8 +43,8 @@ std::shared_ptr<const MediaRows> MediaEncoding::advance(double seconds) {
   if (took.count() > 0.0 && done > 0.0) {
     const double rate = done / took.count();
     work_per_second_ = work_per_second_ == 0.0 ? rate
-                                               : std::min(work_per_second_ + kNewest * (rate - work_per_second_),
-                                                          kMostGrowth * work_per_second_);
+                                               : std::min(work_per_second_ + kNewestSlice * (rate - work_per_second_),
+                                                          kMostSliceGrowth * work_per_second_);
   }
   if (run_->work_left() > 0) return nullptr;
   const std::span<const float> made = run_->rows();

@@ -9,7 +9,7 @@ namespace {
 
 using namespace tower;
 
-void read_gemma3(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_gemma3_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "Gemma 3";
   const std::int64_t side = merge_side(file, "projector.scale_factor", 4);
   if (form == PictureForm::kLlamaCpp) {
@@ -58,7 +58,7 @@ RopeSpec gemma4_rope(std::int64_t head_dim) {
   return rope;
 }
 
-void read_gemma4(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_gemma4_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "Gemma 4";
   const std::int64_t side = merge_side(file, "projector.scale_factor", 3);
   size_by_budget(form, spec.patch_size * side, spec);
@@ -76,7 +76,7 @@ void read_gemma4(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
       linear("mm.input_projection")};
 }
 
-void read_gemma4_unified(const MmprojFile&, PictureForm form, TowerSpec& spec) {
+void read_gemma4_unified_tower(const MmprojFile&, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kPatches = 3;  // sides of the file's patch in one that is embedded
   constexpr double kEps = 1e-5;
   spec.family = "Gemma 4 unified";
@@ -94,7 +94,7 @@ void read_gemma4_unified(const MmprojFile&, PictureForm form, TowerSpec& spec) {
 }
 
 constexpr TowerFamily kGemmaTowers[] = {
-    {"gemma4v", read_gemma4}, {"gemma3", read_gemma3}, {"gemma4uv", read_gemma4_unified}};
+    {"gemma4v", read_gemma4_tower}, {"gemma3", read_gemma3_tower}, {"gemma4uv", read_gemma4_unified_tower}};
 
 }  // namespace
 

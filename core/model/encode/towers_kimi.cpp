@@ -9,7 +9,8 @@ using namespace tower;
 
 constexpr double kProjectorEps = 1e-5;
 
-void read_moonvit(const MmprojFile& file, PictureForm form, std::optional<double> projector_eps, TowerSpec& spec) {
+void read_moonvit_tower(const MmprojFile& file, PictureForm form, std::optional<double> projector_eps,
+                        TowerSpec& spec) {
   const std::int64_t side = merge_side(file, "projector.scale_factor", 2);
   spec.cells = {side};
   spec.picture.align = static_cast<std::int32_t>(spec.patch_size * side);
@@ -26,11 +27,11 @@ void read_moonvit(const MmprojFile& file, PictureForm form, std::optional<double
   }
 }
 
-void read_kimi_vl(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_kimi_vl_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kLeastTokens = 8;
   constexpr std::int64_t kMostTokens = 1024;
   spec.family = "Kimi-VL";
-  read_moonvit(file, form, kProjectorEps, spec);
+  read_moonvit_tower(file, form, kProjectorEps, spec);
   PictureSpec& picture = spec.picture;
   const std::int64_t cell = std::int64_t{picture.align} * picture.align;
   picture.min_pixels = form == PictureForm::kLlamaCpp ? kLeastTokens * cell : 0;
@@ -44,9 +45,9 @@ void read_kimi_vl(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.positions = form == PictureForm::kTrained ? LearnedPositions::kCubic : LearnedPositions::kAntialiased;
 }
 
-void read_kimi_k25(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_kimi_k25_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "Kimi K2.5";
-  read_moonvit(file, form, {}, spec);
+  read_moonvit_tower(file, form, {}, spec);
   PictureSpec& picture = spec.picture;
   picture.min_pixels = form == PictureForm::kLlamaCpp ? file.required_integer("image_min_pixels") : 0;
   picture.max_pixels = file.required_integer("image_max_pixels");
@@ -56,7 +57,7 @@ void read_kimi_k25(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.positions = LearnedPositions::kCubic;
 }
 
-constexpr TowerFamily kKimiTowers[] = {{"kimivl", read_kimi_vl}, {"kimik25", read_kimi_k25}};
+constexpr TowerFamily kKimiTowers[] = {{"kimivl", read_kimi_vl_tower}, {"kimik25", read_kimi_k25_tower}};
 
 }  // namespace
 

@@ -9,7 +9,7 @@ namespace {
 
 using namespace tower;
 
-void read_pinpoints(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_pinpoints_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   const std::vector<std::int64_t> sides = file.integers("image_grid_pinpoints");
   if (sides.size() % 2 != 0) file.fail("the key 'clip.vision.image_grid_pinpoints' must hold pairs of numbers");
   PictureSpec& picture = spec.picture;
@@ -33,13 +33,13 @@ void read_pinpoints(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   if (picture.joins_tiles) spec.break_row = "v.image_newline";
 }
 
-void read_llava(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_llava_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   const bool as_llama = form == PictureForm::kLlamaCpp;
   const std::vector<std::int64_t> features = file.integers("feature_layer");
   spec.family = "LLaVA";
   spec.picture.whole = as_llama ? ResizeSpec{ResizeFilter::kFourPointsCubic, ResizeFit::kPadCentred, {122, 116, 104}}
                                 : ResizeSpec{ResizeFilter::kPillowBicubic, ResizeFit::kCover};
-  read_pinpoints(file, form, spec);
+  read_pinpoints_tower(file, form, spec);
   spec.positions = LearnedPositions::kByRow;
   if (file.has("v.class_embd")) {
     // llama.cpp puts the class token last, takes its positions for those of a first one and leaves out the first patch.
@@ -64,7 +64,7 @@ void read_llava(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.2")};
 }
 
-constexpr TowerFamily kLlavaTowers[] = {{"mlp", read_llava}};
+constexpr TowerFamily kLlavaTowers[] = {{"mlp", read_llava_tower}};
 
 }  // namespace
 

@@ -31,7 +31,7 @@ std::int64_t default_queries(std::int64_t version) {
   return version == 2 ? 96 : 64;
 }
 
-void read_resampler(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_resampler_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   const std::int64_t version = file.general_integer("minicpmv_version", 2);
   if (version < 3)
     file.fail(
@@ -46,7 +46,7 @@ void read_resampler(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.projector_steps = {layer_norm("resampler.ln_post"), linear("resampler.proj")};
 }
 
-void read_merging(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_merging_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kSide = 2;  // of both merges
   spec.family = "MiniCPM-V 4.6";
   const std::vector<std::int64_t> layers = file.integers("wa_layer_indexes");
@@ -63,7 +63,7 @@ void read_merging(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.down")};
 }
 
-constexpr TowerFamily kMinicpmTowers[] = {{"resampler", read_resampler}, {"minicpmv4_6", read_merging}};
+constexpr TowerFamily kMinicpmTowers[] = {{"resampler", read_resampler_tower}, {"minicpmv4_6", read_merging_tower}};
 
 }  // namespace
 

@@ -7,7 +7,7 @@ namespace {
 
 using namespace tower;
 
-void read_lfm2(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_lfm2_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kLeastTokens = 64;
   constexpr std::int64_t kMostTokens = 256;
   constexpr std::int32_t kLeastTiles = 2;
@@ -44,7 +44,7 @@ void read_lfm2(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.1"),          activate(gelu),     linear("mm.2")};
 }
 
-void read_phi4(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_phi4_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   const bool as_llama = form == PictureForm::kLlamaCpp;
   spec.family = "Phi-4 vision";
   PictureSpec& picture = spec.picture;
@@ -59,7 +59,7 @@ void read_phi4(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.2")};
 }
 
-constexpr TowerFamily kNaflexTowers[] = {{"lfm2", read_lfm2}, {"phi4", read_phi4}};
+constexpr TowerFamily kNaflexTowers[] = {{"lfm2", read_lfm2_tower}, {"phi4", read_phi4_tower}};
 
 }  // namespace
 

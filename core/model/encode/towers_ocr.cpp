@@ -20,7 +20,7 @@ void size_by_file(const MmprojFile& file, PictureForm form, ResizeFilter llama_f
   spec.rope = vision_rope(spec.head_dim);
 }
 
-void read_dots(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_dots_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "dots.ocr";
   size_by_file(file, form, ResizeFilter::kFourPointsCubic, spec);
   spec.texts = {.begin = "<|img|>", .end = "<|endofimg|>"};
@@ -31,7 +31,7 @@ void read_dots(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
       linear("mm.0"),           activate(Nonlinearity::kGeluOfError), linear("mm.2")};
 }
 
-void read_paddle(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_paddle_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "PaddleOCR-VL";
   size_by_file(file, form, ResizeFilter::kCornerBilinear, spec);
   spec.texts = {.begin = "<|IMAGE_START|>", .end = "<|IMAGE_END|>"};
@@ -46,7 +46,7 @@ void read_paddle(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.2")};
 }
 
-constexpr TowerFamily kOcrTowers[] = {{"dots_ocr", read_dots}, {"paddleocr", read_paddle}};
+constexpr TowerFamily kOcrTowers[] = {{"dots_ocr", read_dots_tower}, {"paddleocr", read_paddle_tower}};
 
 }  // namespace
 

@@ -21,7 +21,7 @@ RopeSpec pixtral_rope(std::int64_t head_dim) {
   return {.parts = {part}};
 }
 
-void read_pixtral(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_pixtral_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kLeastTokens = 8;
   constexpr std::int64_t kMostTokens = 1024;
   const bool merges = file.has("mm.patch_merger.weight");
@@ -55,7 +55,7 @@ void read_pixtral(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.breaks_rows = true;
 }
 
-constexpr TowerFamily kPixtralTowers[] = {{"pixtral", read_pixtral}};
+constexpr TowerFamily kPixtralTowers[] = {{"pixtral", read_pixtral_tower}};
 
 }  // namespace
 

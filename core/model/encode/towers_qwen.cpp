@@ -40,7 +40,7 @@ Nonlinearity merger_gelu(PictureForm form) {
   return form == PictureForm::kLlamaCpp ? Nonlinearity::kGelu : Nonlinearity::kGeluOfError;
 }
 
-void read_qwen2(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_qwen2_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "Qwen2-VL";
   size_smartly(file, form, 56 * 56, 16384 * 28 * 28, spec);
   spec.texts = {.begin = "<|vision_start|>", .end = "<|vision_end|>"};
@@ -49,9 +49,9 @@ void read_qwen2(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           linear("mm.2")};
 }
 
-void read_qwen25(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_qwen25_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kWindowPixels = 112;
-  read_qwen2(file, form, spec);
+  read_qwen2_tower(file, form, spec);
   spec.family = "Qwen2.5-VL";
   spec.norm = TowerNormKind::kRms;
   spec.projector_steps.front() = rms_norm("v.post_ln");
@@ -61,7 +61,7 @@ void read_qwen25(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   if (spec.window_cells < 1) file.fail("clip.vision.patch_size is too large for windows of 112 pixels");
 }
 
-void read_qwen3(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_qwen3_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "Qwen3-VL";
   size_smartly(file, form, 65536, 16777216, spec);
   spec.texts = {.begin = "<|vision_start|>", .end = "<|vision_end|>"};
@@ -77,7 +77,7 @@ void read_qwen3(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   }
 }
 
-void read_glm4v(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_glm4v_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "GLM-4V";
   size_smartly(file, form, 112 * 112 / 2, 14 * 14 * 2 * 2 * 6144, spec);
   spec.texts = {.begin = "<|begin_of_image|>", .end = "<|end_of_image|>"};
@@ -107,7 +107,7 @@ RopeSpec axes_rope(std::int64_t head_dim) {
   return rope;
 }
 
-void read_minimax(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_minimax_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kTokens = 576;
   spec.family = "MiniMax-M3";
   const std::int64_t side = spec.patch_size * merge_side(file, "spatial_merge_size", 2);
@@ -125,8 +125,8 @@ void read_minimax(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
 }
 
 constexpr TowerFamily kQwenTowers[] = {
-    {"qwen3vl_merger", read_qwen3}, {"qwen2.5vl_merger", read_qwen25}, {"qwen2vl_merger", read_qwen2},
-    {"glm4v", read_glm4v},          {"minimax_m3", read_minimax},
+    {"qwen3vl_merger", read_qwen3_tower}, {"qwen2.5vl_merger", read_qwen25_tower}, {"qwen2vl_merger", read_qwen2_tower},
+    {"glm4v", read_glm4v_tower},          {"minimax_m3", read_minimax_tower},
 };
 
 }  // namespace

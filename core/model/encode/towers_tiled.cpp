@@ -13,7 +13,7 @@ void cut_as_llama_cpp(PictureSpec& picture) {
   picture.tiles = {ResizeFilter::kFourPointsCubic, ResizeFit::kPadCentred};
 }
 
-void read_internvl(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_internvl_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int32_t kMostTiles = 64;
   const bool as_llama = form == PictureForm::kLlamaCpp;
   const std::int64_t side = merge_side(file, "projector.scale_factor", 2);
@@ -47,7 +47,7 @@ void read_internvl(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
                           activate(gelu), linear("mm.model.mlp.3")};
 }
 
-void read_idefics3(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_idefics3_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   const std::int64_t side = merge_side(file, "projector.scale_factor", 4);
   spec.family = "SmolVLM";
   PictureSpec& picture = spec.picture;
@@ -71,7 +71,7 @@ void read_idefics3(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.projector_steps = {layer_norm("v.post_ln"), merge(side * side), linear("mm.model.fc")};
 }
 
-void read_llama4(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
+void read_llama4_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   const bool as_llama = form == PictureForm::kLlamaCpp;
   const std::int64_t side = merge_side(file, "projector.scale_factor", 2);
   spec.family = "Llama 4";
@@ -114,7 +114,7 @@ void read_llama4(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
 }
 
 constexpr TowerFamily kTiledTowers[] = {
-    {"internvl", read_internvl}, {"idefics3", read_idefics3}, {"llama4", read_llama4}};
+    {"internvl", read_internvl_tower}, {"idefics3", read_idefics3_tower}, {"llama4", read_llama4_tower}};
 
 }  // namespace
 

@@ -111,7 +111,7 @@ Result<Picture> decode_webp(std::string_view bytes, const PictureLimits& limits)
   WebPIterator place{};
   Result<Picture> picture = broken("the WebP file ends before its first frame");
   if (WebPDemuxGetFrame(demuxer.get(), 1, &place) != 0) {
-    const auto frame = decode_frame(place.fragment, limits);
+    auto frame = decode_frame(place.fragment, limits);
     const bool is_whole =
         frame && !frame->has_alpha && frame->width == canvas->width && frame->height == canvas->height;
     if (!frame) {
