@@ -64,7 +64,7 @@ class TokenGeneration final : public GenerationOperation {
 };
 
 // As in vLLM's, what streams stands beside the sampling, not in it.
-void read_stream(FieldReader& reader, GenerationFields& fields) {
+void read_streaming(FieldReader& reader, GenerationFields& fields) {
   fields.stream = reader.boolean("stream", false);
   if (const Json* options = reader.object("stream_options"); options != nullptr && fields.stream) {
     FieldReader inner(*options, "stream_options.");
@@ -91,7 +91,7 @@ Result<std::unique_ptr<Operation>> parse_token_generation(ModelCall& asked, cons
     fields.sampling.num_logprobs = static_cast<std::int32_t>(*top);
   auto grammar = read_constraint(sampling, *model);
   take_error(reader, sampling);
-  read_stream(reader, fields);
+  read_streaming(reader, fields);
   fields.cache_salt = reader.string("cache_salt").value_or("");
   fields.priority = static_cast<std::int32_t>(reader.integer("priority", -kMaxInt32, kMaxInt32).value_or(0));
   fields.transfer = read_prefix_transfer(reader);

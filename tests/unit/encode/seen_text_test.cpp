@@ -127,7 +127,8 @@ struct Exam {
 ChoiceOutput answer(Engine& engine, Request request, const std::string& id) {
   request.id = id;
   const auto sink = std::make_shared<KeepingSink>(1);
-  REQUIRE(engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+  const Result<void> submitted = engine.queue().submit({std::make_shared<const Request>(std::move(request)), sink});
+  REQUIRE(submitted);
   kEngineThread.assume();
   while (!sink->finished())
     engine.step(Clock::now());
