@@ -62,8 +62,8 @@ struct Seeing : ServedModel {
   Seeing(const std::filesystem::path& path, std::int64_t num_blocks, EngineOptions options = {})
       : ServedModel(path, num_blocks, with_encoder(options)) {}
   static EngineOptions& with_encoder(EngineOptions& options) {
-    static const auto encoder = create_backend({.device = "cpu", .cpu = {.isa = "auto", .threads = 1, .pin = false}});
-    options.encoder = encoder.get();
+    static const auto kEncoder = create_backend({.device = "cpu", .cpu = {.isa = "auto", .threads = 1, .pin = false}});
+    options.encoder = kEncoder.get();
     return options;
   }
   ChoiceOutput answer(Request request) {
@@ -218,7 +218,8 @@ TEST_CASE("rows that attend in both directions are not parted, whatever a step's
   Seeing causal(path, 64);
   Request one_way = plain(shown(40, 11), 12);
   one_way.sampling.num_logprobs = 2;
-  CHECK_FALSE(same_logprobs(causal.answer(std::move(one_way)), expected));
+  const ChoiceOutput of_tokens = causal.answer(std::move(one_way));
+  CHECK_FALSE(same_logprobs(of_tokens, expected));
 }
 
 TEST_CASE("a model without an encoder refuses media, and rows of another model's width", "[engine][media]") {
