@@ -70,7 +70,7 @@ std::optional<Engine::Impl::WantedMedia> Engine::Impl::place_media() {
   bool has_arrived = false;
   for (Generation* generation : with_media_) {
     const Generation& each = *generation;
-    if (each.has_ended()) continue;
+    if (each.has_ended() || each.state == Sequence::State::kNew) continue;  // a choice that is not forked yet
     const std::vector<MediaRun>& media = each.request->media;
     const std::int64_t position = next_position(*generation);
     if (latest_ == nullptr && position >= media.back().end()) {
