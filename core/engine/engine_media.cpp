@@ -146,12 +146,13 @@ void Engine::Impl::give_rows(const std::shared_ptr<const MediaRows>& rows) {
 
 // Requests that wait for the piece that was being encoded end with an error.
 void Engine::Impl::fail_media(const char* why) {
+  const MediaEncoding::Name failed_name = media_->name();
   std::vector<LiveRequest*> failed;
   for (const Generation* generation : with_media_) {
     const std::vector<MediaRun>& media = generation->request->media;
     const bool waits = !generation->has_ended() && std::ranges::any_of(media, [&](const MediaRun& run) {
       return run.end() > generation->num_computed &&
-             MediaEncoding::Name{generation->cache_salt, run.key} == media_->name();
+             MediaEncoding::Name{generation->cache_salt, run.key} == failed_name;
     });
     if (waits && std::ranges::find(failed, generation->live) == failed.end()) failed.push_back(generation->live);
   }

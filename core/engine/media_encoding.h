@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/thread_role.h"
 #include "core/content/media.h"
 #include "core/content/media_rows.h"
 #include "core/content/prepared_media.h"
@@ -34,7 +35,7 @@ class MediaEncoding {
   void begin(Name name, const PreparedMedia& media);
   void give_up() { run_.reset(); }
   // Computes for about so many seconds. The rows, once all of the piece is encoded; null before.
-  std::shared_ptr<const MediaRows> advance(double seconds);
+  std::shared_ptr<const MediaRows> advance(double seconds) QUIRE_REQUIRES(kEngineThread);
 
   std::uint64_t num_encoded() const { return num_encoded_; }
   std::uint64_t num_found() const { return num_found_; }
