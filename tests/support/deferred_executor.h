@@ -44,6 +44,7 @@ class DeferredExecutor final : public Executor {
     if (!work_.empty()) throw std::logic_error("drafts beside a step in flight");
     return device_->draft(arrays, draws);
   }
+  std::unique_ptr<Buffer> upload(std::span<const float> values) override { return device_->upload(values); }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return storage_; }
   KvStorage* window_storage() override { return window_storage_ ? &*window_storage_ : nullptr; }

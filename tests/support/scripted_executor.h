@@ -32,6 +32,7 @@ class ScriptedExecutor final : public Executor {
     ticket_.says.clear();
     return ticket_;
   }
+  std::unique_ptr<Buffer> upload(std::span<const float> values) override { return device_->upload(values); }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return device_->storage(); }
   KvStorage* window_storage() override { return device_->window_storage(); }

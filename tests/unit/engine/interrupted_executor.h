@@ -30,6 +30,7 @@ class InterruptedExecutor final : public Executor {
     kEngineThread.assume();
     return executor_->draft(arrays, draws);
   }
+  std::unique_ptr<Buffer> upload(std::span<const float> values) override { return executor_->upload(values); }
   const Model& model() const override { return executor_->model(); }
   KvStorage& storage() override { return executor_->storage(); }
   KvStorage* window_storage() override { return executor_->window_storage(); }

@@ -31,6 +31,7 @@ class PricedDevice final : public Executor, private Ticket {
     output.seconds = (price_.fixed + num_further * price_.prompt_token) / 10.0;
     return output;
   }
+  std::unique_ptr<Buffer> upload(std::span<const float> values) override { return device_->upload(values); }
   const Model& model() const override { return device_->model(); }
   KvStorage& storage() override { return device_->storage(); }
   KvStorage* window_storage() override { return device_->window_storage(); }
