@@ -103,8 +103,8 @@ int main(int argc, char** argv) {
   for (int turn = 0; turn < kTurns; ++turn) {
     attention.apart.push_back(timed([&] { attend(apart); }));
     attention.together.push_back(timed([&] { attend(together); }));
-    whole.apart.push_back(timed([&] { model.model->forward(apart.arrays(1), *kv); }));
-    whole.together.push_back(timed([&] { model.model->forward(together.arrays(1), *kv); }));
+    whole.apart.push_back(timed([&] { model.model->forward(apart.arrays(), *kv); }));
+    whole.together.push_back(timed([&] { model.model->forward(together.arrays(), *kv); }));
   }
   std::printf("%lld streams behind %lld tokens\n", static_cast<long long>(streams), static_cast<long long>(tokens));
   attention.report("attention");
