@@ -2,20 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <stdexcept>
+#include <new>
 
 #include "kernels/check.h"
 
 namespace quire {
-
-namespace {
-
-void make_portable(const MediaNames::Stretch& stretch, std::span<TokenId> content) {
-  for (std::size_t i = 0; i < stretch.count; ++i)
-    content[stretch.begin + i] = portable_row(stretch.row + static_cast<std::int64_t>(i));
-}
-
-}  // namespace
 
 bool has_media(std::span<const TokenId> content) {
   return std::ranges::any_of(content, is_media);
@@ -52,7 +43,7 @@ std::int32_t MediaNames::free_range(std::int64_t num_rows) const {
       start = after->first + after->second.media.num_rows;
     if (start + num_rows <= kFirstPlainId) return static_cast<std::int32_t>(start);
   }
-  throw std::length_error("all ids of rows of media are in use");
+  throw std::bad_alloc();
 }
 
 MediaNames::Pieces::const_iterator MediaNames::piece_of(TokenId id) const {
@@ -73,21 +64,22 @@ void MediaNames::release(TokenId first_row) {
 }
 
 void MediaNames::add_users(std::span<const TokenId> content) {
-  visit(content, [&](const Stretch& stretch) {
-    ++pieces_.find(static_cast<std::int32_t>(content[stretch.begin].value - stretch.row))->second.num_users;
-  });
+  visit(content, [&](const Stretch& stretch) { ++pieces_.find(stretch.first_row.value)->second.num_users; });
 }
 
 void MediaNames::drop_users(std::span<const TokenId> content) {
-  visit(content, [&](const Stretch& stretch) {
-    release(TokenId{static_cast<std::int32_t>(content[stretch.begin].value - stretch.row)});
-  });
+  visit(content, [&](const Stretch& stretch) { release(stretch.first_row); });
 }
 
 std::size_t MediaNames::num_stretches(std::span<const TokenId> content) const {
   std::size_t count = 0;
   visit(content, [&](const Stretch&) { ++count; });
   return count;
+}
+
+void MediaNames::make_portable(const Stretch& stretch, std::span<TokenId> content) {
+  for (std::size_t i = 0; i < stretch.count; ++i)
+    content[stretch.begin + i] = portable_row(stretch.row + static_cast<std::int64_t>(i));
 }
 
 PortableContent MediaNames::exported(std::span<const TokenId> content) const {
@@ -101,10 +93,9 @@ PortableContent MediaNames::exported(std::span<const TokenId> content) const {
 
 void MediaNames::export_and_drop(std::span<TokenId> content, std::vector<MediaRef>& media) {
   visit(content, [&](const Stretch& stretch) {
-    const TokenId first_row{static_cast<std::int32_t>(content[stretch.begin].value - stretch.row)};
     media.push_back(stretch.media);
     make_portable(stretch, content);
-    release(first_row);
+    release(stretch.first_row);
   });
 }
 
@@ -134,7 +125,7 @@ std::optional<std::vector<TokenId>> MediaNames::imported(const PortableContent& 
 
 TokenId HeldMedia::acquire(const MediaRef& media) {
   first_rows_.reserve(first_rows_.size() + 1);
-  first_rows_.push_back(names_->acquire(media));
+  first_rows_.push_back(names_.acquire(media));
   return first_rows_.back();
 }
 

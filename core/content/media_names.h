@@ -37,6 +37,11 @@ struct PortableContent {
   bool operator==(const PortableContent&) const = default;
 };
 
+// The id with which the model's arrays name a token; rows of media have embeddings in its place.
+constexpr std::int32_t input_id(TokenId id) {
+  return is_media(id) ? 0 : id.value;
+}
+
 class MediaNames {
  public:
   // Consecutive rows of one piece.
@@ -44,14 +49,15 @@ class MediaNames {
     std::size_t begin;  // index in the content
     std::size_t count;
     MediaRef media;
-    std::int64_t row;  // of the piece, the first
+    TokenId first_row;  // id of the piece's first row
+    std::int64_t row;   // number of the first one in the piece
   };
 
   // Adds a user of the piece; returns the id of its first row, which those of the others follow. Throws std::bad_alloc,
-  // or std::length_error where all ids are in use.
+  // also where all ids are in use.
   TokenId acquire(const MediaRef& media);
   void release(TokenId first_row);
-  // One user of the piece of each stretch more or less. Takes no memory.
+  // Each stretch is a user of its piece. Takes no memory.
   void add_users(std::span<const TokenId> content);
   void drop_users(std::span<const TokenId> content);
 
@@ -60,6 +66,8 @@ class MediaNames {
   void visit(std::span<const TokenId> content, Visit&& visit) const;
   std::size_t num_stretches(std::span<const TokenId> content) const;
 
+  // The stretch's rows in `content` as portable rows.
+  static void make_portable(const Stretch& stretch, std::span<TokenId> content);
   PortableContent exported(std::span<const TokenId> content) const;
   // drop_users() of content that becomes portable where it is; `media`, empty, has room for its stretches.
   void export_and_drop(std::span<TokenId> content, std::vector<MediaRef>& media);
@@ -86,20 +94,17 @@ class MediaNames {
 // Users of pieces that end with it.
 class HeldMedia {
  public:
-  HeldMedia() = default;
-  explicit HeldMedia(MediaNames& names) : names_(&names) {}
-  HeldMedia(HeldMedia&& other) noexcept : names_(other.names_), first_rows_(std::move(other.first_rows_)) {
-    other.first_rows_.clear();
-  }
-  HeldMedia& operator=(HeldMedia&&) = delete;
+  explicit HeldMedia(MediaNames& names) : names_(names) {}
+  HeldMedia(const HeldMedia&) = delete;
+  HeldMedia& operator=(const HeldMedia&) = delete;
   ~HeldMedia() {
     for (const TokenId first_row : first_rows_)
-      names_->release(first_row);
+      names_.release(first_row);
   }
   TokenId acquire(const MediaRef& media);
 
  private:
-  MediaNames* names_ = nullptr;
+  MediaNames& names_;
   std::vector<TokenId> first_rows_;
 };
 
@@ -114,7 +119,7 @@ void MediaNames::visit(std::span<const TokenId> content, Visit&& visit) const {
            row + static_cast<std::int64_t>(end - begin) < piece->second.media.num_rows) {
       ++end;
     }
-    visit(Stretch{begin, end - begin, piece->second.media, row});
+    visit(Stretch{begin, end - begin, piece->second.media, TokenId{piece->first}, row});
   }
 }
 

@@ -31,10 +31,8 @@ void DraftInput::add(const Sequence& sequence, std::int64_t begin, std::int32_t 
 void DraftInput::add_unpredicted(const Sequence& sequence, std::int64_t begin, std::int64_t end) {
   const std::int64_t num_blocks = (end + block_size_ - 1) / block_size_;
   QUIRE_CHECK(std::cmp_less_equal(num_blocks, sequence.table.blocks.size()), "what is drafted from has blocks");
-  rows_.add(sequence.table.blocks, sequence.request->media, begin, end, [&](std::int64_t position) {
-    const TokenId token = sequence.tokens[static_cast<std::size_t>(position)];
-    return is_media(token) ? 0 : token.value;
-  });
+  rows_.add(sequence.table.blocks, sequence.request->media, begin, end,
+            [&](std::int64_t position) { return input_id(sequence.tokens[static_cast<std::size_t>(position)]); });
 }
 
 DraftArrays DraftInput::arrays() const {

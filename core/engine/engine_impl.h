@@ -113,10 +113,9 @@ class Engine::Impl {
   void name_media(Generation& generation) QUIRE_REQUIRES(kEngineThread);
   std::int64_t next_position(Generation& generation) QUIRE_REQUIRES(kEngineThread);
   std::optional<WantedMedia> place_media() QUIRE_REQUIRES(kEngineThread);
-  bool wants_encoder() QUIRE_REQUIRES(kEngineThread) { return place_media().has_value(); }
   double seconds_beside_encoder() const QUIRE_REQUIRES(kEngineThread);
   double encoder_seconds(const StepPlan& plan) const QUIRE_REQUIRES(kEngineThread);
-  bool encode(double seconds) QUIRE_REQUIRES(kEngineThread);
+  void encode(const std::optional<WantedMedia>& next, double seconds) QUIRE_REQUIRES(kEngineThread);
   void give_rows(const std::shared_ptr<const MediaRows>& rows) QUIRE_REQUIRES(kEngineThread);
   void fail_media(const char* why) QUIRE_REQUIRES(kEngineThread);
 

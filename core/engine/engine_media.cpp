@@ -114,11 +114,9 @@ double Engine::Impl::encoder_seconds(const StepPlan& plan) const {
   return std::clamp(limit - plan.predicted_seconds, kLeastShare * limit, limit);
 }
 
-// True where it computed something.
-bool Engine::Impl::encode(double seconds) {
-  if (media_ == nullptr || with_media_.empty()) return false;
-  const std::optional<WantedMedia> next = place_media();
-  if (!next && !media_->is_encoding()) return false;
+// Goes on with the piece that is being encoded, else with `next`, which place_media() has just returned.
+void Engine::Impl::encode(const std::optional<WantedMedia>& next, double seconds) {
+  if (!next) return;
   try {
     if (!media_->is_encoding()) {
       last_media_key_ = next->generation->request->key_name;
@@ -132,7 +130,6 @@ bool Engine::Impl::encode(double seconds) {
   stats_.encoder_ns = static_cast<std::uint64_t>(media_->seconds() * 1e9);
   stats_.num_media_encoded = media_->num_encoded();
   stats_.num_media_found = media_->num_found();
-  return true;
 }
 
 void Engine::Impl::give_rows(const std::shared_ptr<const MediaRows>& rows) {

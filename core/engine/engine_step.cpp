@@ -49,13 +49,13 @@ bool Engine::Impl::step(Clock::time_point now) {
   }
   Turn turn;
   const bool has_next = plan(next, now, turn);
-  if (!has_next && before == nullptr && wants_encoder()) {
-    take_turn(next, turn);
-    encode(encoder_seconds(next.plan));
-    publish();
-    return true;
-  }
   if (!has_next && before == nullptr) {
+    if (const auto media = place_media()) {
+      take_turn(next, turn);
+      encode(media, encoder_seconds(next.plan));
+      publish();
+      return true;
+    }
     stats_.awaits_others = lower_tier_ != nullptr && lower_tier_->is_restoring() ? 1 : 0;
     publish();
     return is_settled || (lower_tier_ != nullptr && (lower_tier_->is_moving() || has_slot_order()));
@@ -68,7 +68,7 @@ bool Engine::Impl::step(Clock::time_point now) {
   if (works && is_submitted) draw(next);
   if (works && is_submitted && next.is_overlapped) in_flight_ = &next;
   if (works && is_submitted && !next.is_overlapped) finish(next);
-  if (works) encode(encoder_s);
+  if (works) encode(place_media(), encoder_s);
   publish();
   return true;
 }

@@ -15,10 +15,7 @@ constexpr std::int64_t kMostBlocksReserved = 1 << 22;  // 16 MiB of addresses, o
 std::int32_t token_at(const StepEntry& entry, std::int64_t position, std::int32_t pending_place) {
   const Sequence& sequence = *entry.sequence;
   const std::int64_t past_known = position - sequence.num_tokens();
-  if (past_known < 0) {
-    const TokenId token = sequence.tokens[static_cast<std::size_t>(position)];
-    return is_media(token) ? 0 : token.value;
-  }
+  if (past_known < 0) return input_id(sequence.tokens[static_cast<std::size_t>(position)]);
   return entry.num_drafts > 0 ? sequence.drafts[static_cast<std::size_t>(past_known)].value : -1 - pending_place;
 }
 

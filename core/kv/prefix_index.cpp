@@ -100,10 +100,7 @@ ChainKey PrefixIndex::key_after(const ChainKey& parent, std::span<const TokenId>
   for (std::size_t begin = 0; begin < tokens.size(); begin += kAtOnce) {
     const std::span part = tokens.subspan(begin, std::min(kAtOnce, tokens.size() - begin));
     std::ranges::copy(part, portable.begin());
-    media_.visit(part, [&](const MediaNames::Stretch& stretch) {
-      for (std::size_t i = 0; i < stretch.count; ++i)
-        portable[stretch.begin + i] = portable_row(stretch.row + static_cast<std::int64_t>(i));
-    });
+    media_.visit(part, [&](const MediaNames::Stretch& stretch) { MediaNames::make_portable(stretch, portable); });
     key = hash_(key, std::span(portable).first(part.size()));
   }
   media_.visit(tokens, [&](const MediaNames::Stretch& stretch) {

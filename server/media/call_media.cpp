@@ -59,7 +59,7 @@ Result<MediaPiece> prepare_piece(CallMedia& media, const CallMedia::Preparation&
   const auto picture = decode_picture(*wanted.bytes, limits);
   if (!picture) return tl::make_unexpected(picture.error());
   auto piece = wanted.sight->prepare(*picture, wanted.settings);
-  const auto num_bytes = static_cast<std::int64_t>(piece != nullptr ? wanted.sight->num_bytes(*piece) : 0);
+  const auto num_bytes = static_cast<std::int64_t>(piece != nullptr ? piece->num_bytes() : 0);
   auto kept = media.store().add(media.scope(*wanted.sight), wanted.key, std::move(piece), num_bytes);
   if (kept) media.store().count_piece();
   return kept;

@@ -15,7 +15,6 @@ std::shared_ptr<const MediaSight> sight_of(std::shared_ptr<const Encoder> encode
   sight->prepare = [encoder](const Picture& picture, const PictureSettings& settings) {
     return encoder->prepare(picture, settings);
   };
-  sight->num_bytes = [](const PreparedMedia& media) { return media.num_bytes(); };
   return sight;
 }
 

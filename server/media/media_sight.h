@@ -14,7 +14,6 @@ struct MediaSight {
   std::string name;              // the same one gives the same bytes for the same picture and settings
   std::function<MediaLayout(std::int32_t width, std::int32_t height, const PictureSettings&)> layout;
   std::function<std::shared_ptr<const PreparedMedia>(const Picture&, const PictureSettings&)> prepare;
-  std::function<std::size_t(const PreparedMedia&)> num_bytes;
 };
 
 // `name`: of the file that the encoder was opened from, and how.
