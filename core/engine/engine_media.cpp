@@ -63,7 +63,7 @@ std::int64_t Engine::Impl::next_position(Generation& generation) {
 // Gives sequences the rows that are there. The next piece to encode: of a running sequence, else of another key than
 // the last one's, else the first that waits.
 std::optional<Engine::Impl::WantedMedia> Engine::Impl::place_media() {
-  if (media_ == nullptr || with_media_.empty()) return std::nullopt;
+  if (media_ == nullptr) return std::nullopt;
   std::optional<WantedMedia> next;
   int best = 0;
   bool is_wanted = false;  // what is being encoded
@@ -75,6 +75,7 @@ std::optional<Engine::Impl::WantedMedia> Engine::Impl::place_media() {
     const std::int64_t position = next_position(*generation);
     if (latest_ == nullptr && position >= media.back().end()) {
       std::ranges::fill(generation->media_rows, nullptr);
+      has_arrived = has_arrived || each.awaits_media;
       generation->awaits_media = false;
       continue;
     }

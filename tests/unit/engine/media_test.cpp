@@ -163,6 +163,35 @@ TEST_CASE("crowded, preempted and forked sequences with media say what each says
   CHECK(num_preempted > 0);
 }
 
+TEST_CASE("a sequence that awaits rows starts once another one has computed them", "[engine][media]") {
+  QUIRE_REQUIRE_MATERIAL(path, kStories);
+  const EmbeddingTable table(path);
+  EngineOptions options;
+  options.scheduler.max_num_batched_tokens = 16;
+  options.media_bytes = 0;  // rows are those of sequences alone
+  Seeing served(path, 64, options);
+  constexpr std::int64_t kLongWork = std::int64_t{1} << 62;  // many slices, however fast they are
+  const auto two_pieces = [&](std::int64_t first_work, std::int64_t second_work) {
+    const Shown parts = shown(40, 11);
+    const std::vector<TokenId> seen = made_tokens(3, 12, 500);  // one step computes it with all that follows
+    Request request = request_of(parts.before, 3);
+    add_media(request, 1, table.of(parts.seen, first_work));
+    add_media(request, 2, table.of(seen, second_work));
+    request.prompt = joined(request.prompt, parts.after);
+    return request;
+  };
+  kEngineThread.assume();
+  const auto first = served.submit(two_pieces(1, kLongWork));
+  for (int i = 0; i < 8; ++i)  // the first piece is computed, the second one not encoded
+    served.engine->step(Clock::now());
+  REQUIRE(served.engine->stats().num_media_encoded == 1);
+  const auto second = served.submit(two_pieces(kLongWork, 1));
+  for (int i = 0; i < 2000 && !second->finished(); ++i)
+    served.engine->step(Clock::now());
+  REQUIRE(second->finished());
+  CHECK(second->choices[0].tokens == first->choices[0].tokens);
+}
+
 TEST_CASE("a piece's blocks come back from host memory and, in another engine, from the disk", "[engine][media]") {
   QUIRE_REQUIRE_MATERIAL(path, kStories);
   const EmbeddingTable table(path);
