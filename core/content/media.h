@@ -38,7 +38,7 @@ struct MediaRun {
   std::int64_t num_positions = 0;  // positions consumed: num_rows where positions are those of text
   bool is_bidirectional = false;   // rows of the run attend to each other in both directions
   MediaKey key;
-  std::shared_ptr<const PreparedMedia> media;  // what the encoder reads; null in what is only counted
+  std::shared_ptr<const PreparedMedia> media;  // input of the encoder; null in prompts that are only counted
 
   std::int64_t end() const { return begin + num_rows; }
 };

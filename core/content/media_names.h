@@ -50,7 +50,7 @@ class MediaNames {
     std::size_t count;
     MediaRef media;
     TokenId first_row;  // id of the piece's first row
-    std::int64_t row;   // number of the first one in the piece
+    std::int64_t row;   // number of the first row in the piece
   };
 
   // Adds a user of the piece; returns the id of its first row, which those of the others follow. Throws std::bad_alloc,
@@ -81,14 +81,14 @@ class MediaNames {
     MediaRef media;
     std::int64_t num_users = 0;
   };
-  using Pieces = std::map<std::int32_t, Piece>;  // by the id of the first row
+  using Pieces = std::map<std::int32_t, Piece>;  // keys: ids of first rows
 
   Pieces::const_iterator piece_of(TokenId id) const;
   std::int32_t free_range(std::int64_t num_rows) const;
 
   Pieces pieces_;
   std::map<MediaRef, std::int32_t> first_ids_;
-  std::int32_t next_ = std::numeric_limits<std::int32_t>::min();  // where the search for a free range begins
+  std::int32_t next_ = std::numeric_limits<std::int32_t>::min();  // start of the search for a free range
 };
 
 // Users of pieces that end with it.

@@ -18,7 +18,7 @@ class EncoderRun {
   bool is_done() const { return work_left() == 0; }
   // Computes about `work` more, one unit at least.
   virtual void advance(std::int64_t work, Backend& backend) = 0;
-  virtual std::size_t bytes() const = 0;            // of activations and rows
+  virtual std::size_t bytes() const = 0;            // activations and rows
   virtual std::span<const float> rows() const = 0;  // [num_rows, row_width], once it is done
 };
 
@@ -26,7 +26,7 @@ class PreparedMedia {
  public:
   virtual ~PreparedMedia() = default;
   virtual std::int64_t num_rows() const = 0;
-  virtual std::size_t num_bytes() const = 0;   // of memory
+  virtual std::size_t num_bytes() const = 0;   // memory of the prepared piece
   virtual std::int64_t row_width() const = 0;  // floats: the model's hidden size for its input and for each level
   virtual std::unique_ptr<EncoderRun> start() const = 0;
 };

@@ -45,7 +45,7 @@ struct EngineOptions {
   bool keeps_slots = false;           // conversations can be saved and restored by the number of a slot
   std::uint64_t seed = 0;             // from which requests without a seed draw theirs; 0: from the operating system
   Backend* encoder = nullptr;         // computes encoders of media; must outlive the engine; null: it takes no media
-  std::int64_t media_bytes = std::int64_t{256} << 20;  // of rows of media that are kept
+  std::int64_t media_bytes = std::int64_t{256} << 20;  // most memory for rows of media that are kept
   std::shared_ptr<StepTurns> turns;  // shared by the engines of one process; null: this one computes alone
 };
 

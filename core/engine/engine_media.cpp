@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 constexpr double kLongestSlice = 0.25;  // seconds, where steps are not bounded
-constexpr double kLeastShare = 0.1;     // of the time that a step may take, for the encoder
+constexpr double kLeastShare = 0.1;     // share of a step's bound for the encoder
 constexpr double kStepShare = 0.5;      // the same for the model, while there is something to encode
 
 }  // namespace
@@ -66,7 +66,7 @@ std::optional<Engine::Impl::WantedMedia> Engine::Impl::place_media() {
   if (media_ == nullptr) return std::nullopt;
   std::optional<WantedMedia> next;
   int best = 0;
-  bool is_wanted = false;  // what is being encoded
+  bool is_wanted = false;  // the piece that is being encoded
   bool has_arrived = false;
   for (Generation* generation : with_media_) {
     const Generation& each = *generation;
@@ -115,7 +115,7 @@ double Engine::Impl::encoder_seconds(const StepPlan& plan) const {
   return std::clamp(limit - plan.predicted_seconds, kLeastShare * limit, limit);
 }
 
-// Goes on with the piece that is being encoded, else with `next`, which place_media() has just returned.
+// Continues the piece that is being encoded, else begins `next`, the newest answer of place_media().
 void Engine::Impl::encode(const std::optional<WantedMedia>& next, double seconds) {
   if (!next) return;
   try {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNewestSlice = 0.3;      // weight of the newest slice in the rate
 constexpr double kFirstWork = 2e7;        // multiply-adds of the first slice, whose rate is not known
-constexpr double kMostSliceGrowth = 4.0;  // of a slice over what the rate so far promises
+constexpr double kMostSliceGrowth = 4.0;  // bound of the rate, as a multiple of the last one
 
 }  // namespace
 

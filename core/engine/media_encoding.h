@@ -31,7 +31,7 @@ class MediaEncoding {
 
   bool is_encoding() const { return run_ != nullptr; }
   bool is_encoding(const Name& name) const { return is_encoding() && name == name_; }
-  const Name& name() const { return name_; }  // of the piece that is being encoded, or was last
+  const Name& name() const { return name_; }  // the current or last piece
   void begin(Name name, const PreparedMedia& media);
   void give_up() { run_.reset(); }
   // Computes for about so many seconds. The rows, once all of the piece is encoded; null before.

@@ -41,7 +41,7 @@ class SequenceRows {
   std::size_t table_capacity() const { return block_tables_.capacity(); }
   // Until the next clear().
   std::span<const std::int32_t> token_ids() const { return token_ids_; }
-  std::span<const std::int32_t> positions() const { return positions_; }  // of text
+  std::span<const std::int32_t> positions() const { return positions_; }  // one a row
   // [rows, 3] of time, height and width; empty: no sequence has media.
   std::span<const std::int32_t> media_positions() const { return media_positions_; }
   AttentionBatch attention() const;

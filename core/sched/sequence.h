@@ -43,7 +43,8 @@ struct Sequence {
   std::shared_ptr<const Request> request;
   std::string cache_salt;       // prefix blocks are shared only within equal salts
   std::vector<TokenId> tokens;  // the prompt, then what was generated; rows of media by their names (MediaNames)
-  std::vector<std::shared_ptr<const MediaRows>> media_rows;  // of each run of the request's media; null: not encoded
+  std::vector<std::shared_ptr<const MediaRows>>
+      media_rows;  // one for each run of the request's media; null: not encoded
   std::int64_t num_prompt_tokens = 0;
   std::int64_t num_computed = 0;  // or submitted, where steps are in flight
   std::int32_t num_pending = 0;   // 0 or 1: tokens that a step in flight draws, of which the next may compute the row
@@ -91,7 +92,7 @@ struct Sequence {
   bool is_one_of_many() const { return is_choice || continues_list; }
   // The tokens from `from` on that can be computed end here: behind it is a row that is not encoded yet.
   std::int64_t embedded_until(std::int64_t from) const;
-  // Where a chunk of tokens from `from` to at most `most` ends: rows that attend in both directions are not parted. The
+  // The end of a chunk of tokens from `from` to at most `most`: rows that attend in both directions are not parted. The
   // end of such rows where they begin at `from`.
   std::int64_t chunk_end(std::int64_t from, std::int64_t most) const;
   bool has_bound() const { return max_chunk != kUnbounded; }

@@ -126,7 +126,7 @@ class AttentionRunner {
   SharedContext shared_;
   std::vector<std::int32_t> rows_;       // the step's rows in order, then rows of items of several sequences
   std::vector<std::int64_t> positions_;  // indexed by row of the step
-  AttentionBatch batch_;                 // of the operation that runs
+  AttentionBatch batch_;                 // arguments of the running operation
   std::vector<Item> items_;
   std::vector<Unit> units_;
   std::vector<Level> levels_;

@@ -110,7 +110,7 @@ std::vector<Recommendation> recommend(std::uint64_t memory_bytes, double bytes_p
       break;
     }
   }
-  // Where few are fast enough, the smallest of the others.
+  // The smallest of the others follow where few are fast enough.
   for (std::size_t i = 0; i < fitting.size() && chosen.size() < kMost; ++i) {
     if (is_left(i)) chosen.push_back(i);
   }

@@ -26,7 +26,7 @@ struct WebRequest {
   std::string authorization = {};  // empty: none is sent
   int max_redirects = 10;          // 0: the first reply is the one that is read
   bool stays_at_origin = false;    // a redirect to another origin is an error
-  // Which of a name's addresses may be connected to; null: any.
+  // Tells whether an address of the name may be connected to; null: any may.
   std::function<bool(const std::string& address)> accepts_address = {};
 };
 

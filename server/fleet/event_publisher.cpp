@@ -44,7 +44,7 @@ std::uint64_t number_in(const zmq::message_t& frame) {
   return number;
 }
 
-// One element for each block: the names of its media, or null.
+// An element for each block: the names of its media, or null.
 Packed extra_keys(const CacheEvent& event) {
   Packed keys = Packed::array();
   for (std::size_t i = 0; i < event.hashes.size(); ++i)

@@ -29,7 +29,7 @@ void EventThreads::start() {
   }
 }
 
-// What throws here has no coroutine that would take it: for the most part Asio, where the system refuses it memory.
+// An exception here has no coroutine that would take it: mostly Asio's, where the system refuses it memory.
 void EventThreads::run(std::size_t number) {
   boost::asio::io_context& context = *contexts_[number % contexts_.size()];
   bool has_failed = false;

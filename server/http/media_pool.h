@@ -46,7 +46,7 @@ class MediaPool {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   TextSchedule schedule_;
-  std::map<std::string, std::int64_t, std::less<>> num_waiting_;  // by client
+  std::map<std::string, std::int64_t, std::less<>> num_waiting_;  // keys: clients
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

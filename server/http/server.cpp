@@ -407,7 +407,7 @@ class Server::Impl {
   ServerState state_;
   std::vector<HandedSocket> handed_;
   std::unique_ptr<BatchService> batches_;  // null: none are served; ends after the sessions that use it
-  // What coroutines leave when they end, with their loops at the latest.
+  // State that coroutines leave when they end, with their loops at the latest.
   std::list<LongLoop> loops_;  // the first io thread's, once it runs
   std::mutex transports_mutex_;
   std::map<std::string, std::int64_t> num_by_address_;  // guarded by transports_mutex_

@@ -96,7 +96,7 @@ void Transport::on_readable(const boost::system::error_code& error) {
     const std::size_t start = input_.size();
     IoResult result;
     do {
-      // One buffer for all of a thread's connections: one of their own, freed among small and lasting allocations,
+      // A buffer for all of a thread's connections: buffers of their own, freed among small and lasting allocations,
       // would leave its size in the heap for each connection that ever idled.
       thread_local std::array<char, kReadSize> buffer;
       result = read_some(buffer.data(), buffer.size());

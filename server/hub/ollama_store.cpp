@@ -24,7 +24,7 @@ constexpr std::string_view kUsualOwner = "library";
 constexpr std::string_view kLatest = ":latest";
 constexpr std::size_t kNumDigits = 64;
 
-// As Ollama shows it, of manifests/HOST/OWNER/NAME/TAG. Nothing where the path has another form.
+// The name that Ollama shows for manifests/HOST/OWNER/NAME/TAG. Nothing where the path has another form.
 std::optional<std::string> name_of(const fs::path& manifest) {
   std::vector<std::string> parts;
   for (const fs::path& part : manifest)

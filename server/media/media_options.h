@@ -10,16 +10,16 @@ namespace quire {
 
 struct MediaOptions {
   std::int32_t threads = 2;
-  std::int64_t max_file_bytes = std::int64_t{20} << 20;  // of one picture's file
-  std::int64_t max_pixels = 64'000'000;                  // of one picture
+  std::int64_t max_file_bytes = std::int64_t{20} << 20;  // size of a picture's file
+  std::int64_t max_pixels = 64'000'000;                  // bound for each picture
   std::int64_t max_per_request = 100;                    // pieces
-  std::chrono::milliseconds max_decode_time{10'000};     // of one picture
+  std::chrono::milliseconds max_decode_time{10'000};     // bound for each picture
   std::int64_t max_waiting = 256;                        // pieces that wait for media threads
-  std::int64_t max_waiting_per_key = 128;                // those of one API key, or address
+  std::int64_t max_waiting_per_key = 128;                // share of an API key, or address
   std::int64_t memory = std::int64_t{512} << 20;         // prepared pictures: of requests, and remembered
   bool isolates_keys = false;                            // a key finds only what it sent itself
   std::vector<std::string> fetch;                        // hosts that URLs may name; none: no URL is fetched
-  std::chrono::milliseconds fetch_time{10'000};          // of one picture, from the name's look-up to the last byte
+  std::chrono::milliseconds fetch_time{10'000};          // from the name's look-up to a picture's last byte
   std::string root;                                      // file:// URLs lead to files below it; empty: there are none
 };
 

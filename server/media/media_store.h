@@ -22,7 +22,7 @@ namespace quire {
 
 // A picture's file, without its bytes: enough to count its tokens and to find it prepared.
 struct MediaFile {
-  MediaKey hash;  // of the bytes
+  MediaKey hash;  // hash of the file's bytes
   std::int32_t width = 0;
   std::int32_t height = 0;
 };

@@ -21,7 +21,7 @@ class ModelSight {
              const BackendOptions& options);
 
   Backend& backend() const { return own_backend_ != nullptr ? *own_backend_ : model_backend_; }
-  std::uint64_t num_bytes() const { return encoder_->bytes(); }  // of weights
+  std::uint64_t num_bytes() const { return encoder_->bytes(); }  // size of weights
   // Hash of the file, with the form. Reads the file from end to end.
   std::string content() const;
   const std::shared_ptr<const MediaSight>& view() const { return view_; }

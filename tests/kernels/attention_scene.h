@@ -92,7 +92,7 @@ class AttentionScene {
   std::vector<float> sinks_;
   KvLayout layout_;
   std::int32_t stale_block_ = 0;
-  Chunk span_{};  // of each sequence; empty: none
+  Chunk span_{};  // rows of each sequence; empty: none
   std::vector<Stored> sequences_;
   Wanted wanted_;  // empty until a backend is compared with it
 };

@@ -13,7 +13,7 @@
 namespace quire::test {
 namespace {
 
-// What the fake model prepared, by the pictures' sizes.
+// Pictures that the fake model prepared, by their sizes.
 struct Seen {
   std::mutex mutex;
   std::vector<std::pair<std::int32_t, PictureSettings>> pictures;

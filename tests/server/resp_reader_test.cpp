@@ -8,7 +8,7 @@ using quire::RespReply;
 
 namespace {
 
-// What the reader says of a whole reply; its text or why it is broken.
+// The reader's answer to a whole reply: its text or why it is broken.
 std::string read(std::string_view bytes) {
   RespReader reader(1024);
   if (!reader.feed(bytes)) return "refused: " + reader.why();

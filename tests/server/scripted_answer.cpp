@@ -62,7 +62,7 @@ void hear_whole(ChatApi api, const Json& body, HeardAnswer& heard) {
   }
 }
 
-// What a stream's events say, put together by index.
+// The text of a stream's events, put together by index.
 class StreamHearing {
  public:
   explicit StreamHearing(ChatApi api) : api_(api) {}
@@ -111,7 +111,7 @@ class StreamHearing {
   std::map<int, std::string> arguments_;
 };
 
-// What the grammar lets the model write of the text.
+// The part of the text that the grammar lets the model write.
 std::string written(const Request& request, const std::string& text, bool is_cut, HeardAnswer& heard) {
   if (request.grammar == nullptr) return text;
   GrammarWriter writer(*request.grammar);

@@ -87,7 +87,7 @@ std::string chat_body(const std::string& fields) {
   return R"({"messages":[{"role":"user","content":"ab"}],"max_tokens":9)" + fields + "}";
 }
 
-// What a client can ask for beside the plain form of each route.
+// Requests beside the plain form of each route.
 std::vector<std::string> further_requests() {
   const std::string stream = R"(,"stream":true)";
   return {

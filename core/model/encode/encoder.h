@@ -45,7 +45,7 @@ struct EncoderOptions {
   PictureForm form = PictureForm::kTrained;
   std::optional<std::int64_t> min_pixels = {};  // in place of the family's limits
   std::optional<std::int64_t> max_pixels = {};
-  std::int64_t text_width = 0;                // of the text model's embeddings; 0: not checked
+  std::int64_t text_width = 0;                // width of the text model's embeddings; 0: not checked
   bool text_has_grid_positions = true;        // M-RoPE
   std::optional<bool> is_bidirectional = {};  // in place of the family's own
 };
@@ -89,7 +89,7 @@ class Encoder {
   std::int64_t row_width() const;
   std::int64_t num_deepstack() const;
   const TowerSpec& spec() const;
-  std::size_t bytes() const;  // of packed weights
+  std::size_t bytes() const;  // size of packed weights
 
  private:
   std::shared_ptr<const TowerWeights> weights_;

@@ -12,8 +12,8 @@
 namespace quire {
 
 enum class PictureForm : std::uint8_t {
-  kTrained,   // as the model was trained: Hugging Face's processor
-  kLlamaCpp,  // as llama.cpp prepares pictures and orders class tokens
+  kTrained,   // Hugging Face's processor, with which models were trained
+  kLlamaCpp,  // llama.cpp's filters, bars and order of class tokens
 };
 
 // Fills a spec that holds what all files say.

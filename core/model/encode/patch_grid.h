@@ -17,8 +17,8 @@ struct PatchGrid {
   };
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::vector<Place> places;            // of each patch
-  std::vector<std::int64_t> windows;    // where each attention window begins, and the end; empty: none
+  std::vector<Place> places;            // one a patch
+  std::vector<std::int64_t> windows;    // first row of each attention window, and the end; empty: none
   std::vector<std::int32_t> cell_rows;  // index in raster order of each outermost cell
 
   std::int64_t size() const { return rows * columns; }

@@ -26,7 +26,7 @@ struct PictureTile {
   std::int32_t x = 0;
   std::int32_t y = 0;
   PictureSize size;
-  std::int64_t first_row = 0;          // of the piece's rows
+  std::int64_t first_row = 0;          // number among the piece's rows
   std::vector<std::int32_t> places{};  // row of the piece for each row of the tile, -1: dropped; empty: in order
 };
 

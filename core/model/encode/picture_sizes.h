@@ -16,7 +16,7 @@ struct PixelLimits {
 
 // Sides rounded to multiples of `align`, area within the limits.
 PictureSize smart_size(PictureSize picture, std::int32_t align, PixelLimits limits, bool as_llama_cpp);
-// As large as the limit allows, sides rounded down.
+// The largest size within the limit, sides rounded down.
 PictureSize budget_size(PictureSize picture, std::int32_t align, std::int64_t most);
 // No side above `edge`; sides rounded up.
 PictureSize longest_edge_size(PictureSize picture, std::int32_t align, std::int32_t edge, std::int64_t most);

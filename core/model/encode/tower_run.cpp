@@ -11,7 +11,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kMostRows = 256;  // of a piece, so that what lives between operations stays in caches
+constexpr std::int64_t kMostRows = 256;  // most rows of a piece: its activations stay in caches
 constexpr std::int64_t kCostlyUnit = 8;  // rows of a piece at least where each costs much
 constexpr std::int64_t kBlockSize = 64;
 

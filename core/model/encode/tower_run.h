@@ -14,7 +14,7 @@
 
 namespace quire {
 
-// Which rows of a picture see each other: consecutive ones, from one bound to the next.
+// Attention among consecutive rows of a picture, from one bound to the next.
 class RowAttention {
  public:
   RowAttention(std::vector<std::int64_t> bounds, std::int64_t block_size);
@@ -34,8 +34,8 @@ class RowAttention {
  private:
   std::int64_t block_size_;
   std::vector<std::int64_t> bounds_;
-  std::vector<std::int32_t> first_blocks_;  // of each sequence
-  std::vector<std::int32_t> slots_;         // of each row
+  std::vector<std::int32_t> first_blocks_;  // one a sequence
+  std::vector<std::int32_t> slots_;         // one a row
   std::vector<std::int32_t> blocks_;        // 0, 1, 2, ...
 };
 
@@ -113,11 +113,11 @@ class TowerRun final : public EncoderRun {
   std::unique_ptr<TowerOps> ops_;
   std::vector<float> out_;  // [num_rows][row_width]
 
-  // Of the tile that is computed now.
+  // State of the tile that is computed now.
   std::size_t tile_ = 0;
   PatchGrid grid_;
   std::unique_ptr<GridPositions> positions_;
-  std::int64_t num_rows_ = 0;  // of the tower's blocks, the class token included
+  std::int64_t num_rows_ = 0;  // rows of the tower's blocks, the class token included
   std::vector<Stage> stages_;
   std::size_t stage_ = 0;
   std::int64_t row_ = 0;
@@ -127,8 +127,8 @@ class TowerRun final : public EncoderRun {
   std::vector<Rotation> rotations_;
   std::vector<std::unique_ptr<RowAttention>> attentions_;
   std::unique_ptr<KvStorage> keys_;         // and values, of the block that is computed now
-  std::unique_ptr<KvStorage> across_keys_;  // of a resampler
-  std::vector<float> axis_waves_;           // of a resampler: sines and cosines of each number of a row or column
+  std::unique_ptr<KvStorage> across_keys_;  // keys of the resampler
+  std::vector<float> axis_waves_;           // the resampler's sines and cosines of row and column numbers
 };
 
 }  // namespace quire

@@ -14,7 +14,7 @@ namespace quire {
 
 enum class TowerNormKind : std::uint8_t { kLayer, kRms };
 
-// One operation on rows. Weights are names of tensors without ".weight".
+// Operation on rows. Weights are names of tensors without ".weight".
 struct TowerStep {
   enum class Kind : std::uint8_t {
     kNorm,         // an empty weight: ones
@@ -79,8 +79,8 @@ struct TowerBranch {
 };
 
 struct TowerSpec {
-  std::string family;     // as the models page names it
-  std::string projector;  // as the file names it
+  std::string family;     // its name in the models page
+  std::string projector;  // its name in the file
   std::string where;      // the file, for messages
   PictureSpec picture;
   PictureTexts texts;
@@ -91,7 +91,7 @@ struct TowerSpec {
   std::int64_t num_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t ffn_size = 0;
-  std::int64_t num_blocks = 0;  // that are run
+  std::int64_t num_blocks = 0;  // number of blocks that are run
   std::int64_t patch_size = 0;  // of the tower
   std::int64_t text_width = 0;
   double eps = 0.0;

@@ -68,7 +68,7 @@ struct TowerBlock {
 
 // A table of learned positions, decoded.
 struct PositionTable {
-  std::int64_t rows = 0;  // of the grid, where it has two dimensions
+  std::int64_t rows = 0;  // rows of the grid, where it has two dimensions
   std::int64_t columns = 0;
   std::vector<float> values;  // [rows][columns][width]
 };
@@ -110,8 +110,8 @@ struct TowerWeights {
   std::vector<float> break_row;
   std::unique_ptr<ResamplerWeights> resampler;
   std::unique_ptr<VitMergerWeights> merger;
-  std::unique_ptr<Buffer> ones;  // as wide as any norm without weights
-  std::size_t bytes = 0;         // of packed matrices
+  std::unique_ptr<Buffer> ones;  // width of the widest norm without weights
+  std::size_t bytes = 0;         // size of packed matrices
 };
 
 // Takes every tensor that the spec names. Throws StartupError naming what is missing, of another shape or unused.

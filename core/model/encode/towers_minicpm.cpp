@@ -47,7 +47,7 @@ void read_resampler_tower(const MmprojFile& file, PictureForm form, TowerSpec& s
 }
 
 void read_merging_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
-  constexpr std::int64_t kSide = 2;  // of both merges
+  constexpr std::int64_t kSide = 2;  // side of both merges
   spec.family = "MiniCPM-V 4.6";
   const std::vector<std::int64_t> layers = file.integers("wa_layer_indexes");
   if (layers.size() != 1 || layers[0] < 0 || layers[0] >= spec.num_blocks)

@@ -73,7 +73,7 @@ std::filesystem::path find_mmproj(const std::filesystem::path& model) {
   if (!is_folder && model.extension() != ".gguf") return {};
   const std::filesystem::path folder = is_folder ? model : model.parent_path();
   const std::set<std::string> names = names_in(folder.empty() ? "." : folder);
-  // As the hub's choice where there are several.
+  // Several files are chosen among as the hub does.
   for (const std::string_view type : {"f16", "f32", "q8_0", ""}) {
     for (const std::string& name : names) {
       std::string lower = name;

@@ -30,8 +30,8 @@ struct ModelInfo {
   std::int64_t max_context = 0;
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
-  std::int64_t per_layer_size = 0;     // of each layer's own embeddings of tokens; 0: it has none
-  std::int64_t positions_per_row = 1;  // of rows of media: 3 with M-RoPE
+  std::int64_t per_layer_size = 0;     // width of each layer's own embeddings of tokens; 0: it has none
+  std::int64_t positions_per_row = 1;  // numbers of a position in rows of media: 3 with M-RoPE
   Pooling pooling = Pooling::kLast;    // of embeddings: what the file says, else the positions that saw the whole text
   KvLayout kv_layout;                  // num_blocks, block_size and dtype left at their defaults
   KvSplit kv_split;                    // the same, of layers with a window and of the others

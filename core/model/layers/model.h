@@ -23,7 +23,7 @@ inline constexpr std::int64_t kMaxPromptLogitRows = 64;
 
 // Consecutive rows of a step whose input is an embedding: a piece of media's.
 struct EmbeddedRows {
-  std::int64_t first_row = 0;  // of the step
+  std::int64_t first_row = 0;  // index in the step
   // [rows, hidden_size * (1 + levels)] in the backend's memory: the input, then what is added to the outputs of the
   // first layers, one level each (deepstack, arXiv 2406.04334).
   MatrixView rows;
@@ -118,7 +118,7 @@ class Model {
   virtual DraftsBy drafts_by() const { return DraftsBy::kNothing; }
   virtual std::int64_t max_draft_context() const { return max_context(); }  // no row of draft() stands behind it
 
-  virtual std::int64_t positions_per_row() const { return 1; }  // of rows of media: 3 with M-RoPE
+  virtual std::int64_t positions_per_row() const { return 1; }  // 3 for rows of media with M-RoPE
   virtual bool is_causal() const { return true; }               // false: a sequence is computed whole, in one step
   virtual bool has_head() const { return true; }                // false: no logits
   virtual std::int64_t num_labels() const { return 0; }

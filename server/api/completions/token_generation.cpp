@@ -63,7 +63,7 @@ class TokenGeneration final : public GenerationOperation {
   std::vector<std::optional<TokenLogprob>> prompt_logprobs_;
 };
 
-// As in vLLM's, what streams stands beside the sampling, not in it.
+// In vLLM's form the streaming members stand beside the sampling, not in it.
 void read_streaming(FieldReader& reader, GenerationFields& fields) {
   fields.stream = reader.boolean("stream", false);
   if (const Json* options = reader.object("stream_options"); options != nullptr && fields.stream) {

@@ -18,7 +18,7 @@
 namespace quire {
 
 struct MediaPart {
-  std::string path;       // of the part in the body, for errors
+  std::string path;       // place in the body, for errors
   std::string type_path;  // its member that says what it is
   std::string type;
   MediaSource source{};
@@ -65,7 +65,7 @@ class MediaList {
   struct Mark {
     std::size_t begin = 0;
     std::size_t end = 0;
-    std::size_t index = 0;  // of the part
+    std::size_t index = 0;  // number of the part
   };
   // The first mark from `from` on; nullopt: none.
   std::optional<Mark> find_mark(std::string_view text, std::size_t from) const;

@@ -13,10 +13,10 @@ namespace quire {
 struct MediaPrompt {
   std::vector<TokenId> tokens;  // placeholders at the rows of media
   std::vector<MediaRun> media;  // in the order of their first rows
-  std::size_t num_marks = 0;    // that the text had
+  std::size_t num_marks = 0;    // marks in the text
 };
 
-// As encode_prompt(), for texts with marks of `media`, all of whose pieces were read.
+// encode_prompt() for texts with marks of `media`, all of whose pieces were read.
 Result<MediaPrompt> encode_media_prompt(std::span<const TextPiece> pieces, bool add_special, bool truncated,
                                         const ServedModel& model, const std::string& prompt_param,
                                         const MediaList& media);

@@ -15,7 +15,7 @@ namespace quire::decoding {
 namespace {
 
 constexpr int kSegmentStart = 0xFF;
-constexpr long kMostScratch = 1L << 30;  // of libjpeg's own memory: coefficients of progressive files
+constexpr long kMostScratch = 1L << 30;  // libjpeg's own memory: coefficients of progressive files
 constexpr int kMostScans = 500;
 constexpr JOCTET kEndOfImage[2] = {0xFF, JPEG_EOI};
 
@@ -37,7 +37,7 @@ struct JpegProgress {
   JpegState* state;
 };
 
-// What libjpeg's callbacks and both sides of the jump share: nothing that has a destructor is made between them.
+// State shared by libjpeg's callbacks and both sides of the jump: nothing that has a destructor is made between them.
 struct JpegState {
   JpegState() = default;
   JpegState(const JpegState&) = delete;

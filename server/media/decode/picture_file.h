@@ -16,7 +16,7 @@ enum class PictureFormat { kPng, kJpeg, kWebp, kGif };
 
 struct PictureHead {
   PictureFormat format = PictureFormat::kPng;
-  std::int32_t width = 0;  // as the picture is shown, after its orientation was applied
+  std::int32_t width = 0;  // size after the orientation was applied
   std::int32_t height = 0;
   int orientation = 1;  // EXIF's, from 1 to 8
 };
@@ -24,7 +24,7 @@ struct PictureHead {
 struct PictureLimits {
   std::int64_t max_pixels = 64'000'000;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  bool as_stored = false;  // as llama.cpp reads it: not turned upright, colors whatever their opacity
+  bool as_stored = false;  // llama.cpp's reading: not turned upright, colors whatever their opacity
 };
 
 // Refusals of pictures are 400s with one of these codes, by which they are counted.

@@ -16,7 +16,7 @@ constexpr std::size_t kFirstChunk = 8;         // after the signature
 constexpr std::uint64_t kMostPngRatio = 1032;  // deflate's: bytes that one byte can stand for
 constexpr png_alloc_size_t kMostChunk = png_alloc_size_t{8} << 20;
 
-// What libpng's callbacks and both sides of the jump share: nothing that has a destructor is made between them.
+// State shared by libpng's callbacks and both sides of the jump: nothing that has a destructor is made between them.
 struct PngState {
   PngState() = default;
   PngState(const PngState&) = delete;
@@ -29,7 +29,7 @@ struct PngState {
   const PictureLimits* limits = nullptr;
   bool is_late = false;
   char message[128] = "";
-  std::vector<std::uint8_t> rows;  // of an interlaced picture all, else one
+  std::vector<std::uint8_t> rows;  // all rows of an interlaced picture, else one row
   Picture picture;
   std::size_t row_bytes = 0;
   bool has_alpha = false;

@@ -11,7 +11,7 @@ namespace quire::decoding {
 
 namespace {
 
-constexpr std::size_t kSlice = 64 * 1024;  // of a file, between two looks at the time
+constexpr std::size_t kSlice = 64 * 1024;  // bytes of a file between two looks at the time
 
 struct DemuxerDeleter {
   void operator()(WebPDemuxer* demuxer) const { WebPDemuxDelete(demuxer); }
@@ -37,7 +37,7 @@ struct WebpFrame {
   std::int32_t width = 0;
   std::int32_t height = 0;
   bool has_alpha = false;
-  std::vector<std::uint8_t> pixels;  // of four bytes with alpha, of three without
+  std::vector<std::uint8_t> pixels;  // four bytes each with alpha, else three
 };
 
 Result<WebpFrame> decode_frame(const WebPData& data, const PictureLimits& limits) {

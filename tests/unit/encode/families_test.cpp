@@ -18,7 +18,7 @@ void check_family(const std::string& name) {
 
 }  // namespace
 
-// One case for each family, so that a failure names it.
+// A case for each family, so that a failure names it.
 #define QUIRE_VISION_FAMILY(name)                        \
   TEST_CASE("Vision family " name, "[encode][vision]") { \
     check_family(name);                                  \

@@ -193,7 +193,7 @@ void check_texts(const std::string& family) {
 
 }  // namespace
 
-// One case for each family, so that a failure names it.
+// A case for each family, so that a failure names it.
 #define QUIRE_SEEN_TEXT(name)                                            \
   TEST_CASE("Text about pictures of family " name, "[encode][vision]") { \
     check_texts(name);                                                   \

@@ -13,7 +13,7 @@ using namespace quire::test;
 
 namespace {
 
-constexpr std::int64_t kWidth = 64;  // of the model
+constexpr std::int64_t kWidth = 64;  // hidden size of the model
 
 struct EmbeddingTable {
   explicit EmbeddingTable(const std::filesystem::path& path) : file(GgufFile::open(path)) {
