@@ -93,6 +93,7 @@ test("signals sent by mistake do not end the daemon", async () => {
 
 test("the log of a start is lines with a time: address, memory, ready, a command that works", async () => {
   const server = await start([]);
+  await server.logged((line) => line.includes(" try: "));  // it answers before it has said all
   await server.stop();
   for (const line of server.log) assert.match(line, /^\d{4}-\d\d-\d\dT[\d:.]+ info /);
   const lines = [/ listening on /, / on \S+: weights .*; KV pool .*; in all /, / is ready after \d+ ms: a chat page at http:.*; Ctrl-C /, / try: curl http:/];
