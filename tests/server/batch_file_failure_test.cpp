@@ -11,7 +11,7 @@ namespace batch_file_failure {
 constexpr int kNumLines = 5;
 constexpr int kMostRounds = 500;  // nothing hangs
 
-std::unique_ptr<BatchStore> open_store(const BatchFolder& folder) {
+std::unique_ptr<BatchStore> open_after_failures(const BatchFolder& folder) {
   auto store = std::make_unique<BatchStore>(folder.options);
   for (int i = 0; i < kMostRounds; ++i) {
     const auto is_open = store->open();
@@ -83,20 +83,20 @@ TEST_CASE("a disk that fails at any step loses no request of a batch, and answer
     INFO("step " << static_cast<int>(step) << ", number " << n << ", restarted " << is_restarted);
     const BatchFolder folder;
     fail_next_file_step(step, n);
-    auto store = open_store(folder);
+    auto store = open_after_failures(folder);
     const std::string file = until_done([&] { return try_upload(*store); });
     const std::string batch = until_done([&] { return try_batch(*store, file); });
     if (is_restarted) {
       store->work(20);
       if (const auto line = next_line(*store)) static_cast<void>(answer(*store, *line));
       store.reset();
-      store = open_store(folder);
+      store = open_after_failures(folder);
     }
     work_to_the_end(*store, batch);
     const bool has_failed = !forget_file_failure();
     check_answered_once(*store, batch, kNumLines);
     store.reset();
-    store = open_store(folder);
+    store = open_after_failures(folder);
     check_answered_once(*store, batch, kNumLines);
     num_failed += has_failed ? 1 : 0;
     if (!has_failed) break;

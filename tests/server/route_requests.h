@@ -49,7 +49,7 @@ inline std::string open_socket_request(const std::string& path, const std::strin
 
 // The bodies by the end of the path; those that are not here take none.
 inline const std::map<std::string, std::string>& route_bodies() {
-  static const std::map<std::string, std::string> bodies = {
+  static const std::map<std::string, std::string> kBodies = {
       {"/v1/completions", R"({"prompt":"ab","max_tokens":9})"},
       {"/completions", R"({"prompt":"ab","max_tokens":9})"},
       {"/completion", R"({"prompt":"ab","n_predict":9})"},
@@ -104,7 +104,7 @@ inline const std::map<std::string, std::string>& route_bodies() {
       {"/v1/load_lora_adapter", R"({"lora_name":"a","lora_path":"b"})"},
       {"/v1/unload_lora_adapter", R"({"lora_name":"a"})"},
   };
-  return bodies;
+  return kBodies;
 }
 
 // The request of a route; `rest` stands for what its path ends with.

@@ -152,7 +152,7 @@ TEST_CASE("tools as clients describe them are shown by every template that takes
   QUIRE_REQUIRE_MATERIAL(folder, "chat-templates/templates");
   FakeEngine engine;
   const auto model = fake_model(engine.queue());
-  const char* const kFunctions[] = {
+  const char* const functions[] = {
       R"({"name":"look"})",
       R"({"name":"look","description":"d"})",
       R"({"name":"look","parameters":{}})",
@@ -167,7 +167,7 @@ TEST_CASE("tools as clients describe them are shown by every template that takes
       R"({"name":"look","parameters":{"anyOf":[{"type":"object","properties":{"a":{"type":"string"}}}]}})"};
   for (const auto& path : template_paths(folder)) {
     use_template(*model, path);
-    for (const char* const function : kFunctions) {
+    for (const char* const function : functions) {
       const Json offered = Json::array({{{"type", "function"}, {"function", Json::parse(function)}}});
       const Json user = {{"role", "user"}, {"content", "Go"}};
       const Rendered prompt = rendered(*model, Json::array({user}), true, offered);

@@ -196,7 +196,7 @@ TEST_CASE("tokens are generated in a stream, with log probabilities as chats hav
   }
   CHECK(events.back() == "[DONE]");
   CHECK(tokens == choice["token_ids"]);
-  CHECK(finish == choice["finish_reason"]);
+  CHECK(choice["finish_reason"] == finish);
   CHECK(usage["completion_tokens"] == whole["usage"]["completion_tokens"]);
   const Json prompt = speaker.answer(&parse_token_generation,
                                      R"({"token_ids":[97,98],"sampling_params":{"max_tokens":1,"prompt_logprobs":0}})");
