@@ -99,15 +99,14 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
       open_.back().get_ref<Json::array_t&>().push_back(std::move(value));
     } else {
       auto& members = open_.back().get_ref<Json::object_t&>();
-      static_cast<std::vector<Json::object_t::value_type>&>(members).emplace_back(std::move(keys_.back()),
-                                                                                  std::move(value));
+      static_cast<Json::object_t::Container&>(members).emplace_back(std::move(keys_.back()), std::move(value));
     }
     return true;
   }
 
   // Sorting has no worst case that a choice of keys can bring about, unlike a table of hashes.
   static void keep_last_of_each_key(Json::object_t& members) {
-    auto& list = static_cast<std::vector<Json::object_t::value_type>&>(members);
+    auto& list = static_cast<Json::object_t::Container&>(members);
     std::vector<std::size_t> order(list.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -124,8 +123,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     Json::object_t kept;
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (is_repeated[i]) continue;
-      static_cast<std::vector<Json::object_t::value_type>&>(kept).emplace_back(list[i].first,
-                                                                               std::move(list[i].second));
+      static_cast<Json::object_t::Container&>(kept).emplace_back(list[i].first, std::move(list[i].second));
     }
     members = std::move(kept);
   }

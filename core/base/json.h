@@ -4,17 +4,15 @@
 // thread.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "core/base/json_memory.h"
 #include "core/base/result.h"
 #include "core/base/work_limit.h"
 
 namespace quire {
-
-using Json = nlohmann::ordered_json;
 
 inline constexpr std::size_t kDefaultJsonDepth = 128;
 

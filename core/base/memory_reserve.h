@@ -1,5 +1,6 @@
 // MemoryReserve: address space that is released when the system refuses a small allocation, so that the end of a
-// request that failed has the memory it needs. One in a process, by the handler of operator new. Any thread.
+// request that failed has the memory it needs; it keeps the pages of sure_memory.h too. One in a process, by the
+// handler of operator new. Any thread.
 #pragma once
 
 namespace quire {

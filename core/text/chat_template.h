@@ -6,12 +6,12 @@
 
 #include <chrono>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/base/work_limit.h"
 #include "core/text/tokenizer.h"
@@ -45,7 +45,7 @@ class ChatTemplate {
   // never the client's, and a message's role and a part's type where they are words the API defines. Everything else
   // came from the client. The error's code is WorkLimit::kCode where limits.work was reached. now: what strftime_now
   // reads, as local time; the machine's clock where absent.
-  Result<std::vector<TextPiece>> render(const nlohmann::ordered_json& context, const RenderLimits& limits = {},
+  Result<std::vector<TextPiece>> render(const Json& context, const RenderLimits& limits = {},
                                         std::optional<std::chrono::sys_seconds> now = std::nullopt) const;
 
   std::string_view source() const;

@@ -3,11 +3,12 @@
 
 #include <functional>
 #include <iosfwd>
-#include <nlohmann/json_fwd.hpp>
+
+#include "core/base/json_fwd.h"
 
 namespace quire {
 
-using JsonLineHandler = std::function<nlohmann::ordered_json(const nlohmann::ordered_json& line)>;
+using JsonLineHandler = std::function<Json(const Json& line)>;
 
 // Answers each line of `in` that is not empty with one line of `out`, at once. {"error": ...} answers what is no JSON,
 // and what `answer` cannot take as the type that it needs.

@@ -1,11 +1,11 @@
 #include "server/cli/parse_tools.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/text/chat_template.h"
 #include "core/text/message_fit.h"
 #include "core/text/tools/output_parser.h"
@@ -13,8 +13,6 @@
 
 namespace quire {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 std::string text_of(const std::vector<TextPiece>& pieces) {
   std::string text;
@@ -25,19 +23,18 @@ std::string text_of(const std::vector<TextPiece>& pieces) {
 
 // What the template adds when the assistant is to speak: its rendering with the generation prompt without the one
 // without it.
-std::string generation_prompt(const std::string& source, const OrderedJson& request) {
+std::string generation_prompt(const std::string& source, const Json& request) {
   const auto chat_template = ChatTemplate::parse(source);
   if (!chat_template) return {};
-  const OrderedJson messages = request.value("messages", OrderedJson::array({{{"role", "user"}, {"content", "Hi"}}}));
+  const Json messages = request.value("messages", Json::array({{{"role", "user"}, {"content", "Hi"}}}));
   const bool has_tools = request.contains("tools") && !request["tools"].empty();
-  const auto fitted =
-      fit_messages(messages, has_tools ? request["tools"] : OrderedJson(), probe_capabilities(*chat_template));
+  const auto fitted = fit_messages(messages, has_tools ? request["tools"] : Json(), probe_capabilities(*chat_template));
   if (!fitted) return {};
-  OrderedJson context = {{"messages", fitted->messages},
-                         {"add_generation_prompt", false},
-                         {"enable_thinking", request.value("enable_thinking", true)},
-                         {"bos_token", ""},
-                         {"eos_token", ""}};
+  Json context = {{"messages", fitted->messages},
+                  {"add_generation_prompt", false},
+                  {"enable_thinking", request.value("enable_thinking", true)},
+                  {"bos_token", ""},
+                  {"eos_token", ""}};
   if (!fitted->tools.is_null()) context["tools"] = fitted->tools;
   const auto without = chat_template->render(context);
   context["add_generation_prompt"] = true;
@@ -50,7 +47,7 @@ std::string generation_prompt(const std::string& source, const OrderedJson& requ
   return std::string(common.second, whole.end());
 }
 
-std::vector<std::string> pieces_of(const std::string& text, const OrderedJson& request) {
+std::vector<std::string> pieces_of(const std::string& text, const Json& request) {
   std::vector<std::string> pieces;
   const auto chunks = request.find("chunks");
   if (chunks != request.end() && chunks->is_array()) {
@@ -66,7 +63,7 @@ std::vector<std::string> pieces_of(const std::string& text, const OrderedJson& r
   return pieces;
 }
 
-Result<ToolFormat> choose_format(const OrderedJson& request) {
+Result<ToolFormat> choose_format(const Json& request) {
   if (request.contains("format") && request["format"].is_string()) {
     const auto name = request["format"].get<std::string>();
     const ToolFormat* format = find_tool_format(name);
@@ -78,7 +75,7 @@ Result<ToolFormat> choose_format(const OrderedJson& request) {
   return detect_tool_format(request["template"].get<std::string>());
 }
 
-OutputParserOptions read_options(const OrderedJson& request) {
+OutputParserOptions read_options(const Json& request) {
   const bool named = request.contains("format") && request["format"].is_string();
   const bool has_tools = request.contains("tools") && !request["tools"].empty();
   OutputParserOptions options;
@@ -95,20 +92,20 @@ OutputParserOptions read_options(const OrderedJson& request) {
   return options;
 }
 
-OrderedJson to_json(const ParsedOutput& output) {
-  OrderedJson calls = OrderedJson::array();
+Json to_json(const ParsedOutput& output) {
+  Json calls = Json::array();
   for (const auto& call : output.tool_calls)
     calls.push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
   return {{"content", output.content}, {"reasoning_content", output.reasoning}, {"tool_calls", std::move(calls)}};
 }
 
-OrderedJson parse_line(const OrderedJson& request) {
+Json parse_line(const Json& request) {
   if (!request.is_object()) return {{"error", "a line must be an object"}};
   const auto format = choose_format(request);
   if (!format) return {{"error", format.error().message}};
   const char* key = request.contains("text") ? "text" : "input";
   const std::string text = request.contains(key) ? request[key].get<std::string>() : "";
-  OutputParser parser(*format, read_tool_specs(request.value("tools", OrderedJson::array())), read_options(request));
+  OutputParser parser(*format, read_tool_specs(request.value("tools", Json::array())), read_options(request));
   ParsedOutput output;
   for (const auto& piece : pieces_of(text, request))
     output.apply(parser.push(piece));

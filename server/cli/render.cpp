@@ -1,17 +1,15 @@
 #include "server/cli/render.h"
 
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
+#include "core/base/json.h"
 #include "core/text/chat_template.h"
 #include "server/cli/json_lines.h"
 
 namespace quire {
 namespace {
-
-using OrderedJson = nlohmann::ordered_json;
 
 Result<std::chrono::sys_seconds> parse_time(const std::string& text) {
   std::tm calendar{};
@@ -20,11 +18,11 @@ Result<std::chrono::sys_seconds> parse_time(const std::string& text) {
   return std::chrono::sys_seconds(std::chrono::seconds(timegm(&calendar)));
 }
 
-OrderedJson error_line(const std::string& message) {
+Json error_line(const std::string& message) {
   return {{"error", message}};
 }
 
-OrderedJson render_line(const OrderedJson& request) {
+Json render_line(const Json& request) {
   if (!request.is_object() || !request.contains("template") || !request["template"].is_string()) {
     return error_line("a line must be an object with a string 'template'");
   }
@@ -39,16 +37,15 @@ OrderedJson render_line(const OrderedJson& request) {
   }
   const auto chat_template = ChatTemplate::parse(request["template"].get<std::string>(), options);
   if (!chat_template) return error_line(chat_template.error().message);
-  const auto pieces =
-      chat_template->render(request.contains("context") ? request["context"] : OrderedJson::object(), {}, now);
+  const auto pieces = chat_template->render(request.contains("context") ? request["context"] : Json::object(), {}, now);
   if (!pieces) return error_line(pieces.error().message);
   std::string text;
-  OrderedJson marked = OrderedJson::array();
+  Json marked = Json::array();
   for (const auto& piece : *pieces) {
     text += piece.text;
     marked.push_back({{"text", piece.text}, {"trusted", piece.trusted}});
   }
-  OrderedJson line = {{"text", std::move(text)}};
+  Json line = {{"text", std::move(text)}};
   if (request.value("pieces", false)) line["pieces"] = std::move(marked);
   return line;
 }

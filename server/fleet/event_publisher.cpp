@@ -12,11 +12,11 @@
 #include <exception>
 #include <filesystem>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <zmq.hpp>
 
+#include "core/base/json_memory.h"
 #include "core/base/log.h"
 #include "core/base/result.h"
 
@@ -24,7 +24,7 @@ namespace quire {
 
 namespace {
 
-using Packed = nlohmann::json;
+using Packed = SortedJson;
 
 constexpr const char* kMedium = "GPU";  // vLLM's word for the memory that is computed from, whatever the device
 constexpr int kMostAtSubscriber = 100'000;

@@ -17,8 +17,8 @@
 
 namespace quire {
 
-// Runs `work` on the thread of `post` and resumes on the caller's executor, whose exception it throws. The other thread
-// takes no memory beyond that of the work.
+// Runs `work` on the thread of `post` and resumes on the caller's executor; throws what `work` or `post` throws. What
+// `work` refers to outlives it: the wait has its memory before the work is posted, and ends with the work alone.
 template <class T>
 [[gnu::noinline]] boost::asio::awaitable<T> run_by(std::function<void(std::function<void()>)> post,
                                                    std::function<T()> work) {
@@ -30,17 +30,23 @@ template <class T>
   };
   const auto executor = co_await boost::asio::this_coro::executor;
   const auto shared = std::make_shared<Shared>(executor);
-  post([&work, shared]() noexcept {
+  const std::function<void()> job = [&work, shared]() noexcept {
     try {
       shared->result.emplace(work());
     } catch (...) {
       shared->failure = std::current_exception();
     }
     shared->done.signal();
-  });
-  bool is_done = false;
-  while (!is_done)
-    is_done = co_await shared->done.wait();
+  };
+  const std::function<void()> start = [&]() noexcept {
+    try {
+      post(job);
+    } catch (...) {
+      shared->failure = std::current_exception();
+      shared->done.signal();
+    }
+  };
+  co_await shared->done.wait_for(start);
   if (shared->failure) std::rethrow_exception(shared->failure);
   co_return *std::move(shared->result);
 }

@@ -85,6 +85,21 @@ struct ReadingEnd {
   SocketInbox& inbox;
 };
 
+// However the session ends, the reading ends with it, and the connection.
+struct SocketEnd {
+  SocketEnd(SocketInbox& its_inbox, Transport& its_transport) : inbox(its_inbox), transport(its_transport) {}
+  ~SocketEnd() {
+    inbox.has_ended = true;
+    inbox.taken.cancel();
+    transport.close();
+  }
+  SocketEnd(const SocketEnd&) = delete;
+  SocketEnd& operator=(const SocketEnd&) = delete;
+
+  SocketInbox& inbox;
+  Transport& transport;
+};
+
 asio::awaitable<void> read_messages(std::shared_ptr<SocketInbox> inbox) {
   const ReadingEnd end(*inbox);
   while (!inbox->has_ended) {
@@ -129,11 +144,9 @@ asio::awaitable<bool> Session::serve_socket() {
   if (!accepted) co_return false;
   state_.sockets.add(inbox->reader.mailbox());
   const std::shared_ptr<void> left(nullptr, [this, inbox](void*) { state_.sockets.remove(inbox->reader.mailbox()); });
+  const SocketEnd end(*inbox, *transport_);
   asio::co_spawn(transport_->executor(), read_messages(inbox), asio::detached);
   co_await answer_messages(*inbox, key_hash);
-  inbox->has_ended = true;
-  inbox->taken.cancel();
-  transport_->close();
   co_return false;
 }
 

@@ -11,6 +11,12 @@ namespace quire {
 
 namespace asio = boost::asio;
 
+namespace {
+
+constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+
+}  // namespace
+
 // The timer is touched under the lock alone, so any thread may cancel it.
 void Wakeup::signal() noexcept {
   const std::lock_guard lock(mutex_);
@@ -23,8 +29,21 @@ void Wakeup::close() noexcept {
   timer_.reset();
 }
 
+asio::awaitable<void> Wakeup::wait_for(const std::function<void()>& start) {
+  auto begin = [this, &start](auto handler) {
+    {
+      const std::lock_guard lock(mutex_);
+      timer_->expires_at(Time::max());
+      timer_->async_wait(std::move(handler));
+    }
+    start();
+  };
+  co_await asio::async_initiate<decltype(kTuple), void(boost::system::error_code)>(begin, kTuple);
+  const std::lock_guard lock(mutex_);
+  is_signalled_ = false;
+}
+
 asio::awaitable<bool> Wakeup::wait(Time until) {
-  constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
   auto begin = [this, until](auto handler) {
     const std::lock_guard lock(mutex_);
     timer_->expires_at(is_signalled_ ? Time::min() : until);

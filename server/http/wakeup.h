@@ -6,6 +6,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <functional>
 #include <mutex>
 #include <optional>
 
@@ -22,6 +23,8 @@ class Wakeup {
   void close() noexcept;
   // True: it was signalled; false: the time came first.
   boost::asio::awaitable<bool> wait(Time until = Time::max());
+  // Waits for the signal of what `start` begins. It is called once the wait has all its memory, and may not throw.
+  boost::asio::awaitable<void> wait_for(const std::function<void()>& start);
 
  private:
   std::mutex mutex_;

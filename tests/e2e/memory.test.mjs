@@ -1,7 +1,10 @@
-// Peak memory: what a daemon with a real model's shape takes at most, from its start through a full batch.
+// Peak memory of a daemon with a real model's shape, from its start through a full batch; and a daemon whose address space
+// ends while clients come.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -40,3 +43,51 @@ test("memory stays within weights, KV pool and 300 MB, from loading through 32 s
     server.kill();
   }
 });
+
+// Bytes that take memory of every kind: a head that never ends, a body that stops half way, a stream, a large document.
+function burden(number) {
+  const host = "Host: a\r\n";
+  const body = JSON.stringify({ prompt: "x ".repeat(800), stream: true, max_tokens: 1000, ignore_eos: true });
+  const post = (length) =>
+    `POST /v1/completions HTTP/1.1\r\n${host}Content-Type: application/json\r\nX-Request-Id: q${number}\r\nContent-Length: ${length}\r\n\r\n`;
+  return [
+    `GET /v1/models HTTP/1.1\r\n${host}X-A: ${"y".repeat(25_000)}`,
+    post(1 << 20) + "z".repeat(200_000),
+    post(body.length) + body,
+    `GET /openapi.json HTTP/1.1\r\n${host}\r\n`,
+  ][number % 4];
+}
+
+function limit_address_space(pid, bytes) {
+  execFileSync("prlimit", ["--pid", String(pid), `--as=${bytes ?? "unlimited"}:unlimited`]);
+}
+
+for (const spare of [100, 60, 40, 20, 8]) {
+  test(`a daemon whose address space ends after ${spare} MiB more fails requests and lives`, async () => {
+    const server = await QuireServer.start(["--server.resume.window", "20s", "--kv-cache.num-blocks", "2000"]);
+    const sockets = [];
+    try {
+      const size = 1024 * Number(/^VmSize:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${server.pid}/status`, "utf8"))[1]);
+      limit_address_space(server.pid, size + spare * kMiB);
+      const port = Number(new URL(server.url).port);
+      for (let i = 0; i < 1500; ++i) {
+        const socket = net.connect(port, "127.0.0.1");
+        socket.on("error", () => {}).resume();
+        sockets.push(socket);
+        socket.write(burden(i));
+        // A refused connection is as good as an open one: the next may come.
+        if (i % 50 === 49) await Promise.race([once(socket, "connect"), once(socket, "close")]);
+      }
+      await Promise.race([once(sockets.at(-2), "data"), once(sockets.at(-2), "close"), once(sockets.at(-1), "data"), once(sockets.at(-1), "close")]);
+      for (const socket of sockets) socket.destroy();
+      limit_address_space(server.pid);
+      await server.metric_becomes("vllm:num_requests_running", (count) => count === 0);
+      const answer = await server.post("/v1/completions", { prompt: "a", max_tokens: 2 });
+      assert.equal(answer.status, 200);
+      await server.stop();
+    } finally {
+      for (const socket of sockets) socket.destroy();
+      server.kill();
+    }
+  });
+}

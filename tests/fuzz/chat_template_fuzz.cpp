@@ -1,15 +1,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "core/base/json.h"
 #include "core/text/chat_template.h"
 
 namespace {
 
-const nlohmann::ordered_json& context() {
-  static const auto kValue = nlohmann::ordered_json::parse(R"({
+const Json& context() {
+  static const auto kValue = Json::parse(R"({
     "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "Hi <|im_end|> é"},
                  {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": {"a": 1.5}}}]}],
     "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}], "add_generation_prompt": true, "n": 7})");

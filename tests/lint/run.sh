@@ -29,7 +29,7 @@ forbid() { # folder, pattern, why
   report "forbidden include in $1/ ($3):" "$(grep -rnE "^#include [\"<]($2)" "$1" --include='*.h' --include='*.cpp' --include='*.cu')"
 }
 forbid kernels '(core|server|config)/|nlohmann|boost|yaml-cpp|CLI' "kernels know tensors only"
-forbid core '(server|config)/|boost|yaml-cpp|CLI|openssl' "core knows no sockets, HTTP or YAML"
+forbid core '(server|config)/|boost/(asio|beast|url)|yaml-cpp|CLI|openssl' "core knows no sockets, HTTP or YAML"
 forbid config 'boost' "config maps YAML and flags to option structs"
 report "config/ included outside main.cpp:" \
   "$(grep -rnE '^#include "config/' server core kernels --include='*.h' --include='*.cpp' | grep -v '^server/main.cpp:')"
@@ -54,7 +54,7 @@ for folder in server/api/*/; do
 done
 forbid server/batch 'server/(http|models|ops|cli|client|web)/|server/api/[abd-z]|boost' "the store of batches knows files and JSON only"
 report "sources of server/api/ outside its folders:" "$(ls server/api/*.h server/api/*.cpp 2>/dev/null)"
-report "Asio or Beast included in core headers:" "$(grep -rlE '^#include <boost' core kernels)"
+report "Asio or Beast included in core headers:" "$(grep -rlE '^#include <boost/(asio|beast)' core kernels)"
 
 report "files over 500 lines:" \
   "$(git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.py' '*.mjs' '*.js' '*.sh' '*.html' '*.css' | grep -v -x -F -f tests/lint/generated.txt |

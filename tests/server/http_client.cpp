@@ -104,7 +104,12 @@ HttpReply HttpClient::receive(bool to_head) {
 }
 
 bool HttpClient::receive_until(std::string_view text) {
-  while (input_.find(text) == std::string::npos) {
+  return receive_until_any({text});
+}
+
+bool HttpClient::receive_until_any(const std::vector<std::string_view>& texts) {
+  const auto is_there = [&](std::string_view text) { return input_.find(text) != std::string::npos; };
+  while (std::ranges::none_of(texts, is_there)) {
     if (!read_more()) return false;
   }
   return true;

@@ -30,6 +30,7 @@ class HttpClient {
   HttpReply receive(bool to_head = false);
   // Reads until the text is in what arrived and was not taken yet; false where the server closed first.
   bool receive_until(std::string_view text);
+  bool receive_until_any(const std::vector<std::string_view>& texts);
   // True where the server closes without sending anything more.
   bool closed_by_server();
   // No more bytes will be sent; replies can still be read.

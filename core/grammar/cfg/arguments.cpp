@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "core/base/json.h"
 #include "core/grammar/cfg/argument_members.h"
 #include "core/grammar/cfg/argument_texts.h"
 #include "core/grammar/cfg/argument_values.h"
@@ -36,7 +36,7 @@ bool has_values(const ValueNode& node) {
 // Names of the schema's properties as it lists them.
 std::vector<std::u32string> order_of(const std::string& schema) {
   std::vector<std::u32string> names;
-  const auto json = nlohmann::ordered_json::parse(schema, nullptr, false);
+  const auto json = Json::parse(schema, nullptr, false);
   if (!json.is_object() || !json.contains("properties") || !json["properties"].is_object()) return names;
   for (const auto& [name, property] : json["properties"].items()) {
     std::u32string text;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "core/base/json_depth.h"
+#include "core/base/json_memory.h"
 
 namespace quire::grammar {
 

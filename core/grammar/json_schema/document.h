@@ -4,17 +4,17 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/json_fwd.h"
 #include "core/grammar/limits.h"
 
 namespace quire::grammar {
 
-using Json = nlohmann::json;
+using Json = SortedJson;
 
 enum class Draft { k3, k4, k6, k7, k2019, k2020 };
 

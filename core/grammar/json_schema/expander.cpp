@@ -1,10 +1,10 @@
 #include "core/grammar/json_schema/expander.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
+#include "core/base/json_memory.h"
 #include "core/grammar/json_schema/located.h"
 
 namespace quire::grammar {

@@ -1,8 +1,8 @@
 // The keywords of Expander that concern one type: numbers, strings, arrays and objects; and given values.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/json_memory.h"
 #include "core/grammar/json_schema/expander.h"
 #include "core/grammar/json_schema/formats.h"
 #include "core/grammar/json_schema/located.h"

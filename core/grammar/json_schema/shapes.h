@@ -6,19 +6,19 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/base/json_fwd.h"
 #include "core/grammar/limits.h"
 #include "core/grammar/regex/dfa.h"
 #include "core/grammar/regex/expression.h"
 
 namespace quire::grammar {
 
-using Json = nlohmann::json;
+using Json = SortedJson;
 
 // A condition on a value: that it meets `json` as a schema, or equals it; or that it does not.
 struct Literal {

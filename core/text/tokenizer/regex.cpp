@@ -5,6 +5,7 @@
 #include <pcre2.h>
 
 #include <array>
+#include <new>
 
 #include "core/base/log.h"
 #include "core/base/result.h"
@@ -106,10 +107,16 @@ struct Regex::Matcher::State {
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_jit_stack* stack = nullptr;
 
-  State() { QUIRE_CHECK(data != nullptr && context != nullptr, "a few bytes of memory"); }
+  State() {
+    if (data != nullptr && context != nullptr) return;
+    release();
+    throw std::bad_alloc();
+  }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() {
+  ~State() { release(); }
+
+  void release() {
     pcre2_jit_stack_free(stack);
     pcre2_match_context_free(context);
     pcre2_match_data_free(data);
@@ -142,6 +149,7 @@ std::optional<Regex::Match> Regex::Matcher::find(const Regex& regex, std::string
   if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
     rc = pcre2_match(code, text, subject.size(), from, kOptions | PCRE2_NO_JIT, state_->data, state_->context);
   }
+  if (rc == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
   if (rc < 0) return std::nullopt;
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(state_->data);
   if (ends[1] < ends[0]) return std::nullopt;  // \K inside a look-around can do that

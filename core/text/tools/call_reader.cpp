@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+
+#include "core/base/json.h"
 
 namespace quire {
 
@@ -75,14 +76,14 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-bool is_whole(const nlohmann::json& value) {
+bool is_whole(const SortedJson& value) {
   constexpr double kLimit = 9e15;  // beyond it a double does not tell integers apart
   if (!value.is_number_float()) return value.is_number_integer();
   const double number = value.get<double>();
   return std::fabs(number) < kLimit && number == std::floor(number);
 }
 
-bool has_type(const nlohmann::json& value, const std::string& type) {
+bool has_type(const SortedJson& value, const std::string& type) {
   if (type == "integer") return is_whole(value);
   if (type == "number") return value.is_number();
   if (type == "boolean") return value.is_boolean();
@@ -111,13 +112,13 @@ std::string coerce_value(std::string_view text, const std::vector<std::string>& 
   const auto is_string_type = [](const std::string& type) { return type == "string"; };
   if (!types.empty() && std::all_of(types.begin(), types.end(), is_string_type)) return quote_json(text);
   std::string written(trimmed(text));
-  auto value = nlohmann::json::parse(written, nullptr, false);
+  auto value = SortedJson::parse(written, nullptr, false);
   if (value.is_discarded()) {
     // Models also write True, lists and dicts as Python does; text in parentheses is rather text than a tuple.
     const auto json = written.starts_with('(') ? std::nullopt : python_literal_to_json(written, spacing);
     if (!json) return quote_json(text);
     written = *json;
-    value = nlohmann::json::parse(written, nullptr, false);
+    value = SortedJson::parse(written, nullptr, false);
   }
   if (types.empty()) return value.is_structured() ? scan_json(written, 0, spacing).text : quote_json(text);
   for (const auto& type : types) {
@@ -136,8 +137,6 @@ std::string json_value(std::string_view text, JsonSpacing spacing) {
 }
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The schema that a reference inside the tool's own schema means; null where it leads elsewhere.
 const Json* referred(const Json& root, const std::string& reference) {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cctype>
-#include <nlohmann/json.hpp>
 
 namespace quire {
 namespace {
@@ -255,7 +254,7 @@ JsonMembers scan_members(std::string_view text, std::size_t position, JsonSpacin
 }
 
 std::optional<std::string> decode_json_string(std::string_view json) {
-  const auto value = nlohmann::json::parse(json, nullptr, false);
+  const auto value = SortedJson::parse(json, nullptr, false);
   if (!value.is_string()) return std::nullopt;
   return value.get<std::string>();
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/text/tools/tool_format.h"
 
 namespace quire {
@@ -42,7 +43,7 @@ struct ToolSpec {
   std::vector<ToolParameter> parameters;
 };
 // From the `tools` array of a request; what is malformed in it is left out (the request's own validation names it).
-std::vector<ToolSpec> read_tool_specs(const nlohmann::ordered_json& tools);
+std::vector<ToolSpec> read_tool_specs(const Json& tools);
 
 struct OutputParserOptions {
   bool parse_tools = true;      // false: calls stay in the content (no tools, or tool_choice "none")

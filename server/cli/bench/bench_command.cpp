@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
+#include "core/base/json.h"
 #include "core/base/result.h"
 #include "core/sim/simulation.h"
 #include "server/cli/bench/kernel_bench.h"
@@ -100,8 +100,8 @@ void add_bench_serve(CLI::App& bench) {
   serve->callback([arguments] { run_serve(*arguments); });
 }
 
-nlohmann::ordered_json to_json(const bench::ThroughputReport& report) {
-  nlohmann::ordered_json rows = nlohmann::json::array();
+Json to_json(const bench::ThroughputReport& report) {
+  Json rows = Json::array();
   for (const bench::ThroughputRow& row : report.rows) {
     rows.push_back({{"sequences", row.num_sequences},
                     {"prompt_tokens_per_second", row.prompt_tokens_per_second},
@@ -213,8 +213,8 @@ struct StepsArguments {
   std::string json_path;
 };
 
-nlohmann::ordered_json to_json(const bench::StepsReport& report) {
-  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+Json to_json(const bench::StepsReport& report) {
+  Json steps = Json::array();
   for (const sim::MeasuredStep& step : report.steps) {
     steps.push_back({{"streams", step.terms.num_streams},
                      {"prompt_tokens", step.terms.num_prompt_tokens},

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "core/base/json_fwd.h"
 #include "kernels/machine_limits.h"
 
 namespace quire::bench {
@@ -46,6 +46,6 @@ struct KernelReport {
 KernelReport run_kernel_bench(const KernelBenchOptions& options,
                               const std::function<void(const std::string&)>& progress);
 std::string to_table(const KernelReport& report);
-nlohmann::ordered_json to_json(const KernelReport& report);
+Json to_json(const KernelReport& report);
 
 }  // namespace quire::bench

@@ -1,22 +1,22 @@
-#include <nlohmann/json.hpp>
 
+#include "core/base/json.h"
 #include "server/cli/bench/kernel_bench.h"
 
 namespace quire::bench {
 
-nlohmann::ordered_json to_json(const KernelReport& report) {
-  nlohmann::ordered_json limits = nlohmann::json::array();
+Json to_json(const KernelReport& report) {
+  Json limits = Json::array();
   for (const MachineLimits& level : report.limits) {
-    nlohmann::ordered_json reads = nlohmann::json::array();
+    Json reads = Json::array();
     for (const ReadLimit& read : level.reads)
       reads.push_back({{"bytes", read.bytes}, {"gigabytes_per_second", read.gigabytes_per_second}});
-    nlohmann::ordered_json rates = nlohmann::json::object();
+    Json rates = Json::object();
     for (const RateLimit& rate : level.rates)
       rates[rate.name] = rate.giga_operations_per_second;
     limits.push_back(
         {{"level", level.level}, {"threads", level.threads}, {"reads", reads}, {"giga_operations_per_second", rates}});
   }
-  nlohmann::ordered_json rows = nlohmann::json::array();
+  Json rows = Json::array();
   for (const KernelRow& row : report.rows) {
     rows.push_back({{"level", row.level},
                     {"operation", row.operation},

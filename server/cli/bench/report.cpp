@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
 
 namespace quire::bench {
 
@@ -24,7 +25,7 @@ std::string milliseconds_row(const char* name, const Summary& summary) {
                      summary.p99 * 1e3, summary.mean * 1e3);
 }
 
-nlohmann::ordered_json milliseconds_json(const Summary& summary) {
+Json milliseconds_json(const Summary& summary) {
   return {
       {"p50", summary.p50 * 1e3}, {"p90", summary.p90 * 1e3}, {"p99", summary.p99 * 1e3}, {"mean", summary.mean * 1e3}};
 }
@@ -105,7 +106,7 @@ std::string to_table(const ServeReport& report) {
   return text;
 }
 
-nlohmann::ordered_json to_json(const ServeReport& report) {
+Json to_json(const ServeReport& report) {
   return {{"requests", report.num_requests},
           {"errors", report.num_errors},
           {"seconds", report.seconds},

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
+
+#include "core/base/json_fwd.h"
 
 namespace quire::bench {
 
@@ -48,6 +49,6 @@ struct ServeReport {
 
 ServeReport make_report(const std::vector<RequestRecord>& records);
 std::string to_table(const ServeReport& report);
-nlohmann::ordered_json to_json(const ServeReport& report);
+Json to_json(const ServeReport& report);
 
 }  // namespace quire::bench

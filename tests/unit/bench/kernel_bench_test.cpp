@@ -1,8 +1,8 @@
 // How the kernel benchmark prints its results.
 #include "server/cli/bench/kernel_bench.h"
+#include "core/base/json.h"
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "core/base/result.h"
 
@@ -49,7 +49,7 @@ TEST_CASE("The kernel benchmark's table and JSON tell limits and operations") {
   const std::string table = to_table(made_up_report());
   CHECK_THAT(table, Catch::Contains("avx2, 2 threads") && Catch::Contains("int8 400") &&
                         Catch::Contains("83 of reading") && Catch::Contains("64x256"));
-  const nlohmann::ordered_json json = to_json(made_up_report());
+  const Json json = to_json(made_up_report());
   CHECK(json["limits"][0]["giga_operations_per_second"]["int8"] == 400.0);
   CHECK(json["limits"][0]["reads"][1]["bytes"] == 1000000);
   CHECK(json["operations"][0]["bound_by"] == "reading");

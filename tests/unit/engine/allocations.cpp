@@ -1,14 +1,11 @@
 #include "tests/unit/engine/allocations.h"
 
-#include <dlfcn.h>
-#include <execinfo.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 
 namespace {
@@ -30,28 +27,9 @@ bool can_fail() {
   return false;
 }
 
-// nlohmann::json's destructor takes memory for the elements of what it destroys; it must not fail, and the daemon keeps
-// a reserve for it (core/base/memory_reserve.h). Found where the program exports its symbols.
-bool is_spared() {
-  void* frames[16];
-  const int num_frames = ::backtrace(frames, 16);
-  for (int i = 0; i < num_frames; ++i) {
-    Dl_info info{};
-    if (::dladdr(frames[i], &info) == 0 || info.dli_sname == nullptr) continue;
-    if (std::strstr(info.dli_sname, "basic_json") != nullptr && std::strstr(info.dli_sname, "destroy") != nullptr)
-      return true;
-  }
-  return false;
-}
-
 bool fails_now() {
   if (num_until_failure.load(std::memory_order_relaxed) <= 0 || !can_fail()) return false;
-  if (num_until_failure.fetch_sub(1) != 1) return false;
-  if (is_spared()) {
-    num_until_failure.store(1);  // the next one, then
-    return false;
-  }
-  return true;
+  return num_until_failure.fetch_sub(1) == 1;
 }
 
 }  // namespace

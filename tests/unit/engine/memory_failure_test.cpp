@@ -1,9 +1,9 @@
 // Memory that is exhausted at any one place of the engine's step: the requests that needed it end with that error, the
 // others generate what they generate alone, and the engine continues.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/base/json.h"
 #include "core/grammar/compiler.h"
 #include "core/grammar/mask/vocabulary.h"
 #include "core/model/formats/read_tokenizer.h"
@@ -208,7 +208,7 @@ TEST_CASE("a request whose sampler finds no memory ends alone", "[engine][memory
 TEST_CASE("a chat template or a grammar that finds no memory is the error of its request", "[engine][memory]") {
   const auto parsed = ChatTemplate::parse("{{ text }} and more than fits a short string");
   REQUIRE(parsed);
-  const nlohmann::ordered_json context = {{"text", "what is said in more words than a short string holds"}};
+  const Json context = {{"text", "what is said in more words than a short string holds"}};
   fail_next_allocation();
   const auto rendered = parsed->render(context);
   REQUIRE_FALSE(rendered);

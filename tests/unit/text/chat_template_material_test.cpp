@@ -2,18 +2,16 @@
 // it fails.
 #include <catch2/catch.hpp>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "core/base/json.h"
 #include "core/text/chat_template.h"
 #include "tests/support/material.h"
 
 namespace quire {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // 2025-07-10T12:00:00, the clock of the recorded cases.
 constexpr auto kClock = std::chrono::sys_days(std::chrono::year(2025) / 7 / 10) + std::chrono::hours(12);

@@ -1,13 +1,11 @@
 #include "core/text/chat_template.h"
+#include "core/base/json.h"
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 
 namespace quire {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Result<std::vector<TextPiece>> render(std::string_view source, const Json& context, const RenderLimits& limits = {}) {
   const auto chat_template = ChatTemplate::parse(source);

@@ -1,16 +1,14 @@
 // The language of chat templates, one line of jinja_cases.jsonl per feature: what Python's Jinja2 3.1.6 renders in
 // transformers' setting, or null where it raises. The first line holds the variables of all.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/base/json.h"
 #include "core/text/chat_template.h"
 #include "tests/support/material.h"
 
 namespace quire {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr auto kCasesClock = std::chrono::sys_days(std::chrono::year(2025) / 7 / 10) + std::chrono::hours(12);
 

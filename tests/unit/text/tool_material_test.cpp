@@ -1,18 +1,16 @@
 // Parses the public cases of material/tool-calls, whole and in pieces of several sizes: each must give the recorded
 // message.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include "core/base/json.h"
 #include "core/text/tools/output_parser.h"
 #include "tests/support/material.h"
 
 namespace quire {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string stripped(const std::string& text) {
   const std::size_t begin = text.find_first_not_of(" \n\t\r");

@@ -1,15 +1,13 @@
+#include "core/base/json.h"
 #include "core/text/tools/output_parser.h"
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
 namespace quire {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const std::vector<ToolSpec> kTools = {
     {"get_weather", {{"city", {"string"}, true}, {"days", {"integer"}, false}, {"hours", {"array"}, false}}},

@@ -1,15 +1,13 @@
 // Values of calls: where they end, their types, and what is left of a call that is cut off.
+#include "core/base/json.h"
 #include "core/text/tools/output_parser.h"
 
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 namespace quire {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const std::vector<ToolSpec> kValueTools = {
     {"get_weather", {{"city", {"string"}, true}, {"days", {"integer"}, false}, {"hours", {"array"}, false}}},
