@@ -14,13 +14,13 @@
 
 namespace quire {
 
-// Short enough that a stream reads smoothly; prompts of a 1B model keep their rate on two cores.
+// Low enough for a stream to read smoothly; a 1B model on two cores still reads prompts at its full rate.
 inline constexpr double kDefaultTargetItlMs = 150.0;
 
 // The file that a Config was read from.
 struct ConfigFile {
   std::string name;
-  std::set<std::string> keys;  // that it sets
+  std::set<std::string> keys;  // keys that the file sets
   bool ends_line = true;       // its last line has a line break
 };
 
@@ -35,13 +35,13 @@ struct Config {
   ConfigFile file;  // no name: none was read
 };
 
-// Each throws StartupError, one line: where (file and line, or flag), what, and the nearest thing that would be right.
+// Each throws StartupError with one line: the place (file and line, or flag), the fault, and the nearest valid name.
 
 // Overrides what the file sets.
 void load_config_file(Config& config, const std::filesystem::path& path);
-// The same from text; `name` stands for the file in messages.
+// Reads the same from text; `name` stands for the file in messages.
 void load_config_text(Config& config, std::string_view text, const std::string& name);
-// Overrides one key: what a flag gives. `flag` stands for the place in messages.
+// Overrides one key, as a flag does. `flag` stands for the place in messages.
 void set_config_value(Config& config, std::string_view key, const std::vector<std::string>& values,
                       const std::string& flag);
 // Checks across keys: values that exclude each other.
@@ -51,7 +51,7 @@ void check_config(const Config& config);
 // is empty, ends within a line, or lacks a key of `security` or `server.tls` that the current one sets.
 void check_successor(const Config& current, const Config& next);
 
-// The differences of `next`. Secrets are reported as changed, without their values.
+// Lists the keys whose values differ in `next`. Secrets are reported as changed, without their values.
 std::vector<ConfigChange> compare_configs(const Config& current, const Config& next);
 
 // The whole configuration as a commented file that load_config_text reads back. Of a default Config it is the file that

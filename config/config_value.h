@@ -12,16 +12,16 @@ struct ConfigMember;
 struct ConfigValue {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
-  std::string text;     // of a scalar
+  std::string text;     // a scalar's text
   bool quoted = false;  // written with quotes: text, never a number
-  int line = 0;         // from 1; 0 where it came from a flag
+  int line = 0;         // from 1; 0 for a value from a flag
   std::vector<ConfigValue> items;
   std::vector<ConfigMember> members;  // in the file's order, names distinct
 };
 
 struct ConfigMember {
   std::string name;
-  int line = 0;  // where the name stands
+  int line = 0;  // line of the name
   ConfigValue value;
 };
 

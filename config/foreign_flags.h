@@ -15,13 +15,13 @@ enum class ForeignValue { kNone, kOne, kSwitch };  // kSwitch: one that may be l
 struct ForeignFlag {
   std::string_view name;  // "--n-gpu-layers"
   ForeignUse use = ForeignUse::kRefused;
-  ForeignValue value = ForeignValue::kNone;  // of a flag that is ignored
-  std::string_view text;                     // why it is ignored; the flag of Quire; or what to use instead
+  ForeignValue value = ForeignValue::kNone;  // how an ignored flag takes its value
+  std::string_view text;                     // why it is ignored, Quire's flag, or what to use instead
 };
 
 std::span<const ForeignFlag> foreign_flags();
 
-// A command line of `quire serve` without what is ignored and with what is renamed.
+// The command line of `quire serve` without ignored flags and with renamed ones.
 struct OwnWords {
   std::vector<std::string> words;
   std::vector<std::string> ignored;  // "-ngl: the whole model is on one device, which --device chooses"

@@ -14,13 +14,13 @@ namespace quire {
 
 struct ConfigKey {
   std::string path;                // "scheduler.max_num_seqs"
-  std::string help;                // one or two sentences, no full stop at the end
+  std::string help;                // a sentence or two, no full stop at the end
   std::vector<std::string> flags;  // short ones beside --scheduler.max-num-seqs: "--max-num-seqs"
   std::string accepts;             // "an integer from 1 to 65536": completes "must be ..."
   bool is_list = false;            // takes several values
-  // Empty, or why not: "must be ...". Changes nothing in that case.
+  // Sets the field; returns "", or "must be ..." and changes nothing.
   std::function<std::string(Config&, const ConfigValue&)> set;
-  std::function<std::string(Config&)> get;  // as YAML
+  std::function<std::string(Config&)> get;  // the value as YAML
   bool is_live = false;                     // a reload can change it
   bool is_secret = false;                   // its value is never logged
 };

@@ -59,7 +59,7 @@ class TreeBuilder final : public YAML::EventHandler {
  private:
   struct Open {
     ConfigValue* node;
-    bool name_given = false;  // of a map: its next member's name has been read
+    bool name_given = false;  // the name of a map's next member has been read
   };
 
   bool expects_name() const {
