@@ -22,7 +22,7 @@ class NamedMapping {
   }
 
  private:
-  int entry_ = -1;  // of the table; -1: none
+  int entry_ = -1;  // index in the table; -1: none
 };
 
 // From now on, reading a page of a named mapping whose file was cut short ends the process with this exit code, after

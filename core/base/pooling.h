@@ -7,16 +7,16 @@ namespace quire {
 
 enum class Pooling {
   kNone,  // nothing is wanted but new tokens
-  kMean,  // of all positions
+  kMean,  // the average over all positions
   kLast,  // the last position's
   kCls,   // the first position's
   kEach,  // every position's, one after another
 };
 
-// What is given of the pooled hidden states.
+// Form in which the pooled hidden states are returned.
 enum class PooledOutput : std::uint8_t {
-  kUnitVector,     // of length 1
-  kVector,         // as the model computed it
+  kUnitVector,     // scaled to length 1
+  kVector,         // the vector that the model computed
   kLabels,         // the scores of the model's classifier, before any softmax
   kTokenLogprobs,  // the log probabilities of Request::scored_tokens
 };

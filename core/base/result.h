@@ -39,7 +39,7 @@ inline Error out_of_memory() {
       ErrorKind::kNoMemory, "The request needs more memory than there is. Please retry later.", "out_of_memory", {}};
 }
 
-// One that is handed on without taking memory; null: none.
+// An error that is passed on without allocating; null: none.
 using SharedError = std::shared_ptr<const Error>;
 
 template <class T>

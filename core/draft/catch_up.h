@@ -22,7 +22,7 @@ class CatchUp {
     row_seconds_ = row_seconds_ == 0.0 ? each : row_seconds_ + kWeight * (each - row_seconds_);
   }
 
-  // Of `num_verified` drafts, the first `num_accepted` were right.
+  // The first `num_accepted` of `num_verified` drafts were accepted.
   void note_verified(std::int64_t num_verified, std::int64_t num_accepted) {
     if (num_verified > 0)
       rate_ += kWeight * (static_cast<double>(num_accepted) / static_cast<double>(num_verified) - rate_);
@@ -51,7 +51,7 @@ class CatchUp {
   void credit(double seconds) { balance_ = std::min(balance_ + seconds, kMostSaved); }
 
   double balance_ = 0.0;
-  double rate_ = 0.0;  // of drafts that are right
+  double rate_ = 0.0;  // rate of accepted drafts
   double row_seconds_ = 0.0;
 };
 

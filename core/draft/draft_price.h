@@ -28,7 +28,7 @@ class DraftPrice {
     if (nearest < prices_.size()) prices_[nearest].seconds *= kKeptIfRefused;
   }
 
-  // As the nearest number of sequences that was seen often enough says; 0: none was.
+  // Price at the nearest number of sequences that was measured often enough; 0: none was.
   double seconds(std::int64_t num_sequences) const {
     const std::size_t nearest = nearest_known(num_sequences);
     return nearest < prices_.size() ? prices_[nearest].seconds : 0.0;
@@ -36,8 +36,8 @@ class DraftPrice {
 
  private:
   static constexpr int kNumFirst = 3;           // rounds of which the cheapest counts: the first ones are cold
-  static constexpr double kWeight = 1.0 / 8.0;  // of the last round
-  static constexpr double kMostOfPrice = 2.0;   // that one round is taken for
+  static constexpr double kWeight = 1.0 / 8.0;  // weight of the last round
+  static constexpr double kMostOfPrice = 2.0;   // a round counts for at most this multiple of the price
   static constexpr double kKeptIfRefused = 0.99609375;
   static constexpr std::int64_t kMostCounted = 64;
 

@@ -17,7 +17,7 @@ class DraftedRows {
   DraftedRows(std::int64_t num_blocks, std::int32_t block_size)
       : block_size_(block_size), counts_(static_cast<std::size_t>(num_blocks)) {}
 
-  // Of a sequence's first `most` rows, those that are there before the first one that is not.
+  // Number of leading rows of the sequence that are computed without a gap, at most `most`.
   std::int64_t count(std::span<const BlockId> blocks, std::int64_t most) const {
     std::int64_t rows = 0;
     for (const BlockId block : blocks) {

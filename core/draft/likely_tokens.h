@@ -30,7 +30,7 @@ class LikelyTokens {
     for (std::int32_t& count : counts_)
       num_counted_ += count /= 2;
   }
-  // The last of them count.
+  // Only the last tokens of a long text count.
   void note(std::span<const TokenId> tokens) {
     for (const TokenId token : tokens.last(std::min<std::size_t>(tokens.size(), kMostAtOnce)))
       note(token);
@@ -66,7 +66,7 @@ class LikelyTokens {
   }
 
   const std::int64_t vocab_size_;
-  std::vector<std::int32_t> counts_;  // of each part
+  std::vector<std::int32_t> counts_;  // by part
   std::int64_t num_counted_ = 0;      // their sum
   std::vector<OutputRange> ranges_;
 };

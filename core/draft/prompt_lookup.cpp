@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kMostReserved = 4096;  // tokens; what is longer grows by doubling
+constexpr std::int64_t kMostReserved = 4096;  // tokens; the memory of longer texts grows by doubling
 
 }  // namespace
 
@@ -26,7 +26,7 @@ DraftStrength PromptLookup::propose(std::span<const TokenId> tokens, std::size_t
   return match.length >= kStrongMatch ? DraftStrength::kStrong : DraftStrength::kWeak;
 }
 
-// False where the budget ends before the tokens do.
+// False if the budget ends before the tokens do.
 bool PromptLookup::read(std::span<const TokenId> tokens, std::int64_t& budget) {
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
   std::int64_t position = first_ + automaton_.num_tokens();

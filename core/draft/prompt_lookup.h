@@ -18,7 +18,7 @@ class PromptLookup final : public Drafter {
   static constexpr std::int32_t kShortestMatch = 3;
   static constexpr std::int32_t kStrongMatch = 8;
 
-  // expected_tokens: of the sequence at its end; room for them is made at once, within bounds.
+  // expected_tokens: length of the finished sequence; memory for it is reserved at once, within bounds.
   explicit PromptLookup(std::int64_t expected_tokens) : expected_tokens_(expected_tokens) {}
 
   DraftStrength propose(std::span<const TokenId> tokens, std::size_t most, std::int64_t& read_budget,

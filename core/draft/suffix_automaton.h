@@ -35,7 +35,7 @@ class SuffixAutomaton {
 
  private:
   struct State {
-    std::int32_t length = 0;  // of its longest string
+    std::int32_t length = 0;  // length of its longest string
     std::int32_t link = -1;   // the state of the longest suffix that stands elsewhere too
     std::int32_t end = 0;     // an end of its strings in the text
     std::int32_t first_edge = -1;
@@ -44,7 +44,7 @@ class SuffixAutomaton {
     std::int32_t from;
     std::int32_t token;
     std::int32_t to;
-    std::int32_t next;  // of the same state
+    std::int32_t next;  // next edge of the same state
   };
 
   std::int32_t add_state(const State& state);

@@ -43,7 +43,7 @@ struct MirostatParams {
 // Keeps the probability of the drawn tokens near a target on average (llama.cpp's adaptive-p).
 struct AdaptiveParams {
   float target = -1.0F;  // negative: off
-  float decay = 0.9F;    // of what was drawn before; at most 0.99
+  float decay = 0.9F;    // weight of earlier draws; at most 0.99
 };
 
 struct SamplingParams {
@@ -67,7 +67,7 @@ struct SamplingParams {
   float dynatemp_exponent = 1.0F;
   MirostatParams mirostat;
   AdaptiveParams adaptive;
-  // What is not among them is off. Absent: the Sampler's own order.
+  // Steps that are not listed are off. Absent: the Sampler's own order.
   std::optional<std::vector<SamplerStep>> order;
   DryParams dry;
   std::vector<std::pair<TokenId, float>> logit_bias;

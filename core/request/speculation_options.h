@@ -9,7 +9,7 @@ namespace quire {
 enum class SpeculationMethod : std::uint8_t {
   kNone,
   kNextTokens,    // the model's own block that predicts the token after next (MTP)
-  kPromptLookup,  // what followed the last tokens when they stood in the prompt or the answer before
+  kPromptLookup,  // tokens that followed an earlier occurrence of the last tokens
   kDraftModel,    // a smaller model of the same vocabulary
 };
 

@@ -34,7 +34,7 @@ class DrawPlan {
  private:
   std::vector<TokenDraw> draws_;
   std::vector<DrawEdit> edits_;
-  std::vector<std::size_t> edits_end_;  // of each draw
+  std::vector<std::size_t> edits_end_;  // by draw
   std::vector<std::int32_t> window_;
 };
 

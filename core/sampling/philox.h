@@ -22,7 +22,7 @@ constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::array<std:
   return counter;
 }
 
-// What a draw is for: each use has its own numbers.
+// Purpose of a draw: each has a random stream of its own.
 enum class Draw : std::uint32_t { kToken, kXtc };
 
 // Uniform in [0, 1), of 53 bits: the number of one request's seed, choice and position, whatever else runs.

@@ -24,7 +24,7 @@ namespace quire {
 
 struct DrawEdit;
 
-// What sampling remembers of one sequence from token to token.
+// State that sampling keeps of a sequence from token to token.
 class SamplerState {
  public:
   // params must outlive the state. end_of_generation: tokens that min_tokens keeps away, besides the stop tokens.
@@ -33,9 +33,10 @@ class SamplerState {
                std::int32_t choice);
 
   void append(TokenId token);  // a generated token
-  // Of the token that was drawn last, for the samplers that follow the draws: DrawnToken::observed.
+  // Takes DrawnToken::observed of the last draw, for samplers that follow the draws.
   void observe(float observed);
-  // What apply() does to logits but for masks and DRY, as edits that ascend by token; `window` is scratch.
+  // Lists the changes that apply() makes to logits, except masks and DRY, as edits that ascend by token; `window` is
+  // scratch.
   void list_edits(std::span<const TokenId> tokens, std::int64_t num_prompt_tokens, std::int64_t vocab_size,
                   std::vector<std::int32_t>& window, std::vector<DrawEdit>& out) const;
   // Whether the request itself keeps `token` away after `generated`, whatever the model says.
@@ -45,7 +46,7 @@ class SamplerState {
   friend class Sampler;
   friend class SamplerChain;
   friend class DrawPlan;
-  // What applying takes besides the state: kept by the Sampler from row to row.
+  // Scratch memory of apply(): kept by the Sampler from row to row.
   struct Scratch {
     std::vector<std::int32_t> window;
     DryScratch dry;
@@ -71,7 +72,7 @@ class SamplerState {
     std::int32_t num_generated;
   };
   std::vector<std::uint32_t> allowed_;  // a mask of allowed_token_ids; empty: all
-  std::vector<Count> counts_;           // of prompt and text, by token; only where a penalty needs them
+  std::vector<Count> counts_;           // prompt and generated tokens by id; filled if a penalty needs it
   std::size_t num_counted_;             // tokens in counts_; a row's further tokens are drafts
   float surprise_bound_;                // mirostat: in bits
   float drawn_weight_ = 0.0F;           // adaptive-p: the decayed sum of what was drawn, and of ones
@@ -84,7 +85,7 @@ struct SampleRow {
   const SamplerState* state = nullptr;
   std::span<const TokenId> tokens;  // prompt and generated: the new token follows them
   std::int64_t num_prompt_tokens = 0;
-  std::span<const std::uint32_t> mask;  // of a grammar; empty: none
+  std::span<const std::uint32_t> mask;  // a grammar's mask; empty: none
   DrawnToken drawn = {};
 };
 
@@ -125,7 +126,7 @@ class Sampler {
 
   Backend& backend_;
   std::mutex scratch_mutex_;
-  std::vector<std::unique_ptr<Scratch>> scratch_;  // of each compute thread, kept between steps
+  std::vector<std::unique_ptr<Scratch>> scratch_;  // one per compute thread, kept between steps
 };
 
 }  // namespace quire

@@ -29,7 +29,8 @@ std::span<const SamplerStep> steps_of(const SamplingParams& params) {
 
 // How many of the likeliest tokens mirostat's first version looks at.
 constexpr std::size_t kMirostatTokens = 100;
-// Of adaptive-p: how far around its target a probability is favoured, how much, and how fast that ends.
+// adaptive-p's bonus for probabilities around its target: width, peak, and sharpness of its
+// fall.
 constexpr float kTargetWidth = 0.3F;
 constexpr float kTargetPeak = 5.0F;
 constexpr float kTargetSharpness = 10.0F;
@@ -74,7 +75,7 @@ void SamplerChain::sample() {
         std::any_of(row_.logits.begin(), row_.logits.end(), [](float logit) { return std::isnan(logit); });
     return;
   }
-  // What is forced is no draw: whether the model was asked for it makes no difference to what follows.
+  // A forced token is no draw: what follows must not depend on whether the model was asked for it.
   const bool is_forced = candidates_.size() == 1;
   for (const SamplerStep step : steps_of(params_))
     apply(step);
@@ -193,7 +194,7 @@ void SamplerChain::sort_first(std::size_t count) {
   std::sort(candidates_.begin(), end, kBetter);
 }
 
-// Those that the filters leave at least: so many, and one.
+// Number of candidates that each filter keeps at least.
 std::size_t SamplerChain::least_kept() const {
   return static_cast<std::size_t>(std::max(params_.min_keep, 1));
 }

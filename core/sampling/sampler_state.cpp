@@ -60,7 +60,7 @@ SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId
       choice_(choice),
       num_counted_(prompt.size()),
       surprise_bound_(2.0F * params.mirostat.tau) {
-  if (params.adaptive.target >= 0.0F) {  // as if the target had been met so far
+  if (params.adaptive.target >= 0.0F) {  // starts as if the target had been met
     drawn_total_ = 1.0F / (1.0F - params.adaptive.decay);
     drawn_weight_ = params.adaptive.target * drawn_total_;
   }
