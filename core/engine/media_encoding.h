@@ -26,7 +26,7 @@ class MediaEncoding {
   MediaEncoding(Backend& encoder, Executor& executor, std::int64_t max_bytes)
       : encoder_(encoder), executor_(executor), max_bytes_(max_bytes) {}
 
-  // The piece's rows where they are kept; null otherwise.
+  // The piece's rows if they are cached; null otherwise.
   std::shared_ptr<const MediaRows> find(const Name& name);
 
   bool is_encoding() const { return run_ != nullptr; }
@@ -34,7 +34,7 @@ class MediaEncoding {
   const Name& name() const { return name_; }  // the current or last piece
   void begin(Name name, const PreparedMedia& media);
   void give_up() { run_.reset(); }
-  // Computes for about so many seconds. The rows, once all of the piece is encoded; null before.
+  // Computes for about `seconds`. Returns the rows once the whole piece is encoded; null before.
   std::shared_ptr<const MediaRows> advance(double seconds) QUIRE_REQUIRES(kEngineThread);
 
   std::uint64_t num_encoded() const { return num_encoded_; }
