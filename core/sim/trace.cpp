@@ -13,7 +13,7 @@ namespace quire::sim {
 
 namespace {
 
-constexpr std::int32_t kMaxTokens = 1 << 24;  // of a prompt or an output: more is a damaged trace
+constexpr std::int32_t kMaxTokens = 1 << 24;  // tokens of a prompt or an output; more is a damaged trace
 
 class VectorSource : public TraceSource {
  public:
@@ -58,7 +58,7 @@ bool plausible(const TraceRequest& request) {
          request.num_output_tokens <= kMaxTokens;
 }
 
-// Seconds since the month began of "2023-11-16 18:15:46.6805900": only differences are used, and traces span hours.
+// Seconds of "2023-11-16 18:15:46.6805900" since its month began: only differences are used, and traces span hours.
 std::optional<double> parse_timestamp(std::string_view text) {
   if (text.size() < 19) return std::nullopt;
   const auto day = parse_number<int>(text.substr(8, 2));
@@ -80,7 +80,7 @@ std::optional<TraceRequest> parse_csv_line(std::string_view line) {
   return TraceRequest{*time, *prompt, *output, {}, {}};
 }
 
-// What follows "name": in a flat JSON object.
+// The text after "name": in a flat JSON object.
 std::optional<std::string_view> member(std::string_view line, std::string_view name) {
   const std::string quoted = fmt::format("\"{}\"", name);
   std::size_t at = line.find(quoted);
