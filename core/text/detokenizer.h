@@ -20,7 +20,7 @@ class Detokenizer {
   Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options) : tokenizer_(tokenizer), options_(options) {}
 
   std::string push(TokenId token);  // the text that became complete
-  std::string finish();             // what is left, e.g. an incomplete character as U+FFFD
+  std::string finish();             // the rest, e.g. an incomplete character as U+FFFD
 
  private:
   const Tokenizer& tokenizer_;
