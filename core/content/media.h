@@ -20,7 +20,7 @@ struct MediaKey {
   auto operator<=>(const MediaKey&) const = default;
 };
 
-// A piece with its number of rows in the model: what other processes know it by.
+// A piece with its number of rows in the model: its name in other processes.
 struct MediaRef {
   MediaKey key;
   std::int64_t num_rows = 0;

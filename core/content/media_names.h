@@ -1,8 +1,8 @@
 // MediaNames: gives each row of a piece of media an id of its own beside the tokens' ids, so that tokens and rows are
-// compared as plain numbers: equal ids are equal content. Engine thread only. Ids are below kFirstPlainId and mean
-// something in this process only; PortableContent is the same content for others.
-// Invariants: a piece has one range of ids while it has users; rows of a piece stand in the order of the piece, so
-// that a stretch of rows ends where the next row does not follow.
+// compared as plain numbers: equal ids are equal content. Engine thread only. Ids are below kFirstPlainId and are valid
+// in this process only; PortableContent is the same content for other processes.
+// Invariants: a piece has one range of ids while it has users; rows of a piece stand in the order of the piece, so that
+// a stretch of rows ends where the next row is not its successor.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// PreparedMedia: a piece of media as its encoder reads it. EncoderRun: one piece on its way through the encoder, a
-// slice of work at a time. Prepared media are immutable, any thread; a run belongs to the engine thread. Invariant: the
-// rows are the same bits however the work is sliced and whatever the number of threads.
+// PreparedMedia: a piece of media in its encoder's input format. EncoderRun: a piece on its way through the encoder, a
+// slice of work at a time. Prepared media are immutable, any thread; a run belongs to the engine thread. Invariant:
+// slicing and the number of threads do not change a bit of the rows.
 #pragma once
 
 #include <cstdint>
