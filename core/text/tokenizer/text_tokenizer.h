@@ -80,9 +80,8 @@ class TextTokenizer final : public Tokenizer {
 
 // Texts of tokens that end a generation in the chat formats in use, if a vocabulary has them as control tokens.
 bool is_end_of_generation_text(std::string_view text);
-// The tokens of these texts in a vocabulary. "<
-// end
-// >" is left out if a vocabulary has tokens that end a turn rather than a message (Harmony, Solar).
+// The tokens of these texts in a vocabulary. "<|end|>" is left out if a vocabulary has tokens that end a turn rather
+// than a message (Harmony, Solar).
 std::vector<TokenId> ends_by_text(const TextIndex& names);
 // Puts the file's own end first, the form that templates write; then the others by id, each once.
 void put_in_order(std::vector<TokenId>& ends, std::optional<TokenId> own);
