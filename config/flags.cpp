@@ -123,7 +123,7 @@ void ConfigFlags::add_key_flags() {
   }
 }
 
-// A flag wins over the variable of its key, which is then not read.
+// A flag takes precedence over its key's environment variable, which is then not read.
 void ConfigFlags::set_environment(Config& config) const {
   for (const Flag& flag : flags_) {
     const std::string name = variable_of(flag.key->path);

@@ -1,5 +1,5 @@
-// Flags of llama-server and vLLM that Quire does not have: those that change nothing here are left out with a note,
-// those that Quire has under another name are renamed, and for the others there is advice. Immutable; any thread.
+// Flags of llama-server and vLLM that Quire lacks: those without effect here are left out with a note, those with
+// another name in Quire are renamed, and the others are refused with advice. Immutable; any thread.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 namespace quire {
 
 enum class ForeignUse { kIgnored, kRenamed, kRefused };
-enum class ForeignValue { kNone, kOne, kSwitch };  // kSwitch: one that may be left out, such as "on"
+enum class ForeignValue { kNone, kOne, kSwitch };  // kSwitch: a value that may be left out, such as "on"
 
 struct ForeignFlag {
   std::string_view name;  // "--n-gpu-layers"

@@ -1,4 +1,4 @@
-// The types of configuration values: each function makes a ConfigKey of one type over one field. Any thread.
+// The types of configuration values: each function makes a ConfigKey of a type for a field. Any thread.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ std::optional<double> read_number(const ConfigValue& value);
 std::optional<std::int64_t> read_size(const ConfigValue& value);                   // bytes: 1048576, 512KiB, 4GiB, 10MB
 std::optional<std::chrono::milliseconds> read_duration(const ConfigValue& value);  // 500ms, 30s, 5m, 1h
 
-// A flag's "name=alice,env=KEY" as the mapping that a file would have.
+// Turns a flag's "name=alice,env=KEY" into the mapping that a file would have.
 ConfigValue mapping_of_flag(const std::string& text);
 
 std::string show_size(std::int64_t bytes);
@@ -109,7 +109,7 @@ template <class T>
 struct EntryType {
   std::string accepts;
   std::string (*read)(const ConfigValue& item, T& entry);  // a mapping, or a flag's text
-  std::string (*clash)(const T& entry, const T& earlier);  // why both cannot be there
+  std::string (*clash)(const T& entry, const T& earlier);  // returns why both cannot be used
   std::string (*show)(const T& entry);
   std::size_t most = std::numeric_limits<std::size_t>::max();
 };
@@ -161,7 +161,7 @@ ConfigKey milliseconds(Description description, Field<double> field);
 ConfigKey milliseconds_or_auto(Description description, Field<double> field, double automatic);  // ... in milliseconds
 ConfigKey text(Description description, Field<std::string> field);
 ConfigKey path(Description description, Field<std::filesystem::path> field);
-ConfigKey texts(Description description, Field<std::vector<std::string>> field);  // one text or a list
+ConfigKey texts(Description description, Field<std::vector<std::string>> field);  // a text or a list
 ConfigKey api_keys(Description description, Field<std::vector<ApiKeyOptions>> field);
 ConfigKey model_entries(Description description, Field<std::vector<ModelEntry>> field);
 ConfigKey weights(Description description, Field<std::map<std::string, double>> field);
