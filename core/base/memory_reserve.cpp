@@ -12,9 +12,9 @@ namespace quire {
 
 namespace {
 
-// More than the C library asks the system for at once where the heap cannot grow in place.
+// More than the C library requests at once if the heap cannot grow in place.
 constexpr std::size_t kSmallPiece = std::size_t{2} << 20;
-// Given first, whatever was refused: the destruction of a large JSON tree takes memory, and must not fail.
+// Released first, whatever was refused: destroying a large JSON tree takes memory, and must not fail.
 constexpr std::size_t kLargePiece = std::size_t{32} << 20;
 constexpr std::size_t kNumPieces = 5;
 constexpr std::size_t kSmallBytes = 4096;
@@ -39,7 +39,7 @@ bool give_small_piece() {
   return is_given;
 }
 
-// Returns where another try may succeed. A block that is refused while small ones are available was a large one.
+// Returns if another try may succeed. A block that is refused while small ones are available was a large one.
 void on_refusal() {
   if (give_piece(0)) return;
   void* volatile probe = std::malloc(kSmallBytes);

@@ -1,5 +1,5 @@
-// MemoryReserve: address space that is released when the system refuses a small allocation, so that the end of a
-// request that failed has the memory it needs. One in a process, by the handler of operator new. Any thread.
+// MemoryReserve: address space that is released when the system refuses a small allocation, so that ending a failed
+// request has the memory it needs. One in a process, by the handler of operator new. Any thread.
 #pragma once
 
 namespace quire {
@@ -11,7 +11,7 @@ class MemoryReserve {
   MemoryReserve(const MemoryReserve&) = delete;
   MemoryReserve& operator=(const MemoryReserve&) = delete;
 
-  // Reserves again what was released, as far as the system has it.
+  // Reserves the released space again, as far as the system allows.
   void refill() noexcept;
 };
 

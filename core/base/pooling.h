@@ -1,4 +1,4 @@
-// Pooling: how a text's hidden states become an embedding or scores instead of new tokens. Any thread.
+// Pooling: reduces a text's hidden states to an embedding or scores, instead of generating tokens. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace quire {
 
 enum class Pooling {
-  kNone,  // nothing is wanted but new tokens
+  kNone,  // no pooling: tokens are generated
   kMean,  // the average over all positions
   kLast,  // the last position's
   kCls,   // the first position's

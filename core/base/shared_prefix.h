@@ -1,5 +1,5 @@
-// SharedPrefix: the full blocks of a prompt's beginning, which one daemon wrote to the shared store and another
-// fetches: prefill apart from decode. Value type; any thread.
+// SharedPrefix: the full blocks at a prompt's beginning that one daemon wrote to the shared store for another to fetch:
+// disaggregated prefill. Value type; any thread.
 #pragma once
 
 #include <cstdint>

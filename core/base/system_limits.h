@@ -1,4 +1,4 @@
-// The limits of the operating system that an exception came from. Any thread.
+// The limits of the operating system behind an exception. Any thread.
 #pragma once
 
 #include <exception>
