@@ -1,6 +1,6 @@
-// DraftRecord: the acceptance of one sequence's drafts, and when to draft again after failures. Engine thread only.
-// Invariant: a sequence none of whose drafts is ever accepted verifies five to thirty at first, then one after 16, 32,
-// 64 and 128 tokens, and from then on one in 256.
+// DraftRecord: the acceptance of a sequence's drafts, and when to draft again after failures. Engine thread only.
+// Invariant: a sequence whose drafts are never accepted verifies five to thirty at first, then one after 16, 32, 64 and
+// 128 tokens, and from then on one in 256.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace quire {
 
 class DraftRecord {
  public:
-  // prior: the acceptance rate that is assumed before anything was verified, worth as many drafts as `certainty` says.
+  // prior: acceptance rate assumed before any draft was verified, with the weight of `certainty` drafts.
   explicit DraftRecord(double prior, std::int64_t certainty = 2) : prior_(prior), certainty_(certainty), rate_(prior) {}
 
   // Whether a sequence of `num_tokens` tokens is to be drafted now.
@@ -20,8 +20,8 @@ class DraftRecord {
   // A probe after a pause drafts a single token.
   std::int64_t most(std::int64_t allowed) const { return is_probe_ ? std::min<std::int64_t>(allowed, 1) : allowed; }
 
-  // The first `num_accepted` of `num_verified` drafts (at least one) were accepted; the sequence has `num_tokens`
-  // now.
+  // The first `num_accepted` of `num_verified` drafts (at least one) were accepted at a length of
+  // `num_tokens`.
   void note(std::int64_t num_verified, std::int64_t num_accepted, std::int64_t num_tokens) {
     for (std::int64_t i = 0; i < num_accepted; ++i)
       observe(1.0);
@@ -35,7 +35,7 @@ class DraftRecord {
       pause_ = std::min(2 * pause_, kLongestPause);
     }
   }
-  // Drafts were proposed, but verifying them was not worth its time.
+  // Drafts were proposed, but verifying them was not worth the time.
   void note_unused(std::int64_t num_tokens) {
     if (rate() < kLikely) pause(num_tokens);
   }

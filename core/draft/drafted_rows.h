@@ -1,6 +1,6 @@
-// DraftedRows: how many of each block's first rows a drafting model has computed, so that it computes the others before
-// it drafts. Engine thread only. It knows no model: its owner notes each write.
-// Invariant: what is counted was computed from the tokens that the block holds now.
+// DraftedRows: the number of each block's first rows that a drafting model has computed, so that it computes the others
+// before it drafts. Engine thread only. It knows no model: its owner notes each write. Invariant: counted rows were
+// computed from the tokens that the block holds now.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class DraftedRows {
     }
     return std::min(rows, most);
   }
-  // The drafting model computed rows from `begin` to `end` behind those that it has of the sequence.
+  // The drafting model computed the rows from `begin` to `end`, which follow those counted.
   void add(std::span<const BlockId> blocks, std::int64_t begin, std::int64_t end) {
     for (; begin < end; begin = next_block(begin)) {
       std::int32_t& count = counts_[at(blocks[static_cast<std::size_t>(begin / block_size_)])];

@@ -17,7 +17,7 @@ DraftStrength PromptLookup::propose(std::span<const TokenId> tokens, std::size_t
   const SuffixAutomaton::Match match = automaton_.match();
   if (match.length < kShortestMatch) return DraftStrength::kWeak;
   const auto next = static_cast<std::size_t>(first_ + match.end);
-  // In a text that repeats itself the draft continues with its own tokens.
+  // If the text repeats itself, the draft continues with its own tokens.
   for (std::size_t i = 0; i < most; ++i) {
     const std::size_t position = next + i;
     const TokenId token = position < tokens.size() ? tokens[position] : drafts[position - tokens.size()];

@@ -1,6 +1,6 @@
-// PromptLookup: drafts what followed the last tokens when they stood in the sequence before, in its prompt or its
-// answer. Engine thread only. Memory: at most 128 bytes a token of the last kMostIndexed, which is little beside their
-// keys and values.
+// PromptLookup: proposes the tokens that followed an earlier occurrence of the sequence's last tokens, in its prompt or
+// its answer. Engine thread only. Memory: at most 128 bytes per token of the last kMostIndexed, which is little beside
+// their keys and values.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace quire {
 
 class PromptLookup final : public Drafter {
  public:
-  static constexpr std::int64_t kMostIndexed = 32'768;  // then only the last half is kept
+  static constexpr std::int64_t kMostIndexed = 32'768;  // beyond it, only the last half is kept
   static constexpr std::int32_t kShortestMatch = 3;
   static constexpr std::int32_t kStrongMatch = 8;
 

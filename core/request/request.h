@@ -1,6 +1,6 @@
-// Request: one request to the engine, complete and validated. Immutable after construction; any thread. OutputEvent and
-// OutputSink: the door out. The engine thread sends; a sink never blocks and never fails: what it has no memory for is
-// its own request's error.
+// Request: a complete and validated request to the engine. Immutable after construction; any thread. OutputEvent and
+// OutputSink: the door out. The engine thread sends; a sink never blocks and never fails: running out of memory ends
+// only its own request.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ class Adapter;
 
 struct Request {
   std::string id;                 // unique among live requests
-  std::string key_name;           // the API key's name, "" where there are no keys; fairness and limits count by it
+  std::string key_name;           // the API key's name, "" without keys; fairness and limits count by it
   std::string cache_salt;         // prefix blocks are shared only within equal salts
   std::vector<TokenId> prompt;    // rows of media as placeholders
   std::vector<MediaRun> media{};  // in the order of the prompt
@@ -91,8 +91,8 @@ struct PromptProgress {
 
 struct OutputEvent {
   std::int32_t choice = 0;
-  TokenRun tokens{};                     // normally one; several where a grammar forced text; none on a bare finish
-  std::vector<TokenLogprob> logprobs{};  // one per token, if requested
+  TokenRun tokens{};                     // normally one token; several if a grammar forces text; none on a bare finish
+  std::vector<TokenLogprob> logprobs{};  // per token, if requested
   std::vector<std::optional<TokenLogprob>> prompt_logprobs{};  // in the first event of choice 0, if requested
   std::vector<float> embedding{};                              // Request::pooled_output, if pooling was requested
   std::optional<PromptProgress> progress{};
