@@ -31,7 +31,7 @@ class LogBuffer {
 
   // Appends a line with its line break. Dropped if there is no room or no memory.
   void append(std::string_view line) noexcept;
-  // Lines dropped since the start, those that the descriptor refused included.
+  // Lines dropped since the start, including those that the descriptor refused.
   std::uint64_t num_dropped() const;
   // Waits until everything is written; false after `longest`.
   bool flush(std::chrono::milliseconds longest);

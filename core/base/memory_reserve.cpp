@@ -14,7 +14,7 @@ namespace {
 
 // More than the C library requests at once if the heap cannot grow in place.
 constexpr std::size_t kSmallPiece = std::size_t{2} << 20;
-// Released first, whatever was refused: destroying a large JSON tree takes memory, and must not fail.
+// Released first, at any refusal: destroying a large JSON tree takes memory, and must not fail.
 constexpr std::size_t kLargePiece = std::size_t{32} << 20;
 constexpr std::size_t kNumPieces = 5;
 constexpr std::size_t kSmallBytes = 4096;

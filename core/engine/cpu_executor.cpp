@@ -69,7 +69,7 @@ void CpuExecutor::score(std::span<const ScoreRow> scores) {
   try {
     output_.logprobs.resize(scores.size());
   } catch (const std::bad_alloc&) {
-    return;  // StepOutput::logprob(): none of them could be computed
+    return;  // StepOutput::logprob(): no scores could be computed
   }
   backend_.parallel_for(static_cast<std::int64_t>(scores.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); std::cmp_less(i, end); ++i) {

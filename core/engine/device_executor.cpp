@@ -129,7 +129,7 @@ void DeviceExecutor::Submitted::draw(const DrawBatch& batch) {
   }
 }
 
-// False where the host draws.
+// False if the host draws.
 bool DeviceExecutor::plan_draw(Submitted& step, const DrawBatch& batch, std::size_t i) {
   const DrawRow& draw = batch.draws[i];
   if (!DrawPlan::draws_on_device(*draw.state)) return false;

@@ -71,7 +71,7 @@ class Engine {
   void start();
   // Refuses new requests and finishes those it has; at the deadline the rest are cut with an error. Returns at once.
   void drain(Clock::time_point deadline);
-  // Waits until drained; false where `until` came first.
+  // Waits until drained; false if `until` came first.
   bool wait_drained(Clock::time_point until);
   // Cuts all remaining requests and joins the thread. Idempotent.
   void stop();

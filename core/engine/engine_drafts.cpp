@@ -59,7 +59,7 @@ void Engine::Impl::begin_drafting(Generation& generation) {
   drafting.rows_blocks.reserve(2 * kMostDraftsOfSequence);
 }
 
-// False if there are no drafts, as behind a step in flight, whose tokens are not known.
+// False if there are no drafts, for example while a step is in flight, whose tokens are not known.
 bool Engine::Impl::propose_drafts(Step& step, Turn& turn) {
   if (!executor_->model().is_causal() || latest_ != nullptr) return false;
   std::int64_t read_budget = kReadInStep;

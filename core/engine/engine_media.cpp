@@ -1,5 +1,5 @@
 // Engine::Impl: media of prompts: chooses the piece to encode next and its time beside a step, and lets sequences
-// continue whose rows have come.
+// continue once their rows are encoded.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,7 @@ namespace quire {
 
 namespace {
 
-constexpr double kLongestSlice = 0.25;  // seconds, where steps are not bounded
+constexpr double kLongestSlice = 0.25;  // seconds, if steps are unbounded
 constexpr double kLeastShare = 0.1;     // share of a step's bound for the encoder
 constexpr double kStepShare = 0.5;      // largest share of a step's bound for the model while media are to be encoded
 

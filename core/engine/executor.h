@@ -1,8 +1,8 @@
 // Executor: a model on its devices: computes the arrays of a step and draws its tokens. Ticket: a submitted step.
-// Engine thread only. Steps are computed in the order in which they were submitted, each after the moves and copies of
-// its plan; nothing else reads or writes blocks and states. Invariants: a failure of the device is a DeviceError of
-// Ticket::wait() and nothing else; a draw that fails ends its own request only; what the arrays view and the plan stay
-// unchanged until wait() has returned.
+// Engine thread only. Steps are computed in order of submission, each after the moves and copies of its plan; blocks
+// and states are read and written by steps only. Invariants: a failure of the device is reported only as a DeviceError
+// of Ticket::wait(); a draw that fails ends its own request only; the plan and the arrays' memory stay unchanged until
+// wait() has returned.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +77,7 @@ class Executor {
   // The ticket is valid until the next but one step is submitted.
   virtual Ticket& submit(const StepPlan& plan, const StepArrays& arrays) QUIRE_REQUIRES(kEngineThread) = 0;
 
-  // A drafting round while no step is in flight, by the method of model().drafts_by(): draws a token behind each wanted
+  // A drafting round while no step is in flight, by the method of model().drafts_by(): draws a token after each wanted
   // row, in order. The result is valid until the next call. A failure of the device is reported by the next ticket.
   virtual DraftOutput draft(const DraftArrays& /*arrays*/, std::span<const DrawRow> /*draws*/)
       QUIRE_REQUIRES(kEngineThread) {

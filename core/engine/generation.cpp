@@ -36,7 +36,7 @@ WantedRows Generation::wanted_rows(std::int64_t num_tokens, bool ends) const {
   return {of, num_tokens - 1, ends ? 1 : 0};
 }
 
-// Whether the request keeps `token` away here, whatever model and grammar say.
+// Whether the request forbids `token` here, independent of model and grammar.
 bool Generation::forbids(TokenId token) const {
   return sampler.forbids(token, std::span(tokens).subspan(static_cast<std::size_t>(num_prompt_tokens)));
 }
@@ -129,7 +129,7 @@ bool Generation::is_stop_token(TokenId token, std::span<const TokenId> end_of_ge
   const auto is_in = [token](std::span<const TokenId> ends) {
     return std::find(ends.begin(), ends.end(), token) != ends.end();
   };
-  // A grammar lets the end through only where the text is complete: there it is the end, whatever ignore_eos says.
+  // A grammar allows the end token only if the text is complete: it then ends the generation even with ignore_eos.
   const bool eos_ends = !params.ignore_eos || grammar != nullptr;
   return (eos_ends && is_in(end_of_generation)) || is_in(params.stop_token_ids);
 }

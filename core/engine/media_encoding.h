@@ -1,6 +1,7 @@
-// MediaEncoding: turns pieces of media into rows of the model's input, a slice of work at a time, and keeps rows by
+// MediaEncoding: turns pieces of media into rows of the model's input, a slice of work at a time, and caches rows by
 // content within a byte budget; sequences hold the rows that they need beyond it. Engine thread only.
-// Invariants: one piece is encoded at a time; a piece is known by its key and by the salt of those who may share it.
+// Invariants: one piece is encoded at a time; a piece is known by its key and by the salt of the requests that may
+// share it.
 #pragma once
 
 #include <cstdint>

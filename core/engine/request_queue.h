@@ -1,6 +1,6 @@
 // RequestQueue: the door in, the only object that network and text threads touch to reach the engine. Any thread,
-// except drain_into, wait and note_progress, which are Engine thread only. Bounds are decided here, before a request
-// costs more. Invariant: a submitted request gets exactly one finish event per choice, whatever happens to it.
+// except drain_into, wait and note_progress, which are Engine thread only. Bounds are checked here, before a request
+// costs more. Invariant: a submitted request gets exactly one finish event per choice in every case.
 #pragma once
 
 #include <atomic>
@@ -106,7 +106,7 @@ class RequestQueue {
 
   // Moves all arrivals into the vectors (cleared first, capacity kept).
   void drain_into(std::vector<Submission>& submissions, std::vector<Abort>& aborts) QUIRE_REQUIRES(kEngineThread);
-  // The weights that reconfigure() brought since the last call; nothing where it was not called.
+  // The weights set by reconfigure() since the last call; nothing if it was not called.
   std::optional<std::map<std::string, double>> take_key_weights() QUIRE_REQUIRES(kEngineThread);
   // Blocks until something arrives, wake(), close(), or `until`.
   void wait(std::optional<Clock::time_point> until) QUIRE_REQUIRES(kEngineThread);

@@ -1,7 +1,7 @@
-// SlotOrders: how an operator's wish to save, restore or erase a slot gets to the engine. Any thread adds, the engine's
-// takes. SlotRecords: the conversations that slots stand for: each has the tokens of the last request that ended in it;
-// Engine thread only. Invariants: an order's callback is called once, on any thread, and does not block; as many slots
-// as sequences may run; a slot is a name for tokens alone: it holds no blocks.
+// SlotOrders: passes an operator's orders to save, restore or erase a slot to the engine. Any thread adds, the engine's
+// takes. SlotRecords: the conversations in slots: each has the tokens of the last request that ended in it; Engine
+// thread only. Invariants: an order's callback is called once, on any thread, and does not block; there are as many
+// slots as sequences may run; a slot is a name for tokens alone: it holds no blocks.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // StepMeter: measures steps: the time of each phase, the time of the executor, and the rate of tokens. Engine thread
-// only. With two steps in flight a step's times are its own, and its seconds begin where those of the step before end.
+// only. With two steps in flight each step has its own phase times, and its seconds begin when the previous step ends.
 #pragma once
 
 #include <cstdint>

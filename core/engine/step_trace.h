@@ -37,7 +37,7 @@ struct StepRecord {
 
 class StepTrace {
  public:
-  // Discards earlier records and records up to `max_steps` from now on. False if a recording is in progress.
+  // Discards earlier records and starts to record, up to `max_steps`. False if a recording is in progress.
   bool start(std::size_t max_steps) {
     const std::lock_guard lock(mutex_);
     if (active_.load(std::memory_order_relaxed)) return false;

@@ -38,11 +38,11 @@ struct Request {
   std::int32_t num_choices = 1;                   // n: sequences that share the prompt's blocks
   std::int32_t slot = -1;                         // conversation slot; -1: the engine picks the best match
   std::int32_t priority = 0;                      // lower runs earlier
-  bool is_background = false;              // belongs to a batch: uses what other requests leave, whatever its priority
-  bool is_retained = false;                // its blocks stay in the cache longer than those of other requests
-  std::shared_ptr<const Grammar> grammar;  // may be null
-  std::shared_ptr<const Adapter> adapter;  // an adapter of the engine's model; null: none
-  Pooling pooling = Pooling::kNone;        // not kNone: no token is generated
+  bool is_background = false;                     // belongs to a batch: uses only capacity that other requests leave
+  bool is_retained = false;                       // its blocks stay in the cache longer than those of other requests
+  std::shared_ptr<const Grammar> grammar;         // may be null
+  std::shared_ptr<const Adapter> adapter;         // an adapter of the engine's model; null: none
+  Pooling pooling = Pooling::kNone;               // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;
   bool reports_progress = false;  // events report how much of the prompt is computed
   PrefixTransfer transfer;

@@ -1,5 +1,5 @@
 // The parameters by which each next token is sampled. Plain, immutable once in a Request; any thread. Defaults are
-// OpenAI's neutral ones. Ranges are validated where the request is parsed; the sampler trusts them.
+// OpenAI's neutral ones. Ranges are validated when the request is parsed; the sampler trusts them.
 #pragma once
 
 #include <cstdint>

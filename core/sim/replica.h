@@ -1,4 +1,5 @@
-// Replica: one simulated engine: the real scheduler and cache, an oracle in place of the model. One thread at a time.
+// Replica: a simulated engine: the real scheduler and cache, with step prices in place of the model. One thread at
+// a time.
 #pragma once
 
 #include <cstdint>

@@ -280,7 +280,7 @@ Result<SimReport> simulate(const SimOptions& options, TraceSource& trace) {
   TraceRequest request;
   std::vector<TraceRequest> all;
   std::int64_t num_blocks = options.num_blocks;
-  if (num_blocks == 0) {  // an unbounded pool is one that holds everything at once
+  if (num_blocks == 0) {  // an unbounded pool holds all blocks at the same time
     while (trace.next(request)) {
       const std::int64_t tokens = std::int64_t{request.num_prompt_tokens} + request.num_output_tokens;
       num_blocks += tokens / options.block_size + 2;

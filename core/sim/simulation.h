@@ -113,7 +113,7 @@ struct SimReport {
   double fairness() const;        // Jain's index over the keys' tokens: 1 is equal
 };
 
-// An error where the options make no sense.
+// Returns an error if the options are contradictory.
 Result<SimReport> simulate(const SimOptions& options, TraceSource& trace);
 
 }  // namespace quire::sim

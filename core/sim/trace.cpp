@@ -148,7 +148,7 @@ Result<std::unique_ptr<TraceSource>> open_trace(const std::string& path, double 
 std::vector<TokenId> prompt_tokens(const TraceRequest& request, std::int64_t number) {
   std::vector<TokenId> tokens;
   tokens.reserve(static_cast<std::size_t>(request.num_prompt_tokens));
-  // Ids of shared blocks are even, those of a request's own text odd: the two never meet.
+  // Shared blocks have even ids, a request's own text odd ones, so they never coincide.
   const TokenId own{static_cast<std::int32_t>(number * 2 + 1)};
   for (std::int32_t i = 0; i < request.num_prompt_tokens; ++i) {
     const auto block = static_cast<std::size_t>(i / kHashBlockSize);

@@ -22,7 +22,7 @@ struct TraceRequest {
   std::string key;                     // API key of the request
 };
 
-// Tokens that one hash id of a trace stands for.
+// Tokens per hash id of a trace.
 inline constexpr std::int32_t kHashBlockSize = 512;
 
 // Requests in order of arrival.

@@ -1,6 +1,6 @@
 // ChatTemplate: a model's Jinja chat template, parsed once, rendered per request. Immutable after construction; any
 // thread. Invariant: text that came from the client is marked untrusted through every filter, so that it can never
-// forge a control token. Renders what Python's Jinja2 3.1 does in transformers' setting (immutable sandbox,
+// forge a control token. Renders exactly like Python's Jinja2 3.1 in transformers' setting (immutable sandbox,
 // trim_blocks, lstrip_blocks, loop controls, tojson, raise_exception, strftime_now, generation blocks).
 #pragma once
 

@@ -158,8 +158,8 @@ std::size_t num_places(const std::optional<std::string>& text, std::string_view 
   return count;
 }
 
-// Chooses the form of arguments that is rendered properly: quoting them again shows that text was not expected, and
-// Python's notation for an object, where text is accepted too, that an object was not.
+// Chooses the form of arguments that is rendered properly. If text arguments are quoted again, the template does not
+// expect text; if objects come out in Python's notation while text works too, it does not expect objects.
 void probe_arguments(const Prober& prober, TemplateCapabilities& found, const Json& variables) {
   const Shapes as(found);
   const Json object = {{kArgument, kValue}};

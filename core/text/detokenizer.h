@@ -1,6 +1,6 @@
 // Detokenizer: the text of one generation, token by token. One thread at a time.
-// Invariant: what it returns is valid UTF-8 and never half a character; all of it together with finish() is the whole
-// text (bytes that never become valid UTF-8 come out as U+FFFD).
+// Invariant: each returned text is valid UTF-8 without split characters; all of them with finish() are the whole text
+// (bytes that never become valid UTF-8 come out as U+FFFD).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Tokenizer: text to token ids and token ids to bytes. Immutable after construction; any thread.
-// Invariant: special tokens are found only where the caller trusts the text; user text can never forge one.
+// Invariant: special tokens are found only in text that the caller trusts; user text can never forge one.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ class Inliner {
   const std::vector<std::uint32_t>& order() const { return order_; }
 
  private:
-  // Finds the rules that can come to call themselves: Tarjan's components, without recursion over long chains.
+  // Finds rules that can call themselves, directly or not: Tarjan's components, without recursion over long chains.
   void find_recursion() {
     const std::size_t n = bodies_.size();
     recurs_.assign(n, false);

@@ -78,7 +78,7 @@ class Pruner {
     return static_cast<std::uint32_t>(max);
   }
 
-  // Number of different items; kMany if they never run out.
+  // Number of different items; kUnbounded if they never run out.
   std::uint64_t num_items(const ArrayShape& shape) const {
     std::uint64_t most = 0;
     for (const ItemChoice& choice : shape.rest)

@@ -45,7 +45,7 @@ struct NameSet {
 };
 using Names = std::shared_ptr<const NameSet>;
 
-// All properties with such a name have such a value; or at least one does.
+// All properties named in `names` have the value; or, as a condition, at least one does.
 struct NameRule {
   Names names;
   Literal value;
@@ -88,7 +88,7 @@ struct StringAlternative {
   std::uint32_t max = kUnbounded;
 };
 
-// Numbers: any, or those of an automaton (null: none).
+// Numbers: any, or an automaton's (null: none).
 struct NumberSet {
   bool any = false;
   bool integral = false;  // only integers: spellings with digits after the point are not offered

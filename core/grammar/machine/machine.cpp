@@ -172,7 +172,7 @@ void Machine::begin_value(std::uint32_t node_index, std::uint32_t frame, std::ui
                    .shape = node_index,
                    .state = node.strings[i].lexer->start(),
                    .frame = frame};
-      // Items must differ as strings even if their spelling differs, so their text is followed from its begin.
+      // A string's text begins with a quote, so that it differs from a bare value of the same spelling.
       const Supply& supply = node.strings[i].supply;
       if (supply != nullptr) begun.text = stack_.extend_text(kEmptyText, '"');
       if (supply == nullptr || supply_live(begun, *node.strings[i].lexer, supply)) push(out, begun);

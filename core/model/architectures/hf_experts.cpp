@@ -35,7 +35,7 @@ void translate_sigmoid_experts(HfTranslation& t) {
   t.set_integer("expert_gating_func", 2);
 }
 
-// Layer norms stored under RMS norms' names. Experts are weighted as in training, without its jitter.
+// Layer norms stored under RMS norms' names. Experts are weighted as in training, with its jitter as a threshold.
 void translate_phimoe(HfTranslation& t) {
   const JsonObject& config = t.config();
   t.require_integer("num_experts_per_tok", 2);

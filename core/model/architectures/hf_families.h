@@ -27,7 +27,7 @@ struct HfFamily {
   // first.
   std::string_view names = "";
   std::string_view layers = "layers";    // name of the list of layers
-  bool swaps_halves = false;             // rotates halves, where GGUF files of this architecture have pairs
+  bool swaps_halves = false;             // rotates halves, while GGUF files of this architecture have pairs
   bool norms_minus_one = false;          // norm weights are stored without their one
   std::string_view activation = "silu";  // the only supported one; "gelu": either form of it; empty: any
   std::string_view column_experts = "";  // a layer's stacks of experts, if they are [experts][inputs][outputs]

@@ -1,5 +1,5 @@
-// ModelConfig: the numbers of a transformer that are the same for every layer, whatever file they came from.
-// Immutable after construction; any thread.
+// ModelConfig: the numbers of a transformer that are the same for every layer, in any file format. Immutable after
+// construction; any thread.
 // Invariant: after check_config every number is in a range that sizes can be computed from without overflow.
 #pragma once
 
@@ -77,7 +77,7 @@ struct SpecWishes {
 // Throws StartupError if a default is outside a request's range.
 void check_in_range(double value, const SamplingRange& range, const std::string& key, const std::string& where);
 
-// Throws StartupError, one line that begins with `where` and names the number that cannot be.
+// Throws StartupError, one line that begins with `where` and names the invalid number.
 void check_config(const ModelConfig& config, const std::string& where);
 // Parts of check_config(): the numbers without heads, and a rotation of heads of `head_dim`.
 void check_sizes(const ModelConfig& config, const std::string& where);

@@ -210,7 +210,7 @@ KvLayerShape cached_heads(const LayerSpec& layer);
 // Whether all layers use the same layer's K and V in turn: a sequence is then computed whole, layer by layer.
 bool keeps_one_layer(const ModelSpec& spec);
 
-// Numbers of a row's position: three where frequencies turn by time, height and width (M-RoPE).
+// Numbers of a row's position: three if frequencies turn by time, height and width (M-RoPE).
 std::int64_t positions_per_row(const ModelSpec& spec);
 
 }  // namespace quire

@@ -212,7 +212,7 @@ bool SpecReader::says_nothing(std::string_view name, std::string_view ignored) c
   for (const std::string_view tower : {"vision.", "audio.", "mm."}) {
     if (name.starts_with(tower)) return true;
   }
-  // Zero and false switch features off; a factor of one leaves numbers as they are.
+  // Zero and false switch features off; a factor of 1 has no effect.
   const GgufValue& value = *file_.find(full(name));
   const auto number = number_of(value);
   if (flag_of(value) == false || number == 0.0 || (number == 1.0 && std::holds_alternative<double>(value))) return true;

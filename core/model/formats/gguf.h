@@ -44,7 +44,7 @@ struct GgufTensor {
 
 class GgufFile {
  public:
-  // Throws StartupError: one line with the path, what is wrong and where.
+  // Throws StartupError: one line with the path, the fault and its place.
   static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path);
   // Parses bytes in memory (tests, fuzzing); they must outlive the file.
   static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, const std::string& name);

@@ -40,7 +40,7 @@ struct ServingLimits {
   std::int64_t max_model_len = 0;   // 0: the model's own context
   std::uint64_t adapter_bytes = 0;  // limit of the model's adapters; 0: none
   int num_ranks = 1;                // devices that compute the model together, if the backend is one of them
-  bool is_device = false;           // the plan is for a GPU, whatever the backend is
+  bool is_device = false;           // the plan is for a GPU, with any backend
 };
 
 // Memory of the process besides weights, activations and KV: tokenizer, requests, buffers, code.

@@ -23,7 +23,7 @@ class Evaluator::InScope {
   std::shared_ptr<Scope> previous_;
 };
 
-// Collects what is emitted while it lives.
+// Captures output while it lives.
 class Evaluator::Capture {
  public:
   explicit Capture(Evaluator& evaluator)

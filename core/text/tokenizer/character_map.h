@@ -1,6 +1,6 @@
 // CharacterMap: SentencePiece's precompiled_charsmap, the replacements that a model's normaliser was compiled to: a
 // double array over byte sequences, then the replacements' texts. Immutable after construction; any thread. Invariant:
-// no access leaves the map, whatever the file contains.
+// no access leaves the map, even if the file is damaged.
 #pragma once
 
 #include <cstdint>

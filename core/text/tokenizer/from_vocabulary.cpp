@@ -158,8 +158,8 @@ std::shared_ptr<const Tokenizer> make_sentencepiece(const VocabularyData& data) 
   return std::make_shared<TextTokenizer>(std::move(parts));
 }
 
-// The merges, without those that would make a control token out of a client's text: as bytes, or as they are
-// written.
+// The merges, as bytes or as written, without those that would make a control token out of a client's
+// text.
 std::vector<std::pair<std::string, std::string>> read_merges(const VocabularyData& data, bool byte_level) {
   std::unordered_set<std::string_view> control;
   for (std::size_t id = 0; id < data.tokens.size(); ++id) {

@@ -1,7 +1,7 @@
 // MergeModel: turns a word into tokens by merging neighbours, best pair first, leftmost among equals. It serves
-// byte-level BPE, character BPE and SentencePiece's score-driven merging, which differ only in where the pairs and
-// their ranks come from. Immutable after construction; any thread, each with a Scratch of its own. Invariant: time is
-// O(n log n) in the length of a word, whatever it holds.
+// byte-level BPE, character BPE and SentencePiece's score-driven merging, which differ only in the source of the pairs
+// and their ranks. Immutable after construction; any thread, each with a Scratch of its own. Invariant: time is O(n log
+// n) in the length of any word.
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@
 namespace quire {
 
 struct MergeOptions {
-  bool byte_level = false;     // words are bytes; else UTF-8 characters
-  bool ignore_merges = false;  // a word that is a token is that token
-  bool whole_lines = false;    // ... where it begins with a line break
-  bool byte_fallback = false;  // an unknown character becomes its bytes' tokens, where all of them exist
-  bool fuse_unknown = false;   // neighbouring unknown characters share one unknown token
-  std::int32_t unknown = -1;   // its id; -1: unknown characters are left out
+  bool byte_level = false;                      // words are bytes; else UTF-8 characters
+  bool ignore_merges = false;                   // a word that is a token is that token
+  bool whole_lines = false;                     // ... if it begins with a line break
+  bool byte_fallback = false;                   // an unknown character becomes its bytes' tokens, if all of them exist
+  bool fuse_unknown = false;                    // neighbouring unknown characters share one unknown token
+  std::int32_t unknown = -1;                    // its id; -1: unknown characters are left out
   std::array<std::int32_t, 256> byte_tokens{};  // ids for byte_fallback; -1: none
 };
 

@@ -1,5 +1,5 @@
-// TokenTrie: finds which tokens stand at a place of a text by walking it byte by byte. Immutable once built; any
-// thread. Invariant: the children of a node are sorted by their byte, so that a step costs O(log 256).
+// TokenTrie: finds the tokens at a place of a text by walking it byte by byte. Immutable once built; any thread.
+// Invariant: the children of a node are sorted by their byte, so that a step costs O(log 256).
 #pragma once
 
 #include <array>

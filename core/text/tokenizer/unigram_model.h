@@ -22,7 +22,7 @@ inline constexpr double kUnknownPenalty = 10;
 struct UnigramOptions {
   std::int32_t unknown = -1;   // its id; -1: unknown characters are left out
   double unknown_score = 0;    // score of an unknown character
-  bool byte_fallback = false;  // an unknown character becomes its bytes' tokens, where all of them exist
+  bool byte_fallback = false;  // an unknown character becomes its bytes' tokens, if all of them exist
   std::array<std::int32_t, 256> byte_tokens{};
 };
 
