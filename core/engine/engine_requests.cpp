@@ -219,8 +219,8 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
   if (++live.num_ended == live.request->num_choices) erase(live);
 }
 
-// Whether the generation's last event waits until the shared store has the prompt. Called before its blocks are
-// released.
+// Holds the generation's last event until the shared store has the prompt, if requested; returns whether it does.
+// Called before its blocks are released.
 bool Engine::Impl::hold_end(Generation& generation) noexcept {
   const LiveRequest& live = *generation.live;
   const FinishReason reason = generation.event.finish->reason;

@@ -79,7 +79,7 @@ struct EngineStats {
   std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens
   std::array<std::uint64_t, kStepTimeBounds.size() + 1> step_times{};              // steps by their time
   std::array<std::uint64_t, kNumStepPhases> phase_ns{};  // time spent in each phase of all steps
-  std::array<std::array<std::uint64_t, kPhaseTimeBounds.size() + 1>, kNumStepPhases> phase_times{};  // steps by it
+  std::array<std::array<std::uint64_t, kPhaseTimeBounds.size() + 1>, kNumStepPhases> phase_times{};  // steps by time
 };
 
 }  // namespace quire
