@@ -14,7 +14,7 @@ using Kind = ConfigValue::Kind;
 constexpr std::size_t kLongestName = 64;
 constexpr std::int64_t kLargestPriority = 1'000'000'000;
 
-// What a name may hold so that it needs no quoting in a log line, a metric's label or a flag.
+// True if the name needs no quoting in a log line, a metric's label or a flag.
 bool is_key_name(std::string_view name) {
   return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
@@ -46,7 +46,7 @@ constexpr Text kTexts[] = {{"name", &ApiKeyOptions::name},
                            {"env", &ApiKeyOptions::env},
                            {"file", &ApiKeyOptions::file}};
 
-// Sets one member of a key; empty, or why not.
+// Sets one member of a key; returns "", or why the value is refused.
 std::string set_member(ApiKeyOptions& key, const std::string& name, const ConfigValue& value) {
   for (const Text& text : kTexts) {
     if (text.name != name) continue;

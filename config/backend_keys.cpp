@@ -10,7 +10,7 @@ namespace types = config_types;
 
 namespace {
 
-// Of this build; what the key accepts names the levels of every architecture, so that its page is one.
+// Checks against this build's levels. The key's text names those of every architecture, so that its page is the same.
 bool is_isa_name(std::string_view name) {
   const std::vector<IsaLevel> levels = cpu_isa_levels();
   return name == "auto" || std::ranges::find(levels, name, &IsaLevel::name) != levels.end();

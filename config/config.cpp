@@ -22,7 +22,7 @@ bool is_section(std::string_view path) {
                      [&](const ConfigSection& section) { return section.path == path; });
 }
 
-// A key that is right but for its section is nearer than any other.
+// Prefers a key that differs in its section only.
 std::string_view nearest_key(const std::string& path) {
   std::vector<std::string_view> names;
   for (const ConfigKey& key : config_keys()) {
@@ -83,7 +83,7 @@ void load_config_text(Config& config, std::string_view text, const std::string& 
 }
 
 void load_config_file(Config& config, const std::filesystem::path& path) {
-  // A larger one is refused without being read.
+  // A larger file is refused without being read.
   constexpr std::size_t kMostRead = std::size_t{1} << 20;
   const auto text = read_regular_file(path, kMostRead);
   if (!text) throw StartupError(fmt::format("{}: {}", path.string(), text.error()));

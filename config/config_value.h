@@ -1,4 +1,4 @@
-// ConfigValue: one node of a configuration before its meaning is known, with its line number. Value type.
+// ConfigValue: a node of a configuration before its meaning is known, with its line number. Value type.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@ struct ConfigMember;
 struct ConfigValue {
   enum class Kind { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
-  std::string text;     // of a scalar
+  std::string text;     // a scalar's text
   bool quoted = false;  // written with quotes: text, never a number
-  int line = 0;         // from 1; 0 where it came from a flag
+  int line = 0;         // from 1; 0 for a value from a flag
   std::vector<ConfigValue> items;
   std::vector<ConfigMember> members;  // in the file's order, names distinct
 };
 
 struct ConfigMember {
   std::string name;
-  int line = 0;  // where the name stands
+  int line = 0;  // line of the name
   ConfigValue value;
 };
 
@@ -29,7 +29,7 @@ struct ConfigMember {
 // for broken YAML, a name that occurs twice, anchors, aliases, tags, more than one document, or absurd size or depth.
 ConfigValue read_yaml(std::string_view text, const std::string& name);
 
-// A name from outside as part of a message: control characters would break the line, long ones drown it.
+// A client's or file's name, fit for a message: without control characters, which would break the line, and shortened.
 std::string one_line(std::string_view name);
 
 }  // namespace quire

@@ -65,7 +65,7 @@ std::string describe_unknown(const std::string& written) {
       likely ? fmt::format("did you mean '{}'?", *likely) : std::string("'quire serve --help' lists all"));
 }
 
-// Every flag among the words; without one, the first word. What follows an unknown flag may be its value.
+// Names every flag among the words, or else the first word: words after an unknown flag may be its values.
 [[noreturn]] void refuse_unknown(const std::vector<std::string>& unknown) {
   std::string text;
   for (const std::string& word : unknown) {
@@ -123,7 +123,7 @@ void ConfigFlags::add_key_flags() {
   }
 }
 
-// A flag wins over the variable of its key, which is then not read.
+// A flag takes precedence over its key's environment variable, which is then not read.
 void ConfigFlags::set_environment(Config& config) const {
   for (const Flag& flag : flags_) {
     const std::string name = variable_of(flag.key->path);
@@ -134,7 +134,7 @@ void ConfigFlags::set_environment(Config& config) const {
   }
 }
 
-// In place of the keys that it stands for, not beside them.
+// Replaces the keys that it stands for; both together are refused.
 void ConfigFlags::set_speculation(Config& config) const {
   if (speculative_option_->count() == 0) return;
   for (const Flag& flag : flags_) {

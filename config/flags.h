@@ -23,12 +23,12 @@ class ConfigFlags {
   // Adds the flags to a command, which must outlive this.
   explicit ConfigFlags(CLI::App& command);
 
-  // Before parsing: the command line in Quire's own flags, and a note for each flag of another server that was left
-  // out. Throws StartupError, which names every flag that has to be replaced, with what takes its place.
+  // Before parsing: the command line in Quire's own flags, and a note for each ignored flag of another server. Throws
+  // StartupError, which names every flag that must be replaced, with its replacement.
   static OwnWords translated(std::span<const std::string> words);
 
   // After parsing: the defaults, overridden by the file, by the environment (QUIRE_SERVER_PORT), by the flags. Throws
-  // StartupError, which names all unknown flags with the nearest that there are.
+  // StartupError, which names all unknown flags, each with the most similar known one.
   Config resolve() const;
   bool check_only() const { return check_only_; }
   bool print_only() const { return print_only_; }

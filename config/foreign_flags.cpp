@@ -186,7 +186,7 @@ bool is_switch_value(std::string_view word) {
   return std::find(kValues.begin(), kValues.end(), word) != kValues.end();
 }
 
-// Number of words behind an ignored flag that belong to it.
+// Number of words after an ignored flag that belong to it.
 std::size_t num_values(const ForeignFlag& flag, bool has_value, std::span<const std::string> rest) {
   if (has_value || rest.empty() || flag.value == ForeignValue::kNone) return 0;
   return flag.value == ForeignValue::kOne || is_switch_value(rest.front()) ? 1 : 0;

@@ -1,5 +1,5 @@
-// Flags of llama-server and vLLM that Quire does not have: those that change nothing here are left out with a note,
-// those that Quire has under another name are renamed, and for the others there is advice. Immutable; any thread.
+// Flags of llama-server and vLLM that Quire lacks: those without effect here are left out with a note, those with
+// another name in Quire are renamed, and the others are refused with advice. Immutable; any thread.
 #pragma once
 
 #include <span>
@@ -10,18 +10,18 @@
 namespace quire {
 
 enum class ForeignUse { kIgnored, kRenamed, kRefused };
-enum class ForeignValue { kNone, kOne, kSwitch };  // kSwitch: one that may be left out, such as "on"
+enum class ForeignValue { kNone, kOne, kSwitch };  // kSwitch: a value that may be left out, such as "on"
 
 struct ForeignFlag {
   std::string_view name;  // "--n-gpu-layers"
   ForeignUse use = ForeignUse::kRefused;
-  ForeignValue value = ForeignValue::kNone;  // of a flag that is ignored
-  std::string_view text;                     // why it is ignored; the flag of Quire; or what to use instead
+  ForeignValue value = ForeignValue::kNone;  // how an ignored flag takes its value
+  std::string_view text;                     // why it is ignored, Quire's flag, or what to use instead
 };
 
 std::span<const ForeignFlag> foreign_flags();
 
-// A command line of `quire serve` without what is ignored and with what is renamed.
+// The command line of `quire serve` without ignored flags and with renamed ones.
 struct OwnWords {
   std::vector<std::string> words;
   std::vector<std::string> ignored;  // "-ngl: the whole model is on one device, which --device chooses"

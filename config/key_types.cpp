@@ -12,7 +12,7 @@ namespace {
 
 using Kind = ConfigValue::Kind;
 
-// A plain scalar: what is written in quotes is text, not a number.
+// A plain scalar: a quoted one is text, never a number.
 bool is_plain(const ConfigValue& value) {
   return value.kind == Kind::kScalar && !value.quoted && !value.text.empty();
 }
@@ -41,7 +41,7 @@ constexpr Unit kSizeUnits[] = {{"TiB", std::int64_t{1} << 40},
                                {"B", 1}};
 constexpr Unit kTimeUnits[] = {{"ms", 1}, {"s", 1'000}, {"m", 60'000}, {"h", 3'600'000}};
 
-// "1.5GiB": a number and one of the units, to a whole multiple of the smallest.
+// "1.5GiB": a number and a unit, rounded to whole smallest units.
 std::optional<std::int64_t> read_with_unit(std::string_view text, std::span<const Unit> units) {
   for (const Unit& unit : units) {
     if (!text.ends_with(unit.name)) continue;
@@ -116,7 +116,7 @@ std::optional<std::chrono::milliseconds> read_duration(const ConfigValue& value)
   if (value.kind != Kind::kScalar) return std::nullopt;
   if (value.text == "0") return std::chrono::milliseconds(0);
   const auto count = read_with_unit(value.text, kTimeUnits);
-  // A century: what a clock's arithmetic surely bears.
+  // A century: within the range of a clock's arithmetic.
   constexpr std::int64_t kMost = std::int64_t{36'525} * 24 * 3'600'000;
   return count && *count <= kMost ? std::optional(std::chrono::milliseconds(*count)) : std::nullopt;
 }

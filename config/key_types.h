@@ -1,4 +1,4 @@
-// The types of configuration values: each function makes a ConfigKey of one type over one field. Any thread.
+// The types of configuration values: each function makes a ConfigKey of a type for a field. Any thread.
 #pragma once
 
 #include <chrono>
@@ -31,14 +31,14 @@ struct Range {
   std::int64_t multiple_of = 1;
 };
 
-// What a scalar reads as, or nothing.
+// Values that a scalar can be read as; nothing if it cannot.
 std::optional<bool> read_boolean(const ConfigValue& value);
 std::optional<std::int64_t> read_integer(const ConfigValue& value);
 std::optional<double> read_number(const ConfigValue& value);
 std::optional<std::int64_t> read_size(const ConfigValue& value);                   // bytes: 1048576, 512KiB, 4GiB, 10MB
 std::optional<std::chrono::milliseconds> read_duration(const ConfigValue& value);  // 500ms, 30s, 5m, 1h
 
-// A flag's "name=alice,env=KEY" as the mapping that a file would have.
+// Turns a flag's "name=alice,env=KEY" into the mapping that a file would have.
 ConfigValue mapping_of_flag(const std::string& text);
 
 std::string show_size(std::int64_t bytes);
@@ -90,7 +90,7 @@ ConfigKey choice(Description description, Field<Enum> field, std::vector<std::pa
   return key;
 }
 
-// Reads a mapping, or a flag's text that stands for one, member by member. The first complaint of `set`, or none.
+// Reads a mapping, or a flag's text in place of one, member by member. Returns the first complaint of `set`, or "".
 template <class T>
 std::string read_members(const ConfigValue& item, T& entry,
                          std::string (*set)(T& entry, const std::string& name, const ConfigValue& value)) {
@@ -104,17 +104,17 @@ std::string read_members(const ConfigValue& item, T& entry,
   return {};
 }
 
-// How a list of mappings is read and shown; complaints are empty where there is none.
+// Reading and showing a list of mappings; complaints are empty if there is none.
 template <class T>
 struct EntryType {
   std::string accepts;
   std::string (*read)(const ConfigValue& item, T& entry);  // a mapping, or a flag's text
-  std::string (*clash)(const T& entry, const T& earlier);  // why both cannot be there
+  std::string (*clash)(const T& entry, const T& earlier);  // returns why both cannot be used
   std::string (*show)(const T& entry);
   std::size_t most = std::numeric_limits<std::size_t>::max();
 };
 
-// Where an entry stands, for complaints: " (line 7)", nothing for a flag.
+// Place of an entry in complaints: " (line 7)", "" for a flag.
 std::string place_of(const ConfigValue& item);
 
 template <class T>
@@ -149,7 +149,7 @@ ConfigKey entries(Description description, Field<std::vector<T>> field, EntryTyp
 }
 
 ConfigKey text_choice(Description description, Field<std::string> field, const std::vector<std::string>& names);
-// A text of which `known` decides; `names` are for suggestions.
+// A text that `known` accepts or refuses; `names` are suggested.
 ConfigKey known_text(Description description, Field<std::string> field, std::string accepts,
                      const std::vector<std::string_view>& names, bool (*known)(std::string_view));
 ConfigKey boolean(Description description, Field<bool> field);
@@ -161,7 +161,7 @@ ConfigKey milliseconds(Description description, Field<double> field);
 ConfigKey milliseconds_or_auto(Description description, Field<double> field, double automatic);  // ... in milliseconds
 ConfigKey text(Description description, Field<std::string> field);
 ConfigKey path(Description description, Field<std::filesystem::path> field);
-ConfigKey texts(Description description, Field<std::vector<std::string>> field);  // one, or a list
+ConfigKey texts(Description description, Field<std::vector<std::string>> field);  // a text or a list
 ConfigKey api_keys(Description description, Field<std::vector<ApiKeyOptions>> field);
 ConfigKey model_entries(Description description, Field<std::vector<ModelEntry>> field);
 ConfigKey weights(Description description, Field<std::map<std::string, double>> field);

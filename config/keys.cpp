@@ -430,7 +430,7 @@ Keys tracing_keys() {
   };
 }
 
-// What a reload can change while the server runs; a section stands for all its keys.
+// Keys that a reload can change while the server runs; a name that ends in a dot stands for its whole section.
 constexpr std::string_view kLive[] = {"models",
                                       "model.alias",
                                       "model.chat_template",

@@ -1,5 +1,5 @@
-// The table of configuration keys: path, type, range, help, and the field of Config that each one is. Everything else
-// in this folder, files, flags, printing and checking, is driven by it. Immutable; any thread.
+// The table of configuration keys: path, type, range, help, and the field of Config that each sets. Files, flags,
+// printing and checking in this folder are all driven by it. Immutable; any thread.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,13 @@ namespace quire {
 
 struct ConfigKey {
   std::string path;                // "scheduler.max_num_seqs"
-  std::string help;                // one or two sentences, no full stop at the end
-  std::vector<std::string> flags;  // short ones beside --scheduler.max-num-seqs: "--max-num-seqs"
+  std::string help;                // a sentence or two, no full stop at the end
+  std::vector<std::string> flags;  // short flags besides --scheduler.max-num-seqs: "--max-num-seqs"
   std::string accepts;             // "an integer from 1 to 65536": completes "must be ..."
   bool is_list = false;            // takes several values
-  // Empty, or why not: "must be ...". Changes nothing in that case.
+  // Sets the field; returns "", or "must be ..." and changes nothing.
   std::function<std::string(Config&, const ConfigValue&)> set;
-  std::function<std::string(Config&)> get;  // as YAML
+  std::function<std::string(Config&)> get;  // the value as YAML
   bool is_live = false;                     // a reload can change it
   bool is_secret = false;                   // its value is never logged
 };
@@ -32,6 +32,6 @@ struct ConfigSection {
 
 const std::vector<ConfigKey>& config_keys();  // grouped by section, in the shipped file's order
 const std::vector<ConfigSection>& config_sections();
-const ConfigKey* find_config_key(std::string_view path);  // null where there is none
+const ConfigKey* find_config_key(std::string_view path);  // null: unknown
 
 }  // namespace quire

@@ -99,7 +99,7 @@ std::vector<ConfigKey> model_file_keys() {
   };
 }
 
-// A key without a section: the list stands for `model` where there is more than one.
+// A key without a section: a list of models, in place of `model`.
 std::vector<ConfigKey> models_keys() {
   return {
       types::model_entries(

@@ -14,7 +14,7 @@ using Kind = ConfigValue::Kind;
 
 constexpr std::string_view kAbsent = "";
 
-// One member of an entry. `show` is kAbsent where it has its default.
+// A member of a model's entry. `show` returns kAbsent for the default value.
 struct Member {
   std::string_view name;
   std::string_view accepts;
@@ -45,7 +45,7 @@ std::string shown_count(const std::optional<std::int64_t>& count) {
   return count ? std::to_string(*count) : std::string(kAbsent);
 }
 
-// One, or a list. False where a text is none that `accepts` takes.
+// Takes a text or a list of texts. False if `accepts` refuses one of them.
 bool take_texts(std::vector<std::string>& texts, const ConfigValue& value, bool (*accepts)(std::string_view)) {
   if (value.kind != Kind::kList && value.kind != Kind::kScalar) return false;
   texts.clear();
@@ -166,7 +166,7 @@ constexpr Member kMembers[] = {
      [](const Entry& e) { return std::string(e.preload ? kAbsent : "false"); }},
 };
 
-// Empty, or why not.
+// Sets one member; returns "", or why the value is refused.
 std::string set_model_member(ModelEntry& entry, const std::string& name, const ConfigValue& value) {
   std::vector<std::string_view> names;
   for (const Member& member : kMembers) {

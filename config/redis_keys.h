@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// section: that the keys are in; use: completes "A Redis or Valkey server, or any node of a cluster, through which ".
+// section: the keys' section; use: completes "A Redis or Valkey server, or any node of a cluster, through which ".
 template <RedisServer& (*kServer)(Config&)>
 std::vector<ConfigKey> redis_server_keys(const std::string& section, const std::string& use) {
   ConfigKey url = config_types::text(

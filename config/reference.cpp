@@ -26,7 +26,7 @@ constexpr std::string_view kHead =
     "range are\n"
     "refused with file, line and the nearest valid name.\n";
 
-// A table's cell: a bar would end it.
+// A table's cell: escapes bars, which would end it.
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {

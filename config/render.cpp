@@ -13,7 +13,7 @@ std::string indent(std::string_view path) {
   return out;
 }
 
-// A comment of full lines, broken between words.
+// A comment, wrapped into full lines between words.
 std::string comment(const std::string& text, const std::string& indentation) {
   constexpr std::size_t kWidth = 110;
   std::string out;

@@ -17,7 +17,7 @@ namespace {
 
 using Pair = std::pair<std::string_view, std::string_view>;
 
-// A request may name them too (speculative_config), and Quire's own names as well.
+// Methods of vLLM's object, and Quire's own names; a request may name either (speculative_config).
 constexpr std::array kMethods = std::to_array<Pair>({{"ngram", "prompt_lookup"},
                                                      {"prompt_lookup", "prompt_lookup"},
                                                      {"draft_model", "draft"},

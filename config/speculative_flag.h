@@ -1,5 +1,5 @@
-// --speculative-config: vLLM's object for drafting, read into the keys of `speculation` that it stands for. One thread
-// at a time.
+// --speculative-config: vLLM's object for drafting, converted to the keys of `speculation`. One thread at a
+// time.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace quire {
 
 inline constexpr std::string_view kSpeculativeFlag = "--speculative-config";
 
-// Throws StartupError, one line that begins with the flag: no JSON object, a key or a method that Quire does not have.
+// Throws StartupError, one line that begins with the flag: no JSON object, or an unknown key or method.
 void set_speculative_config(Config& config, const std::string& json);
 
 }  // namespace quire

@@ -34,7 +34,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     refuse_anchor(mark, anchor);
-    // yaml-cpp tells plain scalars by "?" and quoted ones by "!".
+    // yaml-cpp marks plain scalars by the tag "?" and quoted ones by "!".
     if (!tag.empty() && tag != "?" && tag != "!") fail(mark, "tags (!type) are not allowed");
     if (expects_name()) return begin_member(mark, value);
     ConfigValue& node = add(mark, ConfigValue::Kind::kScalar);
@@ -59,7 +59,7 @@ class TreeBuilder final : public YAML::EventHandler {
  private:
   struct Open {
     ConfigValue* node;
-    bool name_given = false;  // of a map: its next member's name has been read
+    bool name_given = false;  // the name of a map's next member has been read
   };
 
   bool expects_name() const {
@@ -77,7 +77,7 @@ class TreeBuilder final : public YAML::EventHandler {
     open_.back().name_given = true;
   }
 
-  // The place of the next node: where the enclosing list or map expects it.
+  // The place of the next node in the enclosing list or map.
   ConfigValue& add(const YAML::Mark& mark, ConfigValue::Kind kind) {
     if (++num_nodes_ > kMostNodes) fail(mark, "too many values");
     ConfigValue* place = &root_;
@@ -101,7 +101,7 @@ class TreeBuilder final : public YAML::EventHandler {
     refuse_anchor(mark, anchor);
     if (!tag.empty() && tag != "?" && tag != "!") fail(mark, "tags (!type) are not allowed");
     if (open_.size() == kDeepest) fail(mark, "nested too deeply");
-    // The pointers stay good: a container grows only while it is the innermost open one.
+    // The pointers stay valid: a container grows only while it is the innermost open one.
     open_.push_back({&add(mark, kind)});
   }
 

@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-// A document's values may take this, and twice its text: more is a body of empty lists and the like.
+// Memory that a document's values may take, in addition to twice its text: more is a body of empty lists and the like.
 constexpr std::size_t kJsonMemory = std::size_t{32} << 20;
 
 constexpr std::size_t kCheckEvery = 4096;  // values
@@ -47,7 +47,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-    // Numbers that do not fit are reported as out of range; everything else is a matter of grammar.
+    // Numbers that do not fit are reported as out of range; all other errors are syntax errors.
     error_ = Error{ErrorKind::kInvalidRequest,
                    std::string(error.id == 406 ? "A number is out of range" : "The body is not valid JSON") +
                        " (near byte " + std::to_string(position) + ")",
@@ -59,7 +59,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   const Error& error() const { return error_; }
 
  private:
-  // Accounts for what a value takes; false where the document takes too much.
+  // Accounts for a value's memory; false if the document takes too much.
   bool spend(std::size_t num_bytes) {
     if (num_bytes <= memory_left_) {
       memory_left_ -= num_bytes;
@@ -104,7 +104,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  // Sorting has no worst case that a choice of keys can bring about, unlike a table of hashes.
+  // Sorting has no worst case that a client can provoke by a choice of keys, unlike a hash table.
   static void keep_last_of_each_key(Json::object_t& members) {
     auto& list = static_cast<Json::object_t::Container&>(members);
     std::vector<std::size_t> order(list.size());
@@ -128,14 +128,14 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     members = std::move(kept);
   }
 
-  static constexpr std::size_t kContainerBytes = 64;  // with what the allocator adds
+  static constexpr std::size_t kContainerBytes = 64;  // including the allocator's overhead
 
   std::size_t max_depth_;
   std::size_t memory_left_;
   const WorkLimit& limit_;
   std::size_t num_values_ = 0;
   std::vector<Json> open_;
-  std::vector<std::string> keys_;  // beside open_: the key whose value comes next
+  std::vector<std::string> keys_;  // parallel to open_: the key of the next value
   Json root_;
   Error error_;
 };
@@ -150,7 +150,7 @@ Result<Json> parse_json(std::string_view text, std::size_t max_depth, const Work
 
 namespace {
 
-// nlohmann's own writer with separators, and with whole numbers of any size.
+// nlohmann's writer with separators, and with integers of any size.
 class Writer {
  public:
   Writer(std::string_view comma, std::string_view colon) : comma_(comma), colon_(colon) {}

@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// Whether more than `levels` objects and arrays stand within one another; of text that is not JSON, a guess.
+// Whether objects and arrays are nested deeper than `levels`; a guess if the text is not JSON.
 inline bool nests_deeper(std::string_view text, std::size_t levels) {
   std::size_t depth = 0;
   bool inside_string = false;

@@ -8,7 +8,7 @@ namespace quire {
 
 // Appends `text` escaped, without quotes.
 void append_json_escaped(std::string& out, std::string_view text);
-// Appends it as a JSON string, with its quotes.
+// Appends `text` as a JSON string, with its quotes.
 void append_json_string(std::string& out, std::string_view text);
 std::string quote_json(std::string_view text);
 

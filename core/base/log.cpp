@@ -28,7 +28,7 @@ spdlog::level::level_enum to_spdlog(Level level) {
   return spdlog::level::info;
 }
 
-// The few characters that would break a JSON string or forge a second log line.
+// Escapes the characters that would break a JSON string or forge a second log line.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -44,7 +44,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// On a terminal, around the level's name.
+// Colour of the level's name on a terminal.
 std::string_view colour_of(spdlog::level::level_enum level) {
   switch (level) {
     case spdlog::level::trace: return "\033[37m";
@@ -62,12 +62,12 @@ class Sink final : public spdlog::sinks::base_sink<std::mutex> {
     const std::lock_guard lock(mutex_);
     return buffer_;
   }
-  // Null: lines are written at once.
+  // null: lines are written at once
   void set_buffer(std::shared_ptr<LogBuffer> buffer) {
     const std::lock_guard lock(mutex_);
     buffer_.swap(buffer);
   }
-  // From now on lines are lost.
+  // Drops all lines from now on.
   void close() {
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
@@ -108,7 +108,7 @@ class Sink final : public spdlog::sinks::base_sink<std::mutex> {
   bool is_closed_ = false;
 };
 
-// Null where another program than Quire's made the logger.
+// Null if the logger was made by another program than Quire.
 std::shared_ptr<Sink> current_sink() {
   const auto& sinks = spdlog::default_logger_raw()->sinks();
   return sinks.empty() ? nullptr : std::dynamic_pointer_cast<Sink>(sinks.front());
@@ -118,7 +118,7 @@ constexpr const char* kTextPattern = "%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v";
 constexpr const char* kJsonPattern = R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})";
 constexpr const char* kJsonLogger = "json";
 constexpr const char* kTextLogger = "text";
-// For what was logged before the end to reach the reader.
+// Time for the last log lines to reach the reader.
 constexpr std::chrono::milliseconds kLastWait{1000};
 
 }  // namespace
@@ -152,7 +152,7 @@ Buffered::Buffered() {
 Buffered::~Buffered() {
   const auto sink = current_sink();
   if (sink == nullptr) return;
-  // A reader that does not drain until the end would hold up those that log after it.
+  // A reader that still does not drain would delay all later log lines.
   if (const auto buffer = sink->buffer(); buffer != nullptr && !buffer->flush(kLastWait)) sink->close();
   sink->set_buffer(nullptr);
 }

@@ -1,5 +1,5 @@
-// The process log: one line per event to stderr, text or JSON. Any thread.
-// spdlog stays behind this header, which keeps its cost out of every file that logs.
+// The process log: a line per event to stderr, text or JSON. Any thread.
+// This header hides spdlog, so that files that log do not compile it.
 #pragma once
 
 #include <fmt/core.h>
@@ -24,11 +24,11 @@ namespace quire::log {
 enum class Level { kTrace, kDebug, kInfo, kWarn, kError };
 
 void configure(const LogOptions& options);
-// Changes what is logged from now on; a level that configure() takes.
+// Changes the level from now on; `level` is one that configure() takes.
 void set_level(const std::string& level);
 bool enabled(Level level);
 void write(Level level, std::string_view message);
-// Formats the message; without memory for it the line is lost, and nothing is thrown.
+// Formats the message; if there is no memory for it, the line is lost, and nothing is thrown.
 void write_formatted(Level level, fmt::string_view format, fmt::format_args args) noexcept;
 
 struct Field {

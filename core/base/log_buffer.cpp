@@ -17,7 +17,7 @@ namespace quire {
 
 namespace {
 
-// How often a thread that waits for a reader looks whether it should still wait.
+// Interval at which a thread that waits for a reader checks whether to give up.
 constexpr int kLookMs = 100;
 
 std::uint64_t num_lines(std::string_view text) {
@@ -30,7 +30,7 @@ struct LogBuffer::State {
   explicit State(Options given) : options(std::move(given)) {}
 
   void run();
-  // What could not be written.
+  // Returns the part that could not be written.
   std::string_view write(std::string_view text) const;
 
   const Options options;
@@ -50,7 +50,7 @@ std::string_view LogBuffer::State::write(std::string_view text) const {
     pollfd reader{options.descriptor, POLLOUT, 0};
     const int ready = ::poll(&reader, 1, kLookMs);
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
-    // A pipe that is ready has room for so much: the write does not wait.
+    // A ready pipe takes this many bytes without blocking.
     const ssize_t count = ::write(options.descriptor, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (count < 0 && errno != EINTR && errno != EAGAIN) break;
     if (count > 0) text.remove_prefix(static_cast<std::size_t>(count));
@@ -70,7 +70,7 @@ void LogBuffer::State::run() {
     lock.unlock();
     try {
       if (unannounced > 0) taken += options.announce(unannounced);
-    } catch (const std::exception&) {  // the counter has them
+    } catch (const std::exception&) {  // the counter includes these lines
     }
     const std::uint64_t num_lost = num_lines(write(taken));
     lock.lock();
@@ -108,8 +108,8 @@ LogBuffer::~LogBuffer() {
 void LogBuffer::append(std::string_view line) noexcept {
   {
     const std::lock_guard lock(state_->mutex);
-    // Once a line was dropped all are, until the thread takes the buffer: the announcement then stands where they
-    // would.
+    // After a dropped line all lines are dropped until the thread takes the buffer, so that the announcement stands in
+    // their place.
     bool has_room = state_->num_unannounced == 0 && line.size() <= state_->options.max_bytes - state_->pending.size();
     try {
       if (has_room) state_->pending += line;

@@ -14,7 +14,7 @@ namespace quire {
 
 namespace {
 
-// More than the C library asks the system for at once where the heap cannot grow in place.
+// More than the C library requests at once if the heap cannot grow in place.
 constexpr std::size_t kSmallPiece = std::size_t{2} << 20;
 constexpr std::size_t kNumPieces = 4;
 constexpr std::size_t kSmallBytes = 4096;
@@ -35,7 +35,7 @@ bool give_small_piece() {
   return is_given;
 }
 
-// Returns where another try may succeed. A block that is refused while small ones are available was a large one.
+// Returns if another try may succeed. A block that is refused while small ones are available was a large one.
 void on_refusal() {
   void* volatile probe = std::malloc(kSmallBytes);
   const bool has_small = probe != nullptr;

@@ -12,7 +12,7 @@ class MemoryReserve {
   MemoryReserve(const MemoryReserve&) = delete;
   MemoryReserve& operator=(const MemoryReserve&) = delete;
 
-  // Reserves again what was released, as far as the system has it.
+  // Reserves the released space again, as far as the system allows.
   void refill() noexcept;
 };
 

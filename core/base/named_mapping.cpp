@@ -35,7 +35,7 @@ const Entry* entry_of(const void* address) {
 void on_bus_error(int, siginfo_t* info, void*) {
   const Entry* const entry = entry_of(info->si_addr);
   if (entry == nullptr) {
-    ::signal(SIGBUS, SIG_DFL);  // the instruction runs again, and ends the process
+    ::signal(SIGBUS, SIG_DFL);  // the instruction is repeated and ends the process
     return;
   }
   write_last_words("quire: ");

@@ -1,4 +1,4 @@
-// Pooling: how a text's hidden states become an embedding or scores instead of new tokens. Any thread.
+// Pooling: reduces a text's hidden states to an embedding or scores, instead of generating tokens. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,17 @@
 namespace quire {
 
 enum class Pooling {
-  kNone,  // nothing is wanted but new tokens
-  kMean,  // of all positions
+  kNone,  // no pooling: tokens are generated
+  kMean,  // the average over all positions
   kLast,  // the last position's
   kCls,   // the first position's
   kEach,  // every position's, one after another
 };
 
-// What is given of the pooled hidden states.
+// Form in which the pooled hidden states are returned.
 enum class PooledOutput : std::uint8_t {
-  kUnitVector,     // of length 1
-  kVector,         // as the model computed it
+  kUnitVector,     // scaled to length 1
+  kVector,         // the vector that the model computed
   kLabels,         // the scores of the model's classifier, before any softmax
   kTokenLogprobs,  // the log probabilities of Request::scored_tokens
 };

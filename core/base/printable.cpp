@@ -20,7 +20,7 @@ std::string printable(std::string_view text, std::size_t max_length) {
 
 std::string shortened(std::string text, std::size_t max_bytes) {
   if (text.size() <= max_bytes) return text;
-  // Not between the bytes of one character.
+  // Never cuts between the bytes of a character.
   while (max_bytes > 0 && (static_cast<unsigned char>(text[max_bytes]) & 0xC0) == 0x80)
     --max_bytes;
   return text.substr(0, max_bytes) + "...";

@@ -11,7 +11,7 @@ namespace quire {
 // Control characters and bytes above ASCII as \xNN; no more than max_length bytes of the text are shown.
 std::string printable(std::string_view text, std::size_t max_length = 80);
 
-// UTF-8 text as it is, cut before a character where it is longer than max_bytes, with "..." behind.
+// Unchanged UTF-8 text; if it is longer than max_bytes, cut before a character, with "..." appended.
 std::string shortened(std::string text, std::size_t max_bytes);
 
 // Two lower-case hexadecimal digits for each byte.

@@ -1,4 +1,4 @@
-// make_private_folder: a folder for files that hold what clients said. Any thread.
+// make_private_folder: a folder for files with clients' content. Any thread.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// Makes the folder and those above it that are missing; the folder itself, where it is new, for this user alone.
+// Makes the folder and its missing parents; a new folder is accessible to this user only.
 inline void make_private_folder(const std::filesystem::path& folder, std::error_code& failed) {
   if (std::filesystem::create_directories(folder, failed))
     std::filesystem::permissions(folder, std::filesystem::perms::owner_all, failed);

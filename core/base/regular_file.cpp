@@ -63,7 +63,7 @@ tl::expected<std::string, std::string> read_regular_file(const std::filesystem::
   std::string text;
   std::size_t num_read = 0;
   while (num_read <= most) {
-    // One byte more than expected shows the end.
+    // Reading a byte more than expected detects the end.
     const std::size_t expected = std::max(static_cast<std::size_t>(before.st_size), num_read + kPiece);
     text.resize(std::min(most, expected) + 1);
     const ssize_t count = ::read(file->descriptor(), text.data() + num_read, text.size() - num_read);

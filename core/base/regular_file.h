@@ -1,5 +1,5 @@
-// Files that a user names, opened as regular files only: a FIFO, a device or a folder is refused, and nothing waits for
-// a FIFO's writer. Any thread. A mount that does not answer still blocks the caller.
+// Opens files that a user names as regular files only: a FIFO, a device or a folder is refused without waiting for a
+// FIFO's writer. Any thread. A mount that does not answer still blocks the caller.
 #pragma once
 
 #include <cstddef>
@@ -22,20 +22,20 @@ class RegularFile {
   RegularFile& operator=(const RegularFile&) = delete;
 
   int descriptor() const { return descriptor_; }
-  std::uint64_t size() const { return size_; }  // bytes, when it was opened
+  std::uint64_t size() const { return size_; }  // bytes when it was opened
 
  private:
   int descriptor_;
   std::uint64_t size_;
 };
 
-// The error completes a sentence whose subject is the path: "is not a regular file, but a FIFO".
+// Opens the file. The error completes a sentence whose subject is the path: "is not a regular file, but a FIFO".
 tl::expected<RegularFile, std::string> open_regular_file(const std::filesystem::path& path);
 
-// The whole file, `most` bytes at most; a file that changes meanwhile is refused.
+// Reads the whole file, at most `most` bytes; a file that changes meanwhile is refused.
 tl::expected<std::string, std::string> read_regular_file(const std::filesystem::path& path, std::size_t most);
 
-// A certificate, a list of authorities or a key, in PEM.
+// Limit of a PEM file: a certificate, a list of authorities or a key.
 inline constexpr std::size_t kMostPemBytes = std::size_t{4} << 20;
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// Result<T>: the value, or an Error fit for a client. Value types; any thread.
-// An Error carries what every API shape needs: its kind decides the HTTP status, code and param are OpenAI's.
+// Result<T>: the value, or an Error fit for a client. Value types; any thread. An Error has the fields of every API's
+// errors: its kind decides the HTTP status, code and param are OpenAI's.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@ enum class ErrorKind {
   kUnauthorized,    // 401
   kForbidden,       // 403
   kNotFound,        // 404
-  kConflict,        // 409: not in the state that it is in
+  kConflict,        // 409: not possible in the resource's current state
   kTooLarge,        // 413
   kRateLimited,     // 429
   kInternal,        // 500
   kUnavailable,     // 503
   kTimeout,         // 504: a deadline passed
-  kNoMemory,        // 507: what was asked for does not fit into memory
+  kNoMemory,        // 507: the request does not fit into memory
 };
 
 struct Error {
@@ -39,7 +39,7 @@ inline Error out_of_memory() {
       ErrorKind::kNoMemory, "The request needs more memory than there is. Please retry later.", "out_of_memory", {}};
 }
 
-// One that is handed on without taking memory; null: none.
+// An error that is passed on without allocating; null: none.
 using SharedError = std::shared_ptr<const Error>;
 
 template <class T>
@@ -54,8 +54,8 @@ inline tl::unexpected<Error> failure(ErrorKind kind, std::string message, std::s
   return tl::make_unexpected(Error{kind, std::move(message), std::move(code), {}, std::nullopt});
 }
 
-// A bad configuration or model file: one line saying what and what to do. Thrown while starting, caught once in main:
-// exit 2.
+// A bad configuration or model file: one line with the fault and the remedy. Thrown while starting, caught once in
+// main: exit 2.
 class StartupError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -1,5 +1,5 @@
-// SharedPrefix: the full blocks of a prompt's beginning, which one daemon wrote to the shared store and another
-// fetches: prefill apart from decode. Value type; any thread.
+// SharedPrefix: the full blocks at a prompt's beginning that one daemon wrote to the shared store for another to fetch:
+// disaggregated prefill. Value type; any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace quire {
 struct SharedPrefix {
   std::int64_t num_tokens = 0;
   std::int32_t num_blocks = 0;
-  std::string last_block{};   // its key, 32 hexadecimal digits; empty: there is no block
-  std::string fingerprint{};  // of the model, its arithmetic and the layout: those who share blocks have the same
+  std::string last_block{};   // the block's key, 32 hexadecimal digits; empty: no block
+  std::string fingerprint{};  // model, arithmetic and layout: equal for daemons that share blocks
 };
 
-// What becomes of a request's prompt.
+// Exchange of a request's prompt with the shared store.
 struct PrefixTransfer {
-  bool publishes = false;           // the last event waits until the store has what it takes of the prompt
-  std::optional<SharedPrefix> has;  // what another one published: it is fetched even where computing it costs less
+  bool publishes = false;           // the last event waits until the store has accepted what it takes of the prompt
+  std::optional<SharedPrefix> has;  // another daemon's prefix: fetched even if computing it costs less
 };
 
 }  // namespace quire

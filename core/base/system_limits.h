@@ -1,4 +1,4 @@
-// The limits of the operating system that an exception came from. Any thread.
+// The limits of the operating system behind an exception. Any thread.
 #pragma once
 
 #include <exception>
@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// What an exception says. Where the system refused a thread or memory: which limits are set, and what to change. root:
-// where /proc and /sys are found, for tests.
+// Explains an exception. If the system refused a thread or memory, names the limits in force and what to change. root:
+// directory that holds /proc and /sys, for tests.
 std::string describe_failure(const std::exception& error, const std::filesystem::path& root = "/");
 
 }  // namespace quire

@@ -1,8 +1,8 @@
-// ThreadRole: "Engine thread only" as something the compiler checks. Any thread.
-// A function that needs a role says QUIRE_REQUIRES(role), a member that only such functions touch
-// QUIRE_GUARDED_BY(role), what a pointer leads to QUIRE_POINTEE_GUARDED_BY(role); the one place that knows it runs
-// there calls role.assume(). Clang's thread-safety analysis rejects everything else (tests/lint/threads.sh); with other
-// compilers the annotations vanish.
+// ThreadRole: makes "Engine thread only" checkable by the compiler. Any thread.
+// A function that needs a role is annotated QUIRE_REQUIRES(role), a member that only such functions touch
+// QUIRE_GUARDED_BY(role), a pointer's target QUIRE_POINTEE_GUARDED_BY(role); the thread's entry point calls
+// role.assume(). Clang's thread-safety analysis rejects all other access (tests/lint/threads.sh); with other compilers
+// the annotations vanish.
 #pragma once
 
 #if defined(__clang__)

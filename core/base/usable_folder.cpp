@@ -15,7 +15,7 @@ std::error_code try_folder(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(there, error)) return std::make_error_code(std::errc::not_a_directory);
   if (::access(there.c_str(), W_OK | X_OK) != 0) return std::error_code(errno, std::system_category());
   if (there == wanted) return {};
-  // Only the system knows whether it can be made: some file systems take no folders.
+  // Creates the folder to find out whether it can be: some file systems take no folders.
   std::filesystem::create_directories(wanted, error);
   for (std::filesystem::path at = wanted; at != there; at = at.parent_path()) {
     std::error_code ignored;

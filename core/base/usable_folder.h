@@ -1,4 +1,4 @@
-// Whether a folder that a user names can be written to, found out without leaving anything behind. Any thread.
+// Checks whether a folder that a user names can be written to, without leaving anything behind. Any thread.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// No error: files can be made there, or the folder can be made.
+// No error: files can be created in it, or the folder can be created.
 std::error_code try_folder(const std::filesystem::path& folder);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// WorkLimit: when costly work on a request's text stops before its end: its time is over, or it is not wanted any more;
-// and the client whose share of memory it uses. Value type; any thread.
+// WorkLimit: stops costly work on a request's text early: its time is over, or its result is no longer wanted. It also
+// names the client whose share of memory the work uses. Value type; any thread.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace quire {
 
 class WorkLimit {
  public:
-  // The code of the error of work that stopped early.
+  // Error code of work that stopped early.
   static constexpr const char* kCode = "work_interrupted";
 
   WorkLimit() = default;  // none
@@ -24,7 +24,7 @@ class WorkLimit {
     if (longest) until_ = std::chrono::steady_clock::now() + *longest;
   }
 
-  // Text that is read or written within the time of quick work; what is longer is not begun under a limit of time.
+  // Size of text that can be processed in the time of quick work; larger texts are not begun under a time limit.
   static constexpr std::size_t kQuickBytes = std::size_t{256} << 10;
 
   bool takes(std::size_t num_bytes) const { return !reached() && (!until_ || num_bytes <= kQuickBytes); }

@@ -20,7 +20,7 @@ struct MediaKey {
   auto operator<=>(const MediaKey&) const = default;
 };
 
-// A piece with its number of rows in the model: what other processes know it by.
+// A piece with its number of rows in the model: its name in other processes.
 struct MediaRef {
   MediaKey key;
   std::int64_t num_rows = 0;
@@ -28,14 +28,14 @@ struct MediaRef {
 };
 static_assert(std::has_unique_object_representations_v<MediaRef>, "references are written as plain bytes");
 
-// A piece cut into tiles has several runs with texts between.
+// A piece that is cut into tiles has several runs with texts between.
 struct MediaRun {
   std::int64_t begin = 0;  // index of its first row among the prompt's tokens
   std::int64_t num_rows = 0;
   std::int64_t first_row = 0;   // among the piece's rows
-  std::int32_t grid_width = 0;  // columns of the raster that the rows are, for models with positions of three parts
+  std::int32_t grid_width = 0;  // columns of the rows' raster, for models with positions of three parts
   std::int32_t grid_height = 0;
-  std::int64_t num_positions = 0;  // positions consumed: num_rows where positions are those of text
+  std::int64_t num_positions = 0;  // positions consumed: num_rows if they count like text's
   bool is_bidirectional = false;   // rows of the run attend to each other in both directions
   MediaKey key;
   std::shared_ptr<const PreparedMedia> media;  // input of the encoder; null in prompts that are only counted

@@ -30,7 +30,7 @@ TokenId MediaNames::acquire(const MediaRef& media) {
   return TokenId{first};
 }
 
-// The first range behind `next_` that no piece has, or behind the lowest id.
+// The first free range after `next_`, or else after the lowest id.
 std::int32_t MediaNames::free_range(std::int64_t num_rows) const {
   constexpr std::int64_t kLowest = std::numeric_limits<std::int32_t>::min();
   for (std::int64_t start : {std::int64_t{next_}, kLowest}) {

@@ -1,8 +1,8 @@
 // MediaNames: gives each row of a piece of media an id of its own beside the tokens' ids, so that tokens and rows are
-// compared as plain numbers: equal ids are equal content. Engine thread only. Ids are below kFirstPlainId and mean
-// something in this process only; PortableContent is the same content for others.
-// Invariants: a piece has one range of ids while it has users; rows of a piece stand in the order of the piece, so
-// that a stretch of rows ends where the next row does not follow.
+// compared as plain numbers: equal ids are equal content. Engine thread only. Ids are below kFirstPlainId and are valid
+// in this process only; PortableContent is the same content for other processes.
+// Invariants: a piece has one range of ids while it has users; rows of a piece stand in the order of the piece, so that
+// a stretch of rows ends where the next row is not its successor.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct PortableContent {
   bool operator==(const PortableContent&) const = default;
 };
 
-// The id with which the model's arrays name a token; rows of media have embeddings in its place.
+// A token's id in the model's arrays; rows of media have embeddings instead.
 constexpr std::int32_t input_id(TokenId id) {
   return is_media(id) ? 0 : id.value;
 }
@@ -53,11 +53,11 @@ class MediaNames {
     std::int64_t row;   // number of the first row in the piece
   };
 
-  // Adds a user of the piece; returns the id of its first row, which those of the others follow. Throws std::bad_alloc,
-  // also where all ids are in use.
+  // Adds a user of the piece; returns the id of its first row; further rows have the following ids. Throws
+  // std::bad_alloc, also if all ids are in use.
   TokenId acquire(const MediaRef& media);
   void release(TokenId first_row);
-  // Each stretch is a user of its piece. Takes no memory.
+  // Adds each stretch as a user of its piece. Allocates nothing.
   void add_users(std::span<const TokenId> content);
   void drop_users(std::span<const TokenId> content);
 
@@ -66,12 +66,12 @@ class MediaNames {
   void visit(std::span<const TokenId> content, Visit&& visit) const;
   std::size_t num_stretches(std::span<const TokenId> content) const;
 
-  // The stretch's rows in `content` as portable rows.
+  // Turns the stretch's rows in `content` into portable rows.
   static void make_portable(const Stretch& stretch, std::span<TokenId> content);
   PortableContent exported(std::span<const TokenId> content) const;
-  // drop_users() of content that becomes portable where it is; `media`, empty, has room for its stretches.
+  // Makes content portable in place, and drops its users; `media`, empty, has room for its stretches.
   void export_and_drop(std::span<TokenId> content, std::vector<MediaRef>& media);
-  // The ids of portable content, with a user of each stretch's piece; nothing where rows and pieces do not match.
+  // The ids of portable content, with a user of each stretch's piece; nothing if rows and pieces do not match.
   std::optional<std::vector<TokenId>> imported(const PortableContent& content);
 
   std::size_t num_pieces() const { return pieces_.size(); }
@@ -91,7 +91,7 @@ class MediaNames {
   std::int32_t next_ = std::numeric_limits<std::int32_t>::min();  // start of the search for a free range
 };
 
-// Users of pieces that end with it.
+// Holds users of pieces, and drops them when destroyed.
 class HeldMedia {
  public:
   explicit HeldMedia(MediaNames& names) : names_(names) {}

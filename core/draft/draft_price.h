@@ -1,5 +1,5 @@
-// DraftPrice: what a round of drafting takes, learned for each number of sequences in it. Engine thread only. No clock
-// of its own: times are arguments. Invariant: a price that was too high falls until a round is tried again.
+// DraftPrice: the time of a drafting round, learned for each number of sequences in it. Engine thread only. Times are
+// arguments. Invariant: a price that was too high falls until a round is tried again.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace quire {
 
 class DraftPrice {
  public:
-  // A round over so many sequences, at least one, took `seconds`. What took no time teaches nothing.
+  // A round over `num_sequences` sequences, at least one, took `seconds`; 0 is ignored.
   void observe(std::int64_t num_sequences, double seconds) {
     if (seconds <= 0.0) return;
     Price& price = prices_[place(num_sequences)];
@@ -22,22 +22,22 @@ class DraftPrice {
       price.seconds += kWeight * (std::min(seconds, kMostOfPrice * price.seconds) - price.seconds);
     }
   }
-  // A round was not worth that price.
+  // A round was not worth its price.
   void note_refused(std::int64_t num_sequences) {
     const std::size_t nearest = nearest_known(num_sequences);
     if (nearest < prices_.size()) prices_[nearest].seconds *= kKeptIfRefused;
   }
 
-  // As the nearest number of sequences that was seen often enough says; 0: none was.
+  // Price at the nearest number of sequences that was measured often enough; 0: none was.
   double seconds(std::int64_t num_sequences) const {
     const std::size_t nearest = nearest_known(num_sequences);
     return nearest < prices_.size() ? prices_[nearest].seconds : 0.0;
   }
 
  private:
-  static constexpr int kNumFirst = 3;           // rounds of which the cheapest counts: the first ones are cold
-  static constexpr double kWeight = 1.0 / 8.0;  // of the last round
-  static constexpr double kMostOfPrice = 2.0;   // that one round is taken for
+  static constexpr int kNumFirst = 3;           // first rounds are cold: the cheapest of them counts
+  static constexpr double kWeight = 1.0 / 8.0;  // weight of the last round
+  static constexpr double kMostOfPrice = 2.0;   // a round counts for at most this multiple of the price
   static constexpr double kKeptIfRefused = 0.99609375;
   static constexpr std::int64_t kMostCounted = 64;
 

@@ -1,6 +1,6 @@
-// DraftRecord: the acceptance of one sequence's drafts, and when to draft again after failures. Engine thread only.
-// Invariant: a sequence none of whose drafts is ever accepted verifies five to thirty at first, then one after 16, 32,
-// 64 and 128 tokens, and from then on one in 256.
+// DraftRecord: the acceptance of a sequence's drafts, and when to draft again after failures. Engine thread only.
+// Invariant: a sequence whose drafts are never accepted verifies five to thirty at first, then one after 16, 32, 64 and
+// 128 tokens, and from then on one in 256.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,18 @@ namespace quire {
 
 class DraftRecord {
  public:
-  // prior: the acceptance rate that is assumed before anything was verified, worth as many drafts as `certainty` says.
+  // prior: acceptance rate assumed before any draft was verified, with the weight of `certainty` drafts.
   explicit DraftRecord(double prior, std::int64_t certainty = 2) : prior_(prior), certainty_(certainty), rate_(prior) {}
 
-  // Whether a sequence of so many tokens is to be drafted now.
+  // Whether a sequence of `num_tokens` tokens is to be drafted now.
   bool is_due(std::int64_t num_tokens) const { return num_tokens >= due_at_; }
-  // How likely a draft is accepted if those before it were.
+  // Probability that a draft is accepted if the drafts before it were.
   double rate() const { return is_probe_ ? prior_ : rate_; }
-  // A trial after a pause is of one draft.
+  // A probe after a pause drafts a single token.
   std::int64_t most(std::int64_t allowed) const { return is_probe_ ? std::min<std::int64_t>(allowed, 1) : allowed; }
 
-  // Of `num_verified` drafts, at least one, the first `num_accepted` were right. num_tokens: of the sequence now.
+  // The first `num_accepted` of `num_verified` drafts (at least one) were accepted at a length of
+  // `num_tokens`.
   void note(std::int64_t num_verified, std::int64_t num_accepted, std::int64_t num_tokens) {
     for (std::int64_t i = 0; i < num_accepted; ++i)
       observe(1.0);
@@ -34,7 +35,7 @@ class DraftRecord {
       pause_ = std::min(2 * pause_, kLongestPause);
     }
   }
-  // Drafts were proposed, but verifying them was not worth its time.
+  // Drafts were proposed, but verifying them was not worth the time.
   void note_unused(std::int64_t num_tokens) {
     if (rate() < kLikely) pause(num_tokens);
   }
@@ -42,7 +43,7 @@ class DraftRecord {
  private:
   static constexpr double kHopeless = 0.12;
   static constexpr double kLikely = 0.6;
-  static constexpr double kLeastWeight = 1.0 / 16.0;  // of the last draft
+  static constexpr double kLeastWeight = 1.0 / 16.0;  // weight of the last draft
   static constexpr std::int64_t kShortestPause = 16;  // tokens
   static constexpr std::int64_t kLongestPause = 256;
 

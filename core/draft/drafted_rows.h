@@ -1,6 +1,6 @@
-// DraftedRows: how many of each block's first rows a drafting model has computed, so that it computes the others before
-// it drafts. Engine thread only. It knows no model: its owner notes each write.
-// Invariant: what is counted was computed from the tokens that the block holds now.
+// DraftedRows: the number of each block's first rows that a drafting model has computed, so that it computes the others
+// before it drafts. Engine thread only. It knows no model: its owner notes each write. Invariant: counted rows were
+// computed from the tokens that the block holds now.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ class DraftedRows {
   DraftedRows(std::int64_t num_blocks, std::int32_t block_size)
       : block_size_(block_size), counts_(static_cast<std::size_t>(num_blocks)) {}
 
-  // Of a sequence's first `most` rows, those that are there before the first one that is not.
+  // Number of leading rows of the sequence that are computed without a gap, at most `most`.
   std::int64_t count(std::span<const BlockId> blocks, std::int64_t most) const {
     std::int64_t rows = 0;
     for (const BlockId block : blocks) {
@@ -27,7 +27,7 @@ class DraftedRows {
     }
     return std::min(rows, most);
   }
-  // The drafting model computed rows from `begin` to `end` behind those that it has of the sequence.
+  // The drafting model computed the rows from `begin` to `end`, which follow those counted.
   void add(std::span<const BlockId> blocks, std::int64_t begin, std::int64_t end) {
     for (; begin < end; begin = next_block(begin)) {
       std::int32_t& count = counts_[at(blocks[static_cast<std::size_t>(begin / block_size_)])];

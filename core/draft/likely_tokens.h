@@ -1,6 +1,6 @@
-// LikelyTokens: the parts of a vocabulary that hold nearly all tokens of the latest prompts and answers. A model that
-// drafts looks for tokens there alone: much of what a draft reads is the head of a large vocabulary. Engine thread
-// only. Invariant: ranges ascend, do not touch, and begin at multiples of kOutputStep.
+// LikelyTokens: the parts of a vocabulary that hold nearly all tokens of recent prompts and answers. A drafting model
+// computes logits for these only: the head of a large vocabulary is a large part of a draft's cost. Engine thread only.
+// Invariant: ranges ascend, do not touch, and begin at multiples of kOutputStep.
 #pragma once
 
 #include <algorithm>
@@ -30,14 +30,14 @@ class LikelyTokens {
     for (std::int32_t& count : counts_)
       num_counted_ += count /= 2;
   }
-  // The last of them count.
+  // Only the last tokens of a long text count.
   void note(std::span<const TokenId> tokens) {
     for (const TokenId token : tokens.last(std::min<std::size_t>(tokens.size(), kMostAtOnce)))
       note(token);
   }
 
-  // Parts with at least half of their share of all tokens: a draft from one that is rarer is not worth what every draft
-  // pays to look at it. Empty: all of the vocabulary. Valid until the next call.
+  // Parts with at least half of an equal share of all counted tokens: rarer parts would cost every draft more than
+  // their drafts are worth. Empty: the whole vocabulary. Valid until the next call.
   std::span<const OutputRange> ranges() {
     ranges_.clear();
     if (num_counted_ < kLeastCounted) return {};
@@ -56,17 +56,17 @@ class LikelyTokens {
   }
 
  private:
-  static constexpr std::int64_t kLeastVocabulary = 16384;  // a smaller one is looked at whole
+  static constexpr std::int64_t kLeastVocabulary = 16384;  // a smaller vocabulary is used whole
   static constexpr std::int64_t kPart = 256;               // tokens
-  static constexpr std::int64_t kLeastCounted = 512;       // fewer tell too little
-  static constexpr std::int64_t kMostCounted = 4096;       // then all counts are halved: what was said long ago fades
+  static constexpr std::int64_t kLeastCounted = 512;       // fewer are too few to decide by
+  static constexpr std::int64_t kMostCounted = 4096;       // all counts are then halved, so that old texts fade
   static constexpr std::size_t kMostAtOnce = 2048;
   static std::size_t num_parts(std::int64_t vocab_size) {
     return static_cast<std::size_t>((vocab_size + kPart - 1) / kPart);
   }
 
   const std::int64_t vocab_size_;
-  std::vector<std::int32_t> counts_;  // of each part
+  std::vector<std::int32_t> counts_;  // by part
   std::int64_t num_counted_ = 0;      // their sum
   std::vector<OutputRange> ranges_;
 };

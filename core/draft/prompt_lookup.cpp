@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kMostReserved = 4096;  // tokens; what is longer grows by doubling
+constexpr std::int64_t kMostReserved = 4096;  // tokens; the memory of longer texts grows by doubling
 
 }  // namespace
 
@@ -17,7 +17,7 @@ DraftStrength PromptLookup::propose(std::span<const TokenId> tokens, std::size_t
   const SuffixAutomaton::Match match = automaton_.match();
   if (match.length < kShortestMatch) return DraftStrength::kWeak;
   const auto next = static_cast<std::size_t>(first_ + match.end);
-  // In a text that repeats itself the draft continues with its own tokens.
+  // If the text repeats itself, the draft continues with its own tokens.
   for (std::size_t i = 0; i < most; ++i) {
     const std::size_t position = next + i;
     const TokenId token = position < tokens.size() ? tokens[position] : drafts[position - tokens.size()];
@@ -26,7 +26,7 @@ DraftStrength PromptLookup::propose(std::span<const TokenId> tokens, std::size_t
   return match.length >= kStrongMatch ? DraftStrength::kStrong : DraftStrength::kWeak;
 }
 
-// False where the budget ends before the tokens do.
+// False if the budget ends before the tokens do.
 bool PromptLookup::read(std::span<const TokenId> tokens, std::int64_t& budget) {
   const auto num_tokens = static_cast<std::int64_t>(tokens.size());
   std::int64_t position = first_ + automaton_.num_tokens();

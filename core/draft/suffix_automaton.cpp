@@ -55,8 +55,8 @@ void SuffixAutomaton::append(TokenId token) {
   }
 }
 
-// The strings of `target` that are one token longer than those of `state` get a state of their own, which all shorter
-// suffixes lead to.
+// Gives the strings of `target` that are one token longer than those of `state` a state of their own, to which all
+// shorter suffixes lead.
 std::int32_t SuffixAutomaton::split(std::int32_t state, std::int32_t token, std::int32_t target) {
   State copy = states_[static_cast<std::size_t>(target)];
   copy.length = states_[static_cast<std::size_t>(state)].length + 1;

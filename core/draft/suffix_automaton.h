@@ -1,6 +1,6 @@
-// SuffixAutomaton: all substrings of a text of tokens that grows at its end, and with each token the longest suffix
-// that the text had before. One thread at a time. Memory: at most 2 states, 3 edges and 12 table entries of 4 bytes a
-// token, 128 bytes; what reserve() made room for allocates nothing.
+// SuffixAutomaton: all substrings of a growing text of tokens, and after each token the longest suffix that occurred
+// before. One thread at a time. Memory: at most 2 states, 3 edges and 12 table entries of 4 bytes a token, 128 bytes;
+// within the reserved size, appending allocates nothing.
 // Source: Blumer et al., "The smallest automaton recognizing the subwords of a text", 1985.
 #pragma once
 
@@ -14,8 +14,8 @@ namespace quire {
 
 class SuffixAutomaton {
  public:
-  // The longest suffix that also ends earlier in the text, and how many tokens the text had where it did: at its most
-  // recent use, as far as that is known. Length 0: no such suffix.
+  // The longest suffix that also ends earlier in the text, and the number of tokens up to that end: its most recent
+  // occurrence, as far as known. Length 0: no such suffix.
   struct Match {
     std::int32_t length = 0;
     std::int32_t end = 0;
@@ -24,10 +24,10 @@ class SuffixAutomaton {
   SuffixAutomaton() { clear(); }
 
   void clear();
-  // Room for a text of `num_tokens` tokens.
+  // Reserves memory for a text of `num_tokens` tokens.
   void reserve(std::int64_t num_tokens);
-  // Amortised O(1), but for the most recent uses of the suffix's own suffixes, of which a few are noted. At most 2^29
-  // tokens. Throws std::bad_alloc, after which the automaton is of no use.
+  // Amortised O(1), except for the most recent occurrences of the suffix's own suffixes, of which a few are noted. At
+  // most 2^29 tokens. Throws std::bad_alloc, after which the automaton must not be used.
   void append(TokenId token);
 
   std::int64_t num_tokens() const { return num_tokens_; }
@@ -35,16 +35,16 @@ class SuffixAutomaton {
 
  private:
   struct State {
-    std::int32_t length = 0;  // of its longest string
-    std::int32_t link = -1;   // the state of the longest suffix that stands elsewhere too
-    std::int32_t end = 0;     // an end of its strings in the text
+    std::int32_t length = 0;  // length of its longest string
+    std::int32_t link = -1;   // the state of the longest suffix that occurs elsewhere too
+    std::int32_t end = 0;     // end of one occurrence of its strings
     std::int32_t first_edge = -1;
   };
   struct Edge {
     std::int32_t from;
     std::int32_t token;
     std::int32_t to;
-    std::int32_t next;  // of the same state
+    std::int32_t next;  // next edge of the same state
   };
 
   std::int32_t add_state(const State& state);

@@ -12,14 +12,14 @@ namespace quire {
 
 namespace {
 
-// A file that could not be read is read again for a request, but not before this.
+// Shortest time before a file that could not be read is read again for a request.
 constexpr std::chrono::seconds kReadAgainAfter{10};
 
 double mebibytes(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
 
-// About what the adapter will take; 0 where its file cannot be looked at, which reading it says better.
+// Estimate of the adapter's size in memory; 0 if its file cannot be examined: reading it reports the error.
 std::uint64_t bytes_of_files(const std::filesystem::path& path) {
   std::error_code failed;
   const auto size_of = [&](const std::filesystem::path& file) -> std::uint64_t {
@@ -48,7 +48,7 @@ AdapterShortage shortage(const std::filesystem::path& path, std::uint64_t bytes,
 
 }  // namespace
 
-// A request's share of an adapter in memory.
+// Use of an adapter in memory by one request.
 class AdapterPool::Lease {
  public:
   Lease(std::shared_ptr<AdapterPool> pool, ResidentPtr resident, bool is_hold)
@@ -63,10 +63,10 @@ class AdapterPool::Lease {
   const bool is_hold_;
 };
 
-// What the pool's thread does next: call back, and read a file.
+// Next work of the pool's thread: callbacks to call, and a file to read.
 struct AdapterPool::Step {
   std::vector<std::pair<AdapterWait::Done, std::optional<Error>>> ended;
-  std::string read;  // the name; empty: none
+  std::string read;  // the adapter's name; empty: nothing to read
 };
 
 AdapterWait::~AdapterWait() {
@@ -151,7 +151,7 @@ std::optional<AdapterPool::Taken> AdapterPool::take(const std::string& name) {
   Named& named = found->second;
   named.asked_at = ++num_asked_;
   const ResidentPtr& resident = named.resident;
-  // One that waited for it is let in even if the next already waits for its room.
+  // A waiter that was called back gets its adapter, even if the next waiter already needs its memory.
   if (resident != nullptr && (!resident->is_leaving || resident->num_holds > 0))
     return Taken{lease(resident, false), nullptr};
   return Taken{nullptr, std::make_shared<AdapterWait>(shared_from_this(), name)};
@@ -201,7 +201,7 @@ std::uint64_t AdapterPool::bytes_in_use() const {
   return bytes;
 }
 
-// By the last request that asked for each, of those in memory.
+// Adapters in memory, least recently requested first.
 std::vector<AdapterPool::Named*> AdapterPool::oldest_first() {
   std::vector<Named*> all;
   for (auto& [name, named] : named_) {
@@ -211,7 +211,7 @@ std::vector<AdapterPool::Named*> AdapterPool::oldest_first() {
   return all;
 }
 
-// False: those in use leave none, and nothing was dropped.
+// False if adapters in use leave too little memory; nothing is dropped then.
 bool AdapterPool::make_room(std::uint64_t bytes) {
   if (bytes_in_use() + bytes > max_bytes_) return false;
   for (Named* named : oldest_first()) {
@@ -230,7 +230,7 @@ std::optional<std::string> AdapterPool::name_of(const std::string& content_key) 
   return found == named_.end() ? std::nullopt : std::optional(found->first);
 }
 
-// As many of those in use as will make room once their requests have ended; others wait behind the one that needs it.
+// Marks adapters in use until their end frees enough memory; requests for marked ones queue behind the waiting one.
 void AdapterPool::mark_leaving(std::uint64_t bytes) {
   std::uint64_t stays = bytes_in_use();
   for (Named* named : oldest_first()) {
@@ -250,8 +250,8 @@ void AdapterPool::put(Named& named, std::shared_ptr<const Adapter> adapter) {
   named.resident->adapter = std::move(adapter);
 }
 
-// Takes it out of memory, or leaves it to its users. The memory is released here: the last user's lease may be about to
-// end still.
+// Takes it out of memory, or leaves it to its users. The adapter is freed here: the last user's lease may still be in
+// its destructor.
 void AdapterPool::forget(Named& named) {
   const ResidentPtr resident = std::exchange(named.resident, nullptr);
   if (resident == nullptr) return;
@@ -281,7 +281,7 @@ void AdapterPool::finish(AdapterWait& wait, Step& step, std::optional<Error> err
   std::erase(waits_, &wait);
 }
 
-// In the order in which they came; only what is in memory passes one that waits for room.
+// Serves the waits in order of arrival; only adapters in memory may pass one that waits for memory.
 AdapterPool::Step AdapterPool::next_step() {
   Step step;
   bool is_blocked = false;
@@ -290,7 +290,7 @@ AdapterPool::Step AdapterPool::next_step() {
   }
   for (AdapterWait* const wait : std::vector(waits_.begin(), waits_.end())) {
     const auto found = named_.find(wait->name_);
-    if (found == named_.end()) {  // its request is read again, and refused
+    if (found == named_.end()) {  // its request is read again and refused
       finish(*wait, step, std::nullopt);
       continue;
     }

@@ -1,8 +1,8 @@
-// AdapterPool: the LoRA adapters of one model by name, in a bounded part of the memory. Those that were asked for least
-// recently leave it first; what is asked for again is read again, on the pool's thread. Any thread. Invariants: the
-// adapters in memory and those that are being read take at most `max_bytes` (one that is read for the first time counts
-// by its file's size until then); an adapter in use is never given up, and counts until its last user is gone; a name
-// stands for the same weights until it is replaced.
+// AdapterPool: the LoRA adapters of one model by name, in a bounded part of the memory. The least recently requested
+// are dropped first and are read again, on the pool's thread, when a request needs them. Any thread. Invariants: the
+// adapters in memory and those being read take at most `max_bytes` (an adapter read for the first time counts by its
+// file's size until then); an adapter in use is never dropped, and counts until its last user is gone; a name stands
+// for the same weights until it is replaced.
 #pragma once
 
 #include <condition_variable>
@@ -26,14 +26,14 @@ namespace quire {
 
 class AdapterPool;
 
-// The adapters in use leave no room for one more.
+// Adapters in use leave too little memory for another one.
 class AdapterShortage : public StartupError {
  public:
   using StartupError::StartupError;
 };
 
-// A request's wait for an adapter that is not in memory. Once called back it keeps the adapter there: it lives until
-// the request was read again. After its destruction nothing is called back.
+// A request's wait for an adapter that is not in memory. After the callback it keeps the adapter in memory, and so
+// lives until the request has been read again. Its destruction cancels the callback.
 class AdapterWait {
  public:
   using Done = std::function<void(std::optional<Error>)>;
@@ -44,7 +44,7 @@ class AdapterWait {
   AdapterWait& operator=(const AdapterWait&) = delete;
 
   // Calls back once the adapter can be taken, or cannot be: on the pool's thread, or before this returns. Errors: 503
-  // "adapter_failed" where its file is gone, changed or cannot be used. Called once.
+  // "adapter_failed" if its file is gone, changed or unusable. Called once.
   void begin(Done done);
 
  private:
@@ -52,7 +52,7 @@ class AdapterWait {
   const std::shared_ptr<AdapterPool> pool_;
   const std::string name_;
   Done done_;                            // guarded by the pool's mutex until it is called
-  std::shared_ptr<const Adapter> held_;  // the same
+  std::shared_ptr<const Adapter> held_;  // guarded by the pool's mutex too
 };
 
 class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
@@ -65,25 +65,25 @@ class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
   AdapterPool(const AdapterPool&) = delete;
   AdapterPool& operator=(const AdapterPool&) = delete;
 
-  // Reads the file now and adds the adapter, or replaces the one of that name, which its users keep. Throws, and
-  // changes no name then: StartupError where the file cannot be used, AdapterShortage. Returns the adapter's rank.
+  // Reads the file now and adds the adapter, or replaces the one of that name, which its users keep. Returns the
+  // adapter's rank. Throws StartupError if the file is unusable, or AdapterShortage; no name has changed then.
   std::int64_t add(const std::string& name, const std::filesystem::path& path);
-  // The same for a file that is read once it is asked for.
+  // Adds a file that is read when it is first requested.
   void add_unread(const std::string& name, const std::filesystem::path& path);
-  // Its users keep it.
+  // Requests that use the adapter keep it.
   void remove(const std::string& name);
 
-  // An adapter for a request, which keeps it in memory as long as it has it; or the wait for it.
+  // Result of take(): the adapter, kept in memory by this lease, or else the wait for it.
   struct Taken {
     std::shared_ptr<const Adapter> adapter;
     std::shared_ptr<AdapterWait> wait;
   };
-  // Nothing: there is no such name.
+  // Nothing: the name is unknown.
   std::optional<Taken> take(const std::string& name);
-  // A name of these weights; nothing: there is none, or none was read yet.
+  // A name of these weights; nothing: no adapter with them was read yet.
   std::optional<std::string> name_of(const std::string& content_key) const;
-  // Ends the thread. What waits then is called back: its request finds out what became of the model. What waits later
-  // gets a 503.
+  // Ends the thread. Present waits are called back: their requests find that the model is gone. Later waits get a
+  // 503.
   void stop();
 
   struct Stats {
@@ -92,8 +92,8 @@ class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
     std::uint64_t num_loads = 0;    // files that were read
     std::uint64_t num_dropped = 0;  // adapters that left the memory to make room
     std::vector<std::string> in_memory{};
-    std::vector<std::string> running{};  // of them, those in use
-    std::vector<std::string> waiting{};  // that requests wait for
+    std::vector<std::string> running{};  // adapters in use
+    std::vector<std::string> waiting{};  // adapters that requests wait for
   };
   Stats stats() const;
 
@@ -104,16 +104,16 @@ class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
     std::shared_ptr<const Adapter> adapter;
     std::uint64_t bytes = 0;
     std::int64_t num_users = 0;
-    std::int64_t num_holds = 0;  // of them, waits that ended and whose requests were not read again yet
-    bool is_leaving = false;     // a request waits for its room: others wait behind that
+    std::int64_t num_holds = 0;  // ended waits whose requests were not read again yet
+    bool is_leaving = false;     // a request waits for its memory; further ones queue behind that request
   };
   using ResidentPtr = std::shared_ptr<Resident>;
   struct Named {
-    std::uint64_t id = 0;  // of this file under this name
+    std::uint64_t id = 0;  // identifies this file under this name
     std::filesystem::path path{};
     ResidentPtr resident{};     // null: not in memory
-    std::uint64_t bytes = 0;    // that it takes there
-    std::string content_key{};  // of what was read first; empty: it was never read
+    std::uint64_t bytes = 0;    // its size in memory
+    std::string content_key{};  // key of the weights read first; empty: never read
     std::uint64_t asked_at = 0;
     std::optional<Clock::time_point> failed_at{};
     std::optional<Error> failure{};
@@ -144,7 +144,7 @@ class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
   std::condition_variable changed_;
   std::map<std::string, Named> named_;
   std::vector<ResidentPtr> unnamed_;  // removed or replaced, and still used
-  std::uint64_t reserved_ = 0;        // for what is being read
+  std::uint64_t reserved_ = 0;        // bytes reserved for the file being read
   std::deque<AdapterWait*> waits_;    // oldest first
   std::uint64_t num_asked_ = 0;
   std::uint64_t num_ids_ = 0;

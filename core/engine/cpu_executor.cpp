@@ -24,7 +24,7 @@ CpuExecutor::CpuExecutor(Model& model, Backend& backend, ExecutorMemory memory, 
   draft_round_.reserve(static_cast<std::size_t>(limits.max_sequences));
 }
 
-// Moves and copies take no memory on the host: what else is thrown than a device's error comes after them.
+// Moves and copies allocate nothing on the host: any other exception than a DeviceError comes after them.
 Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   failure_ = draft_round_.take_failure();
   output_.clear();
@@ -44,7 +44,7 @@ Ticket& CpuExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   return *this;
 }
 
-// The first rows of the step are computed: of each entry, those of its rows that are among them.
+// Records how many of each entry's rows are among the step's first rows, which are computed.
 void CpuExecutor::note_computed(const StepPlan& plan, const StepArrays& arrays) {
   output_.hidden = dense_values(computed_.hidden);
   output_.labels = dense_values(computed_.labels);
@@ -69,7 +69,7 @@ void CpuExecutor::score(std::span<const ScoreRow> scores) {
   try {
     output_.logprobs.resize(scores.size());
   } catch (const std::bad_alloc&) {
-    return;  // StepOutput::logprob(): none of them could be computed
+    return;  // StepOutput::logprob(): no scores could be computed
   }
   backend_.parallel_for(static_cast<std::int64_t>(scores.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); std::cmp_less(i, end); ++i) {

@@ -45,10 +45,10 @@ class CpuExecutor final : public Executor, private Ticket {
   ModelOutput computed_;
   StepOutput output_;
   std::vector<SampleRow> rows_;
-  std::exception_ptr failure_;  // of the device, for wait() to report
+  std::exception_ptr failure_;  // a device failure, for wait() to report
 };
 
-// As executor_for().
+// Does the work of executor_for().
 std::unique_ptr<CpuExecutor> make_cpu_executor(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                                                const SchedulerOptions& scheduler, const KvCounts& counts = {});
 

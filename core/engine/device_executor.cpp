@@ -24,7 +24,7 @@ DrawnToken drawn_token(const TokenDrawn& drawn) {
   return {.has_no_numbers = drawn.status == TokenDrawn::Status::kNoNumbers};
 }
 
-// As Sampler::logprob_of.
+// Equals Sampler::logprob_of.
 TokenLogprob logprob_of(const TokenScored& scored, TokenId token) {
   const double log_sum = std::log(scored.sum);
   const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - log_sum); };
@@ -83,11 +83,11 @@ Ticket& DeviceExecutor::submit(const StepPlan& plan, const StepArrays& arrays) {
   return step;
 }
 
-// Of a step that will not be computed.
+// Waits for the moves of a step whose rows will not be computed.
 void DeviceExecutor::finish_moves(Submitted& step) {
   try {
     steps_.wait(step.number);
-  } catch (const DeviceError& error) {  // which the next step reports
+  } catch (const DeviceError& error) {  // the next step reports it
     log::error("blocks were not moved: {}", error.what());
   }
 }
@@ -110,7 +110,7 @@ void DeviceExecutor::move(Submitted& step, const Transfers& transfers) {
     memory_.list_moves(transfers.moves, transfers_);
     steps_.move_blocks(transfers_);
     memory_.copy(transfers.copies);
-  } catch (const std::bad_alloc&) {  // of the lists: this takes none
+  } catch (const std::bad_alloc&) {  // no memory for the lists; move() needs none
     step.output.moved = memory_.move(transfers);
   }
 }
@@ -121,7 +121,7 @@ void DeviceExecutor::Submitted::draw(const DrawBatch& batch) {
     executor->draw(*this, batch);
   } catch (const DeviceError&) {
     failure = std::current_exception();
-  } catch (const std::bad_alloc&) {  // of the host, for the arrays of the draws
+  } catch (const std::bad_alloc&) {  // no host memory for the arrays of the draws
     drawn_places.clear();
     targets.clear();
     std::ranges::fill(output.tokens, DrawnToken{.out_of_memory = true});
@@ -129,7 +129,7 @@ void DeviceExecutor::Submitted::draw(const DrawBatch& batch) {
   }
 }
 
-// False where the host draws.
+// False if the host draws.
 bool DeviceExecutor::plan_draw(Submitted& step, const DrawBatch& batch, std::size_t i) {
   const DrawRow& draw = batch.draws[i];
   if (!DrawPlan::draws_on_device(*draw.state)) return false;

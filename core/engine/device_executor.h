@@ -1,7 +1,7 @@
 // DeviceExecutor: an Executor of a backend with steps(): a step is enqueued when it is submitted, and again when its
-// draws are known, and two are in flight. The device draws, but for the rows whose request asks for samplers that it
-// lacks: the engine thread waits for the logits of a step with such a row and draws from them on the host. Engine
-// thread only. Invariant: as Executor's; which of them draws a token changes no text.
+// draws are known, and two are in flight. The device draws, except rows whose request asks for samplers that it lacks:
+// the engine thread waits for such a step's logits and draws from them on the host. Engine thread only. Invariant:
+// Executor's; where a token is drawn does not change the text.
 #pragma once
 
 #include <array>
@@ -45,10 +45,10 @@ class DeviceExecutor final : public Executor {
     std::int64_t number = -1;
     MatrixView logits;  // the device's
     StepOutput output;
-    std::vector<std::size_t> drawn_places;              // that the device draws
-    std::vector<TokenScore> scores;                     // that it makes, and
-    std::vector<std::optional<TokenLogprob>*> targets;  // where in the output each belongs
-    std::exception_ptr failure;                         // of the device, for wait() to report
+    std::vector<std::size_t> drawn_places;              // draws made by the device
+    std::vector<TokenScore> scores;                     // scores computed by the device
+    std::vector<std::optional<TokenLogprob>*> targets;  // place of each score in the output
+    std::exception_ptr failure;                         // a device failure, for wait() to report
   };
 
   void compute(Submitted& step, const StepPlan& plan, const StepArrays& arrays);

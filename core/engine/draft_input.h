@@ -15,10 +15,10 @@ class DraftInput {
   DraftInput(std::int32_t block_size, std::int64_t max_sequences, std::int64_t max_table_blocks);
 
   void clear(bool is_first);
-  // The sequence's rows from `begin` to its last token, drafts among its tokens included, whose blocks it has. What
-  // follows the last one is predicted. hidden_row: see DraftArrays.
+  // Adds the sequence's rows from `begin` to its last token, drafts included; it has blocks for them. The token after
+  // the last row is predicted. hidden_row: see DraftArrays.
   void add(const Sequence& sequence, std::int64_t begin, std::int32_t hidden_row);
-  // Rows whose K and V alone are wanted.
+  // Adds rows of which only K and V are needed.
   void add_unpredicted(const Sequence& sequence, std::int64_t begin, std::int64_t end);
 
   std::int64_t num_rows() const { return rows_.num_rows(); }

@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-constexpr float kLikelyLead = 1.5F;  // of the best logit over the second, of a draft that is likely
+constexpr float kLikelyLead = 1.5F;  // least lead of a likely draft's logit over the second best
 
 // Whether the row's best token stands out.
 bool has_clear_best(std::span<const float> logits) {

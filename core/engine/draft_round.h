@@ -1,5 +1,5 @@
-// DraftRound: one round of drafting on a model's device, whose tokens the host's Sampler draws: what executors share.
-// Engine thread only; no step is in flight. A failure of the device is kept for the ticket of the next step.
+// DraftRound: one round of drafting on a model's device, with tokens drawn by the host's Sampler. Shared by the
+// executors. Engine thread only; no step is in flight. A failure of the device is kept for the ticket of the next step.
 #pragma once
 
 #include <exception>
@@ -16,9 +16,9 @@ class DraftRound {
   DraftRound(Model& model, Backend& backend) : model_(model), backend_(backend) {}
 
   void reserve(std::size_t max_draws);
-  // As Executor::draft().
+  // Implements Executor::draft().
   DraftOutput compute(const DraftArrays& arrays, std::span<const DrawRow> draws, KvStorage& storage, Sampler& sampler);
-  // What the device reported since the last call; null: nothing.
+  // Failure reported by the device since the last call; null: none.
   std::exception_ptr take_failure() { return std::exchange(failure_, nullptr); }
 
  private:

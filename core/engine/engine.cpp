@@ -15,11 +15,11 @@ namespace quire {
 
 namespace {
 
-// An engine that has been idle for so long looks whether its pool is whole: never between two requests of one client.
+// Idle time after which the engine checks its pool's integrity: longer than pauses between requests of a client.
 constexpr std::chrono::milliseconds kIdleBeforeCheck{200};
-// Even where a drain has used its time up: for what is cached to be written to the disk.
+// Least time for writing cached blocks to the disk, even if a drain has used its time up.
 constexpr std::chrono::seconds kLeastTimeToPersist{2};
-// Looked at between two looks for new requests while what is cached is offered to the disk: a few milliseconds.
+// Blocks offered to the disk between two looks for new requests: a few milliseconds.
 constexpr std::int64_t kBlocksPersistedAtOnce = 64;
 
 ModelIdentity identity_of(ModelIdentity identity, Executor& executor) {
@@ -41,7 +41,7 @@ KvWindow window_of(Executor& executor) {
           .num_parts = executor.window_storage()->layout().num_blocks};
 }
 
-// Of what may be kept beside a block: a recurrent state, or a part for windows.
+// Bytes of the state or window part kept beside a block.
 std::int64_t extra_bytes(Executor& executor) {
   if (KvStorage* const windows = executor.window_storage()) return static_cast<std::int64_t>(windows->block_bytes());
   return executor.states() == nullptr ? 0 : static_cast<std::int64_t>(executor.states()->state_bytes());
@@ -59,7 +59,7 @@ Step make_step(const EngineOptions& options, const KvCache& kv, const Scheduler&
           max_num_seqs * kv.blocks_for(scheduler.max_model_len()), kv.has_window() ? &kv.window() : nullptr};
 }
 
-// What the model and its memory make of the options.
+// Completes the options with limits of the model and its memory.
 SchedulerOptions options_for(Executor& executor, SchedulerOptions options) {
   const Model& model = executor.model();
   const std::int64_t context = model.max_context();
@@ -155,7 +155,7 @@ void Engine::Impl::loop() {
   bool checked = false;
   bool persisting = false;
   while (!stopping.load(std::memory_order_acquire)) {
-    // Read before the step: only then has the step received whatever came before the queue was closed.
+    // Read before the step, so that the step has received all that came before the queue was closed.
     const bool draining = drain_deadline.load(std::memory_order_acquire) != kNotDraining;
     if (step(Clock::now())) {
       if (!live_.empty()) checked = false;
@@ -196,7 +196,7 @@ void Engine::Impl::shut_down() {
   publish();
 }
 
-// What is cached is written to the disk, and waited for, until `until`.
+// Writes cached blocks to the disk and waits for the writes until `until`.
 void Engine::Impl::persist(Clock::time_point until) {
   bool has_more = true;
   while (has_more && healthy.load(std::memory_order_relaxed) && lower_tier_->wait_for_room(until)) {
@@ -260,7 +260,7 @@ void Engine::stop() {
   if (impl_->thread.joinable()) {
     impl_->thread.join();
   } else {
-    kEngineThread.assume();  // it never ran, or has ended: the caller acts as it
+    kEngineThread.assume();  // the thread never ran or has ended: the caller acts as the engine thread
     impl_->shut_down();
   }
 }

@@ -1,5 +1,5 @@
-// Rows that a drafting model lacks: which ones, and when it computes them. A step computes rows of the large model
-// alone.
+// Rows that a drafting model lacks: selection of sequences, and the time to compute the rows in. A step computes rows
+// of the large model alone.
 #include <algorithm>
 #include <chrono>
 
@@ -10,11 +10,11 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kMostInFirstRound = 8;  // rows of a sequence; more are computed before, without its drafts
-constexpr double kMostOfRest = 0.5;            // of the time that the rest of a generation takes without drafts
+constexpr double kMostOfRest = 0.5;  // most time, as a share of the generation's remaining time without drafts
 
 }  // namespace
 
-// What a step moves, copies or writes is no longer what the drafting model computed, unless its rows move too.
+// Blocks that the step moves, copies or writes lose their draft-model rows, unless those move along.
 void Engine::Impl::note_drafted_rows(const StepPlan& plan) {
   for (const BlockMove& move : plan.transfers.moves) {
     if (move.kind == BlockMove::Kind::kLoad && move.block != kNoBlock) drafted_rows_->note_replaced(move.block);
@@ -28,8 +28,8 @@ void Engine::Impl::note_drafted_rows(const StepPlan& plan) {
   }
 }
 
-// Of the rows of the last rounds, those whose tokens turned out to be right are the drafting model's rows of the
-// sequence, but for those in a block that became full and gave way to an equal one of the cache.
+// Rows of the last rounds whose tokens were accepted become the drafting model's rows of the sequence, except rows in a
+// full block that was replaced by an equal cached block.
 void Engine::Impl::settle_rows(Generation& generation) {
   Drafting& drafting = generation.drafting;
   if (drafting.rows.empty()) return;
@@ -51,8 +51,8 @@ void Engine::Impl::settle_rows(Generation& generation) {
   drafting.rows.clear();
 }
 
-// Leaves those of the drafted sequences of which a first round computes all that is lacking. For others some of it is
-// computed, as much as takes about as long as a step, where a round over all of them would be worth its time.
+// Keeps in drafted_ the sequences whose missing rows fit into a first round. For others, if a round over all would be
+// worth its time, computes some of the missing rows: about as many as take as long as a step.
 void Engine::Impl::catch_up(const DraftBudget& budget, Step& step, Turn& turn) {
   double seconds = budget.seconds();
   const bool is_bounded = seconds > 0.0;
@@ -74,7 +74,7 @@ void Engine::Impl::catch_up(const DraftBudget& budget, Step& step, Turn& turn) {
   if (!is_worth && drafted_.empty()) draft_price_.note_refused(num_sequences);
 }
 
-// Two sequences must not write the rows of a block that they share in one round.
+// True if the first round cannot compute all missing rows, or would write to a block that another sequence shares.
 bool Engine::Impl::lacks_rows(const Generation& generation) const {
   const std::int64_t begin = generation.drafting.rows_begin;
   const std::int64_t num_lacking = generation.num_known_computed() - begin;
@@ -91,7 +91,7 @@ bool Engine::Impl::may_catch_up(const Generation& generation, const DraftBudget&
   return rest == 0.0 || num_lacking * catch_up_.row_seconds() <= kMostOfRest * rest;
 }
 
-// As many rows as take about so long; returns the time that they took.
+// Computes as many rows as fit into `seconds`; returns the time that they took.
 double Engine::Impl::compute_lacking(Generation& generation, double seconds) {
   Drafting& drafting = generation.drafting;
   const std::int64_t end =

@@ -9,16 +9,16 @@ namespace {
 
 // Tokens that all drafters together read in one step, so that a long cached prompt does not hold it up: under 1 ms.
 constexpr std::int64_t kReadInStep = 4096;
-// Acceptance of a model's drafts, before any was verified: a round takes longer than looking into the text.
+// Assumed acceptance of a model's drafts before any was verified: a round takes longer than looking into the text.
 constexpr double kPriorOfRounds = 0.8;
-// The share of a step's time that is saved where it is submitted before the one before it is finished, rounded up: an
-// H100 saves 5 to 7 % at 1 to 64 streams of an 8B model.
+// Share of a step's time saved by submitting it before the previous step is finished, rounded up: an H100 saves 5 to 7
+// % at 1 to 64 streams of an 8B model.
 constexpr double kOverlapSaves = 0.08;
 
 }  // namespace
 
-// Whether the step in flight is finished before the next one is planned, since drafts need the token that it draws.
-// That pays where more of them are likely to be right than it costs: the tokens that all sequences had in that time.
+// Whether the step in flight is finished before the next one is planned, because drafts need the token that it draws.
+// That pays if the expected accepted drafts exceed the tokens lost by giving up the overlap.
 bool Engine::Impl::settles_for_drafts() {
   if (num_passes_ < next_settled_pass_) return false;
   std::int64_t read_budget = kReadInStep;
@@ -28,7 +28,7 @@ bool Engine::Impl::settles_for_drafts() {
   return num_expected > kOverlapSaves * static_cast<double>(scheduler_.num_running());
 }
 
-// Drafts were waited for, and the step was too full for all of them.
+// Stops waiting for drafts for a while: the step was too full to verify any.
 void Engine::Impl::stop_settling() {
   constexpr std::uint64_t kPasses = 16;
   next_settled_pass_ = num_passes_ + kPasses;
@@ -59,14 +59,14 @@ void Engine::Impl::begin_drafting(Generation& generation) {
   drafting.rows_blocks.reserve(2 * kMostDraftsOfSequence);
 }
 
-// False where there are none, as behind a step in flight: its tokens are not known.
+// False if there are no drafts, for example while a step is in flight, whose tokens are not known.
 bool Engine::Impl::propose_drafts(Step& step, Turn& turn) {
   if (!executor_->model().is_causal() || latest_ != nullptr) return false;
   std::int64_t read_budget = kReadInStep;
   bool has_drafts = propose_in_rounds(step, turn);
   for (Sequence* sequence : scheduler_.running()) {
     if (Generation::of(*sequence).drafting.in_rounds) continue;
-    // What a wrong draft makes a recurrent model compute again settles first, lest it grows.
+    // Do not draft while recomputation after a rejected draft is pending: rejected drafts would add to it.
     if (executor_->states() != nullptr && sequence->num_remaining() > 1) {
       sequence->drafts.clear();
       continue;
@@ -77,7 +77,7 @@ bool Engine::Impl::propose_drafts(Step& step, Turn& turn) {
   return has_drafts;
 }
 
-// Looking for drafts takes time as well, and so does waiting for the tokens before them.
+// Notes drafts that the step had no room to verify: making them and waiting for their tokens costs time.
 void Engine::Impl::note_unused_drafts(const StepPlan& plan) {
   if (plan.num_drafts == 0) stop_settling();
   for (std::size_t i = 0; std::cmp_less(i, plan.num_streaming); ++i) {
@@ -88,8 +88,8 @@ void Engine::Impl::note_unused_drafts(const StepPlan& plan) {
   }
 }
 
-// Each draft's row draws the token after it, as if all drafts before were known to be right: with the same random
-// numbers, counts and mask. What the grammar forces is not drawn.
+// Each draft's row draws the token after it, assuming that all drafts before it are accepted: with the same random
+// numbers, counts and mask. Tokens that the grammar forces are not drawn.
 void Engine::Impl::add_draft_draws(Step& step, std::size_t index) {
   StepPart& part = step.parts[index];
   Generation& generation = *part.generation;
@@ -115,7 +115,7 @@ void Engine::Impl::add_draft_draws(Step& step, std::size_t index) {
   }
 }
 
-// They were among the tokens while the step's draws needed them.
+// Removes the draft tokens that add_draft_draws() appended.
 void Engine::Impl::forget_drafts(Step& step) {
   for (const StepPart& part : step.parts) {
     if (part.num_drafts > 0) part.generation->forget_tokens_after(part.end);
@@ -137,7 +137,7 @@ void Engine::Impl::verify_drafts(Step& step, StepOutput& output) {
   }
 }
 
-// Of the first `num_rows` drafts, whose rows were computed, those that equal what was drawn before each.
+// Number of leading drafts, at most `num_rows`, that equal the token drawn before them or were forced.
 std::int64_t Engine::Impl::num_accepted(const StepPart& part, std::int64_t num_rows, const StepOutput& output) const {
   const Generation& generation = *part.generation;
   std::size_t draw = *part.draw;
@@ -161,7 +161,7 @@ void Engine::Impl::note_verified(const StepPart& part, std::int64_t num_rows) {
     catch_up_.note_drafts(static_cast<double>(part.num_accepted) * token_seconds_,
                           static_cast<double>(num_rows) * row_seconds_);
   }
-  std::int64_t num_free = 0;  // not forced
+  std::int64_t num_free = 0;  // drafts that were not forced
   std::int64_t num_right = 0;
   for (std::int64_t i = 0; i < num_rows; ++i) {
     const bool is_free = !generation.is_draft_forced(i);
@@ -175,8 +175,8 @@ void Engine::Impl::note_verified(const StepPart& part, std::int64_t num_rows) {
       num_free, num_right, generation.num_tokens() + part.num_accepted);
 }
 
-// The token after the last known one, and one after each draft that was right; what the grammar forces in between is
-// there by then.
+// Takes the token after the last known one, and a token after each accepted draft; tokens that the grammar forces in
+// between are already appended by then.
 void Engine::Impl::take_draws(const Step& step, const StepPart& part, StepOutput& output) {
   Generation& generation = *part.generation;
   std::size_t draw = *part.draw;
@@ -188,7 +188,7 @@ void Engine::Impl::take_draws(const Step& step, const StepPart& part, StepOutput
     generation.take(output.tokens[draw++], end_of_generation_);
   }
   note_hidden_row(step, part);
-  // A grammar that gave up on its text may have forced less than its drafts had.
+  // A grammar that failed on its text may have forced fewer tokens than its drafts had.
   const std::int64_t most_computed = generation.num_tokens() - (generation.finish ? 0 : 1);
   if (part.num_drafts > 0) generation.num_computed = std::min(generation.num_computed, most_computed);
 }

@@ -72,7 +72,7 @@ class Engine::Impl {
   std::thread thread;
 
  private:
-  using Turn = std::optional<StepTurns::Turn>;  // of a step and the rounds before it, once it is taken
+  using Turn = std::optional<StepTurns::Turn>;  // the turn of a step and of the rounds before it, once taken
   // The last event of a request whose prompt is on its way to the shared store.
   struct HeldEnd {
     std::shared_ptr<OutputSink> sink;
@@ -200,13 +200,11 @@ class Engine::Impl {
   std::unique_ptr<SharedTier> shared_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::unique_ptr<LowerTier> lower_tier_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::unique_ptr<MediaEncoding> media_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);  // null: the model takes no media
-  std::vector<Generation*> with_media_ QUIRE_GUARDED_BY(kEngineThread);           // whose prompts have media
-  std::string last_media_key_ QUIRE_GUARDED_BY(kEngineThread);  // API key whose media was encoded last
+  std::vector<Generation*> with_media_ QUIRE_GUARDED_BY(kEngineThread);  // generations whose prompts have media
+  std::string last_media_key_ QUIRE_GUARDED_BY(kEngineThread);           // API key whose media was encoded last
   std::array<Step, 2> steps_ QUIRE_GUARDED_BY(kEngineThread);
-  Step* in_flight_ QUIRE_GUARDED_BY(kEngineThread) =
-      nullptr;  // submitted before, to be finished in the next call of step()
-  Step* latest_ QUIRE_GUARDED_BY(kEngineThread) =
-      nullptr;  // of the steps that were submitted and are not done, the last
+  Step* in_flight_ QUIRE_GUARDED_BY(kEngineThread) = nullptr;  // submitted, to be finished in the next call of step()
+  Step* latest_ QUIRE_GUARDED_BY(kEngineThread) = nullptr;     // the last submitted step that is not done
 
   std::unordered_map<std::string, std::unique_ptr<LiveRequest>> live_ QUIRE_GUARDED_BY(kEngineThread);
   std::list<HeldEnd> held_ends_ QUIRE_GUARDED_BY(kEngineThread);
@@ -217,19 +215,19 @@ class Engine::Impl {
   std::int64_t num_sequences_made_ QUIRE_GUARDED_BY(kEngineThread) = 0;
   std::unique_ptr<SlotRecords> slots_ QUIRE_GUARDED_BY(kEngineThread);  // null: none are kept
 
-  // Of rounds of drafting.
+  // State of drafting rounds.
   DraftInput draft_input_ QUIRE_GUARDED_BY(kEngineThread);
   DraftPrice draft_price_ QUIRE_GUARDED_BY(kEngineThread);
   std::vector<Generation*> drafted_ QUIRE_GUARDED_BY(kEngineThread);
-  std::vector<Generation*> in_round_ QUIRE_GUARDED_BY(kEngineThread);  // of them, those that go on
+  std::vector<Generation*> in_round_ QUIRE_GUARDED_BY(kEngineThread);  // generations of the next round
   std::vector<DrawRow> draft_draws_ QUIRE_GUARDED_BY(kEngineThread);
   std::unique_ptr<DraftedRows> drafted_rows_ QUIRE_GUARDED_BY(kEngineThread);  // null: no model drafts
   CatchUp catch_up_ QUIRE_GUARDED_BY(kEngineThread);
-  LikelyTokens likely_tokens_ QUIRE_GUARDED_BY(kEngineThread);    // of generations that a model drafts for
-  double token_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;    // of the step before which drafts were made last
-  double row_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;      // of verifying one of them
-  std::uint64_t num_passes_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // that were submitted
-  std::uint64_t next_settled_pass_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // none before it waits for drafts
+  LikelyTokens likely_tokens_ QUIRE_GUARDED_BY(kEngineThread);    // counted over generations that a model drafts for
+  double token_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;    // seconds per token of the last step with drafts
+  double row_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;      // seconds to verify one more draft in that step
+  std::uint64_t num_passes_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // steps submitted so far
+  std::uint64_t next_settled_pass_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // no step before it waits for drafts
 
   EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);
   Clock::time_point next_look_at_device_ QUIRE_GUARDED_BY(kEngineThread);

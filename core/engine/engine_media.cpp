@@ -1,5 +1,5 @@
-// Engine::Impl: media of prompts: which piece is encoded next, for how long beside a step, and the sequences that its
-// rows let go on.
+// Engine::Impl: media of prompts: chooses the piece to encode next and its time beside a step, and lets sequences
+// continue once their rows are encoded.
 #include <algorithm>
 #include <utility>
 
@@ -9,9 +9,9 @@ namespace quire {
 
 namespace {
 
-constexpr double kLongestSlice = 0.25;  // seconds, where steps are not bounded
+constexpr double kLongestSlice = 0.25;  // seconds, if steps are unbounded
 constexpr double kLeastShare = 0.1;     // share of a step's bound for the encoder
-constexpr double kStepShare = 0.5;      // the same for the model, while there is something to encode
+constexpr double kStepShare = 0.5;      // largest share of a step's bound for the model while media are to be encoded
 
 }  // namespace
 
@@ -40,7 +40,7 @@ Result<void> Engine::Impl::check_media(const Request& request) const {
   return {};
 }
 
-// The sequence's tokens name the rows, as long as the generation lives.
+// Gives the media rows in the sequence's tokens names that live as long as the generation.
 void Engine::Impl::name_media(Generation& generation) {
   const std::vector<MediaRun>& media = generation.request->media;
   if (media.empty()) return;
@@ -54,19 +54,19 @@ void Engine::Impl::name_media(Generation& generation) {
   }
 }
 
-// Index of the next token to compute; of a waiting sequence, behind what the cache has of it.
+// Index of the next token to compute; for a waiting sequence, the number of its cached tokens.
 std::int64_t Engine::Impl::next_position(Generation& generation) {
   if (generation.state != Sequence::State::kWaiting) return generation.num_computed;
   return kv_.match_tokens(kv_.match(generation.table, generation.tokens, generation.prefix_limit()));
 }
 
-// Gives sequences the rows that are there. The next piece to encode: of a running sequence, else of another key than
-// the last one's, else the first that waits.
+// Gives sequences the rows that are encoded. Returns the next piece to encode: a running sequence's first, then one of
+// another API key than the last piece's, then the first that waits.
 std::optional<Engine::Impl::WantedMedia> Engine::Impl::place_media() {
   if (media_ == nullptr) return std::nullopt;
   std::optional<WantedMedia> next;
   int best = 0;
-  bool is_wanted = false;  // the piece that is being encoded
+  bool is_wanted = false;  // a sequence needs the piece that is being encoded
   bool has_arrived = false;
   for (Generation* generation : with_media_) {
     const Generation& each = *generation;
@@ -100,14 +100,14 @@ std::optional<Engine::Impl::WantedMedia> Engine::Impl::place_media() {
   return next;
 }
 
-// The time that a step may take which leaves some of its bound to the encoder.
+// Most time for a step, so that part of its bound is left to the encoder.
 double Engine::Impl::seconds_beside_encoder() const {
   const double target = options_.scheduler.target_itl_ms / 1000.0;
   const double longest = scheduler_.max_step_seconds();
   return kStepShare * (target > 0.0 ? std::min(target, longest) : longest);
 }
 
-// The time that the encoder may take beside this step.
+// Time for the encoder beside this step.
 double Engine::Impl::encoder_seconds(const StepPlan& plan) const {
   const bool streams = plan.num_streaming > 0;
   const double target = options_.scheduler.target_itl_ms / 1000.0;
@@ -115,7 +115,7 @@ double Engine::Impl::encoder_seconds(const StepPlan& plan) const {
   return std::clamp(limit - plan.predicted_seconds, kLeastShare * limit, limit);
 }
 
-// Continues the piece that is being encoded, else begins `next`, the newest answer of place_media().
+// Continues the current piece, else begins `next`, the latest result of place_media().
 void Engine::Impl::encode(const std::optional<WantedMedia>& next, double seconds) {
   if (!next) return;
   try {

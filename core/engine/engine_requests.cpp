@@ -29,7 +29,7 @@ void Engine::Impl::receive(Clock::time_point now) {
   receive_slot_orders();
 }
 
-// What the request itself needs, its memory included, is found out here: what fails ends this request alone.
+// Checks the request and allocates all that it needs here: a failure ends this request alone.
 void Engine::Impl::accept(Submission submission, Clock::time_point now) {
   const std::shared_ptr<const Request> request = submission.request;
   const std::shared_ptr<OutputSink> sink = submission.sink;
@@ -93,8 +93,8 @@ std::unique_ptr<LiveRequest> Engine::Impl::make_live(Submission& submission) {
   return live;
 }
 
-// What waits and finds blocks below the pool is started once they have come: a new prompt's are asked for as it
-// arrives, those of the next to start, a preempted sequence's above all, as long as they wait.
+// Fetches blocks from the tiers below the pool; the sequence starts once they have come. New prompts ask on arrival,
+// the next ones to start and preempted sequences as long as they wait.
 void Engine::Impl::restore_blocks(Sequence& sequence, Clock::time_point now) {
   if (lower_tier_ == nullptr || sequence.max_cached_tokens <= 0) return;
   const auto& published = sequence.request->transfer.has;
@@ -191,7 +191,7 @@ void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
       queue_deadlines_.erase({*live.queue_deadline, &live});
       live.queue_deadline.reset();
     }
-    // All that it can come to, so that a token allocates nothing.
+    // Memory for all tokens that it can have, so that appending one allocates nothing.
     guarded(Generation::of(*sequence),
             [&] { sequence->tokens.reserve(static_cast<std::size_t>(sequence->most_tokens())); });
     stats_.prompt_tokens += static_cast<std::uint64_t>(sequence->num_prompt_tokens);
@@ -199,8 +199,8 @@ void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
   }
 }
 
-// Sends the last event; the last choice to end destroys the request. A generation stays as long as a step that is in
-// flight names it. Published before it is sent: a client that has its whole answer finds it counted.
+// Sends the last event; the last choice to end destroys the request. A generation stays as long as a step in flight
+// refers to it. Statistics are published first, so that they count a request whose client has its whole answer.
 void Engine::Impl::end(Generation& generation, FinishInfo info) {
   LiveRequest& live = *generation.live;
   generation.event.num_cached_tokens = info.num_cached_tokens;
@@ -212,14 +212,15 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
   publish();
   if (!is_held) live.sink->send(std::move(generation.event));
   auto& choice = live.choices[static_cast<std::size_t>(generation.choice)];
-  // Until the latest step is done: one before it may be in flight, too.
+  // Kept until the latest step is done, since an earlier step may be in flight too.
   const auto names = [&](const Step& step) { return step.names(generation); };
   if (latest_ != nullptr && std::ranges::any_of(steps_, names)) latest_->ended.push_back(std::move(choice));
   choice.reset();
   if (++live.num_ended == live.request->num_choices) erase(live);
 }
 
-// Whether the generation's last event waits until the shared store has the prompt. Before its blocks are released.
+// Holds the generation's last event until the shared store has the prompt, if requested; returns whether it does.
+// Called before its blocks are released.
 bool Engine::Impl::hold_end(Generation& generation) noexcept {
   const LiveRequest& live = *generation.live;
   const FinishReason reason = generation.event.finish->reason;
@@ -238,7 +239,7 @@ bool Engine::Impl::hold_end(Generation& generation) noexcept {
          }) == nullptr;
 }
 
-// Those that have nothing more to wait for; without a time, all.
+// Sends the events whose publication has ended; without a time, all events.
 void Engine::Impl::send_held_ends(std::optional<Clock::time_point> now) {
   for (auto held = held_ends_.begin(); held != held_ends_.end();) {
     if (now && !lower_tier_->has_ended(held->publication, *now)) {

@@ -9,15 +9,15 @@ namespace quire {
 
 namespace {
 
-// Rows that a wrong draft makes a recurrent model compute again: beyond so many they are settled without drafts first.
+// Most rows that a recurrent model may have to recompute after rejected drafts; above it, they are recomputed first.
 constexpr std::int64_t kMostUnsettled = 8;
-// With more sequences the step itself reads its weights for as many rows.
+// Largest number of sequences in a round: with more, the step reads its weights for as many rows anyway.
 constexpr std::int64_t kMostInRound = kMostDraftedSequences;
 
 }  // namespace
 
-// Collects the sequences to draft for. The first row of their rounds is their last token's. The file's block needs the
-// hidden state of the pass before.
+// Collects the sequences to draft for. Their first round begins at the last token's row. A next-token block needs the
+// hidden state of the previous pass.
 void Engine::Impl::begin_rounds() {
   drafted_.clear();
   const bool by_model = drafted_rows_ != nullptr;
@@ -38,7 +38,7 @@ void Engine::Impl::begin_rounds() {
   }
 }
 
-// Leaves those that have blocks for a draft at least.
+// Keeps the sequences that have a block for at least a single draft.
 void Engine::Impl::take_room_for_rounds() {
   std::erase_if(drafted_, [&](Generation* generation) QUIRE_REQUIRES(kEngineThread) {
     Drafting& drafting = generation->drafting;
@@ -85,7 +85,7 @@ bool Engine::Impl::propose_in_rounds(Step& step, Turn& turn) {
   return std::ranges::any_of(drafted_, [](const Generation* generation) { return !generation->drafts.empty(); });
 }
 
-// False where the device failed.
+// False if the device failed.
 bool Engine::Impl::draft_round(bool is_first) {
   const Clock::time_point began = Clock::now();
   draft_input_.clear(is_first);
@@ -119,7 +119,7 @@ bool Engine::Impl::draft_round(bool is_first) {
   return true;
 }
 
-// The row whose token was drawn last is the one before it, unless a grammar forced more.
+// The hidden state before the last token is that of the row that drew it, unless a grammar forced more tokens.
 void Engine::Impl::note_hidden_row(const Step& step, const StepPart& part) {
   Generation& generation = *part.generation;
   if (!generation.drafting.in_rounds || generation.num_tokens() != part.end + part.num_accepted + 1) return;

@@ -1,4 +1,4 @@
-// Engine::Impl: slots that are saved, restored and erased. One chain moves at a time, beside the steps; further orders
+// Engine::Impl: saving, restoring and erasing slots. A single chain moves at a time, beside the steps; further orders
 // wait for it.
 #include <new>
 #include <optional>
@@ -17,7 +17,7 @@ void Engine::Impl::note_slot(const Generation& generation) {
   }
 }
 
-// What an order lacks memory for ends this order alone.
+// Out of memory fails only this order.
 void Engine::Impl::receive_slot_orders() {
   if (slots_ == nullptr) return;
   while (!lower_tier_->is_moving_chain()) {
@@ -72,7 +72,7 @@ void Engine::Impl::restore(SlotOrder order) {
                              });
 }
 
-// Without memory for the slot's tokens the blocks stay, which every request finds, and the order has failed.
+// If there is no memory for the slot's tokens, the order fails; the restored blocks stay in the prefix cache.
 Result<KeptChain> Engine::Impl::noted(std::int32_t slot, Result<KeptChain> restored) {
   if (!restored) return restored;
   try {

@@ -10,19 +10,19 @@
 
 namespace quire {
 
-// Upper bounds of the buckets of tokens per step; one more bucket holds what is above.
+// Upper bounds of the buckets of tokens per step; one more bucket holds larger steps.
 inline constexpr std::array<std::int64_t, 15> kIterationTokenBounds = {1,   2,   4,    8,    16,   32,   64,   128,
                                                                        256, 512, 1024, 2048, 4096, 8192, 16384};
 
-// Where a step's time goes, in this order.
+// Phases of a step, in order.
 enum class StepPhase { kSchedule, kTurn, kInput, kForward, kSample, kEmit };
 inline constexpr std::size_t kNumStepPhases = 6;
 inline constexpr std::array<const char*, kNumStepPhases> kStepPhaseNames = {"schedule", "turn",   "input",
                                                                             "forward",  "sample", "emit"};
-// Upper bounds in seconds of the buckets of a step's time; one more bucket holds what is above.
+// Upper bounds in seconds of the buckets of a step's time; one more bucket holds longer steps.
 inline constexpr std::array<double, 14> kStepTimeBounds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                            0.1,    0.25,  0.5,    1.0,   2.5,  5.0,   10.0};
-// The same for one phase of a step, most of which are much shorter.
+// Upper bounds for the time of a single phase, most of which are much shorter.
 inline constexpr std::array<double, 14> kPhaseTimeBounds = {0.00001, 0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01,
                                                             0.025,   0.05,   0.1,    0.25,  0.5,    1.0,   5.0};
 
@@ -34,52 +34,52 @@ struct EngineStats {
   std::int64_t num_blocks_used = 0;    // referenced by a sequence
   std::int64_t num_blocks_cached = 0;  // kept for their content, evicted when room is needed
   std::int64_t num_blocks_used_peak = 0;
-  std::uint64_t num_blocks_named = 0;  // full ones in the pool, which are found by their content
-  std::uint64_t num_event_losses = 0;  // times that changes of those were lost on their way to the subscribers
-  std::uint64_t names_digest = 0;      // of those: their hashes, combined by exclusive or
-  // Parts of blocks, which layers with a window keep; 0: the model has none, or they keep as much as the others.
+  std::uint64_t num_blocks_named = 0;  // full blocks in the pool, which are found by their content
+  std::uint64_t num_event_losses = 0;  // times that changes of named blocks were lost on their way to subscribers
+  std::uint64_t names_digest = 0;      // exclusive or of the named blocks' hashes
+  // Blocks of layers with a window; 0: the model has none, or they keep as much as the others.
   std::int64_t num_parts = 0;
-  std::int64_t num_parts_used = 0;  // seen by a sequence through its window
+  std::int64_t num_parts_used = 0;  // within a sequence's window
   std::int64_t num_parts_cached = 0;
   std::int64_t num_parts_used_peak = 0;
-  // Of a device with memory of its own, in bytes, seen once a second; 0: the model is on the processor.
+  // Bytes of a device with memory of its own, sampled once a second; 0: the model is on the processor.
   std::uint64_t device_memory = 0;
-  std::uint64_t device_memory_used = 0;   // by other processes too
+  std::uint64_t device_memory_used = 0;   // use by other processes included
   std::int64_t most_steps_in_flight = 0;  // on the device
-  // Of the tiers below the pool, in bytes; 0: there is no such tier.
+  // Bytes of the tiers below the pool; 0: no such tier.
   std::int64_t host_tier_bytes = 0;
   std::int64_t host_tier_bytes_used = 0;
   std::int64_t disk_tier_bytes = 0;
   std::int64_t disk_tier_bytes_used = 0;
-  std::uint64_t has_shared_store = 0;  // 1: there is one
+  std::uint64_t has_shared_store = 0;  // 1: the engine has one
   SharedStoreStats shared_store;
-  double predicted_step_s = 0.0;    // of the step that runs; 0: not yet known
-  std::uint64_t awaits_others = 0;  // 1: what there is to do waits for another engine's step, or for the disk
-  double tokens_per_second = 0.0;   // computed lately while there was work, prompt and generated
+  double predicted_step_s = 0.0;    // expected time of the running step; 0: not yet known
+  std::uint64_t awaits_others = 0;  // 1: all work waits for another engine's step, or for the disk
+  double tokens_per_second = 0.0;   // prompt and generated tokens, over recent time with work
 
   // Counters since start.
-  std::uint64_t num_plans = 0;  // that were carried out: steps, and plans that move blocks alone
+  std::uint64_t num_plans = 0;  // plans carried out: steps, and plans that move blocks alone
   std::uint64_t num_steps = 0;
   std::uint64_t prefix_cache_queries = 0;  // prompt tokens looked up
-  std::uint64_t prefix_cache_hits = 0;     // of them, found
+  std::uint64_t prefix_cache_hits = 0;     // looked-up tokens that were cached
   std::uint64_t num_preemptions = 0;
   std::uint64_t num_swaps = 0;        // preemptions whose blocks went to the host tier instead of being computed again
-  std::uint64_t prompt_tokens = 0;    // of requests that started, cached ones included
+  std::uint64_t prompt_tokens = 0;    // prompt tokens of started requests, cached ones included
   std::uint64_t computed_tokens = 0;  // rows that went through the model
   std::uint64_t generation_tokens = 0;
-  std::uint64_t num_drafts = 0;           // times that a sequence's drafts were verified
-  std::uint64_t num_draft_tokens = 0;     // that were verified
-  std::uint64_t num_accepted_tokens = 0;  // of them, those that were right
-  std::array<std::uint64_t, kMostDraftsOfSequence> accepted_by_position{};  // the same by their place among the drafts
+  std::uint64_t num_drafts = 0;                                             // verifications of a sequence's drafts
+  std::uint64_t num_draft_tokens = 0;                                       // verified draft tokens
+  std::uint64_t num_accepted_tokens = 0;                                    // accepted draft tokens
+  std::array<std::uint64_t, kMostDraftsOfSequence> accepted_by_position{};  // by place among the drafts
   std::uint64_t num_blocks_copied = 0;                                      // copy-on-write
   std::uint64_t num_media_encoded = 0;                                      // pieces
-  std::uint64_t num_media_found = 0;                                        // whose rows were kept
+  std::uint64_t num_media_found = 0;                                        // pieces whose rows were cached
   std::uint64_t encoder_ns = 0;                                             // time spent encoding
   std::uint64_t num_blocks_restored = 0;                                    // from a tier below
   std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens
   std::array<std::uint64_t, kStepTimeBounds.size() + 1> step_times{};              // steps by their time
   std::array<std::uint64_t, kNumStepPhases> phase_ns{};  // time spent in each phase of all steps
-  std::array<std::array<std::uint64_t, kPhaseTimeBounds.size() + 1>, kNumStepPhases> phase_times{};  // steps by it
+  std::array<std::array<std::uint64_t, kPhaseTimeBounds.size() + 1>, kNumStepPhases> phase_times{};  // steps by time
 };
 
 }  // namespace quire

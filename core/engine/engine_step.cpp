@@ -12,7 +12,7 @@ namespace quire {
 
 namespace {
 
-// The rows of prompts, as far as they are computed for the first time.
+// Number of prompt rows that are computed for the first time.
 std::int64_t prompt_tokens(const StepPlan& plan) {
   std::int64_t count = 0;
   for (const StepEntry& entry : plan.entries) {
@@ -22,7 +22,7 @@ std::int64_t prompt_tokens(const StepPlan& plan) {
   return count;
 }
 
-// Of the steps in flight, the longest; 0: one of them is not known.
+// Longest prediction of the steps in flight; 0 if a prediction is unknown.
 double longest_prediction(const Step* before, const Step* next) {
   double longest = 0.0;
   for (const Step* step : {before, next}) {
@@ -35,8 +35,8 @@ double longest_prediction(const Step* before, const Step* next) {
 
 }  // namespace
 
-// With one step in flight, a step is planned, submitted, drawn and finished. With two, it is submitted before the one
-// before it is finished, and drawn after: its masks are made while the device computes. A step with drafts is alone in
+// With depth 1, a step is planned, submitted, drawn and finished. With depth 2, it is submitted before the previous
+// step is finished, and drawn after: its masks are made while the device computes. A step with drafts is alone in
 // flight.
 bool Engine::Impl::step(Clock::time_point now) {
   receive(now);
@@ -73,7 +73,7 @@ bool Engine::Impl::step(Clock::time_point now) {
   return true;
 }
 
-// Once for a step and the rounds of drafting before it.
+// Takes the turn once for a step and the drafting rounds before it.
 void Engine::Impl::take_turn(Step& step, Turn& turn) {
   stats_.awaits_others = options_.turns != nullptr && !turn ? 1 : 0;
   publish();
@@ -92,7 +92,7 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
   step_limits.max_seconds = turns_.room();
   if (place_media().has_value()) step_limits.max_seconds = std::min(step_limits.max_seconds, seconds_beside_encoder());
   step_limits.is_awaited = turns_.is_awaited();
-  // A recurrent state that went further than what is committed could not go back.
+  // A recurrent state cannot go back: it must not run ahead of the committed tokens.
   step_limits.can_end_early =
       executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
   step_limits.takes_drafts = propose_drafts(step, turn);
@@ -112,7 +112,7 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
   return true;
 }
 
-// False where the host could not: there is no such step, and its requests have ended with that error.
+// False if the host ran out of memory: the step is dropped and its requests have ended with that error.
 bool Engine::Impl::submit(Step& step) {
   meter_.note_submitted(step.record);
   step.pass = ++num_passes_;
@@ -143,16 +143,16 @@ bool Engine::Impl::submit(Step& step) {
     end_step(step, error);
     return false;
   }
-  // Sequences may end while the step before is finished: then this one is committed by then.
+  // Sequences may end while the previous step is finished, so this one is committed before that.
   step.is_overlapped = executor_->depth() > 1 && step.plan.num_drafts == 0;
   latest_ = &step;
-  // Steps are computed in their order: what the next one may count on is there when it is computed.
+  // Steps are computed in order: results that the next step relies on exist by the time it is computed.
   if (step.is_overlapped) scheduler_.commit(step.plan, {});
   meter_.end_phase(step.record, StepPhase::kForward);
   return true;
 }
 
-// Its moves and copies are done, its rows will never be computed.
+// Ends a step whose rows will never be computed; its moves and copies are done.
 void Engine::Impl::end_step(Step& step, const SharedError& error) {
   if (lower_tier_ != nullptr) lower_tier_->finish_moves(step.plan.transfers.moves, {});
   forget_drafts(step);
@@ -169,8 +169,8 @@ void Engine::Impl::end_step(Step& step, const SharedError& error) {
   step.ended.clear();
 }
 
-// The tokens before those to be drawn are known by now. A generation that has ended since the submission, or continues
-// with forced text, needs no token.
+// The tokens before the drawn ones are known by now. A generation that ended since the submission, or continues with
+// forced text, needs no token.
 void Engine::Impl::draw(Step& step) {
   step.draws.clear();
   step.num_masks = 0;
@@ -210,8 +210,8 @@ void Engine::Impl::add_draws(Step& step, std::size_t index) {
   if (generation.live->num_unforked > 0) add_forks(step, index);
 }
 
-// The other choices of the request begin where its prompt ends, each with a draw of its own from the same logits. The
-// first one does not go on before they have been forked: it would write into a block that they are about to share.
+// The request's other choices start at the end of its prompt, each with a draw of its own from the same logits. The
+// first choice waits until they are forked: it would write into a block that they are about to share.
 void Engine::Impl::add_forks(Step& step, std::size_t parent) {
   LiveRequest& live = *step.parts[parent].generation->live;
   const std::int64_t logit_row = step.draws.back().logit_row;
@@ -246,7 +246,7 @@ void Engine::Impl::add_draw(Step& step, std::size_t part, std::int64_t logit_row
   step.parts[part].num_draws = 1;
   step.draws.push_back(row);
   generation.pending_place = static_cast<std::int32_t>(step.draws.size() - 1);
-  // The last token that may be drawn is not computed.
+  // The last token of a generation is never computed.
   generation.num_pending = generation.num_generated + 1 < generation.request->sampling.max_tokens ? 1 : 0;
 }
 
@@ -257,7 +257,7 @@ std::span<std::uint32_t> Engine::Impl::next_mask(Step& step) {
   return step.masks[place];
 }
 
-// False where the device has failed.
+// False if the device has failed.
 bool Engine::Impl::finish(Step& step) {
   StepOutput* output = nullptr;
   try {
@@ -296,7 +296,7 @@ void Engine::Impl::finish_entries(Step& step, StepOutput& output) {
   if (const auto rate = meter_.finish(stats_, step.record)) queue.note_progress(*rate);
   view.add_step(meter_.summary(step.record));
   step.record.terms = step.plan.terms;
-  // As its streams saw it, with the blocks that it moved.
+  // The step's time as streams saw it, block moves included.
   const double moved_s = output.moved.offload_s + output.moved.load_s;
   step.record.seconds = output.cut_slice ? 0.0 : output.seconds + moved_s;
   if (!step.record.entries.empty()) trace.add(step.record);
@@ -354,7 +354,7 @@ void Engine::Impl::commit_part(const Step& step, StepPart& part, std::int64_t nu
   }
 }
 
-// False where the prompt was not computed to its end after all: the choice is forked in another step.
+// False if the end of the prompt was not computed after all: the choice is forked in another step.
 bool Engine::Impl::fork(Step& step, const StepPart& part) {
   Generation& child = *part.generation;
   Generation& parent = *step.parts[*part.forked_from].generation;
@@ -383,7 +383,7 @@ void Engine::Impl::emit(const Step& step) {
   }
 }
 
-// `known`: what the device has reported already.
+// Waits for a step after the device failed. `known`: the failure already reported.
 void Engine::Impl::wait_in_vain(Step& step, const std::string& known) {
   try {
     step.ticket->wait();
@@ -392,7 +392,7 @@ void Engine::Impl::wait_in_vain(Step& step, const std::string& known) {
   }
 }
 
-// Nothing is known of the device's state any more: nothing more is computed on it.
+// The device's state is unknown: nothing more is computed on it.
 void Engine::Impl::device_failed(const std::string& what) {
   log::error("the device failed, no more requests are served: {}", what);
   for (Step& step : steps_)
@@ -446,7 +446,7 @@ void Engine::Impl::publish() {
   }
 }
 
-// It may take the driver some microseconds.
+// The query may take the driver some microseconds.
 void Engine::Impl::look_at_device(Clock::time_point now) {
   if (now < next_look_at_device_) return;
   next_look_at_device_ = now + std::chrono::seconds(1);

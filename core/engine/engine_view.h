@@ -1,6 +1,6 @@
-// EngineView: an engine's inside as a status page shows it: its last steps, and which sequences hold the pool's blocks.
+// EngineView: an engine's state as a status page shows it: its last steps, and which sequences hold the pool's blocks.
 // The engine thread writes, any thread reads. Invariant: a step costs the engine one uncontended lock; sequences are
-// listed only while it is read, four times a second at most.
+// listed only while the page is read, at most four times a second.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct SequenceView {
   std::int64_t num_computed = 0;
   std::int64_t num_prompt_tokens = 0;
   std::int64_t num_blocks = 0;
-  std::int64_t num_shared_blocks = 0;  // of them, held by other sequences too
+  std::int64_t num_shared_blocks = 0;  // blocks held by other sequences too
 };
 
 class EngineView {
@@ -43,9 +43,9 @@ class EngineView {
   EngineView() { steps_.reserve(kNumSteps); }
 
   void add_step(const StepSummary& step) QUIRE_REQUIRES(kEngineThread);
-  // are_any: there are sequences. The last one's end is listed at once: an idle engine takes no further step.
+  // are_any: the engine has sequences. The last one's end is listed at once: an idle engine takes no further step.
   bool wants_sequences(Clock::time_point now, bool are_any) const QUIRE_REQUIRES(kEngineThread);
-  // num_shared_blocks: of the pool, each counted once.
+  // num_shared_blocks: shared blocks of the pool, each counted once.
   void set_sequences(std::vector<SequenceView> sequences, std::int64_t num_shared_blocks, Clock::time_point now)
       QUIRE_REQUIRES(kEngineThread);
 

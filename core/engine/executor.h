@@ -1,8 +1,8 @@
 // Executor: a model on its devices: computes the arrays of a step and draws its tokens. Ticket: a submitted step.
-// Engine thread only. Steps are computed in the order in which they were submitted, each after the moves and copies of
-// its plan; nothing else reads or writes blocks and states. Invariants: a failure of the device is a DeviceError of
-// Ticket::wait() and nothing else; a draw that fails ends its own request only; what the arrays view and the plan stay
-// unchanged until wait() has returned.
+// Engine thread only. Steps are computed in order of submission, each after the moves and copies of its plan; blocks
+// and states are read and written by steps only. Invariants: a failure of the device is reported only as a DeviceError
+// of Ticket::wait(); a draw that fails ends its own request only; the plan and the arrays' memory stay unchanged until
+// wait() has returned.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct DrawRow {
   const SamplerState* state = nullptr;
   std::span<const TokenId> tokens{};  // prompt and generated: the new token follows them
   std::int64_t num_prompt_tokens = 0;
-  std::span<const std::uint32_t> mask{};  // of a grammar; empty: none
+  std::span<const std::uint32_t> mask{};  // a grammar's mask; empty: none
 };
 
 // A known token whose logprob is wanted.
@@ -42,10 +42,10 @@ struct DrawBatch {
   std::span<const ScoreRow> scores;  // logit rows ascend
 };
 
-// Of what there are so many beside blocks, where the model keeps it.
+// How many recurrent states and window parts to allocate.
 struct KvCounts {
-  std::int64_t num_states = 0;        // of recurrent layers; 0: some for each sequence
-  std::int64_t num_window_parts = 0;  // of layers with a window; 0: they keep as many blocks as the others
+  std::int64_t num_states = 0;        // states of recurrent layers; 0: some for each sequence
+  std::int64_t num_window_parts = 0;  // blocks of layers with a window; 0: as many as the other layers have
 };
 
 class Ticket {
@@ -53,20 +53,20 @@ class Ticket {
   virtual ~Ticket() = default;
   // Draws and scores once the rows are computed. At most once, before wait(). The batch is not read after the call.
   virtual void draw(const DrawBatch& batch) QUIRE_REQUIRES(kEngineThread) = 0;
-  // Returns once all of it is done; the output is valid until the next but one step is submitted. Throws what the
-  // device reported.
+  // Returns once the whole step is done; the output is valid until the next but one step is submitted. Throws the
+  // device's failure.
   virtual StepOutput& wait() QUIRE_REQUIRES(kEngineThread) = 0;
 };
 
-// What a round of drafting yields for one sequence.
+// A sequence's result of a drafting round.
 struct DraftedToken {
   std::optional<TokenId> token{};  // absent: nothing is allowed
-  bool is_likely = false;          // in the drafter's own judgement
+  bool is_likely = false;          // by the drafter's own judgement
 };
 
 struct DraftOutput {
   std::span<const DraftedToken> tokens{};
-  double seconds = 0.0;  // that the device says it took; 0: as long as the call
+  double seconds = 0.0;  // time measured by the device; 0: take the time of the call
   bool has_failed = false;
 };
 
@@ -77,16 +77,16 @@ class Executor {
   // The ticket is valid until the next but one step is submitted.
   virtual Ticket& submit(const StepPlan& plan, const StepArrays& arrays) QUIRE_REQUIRES(kEngineThread) = 0;
 
-  // One round of drafting while no step is in flight, as model().drafts_by() says: draws a token behind each wanted
-  // row, in their order. Valid until the next call. Where the device failed the next ticket reports it.
+  // A drafting round while no step is in flight, by the method of model().drafts_by(): draws a token after each wanted
+  // row, in order. The result is valid until the next call. A failure of the device is reported by the next ticket.
   virtual DraftOutput draft(const DraftArrays& /*arrays*/, std::span<const DrawRow> /*draws*/)
       QUIRE_REQUIRES(kEngineThread) {
     return {.has_failed = true};
   }
-  virtual bool can_draft() const { return false; }  // draft() is there
+  virtual bool can_draft() const { return false; }  // draft() is implemented
 
-  // Values that the model reads, in the memory of its device; null: it takes none. Throws std::bad_alloc, or what the
-  // device reports.
+  // Copies values that the model reads to its device's memory; null: it takes none. Throws std::bad_alloc, or the
+  // device's failure.
   virtual std::unique_ptr<Buffer> upload(std::span<const float> /*values*/) QUIRE_REQUIRES(kEngineThread) {
     return nullptr;
   }
@@ -94,15 +94,15 @@ class Executor {
   virtual const Model& model() const = 0;
   virtual KvStorage& storage() = 0;
   virtual KvStorage* window_storage() = 0;  // parts for layers with a window; null: they keep all tokens
-  virtual StateStorage* states() = 0;       // of recurrent layers; null: the model has none
-  virtual std::string name() const = 0;     // of its arithmetic: another one computes other bits
+  virtual StateStorage* states() = 0;       // states of recurrent layers; null: the model has none
+  virtual std::string name() const = 0;     // name of its arithmetic: another one computes other bits
   virtual DeviceMemoryUse device_memory() const { return {}; }
 };
 
-// The executor of a model on its backend, for the steps that a scheduler with these options makes; both must outlive
-// it. `storage` has the blocks of all layers, or with window parts of kv_split().full. Throws StartupError where the
-// backend does not compute the model's recurrent layers. It has a source file of its own: a daemon under test is linked
-// with another one.
+// Makes the executor of a model on its backend, for the steps of a scheduler with these options; both must outlive it.
+// `storage` has the blocks of all layers, or with window parts of kv_split().full. Throws StartupError if the backend
+// does not compute the model's recurrent layers. It has a source file of its own: a daemon under test is linked with
+// another one.
 std::unique_ptr<Executor> executor_for(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                                        const SchedulerOptions& scheduler, const KvCounts& counts = {});
 

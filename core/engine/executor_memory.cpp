@@ -9,7 +9,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kStatesPerSequence = 3;  // its own, and two snapshots
+constexpr std::int64_t kStatesPerSequence = 3;  // its current state and two snapshots
 
 }  // namespace
 

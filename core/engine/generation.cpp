@@ -23,8 +23,8 @@ void allow_only(TokenId token, std::span<std::uint32_t> mask) {
   mask[id / 32] = 1U << (id % 32);
 }
 
-// Everything for prompt logprobs, a mean and single vectors, the first token's row for CLS, else what the sequence ends
-// with.
+// Wants all rows for prompt logprobs, a mean and single vectors; the first token's row for CLS; else the last
+// row.
 WantedRows Generation::wanted_rows(std::int64_t num_tokens, bool ends) const {
   const Pooling pooling = request->pooling;
   const PooledOutput output = request->pooled_output;
@@ -36,7 +36,7 @@ WantedRows Generation::wanted_rows(std::int64_t num_tokens, bool ends) const {
   return {of, num_tokens - 1, ends ? 1 : 0};
 }
 
-// Whether the request keeps `token` away here, whatever model and grammar say.
+// Whether the request forbids `token` here, independent of model and grammar.
 bool Generation::forbids(TokenId token) const {
   return sampler.forbids(token, std::span(tokens).subspan(static_cast<std::size_t>(num_prompt_tokens)));
 }
@@ -129,13 +129,14 @@ bool Generation::is_stop_token(TokenId token, std::span<const TokenId> end_of_ge
   const auto is_in = [token](std::span<const TokenId> ends) {
     return std::find(ends.begin(), ends.end(), token) != ends.end();
   };
-  // A grammar lets the end through only where the text is complete: there it is the end, whatever ignore_eos says.
+  // A grammar allows the end token only if the text is complete: it then ends the generation even with ignore_eos.
   const bool eos_ends = !params.ignore_eos || grammar != nullptr;
   return (eos_ends && is_in(end_of_generation)) || is_in(params.stop_token_ids);
 }
 
-// Where the grammar leaves one way on, the model is not asked. Where logprobs are wanted it is, but has no choice: the
-// text is the same either way. A token that the request forbids is not forced: the same text may have another spelling.
+// A token that the grammar leaves no choice about is appended without a draw. If logprobs are wanted, it is drawn from
+// its single choice instead; the text is the same. Tokens that the request forbids are not forced: another spelling may
+// do.
 void Generation::append_forced(std::span<const TokenId> end_of_generation) {
   if (grammar == nullptr || finish || !forced.empty()) return;
   const std::span<const TokenId> following = grammar->forced_tokens();
@@ -173,7 +174,7 @@ void Generation::finish_prompt() {
   }
 }
 
-// What makes a sum of hidden states the vector that is asked for: its direction is the mean's.
+// Factor that turns the sum of hidden states into the requested vector: the sum has the mean's direction.
 double Generation::pooled_scale(std::span<const double> vector) const {
   if (request->pooled_output != PooledOutput::kUnitVector)
     return request->pooling == Pooling::kMean ? 1.0 / static_cast<double>(num_pooled) : 1.0;

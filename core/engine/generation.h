@@ -1,5 +1,5 @@
 // Generation: one choice of a request: its sequence, sampler, grammar, and the event to be sent. LiveRequest: a request
-// that has been accepted and not finished. Engine thread only. Invariant: what fails for one generation, its memory
+// that has been accepted and not finished. Engine thread only. Invariant: a generation's failure, out of memory
 // included, is thrown or noted here and ends that generation alone.
 #pragma once
 
@@ -27,33 +27,33 @@ namespace quire {
 
 struct LiveRequest;
 
-// What a generation remembers of its drafts; all of it keeps its memory from step to step.
+// Drafting state of a generation; all of it keeps its memory from step to step.
 struct Drafting {
-  std::unique_ptr<Drafter> drafter;  // null: it is not drafted, or in rounds
-  bool in_rounds = false;            // by the model, for all sequences at once
+  std::unique_ptr<Drafter> drafter;  // null: not drafted, or drafted in rounds
+  bool in_rounds = false;            // a model drafts, for all sequences at once
   std::int32_t max_tokens = 0;       // in one step
   std::array<DraftRecord, kNumDraftStrengths> records{DraftRecord(0.4), DraftRecord(0.8)};
-  DraftStrength strength = DraftStrength::kWeak;  // of the drafts at hand
+  DraftStrength strength = DraftStrength::kWeak;  // strength of the current drafts
   std::uint32_t forced = 0;                       // bit i: the grammar forces draft i after those before it
   std::vector<TokenId> proposed;
 
-  // Of rounds: where the hidden state before the last token is, among the rows of the pass of that number or, within a
-  // step, of the round before.
+  // Drafting rounds: row of the hidden state before the last token, in the pass of that number or, within a step, in
+  // the previous round.
   std::int32_t hidden_row = -1;
   std::uint64_t pass = 0;
   std::size_t most_proposed = 0;
 
-  // Of a drafting model: the first row that it computes in the next round, and in the rounds before the tokens of those
-  // rows, which may have turned out otherwise since.
+  // rows_begin: next row that the drafting model computes; rows: the tokens it assumed there in earlier rounds, some of
+  // which may have been rejected since.
   std::int64_t rows_begin = 0;
   std::vector<TokenId> rows;
-  std::vector<BlockId> rows_blocks;   // in which they lie, from the first row's on
-  std::int32_t rows_preemptions = 0;  // of the sequence by then
-  bool is_catching_up = false;        // some rows that it lacked are computed, not all
+  std::vector<BlockId> rows_blocks;   // blocks of these rows, from the first row's on
+  std::int32_t rows_preemptions = 0;  // num_preemptions when they were computed
+  bool is_catching_up = false;        // some of the missing rows are computed, not all
 
   bool is_on() const { return drafter != nullptr || in_rounds; }
 
-  // Where the grammar stands after some of the drafts, and what then must be sampled, last first.
+  // Grammar state after some of the drafts, and the tokens it then forces, last first.
   std::unique_ptr<GrammarState> grammar;
   std::vector<TokenId> forced_ahead;
 };
@@ -80,32 +80,34 @@ struct Generation : Sequence {
     event.choice = number;
   }
 
-  // The engine's sequences are generations, all of them.
+  // All sequences of the engine are generations.
   static Generation& of(Sequence& sequence) { return static_cast<Generation&>(sequence); }
 
   bool has_ended() const { return state == State::kDone; }
   bool draws() const { return request->pooling == Pooling::kNone && request->sampling.max_tokens > 0; }
-  // The results needed of the next `num_tokens` rows. ends: they reach the sequence's last token.
+  // The results needed from the next `num_tokens` rows. ends: they reach the sequence's last token.
   WantedRows wanted_rows(std::int64_t num_tokens, bool ends) const;
-  // A grammar's mask, or the one token that its forced text continues with. False where every token is allowed.
+  // Fills in a grammar's mask, or that of the next forced token. False if every token is allowed.
   bool fill_mask(std::span<std::uint32_t> mask);
 
-  // Replaces `drafts` by tokens that the request's constraints allow, and of which none ends the generation: none where
-  // drafting does not pay now. read_budget: of Drafter::propose(). What goes wrong only ends drafting.
+  // Replaces `drafts` by tokens that the request's constraints allow and that do not end the generation; none if
+  // drafting does not pay now. read_budget: see Drafter::propose(). A failure here only ends drafting.
   void propose_drafts(std::int64_t& read_budget, std::span<const TokenId> end_of_generation);
-  // How many drafts would be right, by the tokens before the one that a step in flight draws; 0: none are at hand.
+  // Expected number of accepted drafts, judged by the tokens before the one that a step in flight draws; 0: no drafts.
   double expected_drafts(std::int64_t& read_budget);
-  // propose_drafts() in rounds. begin_round() is whether it takes part in them, with at most so many drafts; each round
-  // proposes one token, add_proposed() is whether it takes part in the next one.
+  // Rounds in place of propose_drafts(). begin_rounds() returns whether the generation takes part, with at most
+  // most_proposed drafts; each round proposes one token, and add_proposed() returns whether it takes part in the next
+  // round.
   bool begin_rounds();
   bool add_proposed(TokenId token, bool is_likely, std::span<const TokenId> end_of_generation);
   void end_rounds(std::span<const TokenId> end_of_generation);
-  // A drafting model has computed the rows from drafting.rows_begin on, or after the first round the last token's.
+  // Notes that the drafting model computed the rows from drafting.rows_begin on, after the first round only the last
+  // one.
   void note_round(bool is_first, std::int64_t block_size);
-  // How likely all that is proposed is right, and the next draft too.
+  // Probability that all proposed drafts and the next one are accepted.
   double reach() const;
-  // For masks of rows after drafts, which are in `tokens` by then: begins where the generation stands, goes over the
-  // next draft (false: it cannot), and fills the mask of the token after the first `num_tokens`.
+  // Masks of rows after drafts, whose tokens are in `tokens` by then: begins at the generation's grammar state, steps
+  // over the next draft (false: the grammar refuses it), and fills the mask of the token after the first `num_tokens`.
   void begin_lookahead();
   bool look_over(TokenId draft);
   bool fill_mask_ahead(std::int64_t num_tokens, std::span<std::uint32_t> mask);
@@ -113,18 +115,19 @@ struct Generation : Sequence {
   void forget_tokens_after(std::int64_t num_kept);
   bool is_draft_forced(std::int64_t draft) const { return ((drafting.forced >> draft) & 1U) != 0; }
 
-  // Hidden states of rows from `first_position` on. Row by row in the order of positions, each once, so that chunks and
+  // Adds hidden states of the rows from `first_position` on, in order of positions and each once, so that chunks and
   // preemptions do not change the sum.
   void add_hidden(std::span<const float> rows, std::size_t width, std::int64_t first_position);
-  // Of the prompt's token at `position`; in order.
+  // Adds the logprob of the prompt's token at `position`; called in order.
   void add_prompt_logprob(std::int64_t position, std::optional<TokenLogprob> logprob);
-  // Of the next of the request's scored tokens.
+  // Adds the logprob of the next one of the request's scored tokens.
   void add_scored_token(const std::optional<TokenLogprob>& scored);
-  // Takes the token that was drawn, and what the grammar forces after it, and decides whether the generation is over.
+  // Takes the drawn token and the text that the grammar forces after it, and decides whether the generation is over.
   void take(DrawnToken& drawn, std::span<const TokenId> end_of_generation);
-  // After `num_rows` rows from `begin` on: whether they were of the prompt, whose progress the next event then tells.
+  // Notes `num_rows` computed rows from `begin` on; returns whether prompt rows were among them, so that the next event
+  // reports progress.
   bool note_progress(std::int64_t begin, std::int64_t num_rows);
-  // The prompt is computed, and that is all that was asked for.
+  // Ends a generation that wants no more than its prompt computed.
   void finish_prompt();
   void fail(Error error) { fail(std::make_shared<const Error>(std::move(error))); }
   void fail(SharedError error) noexcept;
@@ -135,15 +138,15 @@ struct Generation : Sequence {
   const std::int32_t choice;
   SamplerState sampler;
   std::unique_ptr<GrammarState> grammar;  // null: none
-  std::vector<TokenId> forced;            // what must be sampled next, last first; where the model is asked for it
+  std::vector<TokenId> forced;            // tokens to be sampled next, last first, if the model is asked for them
   Drafting drafting;
-  OutputEvent event;                 // what this step will send
+  OutputEvent event;                 // event that this step will send
   std::optional<FinishInfo> finish;  // decided, not yet sent
-  std::int32_t pending_place = 0;    // of the pending token among the draws of the step before
+  std::int32_t pending_place = 0;    // place of the pending token among the previous step's draws
 
-  // Of the prompt's rows that are wanted themselves.
+  // Logprobs of the prompt's tokens, if requested.
   std::vector<std::optional<TokenLogprob>> prompt_logprobs;
-  // The sum of the hidden states so far, the one that was chosen, all of them, or the logprobs that are asked for.
+  // Sum of the hidden states so far, the chosen one, all of them, or the requested logprobs.
   std::vector<double> pooled;
   std::int64_t num_pooled = 0;  // rows
 
@@ -165,9 +168,9 @@ struct Generation : Sequence {
   Error why_no_token(const DrawnToken& drawn) const;
 };
 
-// The mask of one token.
+// Fills a mask that allows a single token.
 void allow_only(TokenId token, std::span<std::uint32_t> mask);
-// Calls `work`, which returns a Result<void>; what it returns or throws as an error, `no_memory` where memory is
+// Calls `work`, which returns a Result<void>. Returns its error or exception, or `no_memory` if memory is
 // exhausted.
 template <class Work>
 SharedError attempt(const SharedError& no_memory, const Work& work) noexcept QUIRE_REQUIRES(kEngineThread) {
@@ -195,11 +198,11 @@ struct LiveRequest {
   std::int32_t num_ended = 0;
   std::int32_t num_unforked = 0;  // choices that begin once the first one's prompt is computed
   std::optional<Clock::time_point> started_at;
-  std::optional<Clock::time_point> queue_deadline;  // until it has started
-  SharedError no_memory;                            // made before there is none
+  std::optional<Clock::time_point> queue_deadline;  // absent once it has started
+  SharedError no_memory;                            // made in advance, while there is memory
 };
 
-// Calls `work`, which is the generation's own: what it throws ends this generation.
+// Calls `work`, which belongs to the generation: an exception ends this generation.
 template <class Work>
 void guarded(Generation& generation, const Work& work) noexcept QUIRE_REQUIRES(kEngineThread) {
   SharedError error = attempt(generation.live->no_memory, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {

@@ -8,10 +8,10 @@ namespace quire {
 
 namespace {
 
-// A draft that is less likely to be reached is not proposed.
+// Drafts below this probability of being reached are not proposed.
 constexpr double kLeastProbability = 0.05;
 
-// How many drafts are worth a look where each is right with probability `rate`.
+// Number of drafts worth proposing if each is accepted with probability `rate`.
 std::size_t useful_drafts(std::size_t most, double rate) {
   std::size_t count = 0;
   for (double reached = rate; count < most && reached >= kLeastProbability; reached *= rate)
@@ -19,7 +19,7 @@ std::size_t useful_drafts(std::size_t most, double rate) {
   return count;
 }
 
-// How many of `count` drafts in a row are right where each is with probability `rate`.
+// Expected number of accepted drafts out of `count` if each is accepted with probability `rate`.
 double expected_right(std::size_t count, double rate) {
   double expected = 0.0;
   for (double reached = rate; count > 0; --count, reached *= rate)
@@ -29,7 +29,7 @@ double expected_right(std::size_t count, double rate) {
 
 }  // namespace
 
-// It continues with one row, of its last token, drawn without a draft.
+// Only a generation whose next step has a single row, its last token's, can be drafted.
 bool Generation::can_draft() const {
   return draws() && !finish && num_generated > 0 && streams() && num_pending == 0 && forced.empty() &&
          live->num_unforked == 0;
@@ -39,7 +39,7 @@ bool Generation::has_due_record() const {
   return std::ranges::any_of(drafting.records, [&](const DraftRecord& record) { return record.is_due(num_tokens()); });
 }
 
-// The draw after the last draft is a token, too.
+// The draw after the last draft yields a token too.
 std::int64_t Generation::most_drafts() const {
   const std::int64_t num_left = request->sampling.max_tokens - num_generated - 1;
   return can_draft() ? std::clamp<std::int64_t>(num_left, 0, drafting.max_tokens) : 0;
@@ -57,7 +57,7 @@ bool Generation::begin_rounds() {
   return drafting.most_proposed > 0;
 }
 
-// Behind a token that is not likely none is. Proposed tokens are among `tokens` until the rounds end.
+// An unlikely token ends the proposal. Proposed tokens are in `tokens` until the rounds end.
 bool Generation::add_proposed(TokenId token, bool is_likely, std::span<const TokenId> end_of_generation) {
   if (drafting.proposed.size() >= drafting.most_proposed || is_stop_token(token, end_of_generation)) return false;
   drafting.proposed.push_back(token);
@@ -138,8 +138,8 @@ void Generation::forget_tokens_after(std::int64_t num_kept) {
   if (num_kept < num_tokens()) tokens.erase(tokens.begin() + num_kept, tokens.end());
 }
 
-// Adds the drafts to `tokens`, which constraints are judged by. Takes what was proposed until a token is forbidden or
-// ends the generation. Where the grammar forces text in between, that text takes the place of what was proposed.
+// Appends the drafts to `tokens`, by which constraints are judged. Takes proposed tokens until one is forbidden or ends
+// the generation. Text that the grammar forces replaces the proposed tokens in its place.
 void Generation::keep_allowed_drafts(std::size_t most, std::span<const TokenId> end_of_generation) {
   if (grammar != nullptr) begin_lookahead();
   bool as_proposed = true;
@@ -175,7 +175,7 @@ bool Generation::look_over(TokenId draft) {
   const bool was_forced = !forced_ahead.empty();
   if (was_forced) forced_ahead.pop_back();
   if (!ahead.accept(draft) || ahead.exhausted() || ahead.finished()) return false;
-  // As append_forced(): what is forced is asked for once after each token that is drawn.
+  // Forced text is looked up once after each drawn token, in the manner of append_forced().
   if (!forced_ahead.empty() || (was_forced && !draws_forced())) return true;
   const std::span<const TokenId> following = ahead.forced_tokens();
   forced_ahead.assign(following.rbegin(), following.rend());

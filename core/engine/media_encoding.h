@@ -1,6 +1,7 @@
-// MediaEncoding: turns pieces of media into rows of the model's input, a slice of work at a time, and keeps rows by
+// MediaEncoding: turns pieces of media into rows of the model's input, a slice of work at a time, and caches rows by
 // content within a byte budget; sequences hold the rows that they need beyond it. Engine thread only.
-// Invariants: one piece is encoded at a time; a piece is known by its key and by the salt of those who may share it.
+// Invariants: one piece is encoded at a time; a piece is known by its key and by the salt of the requests that may
+// share it.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ class MediaEncoding {
   MediaEncoding(Backend& encoder, Executor& executor, std::int64_t max_bytes)
       : encoder_(encoder), executor_(executor), max_bytes_(max_bytes) {}
 
-  // The piece's rows where they are kept; null otherwise.
+  // The piece's rows if they are cached; null otherwise.
   std::shared_ptr<const MediaRows> find(const Name& name);
 
   bool is_encoding() const { return run_ != nullptr; }
@@ -34,7 +35,7 @@ class MediaEncoding {
   const Name& name() const { return name_; }  // the current or last piece
   void begin(Name name, const PreparedMedia& media);
   void give_up() { run_.reset(); }
-  // Computes for about so many seconds. The rows, once all of the piece is encoded; null before.
+  // Computes for about `seconds`. Returns the rows once the whole piece is encoded; null before.
   std::shared_ptr<const MediaRows> advance(double seconds) QUIRE_REQUIRES(kEngineThread);
 
   std::uint64_t num_encoded() const { return num_encoded_; }

@@ -20,7 +20,7 @@ std::int64_t num_prompt_tokens(const Submission& submission) {
   return static_cast<std::int64_t>(submission.request->prompt.size());
 }
 
-// Whose bounds it counts against: a key's batches have bounds of their own, of the same size.
+// The account whose bounds it counts against: a key's batches have one of their own, with bounds of the same size.
 std::string account_of(const Request& request) {
   return request.is_background ? "batches of\n" + request.key_name : request.key_name;
 }
@@ -194,7 +194,7 @@ bool RequestQueue::larger_by_itself(const Usage& added, const Usage& bounds) {
          (bounds.num_bytes > 0 && added.num_bytes > bounds.num_bytes);
 }
 
-// One that is still to be counted adds at least one token.
+// A request whose tokens are not counted yet adds at least one.
 bool RequestQueue::exceeds(const Usage& used, const Usage& added, const Usage& bounds) {
   const auto one_exceeds = [](std::int64_t has, std::int64_t more, std::int64_t bound) {
     return bound > 0 && more > 0 && has + more > bound;
@@ -228,7 +228,7 @@ void RequestQueue::remove(const QueueTicket& ticket) {
   if (key->second.num_requests == 0) per_key_.erase(key);
 }
 
-// The time until what waits has been started, at the rate at which requests and their prompts lately were.
+// Time until the queued requests have started, at the recent rate at which requests and prompts were started.
 std::chrono::seconds RequestQueue::retry_after(const Usage& queued) const {
   const auto needed = [](std::int64_t amount, double rate) {
     return rate > 0.0 ? static_cast<double>(amount) / rate : 0.0;

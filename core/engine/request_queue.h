@@ -1,6 +1,6 @@
 // RequestQueue: the door in, the only object that network and text threads touch to reach the engine. Any thread,
-// except drain_into, wait and note_progress, which are Engine thread only. Bounds are decided here, before a request
-// costs more. Invariant: a submitted request gets exactly one finish event per choice, whatever happens to it.
+// except drain_into, wait and note_progress, which are Engine thread only. Bounds are checked here, before a request
+// costs more. Invariant: a submitted request gets exactly one finish event per choice in every case.
 #pragma once
 
 #include <atomic>
@@ -20,10 +20,10 @@
 
 namespace quire {
 
-// The error of whatever ends or is refused because the server shuts down, the same at every door.
+// Error for requests that end or are refused because the server shuts down, the same at every door.
 Error server_draining(std::string message);
 
-// What may wait at once; 0 in a per-key bound: no bound of its own. A request of several choices counts as several.
+// Bounds of the waiting requests; 0 per key: no bound of its own. A request of several choices counts as several.
 struct QueueOptions {
   std::int64_t max_queued_requests = 1024;
   std::int64_t max_queued_tokens = 4 << 20;
@@ -34,7 +34,8 @@ struct QueueOptions {
   double max_queue_time_s = 0.0;  // a request that waited longer without starting is refused with 503; 0: no bound
 };
 
-// How fast what waits is being started while the engine works, from which Retry-After is computed; 0: not yet known.
+// Recent rate at which waiting requests are started while the engine works; Retry-After is computed from it; 0: not yet
+// known.
 struct ServiceRate {
   double requests_per_second = 0.0;
   double prompt_tokens_per_second = 0.0;
@@ -61,16 +62,16 @@ class QueueTicket {
   std::int64_t num_bytes_ = 0;
 };
 
-// One message to the engine: a new request with its sink. `ticket` comes from reserve(); without one, submit() makes
-// it.
+// A message to the engine: a new request with its sink. `ticket` comes from reserve(); submit() makes it if it is
+// missing.
 struct Submission {
   std::shared_ptr<const Request> request;
   std::shared_ptr<OutputSink> sink;
   QueueTicket ticket = {};
-  bool continues_list = false;  // a list's prompts behind its first: these may fill half of the queue only
+  bool continues_list = false;  // a list's prompt after its first: such prompts may fill half of the queue only
 };
 
-// The end of a request, or of one of its choices, asked for from outside.
+// Request from outside to end a request or one of its choices.
 struct Abort {
   std::string request_id;
   std::optional<std::int32_t> choice;  // absent: all
@@ -79,14 +80,14 @@ struct Abort {
 class RequestQueue {
  public:
   explicit RequestQueue(const QueueOptions& options);
-  ~RequestQueue() { submissions_.clear(); }  // their tickets come back while there is a queue to take them
+  ~RequestQueue() { submissions_.clear(); }  // tickets are returned while the queue still exists
   RequestQueue(const RequestQueue&) = delete;
   RequestQueue& operator=(const RequestQueue&) = delete;
 
   // Takes a place for a request of `body_bytes` before it is parsed or tokenized. Refuses with kUnavailable (draining,
   // failed, or the server's bound) or kRateLimited (the key's bound); retry_after comes from the measured service rate.
-  // Where the bound on tokens is reached already, no prompt is tokenized to find that out. What is larger than a bound
-  // by itself is kInvalidRequest: waiting would not help.
+  // If the bound on tokens is already reached, the prompt is not tokenized. A request larger than a bound by itself is
+  // kInvalidRequest: waiting would not help.
   Result<QueueTicket> reserve(const std::string& key_name, std::int64_t body_bytes);
   // Hands the request to the engine; refuses as reserve() does, now with its number of tokens known.
   Result<void> submit(Submission submission);
@@ -97,20 +98,20 @@ class RequestQueue {
   void close();  // because the server is draining
   void wake();
 
-  // The refusal that one more request would meet if the server's bounds were reached now.
+  // The refusal for one more request if the server's bounds were reached now.
   Error overloaded() const;
   QueueOptions options() const;
-  // From the next request on.
+  // Applies from the next request on.
   void reconfigure(const QueueOptions& options, std::map<std::string, double> key_weights);
 
-  // Moves everything that arrived into the vectors (cleared first, capacity kept).
+  // Moves all arrivals into the vectors (cleared first, capacity kept).
   void drain_into(std::vector<Submission>& submissions, std::vector<Abort>& aborts) QUIRE_REQUIRES(kEngineThread);
-  // The weights that reconfigure() brought since the last call; nothing where it was not called.
+  // The weights set by reconfigure() since the last call; nothing if it was not called.
   std::optional<std::map<std::string, double>> take_key_weights() QUIRE_REQUIRES(kEngineThread);
   // Blocks until something arrives, wake(), close(), or `until`.
   void wait(std::optional<Clock::time_point> until) QUIRE_REQUIRES(kEngineThread);
   void note_progress(ServiceRate rate) QUIRE_REQUIRES(kEngineThread);
-  // Set from an arrival until drain_into(): a step may end early for it. Others that need the step to end set it too.
+  // Set from an arrival until drain_into(): a step may end early for it. Set also by others that need the step to end.
   std::atomic<bool>& interrupt() { return interrupt_; }
 
  private:
@@ -136,7 +137,7 @@ class RequestQueue {
   Usage total_;
   std::unordered_map<std::string, Usage> per_key_;  // keys with something queued
   ServiceRate rate_;
-  // Made beforehand: shutting down takes no memory.
+  // Made in advance: shutting down allocates nothing.
   const SharedError shutting_down_;
   SharedError closed_;
   std::optional<std::map<std::string, double>> key_weights_;

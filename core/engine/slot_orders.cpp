@@ -60,7 +60,7 @@ void SlotRecords::erase(std::int32_t slot) {
   record = {};
 }
 
-// A conversation continues in the slot most of whose tokens it begins with.
+// A conversation continues in the slot with the longest common prefix, if that is at least half of the slot's tokens.
 std::size_t SlotRecords::slot_for(const std::string& salt, std::span<const TokenId> tokens) const {
   std::size_t best = 0;
   std::ptrdiff_t most_common = -1;

@@ -1,7 +1,7 @@
-// SlotOrders: how an operator's wish to save, restore or erase a slot gets to the engine. Any thread adds, the engine's
-// takes. SlotRecords: the conversations that slots stand for: each has the tokens of the last request that ended in it;
-// Engine thread only. Invariants: an order's callback is called once, on any thread, and does not block; as many slots
-// as sequences may run; a slot is a name for tokens alone: it holds no blocks.
+// SlotOrders: passes an operator's orders to save, restore or erase a slot to the engine. Any thread adds, the engine's
+// takes. SlotRecords: the conversations in slots: each has the tokens of the last request that ended in it; Engine
+// thread only. Invariants: an order's callback is called once, on any thread, and does not block; there are as many
+// slots as sequences may run; a slot is a name for tokens alone: it holds no blocks.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@ struct SlotOrder {
   enum class What { kSave, kRestore, kErase };
   What what = What::kSave;
   std::int32_t slot = 0;
-  std::int64_t max_bytes = 0;  // of kSave: the most that it may take
-  KeptChain chain{};           // of kRestore
-  // Called with the tokens that it is about; of kSave with their bytes. Shared, so that no memory is needed to call it.
+  std::int64_t max_bytes = 0;  // kSave: the most bytes that it may take
+  KeptChain chain{};           // kRestore: the chain to restore
+  // Called with the tokens that were saved or restored, and after kSave their bytes. Shared: calling it allocates
+  // nothing.
   std::shared_ptr<const std::function<void(Result<KeptChain>)>> done = nullptr;
 };
 
@@ -33,7 +34,7 @@ class SlotOrders {
   void add(SlotOrder order);
   bool has_any() const;
   std::optional<SlotOrder> take_first();
-  // Refuses what is there, and all that comes.
+  // Refuses all present and future orders.
   void close(const Error& error);
 
  private:
@@ -47,7 +48,7 @@ class SlotRecords {
   struct Record {
     std::string salt;
     std::vector<TokenId> tokens;
-    std::uint64_t used = 0;  // when; 0: never
+    std::uint64_t used = 0;  // time of last use; 0: never
   };
 
   // `media` must outlive it.
@@ -56,8 +57,8 @@ class SlotRecords {
 
   bool contains(std::int32_t slot) const { return slot >= 0 && slot < std::ssize(records_); }
   const Record& at(std::int32_t slot) const { return records_[static_cast<std::size_t>(slot)]; }
-  // A request has ended with these tokens: in the slot that it named, else in the one whose conversation it continued,
-  // else in the one that was used least recently.
+  // Notes that a request ended with these tokens: in the slot that it named, else in the slot whose conversation it
+  // continued, else in the least recently used one.
   void note(std::int32_t wanted, const std::string& salt, std::span<const TokenId> tokens);
   void set(std::int32_t slot, std::string salt, std::vector<TokenId> tokens);
   void erase(std::int32_t slot);

@@ -18,23 +18,23 @@
 
 namespace quire {
 
-// What one entry of the plan is for. Choices that are forked in the step come after the plan's entries.
+// Purpose and results of a plan's entry. Choices forked in the step come after the plan's entries.
 struct StepPart {
   Generation* generation = nullptr;
   WantedRows wanted{};
-  std::int64_t begin = 0;                          // position of the entry's first row
-  std::int64_t end = 0;                            // and of the row after the last one of a known token
-  std::int64_t num_drafts = 0;                     // whose rows follow
-  std::int64_t num_accepted = 0;                   // of them
-  std::int64_t first_index = 0;                    // of the first wanted row, among the step's wanted rows of its kind
-  bool is_last = false;                            // the last row is the sequence's last token
-  std::optional<std::size_t> draw = std::nullopt;  // its first place among the draws
-  std::size_t num_draws = 0;                       // of the last known token, and of drafts
-  std::size_t first_score = 0;                     // its first place among the scores
+  std::int64_t begin = 0;         // position of the entry's first row
+  std::int64_t end = 0;           // position after the last row of a known token
+  std::int64_t num_drafts = 0;    // drafts, whose rows follow
+  std::int64_t num_accepted = 0;  // accepted drafts
+  std::int64_t first_index = 0;   // index of the first wanted row among the step's wanted rows of its kind
+  bool is_last = false;           // the last row is the sequence's last token
+  std::optional<std::size_t> draw = std::nullopt;  // its first draw
+  std::size_t num_draws = 0;                       // draws of the last known token and of drafts
+  std::size_t first_score = 0;                     // its first score
   std::size_t num_scores = 0;
   std::optional<std::size_t> forked_from = std::nullopt;  // the part of the first choice
   bool is_complete = false;                               // all rows of known tokens were computed
-  bool has_news = false;                                  // for its sink
+  bool has_news = false;                                  // its sink gets an event
 };
 
 struct Step {
@@ -45,7 +45,7 @@ struct Step {
     const auto most_parts = static_cast<std::size_t>(2 * max_sequences);  // each entry, and as many forked choices
     parts.reserve(most_parts);
     draws.reserve(most_parts + static_cast<std::size_t>(kMostDraftsOfStep));
-    ended.reserve(2 * most_parts);  // named here, or by the other step in flight
+    ended.reserve(2 * most_parts);  // generations of this step or the other one in flight
   }
 
   bool names(const Generation& generation) const {
@@ -57,12 +57,12 @@ struct Step {
   std::vector<StepPart> parts;
   std::vector<DrawRow> draws;
   std::vector<ScoreRow> scores;
-  std::vector<std::vector<std::uint32_t>> masks;  // as many as there were in one step
-  std::size_t num_masks = 0;                      // of them, those of this step's draws
+  std::vector<std::vector<std::uint32_t>> masks;  // kept from step to step: the most that a step used
+  std::size_t num_masks = 0;                      // masks used by this step's draws
   Ticket* ticket = nullptr;
-  std::uint64_t pass = 0;                          // its number among those that were submitted
+  std::uint64_t pass = 0;                          // its number among submitted steps
   bool is_overlapped = false;                      // the next step is submitted before this one is finished
-  std::vector<std::unique_ptr<Generation>> ended;  // while it was the latest in flight, of those that a step names
+  std::vector<std::unique_ptr<Generation>> ended;  // ended generations that a step in flight refers to
   StepRecord record;
 };
 

@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kMostBlocksReserved = 1 << 22;  // 16 MiB of addresses, of memory only what is used
+constexpr std::int64_t kMostBlocksReserved = 1 << 22;  // 16 MiB of addresses; memory is used only when touched
 
 std::int32_t token_at(const StepEntry& entry, std::int64_t position, std::int32_t pending_place) {
   const Sequence& sequence = *entry.sequence;
@@ -128,8 +128,8 @@ void StepInput::add_media(const Sequence& sequence, std::int64_t begin, std::int
   }
 }
 
-// For a block behind the window stands the first part that is kept: what a kernel reads there, beside what it uses, are
-// numbers of the sequence itself.
+// Blocks behind the window are replaced by the first kept part: a kernel that reads past its window then sees the
+// sequence's own numbers.
 void StepInput::add_parts(const BlockTable& table, std::int64_t begin, std::int64_t end) {
   const auto part_at = [&](std::int64_t i) {
     const PartId part = parts_->part_of(table.blocks[static_cast<std::size_t>(i)]);

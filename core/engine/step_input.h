@@ -16,12 +16,12 @@ namespace quire {
 
 class SequenceRows {
  public:
-  // Room for so much is made at once; max_table_blocks counts the tables of all sequences together.
+  // Reserves memory for these counts; max_table_blocks counts the tables of all sequences together.
   SequenceRows(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences,
                std::int64_t max_table_blocks);
 
   void clear();
-  // The rows [begin, end) of a sequence that has these blocks and this media; token_at(index): the id of each.
+  // Adds the rows [begin, end) of a sequence with these blocks and this media; token_at(index): the id of each.
   template <class TokenAt>
   void add(std::span<const BlockId> blocks, std::span<const MediaRun> media, std::int64_t begin, std::int64_t end,
            const TokenAt& token_at) {
@@ -39,9 +39,9 @@ class SequenceRows {
   std::int64_t num_rows() const { return std::ssize(token_ids_); }
   std::int64_t num_sequences() const { return std::ssize(context_len_); }
   std::size_t table_capacity() const { return block_tables_.capacity(); }
-  // Until the next clear().
+  // Valid until the next clear().
   std::span<const std::int32_t> token_ids() const { return token_ids_; }
-  std::span<const std::int32_t> positions() const { return positions_; }  // one a row
+  std::span<const std::int32_t> positions() const { return positions_; }  // a position per row
   // [rows, 3] of time, height and width; empty: no sequence has media.
   std::span<const std::int32_t> media_positions() const { return media_positions_; }
   AttentionBatch attention() const;
@@ -76,16 +76,16 @@ struct WantedRows {
 
 class StepInput {
  public:
-  // Room as SequenceRows. parts: of blocks, for layers with a window; null: these keep as much as the others.
+  // Capacities: see SequenceRows. parts: blocks of layers with a window; null: these keep as much as the others.
   StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks,
             const WindowPool* parts = nullptr);
 
   void clear();
-  // Adds the entry's rows. `pending_place`: where the step before draws the sequence's last token, if its value is not
-  // known yet. Returns the index of the first wanted row among all wanted rows of its kind.
+  // Adds the entry's rows. `pending_place`: index of the previous step's draw for the sequence's last token, if its
+  // value is not known yet. Returns the index of the first wanted row among all wanted rows of its kind.
   std::int64_t add(const StepEntry& entry, WantedRows wanted, std::int32_t pending_place);
 
-  // Until the next clear(). positions_per_row: of the model.
+  // Valid until the next clear(). positions_per_row: the model's.
   StepArrays arrays(std::int64_t positions_per_row) const;
 
  private:
@@ -95,7 +95,7 @@ class StepInput {
   const std::int32_t block_size_;
   const WindowPool* const parts_;
   SequenceRows rows_;
-  std::vector<std::int32_t> window_tables_;  // as the rows' tables and slots, of parts
+  std::vector<std::int32_t> window_tables_;  // parts in place of the rows' tables and slots
   std::vector<std::int32_t> window_slots_;
   std::vector<const Adapter*> adapters_;
   std::vector<std::int32_t> states_;

@@ -7,7 +7,7 @@ namespace quire {
 namespace {
 
 constexpr double kRateWindow = 1.0;  // seconds of work between two looks at the service rate
-constexpr double kRateWeight = 0.3;  // of the newest look
+constexpr double kRateWeight = 0.3;  // weight of the newest look
 
 template <class Bounds, class Value>
 std::size_t bucket_of(const Bounds& bounds, Value value) {
@@ -73,12 +73,12 @@ StepSummary StepMeter::summary(const StepRecord& record) const {
   return summary;
 }
 
-// Over the time in which there was work: an idle night does not make the next morning's clients wait.
+// Measured over time with work: an idle night does not make the next morning's clients wait.
 std::optional<ServiceRate> StepMeter::look_at_rate(EngineStats& stats) {
   const auto blend = [&](double& rate, std::uint64_t count) {
     rate += kRateWeight * (static_cast<double>(count) / window_.busy_s - rate);
   };
-  if (stats.tokens_per_second == 0.0) {  // the first: there is nothing to blend it with
+  if (stats.tokens_per_second == 0.0) {  // the first look has no rate to blend with
     stats.tokens_per_second = static_cast<double>(window_.num_tokens) / window_.busy_s;
     rate_ = {static_cast<double>(window_.num_started) / window_.busy_s,
              static_cast<double>(window_.num_prompt_tokens) / window_.busy_s};

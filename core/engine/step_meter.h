@@ -1,5 +1,5 @@
 // StepMeter: measures steps: the time of each phase, the time of the executor, and the rate of tokens. Engine thread
-// only. With two steps in flight a step's times are its own, and its seconds begin where those of the step before end.
+// only. With two steps in flight each step has its own phase times, and its seconds begin when the previous step ends.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,29 @@ namespace quire {
 class StepMeter {
  public:
   void begin(StepRecord& record);
-  // What happened since the last call belongs to this phase.
+  // Assigns the time since the last call to this phase.
   void end_phase(StepRecord& record, StepPhase phase);
   void note_submitted(StepRecord& record) { record.submitted = last_; }
-  // The executor is done; returns the seconds that it took.
+  // Notes that the executor is done; returns the seconds that it took.
   double note_done(const StepRecord& record);
   void note_started(std::int64_t num_prompt_tokens);
   void count(EngineStats& stats, std::int64_t num_tokens);
-  // Of the step whose results were sent last.
+  // Summary of the step whose results were sent last.
   StepSummary summary(const StepRecord& record) const;
-  // The step's results are sent. Once in a while returns the rate of starting what waits.
+  // Notes that the step's results are sent. Once in a while returns the rate at which waiting requests start.
   std::optional<ServiceRate> finish(EngineStats& stats, const StepRecord& record);
 
  private:
   std::optional<ServiceRate> look_at_rate(EngineStats& stats);
 
   struct Window {
-    double busy_s = 0.0;  // in steps
+    double busy_s = 0.0;  // time in steps
     std::uint64_t num_tokens = 0;
     std::uint64_t num_started = 0;
     std::uint64_t num_prompt_tokens = 0;
   };
   Window window_;     // since the last look at the rate
-  ServiceRate rate_;  // of starting what waits
+  ServiceRate rate_;  // rate of starting waiting requests
   Clock::time_point last_{};
   Clock::time_point last_done_{};
   Clock::time_point last_finished_{};

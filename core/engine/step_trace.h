@@ -25,19 +25,19 @@ struct StepRecord {
     bool is_prompt = false;
   };
   Clock::time_point began{};
-  Clock::time_point submitted{};  // to the executor
+  Clock::time_point submitted{};  // time of submission to the executor
   std::array<Clock::duration, kNumStepPhases> phases{};
   std::int64_t num_tokens = 0;
-  std::int64_t num_prompt_tokens = 0;  // of them
+  std::int64_t num_prompt_tokens = 0;  // prompt tokens among num_tokens
   std::int64_t num_sequences = 0;
-  StepTerms terms{};     // what was computed
-  double seconds = 0.0;  // its computing and its moves; 0: it was cut short, which says little of its terms' price
+  StepTerms terms{};           // the work that the step computed
+  double seconds = 0.0;        // time of computing and moves; 0: cut short, which says little about its terms' price
   std::vector<Entry> entries;  // only while tracing
 };
 
 class StepTrace {
  public:
-  // Forgets what was recorded and records from now on, up to `max_steps`. False where a recording is in progress.
+  // Discards earlier records and starts to record, up to `max_steps`. False if a recording is in progress.
   bool start(std::size_t max_steps) {
     const std::lock_guard lock(mutex_);
     if (active_.load(std::memory_order_relaxed)) return false;
@@ -52,7 +52,7 @@ class StepTrace {
     return std::move(records_);
   }
   bool active() const { return active_.load(std::memory_order_acquire); }
-  // A step without memory for its record is not recorded.
+  // A step is left out if there is no memory for its record.
   void note_entries(StepRecord& record, const StepPlan& plan) const noexcept QUIRE_REQUIRES(kEngineThread);
   void add(StepRecord& record) noexcept QUIRE_REQUIRES(kEngineThread);
 

@@ -1,7 +1,7 @@
 // StepTurns: lets the engines of one process compute one after another, so that each step has all compute threads and
-// two models never fight for the cores. Any thread. The engine that has computed for the shortest time is next; one
-// that was idle does not save time up. Each engine's streams have a target, and the others leave it room: room_for().
-// A step that was made longer, since no other engine had work, ends early once one asks for its turn. Alone, a turn
+// two models never fight for the cores. Any thread. The next turn goes to the engine with the least computing time;
+// idle time is not credited. Each engine's streams have a target, and the others leave them time for it: room_for(). A
+// step that was made longer because no other engine had work ends early once another asks for its turn. Alone, a turn
 // costs an uncontended mutex: tens of nanoseconds a step.
 #pragma once
 
@@ -18,10 +18,10 @@ namespace quire {
 
 class StepTurns {
  public:
-  // One engine's place among those that take turns. A null `turns` stands for an engine that computes alone.
+  // An engine's place among those that take turns. A null `turns` stands for an engine that computes alone.
   class Member {
    public:
-    // interrupt: set once another engine asks for its turn while this one has it; null: there is no such flag.
+    // interrupt: set when another engine asks for its turn while this one has it; null: no flag.
     explicit Member(StepTurns* turns, std::atomic<bool>* interrupt = nullptr) : turns_(turns), interrupt_(interrupt) {
       if (turns_ != nullptr) turns_->enter(*this);
     }
@@ -31,14 +31,14 @@ class StepTurns {
     Member(const Member&) = delete;
     Member& operator=(const Member&) = delete;
 
-    // What this engine has to do: `target_seconds` between the tokens of its streams, 0 without streams or a target.
+    // Announces work: `target_seconds` between the tokens of its streams, 0 without streams or a target.
     void note_work(bool has_work, double target_seconds) {
       if (turns_ == nullptr) return;
       const std::lock_guard lock(turns_->mutex_);
       has_work_ = has_work;
       target_s_ = target_seconds;
     }
-    // What the streams of the other engines leave to a step of this one.
+    // Longest step of this engine that the streams of the others allow.
     double room() const { return turns_ == nullptr ? kNoLimit : turns_->room_for(*this); }
     bool is_awaited() const { return turns_ != nullptr && turns_->others_work(*this); }
 
@@ -50,15 +50,15 @@ class StepTurns {
 
     StepTurns* const turns_;
     std::atomic<bool>* const interrupt_;
-    double used_s_ = 0.0;  // so long it has computed, or as long as one that had work while it had none
-    double step_s_ = 0.0;  // its last turn
+    double used_s_ = 0.0;  // time computed; raised to that of working engines after a pause
+    double step_s_ = 0.0;  // length of its last turn
     double target_s_ = 0.0;
     std::uint64_t asked_ = 0;
     bool is_waiting_ = false;
     bool has_work_ = false;
   };
 
-  // One turn, until it is destroyed.
+  // The turn lasts as long as the object.
   class Turn {
    public:
     explicit Turn(Member& member) : member_(member) {
@@ -73,7 +73,7 @@ class StepTurns {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    void set_seconds(double seconds) { seconds_ = seconds; }  // in place of the time that passed
+    void set_seconds(double seconds) { seconds_ = seconds; }  // replaces the time that passed
 
    private:
     Member& member_;
@@ -81,7 +81,7 @@ class StepTurns {
     double seconds_ = -1.0;
   };
 
-  // Those that have asked and not had a turn yet.
+  // Number of engines that wait for their turn.
   int num_waiting() const {
     const std::lock_guard lock(mutex_);
     return static_cast<int>(std::ranges::count_if(members_, [](const Member* each) { return each->is_waiting_; }));
@@ -120,7 +120,7 @@ class StepTurns {
     }
     changed_.notify_all();
   }
-  // Of those that wait; null: none does.
+  // The waiting engine whose turn is next; null: none waits.
   const Member* next() const {
     const Member* first = nullptr;
     for (const Member* each : members_) {
@@ -133,7 +133,7 @@ class StepTurns {
     return first;
   }
 
-  // Between two steps of an engine that streams every other one that has work takes one.
+  // Between two steps of a streaming engine, every other engine with work takes one.
   double room_for(const Member& member) const {
     const std::lock_guard lock(mutex_);
     const auto num_working = std::ranges::count_if(members_, [](const Member* each) { return each->has_work_; });
@@ -141,7 +141,7 @@ class StepTurns {
     for (const Member* each : members_) {
       if (each == &member || !each->has_work_ || each->target_s_ <= 0.0) continue;
       const auto num_others = static_cast<double>(std::max<std::ptrdiff_t>(num_working - 1, 1));
-      // An engine whose streams alone use its target up leaves the others as much as it takes itself.
+      // An engine whose streams alone exceed its target leaves the others as much as it takes itself.
       room = std::min(room, std::max(each->target_s_ - each->step_s_, each->step_s_) / num_others);
     }
     return room;
@@ -155,8 +155,8 @@ class StepTurns {
   std::condition_variable changed_;
   std::vector<Member*> members_;
   std::uint64_t num_asked_ = 0;
-  double now_s_ = 0.0;        // used by the engine that had the last turn, when it began
-  Member* holder_ = nullptr;  // of the turn
+  double now_s_ = 0.0;        // used_s_ of the last turn's engine at its start
+  Member* holder_ = nullptr;  // engine that has the turn
 };
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// From a GrammarSpec to the Program of its machine. One thread at a time; throws grammar::Refusal.
+// Builds the Program of a machine from a GrammarSpec. One thread at a time; throws grammar::Refusal.
 #pragma once
 
 #include "core/grammar/compiler.h"

@@ -38,7 +38,7 @@ void add_argument(std::string& key, const ArgumentRule& rule) {
 }
 
 constexpr std::chrono::seconds kRetryAfter{1};
-constexpr std::size_t kMostClients = 64;  // of one grammar, that are remembered without need
+constexpr std::size_t kMostClients = 64;  // clients remembered per grammar without need
 
 tl::unexpected<Error> too_costly() {
   return invalid(
@@ -47,16 +47,16 @@ tl::unexpected<Error> too_costly() {
       {}, "grammar_too_costly");
 }
 
-// Of any grammar, so that one is not compiled where there is no room for it.
+// Memory that every grammar is charged in advance, so that none is compiled without memory for it.
 constexpr std::size_t kLeastBytes = std::size_t{16} << 10;
 
-// Of a grammar's tables beyond that.
+// Bytes of a grammar's tables beyond kLeastBytes.
 std::size_t more_bytes(const grammar::Program& program) {
   const std::lock_guard lock(*program.mutex);  // shared lexers grow while texts are followed
   return std::max(program.num_bytes(), kLeastBytes) - kLeastBytes;
 }
 
-// Everything that makes two specifications differ, unambiguously.
+// A key that is equal only for equal specifications.
 std::string key_of(const GrammarSpec& spec) {
   std::string key = std::to_string(static_cast<int>(spec.kind));
   const auto add = [&key](const std::string& part) { add_part(key, part); };
@@ -92,14 +92,14 @@ std::string key_of(const GrammarSpec& spec) {
 
 }  // namespace
 
-// The tables of the grammars that there are, in all and by the client for which each was compiled. Any thread.
+// Memory of all grammars' tables, in total and by the client that each was compiled for. Any thread.
 class GrammarCompiler::Memory {
  public:
   enum class Full { kNo, kClient, kAll };
 
   explicit Memory(const GrammarLimits& limits) : limits_(limits) {}
 
-  // More for the client, or for none where one of the bounds would be exceeded.
+  // Charges the client, unless a bound would be exceeded.
   Full take(const std::string& client, std::size_t num_bytes) {
     const std::lock_guard lock(mutex_);
     const auto own = by_client_.find(client);
@@ -128,7 +128,7 @@ class GrammarCompiler::Memory {
   std::size_t num_bytes_ = 0;
 };
 
-// One grammar, and what of the memory is its own.
+// A grammar and the memory charged for it.
 struct GrammarCompiler::Lease {
   Lease(std::shared_ptr<Memory> of, std::string whose) : memory(std::move(of)), client(std::move(whose)) {}
   ~Lease() { memory->give_back(client, num_bytes); }
@@ -148,10 +148,10 @@ struct GrammarCompiler::Shared {
 
   using Outcome = Result<std::shared_ptr<const Grammar>>;
 
-  // The outcomes used most recently, as many as fit the bounds. Requires `mutex`.
+  // The most recently used outcomes, as many as fit the bounds. Requires `mutex`.
   class Recent {
    public:
-    // As the client has it: a grammar that was too costly to follow for it fails at once.
+    // The client's outcome: fails at once for a grammar that it found too costly to follow.
     std::optional<Outcome> find(const std::string& key, const std::string& client) {
       const auto found = known_.find(key);
       if (found == known_.end()) return std::nullopt;
@@ -176,8 +176,8 @@ struct GrammarCompiler::Shared {
         drop_of_heaviest(entries_.size() > limits.max_cached_grammars);
     }
 
-    // Drops the grammar that was not used for longest, of those that no request has, and that were compiled for
-    // `client` where there is one; false where there is none.
+    // Drops the least recently used grammar that no request holds, among those compiled for `client` if it is given;
+    // false if there is none.
     bool drop_unused(const std::string* client) {
       for (auto entry = entries_.end(); entry != entries_.begin();) {
         --entry;
@@ -195,13 +195,13 @@ struct GrammarCompiler::Shared {
       Outcome outcome;
       std::map<std::string, grammar::GrammarFailure> failures;  // by client
 
-      // Of a grammar beside its tables; a refusal repeats names of the schema.
+      // Bytes besides the tables; a refusal's message repeats names of the schema.
       std::size_t num_bytes() const {
         return key.size() + (outcome ? 0 : outcome.error().message.size() + outcome.error().param.size());
       }
     };
 
-    // The oldest one of the client with the most of them, or with the most text.
+    // Drops the oldest entry of the client with the most entries, or with the most text.
     void drop_of_heaviest(bool by_count) {
       std::unordered_map<std::string_view, std::size_t> weights;
       for (const Entry& entry : entries_)
@@ -230,13 +230,13 @@ struct GrammarCompiler::Shared {
   const std::shared_ptr<Memory> memory;
   std::mutex mutex;
   Recent grammars;
-  Recent refusals;  // apart: they push no grammar out
+  Recent refusals;  // kept apart, so that they do not evict grammars
 };
 
 GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenVocabulary> vocabulary, GrammarLimits limits)
     : vocabulary_(std::move(vocabulary)), limits_(limits), shared_(std::make_unique<Shared>(limits)) {
-  // Almost every grammar has plain strings: what the vocabulary does inside them is worked out before anyone waits for
-  // it.
+  // Almost every grammar has plain strings: their masks are prepared before the first
+  // request.
   grammar::ByteLexer& plain =
       *shared_->lexicon.lexer(shared_->lexicon.any_text(), grammar::ByteLexer::Encoding::kJsonString);
   grammar::prepare_profile(plain, plain.start(), nullptr, *vocabulary_);
@@ -249,7 +249,7 @@ GrammarMemory GrammarCompiler::memory() const {
   return {shared_->memory->num_bytes(), shared_->prepared->num_bytes()};
 }
 
-// So much more for the grammar, which others that are only kept give up.
+// Charges more memory to the grammar, and drops unused cached grammars for it if need be.
 Result<void> GrammarCompiler::extend(Lease& lease, std::size_t num_bytes) const {
   while (true) {
     const Memory::Full full = shared_->memory->take(lease.client, num_bytes);

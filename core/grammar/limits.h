@@ -1,4 +1,4 @@
-// Limits of the work of one grammar: to compile it (GrammarLimits, Budget, Refusal) and while a generation follows it
+// Limits of a grammar's work: to compile it (GrammarLimits, Budget, Refusal) and while a generation follows it
 // (Allowance, Exhausted). One thread at a time. Refusal is thrown inside the compiler only and becomes a Result at
 // GrammarCompiler::compile; Exhausted ends a GrammarState. Invariant: every loop of the compiler that can grow with its
 // input spends from a Budget.
@@ -18,30 +18,31 @@
 namespace quire {
 
 struct GrammarLimits {
-  std::size_t max_spaces = 512;                 // of a run of whitespace between two tokens of JSON; at most 512
+  std::size_t max_spaces = 512;                 // longest whitespace between two JSON tokens; at most 512
   std::size_t max_source_bytes = 4u << 20;      // text of a schema or grammar
   std::size_t max_depth = 256;                  // nesting of schemas, groups and JSON values
-  std::size_t max_automaton_states = 60'000;    // of one automaton over code points
-  std::size_t max_automaton_cells = 8'000'000;  // states x character classes of one automaton
-  std::size_t max_nodes = 60'000;               // value positions of one schema
-  std::size_t max_alternatives = 256;           // shapes that one value position may have
-  std::size_t max_steps = 40'000'000;           // units of work of one compilation
-  std::chrono::milliseconds max_time{5'000};    // of one compilation, on its thread's own clock
-  std::size_t max_trial_bytes = 128;            // text on which the price of following is measured; 0: it is not
-  std::size_t max_cached_grammars = 256;        // compiled grammars kept for reuse, and refusals as well
-  std::size_t max_cached_bytes = 16u << 20;     // text of what is kept, of grammars and of refusals
-  // Tables of all grammars that are kept or in use, and those compiled for one client. What is in use beyond is
+  std::size_t max_automaton_states = 60'000;    // states of an automaton over code points
+  std::size_t max_automaton_cells = 8'000'000;  // states x character classes of an automaton
+  std::size_t max_nodes = 60'000;               // value positions of a schema
+  std::size_t max_alternatives = 256;           // shapes of a value position
+  std::size_t max_steps = 40'000'000;           // units of work of a compilation
+  std::chrono::milliseconds max_time{5'000};    // time of a compilation on its thread's own clock
+  std::size_t max_trial_bytes = 128;         // length of the text that measures the price of following; 0: not measured
+  std::size_t max_cached_grammars = 256;     // cached grammars; as many cached refusals
+  std::size_t max_cached_bytes = 16u << 20;  // text of cached grammars, and of refusals
+  // Tables of all cached or used grammars, and those compiled for one client. A grammar that would need more is
   // refused.
   std::size_t max_bytes = std::size_t{128} << 20;
   std::size_t max_client_bytes = std::size_t{64} << 20;
-  std::size_t max_prepared_bytes = std::size_t{128} << 20;  // of masks; above it all are dropped and prepared again
+  std::size_t max_prepared_bytes = std::size_t{128} << 20;  // prepared masks; above it all are dropped
 };
 
 }  // namespace quire
 
 namespace quire::grammar {
 
-// What cannot be compiled: `pointer` is the JSON pointer of the keyword in a schema ("#/properties/a/not"), or empty.
+// A schema or grammar that cannot be compiled: `pointer` is the JSON pointer of the keyword ("#/properties/a/not"), or
+// empty.
 class Refusal : public std::runtime_error {
  public:
   explicit Refusal(const std::string& message, std::string at = {})
@@ -60,9 +61,9 @@ class Exhausted : public std::runtime_error {
   Exhausted() : std::runtime_error("the grammar is too ambiguous to follow") {}
 };
 
-// Steps of threads: so many at once, and more with each token. A common grammar needs a few hundred for a token, and
-// some hundred thousand where it prepares masks that are then kept; an ambiguous one can multiply them without bound,
-// and would hold up all other requests.
+// Steps of threads that a text may cost: an initial amount, and more with each token. A common grammar needs a few
+// hundred steps for a token, and some hundred thousand to prepare masks that are then kept; an ambiguous one can
+// multiply them without bound and would hold up all other requests.
 class Allowance {
  public:
   void spend(std::uint64_t steps) {
@@ -95,8 +96,8 @@ class Budget {
     if (limit_.reached()) throw Interrupted();
     if (thread_time() > deadline_) throw Refusal("the grammar takes too long to compile");
   }
-  // Characters and groups of all patterns and literals of one compilation: nodes of syntax trees, each of which takes
-  // some seventy bytes for one of the text.
+  // Characters and groups of all patterns and literals of a compilation: syntax tree nodes, some seventy bytes for each
+  // character.
   static constexpr std::size_t kMostNodes = 1'000'000;
   // Accounts for nodes before they are made.
   void take_nodes(std::size_t count) {
@@ -106,7 +107,7 @@ class Budget {
 
  private:
   static constexpr std::size_t kCheckEvery = 2'000;
-  // What this thread has computed: whether a grammar is accepted does not depend on what else the machine does.
+  // CPU time of this thread: whether a grammar is accepted must not depend on the machine's other load.
   static std::chrono::nanoseconds thread_time() {
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -17,18 +17,18 @@ void clear_bit(std::span<std::uint32_t> mask, TokenId token) {
   mask[static_cast<std::size_t>(token.value) / 32] &= ~(1U << (static_cast<std::uint32_t>(token.value) % 32));
 }
 
-// What all generations of one request share.
+// Shared by all generations of a request.
 struct Rules {
   std::shared_ptr<const Tokenizer> tokenizer;
   ThinkingSection section;
   std::shared_ptr<const Grammar> rest;
-  std::vector<TokenId> end_tokens;  // the section's end, as it is forced
-  // overrun[k]: tokens that begin with the end marker without its first k bytes and go on after it. overrun[0]: also
-  // those with the whole marker further inside.
+  std::vector<TokenId> end_tokens;  // tokens of the forced end
+  // overrun[k]: tokens that begin with the end marker without its first k bytes and continue after it. overrun[0]: also
+  // tokens with the whole marker further inside.
   std::vector<std::vector<TokenId>> overrun;
 };
 
-// Only where another grammar follows does it matter what stands beside the marker in one token.
+// Text after the marker in the same token matters only if another grammar follows.
 void find_overruns(Rules& rules) {
   const std::string_view end = rules.section.end;
   rules.overrun.resize(end.size());
@@ -139,9 +139,9 @@ class ThinkingState final : public GrammarState {
   const std::shared_ptr<const Rules> rules_;
   const std::unique_ptr<GrammarState> rest_;  // null: free
   Phase phase_;
-  std::string seen_;  // before: the text so far; inside: as much of its end as could begin the end marker
+  std::string seen_;  // before: the text so far; inside: its longest end that could begin the end marker
   std::int32_t num_tokens_ = 0;
-  std::size_t num_end_tokens_ = 0;  // of the forced end
+  std::size_t num_end_tokens_ = 0;  // tokens sent of the forced end
 };
 
 class ThinkingGrammar final : public Grammar {

@@ -1,7 +1,7 @@
-// allow_thinking: a Grammar for texts with a reasoning section, as "<think>...</think>": what is demanded of the text
-// begins after the section, and the section's length can be bounded. Any thread.
-// Invariant: never fails open: while another grammar waits for its turn, the section ends with its marker only, at a
-// token's border, and never with the end of the generation unless `may_end_text`.
+// allow_thinking: a Grammar for texts with a reasoning section, such as "<think>...</think>": constraints on the text
+// begin after the section, and the section's length can be bounded. Any thread. Invariant: never fails open: if another
+// grammar follows, the section ends with its marker only, at a token border, and never with the end of the generation
+// unless `may_end_text`.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace quire {
 struct ThinkingSection {
   std::string begin;  // "<think>"
   std::string end;    // "</think>"; not empty
-  // The prompt has opened the section. Otherwise it begins where the text does, if the text begins with `begin`.
+  // True if the prompt has opened the section. Else it begins with the text, if the text begins with `begin`.
   bool is_open = false;
-  std::optional<std::int32_t> max_tokens;  // of reasoning; then `end` is forced
-  bool may_end_text = false;               // the generation may end inside it, whatever follows the section
+  std::optional<std::int32_t> max_tokens;  // limit of reasoning tokens; `end` is then forced
+  bool may_end_text = false;               // the generation may end inside it, even if a grammar follows
 };
 
-// `rest` constrains the text after the section, and all of it where there is no section; null: it is free.
+// `rest` constrains the text after the section, or all of it if there is no section; null: free text.
 std::shared_ptr<const Grammar> allow_thinking(std::shared_ptr<const Tokenizer> tokenizer,
                                               const ThinkingSection& section, std::shared_ptr<const Grammar> rest);
 

@@ -1,6 +1,6 @@
-// Request: one request to the engine, complete and validated. Immutable after construction; any thread. OutputEvent and
-// OutputSink: the door out. The engine thread sends; a sink never blocks and never fails: what it has no memory for is
-// its own request's error.
+// Request: a complete and validated request to the engine. Immutable after construction; any thread. OutputEvent and
+// OutputSink: the door out. The engine thread sends; a sink never blocks and never fails: running out of memory ends
+// only its own request.
 #pragma once
 
 #include <chrono>
@@ -28,25 +28,25 @@ class Adapter;
 
 struct Request {
   std::string id;                 // unique among live requests
-  std::string key_name;           // the API key's name, "" where there are no keys; fairness and limits count by it
+  std::string key_name;           // the API key's name, "" without keys; fairness and limits count by it
   std::string cache_salt;         // prefix blocks are shared only within equal salts
   std::vector<TokenId> prompt;    // rows of media as placeholders
   std::vector<MediaRun> media{};  // in the order of the prompt
-  std::int64_t second_text = 0;   // of a pair: where its second text begins in the prompt; 0: one text
+  std::int64_t second_text = 0;   // start of a pair's second text in the prompt; 0: one text
   SamplingParams sampling;
   std::optional<SpeculationOptions> speculation;  // absent: the server's
   std::int32_t num_choices = 1;                   // n: sequences that share the prompt's blocks
-  std::int32_t slot = -1;                         // whose conversation it is; -1: of the slot that it fits best
+  std::int32_t slot = -1;                         // conversation slot; -1: the engine picks the best match
   std::int32_t priority = 0;                      // lower runs earlier
-  bool is_background = false;                     // of a batch: it uses what all others leave, whatever its priority
-  bool is_retained = false;                       // what it computes stays in the cache longer than what others do
+  bool is_background = false;                     // belongs to a batch: uses only capacity that other requests leave
+  bool is_retained = false;                       // its blocks stay in the cache longer than those of other requests
   std::shared_ptr<const Grammar> grammar;         // may be null
-  std::shared_ptr<const Adapter> adapter;         // of the engine's model; null: none
+  std::shared_ptr<const Adapter> adapter;         // an adapter of the engine's model; null: none
   Pooling pooling = Pooling::kNone;               // not kNone: no token is generated
   PooledOutput pooled_output = PooledOutput::kUnitVector;
   bool reports_progress = false;  // events report how much of the prompt is computed
   PrefixTransfer transfer;
-  std::vector<TokenId> scored_tokens;  // of PooledOutput::kTokenLogprobs
+  std::vector<TokenId> scored_tokens;  // used by PooledOutput::kTokenLogprobs
   std::optional<Clock::time_point> deadline;
   Clock::time_point arrival{};
 };
@@ -57,12 +57,12 @@ struct TokenLogprob {
   std::vector<std::pair<TokenId, float>> top;  // descending
 };
 
-// What became of a token that was to be drawn: none where nothing is allowed, or where one of these is set.
+// Result of drawing a token. No token: nothing is allowed, or one of the flags below is set.
 struct DrawnToken {
   std::optional<TokenId> token{};
-  std::optional<TokenLogprob> logprob{};  // of the model's own distribution, where asked for
-  std::optional<float> observed{};        // what a sampler that follows the draws has to know of this one
-  bool has_no_numbers = false;            // what is allowed has logits that are no numbers
+  std::optional<TokenLogprob> logprob{};  // log probability under the model's own distribution, if requested
+  std::optional<float> observed{};        // value that SamplerState::observe() takes
+  bool has_no_numbers = false;            // the allowed tokens' logits are no numbers
   bool out_of_memory = false;
 };
 
@@ -72,29 +72,29 @@ enum class FinishReason { kStop, kLength, kAbort, kError };
 struct FinishInfo {
   FinishReason reason = FinishReason::kStop;
   std::optional<TokenId> stop_token{};  // the end-of-sequence or stop token that ended it; in no event's tokens
-  SharedError error{};                  // with kError, and with kAbort where a deadline or a drain cut it
+  SharedError error{};                  // set with kError, and with kAbort by a deadline or a drain
   std::int32_t num_prompt_tokens = 0;
-  std::int32_t num_cached_tokens = 0;     // of the prompt, served from the prefix cache
+  std::int32_t num_cached_tokens = 0;     // prompt tokens served from the prefix cache
   std::int32_t num_generated_tokens = 0;  // stop_token included
   std::int32_t num_preemptions = 0;
   Clock::duration queue_time{};
   Clock::duration prefill_time{};
   Clock::duration decode_time{};
-  std::shared_ptr<const SharedPrefix> published{};  // where it was asked for, and at least tried
+  std::shared_ptr<const SharedPrefix> published{};  // set if it was requested and at least tried
 };
 
-// Of choice 0, after a step that computed some of its prompt.
+// Progress of choice 0, sent after a step that computed some of its prompt.
 struct PromptProgress {
-  std::int64_t num_computed = 0;  // of the prompt's tokens, those from the prefix cache among them
+  std::int64_t num_computed = 0;  // prompt tokens, including those from the prefix cache
   Clock::duration time{};         // since the request was started
 };
 
 struct OutputEvent {
   std::int32_t choice = 0;
-  TokenRun tokens{};                     // normally one; several where a grammar forced text; none on a bare finish
-  std::vector<TokenLogprob> logprobs{};  // one per token where asked for
-  std::vector<std::optional<TokenLogprob>> prompt_logprobs{};  // in the first event of choice 0, where asked for
-  std::vector<float> embedding{};                              // where pooling was asked for: Request::pooled_output
+  TokenRun tokens{};                     // normally one token; several if a grammar forces text; none on a bare finish
+  std::vector<TokenLogprob> logprobs{};  // per token, if requested
+  std::vector<std::optional<TokenLogprob>> prompt_logprobs{};  // in the first event of choice 0, if requested
+  std::vector<float> embedding{};                              // Request::pooled_output, if pooling was requested
   std::optional<PromptProgress> progress{};
   std::optional<FinishInfo> finish{};
   std::int32_t num_cached_tokens = 0;  // known from the first event on

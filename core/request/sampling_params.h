@@ -1,5 +1,5 @@
 // The parameters by which each next token is sampled. Plain, immutable once in a Request; any thread. Defaults are
-// OpenAI's neutral ones. Ranges are validated where the request is parsed; the sampler trusts them.
+// OpenAI's neutral ones. Ranges are validated when the request is parsed; the sampler trusts them.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct DryParams {
   std::vector<std::vector<TokenId>> breakers;  // token sequences that end a repetition
 };
 
-// The steps of llama.cpp's chain of samplers, as a request may put them in order.
+// The steps of llama.cpp's chain of samplers, in the order of a request.
 enum class SamplerStep : std::uint8_t {
   kPenalties,
   kDry,
@@ -33,22 +33,22 @@ enum class SamplerStep : std::uint8_t {
   kTemperature
 };
 
-// Keeps the surprise of the drawn tokens near `tau` bits (Basu et al., 2021); its first or second version.
+// Keeps the surprise of drawn tokens near `tau` bits (Basu et al., 2021); version 1 or 2.
 struct MirostatParams {
   std::int32_t version = 0;  // 0: off
   float tau = 5.0F;
-  float eta = 0.1F;  // how fast it follows
+  float eta = 0.1F;  // learning rate
 };
 
 // Keeps the probability of the drawn tokens near a target on average (llama.cpp's adaptive-p).
 struct AdaptiveParams {
   float target = -1.0F;  // negative: off
-  float decay = 0.9F;    // of what was drawn before; at most 0.99
+  float decay = 0.9F;    // weight of earlier draws; at most 0.99
 };
 
 struct SamplingParams {
   float temperature = 1.0F;       // 0: greedy
-  bool temperature_last = false;  // the filters judge the model's own distribution, as llama.cpp's do
+  bool temperature_last = false;  // filters see the distribution before temperature, as in llama.cpp
   float top_p = 1.0F;
   std::int32_t top_k = 0;  // 0 or negative: off
   float min_p = 0.0F;
@@ -56,18 +56,18 @@ struct SamplingParams {
   float repetition_penalty = 1.0F;
   float frequency_penalty = 0.0F;
   float presence_penalty = 0.0F;
-  // The three penalties count these last tokens, prompt or not, as llama.cpp's do (-1: all). Absent: as OpenAI and vLLM
-  // have them, repetition counts all tokens and the other two those that were generated.
+  // The three penalties count this many last tokens of prompt and text, as in llama.cpp (-1: all). Absent: repetition
+  // counts all tokens, and the other two only generated ones, as in OpenAI and vLLM.
   std::optional<std::int32_t> penalty_last_n;
   float xtc_probability = 0.0F;
   float xtc_threshold = 0.1F;
-  float top_n_sigma = 0.0F;     // keeps logits so many standard deviations below the best; 0 or negative: off
-  std::int32_t min_keep = 0;    // typical_p, top_p, min_p and XTC leave so many tokens
+  float top_n_sigma = 0.0F;     // keeps logits within this many standard deviations of the best; 0 or negative: off
+  std::int32_t min_keep = 0;    // typical_p, top_p, min_p and XTC leave at least this many tokens
   float dynatemp_range = 0.0F;  // temperature +- this, by the distribution's entropy; 0: off
   float dynatemp_exponent = 1.0F;
   MirostatParams mirostat;
   AdaptiveParams adaptive;
-  // What is not among them is off. Absent: the Sampler's own order.
+  // Steps that are not listed are off. Absent: the Sampler's own order.
   std::optional<std::vector<SamplerStep>> order;
   DryParams dry;
   std::vector<std::pair<TokenId, float>> logit_bias;
@@ -78,13 +78,13 @@ struct SamplingParams {
   std::optional<std::int32_t> num_prompt_logprobs;
 
   std::int32_t max_tokens = 16;  // new tokens per choice
-  std::int32_t min_tokens = 0;   // before it, end-of-sequence and stop tokens cannot be sampled
+  std::int32_t min_tokens = 0;   // before it, end-of-sequence and stop tokens are forbidden
   bool ignore_eos = false;
   std::vector<TokenId> stop_token_ids;  // end the sequence, kept out of the text
 
-  // Whether a draw depends on the draws before it, not only on the tokens: such a text is not drafted.
+  // Whether a draw depends on earlier draws, not only on the tokens: such a text is not drafted.
   bool follows_draws() const { return mirostat.version != 0 || adaptive.target >= 0.0F; }
-  // Whether the samplers are applied one by one, as llama.cpp does.
+  // Whether the samplers are applied one by one, as in llama.cpp.
   bool is_chained() const { return order || min_keep > 1 || dynatemp_range > 0.0F || follows_draws(); }
 };
 

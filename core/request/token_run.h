@@ -1,4 +1,4 @@
-// TokenRun: the tokens of one output event, normally one, several where a grammar forced them: what fits lies in the
+// TokenRun: the tokens of an output event, normally one, several if a grammar forces them: the first kInside lie in the
 // object itself, so that sending them allocates nothing. One thread at a time.
 #pragma once
 
@@ -35,7 +35,7 @@ class TokenRun {
  private:
   static constexpr std::size_t kInside = 24;
   std::array<TokenId, kInside> inside_{};
-  std::vector<TokenId> spilled_;  // all of them, where they are more
+  std::vector<TokenId> spilled_;  // all tokens, if there are more than kInside
   std::size_t size_ = 0;
 };
 

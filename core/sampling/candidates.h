@@ -10,7 +10,7 @@ namespace quire {
 // A temperature so low that dividing by it would overflow; greedy in all but name.
 inline constexpr float kGreedyBelow = 1e-5F;
 
-// What min_p leaves lies above this, relative to the best logit.
+// Logit, relative to the best one, above which min_p keeps tokens.
 inline float min_p_threshold(float min_p) {
   return std::log(min_p) - 1e-3F;
 }

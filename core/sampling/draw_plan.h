@@ -1,6 +1,6 @@
-// DrawPlan: what a device needs to draw some tokens itself, from the parameters and states of their sequences. Engine
-// thread only. Invariant: a token drawn by the plan is the Sampler's. Whether a row is drawn by the device depends on
-// its request's parameters alone.
+// DrawPlan: the arrays that a device needs to draw tokens itself, from the parameters and states of their sequences.
+// Engine thread only. Invariant: a token drawn by the plan is the Sampler's. Only its request's parameters decide
+// whether the device draws a row.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ namespace quire {
 
 class DrawPlan {
  public:
-  // Room for so many draws.
+  // Reserves memory for `num_draws` draws.
   void reserve(std::size_t num_draws);
   void clear();
 
-  // Whether a device draws as these parameters say: with masks, biases, penalties, temperature, top_k, top_p and min_p,
-  // and few logprobs.
+  // Whether a device supports these parameters: masks, biases, penalties, temperature, top_k, top_p and min_p, and few
+  // logprobs.
   static bool draws_on_device(const SamplingParams& params);
   static bool draws_on_device(const SamplerState& state) { return draws_on_device(state.params_); }
-  // Whether the logprob of what is drawn is wanted, and with how many of the likeliest.
+  // Number of likeliest tokens whose logprobs are wanted with the drawn one's; nothing: no logprobs.
   static std::optional<std::int32_t> num_logprobs(const SamplerState& state) { return state.params_.num_logprobs; }
-  // A draw of such parameters; the fields of `row` but for its logits. The mask is viewed until clear().
+  // Adds a draw with supported parameters, by the fields of `row` except its logits. The mask is viewed until clear().
   void add(const SampleRow& row, std::int64_t logit_row, std::int64_t place, std::int64_t vocab_size);
 
   // Valid until the next add() or clear().
@@ -34,7 +34,7 @@ class DrawPlan {
  private:
   std::vector<TokenDraw> draws_;
   std::vector<DrawEdit> edits_;
-  std::vector<std::size_t> edits_end_;  // of each draw
+  std::vector<std::size_t> edits_end_;  // by draw
   std::vector<std::int32_t> window_;
 };
 

@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-// The number of last tokens that follow the latest breaker: a repetition does not reach across one.
+// Number of last tokens after the latest breaker: a repetition does not reach across one.
 std::size_t unbroken_length(const DryParams& params, std::span<const TokenId> tokens) {
   for (std::size_t length = 0; length < tokens.size(); ++length) {
     const auto before = tokens.first(tokens.size() - length);
@@ -22,13 +22,13 @@ std::size_t unbroken_length(const DryParams& params, std::span<const TokenId> to
   return tokens.size();
 }
 
-// It ends a repetition by itself, so that it cannot continue one.
+// Whether the token by itself ends a repetition, so that it cannot continue one.
 bool is_breaker(const DryParams& params, TokenId token) {
   return std::any_of(params.breakers.begin(), params.breakers.end(),
                      [&](const auto& breaker) { return breaker.size() == 1 && breaker[0] == token; });
 }
 
-// lengths[d]: how many tokens that end d tokens before the end equal the last ones (the Z function of the reversed
+// lengths[d]: number of tokens, d tokens before the end, that equal the last ones (the Z function of the reversed
 // text).
 void find_repeat_lengths(std::span<const TokenId> tokens, std::vector<std::size_t>& lengths) {
   const std::size_t n = tokens.size();
@@ -67,7 +67,7 @@ std::span<const DryPenalty> dry_penalties(const DryParams& params, std::span<con
     const TokenId next = tokens[tokens.size() - d];
     if (length < allowed || is_breaker(params, next)) continue;
     const auto excess = static_cast<float>(length) - static_cast<float>(params.allowed_length);
-    // Beyond this the token is out of the question; the bound keeps the power finite.
+    // The bound keeps the power finite; at the bound the token is excluded anyway.
     const float penalty = std::min(params.multiplier * std::pow(params.base, std::min(excess, 1000.0F)), 1e30F);
     found.push_back({next, penalty});
   }

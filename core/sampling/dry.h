@@ -1,4 +1,4 @@
-// DRY: the penalty of a token that would continue a repetition of earlier text. Any thread. Source: the sampler of that
+// DRY: the penalty of a token that would continue a repetition of earlier text. Any thread. Source: the sampler of this
 // name by p-e-w (text-generation-webui, 2024).
 #pragma once
 
@@ -21,7 +21,7 @@ struct DryScratch {
   std::vector<DryPenalty> found;
 };
 
-// The tokens that would continue what the end of `tokens` repeats, each once, by ascending id. O(tokens). The result
+// The tokens that would continue a repetition at the end of `tokens`, each once, by ascending id. O(tokens). The result
 // lies in the scratch.
 std::span<const DryPenalty> dry_penalties(const DryParams& params, std::span<const TokenId> tokens,
                                           DryScratch& scratch);

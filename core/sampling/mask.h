@@ -1,4 +1,4 @@
-// A set of tokens as bits, as grammars fill it: bit (id % 32) of word id / 32. Any thread; pure.
+// A set of tokens as bits, the form that grammars fill: bit (id % 32) of word id / 32. Any thread; pure.
 #pragma once
 
 #include <cstdint>

@@ -22,10 +22,10 @@ constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::array<std:
   return counter;
 }
 
-// What a draw is for: each use has its own numbers.
+// Purpose of a draw: each has a random stream of its own.
 enum class Draw : std::uint32_t { kToken, kXtc };
 
-// Uniform in [0, 1), of 53 bits: the number of one request's seed, choice and position, whatever else runs.
+// Uniform in [0, 1) with 53 bits: a function of the request's seed, choice and position only.
 constexpr double uniform(std::uint64_t seed, std::int32_t choice, std::int64_t position, Draw draw) {
   const auto bits = philox(seed, {static_cast<std::uint32_t>(position), static_cast<std::uint32_t>(position >> 32),
                                   static_cast<std::uint32_t>(choice), static_cast<std::uint32_t>(draw)});

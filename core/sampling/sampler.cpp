@@ -18,9 +18,9 @@ namespace quire {
 
 namespace {
 
-// Logits so far below the maximum weigh nothing in single precision.
+// Logits this far below the maximum have no weight in single precision.
 constexpr float kFloor = -86.0F;
-// Candidates are gathered above a threshold that is lowered until they suffice: no sort of the whole vocabulary.
+// Candidates are gathered above a threshold that is lowered until they suffice, without sorting the whole vocabulary.
 constexpr std::array kThresholds = {-3.0F, -6.0F, -9.0F, -12.0F, -15.0F, -18.0F, -22.0F, -28.0F, -40.0F, kFloor};
 
 bool truncates(const SamplingParams& params, std::size_t vocab_size) {
@@ -39,8 +39,8 @@ float filter_temperature(const SamplingParams& params) {
 
 }  // namespace
 
-// All that the threads can need at once is taken here: which of them takes which scratch, and how many candidates a row
-// has, differs from step to step. What is never touched costs addresses only.
+// Reserves the most memory that the threads can need at once, since scratches and numbers of candidates vary from step
+// to step. Untouched memory costs only addresses.
 Sampler::Sampler(Backend& backend, std::int64_t vocab_size, std::int64_t max_tokens) : backend_(backend) {
   const std::size_t num_threads = std::max(1U, std::thread::hardware_concurrency());
   scratch_.reserve(num_threads);
@@ -62,7 +62,7 @@ Sampler::Sampler(Backend& backend, std::int64_t vocab_size, std::int64_t max_tok
   }
 }
 
-// A row whose memory is exhausted ends alone: nothing is thrown on a compute thread.
+// Out of memory ends only the row: nothing is thrown on a compute thread.
 void Sampler::sample(std::span<SampleRow> rows) {
   backend_.parallel_for(static_cast<std::int64_t>(rows.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     std::unique_ptr<Scratch> scratch;
@@ -116,7 +116,7 @@ std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scrat
       params.xtc_probability > 0.0F && params.xtc_threshold <= 0.5F &&
       uniform(state.seed_, state.choice_, position, Draw::kXtc) < static_cast<double>(params.xtc_probability);
   if (maximum.value == std::numeric_limits<float>::infinity())
-    return maximum.id;  // at no finite distance to the others
+    return maximum.id;  // the others are infinitely less likely
   if (!xtc && !truncates(params, row.logits.size())) {
     const float scale = 1.0F / params.temperature;
     const std::int32_t id = find_by_share(row.logits, maximum.value, scale, u, scratch.chunk_sums);
@@ -144,7 +144,7 @@ std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scrat
   return candidates.back().id;
 }
 
-// Gathers what can still be drawn after top_k, or after top_p where that comes first, best first.
+// Gathers the tokens left by top_k, or by top_p if that comes first, best first.
 void Sampler::collect(std::span<const float> logits, float maximum, const SamplingParams& params, bool xtc,
                       Scratch& scratch) {
   Candidates& out = scratch.candidates;
@@ -158,7 +158,7 @@ void Sampler::collect(std::span<const float> logits, float maximum, const Sampli
     if (by_min_p) {
       threshold = std::max(kFloor, min_p_threshold(params.min_p));
     } else if (!by_count && !by_mass) {
-      threshold = kFloor;  // all of them are wanted
+      threshold = kFloor;  // all tokens are wanted
     }
     find_above(logits, maximum + threshold * temperature, scratch.ids);
     out.clear();

@@ -2,7 +2,7 @@
 // SamplerState (one per sequence): Engine thread only. Sampler: Engine thread only; it uses the backend's compute
 // threads. Invariant: a row's result depends on its logits, its sequence's tokens, its parameters, seed, choice and
 // position only. Order: masks, logit_bias, penalties (repetition, frequency, presence, DRY), top_n_sigma, temperature,
-// top_k, typical_p, top_p, min_p, XTC, temperature where it was to be last; another one where the request says so.
+// top_k, typical_p, top_p, min_p, XTC, or temperature last if requested; a request may set another order.
 #pragma once
 
 #include <cstdint>
@@ -24,28 +24,29 @@ namespace quire {
 
 struct DrawEdit;
 
-// What sampling remembers of one sequence from token to token.
+// State that sampling keeps of a sequence from token to token.
 class SamplerState {
  public:
-  // params must outlive the state. end_of_generation: tokens that min_tokens keeps away, besides the stop tokens.
+  // params must outlive the state. end_of_generation: tokens that min_tokens forbids, besides the stop tokens.
   SamplerState(const SamplingParams& params, std::span<const TokenId> prompt,
                std::span<const TokenId> end_of_generation, std::int64_t vocab_size, std::uint64_t seed,
                std::int32_t choice);
 
   void append(TokenId token);  // a generated token
-  // Of the token that was drawn last, for the samplers that follow the draws: DrawnToken::observed.
+  // Takes DrawnToken::observed of the last draw, for samplers that follow the draws.
   void observe(float observed);
-  // What apply() does to logits but for masks and DRY, as edits that ascend by token; `window` is scratch.
+  // Lists the changes that apply() makes to logits, except masks and DRY, as edits that ascend by token; `window` is
+  // scratch.
   void list_edits(std::span<const TokenId> tokens, std::int64_t num_prompt_tokens, std::int64_t vocab_size,
                   std::vector<std::int32_t>& window, std::vector<DrawEdit>& out) const;
-  // Whether the request itself keeps `token` away after `generated`, whatever the model says.
+  // Whether the request itself forbids `token` after `generated`, independent of the model.
   bool forbids(TokenId token, std::span<const TokenId> generated) const;
 
  private:
   friend class Sampler;
   friend class SamplerChain;
   friend class DrawPlan;
-  // What applying takes besides the state: kept by the Sampler from row to row.
+  // Scratch memory of apply(): kept by the Sampler from row to row.
   struct Scratch {
     std::vector<std::int32_t> window;
     DryScratch dry;
@@ -71,10 +72,10 @@ class SamplerState {
     std::int32_t num_generated;
   };
   std::vector<std::uint32_t> allowed_;  // a mask of allowed_token_ids; empty: all
-  std::vector<Count> counts_;           // of prompt and text, by token; only where a penalty needs them
+  std::vector<Count> counts_;           // prompt and generated tokens by id; filled if a penalty needs it
   std::size_t num_counted_;             // tokens in counts_; a row's further tokens are drafts
   float surprise_bound_;                // mirostat: in bits
-  float drawn_weight_ = 0.0F;           // adaptive-p: the decayed sum of what was drawn, and of ones
+  float drawn_weight_ = 0.0F;           // adaptive-p: decayed sum of drawn probabilities, and of ones
   float drawn_total_ = 0.0F;
 };
 
@@ -84,14 +85,14 @@ struct SampleRow {
   const SamplerState* state = nullptr;
   std::span<const TokenId> tokens;  // prompt and generated: the new token follows them
   std::int64_t num_prompt_tokens = 0;
-  std::span<const std::uint32_t> mask;  // of a grammar; empty: none
+  std::span<const std::uint32_t> mask;  // a grammar's mask; empty: none
   DrawnToken drawn = {};
 };
 
 class Sampler {
  public:
-  // Takes the memory to sample from rows of `vocab_size` after sequences of up to `max_tokens`; more is taken when it
-  // is needed.
+  // Reserves memory to sample from rows of `vocab_size` after sequences of up to `max_tokens`; more is allocated when
+  // needed.
   explicit Sampler(Backend& backend, std::int64_t vocab_size = 0, std::int64_t max_tokens = 0);
 
   void sample(std::span<SampleRow> rows);
@@ -104,8 +105,8 @@ class Sampler {
     Candidates candidates;
     std::vector<std::int32_t> ids;
     std::vector<double> chunk_sums;
-    std::vector<float> raw;     // the model's own logits, where logprobs are asked for
-    std::vector<float> shared;  // a copy to overwrite, where other rows need the same logits
+    std::vector<float> raw;     // the model's own logits, if logprobs are requested
+    std::vector<float> shared;  // a copy to overwrite, if other rows need the same logits
     SamplerState::Scratch state;
     std::vector<double> deviations;
   };
@@ -125,7 +126,7 @@ class Sampler {
 
   Backend& backend_;
   std::mutex scratch_mutex_;
-  std::vector<std::unique_ptr<Scratch>> scratch_;  // of each compute thread, kept between steps
+  std::vector<std::unique_ptr<Scratch>> scratch_;  // per compute thread, kept between steps
 };
 
 }  // namespace quire

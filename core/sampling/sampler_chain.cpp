@@ -27,9 +27,9 @@ std::span<const SamplerStep> steps_of(const SamplingParams& params) {
   return params.temperature_last ? std::span<const SamplerStep>(kTemperatureLast) : kTemperatureFirst;
 }
 
-// How many of the likeliest tokens mirostat's first version looks at.
+// Number of likeliest tokens that mirostat's first version examines.
 constexpr std::size_t kMirostatTokens = 100;
-// Of adaptive-p: how far around its target a probability is favoured, how much, and how fast that ends.
+// adaptive-p's bonus around its target: width, peak, sharpness of its fall.
 constexpr float kTargetWidth = 0.3F;
 constexpr float kTargetPeak = 5.0F;
 constexpr float kTargetSharpness = 10.0F;
@@ -74,7 +74,7 @@ void SamplerChain::sample() {
         std::any_of(row_.logits.begin(), row_.logits.end(), [](float logit) { return std::isnan(logit); });
     return;
   }
-  // What is forced is no draw: whether the model was asked for it makes no difference to what follows.
+  // A forced token is no draw: what follows must not depend on whether the model was asked for it.
   const bool is_forced = candidates_.size() == 1;
   for (const SamplerStep step : steps_of(params_))
     apply(step);
@@ -92,11 +92,11 @@ void SamplerChain::sample() {
     const double share = static_cast<double>(drawn->weight) / total_weight(candidates_);
     row_.drawn.observed = static_cast<float>(-std::log2(share));
   } else if (params_.adaptive.target >= 0.0F) {
-    row_.drawn.observed = drawn->logit;  // the probability before the target was favoured
+    row_.drawn.observed = drawn->logit;  // the probability before the bonus
   }
 }
 
-// All that is allowed, by ascending id. An infinite logit leaves the others no share.
+// Gathers all allowed tokens by ascending id. An infinite logit leaves the others no share.
 void SamplerChain::gather() {
   candidates_.clear();
   const bool has_infinite = std::any_of(row_.logits.begin(), row_.logits.end(),
@@ -134,7 +134,7 @@ void SamplerChain::apply(SamplerStep step) {
   }
 }
 
-// Penalties find their tokens by id: they are applied to the whole row, in which only the candidates count.
+// Penalties find tokens by id: they are applied to the whole row, but only candidates count.
 void SamplerChain::apply_to_row(SamplerStep step) {
   scatter();
   if (step == SamplerStep::kPenalties) {
@@ -151,7 +151,7 @@ void SamplerChain::scatter() {
     row_.logits[static_cast<std::size_t>(candidate.id)] = candidate.logit;
 }
 
-// e^(logit - the best one's).
+// Weights become e^(logit - best logit).
 void SamplerChain::weigh() {
   const float best = std::ranges::min(candidates_, kBetter).logit;
   for (Candidate& candidate : candidates_)
@@ -169,7 +169,7 @@ void SamplerChain::keep_best_only() {
   candidates_.assign(1, best);
 }
 
-// Between temperature - range and temperature + range, by the entropy's share of the largest that there could be.
+// The entropy's share of its maximum decides between temperature - range and temperature + range.
 float SamplerChain::dynamic_temperature() {
   weigh();
   const double total = total_weight(candidates_);
@@ -185,7 +185,7 @@ float SamplerChain::dynamic_temperature() {
   return lowest + (highest - lowest) * static_cast<float>(std::pow(share, exponent));
 }
 
-// Brings the best `count` to the front, in their order.
+// Moves the best `count` to the front, sorted.
 void SamplerChain::sort_first(std::size_t count) {
   count = std::min(count, candidates_.size());
   const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(count);
@@ -193,12 +193,12 @@ void SamplerChain::sort_first(std::size_t count) {
   std::sort(candidates_.begin(), end, kBetter);
 }
 
-// Those that the filters leave at least: so many, and one.
+// Number of candidates that each filter keeps at least.
 std::size_t SamplerChain::least_kept() const {
   return static_cast<std::size_t>(std::max(params_.min_keep, 1));
 }
 
-// Keeps the first ones that together reach `mass`.
+// Keeps the first candidates that together reach `mass`.
 void SamplerChain::keep_first(double mass) {
   double sum = 0.0;
   std::size_t kept = 0;
@@ -213,7 +213,7 @@ void SamplerChain::cut_top_k(std::size_t count) {
   candidates_.resize(count);
 }
 
-// Sorts as many as make up the mass.
+// Sorts only as many candidates as make up the mass.
 void SamplerChain::cut_top_p() {
   if (params_.top_p >= 1.0F) return;
   weigh();
@@ -275,7 +275,7 @@ void SamplerChain::cut_xtc() {
   candidates_.erase(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(num_likely - 1));
 }
 
-// Leaves what is no more surprising than the bound, the best at least; the weights of what is left.
+// Keeps candidates no more surprising than the bound, at least the best; then computes their weights.
 void SamplerChain::cut_surprising() {
   weigh();
   if (params_.mirostat.version == 1) {
@@ -291,8 +291,8 @@ void SamplerChain::cut_surprising() {
   std::erase_if(candidates_, surprises);
 }
 
-// How many of the likeliest tokens are as surprising as is wanted, where probabilities fall as Zipf's law says, with
-// the exponent that those at hand suggest. Equation (30) of the paper and its algorithm 1.
+// Number of likeliest tokens with the wanted surprise, if probabilities follow Zipf's law with the exponent estimated
+// from the candidates. Equation (30) of the paper and its algorithm 1.
 std::size_t SamplerChain::mirostat_count() const {
   double products = 0.0;
   double squares = 0.0;
@@ -312,7 +312,7 @@ std::size_t SamplerChain::mirostat_count() const {
   return count < static_cast<double>(candidates_.size()) ? static_cast<std::size_t>(count) : candidates_.size();
 }
 
-// Weighs by how near a probability is to the target, corrected by what was drawn so far. `logit` becomes the
+// Weights by the distance of a probability from the target, corrected by earlier draws. `logit` becomes the
 // probability.
 void SamplerChain::favour_target() {
   weigh();

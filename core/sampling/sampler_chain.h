@@ -1,6 +1,6 @@
-// SamplerChain: draws one row's token by samplers that are applied one after the other, as llama.cpp does: in any
-// order, with dynamic temperature, min_keep, mirostat or adaptive-p. Engine thread and its compute threads; one row at
-// a time. Invariant: as the Sampler's; with mirostat and adaptive-p the draws before count too, through
+// SamplerChain: draws a row's token by samplers that are applied one after another, as in llama.cpp: in any order,
+// with dynamic temperature, min_keep, mirostat or adaptive-p. Engine thread and its compute threads; one row at a
+// time. Invariant: the Sampler's; with mirostat and adaptive-p earlier draws count too, through
 // SamplerState::observe.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// Sets the logits to minus infinity that lie more than `n` standard deviations below the best.
+// Sets logits more than `n` standard deviations below the best to minus infinity.
 void cut_deviating(std::span<float> logits, float n);
 
 class SamplerChain {

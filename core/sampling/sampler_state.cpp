@@ -13,13 +13,13 @@ namespace quire {
 
 namespace {
 
-// The logit of a token; null where there is none.
+// The logit of a token; null if there is none.
 float* logit_of(std::span<float> logits, std::int32_t token) {
   if (token < 0 || static_cast<std::size_t>(token) >= logits.size()) return nullptr;
   return &logits[static_cast<std::size_t>(token)];
 }
 
-// Calls visit(id, how many) for each of the sorted ids.
+// Calls visit(id, count) for each of the sorted ids.
 template <class Visit>
 void visit_runs(std::span<const std::int32_t> ids, const Visit& visit) {
   for (auto begin = ids.begin(); begin != ids.end();) {
@@ -29,7 +29,7 @@ void visit_runs(std::span<const std::int32_t> ids, const Visit& visit) {
   }
 }
 
-// Whether `generated` ends with all of the word but its last token.
+// Whether `generated` ends with all tokens of the word but its last.
 bool nears(const std::vector<TokenId>& word, std::span<const TokenId> generated) {
   if (word.empty() || word.size() - 1 > generated.size()) return false;
   const auto begun = generated.last(word.size() - 1);
@@ -44,7 +44,7 @@ bool penalizes(const SamplingParams& params) {
   return params.repetition_penalty != 1.0F || params.frequency_penalty != 0.0F || params.presence_penalty != 0.0F;
 }
 
-// The window is counted again at each token: it is short, and tokens that leave it would have to be subtracted.
+// A window is counted again at each token: it is short, and tokens that leave it would have to be subtracted.
 bool counts_needed(const SamplingParams& params) {
   return penalizes(params) && !params.penalty_last_n;
 }
@@ -60,7 +60,7 @@ SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId
       choice_(choice),
       num_counted_(prompt.size()),
       surprise_bound_(2.0F * params.mirostat.tau) {
-  if (params.adaptive.target >= 0.0F) {  // as if the target had been met so far
+  if (params.adaptive.target >= 0.0F) {  // starts as if the target had been met
     drawn_total_ = 1.0F / (1.0F - params.adaptive.decay);
     drawn_weight_ = params.adaptive.target * drawn_total_;
   }
@@ -78,7 +78,7 @@ SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId
     std::sort(ids.begin(), ids.end());
     ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     const auto most_new = static_cast<std::size_t>(std::clamp<std::int64_t>(params.max_tokens, 0, vocab_size));
-    counts_.reserve(ids.size() + most_new);  // all that there can be, so that counting allocates nothing
+    counts_.reserve(ids.size() + most_new);  // the most that can occur, so that counting allocates nothing
     for (const std::int32_t id : ids)
       counts_.push_back({id, 0});
   }
@@ -187,14 +187,14 @@ void SamplerState::penalize(float& logit, std::int32_t count) const {
   logit -= params_.presence_penalty;
 }
 
-// The tokens that the penalties are of, ascending, and how often each was generated. Tokens behind those that were
-// counted are drafts, as if they had been generated.
+// The tokens under penalty, ascending, with the number of times each was generated. Tokens after the counted ones are
+// drafts, treated as generated.
 template <class Penalise>
 void SamplerState::visit_penalties(std::span<const TokenId> tokens, std::vector<std::int32_t>& ids,
                                    const Penalise& penalise) const {
   if (!penalizes(params_)) return;
   const bool in_window = params_.penalty_last_n.has_value();
-  const auto wanted = static_cast<std::uint32_t>(params_.penalty_last_n.value_or(0));  // -1: more than there can be
+  const auto wanted = static_cast<std::uint32_t>(params_.penalty_last_n.value_or(0));  // -1 becomes the largest number
   const auto listed = in_window ? tokens.last(std::min<std::size_t>(wanted, tokens.size()))
                                 : tokens.subspan(std::min(num_counted_, tokens.size()));
   ids.clear();

@@ -11,8 +11,8 @@ namespace quire {
 
 namespace {
 
-// Four lanes: what every x86-64 and every 64-bit ARM has. The compilers' vector types keep the arithmetic of the lanes
-// exact.
+// Four lanes: the vector width of every x86-64 and 64-bit ARM. The compilers' vector types keep the arithmetic of the
+// lanes exact.
 constexpr std::size_t kLanes = 4;
 constexpr std::size_t kChunk = 256;
 using Floats = float __attribute__((vector_size(16)));
@@ -51,7 +51,7 @@ Floats exp_lanes(Floats x) {
 
 using Chunk = std::array<float, kChunk>;
 
-// The terms of one chunk and their sum; what lies past the end is 0.
+// The terms of a chunk and their sum; elements past the end are 0.
 double exponentials(std::span<const float> logits, std::size_t begin, float maximum, float scale, Chunk& out) {
   const std::size_t length = std::min(kChunk, logits.size() - begin);
   std::memcpy(out.data(), logits.data() + begin, length * sizeof(float));

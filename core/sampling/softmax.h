@@ -1,5 +1,5 @@
-// Passes over a row of logits: maximum, exponentials and their sums, and what lies above a threshold. Any thread.
-// Invariant: the order of additions depends on the length alone, so that the same logits always give the same bits.
+// Passes over a row of logits: maximum, exponentials and their sums, and ids above a threshold. Any thread. Invariant:
+// the order of additions depends on the length alone, so that the same logits always give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // e^x for x <= 0, to 2 units in the last place; 0 below -87.
 float exp_nonpositive(float x);
 
-// The largest logit and its lowest id; NaN counts as minus infinity. id -1 where nothing is above minus infinity.
+// The largest logit and its lowest id; NaN counts as minus infinity. id -1: no logit is above minus infinity.
 struct Maximum {
   float value;
   std::int32_t id;
@@ -25,7 +25,7 @@ Maximum find_maximum(std::span<const float> logits);
 double sum_of_exponentials(std::span<const float> logits, float maximum, float scale);
 
 // The first id at which the running sum of e^((logit - maximum) * scale) exceeds u times its total; the last id with a
-// positive term where rounding leaves it short; -1 where there is none. chunk_sums: scratch.
+// positive term if rounding leaves it short; -1 if there is none. chunk_sums: scratch.
 std::int32_t find_by_share(std::span<const float> logits, float maximum, float scale, double u,
                            std::vector<double>& chunk_sums);
 

@@ -1,5 +1,5 @@
-// Distribution: many positive values in logarithmic buckets, for percentiles within 1%. One thread at a time.
-// Adding costs a few nanoseconds, whatever the number of values.
+// Distribution: many positive values in logarithmic buckets, for percentiles within 1%. One thread at a time. Adding
+// costs a few nanoseconds, independent of the number of values.
 #pragma once
 
 #include <algorithm>

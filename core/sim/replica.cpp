@@ -10,9 +10,9 @@ namespace quire::sim {
 
 namespace {
 
-constexpr double kTick = 1e-6;  // seconds: a time rounded to the clock's ticks has passed
+constexpr double kTick = 1e-6;  // seconds added so that a time rounded to the clock's ticks has passed
 
-// Generated text is like nothing else: a token that no prompt has, by request.
+// Token that stands for generated text: no prompt has it; one per request.
 TokenId output_token(SequenceId id) {
   return TokenId{static_cast<std::int32_t>(-1 - id.value)};
 }
@@ -30,7 +30,7 @@ SchedulerOptions for_states(SchedulerOptions options, std::int64_t num_states) {
   return options;
 }
 
-// Where replica `number` begins in a list that all of them go through.
+// Start of replica `number`'s part in a list that is divided evenly among the replicas.
 std::size_t own_part(std::size_t size, std::int32_t number, std::int32_t num_replicas) {
   return size * static_cast<std::size_t>(number) / static_cast<std::size_t>(num_replicas);
 }
@@ -48,7 +48,7 @@ Replica::Replica(const SimOptions& options, std::int32_t number, std::int64_t nu
       next_of_streams_(own_part(options.scatter.streams.size(), number, options.num_replicas)),
       next_of_prompts_(own_part(options.scatter.prompts.size(), number, options.num_replicas)) {
   if (options.tier_blocks == 0 && store == nullptr) return;
-  // Where blocks are is all that counts here; a store has records of one byte.
+  // Only the place of a block counts here: it has no bytes, and a byte in the records of a store.
   const std::int64_t block_bytes = store == nullptr ? 0 : 1;
   if (store != nullptr) {
     auto client = std::make_unique<SimStoreClient>(*store, options_, clock_s_, report);
@@ -141,7 +141,8 @@ void Replica::begin_step() {
   restore_s_ = options_.tier_blocks > 0 ? static_cast<double>(num_restored) * options_.tier_block_ms / 1000.0 : 0.0;
   if (!plan_.empty()) scatter_ = next_scatter();
   output_.seconds = restore_s_ + (plan_.empty() ? 0.0 : seconds_to_compute(plan_.terms));
-  // What waits for the store waits until its next answer; blocks that leave in this step are written at its end.
+  // A replica without other work waits for the store's next answer; blocks that leave in this step are written at its
+  // end.
   const bool has_asked = client_ != nullptr && (lower_tier_->is_restoring() || !held_.empty());
   const bool waits = !plan_.has_work() && has_asked && !lower_tier_->is_moving();
   if (waits) output_.seconds = std::max(output_.seconds, wait_for_store());
@@ -151,7 +152,7 @@ void Replica::begin_step() {
   report_.num_restored_blocks += num_restored;
 }
 
-// Of the plan: that of the next measured step of its kind.
+// Factor of the next measured step of the plan's kind.
 double Replica::next_scatter() {
   const bool has_prompt = plan_.terms.num_prompt_tokens > 0.0;
   const std::vector<double>& measured = has_prompt ? options_.scatter.prompts : options_.scatter.streams;
@@ -160,7 +161,7 @@ double Replica::next_scatter() {
   return measured[next++ % measured.size()];
 }
 
-// Until the store's next answer, or a restore is given up.
+// Seconds until the store's next answer, or until a restore is given up.
 double Replica::wait_for_store() const {
   double until_s = client_->next_answer_s();
   if (const auto deadline = lower_tier_->next_deadline()) until_s = std::min(until_s, seconds_of(*deadline) + kTick);
@@ -169,7 +170,7 @@ double Replica::wait_for_store() const {
   return std::max(kTick, until_s - clock_s_);
 }
 
-// At the first border between two slices after `time_s`, or at once: then what its slice computed is lost.
+// Ends the step at the first slice border after `time_s`, or at once if slices may be cut: the cut slice is lost.
 void Replica::end_early(double time_s) {
   plan_.interruptible = false;
   const std::int64_t slice = plan_.slice_tokens;
@@ -203,7 +204,7 @@ void Replica::end_step() {
   for (std::size_t i = 0; i < plan_.entries.size(); ++i) {
     auto& live = static_cast<Live&>(*plan_.entries[i].sequence);
     if (live.num_computed < live.num_tokens()) continue;
-    // The last of them may end it.
+    // The last token may end the sequence.
     for (std::int64_t left = 1 + output_.of(plan_, i).num_accepted; left > 0; --left)
       take_token(live);
   }
@@ -248,7 +249,7 @@ void Replica::keep_step() {
     step.entries.push_back({plan_.entries[i].sequence->id.value, output_.of(plan_, i).num_computed});
 }
 
-// As the engine does.
+// Restores blocks under the engine's conditions.
 void Replica::restore(Sequence& sequence) {
   if (!lower_tier_) return;
   const bool is_fetch = static_cast<const Live&>(sequence).stage == Stage::kAnswer;
@@ -275,7 +276,7 @@ void Replica::note_started(const Live& live) {
   report_.num_prompt_tokens += live.num_prompt_tokens;
   report_.num_cached_tokens += live.num_cached_tokens;
   report_.num_prompt_blocks += num_blocks;
-  // A prompt's last token is always computed: all but it means that its last block was found too.
+  // The last prompt token is always computed, so all tokens but one cached means that the last block was found too.
   const bool all_found = live.num_cached_tokens == live.num_prompt_tokens - 1 && live.num_prompt_tokens > 1;
   report_.num_cached_blocks += all_found ? num_blocks : live.num_cached_tokens / kv_.block_size();
   report_.queue_s.add(clock_s_ - live.arrival_s);
@@ -286,7 +287,7 @@ void Replica::take_token(Live& live) {
   if (is_first) load_ -= live.num_prompt_tokens;
   --load_;
   --live.num_left;
-  if (live.stage == Stage::kPrompt) {  // whose token is not sent
+  if (live.stage == Stage::kPrompt) {  // the prompt replica's token is not sent
     hold(live);
   } else {
     (is_first ? report_.ttft_s : report_.itl_s).add(clock_s_ - (is_first ? live.arrival_s : live.last_token_s));
@@ -302,7 +303,7 @@ void Replica::take_token(Live& live) {
   lives_.erase(&live);
 }
 
-// As the engine holds the end of a request whose prompt another daemon asked for.
+// Holds the sequence's end until its prompt is published, as the engine does for another daemon's request.
 void Replica::hold(Live& live) {
   Held& held = held_.emplace_back();
   held.hand_over = {.request = std::move(live.traced), .number = live.id.value};

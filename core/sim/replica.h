@@ -1,4 +1,5 @@
-// Replica: one simulated engine: the real scheduler and cache, an oracle in place of the model. One thread at a time.
+// Replica: a simulated engine: the real scheduler and cache, with step prices in place of the model. One thread at
+// a time.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,10 @@
 
 namespace quire::sim {
 
-// What of a request a replica does.
+// Part of a request that a replica computes.
 enum class Stage : std::uint8_t { kWhole, kPrompt, kAnswer };
 
-// A prompt that was computed, and is in the store by then.
+// A prompt that has been computed and is in the store by `time_s`.
 struct HandOver {
   TraceRequest request;
   std::int64_t number = 0;
@@ -32,33 +33,33 @@ struct HandOver {
 
 class Replica {
  public:
-  // number: its own in the fleet. store: that all replicas share; null: none. It must outlive them.
+  // number: index in the fleet. store: shared by all replicas; null: none. It must outlive them.
   Replica(const SimOptions& options, std::int32_t number, std::int64_t num_blocks, SimReport& report, SimStore* store);
 
   // Begins all steps before `time_s`, and ends those that end by then.
   void run_until(double time_s);
   bool has_work() const { return in_step_ || !lives_.empty() || !held_.empty(); }
-  // When its step ends or, without one, when it can begin one; infinity: it has nothing to do.
+  // Time at which its step ends or, without a step, at which it can begin one; infinity: it has nothing to do.
   double next_event_s() const;
-  // Begins a step that it can begin by `time_s`.
+  // Begins a step if it can begin one by `time_s`.
   void begin_at(double time_s);
   bool is_computing() const { return in_step_ && !plan_.empty(); }
-  // From `time_s` on computing takes `slowdown` times as long as alone, what is left of a step too.
+  // From `time_s` on computing takes `slowdown` times as long as alone, the rest of a running step included.
   void slow_down(double time_s, double slowdown);
-  // A request arrives at `time_s`, up to which run_until() has been called. As in the engine, it is taken in between
-  // two steps, and may end the one in progress early.
+  // A request arrives at `time_s`; run_until() has been called up to then. It is taken in between two steps, as in the
+  // engine, and may end the current step early.
   void arrive(const TraceRequest& request, std::int64_t number, double time_s, Stage stage = Stage::kWhole);
   // Prompts that were computed since the last call, in the order of their times.
   std::vector<HandOver> take_handed() { return std::exchange(handed_, {}); }
 
-  // What a router knows: tokens that were asked for and are not yet computed, and how much of a prompt is here.
+  // Load for the router: requested tokens that are not computed yet.
   std::int64_t load() const { return load_; }
   std::int64_t num_tokens_cached(const std::vector<TokenId>& prompt);
   const KvCache& kv() const { return kv_; }
   const Scheduler& scheduler() const { return scheduler_; }
 
  private:
-  static constexpr double kDraftPrior = 0.5;  // acceptance that is assumed before any is measured
+  static constexpr double kDraftPrior = 0.5;  // acceptance assumed before the first measurement
   struct Live : Sequence {
     double arrival_s = 0.0;
     double last_token_s = 0.0;
@@ -66,7 +67,7 @@ class Replica {
     DraftRecord drafts_record{kDraftPrior};
     KeyShare* share = nullptr;
     Stage stage = Stage::kWhole;
-    TraceRequest traced{};  // of a prompt alone
+    TraceRequest traced{};  // set if only the prompt is computed here
   };
   // A prompt whose blocks are on their way to the store.
   struct Held {
@@ -84,9 +85,9 @@ class Replica {
   double wait_for_store() const;
   void restore(Sequence& sequence);
   bool can_begin() const { return !in_step_ && (!lives_.empty() || !held_.empty() || is_publishing()); }
-  // Without a request: what was computed last is on its way to the shared store.
+  // Blocks of the last step may still be on their way to the shared store when no request is left.
   bool is_publishing() const { return shared_ && lower_tier_->num_to_publish() > 0; }
-  std::int64_t move_blocks();  // how many came from the tier below
+  std::int64_t move_blocks();  // returns the number from the tier below
   void keep_step();
   void note_started(const Live& live);
   void propose_drafts();
@@ -99,21 +100,21 @@ class Replica {
   SimReport& report_;
   KvCache kv_;
   HostTier tier_;
-  SimStoreClient* client_ = nullptr;     // of shared_, which owns it
-  std::optional<SharedTier> shared_;     // where there is one
-  std::optional<LowerTier> lower_tier_;  // where there is one
+  SimStoreClient* client_ = nullptr;     // owned by shared_
+  std::optional<SharedTier> shared_;     // absent: no shared store
+  std::optional<LowerTier> lower_tier_;  // absent: no tier
   Scheduler scheduler_;
-  std::vector<Live*> arrived_;  // during the step
+  std::vector<Live*> arrived_;  // arrived during the step
   StepPlan plan_;
   StepOutput output_;
-  std::mt19937 random_;              // whether drafts are right
-  double restore_s_ = 0.0;           // of the step, for what came from the tier below
-  double slowdown_ = 1.0;            // of computing, by other replicas on the machine
-  double scatter_ = 1.0;             // of the step
+  std::mt19937 random_;              // decides which drafts are accepted
+  double restore_s_ = 0.0;           // the step's time to load blocks from the tier below
+  double slowdown_ = 1.0;            // factor for steps of other replicas on the machine
+  double scatter_ = 1.0;             // factor of the step
   std::size_t next_of_streams_ = 0;  // in the options' scatter
   std::size_t next_of_prompts_ = 0;
   bool in_step_ = false;
-  double clock_s_ = 0.0;  // when the step began, or the last one ended
+  double clock_s_ = 0.0;  // start of the step, or end of the last one
   std::int64_t load_ = 0;
   std::unordered_map<const Live*, std::unique_ptr<Live>> lives_;
   std::list<Held> held_;

@@ -25,7 +25,7 @@ std::string json_of(const Distribution& values) {
                      values.percentile(99), values.max());
 }
 
-// Each step: when it began, its seconds, and the number of each request in it with the tokens computed for it.
+// Start and seconds of each step, and for each of its requests the number and the tokens computed.
 std::string json_of(const std::vector<SimStep>& steps) {
   std::string out;
   for (const SimStep& step : steps) {

@@ -1,4 +1,4 @@
-// What simulations found, for people and programs: a table, JSON, and one self-contained HTML page. Any thread; pure.
+// Results of simulations for people and programs: a table, JSON, and one self-contained HTML page. Any thread; pure.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace quire::sim {
 
 struct SimCase {
-  std::string name;  // what is special about its options: "num_blocks=4000 max_num_seqs=64"
+  std::string name;  // options that set the case apart: "num_blocks=4000 max_num_seqs=64"
   SimOptions options;
   SimReport report;
 };

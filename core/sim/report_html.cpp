@@ -100,7 +100,7 @@ std::string case_section(const SimCase& each) {
   return out;
 }
 
-// What a sweep compares, each measure in one plot with a line for each case.
+// Plots of a sweep: each measure in a plot with a line for each case.
 std::string comparison(const std::vector<SimCase>& cases) {
   static constexpr std::array kColors = {"#c33", "#39c", "#393", "#c83", "#639", "#366", "#a06", "#777"};
   const auto overlay = [&](const std::string& title, const char* x_name, const auto& series_of) {

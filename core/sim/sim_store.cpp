@@ -41,7 +41,7 @@ void SimStoreClient::read(TierEvents read) noexcept {
     read.front().record = *found;
     ++report_.num_shared_reads;
   }
-  // As a daemon measures it: its own time, without that of those before it.
+  // A daemon measures the block's own time, without the wait for earlier blocks.
   read.front().seconds = options_.shared_block_ms / 1000.0;
   event_times_.push_back(pass_block());
   events_.splice(events_.end(), read);

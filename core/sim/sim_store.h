@@ -1,7 +1,7 @@
-// SimStore: the store that the replicas of a simulated fleet share: keys and tokens of blocks, those used least
-// recently leave. SimStoreClient: one replica's way to it, at a price for each question and each block, one after
-// another. One thread at a time. Invariant: a replica finds what was written by its own time, although replicas are
-// simulated one after another; what it asked comes once its clock has reached the answer.
+// SimStore: the store shared by the replicas of a simulated fleet: keys and tokens of blocks, with LRU eviction.
+// SimStoreClient: a replica's connection to it, with a price for each question and each block, one after another. One
+// thread at a time. Invariant: a replica finds what was written by its own time, although replicas are simulated one
+// after another; an answer comes once its clock has reached the answer's time.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class SimStore {
  public:
   explicit SimStore(std::int64_t max_records) : max_records_(max_records) {}
 
-  // The record, where it was written by then; null: it is not there.
+  // The record if it was written by `now_s`; null otherwise.
   const TierRecord* find(const ChainKey& key, double now_s);
   void put(TierRecord record, double written_s);
 
@@ -31,7 +31,7 @@ class SimStore {
     std::size_t operator()(const ChainKey& key) const { return key.low; }
   };
   const std::int64_t max_records_;
-  std::list<Kept> kept_;  // the one used last at the end
+  std::list<Kept> kept_;  // most recently used last
   std::unordered_map<ChainKey, std::list<Kept>::iterator, KeyHash> places_;
 };
 
@@ -52,11 +52,11 @@ class SimStoreClient final : public SharedStore {
   void drop_writes() override {}
   SharedStoreStats stats() const override { return {.is_up = 1}; }
 
-  // When the next answer is there; infinity: nothing was asked.
+  // Time of the next answer; infinity: nothing was asked.
   double next_answer_s() const;
 
  private:
-  // When a block that is asked for now has passed, behind those before it.
+  // Time at which a block that is requested now has been transferred, after those before it.
   double pass_block();
   double latency_s() const { return options_.shared_latency_ms / 1000.0; }
 

@@ -17,10 +17,10 @@ namespace quire::sim {
 namespace {
 
 constexpr std::size_t kMaxTimelinePoints = 400;
-// A prefix is worth a busier replica, but not one that has so many times more to do.
+// Most load, relative to the least loaded replica's, that a cached prefix justifies.
 constexpr double kMaxImbalance = 1.5;
 
-// Points at equal distances; when there are too many, every second one goes and the distance doubles.
+// Points at equal distances; if there are too many, every second point is dropped and the distance doubles.
 class Timeline {
  public:
   explicit Timeline(std::vector<TimelinePoint>& points) : points_(points) {}
@@ -91,7 +91,7 @@ class Fleet {
   }
 
  private:
-  // With a point of the timeline at each time where one is due: a backlog is seen between arrivals and behind the last.
+  // Adds each point of the timeline when it is due, so that a backlog is seen between arrivals and after the last one.
   void run_until(double time_s) {
     const auto has_work = [](const auto& replica) { return replica->has_work(); };
     while (timeline_.next_s() < time_s && std::any_of(replicas_.begin(), replicas_.end(), has_work)) {
@@ -104,7 +104,7 @@ class Fleet {
 
   std::size_t num_prefilling() const { return static_cast<std::size_t>(options_.num_prefill_replicas); }
   Replicas prefilling() const { return Replicas(replicas_).first(num_prefilling()); }
-  // What replicas for prompts have done by then arrives at the others.
+  // Advances all replicas; prompts that the prefill replicas finished arrive at the others.
   void advance(double time_s) {
     if (options_.steps_at_once > 0) return advance_together(time_s);
     const Replicas others = Replicas(replicas_).subspan(num_prefilling());
@@ -127,7 +127,7 @@ class Fleet {
     return handed;
   }
 
-  // Event by event: how fast a replica computes changes with the beginning and the end of each step of the others.
+  // Advances event by event: a replica's speed changes with the start and end of each step of the others.
   void advance_together(double time_s) {
     while (true) {
       double now_s = std::numeric_limits<double>::infinity();
@@ -280,7 +280,7 @@ Result<SimReport> simulate(const SimOptions& options, TraceSource& trace) {
   TraceRequest request;
   std::vector<TraceRequest> all;
   std::int64_t num_blocks = options.num_blocks;
-  if (num_blocks == 0) {  // an unbounded pool is one that holds everything at once
+  if (num_blocks == 0) {  // an unbounded pool holds all blocks at the same time
     while (trace.next(request)) {
       const std::int64_t tokens = std::int64_t{request.num_prompt_tokens} + request.num_output_tokens;
       num_blocks += tokens / options.block_size + 2;

@@ -16,43 +16,42 @@
 
 namespace quire::sim {
 
-// "base=8,stream=0.3,prompt=1,context=0.05,prompt_context=0.1", milliseconds; what is not named is the default's.
+// "base=8,stream=0.3,prompt=1,context=0.05,prompt_context=0.1", milliseconds; absent terms keep their default.
 Result<StepPrice> parse_price(const std::string& text);
 std::string to_string(const StepPrice& price);
 
 enum class Route { kRoundRobin, kLeastLoaded, kPrefix };
 
-// Those of a daemon, but for a target between tokens.
+// The defaults are a daemon's, except that there is no target between tokens.
 struct SimOptions {
   SchedulerOptions scheduler{.max_step_time_ms = SchedulerOptions::kAutoStepTime};
-  std::int64_t num_blocks = 10'000;  // of each replica; 0: as many as the trace could ever need
+  std::int64_t num_blocks = 10'000;  // per replica; 0: as many as the trace could ever need
   std::int32_t block_size = 16;
   bool prefix_caching = true;
   StepPrice price{.fixed = 0.008, .stream = 0.0003, .prompt_token = 0.001, .stream_ktoken = 0.00005};
-  StepScatter scatter{};      // of the steps; empty: each takes what its price says
-  bool can_end_early = true;  // a step alone ends at a slice's border when a request arrives, as on a CPU
-  std::int64_t num_states =
-      0;  // of each replica, for a model with recurrent layers: running ones and snapshots; 0: none
-  std::int64_t window_tokens = 0;     // of a model whose layers see no more, but for some
-  std::int64_t num_window_parts = 0;  // of blocks, that those layers keep in each replica; 0: as much as the others
-  std::int64_t tier_blocks = 0;       // of each replica, in a tier below the pool: host memory or disk; 0: none
-  double tier_block_ms = 0.05;        // a block's way there and back
-  std::int64_t shared_blocks = 0;     // in a store that all replicas write to and read from; 0: there is none
-  double shared_block_ms = 0.5;       // a block's way to it or from it, for each replica one block after another
-  double shared_latency_ms = 1.0;     // of a question and its answer
-  std::int32_t max_drafts = 0;        // of each sequence in a step; 0: none. As in the engine, not beside states
-  double draft_acceptance = 0.7;      // how likely each draft is right if those before it are
+  StepScatter scatter{};              // factors of measured steps; empty: each step takes its price
+  bool can_end_early = true;          // a step alone ends at a slice border when a request arrives, as on a CPU
+  std::int64_t num_states = 0;        // running states and snapshots of a recurrent model, per replica; 0: none
+  std::int64_t window_tokens = 0;     // window of most layers; 0: none
+  std::int64_t num_window_parts = 0;  // blocks of those layers per replica; 0: as many as the others have
+  std::int64_t tier_blocks = 0;       // blocks in a tier below the pool per replica, host memory or disk; 0: none
+  double tier_block_ms = 0.05;        // time to move a block in either direction
+  std::int64_t shared_blocks = 0;     // blocks in a store shared by all replicas; 0: none
+  double shared_block_ms = 0.5;       // transfer of a block to or from the store, one at a time per replica
+  double shared_latency_ms = 1.0;     // round trip of a question to the store
+  std::int32_t max_drafts = 0;        // per sequence and step; 0: none. Not beside states, as in the engine
+  double draft_acceptance = 0.7;      // acceptance of a draft if the drafts before it were accepted
   std::int32_t num_replicas = 1;
-  std::int32_t steps_at_once = 0;  // on one machine that all replicas share; more share its cores; 0: one machine each
-  std::int32_t num_prefill_replicas = 0;  // of them, those that compute prompts for the others, through the store
+  std::int32_t steps_at_once = 0;         // steps at full speed on a machine that all replicas share; 0: a machine each
+  std::int32_t num_prefill_replicas = 0;  // replicas that compute prompts for the others, through the store
   Route route = Route::kRoundRobin;
-  bool keeps_steps = false;  // in the report
+  bool keeps_steps = false;  // the report lists them
 };
 
 // The state of the fleet at one time.
 struct TimelinePoint {
   double time_s;
-  double blocks_used;  // of all blocks, 0 to 1
+  double blocks_used;  // share of all blocks, 0 to 1
   double blocks_cached;
   double num_running;
   double num_waiting;
@@ -64,7 +63,7 @@ struct SimStep {
   double seconds = 0.0;
   struct Entry {
     std::int64_t request;     // its number in the trace
-    std::int64_t num_tokens;  // that were computed
+    std::int64_t num_tokens;  // tokens computed
     bool operator==(const Entry&) const = default;
   };
   std::vector<Entry> entries;
@@ -72,30 +71,30 @@ struct SimStep {
 
 struct KeyShare {
   std::int64_t num_requests = 0;
-  std::int64_t num_tokens = 0;  // computed for it: prompt without what was cached, and output
+  std::int64_t num_tokens = 0;  // computed tokens: uncached prompt and output
 };
 
 struct SimReport {
   std::int64_t num_requests = 0;
-  std::int64_t num_refused = 0;  // could never fit
-  double duration_s = 0.0;       // simulated, until the last token
+  std::int64_t num_refused = 0;  // requests that could never fit
+  double duration_s = 0.0;       // simulated seconds until the last token
   std::int64_t num_steps = 0;
   std::int64_t num_prompt_tokens = 0;
   std::int64_t num_cached_tokens = 0;
-  std::int64_t num_prompt_blocks = 0;  // the last one of a prompt counts whole
+  std::int64_t num_prompt_blocks = 0;  // a prompt's last block counts as whole
   std::int64_t num_cached_blocks = 0;
   std::int64_t num_output_tokens = 0;
   std::int64_t num_computed_tokens = 0;
-  std::int64_t num_draft_tokens = 0;     // of them, those that were verified
-  std::int64_t num_accepted_tokens = 0;  // of those, the right ones
+  std::int64_t num_draft_tokens = 0;     // verified drafts
+  std::int64_t num_accepted_tokens = 0;  // accepted drafts
   std::int64_t num_preemptions = 0;
-  std::int64_t num_swaps = 0;            // of them, those that left their blocks to the tier below
+  std::int64_t num_swaps = 0;            // preemptions that moved their blocks to the tier below
   std::int64_t num_restored_blocks = 0;  // from the tier below
-  std::int64_t num_shared_writes = 0;    // of blocks, to the shared store
+  std::int64_t num_shared_writes = 0;    // blocks written to the shared store
   std::int64_t num_shared_reads = 0;
-  std::int64_t num_handed_over = 0;        // requests, from the replica of their prompt to that of their answer
-  std::int64_t num_recomputed_tokens = 0;  // of their prompts, that the second one computed
-  std::int64_t num_blocks = 0;             // of the fleet
+  std::int64_t num_handed_over = 0;        // requests moved from their prompt's replica to their answer's
+  std::int64_t num_recomputed_tokens = 0;  // prompt tokens that the answer's replica computed again
+  std::int64_t num_blocks = 0;             // total of the fleet
   std::int64_t peak_blocks = 0;
   double busy_s = 0.0;  // summed over the replicas
   Distribution ttft_s;
@@ -104,17 +103,17 @@ struct SimReport {
   Distribution queue_s;
   std::map<std::string, KeyShare> keys;
   std::vector<TimelinePoint> timeline;  // at most a few hundred points
-  std::vector<SimStep> steps;           // where they are asked for
+  std::vector<SimStep> steps;           // if requested
 
   double output_tokens_per_s() const {
     return duration_s > 0 ? static_cast<double>(num_output_tokens) / duration_s : 0.0;
   }
-  double hit_rate() const;        // of prompt tokens
-  double block_hit_rate() const;  // of prompt blocks
+  double hit_rate() const;        // share of prompt tokens
+  double block_hit_rate() const;  // share of prompt blocks
   double fairness() const;        // Jain's index over the keys' tokens: 1 is equal
 };
 
-// An error where the options make no sense.
+// Returns an error if the options are contradictory.
 Result<SimReport> simulate(const SimOptions& options, TraceSource& trace);
 
 }  // namespace quire::sim

@@ -8,7 +8,7 @@ namespace quire::sim {
 
 namespace {
 
-// The unused terms are held at zero. Gauss-Jordan with pivots: five unknowns at most.
+// Solves by Gauss-Jordan elimination with pivots (five unknowns at most); unused terms are held at zero.
 StepVector solve(std::array<StepVector, kNumStepTerms> matrix, StepVector right,
                  const std::array<bool, kNumStepTerms>& used) {
   for (std::size_t i = 0; i < kNumStepTerms; ++i) {
@@ -18,7 +18,7 @@ StepVector solve(std::array<StepVector, kNumStepTerms> matrix, StepVector right,
     matrix[i][i] = 1.0;
     right[i] = 0.0;
   }
-  StepVector least{};  // a pivot below it is rounding
+  StepVector least{};  // a smaller pivot is rounding error
   for (std::size_t i = 0; i < kNumStepTerms; ++i)
     least[i] = 1e-12 * matrix[i][i];
   for (std::size_t column = 0; column < kNumStepTerms; ++column) {
@@ -26,7 +26,7 @@ StepVector solve(std::array<StepVector, kNumStepTerms> matrix, StepVector right,
     for (std::size_t row = column + 1; row < kNumStepTerms; ++row) {
       if (std::abs(matrix[row][column]) > std::abs(matrix[pivot][column])) pivot = row;
     }
-    if (std::abs(matrix[pivot][column]) <= least[column]) continue;  // never measured apart: it stays zero
+    if (std::abs(matrix[pivot][column]) <= least[column]) continue;  // not measured apart from other terms: stays zero
     std::swap(matrix[pivot], matrix[column]);
     std::swap(right[pivot], right[column]);
     for (std::size_t row = 0; row < kNumStepTerms; ++row) {
@@ -55,7 +55,7 @@ Result<FittedPrice> fit_price(const std::vector<MeasuredStep>& steps) {
       return invalid("step price: a measured step took no time at all", "cost");
     }
     const StepVector terms = step.terms.vector();
-    const double weight = 1.0 / (step.seconds * step.seconds);  // so that errors count by their share of the step
+    const double weight = 1.0 / (step.seconds * step.seconds);  // errors count relative to the step's time
     for (std::size_t i = 0; i < kNumStepTerms; ++i) {
       for (std::size_t j = 0; j < kNumStepTerms; ++j)
         matrix[i][j] += weight * terms[i] * terms[j];

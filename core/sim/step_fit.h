@@ -13,20 +13,20 @@ struct MeasuredStep {
   double seconds = 0.0;
 };
 
-// What steps took over what their price says, in the order in which they were measured, so that slow times stay
-// together. Empty: nothing is known of that kind.
+// Measured seconds of steps divided by their price, in order of measurement, so that slow times stay together. Empty:
+// no steps of that kind were measured.
 struct StepScatter {
-  std::vector<double> streams;  // of steps of streams alone
-  std::vector<double> prompts;  // of steps with a part of a prompt
+  std::vector<double> streams;  // decode steps only
+  std::vector<double> prompts;  // steps with a part of a prompt
 };
 
 struct FittedPrice {
   StepPrice price;
-  double mean_error = 0.0;  // of a measured step, relative: 0.05 is 5%
+  double mean_error = 0.0;  // relative error of a measured step: 0.05 is 5%
 };
 
-// Least squares of the relative errors with no price below zero: one that would be is left out. Errors: nothing was
-// measured, or a time that is not positive.
+// Least squares of the relative errors with non-negative prices: a term whose price would be negative is left out.
+// Errors: nothing was measured, or a time is not positive.
 Result<FittedPrice> fit_price(const std::vector<MeasuredStep>& steps);
 
 StepScatter scatter_of(const std::vector<MeasuredStep>& steps, const StepPrice& price);

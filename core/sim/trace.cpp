@@ -13,7 +13,7 @@ namespace quire::sim {
 
 namespace {
 
-constexpr std::int32_t kMaxTokens = 1 << 24;  // of a prompt or an output: more is a damaged trace
+constexpr std::int32_t kMaxTokens = 1 << 24;  // tokens of a prompt or an output; more is a damaged trace
 
 class VectorSource : public TraceSource {
  public:
@@ -58,7 +58,7 @@ bool plausible(const TraceRequest& request) {
          request.num_output_tokens <= kMaxTokens;
 }
 
-// Seconds since the month began of "2023-11-16 18:15:46.6805900": only differences are used, and traces span hours.
+// Seconds of "2023-11-16 18:15:46.6805900" since its month began: only differences are used, and traces span hours.
 std::optional<double> parse_timestamp(std::string_view text) {
   if (text.size() < 19) return std::nullopt;
   const auto day = parse_number<int>(text.substr(8, 2));
@@ -80,7 +80,7 @@ std::optional<TraceRequest> parse_csv_line(std::string_view line) {
   return TraceRequest{*time, *prompt, *output, {}, {}};
 }
 
-// What follows "name": in a flat JSON object.
+// The text after "name": in a flat JSON object.
 std::optional<std::string_view> member(std::string_view line, std::string_view name) {
   const std::string quoted = fmt::format("\"{}\"", name);
   std::size_t at = line.find(quoted);
@@ -148,7 +148,7 @@ Result<std::unique_ptr<TraceSource>> open_trace(const std::string& path, double 
 std::vector<TokenId> prompt_tokens(const TraceRequest& request, std::int64_t number) {
   std::vector<TokenId> tokens;
   tokens.reserve(static_cast<std::size_t>(request.num_prompt_tokens));
-  // Ids of shared blocks are even, those of a request's own text odd: the two never meet.
+  // Shared blocks have even ids, a request's own text odd ones, so they never coincide.
   const TokenId own{static_cast<std::int32_t>(number * 2 + 1)};
   for (std::int32_t i = 0; i < request.num_prompt_tokens; ++i) {
     const auto block = static_cast<std::size_t>(i / kHashBlockSize);

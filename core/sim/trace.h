@@ -1,4 +1,4 @@
-// Recorded and made-up traffic: when requests come, how long they are, what their prompts share. One thread at a time.
+// Recorded and made-up traffic: arrivals, lengths, and what prompts share. One thread at a time.
 // Formats: Azure's LLM inference traces (CSV: TIMESTAMP,ContextTokens,GeneratedTokens) and Mooncake's (JSON lines with
 // prefix hashes of 512-token blocks; .gz too).
 #pragma once
@@ -19,10 +19,10 @@ struct TraceRequest {
   std::int32_t num_prompt_tokens = 0;
   std::int32_t num_output_tokens = 1;
   std::vector<std::int32_t> hash_ids;  // equal ids: equal blocks of hash_block_size tokens; empty: nothing is shared
-  std::string key;                     // whose request it is
+  std::string key;                     // API key of the request
 };
 
-// Tokens that one hash id of a trace stands for.
+// Tokens per hash id of a trace.
 inline constexpr std::int32_t kHashBlockSize = 512;
 
 // Requests in order of arrival.
@@ -44,7 +44,7 @@ struct SyntheticTraffic {
   double prompt_cv = 1.0;
   double output_mean = 200.0;
   double output_cv = 1.0;
-  std::int32_t max_tokens = 32'768;  // of a prompt or an output
+  std::int32_t max_tokens = 32'768;  // limit of a prompt and of an output
   std::int32_t shared_prefix = 0;    // tokens, rounded down to whole hash blocks
   std::int32_t num_groups = 1;
   std::int32_t num_keys = 1;
@@ -54,8 +54,8 @@ struct SyntheticTraffic {
 Result<SyntheticTraffic> parse_synthetic(const std::string& text);
 std::unique_ptr<TraceSource> make_synthetic(const SyntheticTraffic& traffic);
 
-// The prompt as tokens: equal hash ids give equal tokens, everything else is the request's own. `number`: of the
-// request.
+// The prompt as tokens: equal hash ids give equal tokens, all other tokens are the request's own. `number`: the
+// request's.
 std::vector<TokenId> prompt_tokens(const TraceRequest& request, std::int64_t number);
 
 }  // namespace quire::sim

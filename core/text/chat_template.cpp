@@ -33,7 +33,7 @@ bool is_one_of(std::string_view word, const std::string_view (&words)[Size]) {
 
 jinja::Value to_value(const Json& json, bool trusted, std::size_t depth = 0);
 
-// `key` may be trusted by what it holds: {"role": "user"}, {"type": "text"}.
+// Whether `value`, a word that the API defines for `key`, may be trusted: {"role": "user"}, {"type": "text"}.
 bool is_api_word(const std::string& key, const Json& value) {
   if (!value.is_string()) return false;
   const auto& word = value.get_ref<const std::string&>();

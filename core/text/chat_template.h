@@ -1,6 +1,6 @@
 // ChatTemplate: a model's Jinja chat template, parsed once, rendered per request. Immutable after construction; any
 // thread. Invariant: text that came from the client is marked untrusted through every filter, so that it can never
-// forge a control token. Renders what Python's Jinja2 3.1 does in transformers' setting (immutable sandbox,
+// forge a control token. Renders exactly like Python's Jinja2 3.1 in transformers' setting (immutable sandbox,
 // trim_blocks, lstrip_blocks, loop controls, tojson, raise_exception, strftime_now, generation blocks).
 #pragma once
 
@@ -26,8 +26,8 @@ struct RenderLimits {
 };
 
 struct TemplateOptions {
-  bool trim_blocks = true;     // the line end after a block goes
-  bool lstrip_blocks = true;   // so does white space between a line's begin and a block
+  bool trim_blocks = true;     // drops the line end after a block
+  bool lstrip_blocks = true;   // drops white space between a line's begin and a block
   bool changes_lists = false;  // append(), extend(), insert() and pop() change lists, which transformers refuses
 };
 
@@ -41,10 +41,10 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
   // Renders with the given variables (messages, tools, add_generation_prompt, bos_token, ..., as transformers passes
-  // them). Trusted in `context` are the variables that is_trusted_variable() names, which are the server's own and
-  // never the client's, and a message's role and a part's type where they are words the API defines. Everything else
-  // came from the client. The error's code is WorkLimit::kCode where limits.work was reached. now: what strftime_now
-  // reads, as local time; the machine's clock where absent.
+  // them). Trusted in `context` are the variables that is_trusted_variable() names, which come from the server, and a
+  // message's role and a part's type if they are words that the API defines. Everything else came from the client. If
+  // limits.work was reached, the error's code is WorkLimit::kCode. now: local time that strftime_now reads; the
+  // machine's clock if absent.
   Result<std::vector<TextPiece>> render(const Json& context, const RenderLimits& limits = {},
                                         std::optional<std::chrono::sys_seconds> now = std::nullopt) const;
 
@@ -59,7 +59,7 @@ class ChatTemplate {
 // Variables whose strings may hold control tokens: a server refuses them in a request's chat_template_kwargs.
 bool is_trusted_variable(std::string_view name);
 
-// Used where a model's file has no template: ChatML.
+// Used if a model's file has no template: ChatML.
 extern const std::string_view kDefaultChatTemplate;
 
 }  // namespace quire

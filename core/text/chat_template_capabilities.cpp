@@ -28,7 +28,7 @@ constexpr const char* kShortId = "call00001";
 constexpr const char* kSecondShortId = "call00002";
 constexpr const char* kLongId = "call_quire_probes_the_id";
 
-// In the order in which one is chosen.
+// Candidates in order of preference.
 constexpr std::array kSwitches = {
     ThinkingSwitch{"enable_thinking", "true", "false"},
     ThinkingSwitch{"thinking", "true", "false"},
@@ -87,7 +87,7 @@ Json probe_tools() {
   return Json::array({{{"type", "function"}, {"function", function}}});
 }
 
-// Messages in the form that the template was found to take so far.
+// Messages in the form that the template is known to take so far.
 class Shapes {
  public:
   explicit Shapes(const TemplateCapabilities& found) : found_(found) {}
@@ -125,7 +125,7 @@ void probe_content(const Prober& prober, TemplateCapabilities& found) {
   const auto has = [&parts](std::string_view text) { return parts->find(text) != std::string::npos; };
   // A template that knows no parts prints the list as Python or JSON would.
   found.parts_content = parts && has(kUserText) && !has("'type'") && !has("\"type\"");
-  // Where neither works the template wants something else besides; strings are what most take.
+  // If neither form works, the template requires something else too; strings are the form that most templates take.
   const Json text = {{"role", "user"}, {"content", kUserText}};
   found.string_content = !found.parts_content || prober.shows(Json::array({text}), {kUserText});
 }
@@ -158,8 +158,8 @@ std::size_t num_places(const std::optional<std::string>& text, std::string_view 
   return count;
 }
 
-// Which form of arguments is rendered as it is meant: text that is quoted once more was not meant to be text, and an
-// object that is written as Python does was not meant to be one, where text is taken.
+// Chooses the form of arguments that is rendered properly. If text arguments are quoted again, the template does not
+// expect text; if objects come out in Python's notation while text works too, it does not expect objects.
 void probe_arguments(const Prober& prober, TemplateCapabilities& found, const Json& variables) {
   const Shapes as(found);
   const Json object = {{kArgument, kValue}};

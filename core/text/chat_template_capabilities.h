@@ -1,4 +1,4 @@
-// What a chat template can take, found by rendering probes through it. Immutable; any thread. Probing costs some two
+// Capabilities of a chat template, found by rendering probes through it. Immutable; any thread. Probing costs some two
 // dozen small renderings: once per model.
 #pragma once
 
@@ -19,31 +19,31 @@ struct ThinkingSwitch {
 
 struct TemplateCapabilities {
   bool string_content = true;  // a message's content as a string is rendered
-  bool parts_content = false;  // as a list of parts
-  bool null_content = false;   // as null, beside tool calls, leaves no trace
-  bool system_role = false;    // each role as the first message
+  bool parts_content = false;  // content as a list of parts is rendered
+  bool null_content = false;   // content null beside tool calls leaves no trace
+  bool system_role = false;    // rendered as the first message; so are the other roles
   bool developer_role = false;
-  bool several_systems = false;              // two in a row at the beginning
+  bool several_systems = false;              // two system messages in a row at the beginning
   bool later_system = false;                 // a system message between turns
   bool last_system = false;                  // a system message at the end
   bool repeated_turns = false;               // two messages of a user, or of the assistant, in a row
-  bool system_with_results = false;          // the system message while a result of a tool is the last one
+  bool system_with_results = false;          // a system message while a tool's result is the last message
   bool tools = false;                        // `tools` changes the prompt
   bool tool_calls = false;                   // an assistant's calls in the history are rendered
-  bool tool_results = false;                 // a result is, after its call
-  bool parallel_calls = false;               // several calls of one message are
-  bool text_beside_calls = false;            // the text of a message with calls is
-  bool user_after_result = false;            // a user's message between a result and the next answer is
+  bool tool_results = false;                 // a tool's result is rendered after its call
+  bool parallel_calls = false;               // several calls of a message are rendered
+  bool text_beside_calls = false;            // text of a message with calls is rendered
+  bool user_after_result = false;            // a user's message may stand between a result and the next answer
   bool nine_letter_ids = false;              // calls need ids of nine letters and digits
-  bool object_arguments = false;             // a call's arguments are rendered as an object; otherwise JSON text is
+  bool object_arguments = false;             // a call's arguments are rendered as an object; false: as JSON text
   bool reasoning_history = false;            // a message's reasoning_content is rendered
   const ThinkingSwitch* thinking = nullptr;  // null: no variable turns the reasoning on and off
-  ToolFormat tool_format;                    // what calls and reasoning look like in the output
+  ToolFormat tool_format;                    // form of calls and reasoning in the output
 };
 
 TemplateCapabilities probe_capabilities(const ChatTemplate& chat_template);
 
-// Adds the variables that templates of this format read beside transformers' own.
+// Adds the variables that templates of this format read in addition to transformers' own.
 void add_format_variables(Json& context, const ToolFormat& format);
 
 }  // namespace quire

@@ -1,6 +1,6 @@
 // Detokenizer: the text of one generation, token by token. One thread at a time.
-// Invariant: what it returns is valid UTF-8 and never half a character; all of it together with finish() is the whole
-// text (bytes that never become valid UTF-8 come out as U+FFFD).
+// Invariant: each returned text is valid UTF-8 without split characters; all of them with finish() are the whole text
+// (bytes that never become valid UTF-8 come out as U+FFFD).
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ class Detokenizer {
   Detokenizer(const Tokenizer& tokenizer, DetokenizerOptions options) : tokenizer_(tokenizer), options_(options) {}
 
   std::string push(TokenId token);  // the text that became complete
-  std::string finish();             // what is left, e.g. an incomplete character as U+FFFD
+  std::string finish();             // the rest, e.g. an incomplete character as U+FFFD
 
  private:
   const Tokenizer& tokenizer_;

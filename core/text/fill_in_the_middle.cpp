@@ -10,7 +10,7 @@ namespace {
 
 using Names = std::initializer_list<std::string_view>;
 
-// Some files have them as control tokens, others as tokens of their users' own.
+// Some files have them as control tokens, others as user-defined tokens.
 std::optional<TokenId> find_one(const Tokenizer& tokenizer, Names names) {
   for (const std::string_view name : names) {
     if (const auto token = tokenizer.find_token(name)) return token;
@@ -26,7 +26,7 @@ void keep_last(std::vector<TokenId>& tokens, std::size_t count) {
   if (tokens.size() > count) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(count));
 }
 
-// What is read of a text that is to be cut to a number of tokens, so that the work is bounded by what is kept. Source
+// Bytes read per token of a text that will be cut, so that the work is bounded by the number of tokens kept. Source
 // code has three or four bytes a token.
 constexpr std::size_t kMostBytesPerToken = 16;
 
@@ -34,7 +34,7 @@ bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
 }
 
-// The begin of a text, long enough for `max_tokens` tokens.
+// The beginning of a text, long enough for `max_tokens` tokens.
 std::string_view first_part(std::string_view text, std::size_t max_tokens) {
   std::size_t end = std::min(text.size(), max_tokens * kMostBytesPerToken);
   while (end < text.size() && continues_character(text[end]))
@@ -42,7 +42,7 @@ std::string_view first_part(std::string_view text, std::size_t max_tokens) {
   return text.substr(0, end);
 }
 
-// The end of a text, long enough for `max_tokens` tokens; it begins with a line where there are lines.
+// The end of a text, long enough for `max_tokens` tokens; it begins with a whole line if the text has several.
 std::string_view last_part(std::string_view text, std::size_t max_tokens) {
   const std::size_t most = max_tokens * kMostBytesPerToken;
   if (text.size() <= most) return text;
@@ -70,7 +70,7 @@ std::vector<TokenId> encode_file(const Tokenizer& tokenizer, const FimTokens& fi
   return tokens;
 }
 
-// The last `max_tokens` of the files and what stands around them; files before these are not read.
+// The last `max_tokens` tokens of the files and their separators; earlier files are not read.
 std::vector<TokenId> encode_files(const Tokenizer& tokenizer, const FimTokens& fim, const std::vector<FimFile>& files,
                                   std::size_t max_tokens) {
   std::vector<std::vector<TokenId>> parts;  // the last one first

@@ -1,6 +1,6 @@
-// Fill in the middle: the prompt by which a code model is asked for what belongs between two texts. Any thread; pure.
-// The order is prefix, suffix, middle, behind other files of the same repository where the model knows such.
-// Sources: Bavarian et al., 2022; Qwen2.5-Coder's technical report (files of a repository).
+// Fill in the middle: the prompt that asks a code model for the text between two others. Any thread; pure. The order is
+// prefix, suffix, middle, after other files of the same repository if the model knows such. Sources: Bavarian et al.,
+// 2022; Qwen2.5-Coder's technical report (files of a repository).
 #pragma once
 
 #include <optional>
@@ -17,10 +17,10 @@ struct FimTokens {
   TokenId middle;
   std::optional<TokenId> repository;
   std::optional<TokenId> file;
-  std::vector<TokenId> ends;  // what such a model writes once the gap is filled, besides its ends of generation
+  std::vector<TokenId> ends;  // further tokens that such a model ends a filled gap with
 };
 
-// By the names that models have for them; nothing where one of the first three is missing.
+// Finds them by the names that models use; nothing if one of the first three is missing.
 std::optional<FimTokens> find_fim_tokens(const Tokenizer& tokenizer);
 
 struct FimFile {
@@ -34,9 +34,9 @@ struct FimText {
   std::vector<FimFile> files;
 };
 
-// At most `max_tokens` of them: a quarter at most is what comes after the gap, its begin; the end of what comes before
-// goes first; the end of the files has what is left. Control tokens in the texts are text. The work is bounded by
-// `max_tokens`: of longer texts only the part that is kept is read.
+// Returns at most `max_tokens` tokens: the beginning of the text after the gap, a quarter at most; the end of the text
+// before it; and in the rest, the end of the files. Control tokens in the texts are plain text. The work is bounded by
+// `max_tokens`: only the kept part of longer texts is read.
 std::vector<TokenId> encode_fim(const Tokenizer& tokenizer, const FimTokens& fim, const FimText& text,
                                 std::size_t max_tokens);
 

@@ -52,7 +52,7 @@ Result<std::string> joined_text(const Json& parts, const std::string& field) {
   return text;
 }
 
-// A string where all of it is text, so that it can be joined with another.
+// Returns a string if all content is text, so that it can be joined with another.
 Result<Json> plain_content(const Json& content, bool takes_parts, const std::string& field) {
   if (!content.is_array()) return content;
   auto text = joined_text(content, field);
@@ -82,7 +82,7 @@ std::vector<WrittenCall> written_calls(const Json& calls) {
   return list;
 }
 
-// Several calls of one message as messages with one call each, its result behind it.
+// Splits a message with several calls into messages with a call each, followed by its result.
 Json with_single_calls(const Json& messages) {
   Json out = Json::array();
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -147,7 +147,7 @@ class Fitter {
   }
 
  private:
-  // Tools where the template shows none, and how the model's format writes a call.
+  // Explains tools that the template does not show, and the model's form of a call, in a message.
   void explain(const Json& tools, Json& messages) {
     if (messages.empty() || !is_instruction(messages.front()))
       messages.insert(messages.begin(), Json{{"role", "system"}, {"content", ""}});
@@ -158,8 +158,8 @@ class Fitter {
     join(messages.front()["content"], text + calls_as_text({{"NAME", {{"PARAMETER", "value"}}}}));
   }
 
-  // A word that no message or tool contains stands for the calls until the template is rendered: their marks may be
-  // control tokens, which texts of messages never are.
+  // A word that no message or tool contains replaces the calls until the template is rendered: their marks may be
+  // control tokens, and texts of messages are never read as such.
   std::string calls_as_text(const std::vector<WrittenCall>& calls) {
     if (mark_.empty()) {
       const std::string all = dump_json(*given_.first) + dump_json(*given_.second);
@@ -191,7 +191,7 @@ class Fitter {
     }
   }
 
-  // Anything but an object is shown as an empty one.
+  // Arguments that are no object are shown as an empty one.
   Json fit_arguments(const Json& given, const std::string& name) {
     Json object = given;
     if (given.is_string()) {
@@ -250,7 +250,8 @@ class Fitter {
     add_text("user", message["content"]);
   }
 
-  // Text that has no message of its own: behind a turn of that role, or as one that the next turn of it continues.
+  // Adds text without a message of its own: to the last turn if it has that role, or as a turn that the role's next
+  // message continues.
   void add_text(const char* role, const Json& content) {
     if (last_role() == role && !has_calls(out_.back())) return join(out_.back()["content"], content);
     add_user(Json{{"role", role}, {"content", content}}, true);
@@ -331,14 +332,14 @@ class Fitter {
   }
 
   const TemplateCapabilities& can_;
-  std::pair<const Json*, const Json*> given_ = {};  // messages and tools
-  std::string mark_;                                // begins the words that stand for calls
+  std::pair<const Json*, const Json*> given_ = {};  // the caller's messages and tools
+  std::string mark_;                                // beginning of the words that stand for calls
   std::vector<TextInsert> inserts_;
   Json out_ = Json::array();
-  bool is_folded_ = false;                    // the last message is text that the user's next one continues
-  std::map<std::string, std::string> names_;  // of tools, by the ids of their calls
-  std::set<std::string> replaced_;            // tools whose arguments were no objects
-  Json held_;                                 // text beside a call, until its result comes
+  bool is_folded_ = false;                    // the last message is text that the user's next message continues
+  std::map<std::string, std::string> names_;  // tools by the ids of their calls
+  std::set<std::string> replaced_;            // tools whose arguments were not objects
+  Json held_;                                 // text beside a call, held until the call's result comes
   bool ends_with_result_ = false;
   std::size_t num_folded_ = 0;
   std::size_t num_held_ = 0;

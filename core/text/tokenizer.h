@@ -1,5 +1,5 @@
 // Tokenizer: text to token ids and token ids to bytes. Immutable after construction; any thread.
-// Invariant: special tokens are found only where the caller trusts the text; user text can never forge one.
+// Invariant: special tokens are found only in text that the caller trusts; user text can never forge one.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace quire {
 
-// A piece of text and whether special tokens written in it are to be taken as such (template text) or as plain
-// characters (what a user wrote). Adjacent pieces are tokenized as one text: merges run across their borders.
+// A piece of text. Special tokens written in it are taken as tokens (template text) or as plain characters (user text).
+// Adjacent pieces are tokenized as one text: merges run across their borders.
 struct TextPiece {
   std::string text;
   bool trusted = false;
 };
 
-// What a model's file puts around a pair of texts: first, the one text, between, the other text, last.
+// Tokens that a model's file puts around a pair of texts: first, text, between, text, last.
 struct PairTokens {
   std::span<const TokenId> first;
   std::span<const TokenId> between;
@@ -33,13 +33,13 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // add_special: what the model's file says belongs around a prompt (BOS, EOS). Invalid UTF-8 is encoded as U+FFFD
-  // would be.
+  // add_special: adds the tokens that the model's file puts around a prompt (BOS, EOS). Invalid UTF-8 is encoded like
+  // U+FFFD.
   virtual std::vector<TokenId> encode(std::span<const TextPiece> pieces, bool add_special) const = 0;
   std::vector<TokenId> encode(std::string_view text, bool add_special, bool parse_special) const;
 
-  // The same for a text of at most `most` tokens; nullopt where it has more. A much longer text is recognised by its
-  // length or after its first words.
+  // Encodes a text of at most `most` tokens; nullopt if it has more. A much longer text is recognised by its length or
+  // after its first words.
   virtual std::optional<std::vector<TokenId>> encode_at_most(std::span<const TextPiece> pieces, bool add_special,
                                                              std::size_t most) const;
 
@@ -52,8 +52,8 @@ class Tokenizer {
   virtual std::optional<TokenId> bos() const = 0;
   virtual std::span<const TokenId> end_of_generation() const = 0;  // eos, eot, ... : each ends a generation
   virtual PairTokens pair_tokens() const { return {}; }
-  virtual std::span<const TokenId> suppressed() const { return {}; }  // never to be generated, by the model's file
-  // True where decoding drops one leading space of a text's first token (SentencePiece's dummy prefix).
+  virtual std::span<const TokenId> suppressed() const { return {}; }  // never generated, by the model's file
+  // True if decoding drops one leading space of a text's first token (SentencePiece's dummy prefix).
   virtual bool strips_leading_space() const = 0;
 };
 

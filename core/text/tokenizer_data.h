@@ -1,5 +1,5 @@
-// What a tokenizer is built from: a vocabulary from GGUF metadata, or the text of a Hugging Face directory's
-// files. Value types; any thread. Nothing here is kept by the tokenizer built from it.
+// Input of a tokenizer: a vocabulary from GGUF metadata, or the text of a Hugging Face directory's files. Value types;
+// any thread. A tokenizer keeps none of it.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct VocabularyData {
   std::string_view pre = "default";  // tokenizer.ggml.pre, for gpt2
   std::string_view model_name;       // general.name: Phi-3's control tokens swallow the spaces after them
   std::vector<std::string_view> tokens;
-  std::vector<TokenKind> kinds;          // one per token, or none: all normal
-  std::vector<float> scores;             // one per token; llama and t5 only
+  std::vector<TokenKind> kinds;          // per token; empty: all normal
+  std::vector<float> scores;             // per token; llama and t5 only
   std::vector<std::string_view> merges;  // "left right", best first; gpt2 and gemma4 only
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
@@ -34,12 +34,12 @@ struct VocabularyData {
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_separator;     // between the texts of a pair
-  std::optional<bool> add_space_prefix;  // llama (where absent: yes) and t5 (no)
+  std::optional<bool> add_space_prefix;  // default: yes for llama, no for t5
   bool collapse_spaces = false;          // t5 only
   std::string character_map;             // precompiled_charsmap; t5 only
   bool lowercase = true;                 // bert only
-  std::optional<bool> strip_accents;     // bert only; where absent: as `lowercase`
-  std::vector<TokenId> suppressed;       // never to be generated
+  std::optional<bool> strip_accents;     // bert only; default: `lowercase`
+  std::vector<TokenId> suppressed;       // tokens never generated
 };
 
 // Throws StartupError: an unknown model or pre-tokenizer, a missing or inconsistent array.
@@ -51,10 +51,10 @@ struct TokenizerFiles {
   std::string tokenizer_config_json;
   std::string special_tokens_map_json;
   std::string generation_config_json;  // its eos_token_id
-  std::string config_json;             // its eos_token_id, where generation_config.json has none
+  std::string config_json;             // its eos_token_id, if generation_config.json has none
 };
 
-// Throws StartupError: not JSON, or a component that Quire does not have, by name.
+// Throws StartupError for files that are not JSON, or for a component that Quire does not support, by name.
 std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerFiles& files);
 
 }  // namespace quire

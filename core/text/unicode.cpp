@@ -12,12 +12,12 @@
 namespace quire::unicode {
 namespace {
 
-// Bytes that stand for themselves in the alphabet; the others follow from U+0100 on, in order.
+// Bytes that the alphabet maps to themselves; the others follow from U+0100 on, in order.
 constexpr bool stands_for_itself(unsigned byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
 }
 
-constexpr std::size_t kAlphabetEnd = 0x144;  // one past the last character of the alphabet
+constexpr std::size_t kAlphabetEnd = 0x144;  // end of the alphabet
 
 struct Alphabet {
   std::array<char32_t, 256> char_of{};
@@ -49,7 +49,7 @@ std::string map(std::string_view text, unsigned options) {
   return std::string(reinterpret_cast<const char*>(mapped), static_cast<std::size_t>(size));
 }
 
-// How many bytes the lead byte announces, and the range of the second byte (Unicode 3.9, table 3-7).
+// Length of a sequence by its lead byte, and the range of the second byte (Unicode 3.9, table 3-7).
 struct Lead {
   std::uint8_t length = 0;
   std::uint8_t low = 0x80;
@@ -106,7 +106,7 @@ void append(std::string& out, char32_t code) {
 
 namespace {
 
-// How many bytes at the front of the text are ASCII, eight at a time.
+// Number of ASCII bytes at the front of the text, eight at a time.
 std::size_t ascii_prefix(std::string_view text) {
   std::size_t at = 0;
   for (; at + 8 <= text.size(); at += 8) {
@@ -159,7 +159,7 @@ std::string lowercase(std::string_view text) {
   out.reserve(text.size());
   while (!text.empty()) {
     const Decoded decoded = decode(text);
-    // U+0130 is the one character whose lower case is two.
+    // Only U+0130 has a lower case of two characters.
     if (decoded.code == 0x130) {
       out += "i\xCC\x87";
     } else {
@@ -176,7 +176,7 @@ utf8proc_category_t category_of(char32_t code) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(code));
 }
 
-// The text without the characters of the categories from `first` to `last`.
+// The text without characters of the categories from `first` to `last`.
 std::string without(std::string_view text, utf8proc_category_t first, utf8proc_category_t last) {
   std::string out;
   out.reserve(text.size());

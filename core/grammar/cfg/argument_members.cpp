@@ -7,7 +7,7 @@ namespace quire::grammar {
 
 namespace {
 
-// The order of more members is not free: each set of them that may have come is a rule of its own.
+// Most members whose order is free: each set of members seen so far is a rule of its own.
 constexpr std::size_t kMostInAnyOrder = 6;
 constexpr std::size_t kMostRequired = 60;
 
@@ -47,13 +47,13 @@ class Writer {
 
   std::uint64_t bit(std::size_t member) const { return tracked_[member] ? std::uint64_t{1} << places_of(member) : 0; }
 
-  // Tracked members have bits in a row.
+  // Index of the member's bit: tracked members have consecutive bits.
   std::size_t places_of(std::size_t member) const {
     return static_cast<std::size_t>(
         std::count(tracked_.begin(), tracked_.begin() + static_cast<std::ptrdiff_t>(member), true));
   }
 
-  // Required members in their order: those before it have come, none from it on has.
+  // Whether the member may come next. Required members keep their order: exactly those before it have come.
   bool may_come(std::size_t member, std::uint64_t seen) const {
     const std::uint64_t own = bit(member);
     if ((seen & own) != 0) return false;
@@ -68,7 +68,7 @@ class Writer {
     return true;
   }
 
-  // What may stand where a member begins.
+  // Rule for the place where a member begins, after the members in `seen`.
   Expr state(std::uint64_t seen) {
     if (const auto known = states_.find(seen); known != states_.end()) return Bodies::call(known->second);
     const std::uint32_t place = bodies_.reserve();
@@ -90,7 +90,7 @@ class Writer {
   const MemberForm& form_;
   Bodies& bodies_;
   bool in_order_ = false;
-  std::vector<bool> tracked_;  // by member; others may come again
+  std::vector<bool> tracked_;  // by member; the others may be repeated
   std::vector<Pair> pairs_;    // by member
   Pair other_;
   std::map<std::uint64_t, std::uint32_t> states_;

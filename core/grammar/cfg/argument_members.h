@@ -1,6 +1,6 @@
-// ArgumentMembers: an object's members in any order, each at most once as far as that is held, with the required ones
-// among them. One thread at a time; throws Refusal. Members that a form writes come as pairs of rules: followed by
-// another member, or by the object's end.
+// ArgumentMembers: an object's members in any order, required ones included; a member is not repeated as far as rules
+// can count. One thread at a time; throws Refusal. A form writes each member as a pair of rules: one for a member
+// before another, one for the last member.
 #pragma once
 
 #include <functional>
@@ -14,27 +14,27 @@
 namespace quire::grammar {
 
 struct Member {
-  std::u32string name;  // empty: any other name
+  std::u32string name;  // empty: all other names
   Goal goal;
   bool required = false;
 };
 
 struct ObjectMembers {
   std::vector<Member> named;
-  bool open = false;  // others are allowed
+  bool open = false;  // other names are allowed
   Member other;
 
-  // What the alternative allows; exact: what cannot be held is refused with the pointer. `order`: of names, as far as
-  // it is known.
+  // The members that the alternative allows. exact: a keyword that rules cannot enforce is refused with the pointer.
+  // `order`: the names' order, as far as it is known.
   static ObjectMembers of(const ObjectAlternative& object, const std::vector<std::u32string>& order, bool exact,
                           const std::string& pointer);
 };
 
 struct MemberForm {
-  std::function<Expr(const Member&)> followed;  // a member and what stands before the next one
+  std::function<Expr(const Member&)> followed;  // a member and the text before the next one
   std::function<Expr(const Member&)> last;      // a member and the object's end
-  Expr none;                                    // the object's end where it has no member
-  Expr first;                                   // what stands before the first member
+  Expr none;                                    // the end of an object without members
+  Expr first;                                   // the text before the first member
 };
 
 Expr make_members(const ObjectMembers& members, const MemberForm& form, Bodies& bodies);

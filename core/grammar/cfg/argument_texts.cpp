@@ -11,7 +11,7 @@ namespace quire::grammar {
 namespace {
 
 constexpr std::uint32_t kLongestKey = 256;
-// Longer limits on a text's length take too large an automaton.
+// Longest limit on a text's length that is enforced: a longer one takes too large an automaton.
 constexpr std::uint32_t kLongestCounted = 4096;
 
 DfaPtr built(const Expr& expression, Budget& budget) {

@@ -16,8 +16,8 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::uint32_t kMostItems = 1000;  // of an array that are counted
-// As it is read: signs, points without digits before them, leading zeros and underscores.
+constexpr std::uint32_t kMostItems = 1000;  // most items of an array that are counted
+// Numbers as Python reads them, also with signs, points without digits before them, leading zeros and underscores.
 constexpr const char* kPythonNumber =
     R"(\+?(\.[0-9]+|[0-9]+(_[0-9]+)*(\.[0-9]*)?|[0-9]+(_[0-9]+)*(\.[0-9]+)?[eE][+-]?[0-9]+))"
     R"(|-[0-9]+(_[0-9]+)*(\.[0-9]*|(\.[0-9]+)?[eE][+-]?[0-9]+)?)";
@@ -51,7 +51,7 @@ class NestedArguments {
 
   static Expr mark(const char* text) { return make_concat({any_space(), make_literal(text), any_space()}); }
 
-  // A value and, in tags, the mark of the one that closes it.
+  // A value and, in tags, the mark that closes it.
   Expr value(const Goal& goal) {
     if (const auto known = values_.find(goal); known != values_.end()) return Bodies::call(known->second);
     const std::uint32_t place = bodies_.reserve();
@@ -70,7 +70,7 @@ class NestedArguments {
     return Bodies::call(place);
   }
 
-  // A value of one piece; in tags white space stands around it.
+  // A value without parts; in tags white space may surround it.
   Expr scalar(const Expr& text) const {
     if (form_.kind != Kind::kXml) return text;
     return make_concat({any_space(), text, any_space(), make_literal(form_.mark)});
@@ -116,7 +116,7 @@ class NestedArguments {
     all.push_back(braced ? make_concat({end, rest}) : rest);
   }
 
-  // Between quotes of either kind; where not every text may stand there, one without escapes.
+  // Adds literals in quotes of either kind; if not every text is allowed, literals without escapes.
   void add_literals(const DfaPtr& texts, std::vector<Expr>& all) {
     for (const char32_t quote : {U'"', U'\''}) {
       const Expr mark = make_set(CharSet(quote, quote));
@@ -149,11 +149,11 @@ class NestedArguments {
     };
     const std::uint32_t min = std::min(array.min, kMostItems);
     const auto counted = std::max<std::size_t>({array.prefix.size(), 1});
-    // A comma may stand behind the last item of Python's lists.
+    // A comma may follow the last item of Python's lists.
     const Expr trailing =
         form_.kind == Kind::kPython ? make_repeat(make_concat({any_space(), make_literal(",")}), 0, 1) : make_empty();
     Expr items = make_empty();
-    // From the last to the first: what follows an item is there only with it.
+    // Built from the last item to the first: an item may be followed by others only if it is there.
     if (array.max == kUnbounded || array.max > counted) {
       const auto left = static_cast<std::uint32_t>(counted);
       items = make_repeat(after(counted), min > left ? min - left : 0,
@@ -238,7 +238,7 @@ class NestedArguments {
     return quoted.empty() ? make_set(CharSet()) : make_alternate(std::move(quoted));
   }
 
-  // Keys that begin neither with white space nor as marks do.
+  // Keys that begin neither with white space nor with a mark.
   Expr bare_key(const std::vector<std::u32string>& names, const CharSet& kept_out) {
     CharSet first = kept_out;
     for (const char32_t c : {U' ', U'\t', U'<'})

@@ -33,7 +33,7 @@ bool has_values(const ValueNode& node) {
   return node.bare != nullptr || !node.strings.empty() || !node.arrays.empty() || !node.objects.empty();
 }
 
-// Names of the schema's properties as it lists them.
+// Names of the schema's properties in the schema's order.
 std::vector<std::u32string> order_of(const std::string& schema) {
   std::vector<std::u32string> names;
   const auto json = Json::parse(schema, nullptr, false);
@@ -45,7 +45,7 @@ std::vector<std::u32string> order_of(const std::string& schema) {
   return names;
 }
 
-// Arguments in tags: text as it is, other values as JSON.
+// Arguments in tags: plain text, other values as JSON.
 class TaggedArguments {
  public:
   TaggedArguments(const ArgumentRule& rule, Lexicon& lexicon, Budget& budget, Program& program, Bodies& bodies)
@@ -73,7 +73,7 @@ class TaggedArguments {
   }
 
  private:
-  // All nodes are asked for before the first is there.
+  // Requests all nodes, since none exists before finish().
   void ask_for_nodes(const ObjectMembers& members) {
     for (const Member& member : members.named)
       nodes_[member.goal] = parts_.node(member.goal);
@@ -93,7 +93,7 @@ class TaggedArguments {
     return make_members(members, form, bodies_);
   }
 
-  // A key, its value and `next`, which is what tells the value's end from the same text inside it.
+  // A key, its value and `next`, which tells the value's end from the same text inside the value.
   Expr argument(const Member& member, const Expr& next, const std::string& next_text) {
     const Expr value_begin =
         form_.value_begin.empty() ? make_empty() : make_concat({any_space(), make_literal(form_.value_begin)});
@@ -133,7 +133,7 @@ class TaggedArguments {
     return writable ? make_literal(utf8(member.name)) : make_set(CharSet());
   }
 
-  // Whether any text may stand there.
+  // Whether any text is a value.
   bool is_free(const Goal& goal) {
     const auto& strings = parts_.shapes(goal).strings;
     return std::any_of(strings.begin(), strings.end(), [](const StringAlternative& string) {
@@ -162,7 +162,7 @@ class TaggedArguments {
     return text_up_to(text, end, stop, name, lexicon_, budget_);
   }
 
-  // On lines of their own the line ends are not the text's.
+  // A text on lines of its own does not include the line ends around it.
   void add_texts(const DfaPtr& dfa, std::vector<Expr>& texts) const {
     const Expr text = dfa == nullptr ? make_everything() : make_automaton(dfa);
     if (!form_.own_lines) return texts.push_back(text);
@@ -173,7 +173,7 @@ class TaggedArguments {
     texts.push_back(make_automaton(std::make_shared<Dfa>(inline_text)));
   }
 
-  // with_strings: texts as JSON too.
+  // with_strings: texts may be written in JSON too.
   Expr json_value(const Goal& goal, const Expr& next, bool with_strings) {
     const std::uint32_t node = nodes_.at(goal);
     if (!with_strings && is_free(goal)) return nullptr;

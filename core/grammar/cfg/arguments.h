@@ -1,4 +1,4 @@
-// Arguments of calls in the forms that models write them, as Expressions made of their tool's schema. One thread at a
+// Arguments of calls in the forms that models write, as Expressions made from their tool's schema. One thread at a
 // time; throws Refusal.
 #pragma once
 
@@ -12,22 +12,22 @@
 
 namespace quire::grammar {
 
-// The rules of one grammar as they are collected. Calls of JSON values are numbered from kValueCalls on until
-// number_values() gives them their places behind the bodies.
+// The rules of a grammar while they are collected. Calls of JSON values are numbered from kValueCalls on until
+// number_values() gives them their places after the bodies.
 struct Bodies {
   std::vector<Expr> bodies;
   std::vector<Symbol> values;
 
-  // The call of a new body, which is not written into its callers.
+  // A call of a new body; the body is not copied into its callers.
   Expr add(Expr body);
-  // The place of a body that is still to be written.
+  // The place of a body that will be written later.
   std::uint32_t reserve();
   static Expr call(std::uint32_t body);
   Expr value(std::uint32_t node);
   void number_values(Budget& budget);
 };
 
-// All that follows the place where the arguments begin, up to their end.
+// All text from the place where the arguments begin up to their end.
 Expr make_arguments(const ArgumentRule& rule, Lexicon& lexicon, Budget& budget, Program& program, Bodies& bodies);
 
 }  // namespace quire::grammar

@@ -10,7 +10,7 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::size_t kInlineUpTo = 400;  // parts of a body that is copied into its callers
+constexpr std::size_t kInlineUpTo = 400;  // parts of the largest body that is copied into its callers
 
 void collect_calls(const Expression& expression, std::set<std::uint32_t>& calls) {
   if (expression.kind == Expression::Kind::kCall) calls.insert(expression.call);
@@ -18,7 +18,7 @@ void collect_calls(const Expression& expression, std::set<std::uint32_t>& calls)
     collect_calls(*child, calls);
 }
 
-// How much automaton the expression makes, roughly.
+// Approximate size of the expression's automaton.
 std::size_t size_of(const Expression& expression) {
   std::size_t size = expression.dfa == nullptr ? 1 : expression.dfa->num_states();
   for (const Expr& child : expression.children)
@@ -40,23 +40,23 @@ class Inliner {
     places_.assign(bodies_.size(), kNoIndex);
   }
 
-  // The bodies that are still called, root first, with their calls renumbered.
+  // Returns the bodies that are still called, root first, with their calls renumbered.
   std::vector<Expr> run() {
     std::vector<Expr> result;
     queue(0);
     for (std::size_t i = 0; i < order_.size(); ++i)
       result.push_back(written(order_[i]));
-    // Numbers are known once all is written: value symbols come after the rules that are left.
+    // Calls are numbered last: value symbols come after the remaining rules.
     for (Expr& body : result)
       body = renumber(body);
     return result;
   }
 
-  // The bodies that run() left, by their number before it.
+  // The bodies that run() kept, by their number before it.
   const std::vector<std::uint32_t>& order() const { return order_; }
 
  private:
-  // A rule recurs where it can come to call itself: Tarjan's components, without recursion over long chains.
+  // Finds rules that can call themselves, directly or not: Tarjan's components, without recursion over long chains.
   void find_recursion() {
     const std::size_t n = bodies_.size();
     recurs_.assign(n, false);
@@ -129,7 +129,7 @@ class Inliner {
   std::vector<bool> recurs_;
   std::vector<Expr> written_;
   std::vector<std::uint32_t> order_;
-  std::vector<std::uint32_t> places_;  // in order_, by rule; kNoIndex: it is not in it
+  std::vector<std::uint32_t> places_;  // index in order_, by rule; kNoIndex: not in it
 };
 
 }  // namespace
@@ -166,7 +166,7 @@ void build_rules_program(const std::vector<Rule>& rules, const std::string& root
   const auto found = std::find_if(rules.begin(), rules.end(), [&](const Rule& rule) { return rule.name == root; });
   if (found == rules.end()) throw Refusal("the grammar has no rule named " + root);
   std::vector<Expr> bodies{make_call(static_cast<std::uint32_t>(found - rules.begin()) + 1)};
-  // One body before the rules: calls are shifted by it.
+  // A body comes before the rules, so calls are shifted by 1.
   std::vector<std::string> names{root};
   for (const Rule& rule : rules) {
     bodies.push_back(with_calls_moved(rule.body, 1, budget));

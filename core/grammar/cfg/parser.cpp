@@ -19,7 +19,7 @@ class RuleParser {
   RuleParser(std::string_view source, bool gbnf, const RuleContext& context, Budget& budget)
       : gbnf_(gbnf), budget_(budget), vocabulary_(context.vocabulary) {
     if (!decode_utf8(source, text_)) throw Refusal("the grammar is not valid UTF-8");
-    // Line ends are those of any system.
+    // Accepts the line ends of all systems.
     std::size_t kept = 0;
     for (std::size_t i = 0; i < text_.size(); ++i) {
       const bool returns = text_[i] == U'\r';
@@ -91,7 +91,7 @@ class RuleParser {
     return result;
   }
 
-  // Whether "name ::=" stands here.
+  // Whether a rule, "name ::=", begins here.
   bool at_rule() {
     const std::size_t before = at_;
     const bool named = !name().empty();
@@ -118,7 +118,7 @@ class RuleParser {
     return make_alternate(std::move(branches));
   }
 
-  // In GBNF a line that begins with '|' still belongs to the rule.
+  // In GBNF a line that begins with '|' continues the rule.
   bool next_line_goes_on() {
     const std::size_t before = at_;
     skip_space(true);
@@ -154,7 +154,7 @@ class RuleParser {
       if (!take(")")) fail("')' is expected");
       return inner;
     }
-    if (c == '.') {  // names do not begin with it
+    if (c == '.') {  // names do not begin with a point
       ++at_;
       return make_set(CharSet::any());
     }
@@ -166,8 +166,8 @@ class RuleParser {
     return make_call(rule(called));
   }
 
-  // <[12]> is the text of token 12 and <text> that of the token written so; with ! before it, a character that does not
-  // begin the token. Tokens without text of their own (those of control) are theirs by name.
+  // <[12]> is the text of token 12 and <text> that of the token with this text; after !, a character that does not
+  // begin the token. Control tokens without a text of their own are known by name.
   Expr token() {
     const bool negated = take("!");
     ++at_;

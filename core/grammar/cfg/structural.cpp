@@ -16,7 +16,7 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::uint32_t kMostSpaces = 16;  // between two tags
+constexpr std::uint32_t kMostSpaces = 16;  // most white space between two tags
 
 class Structure {
  public:
@@ -50,14 +50,14 @@ class Structure {
   }
 
  private:
-  // The tag from the given place of its opening text on.
+  // The tag without the first `from` bytes of its opening text.
   Expr tag(std::size_t index, std::size_t from) const {
     const StructuralTag& tag = spec_.tags[index];
     budget_.take_nodes(tag.begin.size() + tag.end.size());
     return make_concat({make_literal(tag.begin.substr(from)), contents_[index], make_literal(tag.end)});
   }
 
-  // The place of their root among the bodies.
+  // Adds the rules; returns the place of their root among the bodies.
   std::uint32_t add_rules(const std::string& source, const std::string& root = "root", bool gbnf = true) {
     const std::vector<Rule> rules = parse_rules(source, gbnf, {&vocabulary_, arguments_}, budget_);
     const auto first = static_cast<std::uint32_t>(bodies_.bodies.size());
@@ -70,7 +70,7 @@ class Structure {
     return first + place;
   }
 
-  // The text that may stand instead of tags.
+  // The text that may replace the tags.
   Expr answer(const GrammarSpec& spec, Program& program) {
     using Kind = GrammarSpec::Kind;
     Expr text;
@@ -114,13 +114,13 @@ class Structure {
     return spec_.required ? all : make_repeat(all, 0, 1);
   }
 
-  // What ends free text, and all that may follow it.
+  // An end of free text, and all that may follow it.
   struct Trigger {
     Expr text;
     Expr after;
   };
 
-  // A text that opens as calls do is calls; any other one is free until its first trigger.
+  // Calls only, if the text opens like a call; else free text until its first trigger.
   Expr free() const {
     if (openings_.empty() || spec_.opening_anywhere) return free_from(nullptr);
     std::vector<Expr> texts;
@@ -158,7 +158,7 @@ class Structure {
     return all;
   }
 
-  // unopened: the texts that may stand up to the first trigger; null: any.
+  // unopened: the texts allowed up to the first trigger; null: any.
   Expr free_from(const Dfa* unopened) const {
     const std::vector<Trigger> triggers = all_triggers();
     std::vector<Expr> texts;
@@ -200,7 +200,7 @@ class Structure {
   Budget& budget_;
   std::vector<std::string> triggers_;
   std::vector<Trigger> openings_;
-  Expr answer_;  // null: there is none
+  Expr answer_;  // null: no answer
   Bodies bodies_;
   std::vector<Rule> arguments_;
   std::vector<Expr> contents_;  // by tag

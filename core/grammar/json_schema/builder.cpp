@@ -20,7 +20,7 @@ namespace {
 
 const std::string kNotUnique;
 constexpr std::size_t kMaxMarks = 62;
-constexpr std::size_t kMaxSubsets = 6;  // conditions of which any combination may hold for one property or item
+constexpr std::size_t kMaxSubsets = 6;  // most conditions on a property or item that may hold in any combination
 
 }  // namespace
 
@@ -66,7 +66,7 @@ class SchemaParts::Builder {
     std::uint32_t index;
   };
 
-  // unique_at: the pointer of the uniqueItems that the value is an item under, or empty.
+  // unique_at: pointer of the uniqueItems that applies to the value; empty: none.
   std::uint32_t node(const Goal& goal, const std::string& unique_at = kNotUnique) {
     const auto [found, fresh] =
         nodes_.try_emplace({goal, unique_at}, static_cast<std::uint32_t>(program_.nodes.size()));
@@ -124,7 +124,7 @@ class SchemaParts::Builder {
                                         : shapes.numbers.language;
     if (numbers == nullptr) return std::make_shared<Dfa>(std::move(dfa));
     if (shapes.numbers.integral) {
-      // "7.0" and "1e2" are integers that many readers do not take for such: digits only are offered.
+      // Many readers do not take "7.0" and "1e2" for integers: only digits are offered.
       const DfaPtr tidy = lexicon_.dfa("tidy integers", [&] { return spelled_integers(budget_); });
       numbers = std::make_shared<Dfa>(minimise(intersect(*numbers, *tidy, budget_)));
     }
@@ -185,8 +185,8 @@ class SchemaParts::Builder {
     return shape;
   }
 
-  // The kinds of item at an index: for each condition, the item counts for it, or (where too many must not) does not
-  // meet it, or it is left open.
+  // The kinds of item at an index. For each condition, an item counts for it, or does not meet it (if too many must
+  // not), or leaves it open.
   std::vector<ItemChoice> items(const Goal& goal, const ArrayAlternative& array, std::size_t index,
                                 const std::string& unique_at) {
     std::vector<std::pair<Goal, std::uint32_t>> kinds{{goal, 0}};
@@ -283,10 +283,10 @@ class SchemaParts::Builder {
   const std::size_t first_object_;
   std::map<std::pair<Goal, std::string>, std::uint32_t> nodes_;
   std::deque<Wanted> queue_;
-  std::vector<Dfa> keys_;  // per object shape, in order
+  std::vector<Dfa> keys_;  // by object shape, in order
   std::map<const Dfa*, LexerPtr> lexers_;
   std::map<std::pair<const Dfa*, std::uint32_t>, std::shared_ptr<const Lengths>> lengths_;
-  std::vector<DfaPtr> keep_;  // so that no address above is used twice
+  std::vector<DfaPtr> keep_;  // keeps the addresses above from being reused
 };
 
 SchemaParts::SchemaParts(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program)

@@ -13,8 +13,8 @@
 
 namespace quire::grammar {
 
-// The values of a schema in parts, for forms that write some of them in their own way. Nodes that are asked for are in
-// the program after finish(); meanwhile nothing else may add to it.
+// The values of a schema in parts, for forms that write some of them in their own way. Requested nodes are in the
+// program after finish(); until then, nothing else may add to it.
 class SchemaParts {
  public:
   SchemaParts(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program);

@@ -120,7 +120,7 @@ std::size_t Document::identify(const Json& schema, const std::string& pointer, s
   if (pointer == "#") resources_[0].draft = draft;
   std::string id = member_string(schema, "$id");
   if (id.empty() && draft <= Draft::k4) id = member_string(schema, "id");
-  if (draft <= Draft::k7 && schema.contains("$ref")) id.clear();  // siblings of $ref are ignored there
+  if (draft <= Draft::k7 && schema.contains("$ref")) id.clear();  // siblings of $ref are ignored in these drafts
   const std::size_t hash = id.find('#');
   const std::string fragment = hash == std::string::npos ? "" : id.substr(hash + 1);
   id = id.substr(0, hash);

@@ -24,11 +24,11 @@ class Document {
   ~Document();
   const Json& root() const { return *root_; }
   const Json& always() const { return *always_; }
-  // The subschema that `reference` means inside `from`. Throws Refusal where it is remote or leads nowhere.
+  // The subschema that `reference` names inside `from`. Throws Refusal if it is remote or does not exist.
   const Json& resolve(const Json& from, const std::string& reference, const std::string& keyword);
   std::string pointer(const Json& schema) const;  // "#/properties/a"
   Draft draft(const Json& schema) const;
-  // How many subschemas carry this $dynamicAnchor (or $recursiveAnchor for "").
+  // Number of subschemas with this $dynamicAnchor (or $recursiveAnchor for "").
   std::size_t num_dynamic_anchors(const std::string& name) const;
   bool has_keyword(std::string_view keyword) const;
 

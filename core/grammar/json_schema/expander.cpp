@@ -12,7 +12,7 @@ namespace quire::grammar {
 namespace {
 
 constexpr std::size_t kPruneLevels = 4;
-constexpr std::size_t kMaxExpanding = 100;  // subschemas being expanded at once, each with its share of the stack
+constexpr std::size_t kMaxExpanding = 100;  // subschemas being expanded, each with its share of the stack
 
 struct Since {
   std::string_view keyword;
@@ -20,7 +20,7 @@ struct Since {
   Draft last;
 };
 
-// Keywords that not every draft has; elsewhere they are annotations.
+// Keywords that only later drafts have; earlier ones take them for annotations.
 constexpr Since kSince[] = {
     {"const", Draft::k6, Draft::k2020},
     {"contains", Draft::k6, Draft::k2020},
@@ -89,7 +89,7 @@ std::uint32_t Expander::count(const Json& schema, Keyword keyword, std::uint32_t
   return number >= kUnbounded ? kUnbounded - 1 : static_cast<std::uint32_t>(number);
 }
 
-// A subschema as a condition; a schema that only refers to another stands for that one.
+// A subschema as a condition; a schema that is only a reference is replaced by its target.
 Literal Expander::child(const Json& schema, bool negated) const {
   const Json* at = &schema;
   for (int hops = 0; hops < 64 && at->is_object() && at->contains("$ref") && (*at)["$ref"].is_string(); ++hops) {
@@ -116,7 +116,7 @@ const Shapes& Expander::shapes(const Goal& goal) {
   return goals_.emplace(goal, std::move(result)).first->second;
 }
 
-// All conditions at once; what must not hold is taken from the rest, which is often disjoint from it.
+// All conditions at once; negated ones are subtracted last, since they are often disjoint from the rest.
 Shapes Expander::meet(const Goal& goal) {
   Shapes result = Shapes::everything();
   for (const Literal& literal : goal) {
@@ -163,7 +163,7 @@ const Shapes& Expander::expand(const Literal& literal) {
   return expanded_.emplace(literal, std::move(result)).first->second;
 }
 
-// A look a few levels down. What was found at one level serves at that level and those below it.
+// Looks a few levels down for a proof. A finding at one level holds at that level and below.
 bool Expander::no_value(const Goal& goal) {
   const auto found = without_value_.find(goal);
   if (found != without_value_.end() && (found->second.proven || found->second.level <= level_))
@@ -181,13 +181,13 @@ bool Expander::no_value(const Goal& goal) {
     prune(result);
     proven = result.empty();
   } catch (const Refusal&) {
-    return false;  // not known: it is being expanded further up, or will be refused where it counts
+    return false;  // unknown: it is being expanded further up, or is refused elsewhere
   }
   without_value_[goal] = Looked{proven, level_};
   return proven;
 }
 
-// Leaves out objects and arrays that need something which no value can be.
+// Removes objects and arrays that need a part without possible values.
 void Expander::prune(Shapes& shapes) {
   if (level_ >= kPruneLevels) return;
   const auto hopeless = [&](const Goal& goal) {
@@ -223,7 +223,7 @@ Shapes Expander::expand_schema(const Json& schema) {
   shapes.strings = {string(schema)};
   shapes.arrays = {array(schema)};
   shapes.objects = {object(schema)};
-  // An intersection with everything tidies: impossible alternatives fall out.
+  // Intersecting with all values removes impossible alternatives.
   shapes = algebra_.intersect(apply_types(schema, std::move(shapes)), Shapes::everything());
   if (const Json* value = member(schema, "const")) {
     shapes = located(schema, "const", [&] { return algebra_.intersect(shapes, expand_value(*value)); });
@@ -274,7 +274,7 @@ Shapes Expander::apply_types(const Json& schema, Shapes shapes) {
   }
   if (integer_only && !result.numbers.any && result.numbers.language == nullptr) {
     Shapes integers;
-    // Before draft 6, 1.0 is no integer.
+    // Before draft 6, 1.0 is not an integer.
     const bool spelled = document_.draft(schema) <= Draft::k4;
     integers.numbers = spelled ? number_set("spelled integers", [&] { return spelled_integers(budget_); })
                                : number_set("integers", [&] { return grammar::integers(with_exponents_, budget_); });
@@ -341,7 +341,7 @@ Shapes Expander::apply_combinations(const Json& schema, Shapes shapes) {
   return shapes;
 }
 
-// Exactly one: each branch without the others, type by type.
+// Exactly one of them: each branch without the others, type by type.
 Shapes Expander::one_of(const Shapes& shapes, const Json& list) {
   std::vector<Shapes> branches;
   for (const Json& part : list) {
@@ -395,7 +395,7 @@ Shapes Expander::dependencies(const Json& map, Keyword keyword, const Json& sche
     } else {
       Shapes with = only_objects({present});
       with = algebra_.intersect(with, expand(child(demand)));
-      // What is not an object has no such property.
+      // Values that are not objects have no such property.
       Shapes without = only_objects({absent});
       Shapes objects_with;
       objects_with.objects = with.objects;

@@ -18,10 +18,10 @@ namespace quire::grammar {
 class Expander {
  public:
   Expander(Document& document, Lexicon& lexicon, Budget& budget);
-  // The shapes of the values that meet every condition; alternatives that no value can have are left out where a look a
+  // The shapes of the values that meet every condition; alternatives that no value can have are left out if a look a
   // few levels down shows it.
   const Shapes& shapes(const Goal& goal);
-  // Where the conditions come from, for messages.
+  // The place of the conditions, for messages.
   std::string pointer(const Goal& goal) const;
   const DfaPtr& all_numbers() const { return all_numbers_; }
 
@@ -58,7 +58,7 @@ class Expander {
   Shapes meet(const Goal& goal);
   bool no_value(const Goal& goal);
   bool known(const Json& schema, Keyword keyword) const;
-  // The member, where the schema's draft knows the keyword.
+  // The member, if the schema's draft knows the keyword.
   const Json* member(const Json& schema, Keyword keyword) const;
   std::uint32_t count(const Json& schema, Keyword keyword, std::uint32_t otherwise) const;
   Literal child(const Json& schema, bool negated = false) const;

@@ -1,4 +1,4 @@
-// The keywords of Expander that concern one type: numbers, strings, arrays and objects; and given values.
+// The keywords of Expander for a single type (numbers, strings, arrays, objects), and given values.
 #include <algorithm>
 #include <utility>
 
@@ -54,7 +54,7 @@ NumberSet Expander::bounded(const Json& schema, NumberSet set) {
   };
   const auto side = [&](Keyword inclusive, Keyword exclusive, Order order) {
     const Json* open = member(schema, exclusive);
-    const bool flag = open != nullptr && open->is_boolean();  // draft 4: whether the bound itself is left out
+    const bool flag = open != nullptr && open->is_boolean();  // draft 4: whether the bound itself is excluded
     if (const Json* value = member(schema, inclusive)) limit(inclusive, *value, order, !(flag && open->get<bool>()));
     if (open != nullptr && !flag) limit(exclusive, *open, order, false);
   };
@@ -116,7 +116,7 @@ ArrayAlternative Expander::array(const Json& schema) {
   const Json* items = member(schema, "items");
   const Json* rest = items;
   if (items != nullptr && items->is_array()) {
-    prefix = items;  // the spelling before draft 2020-12
+    prefix = items;  // the keyword before draft 2020-12
     rest = member(schema, "additionalItems");
   }
   if (prefix != nullptr) {
@@ -200,7 +200,7 @@ ObjectAlternative Expander::object(const Json& schema) {
   return result;
 }
 
-// propertyNames: no property outside the names that its schema takes.
+// propertyNames: allows only names that its schema accepts.
 void Expander::object_names(const Json& schema, ObjectAlternative& object) {
   const Json* names = member(schema, "propertyNames");
   if (names == nullptr) return;
@@ -234,7 +234,7 @@ Shapes Expander::expand_values(const Json& values) {
   return expand_list(list);
 }
 
-// Exactly these values; what they hold is left to conditions on the parts.
+// Exactly these values; their parts are left to conditions on the parts.
 Shapes Expander::expand_list(const std::vector<const Json*>& values) {
   Shapes shapes;
   std::vector<std::u32string> texts;
@@ -280,7 +280,7 @@ Shapes Expander::expand_list(const std::vector<const Json*>& values) {
   return shapes;
 }
 
-// Adds the names of properties that the schema always evaluates; false where that depends on the value.
+// Adds the names of properties that the schema always evaluates; false if that depends on the value.
 bool Expander::evaluated_names(const Json& schema, NameSet& names, std::size_t depth, bool itself) {
   if (!schema.is_object()) return true;
   if (depth == 0) return false;
@@ -343,7 +343,7 @@ bool Expander::evaluated_items(const Json& schema, std::size_t& count, std::size
   return true;
 }
 
-// What no other keyword of the schema looks at. Only where that does not depend on the value.
+// Constrains the parts that no other keyword of the schema evaluates, if those do not depend on the value.
 void Expander::unevaluated(const Json& schema, Shapes& shapes) {
   constexpr std::size_t kDepth = 64;
   const auto only_arrays = [](ArrayAlternative array) {

@@ -17,8 +17,8 @@ const char* const kDate =
     R"(|(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29))";
 const char* const kIpv4 = R"((?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))";
 
-// A leap second is the last one of a day in UTC: with an offset it falls on another local time. Offsets are whole
-// quarters of an hour, as all that are in use.
+// A leap second is the last second of a day in UTC: with an offset it falls on another local time. Only offsets in
+// whole quarters of an hour are in use.
 std::string leap_seconds() {
   std::string result = R"(23:59:60(?:\.\d+)?[zZ])";
   for (int offset = 0; offset < 24 * 60; offset += 15) {
@@ -58,7 +58,7 @@ std::string ipv6() {
   return result + "|(?:" + groups("{0,6}") + h + ")?::)";
 }
 
-// A label has no hyphens as its third and fourth characters, save those that announce Punycode.
+// A label has hyphens as its third and fourth characters only if they announce Punycode.
 std::string host_name() {
   const std::string alnum = "[a-zA-Z0-9]";
   const std::string inner = "[a-zA-Z0-9-]";
@@ -83,7 +83,7 @@ std::string email(bool international) {
          ")";
 }
 
-// The grammar of RFC 3986, or of RFC 3987 where `extra` holds the characters beyond ASCII.
+// The grammar of RFC 3986, or of RFC 3987 if `extra` holds the characters beyond ASCII.
 class UriGrammar {
  public:
   explicit UriGrammar(bool international) {

@@ -10,7 +10,7 @@
 namespace quire::grammar {
 
 struct Format {
-  std::string regex;  // of the whole text
+  std::string regex;  // matches the whole text
   std::uint32_t max_length;
 };
 

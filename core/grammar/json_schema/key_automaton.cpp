@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kMany = std::uint64_t{1} << 40;
 constexpr std::uint64_t kPlenty = std::uint64_t{1} << 32;
 
-// Reads names and patterns at once; a state is what each of them makes of the text so far.
+// Reads names and patterns at once; a state is the tuple of their states.
 class Product {
  public:
   Product(const std::vector<std::u32string>& names, const std::vector<DfaPtr>& patterns, Budget& budget)
@@ -92,7 +92,7 @@ class Product {
   const std::vector<DfaPtr>& patterns_;
   Budget& budget_;
   std::vector<DfaPtr> parts_;
-  std::vector<std::vector<std::uint32_t>> classes_;  // of the product, per part
+  std::vector<std::vector<std::uint32_t>> classes_;  // classes in each part, by class of the product
   std::map<std::vector<std::uint32_t>, std::uint32_t> known_;
   std::vector<std::vector<std::uint32_t>> states_;
   std::map<std::vector<std::uint32_t>, std::uint32_t> kinds_;
@@ -117,7 +117,7 @@ class Reach {
 
   std::vector<KeyReach> run() {
     find_circles();
-    // Circles need more than one pass until what they reach has gone round.
+    // States on cycles need several passes until the result is stable.
     for (bool changed = true; changed;) {
       changed = false;
       for (const std::uint32_t state : order_)
@@ -127,8 +127,8 @@ class Reach {
   }
 
  private:
-  // Depth first; a state met again while it is open lies on a circle. Circles that lead to unnamed keys make them
-  // endless.
+  // Depth-first search; a state met again while it is open lies on a cycle. Cycles from which unnamed keys are
+  // reachable make their number endless.
   void find_circles() {
     enum class Mark : std::uint8_t { kNew, kOpen, kClosed };
     std::vector<Mark> marks(dfa_.num_states(), Mark::kNew);
@@ -157,7 +157,7 @@ class Reach {
     reach.last_named = std::max(reach.last_named, last);
   }
 
-  // What the state reaches by way of its successors; whether that is news.
+  // Merges the successors' reach into the state's; true if it changed.
   bool merge(std::uint32_t state) {
     KeyReach sum;
     if (dfa_.accept[state] != 0) {
@@ -172,7 +172,7 @@ class Reach {
       sum.endless = sum.endless || reach_[target].endless;
       add_names(sum, reach_[target].first_named, reach_[target].last_named);
     }
-    // Billions of keys never run out either.
+    // A supply of billions of keys is as good as endless.
     if ((circular_[state] && sum.num_finite > 0) || sum.num_finite >= kPlenty) sum.endless = true;
     const KeyReach& before = reach_[state];
     const bool changed = sum.endless != before.endless || (sum.num_finite > 0) != (before.num_finite > 0) ||

@@ -11,11 +11,11 @@
 
 namespace quire::grammar {
 
-// The keys that an object treats alike: one name, or all names that match the same patterns.
+// The keys that an object treats alike: a single name, or all names that match the same patterns.
 struct KeyKind {
   bool named = false;
-  std::u32string name;               // where named
-  std::vector<const Dfa*> patterns;  // that match
+  std::u32string name;               // the name, if named
+  std::vector<const Dfa*> patterns;  // the patterns that match
   bool in(const NameSet& names) const;
 };
 
@@ -27,7 +27,7 @@ struct KeyAutomaton {
 // names: sorted. patterns: distinct.
 KeyAutomaton make_key_automaton(const std::vector<std::u32string>& names, const std::vector<DfaPtr>& patterns,
                                 Budget& budget);
-// What can still follow each state. named: per label, its number among the named keys or kNoIndex.
+// The keys that can still follow each state. named: by label, its number among the named keys or kNoIndex.
 std::vector<KeyReach> key_reach(const Dfa& dfa, const std::vector<std::uint32_t>& named);
 
 }  // namespace quire::grammar

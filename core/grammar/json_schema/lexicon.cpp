@@ -4,7 +4,7 @@ namespace quire::grammar {
 
 namespace {
 
-// The number of automata that are kept; others are built again for each use.
+// Most automata that are kept; further ones are built again for each use.
 constexpr std::size_t kMaxEntries = 4096;
 constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 

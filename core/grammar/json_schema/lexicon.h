@@ -1,5 +1,5 @@
-// Lexicon: automata and lexers that many grammars have in common (patterns, formats, numbers), with the masks prepared
-// for them. Any thread; the lexers it hands out are read under runtime_mutex().
+// Lexicon: automata and lexers that many grammars share (patterns, formats, numbers), with the masks prepared for them.
+// Any thread; the lexers it hands out are read under runtime_mutex().
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@ class Lexicon {
   std::shared_ptr<std::mutex> runtime_mutex_ = std::make_shared<std::mutex>();
   DfaPtr any_text_;
   std::unordered_map<std::string, DfaPtr> named_;
-  std::size_t num_bytes_ = 0;  // of their names and tables
+  std::size_t num_bytes_ = 0;  // names and tables of the automata
   std::unordered_map<const Dfa*, Entry> entries_;
 };
 

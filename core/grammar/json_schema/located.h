@@ -1,4 +1,4 @@
-// Expander::located: runs a piece of work and gives its Refusal the pointer of the keyword, where it has none yet.
+// Expander::located: runs a piece of work and adds the keyword's pointer to its Refusal if it has none yet.
 #pragma once
 
 #include <string>

@@ -56,7 +56,7 @@ bool digit(char symbol) {
   return symbol >= '0' && symbol <= '9';
 }
 
-// Follows the spelling of a number; nothing where the symbol cannot follow.
+// Follows the spelling of a number; nothing if the symbol cannot follow.
 std::optional<Phase> advance(Phase phase, char symbol) {
   switch (phase) {
     case Phase::kStart:
@@ -93,7 +93,7 @@ bool may_end(Phase phase) {
 struct Comparison {
   Phase phase = Phase::kStart;
   bool negative = false;
-  Order order = Order::kEqual;  // of the digits so far, read as a mantissa
+  Order order = Order::kEqual;  // order of the digits so far, read as a mantissa
   std::int32_t length = 0;  // digits before the point, up to one more than the bound has; below one, minus the zeros
                             // after the point
   std::int32_t place = 0;   // significant digits compared, up to one more than the bound has
@@ -215,13 +215,13 @@ DfaPtr spelled_integers(Budget& budget) {
 }
 
 DfaPtr integers(bool with_exponents, Budget& budget) {
-  // In an exponent's spelling: at least as many powers of ten as there are digits after the point, zeros at the end
-  // apart.
+  // Spellings with an exponent: at least as many powers of ten as digits after the point, zeros at the end not
+  // counted.
   struct State {
     Phase phase = Phase::kStart;
     std::int32_t length = 0;    // digits before the point, up to 2
     std::int32_t written = 0;   // digits after the point
-    std::int32_t wanted = 0;    // of these, up to the last that is not zero
+    std::int32_t wanted = 0;    // the same up to the last digit that is not zero
     std::int32_t exponent = 0;  // up to kMaxFraction
     std::int32_t exponent_digits = 0;
     bool negative = false;

@@ -14,17 +14,17 @@ namespace quire::grammar {
 
 enum class Order { kLess, kEqual, kGreater };
 
-// with_exponents: whether the universe has spellings with exponents (it has none where multipleOf must be decided).
+// with_exponents: whether the universe includes spellings with exponents (not if multipleOf must be decided).
 DfaPtr all_numbers(bool with_exponents, Budget& budget);
 DfaPtr integers(bool with_exponents, Budget& budget);
 // Integers written without point and exponent.
 DfaPtr spelled_integers(Budget& budget);
-// Numbers above (kGreater) or below (kLess) the bound, or equal to it where inclusive.
+// Numbers above (kGreater) or below (kLess) the bound, or equal to it if inclusive.
 DfaPtr bounded_numbers(const Decimal& bound, Order side, bool inclusive, bool with_exponents, Budget& budget);
 DfaPtr equal_numbers(const std::vector<Decimal>& values, bool with_exponents, Budget& budget);
-// Throws Refusal where the divisor needs too large an automaton. Plain decimals only.
+// Throws Refusal if the divisor needs too large an automaton. Plain decimals only.
 DfaPtr multiples(const Decimal& divisor, Budget& budget);
-// Everything that the JSON grammar calls a number.
+// All numbers of the JSON grammar.
 DfaPtr json_numbers(Budget& budget);
 
 }  // namespace quire::grammar

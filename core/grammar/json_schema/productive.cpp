@@ -66,7 +66,7 @@ class Pruner {
     return std::any_of(choices.begin(), choices.end(), [&](const Choice& choice) { return node_live_[choice.node]; });
   }
 
-  // The longest array: up to the first item that no value can be.
+  // Longest array: up to the first item without possible values.
   std::uint32_t longest(const ArrayShape& shape) const {
     for (std::uint32_t i = 0; i < shape.prefix.size() && i < shape.max; ++i) {
       if (!any_live(shape.prefix[i])) return i;
@@ -78,7 +78,7 @@ class Pruner {
     return static_cast<std::uint32_t>(max);
   }
 
-  // How many different items there are; many where they never run out.
+  // Number of different items; kUnbounded if they never run out.
   std::uint64_t num_items(const ArrayShape& shape) const {
     std::uint64_t most = 0;
     for (const ItemChoice& choice : shape.rest)
@@ -104,7 +104,7 @@ class Pruner {
     return sum;
   }
 
-  // How the conditions on the number of items can be met, of the items known to have values.
+  // A plan for the conditions on the number of items, over items that are known to have values.
   std::shared_ptr<const CountPlan> count_plan(const ArrayShape& shape, std::uint32_t max) const {
     if (shape.contains.empty()) return nullptr;
     std::vector<std::vector<std::uint32_t>> kinds;
@@ -141,7 +141,7 @@ class Pruner {
     if (marks != (std::uint64_t{1} << shape.num_marks) - 1) return false;
     if (named >= shape.min) return true;
     if (!unnamed) return false;
-    // Rare: the smallest number of properties needs keys without a name of their own, which may be few.
+    // Rare: the least number of properties requires keys without a name of their own, which may be few.
     const KeyReach reach = reach_of(shape, keys);
     return reach.endless || named + reach.num_finite >= shape.min;
   }
@@ -194,8 +194,8 @@ class Pruner {
     shape.keys = std::make_shared<ByteLexer>(std::make_shared<Dfa>(std::move(keys)), ByteLexer::Encoding::kJsonString);
   }
 
-  // Numbers named classes by the order of their names: depth first over the automaton, whose classes are in order of
-  // code points as far as the names go.
+  // Numbers named classes in order of their names: depth-first over the automaton, whose classes are in code point
+  // order as far as the names need.
   void number_named(const Dfa& keys, ObjectShape& shape, std::vector<std::uint32_t>& named) const {
     std::vector<bool> seen(keys.num_states(), false);
     std::vector<std::uint32_t> work{keys.start};
@@ -224,7 +224,7 @@ class Pruner {
     return true;
   }
 
-  // A condition that some property must meet needs a supply of keys that cannot run out.
+  // A condition that some property must meet requires a supply of keys that cannot run out.
   void check_marks(const ObjectShape& shape, bool finite) const {
     for (std::uint32_t mark = 0; mark < shape.num_marks; ++mark) {
       const bool unnamed = std::any_of(shape.classes.begin(), shape.classes.end(), [&](const KeyClass& key) {

@@ -19,7 +19,7 @@ bool all_in(const std::vector<T>& part, const std::vector<T>& whole) {
                      [&](const T& item) { return std::find(whole.begin(), whole.end(), item) != whole.end(); });
 }
 
-// Whether every object of `inner` is one of `outer`, as far as the demands show.
+// Whether every object of `inner` is one of `outer`, as far as their rules show.
 bool covers(const ObjectAlternative& outer, const ObjectAlternative& inner) {
   return outer.min <= inner.min && outer.max >= inner.max &&
          std::includes(inner.required.begin(), inner.required.end(), outer.required.begin(), outer.required.end()) &&
@@ -164,7 +164,7 @@ void ShapeAlgebra::simplify(std::vector<StringAlternative>& strings) {
   std::erase_if(strings, [](const StringAlternative& s) {
     return s.min > s.max || (s.language != nullptr && s.language->empty());
   });
-  // Texts with the same bounds on their length are one automaton.
+  // Texts with equal bounds on their length are merged into an automaton.
   for (std::size_t i = 0; i < strings.size(); ++i) {
     for (std::size_t k = i + 1; k < strings.size();) {
       if (strings[i].min != strings[k].min || strings[i].max != strings[k].max) {
@@ -194,8 +194,8 @@ void ShapeAlgebra::simplify(std::vector<ArrayAlternative>& arrays) {
   drop_covered(arrays);
 }
 
-// A rule that closes an object makes others redundant or impossible, and a condition that some property must meet,
-// among finitely many that are left, one of as many alternatives.
+// A rule that closes an object makes others redundant or impossible. It turns a condition that some property must meet
+// into an alternative for each of the finitely many allowed names.
 void ShapeAlgebra::spell_out(std::vector<ObjectAlternative>& objects) {
   std::vector<ObjectAlternative> result;
   for (std::size_t i = 0; i < objects.size(); ++i) {
@@ -225,7 +225,7 @@ void ShapeAlgebra::spell_out(std::vector<ObjectAlternative>& objects) {
       ObjectAlternative with = object;
       with.required.insert(name);
       add_once(with.every, NameRule{std::make_shared<NameSet>(NameSet{{name}, {}, false}), some.value});
-      objects.push_back(std::move(with));  // seen again: there may be more conditions
+      objects.push_back(std::move(with));  // visited again: more conditions may follow
       check(objects.size());
     }
   }

@@ -20,7 +20,7 @@ namespace quire::grammar {
 
 using Json = SortedJson;
 
-// A condition on a value: that it meets `json` as a schema, or equals it; or that it does not.
+// A condition on a value: it meets `json` as a schema, or equals it; or, negated, it does not.
 struct Literal {
   const Json* json = nullptr;
   bool equals = false;
@@ -45,7 +45,7 @@ struct NameSet {
 };
 using Names = std::shared_ptr<const NameSet>;
 
-// Every property with such a name has such a value; or: some property does.
+// All properties named in `names` have the value; or, as a condition, at least one does.
 struct NameRule {
   Names names;
   Literal value;
@@ -60,11 +60,11 @@ struct ObjectAlternative {
   std::set<std::u32string> required{};
   std::uint32_t min = 0;
   std::uint32_t max = kUnbounded;
-  // What every property of this name must meet.
+  // The conditions on a property of this name.
   Goal goal_of(const std::u32string& name) const;
 };
 
-// Between min and max of the items from index `from` on meet `value`.
+// The number of items from index `from` on that meet `value` is between min and max.
 struct ContainsAlternative {
   std::uint32_t from = 0;
   Literal value{};
@@ -79,7 +79,7 @@ struct ArrayAlternative {
   std::uint32_t min = 0;
   std::uint32_t max = kUnbounded;
   std::vector<ContainsAlternative> contains{};
-  std::string unique_at{};  // pointer of uniqueItems, where it is asked for
+  std::string unique_at{};  // pointer of uniqueItems, if it applies
 };
 
 struct StringAlternative {
@@ -88,11 +88,11 @@ struct StringAlternative {
   std::uint32_t max = kUnbounded;
 };
 
-// Numbers: any, or those of an automaton (null: none).
+// Numbers: any, or an automaton's (null: none).
 struct NumberSet {
   bool any = false;
-  bool integral = false;  // only integers, so spellings with digits after the point are not worth offering
-  std::string name{};     // names the set among all schemas, where it is not empty
+  bool integral = false;  // only integers: spellings with digits after the point are not offered
+  std::string name{};     // name of the set, the same in all schemas; empty: none
   DfaPtr language{};
 };
 
@@ -115,13 +115,13 @@ struct Shapes {
 
 class ShapeAlgebra {
  public:
-  // all_numbers: the universe of spellings that complements of numbers are taken in.
+  // all_numbers: the set of spellings in which complements of numbers are taken.
   ShapeAlgebra(Budget& budget, DfaPtr all_numbers) : budget_(budget), all_numbers_(std::move(all_numbers)) {}
   Shapes intersect(const Shapes& a, const Shapes& b);
   Shapes unite(Shapes a, const Shapes& b);
   Shapes complement(const Shapes& shapes);
-  // The values of `a` that are not of `b`; alternatives that `hopeless` finds to have nothing in common stay as they
-  // are.
+  // The values of `a` that are not in `b`. Alternatives that `hopeless` finds to have nothing in common are kept
+  // unchanged.
   Shapes subtract(const Shapes& a, const Shapes& b, const std::function<bool(Shapes)>& hopeless);
 
  private:

@@ -21,7 +21,7 @@ Supply supply_of(const Dfa& dfa) {
   return std::make_shared<std::vector<KeyReach>>(key_reach(dfa, std::vector<std::uint32_t>(labels, kNoIndex)));
 }
 
-// The string's language with its bounds on the length written into the automaton.
+// The string's language with the bounds on its length as part of the automaton.
 DfaPtr with_length(const StringAlternative& string, const DfaPtr& any, const std::string& pointer, Budget& budget) {
   const DfaPtr language = string.language == nullptr ? any : string.language;
   if (string.min == 0 && string.max == kUnbounded) return language;

@@ -1,4 +1,5 @@
-// Items that must differ from one another: scalars, each with one spelling or compared by value. One thread at a time.
+// Items that must differ from one another: scalars with a single spelling each, or compared by value. One thread at a
+// time.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@
 
 namespace quire::grammar {
 
-// The node of such an item; `pointer` is that of the keyword. Throws Refusal where items could be arrays or objects, or
-// numbers whose supply cannot be counted.
+// The node of such an item; `pointer`: the keyword's. Throws Refusal if items could be arrays or objects, or numbers
+// whose supply cannot be counted.
 ValueNode make_unique_item(const Shapes& shapes, const std::string& pointer, Lexicon& lexicon, Budget& budget);
 
 }  // namespace quire::grammar

@@ -7,10 +7,10 @@ namespace quire::grammar {
 
 namespace {
 
-// Frames of rules nested within each other differ after as many rounds as they are deep: then there is little to merge.
+// Frames of nested rules need as many rounds as they are deep: beyond this there is little to merge.
 constexpr int kMostRounds = 24;
 
-// Splits the classes of frames until those of one class return to the same states on frames of the same classes.
+// Splits classes of frames until all frames of a class return to the same states on frames of the same classes.
 class Partition {
  public:
   Partition(const Stack& stack, const Threads& threads, Allowance& allowance)
@@ -49,17 +49,17 @@ class Partition {
  private:
   struct Signed {
     std::uint32_t frame;
-    std::vector<std::uint64_t> signature;  // its class, then its ways back
+    std::vector<std::uint64_t> signature;  // its class, then its return edges
   };
 
   void reach(std::uint32_t frame) {
     if (classes_[frame] != kNoIndex) return;
-    // All that rules and values share is alike until it is found to differ; other frames are each of their own.
+    // Shared frames are alike until they are found to differ; each other frame has a class of its own.
     classes_[frame] = stack_.frames[frame].kind == FrameKind::kShared ? 0 : num_classes_++;
     reached_.push_back(frame);
   }
 
-  // Whether there are more classes now.
+  // Splits classes by return edges; true if there are more classes now.
   bool split() {
     std::vector<Signed> all;
     for (const std::uint32_t frame : reached_) {

@@ -1,5 +1,5 @@
-// Frames of a stack from which the same texts lead on: those that return to the same states on frames that are alike
-// (bisimulation). Pure function; one thread at a time.
+// Finds equivalent frames of a stack, from which the same texts can follow: they return to the same states on
+// equivalent frames (bisimulation). Pure function; one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace quire::grammar {
 
-// By frame: the frame that may stand for it, itself where there is no other. Empty where none is found within a bounded
-// number of rounds. Spends of the allowance.
+// By frame: the frame that may replace it, or itself. Empty if none is found within a bounded number of rounds. Spends
+// from the allowance.
 std::vector<std::uint32_t> find_alike(const Stack& stack, const Threads& threads, Allowance& allowance);
 
 }  // namespace quire::grammar

@@ -16,7 +16,7 @@ int hex_digit(std::uint8_t byte) {
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
-// So that one more element takes no memory.
+// Reserves memory for another element, so that adding it cannot fail.
 template <class Element>
 void grow(std::vector<Element>& elements) {
   if (elements.size() == elements.capacity()) elements.reserve(2 * elements.size() + 1);
@@ -104,7 +104,7 @@ void ByteLexer::drop_prepared() {
 }
 
 std::size_t ByteLexer::num_bytes() const {
-  constexpr std::size_t kOfPartial = 128;  // with its place among those known
+  constexpr std::size_t kOfPartial = 128;  // bytes of a partial state and its index entry
   return dfa_->num_bytes() + rows_.size() * sizeof(rows_[0]) + partials_.size() * kOfPartial;
 }
 
@@ -201,7 +201,7 @@ std::uint32_t ByteLexer::step_hex(const Partial& from, std::uint8_t byte) {
   }
   if (from.stage == Stage::kHex)
     return open_hex(from.code, from.value << 4 | static_cast<std::uint32_t>(digit), left, from.stage);
-  // The second half of a pair: `value` holds the high surrogate above its 16 bits.
+  // The second half of a surrogate pair: `value` holds the high surrogate above its 16 bits.
   const std::uint32_t low = (from.value & 0xFFFF) << 4 | static_cast<std::uint32_t>(digit);
   return open_hex(from.code, (from.value & 0xFFFF0000) | low, left, from.stage);
 }
@@ -249,7 +249,7 @@ std::uint32_t ByteLexer::intern(const Partial& partial) {
     }
   }
   const auto id = static_cast<std::uint32_t>(rows_.size());
-  // All of it or, where memory fails, nothing: other requests use the lexer too.
+  // Reserves all memory first: a failure must not leave the lexer half changed, since other requests use it too.
   grow(partials_);
   grow(rows_);
   alike.push_back(id);

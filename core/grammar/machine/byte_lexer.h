@@ -30,12 +30,12 @@ class ByteLexer {
   // The byte state for a state of the Dfa; 0 is dead.
   std::uint32_t entry(std::uint32_t code_state) const { return code_state; }
   std::uint32_t start() const { return dfa_->start; }
-  // The next state (0 where dead), with kCompletes set where a code point ends here.
+  // The next state (0: dead), with kCompletes set if a code point ends here.
   std::uint32_t step(std::uint32_t state, std::uint8_t byte) {
     Row* row = rows_[state].get();
     return (row != nullptr ? *row : compute_row(state)).next[byte];
   }
-  // The bytes that may follow.
+  // The bytes that may follow the state.
   const ByteSet& live_bytes(std::uint32_t state) {
     Row* row = rows_[state].get();
     return (row != nullptr ? *row : compute_row(state)).live;
@@ -43,23 +43,23 @@ class ByteLexer {
   // The Dfa's state, or kInside between the bytes of one code point.
   std::uint32_t code_state(std::uint32_t state) const { return state < dfa_->num_states() ? state : kInside; }
   bool inside(std::uint32_t state) const { return code_state(state) == kInside; }
-  // 0, or 1 + the label of the text read so far.
+  // 0, or 1 + the label of the text so far.
   std::uint32_t accept(std::uint32_t state) const { return state < dfa_->num_states() ? dfa_->accept[state] : 0; }
-  // Calls fn(target) for the distinct Dfa states that the code point being read can still lead to.
+  // Calls fn(target) for the distinct Dfa states that the unfinished code point can still lead to.
   template <class Fn>
   void for_each_target(std::uint32_t state, Fn fn) const;
-  // Adds the characters that may follow a state between two characters to those found, each once. False, and some of
-  // them are left out, where they are more than `most`.
+  // Adds the characters that may follow a state between two characters to `found`, each once. False, with some left
+  // out, if they are more than `most`.
   bool add_few_characters(std::uint32_t state, std::size_t most, std::u32string& found) const;
-  // True where no further code point can follow.
+  // True if no further code point can follow.
   bool is_final(std::uint32_t state) const { return state < final_.size() && final_[state]; }
   const Dfa& dfa() const { return *dfa_; }
   Encoding encoding() const { return encoding_; }
-  // The masks that were prepared for states of this lexer; only core/grammar/mask looks inside.
+  // The masks prepared for states of this lexer; only core/grammar/mask looks inside.
   std::shared_ptr<LexerContexts> contexts;
   PreparedBytes prepared;  // rows and contexts
   void drop_prepared();
-  // What is kept as long as the lexer: its automaton, and the states within code points that texts came through.
+  // Memory kept as long as the lexer: its automaton, and the states inside code points that texts have visited.
   std::size_t num_bytes() const;
 
  private:
@@ -68,8 +68,8 @@ class ByteLexer {
     ByteSet live;
   };
   enum class Stage : std::uint8_t { kNone, kUtf8, kUtf8Uniform, kEscape, kHex, kHexUniform, kLowSlash, kLowU, kLowHex };
-  // Where a code point stands: `left` bytes or digits to come, `value` what is known of it. In the uniform stages every
-  // completion leads to the same state, which `code` then already is.
+  // A position inside a code point: `left` bytes or digits to come, `value` the part known so far. In the uniform
+  // stages every completion leads to the same state, which `code` then already is.
   struct Partial {
     Stage stage = Stage::kNone;
     std::uint8_t left = 0;
@@ -83,14 +83,14 @@ class ByteLexer {
   std::uint32_t step_escape(std::uint32_t code, std::uint8_t byte);
   std::uint32_t step_hex(const Partial& from, std::uint8_t byte);
   std::uint32_t complete(std::uint32_t code, char32_t c) const;
-  // States for a range of code points still to be distinguished; 0 where none of them is live.
+  // States for a range of code points still to be distinguished; 0 if none of them is live.
   std::uint32_t open_utf8(std::uint32_t code, std::uint32_t value, std::uint8_t left);
   std::uint32_t open_hex(std::uint32_t code, std::uint32_t value, std::uint8_t left, Stage stage);
   std::uint32_t intern(const Partial& partial);
-  // The targets of [lo, hi]: true where all are the same live state (then `only`), `live` where any is.
+  // The targets of [lo, hi]. True if all are the same live state, which is then `only`; `live`: some target is live.
   bool uniform(std::uint32_t code, char32_t lo, char32_t hi, std::uint32_t& only, bool& live) const;
   bool any_live(std::uint32_t code, char32_t lo, char32_t hi) const;
-  // The leads E0 and F0 begin overlong forms too, whose code points are not of their range.
+  // The leads E0 and F0 also begin overlong forms, whose code points are below their range.
   static char32_t first_of_form(std::uint32_t value, std::uint8_t left) {
     return value != 0 ? 0 : left == 2 ? 0x800 : left == 3 ? 0x10000 : 0;
   }
@@ -101,13 +101,13 @@ class ByteLexer {
   std::vector<bool> final_;
   Encoding encoding_;
   std::vector<std::unique_ptr<Row>> rows_;
-  std::vector<Partial> partials_;  // of state num_states + i
+  std::vector<Partial> partials_;  // by state - num_states
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> known_;
 };
 
 // The character that a JSON string spells with these bytes: UTF-8, or an escape that a ByteLexer has accepted.
 char32_t decode_json_character(std::string_view bytes);
-// How encoders write a character of a JSON string: escaped only where it must be.
+// The usual spelling of a character in a JSON string: escaped only if necessary.
 std::string canonical_json(char32_t c);
 
 using LexerPtr = std::shared_ptr<ByteLexer>;

@@ -1,4 +1,4 @@
-// Copies the part of a Stack that threads still stand on, so that a long generation does not keep all it ever held.
+// Copies the part of a Stack that threads still stand on, so that a long generation does not keep all its old frames.
 #include <algorithm>
 #include <utility>
 
@@ -9,11 +9,11 @@ namespace quire::grammar {
 
 class Machine::Compactor {
  public:
-  // alike: by frame, the frame that stands for it; empty where each stands for itself.
+  // alike: by frame, the frame that replaces it; empty: each stays itself.
   Compactor(const Stack& old, const Program& program, const std::vector<std::uint32_t>& alike, Renumbered& indices,
             Stack& fresh)
       : old_(old), program_(program), alike_(alike), indices_(indices), fresh_(fresh) {
-    // As much as the old one came to hold, so that this is done with memory once.
+    // Reserves the old stack's size, so that memory is allocated only once.
     fresh_.reserve_like(old);
     indices_.frames.reserve(old.frames.capacity());
     indices_.texts.reserve(old.texts.capacity());
@@ -51,7 +51,7 @@ class Machine::Compactor {
            program_.nodes[thread.shape].strings[thread.string].supply != nullptr;
   }
 
-  // Frames of rules may refer to one another in circles, so they are numbered before they are filled.
+  // Frames of rules may refer to one another in cycles, so they are numbered before they are filled.
   std::uint32_t number(std::uint32_t frame) {
     if (!alike_.empty()) frame = alike_[frame];
     std::uint32_t& index = indices_.frames[frame];
@@ -128,8 +128,8 @@ void Machine::compact(Threads& threads) {
   std::swap(stack_, other_stack_);
 }
 
-// Without this, a rule such as `s ::= s s | "a"` would have one more frame, and each of its frames one more way back,
-// with every byte of a text.
+// Without merging, a rule such as `s ::= s s | "a"` would have another frame, and each of its frames another return
+// edge, with every byte of a text.
 void Machine::merge(Threads& threads) {
   const std::vector<std::uint32_t> alike = find_alike(stack_, threads, allowance_);
   Compactor(stack_, *program_, alike, renumbered_, other_stack_).run(threads);

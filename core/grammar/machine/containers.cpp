@@ -32,8 +32,8 @@ bool Machine::used(const Frame& frame, std::uint32_t text) const {
   return false;
 }
 
-// Whether some key is left among those that `reach` describes; of few unnamed ones this is known only where `text` is
-// exactly what was read. A full object takes only the keys that it still needs.
+// Whether a key described by `reach` is still unused; for few unnamed keys this is known only if `text` is exactly the
+// text read. A full object takes only the keys that it still needs.
 bool Machine::reach_live(const Frame& frame, const KeyReach& reach, std::uint32_t text, bool exact) const {
   const ObjectShape& shape = program_->objects[frame.shape];
   if (frame.count + frame.missing > shape.max) return false;
@@ -45,7 +45,7 @@ bool Machine::reach_live(const Frame& frame, const KeyReach& reach, std::uint32_
   return !tight && exact && reach.num_finite > num_taken(frame, text);
 }
 
-// How many of the texts already used begin with `prefix`.
+// Number of used texts that begin with `prefix`.
 std::uint64_t Machine::num_taken(const Frame& frame, std::uint32_t prefix) const {
   std::uint64_t taken = 0;
   for (std::uint32_t entry = frame.used; entry != kNoIndex; entry = stack_.used[entry].next) {
@@ -54,8 +54,8 @@ std::uint64_t Machine::num_taken(const Frame& frame, std::uint32_t prefix) const
   return taken;
 }
 
-// Whether `live` holds for some way to complete the code point at hand. Few texts are left where this is asked for, so
-// few ways lead to those that are taken.
+// Whether `live` holds for some completion of the unfinished code point. This is asked only if few texts are left, so
+// the search is short.
 template <class Live>
 bool Machine::some_completion(const Thread& thread, ByteLexer& lexer, const Live& live) {
   const Stack::Mark mark = stack_.mark();
@@ -73,7 +73,7 @@ bool Machine::some_completion(const Thread& thread, ByteLexer& lexer, const Live
   return found;
 }
 
-// Whether some item that begins with the thread's text is not in its array yet.
+// Whether an item that begins with the thread's text is not in its array yet.
 bool Machine::supply_live(const Thread& thread, ByteLexer& lexer, const Supply& supply) {
   const bool inside = lexer.inside(thread.state);
   bool live = false;
@@ -159,8 +159,8 @@ void Machine::step_object(const Thread& thread, std::uint8_t byte, Threads& out)
   }
 }
 
-// Follows the text over one more byte; the bytes of a code point written in several are replaced by it once it is
-// complete.
+// Extends the text by a byte; once a code point of several bytes is complete, it replaces
+// them.
 void Machine::extend_key(Thread& thread, std::uint8_t byte, bool completes, bool was_inside) {
   if (!was_inside) thread.count = thread.text;
   if (!completes || !was_inside) {
@@ -232,7 +232,7 @@ bool Machine::can_close_array(const Frame& frame) const {
   return frame.count >= shape.min && (shape.counts == nullptr || shape.counts->met(&stack_.words[frame.words]));
 }
 
-// The frame in which one more item stands, chosen to be of `choice`'s kind; kNoIndex where it may not be.
+// The frame for another item of `choice`'s kind; kNoIndex if the item is not allowed.
 std::uint32_t Machine::begin_item(std::uint32_t frame_index, const ItemChoice& choice) {
   const Frame frame = stack_.frames[frame_index];
   const ArrayShape& shape = program_->arrays[frame.shape];
@@ -255,7 +255,7 @@ void Machine::begin_items(std::uint32_t frame_index, Threads& out) {
   }
 }
 
-// The first item of an array is begun by step(), which sees all threads that begin one.
+// The first item of an array is begun by step(), which sees all threads that begin an item.
 void Machine::step_array(const Thread& thread, std::uint8_t byte, Threads& out) {
   if (byte == ']') {
     const Frame& frame = stack_.frames[thread.frame];
@@ -265,7 +265,7 @@ void Machine::step_array(const Thread& thread, std::uint8_t byte, Threads& out) 
   }
 }
 
-// Whether the thread stands between the parts of an object or array that keeps account of its conditions.
+// Whether the thread stands between the parts of an object or array that counts conditions.
 bool Machine::counts_conditions(const Thread& thread) const {
   const std::uint32_t shape = stack_.frames[thread.frame].shape;
   switch (thread.position) {
@@ -276,8 +276,8 @@ bool Machine::counts_conditions(const Thread& thread) const {
   }
 }
 
-// Whether all that may follow `b` may follow `a`, of threads that count conditions: as much is met, all else is the
-// same. Without this, threads that took a condition for met here or there would double with every property.
+// Whether all texts that may follow `b` may follow `a`, for threads that count conditions: `a` has met at least as much
+// and is otherwise equal. Without this, threads that differ in the conditions met would double with every property.
 bool Machine::surpasses(const Thread& a, const Thread& b) const {
   const Frame& x = stack_.frames[a.frame];
   const Frame& y = stack_.frames[b.frame];
@@ -299,15 +299,15 @@ bool Machine::surpasses(const Thread& a, const Thread& b) const {
   return std::equal(met, met + num_names, other) && (met[num_names] | other[num_names]) == met[num_names];
 }
 
-// What must differ from the other items of its array is judged by that array's frame.
+// A value that must differ from its array's other items is judged by that array's frame, so it cannot be shared.
 bool Machine::shareable(const Thread& thread) const {
   const Frame& frame = stack_.frames[thread.frame];
   return thread.position == Position::kValue &&
          (frame.kind != FrameKind::kArray || !program_->arrays[frame.shape].unique);
 }
 
-// Equal values that begin at one place of the text are read once and return to everyone who wanted them. Without this,
-// a recursive schema with alternatives that agree for a while would double its threads with every level.
+// Equal values that begin at the same place are read once and return to each caller. Without this, a recursive schema
+// whose alternatives agree for a while would double its threads with every level.
 void Machine::share_values(Threads& threads) {
   for (std::size_t i = 0; i < threads.size(); ++i) {
     if (!shareable(threads[i])) continue;

@@ -26,7 +26,7 @@ CountPlan::CountPlan(const std::vector<ContainsRule>& rules, const std::vector<s
   cells *= std::uint64_t{last_length_} + 1;
   if (cells > kMaxCells) throw Refusal("the conditions on how many items there are of a kind are too many together");
   need_.assign(cells, kUnbounded);
-  // From the end: one more item never lowers a count, so what an item leads to is known before.
+  // From the end: another item never lowers a count, so the results of longer arrays are known already.
   for (std::size_t at = need_.size(); at-- > 0;) {
     const std::size_t length = at / num_counts_;
     const auto& here = kinds[std::min<std::size_t>(length, places)];
@@ -42,7 +42,7 @@ CountPlan::CountPlan(const std::vector<ContainsRule>& rules, const std::vector<s
   }
 }
 
-// The fewest items after which an array may end whose next item has one of these kinds.
+// Fewest items after which an array may end, if its next item has one of these kinds.
 std::uint32_t CountPlan::fewest(std::size_t row, const std::vector<std::uint64_t>& counts,
                                 const std::vector<std::uint32_t>& kinds) const {
   std::uint32_t best = kUnbounded;

@@ -1,6 +1,6 @@
 // CountPlan: decides how an array can still meet its conditions on the number of items of each kind. Immutable after
-// construction. Invariant: exact; an array that is live() has a way to its end on which every item is of a kind that
-// its place takes.
+// construction. Invariant: exact; an array that is live() has a way to its end on which every item is of a kind allowed
+// at its index.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ struct ContainsRule {
 
 class CountPlan {
  public:
-  // kinds[i]: for each kind of item that may stand at index i, the rules it counts for, as bits; the last entry holds
-  // for all further items. Throws Refusal where the table would be too large.
+  // kinds[i]: for each kind of item allowed at index i, the rules it counts for, as bits; the last entry holds for all
+  // further items. Throws Refusal if the table would be too large.
   CountPlan(const std::vector<ContainsRule>& rules, const std::vector<std::vector<std::uint32_t>>& kinds,
             std::uint32_t min_items, std::uint32_t max_items, Budget& budget);
-  // Counts one more item, no further than it matters; false where that is more than a rule allows.
+  // Counts another item, no further than it matters; false if a rule's maximum is exceeded.
   bool add(std::uint64_t* counts, std::uint32_t counted) const;
-  // Whether the rules are met as it is.
+  // Whether the rules are met if the array ends now.
   bool met(const std::uint64_t* counts) const;
   // Whether an array of `length` items with these counts can be finished.
   bool live(std::uint32_t length, const std::uint64_t* counts) const;
@@ -40,7 +40,7 @@ class CountPlan {
   std::uint32_t max_items_;
   std::uint32_t last_length_ = 0;    // lengths from here on are alike
   std::size_t num_counts_ = 1;       // combinations of counts
-  std::vector<std::uint32_t> need_;  // [length, counts]: fewest further items to an end; kUnbounded where there is none
+  std::vector<std::uint32_t> need_;  // [length, counts]: fewest further items to an end; kUnbounded: no end
 };
 
 }  // namespace quire::grammar

@@ -14,7 +14,7 @@ struct Decimal {
   std::string digits;
   std::int64_t exponent = 0;
 
-  // The value of a JSON number's text; nothing where it is none or its exponent is beyond +-100000.
+  // The value of a JSON number's text; nothing if it is no number or its exponent is beyond +-100000.
   static std::optional<Decimal> parse(std::string_view text);
   bool zero() const { return digits.empty(); }
   bool integer() const { return zero() || exponent >= static_cast<std::int64_t>(digits.size()); }

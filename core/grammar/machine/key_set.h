@@ -1,4 +1,4 @@
-// KeySet: a set of 64-bit keys that keeps its memory and is cleared at once. One thread at a time.
+// KeySet: a set of 64-bit keys that keeps its memory and is cleared in constant time. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class KeySet {
     num_keys_ = 0;
     ++round_;
   }
-  // False where the key is there already.
+  // False if the key is already in the set.
   bool insert(std::uint64_t key) {
     if (2 * (num_keys_ + 1) > slots_.size()) grow();
     Slot& slot = slot_of(key);
@@ -28,7 +28,7 @@ class KeySet {
  private:
   struct Slot {
     std::uint64_t key = 0;
-    std::uint64_t round = 0;  // in which it was entered
+    std::uint64_t round = 0;  // round of its insertion
   };
   Slot& slot_of(std::uint64_t key) {
     const std::size_t mask = slots_.size() - 1;

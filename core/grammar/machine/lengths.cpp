@@ -6,7 +6,7 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::size_t kMaxWords = std::size_t{1} << 22;  // of the table of lengths
+constexpr std::size_t kMaxWords = std::size_t{1} << 22;  // size of the table of lengths
 
 std::vector<std::vector<std::uint32_t>> successors(const Dfa& dfa) {
   const std::size_t width = dfa.alphabet.num_classes();
@@ -22,8 +22,8 @@ std::vector<std::vector<std::uint32_t>> successors(const Dfa& dfa) {
   return result;
 }
 
-// Whether from every live state each length from its shortest on is reachable: true of a state that can wait in itself,
-// and of one whose next step leads to such a state without a gap.
+// Whether each length from the shortest on is reachable from every live state: true for a state that loops to itself,
+// and for a state whose next step leads to such a state without a gap.
 bool all_dense(const std::vector<std::vector<std::uint32_t>>& next, const std::vector<std::uint32_t>& shortest,
                Budget& budget) {
   std::vector<bool> dense(next.size(), false);
@@ -82,7 +82,7 @@ void Lengths::find_shortest(const Dfa& dfa, const Edges& sources) {
   }
 }
 
-// States without a way into a cycle have a longest completion: peel them off from the ends.
+// States that do not reach a cycle have a longest completion: peels them off from the ends.
 void Lengths::find_longest(const Edges& next, const Edges& sources) {
   longest_.assign(next.size(), kEndless);
   std::vector<std::size_t> out_degree(next.size());

@@ -15,12 +15,12 @@ class Lengths {
  public:
   static constexpr std::uint32_t kEndless = 0xFFFFFFFFu;
 
-  // max: the longest text that will be asked about, or kEndless.
+  // max: length of the longest text in question, or kEndless.
   Lengths(const Dfa& dfa, std::uint32_t max, Budget& budget);
   // Whether acceptance lies between `lo` and `hi` (kEndless: no limit) further code points away.
   bool reachable(std::uint32_t state, std::uint32_t lo, std::uint32_t hi) const;
   std::uint32_t shortest(std::uint32_t state) const { return shortest_[state]; }
-  // True where every number of code points from the shortest on is reachable: then only the distance to the bounds
+  // True if every number of code points from the shortest on is reachable: then only the distance to the bounds
   // matters.
   bool dense() const { return dense_; }
   std::size_t num_bytes() const {
@@ -34,8 +34,8 @@ class Lengths {
   void find_all(const Dfa& dfa, const Edges& next, std::uint32_t max, Budget& budget);
 
   std::vector<std::uint32_t> shortest_;
-  std::vector<std::uint32_t> longest_;  // kEndless where there is no longest
-  std::vector<std::uint64_t> bits_;     // per state: num_words_ words, bit k for k code points; only where not dense
+  std::vector<std::uint32_t> longest_;  // kEndless: no longest completion
+  std::vector<std::uint64_t> bits_;     // per state: num_words_ words, bit k for k code points; empty if dense
   std::size_t num_words_ = 0;
   bool dense_ = false;
 };

@@ -1,5 +1,5 @@
-// Lent: a container of its owner for the time of a call: empty, with the memory that earlier calls left. One thread at
-// a time. Invariant: a call within the call that asks for the same container gets an empty one without memory.
+// Lent: borrows a container of its owner during a call: empty, with the memory that earlier calls left. One thread at a
+// time. Invariant: a nested call that borrows the same container gets an empty one without memory.
 #pragma once
 
 #include <utility>

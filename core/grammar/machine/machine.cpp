@@ -10,7 +10,7 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::size_t kComparedAtOnce = 16;  // threads, in the time of a step
+constexpr std::size_t kComparedAtOnce = 16;  // threads compared in the time of a step
 
 bool is_space(std::uint8_t byte) {
   return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
@@ -38,7 +38,7 @@ Threads Machine::start() {
   begin_step();
   const Symbol& symbol = program_->start;
   if (symbol.is_value) {
-    // No whitespace before the first token: the run is spent.
+    // No whitespace may precede the first token: its run is used up.
     push(threads,
          Thread{.position = Position::kValue, .spaces = kMaxSpaces, .shape = symbol.index, .frame = kRootFrame});
   } else {
@@ -76,7 +76,7 @@ bool Machine::read(std::string_view bytes, Threads& threads) {
   return !threads.empty();
 }
 
-// Rules that have returned and read nothing more were kept only so as not to be entered twice.
+// Rules that have returned and read nothing more are kept only to prevent entering them twice.
 void Machine::drop_ended(Threads& threads) const {
   std::erase_if(threads, [this](const Thread& thread) {
     return thread.position == Position::kRule && program_->rules->is_final(thread.state);
@@ -172,7 +172,7 @@ void Machine::begin_value(std::uint32_t node_index, std::uint32_t frame, std::ui
                    .shape = node_index,
                    .state = node.strings[i].lexer->start(),
                    .frame = frame};
-      // Strings differ from other items of the same spelling by the beginning of their text.
+      // A string's text begins with a quote, so that it differs from a bare value of the same spelling.
       const Supply& supply = node.strings[i].supply;
       if (supply != nullptr) begun.text = stack_.extend_text(kEmptyText, '"');
       if (supply == nullptr || supply_live(begun, *node.strings[i].lexer, supply)) push(out, begun);
@@ -238,12 +238,12 @@ void Machine::step_bare(const Thread& thread, std::uint8_t byte, Threads& out) {
       push(out, next);
     }
   }
-  // A number ends where something else begins.
+  // A number ends with the first byte that is not part of it.
   if (lexer.accept(thread.state) == 0 ||
       !(is_space(byte) || byte == ',' || byte == '}' || byte == ']' || program_->rules != nullptr)) {
     return;
   }
-  // The value ended before this byte: calls made there are not those made after it.
+  // The value ended before this byte: calls made there are separate from calls made after it.
   Lent<std::vector<Called>> called(other_called_);
   Lent<KeySet> entered(other_entered_);
   Lent<Threads> ended(ended_);

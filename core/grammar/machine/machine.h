@@ -36,11 +36,11 @@ enum class Position : std::uint8_t {
 struct Thread {
   Position position = Position::kDone;
   std::uint16_t spaces = 0;  // whitespace since the last token
-  std::uint16_t string = 0;  // kString: which shape of the node
+  std::uint16_t string = 0;  // kString: index of the node's shape
   std::uint32_t shape = 0;   // node, or object shape for kKey
-  std::uint32_t state = 0;   // of the lexer at hand
-  // Texts that must differ (kKey, and items where a supply is kept) are followed in `text`, an unfinished code point
-  // byte by byte, with `count` the text before it. For other strings `count` is the code points so far.
+  std::uint32_t state = 0;   // state of the current lexer
+  // Texts that must differ (kKey, and items with a supply) are followed in `text`, an unfinished code point byte by
+  // byte, with `count` as the text before it. For other strings `count` is the number of code points so far.
   std::uint32_t count = 0;
   std::uint32_t text = 0;
   std::uint32_t frame = 0;
@@ -54,27 +54,27 @@ class Machine {
   explicit Machine(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
 
   Threads start();
-  // Has from now on the stack and the allowance of `other`, a machine of the same program.
+  // Takes over the stack and the allowance of `other`, a machine of the same program.
   void assign(const Machine& other) {
     stack_ = other.stack_;
     allowance_ = other.allowance_;
   }
-  // Appends what the threads become over one byte; whether any survive.
+  // Appends the threads after the byte; false if none survives.
   bool step(const Threads& from, std::uint8_t byte, Threads& out);
-  // Replaces the threads by what they become over the bytes; whether any survive.
+  // Replaces the threads by those after the bytes; false if none survives.
   bool read(std::string_view bytes, Threads& threads);
   // Whether the text so far is complete.
   bool complete(const Threads& threads);
   // Whether only the end may follow.
   static bool only_done(const Threads& threads);
 
-  // The pieces that preparing masks needs.
+  // Parts of a step, for the preparation of masks.
   void begin_step() {
     called_.clear();
     entered_.clear();
   }
   void finish_value(std::uint32_t frame, Threads& out);
-  // A string or bare value whose text is `text` ends as an item that must differ from the others.
+  // Ends a string or bare value with the text `text` as an item that must differ from the others.
   void finish_item(std::uint32_t frame, std::uint32_t text, Threads& out);
   void finish_key(const Thread& thread, std::uint32_t label, Threads& out);
   void step_thread(const Thread& thread, std::uint8_t byte, Threads& out);
@@ -83,7 +83,7 @@ class Machine {
   void first_bytes(const Thread& thread, ByteSet& set);
   // Whether an unnamed key is already in the thread's object.
   bool used(const Frame& frame, std::uint32_t text) const;
-  // Where rules stand after `state` without its own next character: the rules that it calls. `frame` is below.
+  // Enters the rules called at `state`, without reading a character there. `frame` is below them.
   void enter_calls(std::uint32_t state, std::uint32_t frame, Threads& out);
   const StringShape& string_of(const Thread& thread) const {
     return program_->nodes[thread.shape].strings[thread.string];
@@ -92,13 +92,13 @@ class Machine {
   Stack& stack() { return stack_; }
   // Whether a step has finished a value on kBaseFrame since the last call.
   bool take_base_reached() { return std::exchange(base_reached_, false); }
-  // The same where the value had ended before the byte, which then belongs to what follows.
+  // Whether such a value had ended before the byte, which then belongs to the text after it.
   bool take_base_passed() { return std::exchange(base_passed_, false); }
-  // What following the text may cost; each step spends of it.
+  // Bound on the cost of following the text; each step spends from it.
   Allowance& allowance() { return allowance_; }
-  // Drops what no thread stands on any more.
+  // Drops stack entries that no thread stands on any more.
   void compact(Threads& threads);
-  // The same, and of frames from which the same texts lead on leaves one, of threads too.
+  // Compacts, and merges equivalent frames and threads.
   void merge(Threads& threads);
 
  private:
@@ -134,7 +134,7 @@ class Machine {
   bool only_accepts(std::uint32_t state) const;
   bool enters_anew(const Thread& thread, const Threads& out);
 
-  // A symbol called in the present step, the frame made for it, and whether it has already returned.
+  // A symbol called in the current step, its frame, and whether it has already returned.
   struct Called {
     std::uint32_t symbol;
     std::uint32_t frame;
@@ -145,13 +145,13 @@ class Machine {
   Stack stack_;
   Allowance allowance_;
   std::vector<Called> called_;
-  KeySet entered_;         // rule threads of the present step, once they are many
-  Threads waiting_;        // rule threads whose calls and returns are still to be followed
-  bool entering_ = false;  // whether a loop over them is under way
+  KeySet entered_;         // rule threads of the current step, once they are many
+  Threads waiting_;        // rule threads whose calls and returns are not followed yet
+  bool entering_ = false;  // whether a loop over them is running
   bool base_reached_ = false;
   bool base_passed_ = false;
 
-  // Memory that is lent to one call at a time, so that reading a text allocates nothing in the long run.
+  // Memory lent to calls, so that reading a text allocates nothing in the long run.
   Threads next_;
   Threads items_;
   Threads ended_;
@@ -161,7 +161,7 @@ class Machine {
   Stack other_stack_;
   struct Renumbered {  // by index in the old stack: the index in the new one
     std::vector<std::uint32_t> frames, texts, used;
-    std::vector<std::uint32_t> order;  // of frames, as they were numbered
+    std::vector<std::uint32_t> order;  // frames in the order of numbering
     std::vector<std::uint32_t> used_chain, text_chain;
   };
   Renumbered renumbered_;

@@ -1,6 +1,6 @@
 // PreparedMemory: limits the memory of tables that the lexers and grammars of one compiler prepare during generation:
-// rows, profiles and masks, all of which can be computed again. Under the one mutex of these grammars (Program::mutex).
-// Invariant: after trim() no more is held than the bound.
+// rows, profiles and masks, all of which can be computed again. Requires the mutex of these grammars (Program::mutex).
+// Invariant: after trim() the tables fit the bound.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace quire::grammar {
 
-// What one lexer or grammar has prepared; counted in its compiler's total once it belongs to one.
+// Bytes that a lexer or grammar has prepared; counted in its compiler's total once it is watched.
 class PreparedBytes {
  public:
   void add(std::size_t num_bytes) {
@@ -29,11 +29,11 @@ class PreparedMemory {
  public:
   explicit PreparedMemory(std::size_t most_bytes) : most_bytes_(most_bytes) {}
 
-  // `holder` has a PreparedBytes `prepared` and a drop_prepared(), which clears it. Where it is watched already,
-  // nothing happens.
+  // `holder` has a PreparedBytes `prepared` and a drop_prepared(), which clears it. Watching it again has no
+  // effect.
   template <class Holder>
   void watch(const std::shared_ptr<Holder>& holder);
-  // While nothing that was prepared is in use.
+  // Call only while no prepared table is in use.
   void trim() {
     if (*total_ > most_bytes_) trim_all();
   }
@@ -42,7 +42,7 @@ class PreparedMemory {
  private:
   struct Watched {
     std::weak_ptr<void> holder;
-    const PreparedBytes* prepared;  // while there is a holder
+    const PreparedBytes* prepared;  // valid while the holder lives
     void (*drop)(void* holder);
   };
   void trim_all();
@@ -51,7 +51,7 @@ class PreparedMemory {
   const std::size_t most_bytes_;
   std::shared_ptr<std::size_t> total_ = std::make_shared<std::size_t>(0);
   std::vector<Watched> watched_;
-  std::size_t looked_at_ = 0;  // watched, when those that are gone were forgotten
+  std::size_t looked_at_ = 0;  // number watched when expired holders were last removed
 };
 
 template <class Holder>
@@ -68,7 +68,7 @@ inline void PreparedMemory::forget_gone() {
   looked_at_ = watched_.size();
 }
 
-// What is gone was still in the total.
+// Recounts first, since the total still includes expired holders.
 inline void PreparedMemory::trim_all() {
   forget_gone();
   const auto sum_up = [this] {

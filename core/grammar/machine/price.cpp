@@ -13,8 +13,8 @@ namespace quire::grammar {
 namespace {
 
 constexpr std::uint64_t kMostPerByte = 8'000;  // steps; a mask reads thousands of bytes
-constexpr std::size_t kBytesPerToken = 4;      // after which threads are merged, as they are after a token
-constexpr std::size_t kMostTried = 24;         // bytes that are compared at each place of the text
+constexpr std::size_t kBytesPerToken = 4;      // threads are merged after as many bytes, as they are after a token
+constexpr std::size_t kMostTried = 24;         // bytes compared at each place of the text
 
 class Trial {
  public:
@@ -41,7 +41,7 @@ class Trial {
     threads_ = machine_.start();
   }
 
-  // One byte of each class that the rules tell apart, each of them first in turn.
+  // A byte of each character class of the rules, each class first in turn.
   std::vector<std::uint8_t> candidates(std::size_t length) {
     const std::lock_guard lock(*program_.mutex);
     ByteSet first;
@@ -63,7 +63,7 @@ class Trial {
     return bytes;
   }
 
-  // The byte behind which the most threads stand.
+  // The byte after which the number of threads is largest.
   std::uint8_t dearest(std::size_t length) {
     std::uint8_t best = 0;
     std::size_t most = 0;
@@ -99,7 +99,7 @@ class Trial {
     return cost;
   }
 
-  // The rule on whose frames most of the threads stand.
+  // The rule on whose frames most threads stand.
   std::string busiest_rule() {
     std::map<std::uint32_t, std::size_t> counts;
     for (const Thread& thread :
@@ -123,7 +123,7 @@ class Trial {
 }  // namespace
 
 void check_price(const std::shared_ptr<const Program>& program, Budget& budget) {
-  // Without calls, rules are one automaton, and values of JSON are shared by those that begin at one place.
+  // Rules without calls are a plain automaton, and values of JSON that begin at the same place are shared.
   if (program->rules == nullptr || program->rules->dfa().calls.empty()) return;
   Trial(program, budget).run();
 }

@@ -9,8 +9,8 @@
 
 namespace quire::grammar {
 
-// Reads a text on which the rules stand in many places at once. Throws Refusal, which names the rule at fault, where a
-// byte of it costs more than it may.
+// Reads a text on which the rules stand in many places at once. Throws Refusal, naming the rule at fault, if a byte of
+// the text costs too much.
 void check_price(const std::shared_ptr<const Program>& program, Budget& budget);
 
 }  // namespace quire::grammar

@@ -1,7 +1,7 @@
 // Program: a compiled grammar: the constant tables that every Machine of that grammar reads. Immutable after
-// construction, except that its lexers fill their rows on use (under Program::mutex). Values of JSON are nodes with
-// dynamic object and array frames, so that properties come in any order without a larger grammar; rules of EBNF and the
-// like are one automaton with calls.
+// construction, except that its lexers fill their rows on use (under Program::mutex). JSON values are nodes with
+// dynamic object and array frames, so that properties may come in any order without a larger grammar; rules of EBNF and
+// the like are one automaton with calls.
 #pragma once
 
 #include <cstdint>
@@ -20,22 +20,22 @@ namespace quire::grammar {
 inline constexpr std::uint32_t kNoIndex = 0xFFFFFFFFu;
 inline constexpr std::uint16_t kMaxSpaces = 512;  // bound of Program::max_spaces
 
-// What can still follow a state of a lexer whose texts must differ: keys of an object, or items of an array.
+// Continuations of a lexer's state whose texts must differ: keys of an object, or items of an array.
 struct KeyReach {
-  bool endless = false;           // keys without end: some is always left
+  bool endless = false;           // some are always left
   std::uint32_t first_named = 0;  // named keys [first_named, last_named)
   std::uint32_t last_named = 0;
   std::uint64_t num_finite = 0;  // keys of finite unnamed classes
 };
 using Supply = std::shared_ptr<const std::vector<KeyReach>>;  // per code state
 
-// One shape of string: its characters, and how many of them.
+// A shape of string: its characters, and how many of them.
 struct StringShape {
   LexerPtr lexer;
   std::uint32_t min = 0;
   std::uint32_t max = kUnbounded;
-  std::shared_ptr<const Lengths> lengths;  // null where only the lexer decides
-  Supply supply;                           // for items that must differ; null elsewhere
+  std::shared_ptr<const Lengths> lengths;  // null: only the lexer decides
+  Supply supply;                           // for items that must differ; null otherwise
 
   bool bounded() const { return lengths != nullptr; }
   bool plain() const { return lengths == nullptr && supply == nullptr; }  // only the lexer decides
@@ -46,26 +46,26 @@ struct StringShape {
   }
 };
 
-// A value that a key may take, and what taking it marks as done (bits after the named keys).
+// A value that a key may take, and the conditions that it then meets (bits after the named keys).
 struct Choice {
   std::uint32_t node = 0;
   std::uint64_t marks = 0;
 };
 
-// Keys that an object treats alike. A named class is one key; others are distinguished by their text.
+// Keys that an object treats alike. A named class is a single key; others are distinguished by their text.
 struct KeyClass {
   std::vector<Choice> choices;
   bool is_named = false;
-  std::uint32_t named = kNoIndex;  // where is_named: its bit among the seen keys
+  std::uint32_t named = kNoIndex;  // bit among the seen keys, if is_named
   bool required = false;
 };
 
 struct ObjectShape {
-  LexerPtr keys;  // null where no key is possible; labels are classes
+  LexerPtr keys;  // null: no key is possible; labels are classes
   std::vector<KeyClass> classes;
   std::vector<KeyReach> reach;          // per code state of `keys`
-  bool all_open = false;                // every text is a prefix of keys without end, from every state
-  LexerPtr any_text;                    // where all_open: the lexer of plain strings
+  bool all_open = false;                // from every state, every text is a prefix of endless keys
+  LexerPtr any_text;                    // lexer of plain strings, if all_open
   std::vector<std::uint64_t> required;  // over named keys
   std::uint32_t num_named = 0;
   std::uint32_t num_required = 0;
@@ -75,7 +75,7 @@ struct ObjectShape {
   std::size_t num_words() const { return num_named / 64 + 1 + (num_marks > 0 ? 1 : 0); }
 };
 
-// A value that an item may take, and which conditions on the number of such items it counts for.
+// A value that an item may take, and the conditions on the number of items that it counts for.
 struct ItemChoice {
   std::uint32_t node = 0;
   std::uint32_t counted = 0;  // bit i: counts for contains[i]
@@ -87,18 +87,18 @@ struct ArrayShape {
   std::uint32_t min = 0;
   std::uint32_t max = kUnbounded;
   std::vector<ContainsRule> contains;
-  std::shared_ptr<const CountPlan> counts;  // null where nothing is counted
-  bool unique = false;                      // no item may be there twice; items are scalars
+  std::shared_ptr<const CountPlan> counts;  // null: nothing is counted
+  bool unique = false;                      // items must differ; they are scalars
   const std::vector<ItemChoice>& choices(std::uint32_t index) const {
     return index < prefix.size() ? prefix[index] : rest;
   }
 };
 
-// A position where a JSON value stands: the union of its shapes.
+// The position of a JSON value: the union of its shapes.
 struct ValueNode {
-  LexerPtr bare;          // numbers, true, false, null; null where none is possible
-  Supply bare_supply;     // for items that must differ; null elsewhere
-  bool by_value = false;  // such items are numbers in any spelling, compared by value
+  LexerPtr bare;          // numbers, true, false, null; null: none is possible
+  Supply bare_supply;     // for items that must differ; null otherwise
+  bool by_value = false;  // supplied items are numbers in any spelling, compared by value
   std::vector<StringShape> strings;
   std::vector<std::uint32_t> arrays;   // indices of Program::arrays
   std::vector<std::uint32_t> objects;  // indices of Program::objects
@@ -107,24 +107,24 @@ struct ValueNode {
 // A symbol that a rule calls: another rule, or a JSON value.
 struct Symbol {
   bool is_value = false;
-  std::uint32_t index = 0;  // of the node, or the start state of the rule
+  std::uint32_t index = 0;  // index of the node, or the rule's start state
 };
 
 struct Program {
   std::vector<ValueNode> nodes;
   std::vector<ArrayShape> arrays;
   std::vector<ObjectShape> objects;
-  LexerPtr rules;  // null for a plain JSON program
+  LexerPtr rules;  // null: plain JSON
   std::vector<Symbol> symbols;
-  std::vector<std::string> rule_names;  // of the first symbols, where the grammar names its rules
+  std::vector<std::string> rule_names;  // names of the first symbols, if the grammar names its rules
   Symbol start;
   std::uint16_t max_spaces = kMaxSpaces;     // longest run of JSON's whitespace between two tokens
-  std::shared_ptr<std::mutex> mutex;         // of all lexers this program may share with others
-  std::shared_ptr<PreparedMemory> prepared;  // of all these lexers, too; null: without a bound
+  std::shared_ptr<std::mutex> mutex;         // guards all lexers shared with other programs
+  std::shared_ptr<PreparedMemory> prepared;  // memory of these lexers' tables; null: unbounded
 
-  // Each once.
+  // All lexers, each once.
   std::vector<LexerPtr> lexers() const;
-  // What is kept as long as the program, its lexers included.
+  // Memory kept as long as the program, its lexers included.
   std::size_t num_bytes() const;
 };
 

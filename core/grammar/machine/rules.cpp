@@ -19,7 +19,7 @@ void Machine::step_rule(const Thread& thread, std::uint8_t byte, Threads& out) {
   push(out, next);
 }
 
-// Ambiguous rules enter thousands of places in one step; looking through all of them for each would take seconds.
+// Ambiguous rules enter thousands of places in a step; comparing each with all others would take seconds.
 bool Machine::enters_anew(const Thread& thread, const Threads& out) {
   constexpr std::size_t kMany = 32;
   if (out.size() < kMany) return std::find(out.begin(), out.end(), thread) == out.end();
@@ -32,7 +32,7 @@ bool Machine::enters_anew(const Thread& thread, const Threads& out) {
   return entered_.insert(key(thread));
 }
 
-// A loop, not recursion: how deep one place leads to another is up to the grammar.
+// A loop, not recursion: the grammar decides how deep calls lead to one another.
 void Machine::enter_rule(std::uint32_t state, std::uint32_t frame, Threads& out) {
   const Thread thread{.position = Position::kRule, .state = state, .frame = frame};
   if (!enters_anew(thread, out)) return;
@@ -56,7 +56,7 @@ void Machine::enter_calls(std::uint32_t state, std::uint32_t frame, Threads& out
     call(edge, frame, out);
 }
 
-// Nothing can follow but the return: the caller's own return may then stand for it.
+// Only the return can follow: the caller's own return may then replace it.
 bool Machine::only_accepts(std::uint32_t state) const {
   const Dfa& dfa = program_->rules->dfa();
   return dfa.accept[state] != 0 && program_->rules->is_final(state) && dfa.calls[state].empty();
@@ -66,7 +66,7 @@ void Machine::call(const CallEdge& edge, std::uint32_t frame, Threads& out) {
   const Symbol& symbol = program_->symbols[edge.symbol];
   const auto enter = [&](std::uint32_t below) {
     if (!symbol.is_value) return enter_rule(symbol.index, below, out);
-    // As at the start of a text, no whitespace stands before the value's first token.
+    // No whitespace may precede the value's first token, just as at the start of a text.
     push(out, Thread{.position = Position::kValue, .spaces = kMaxSpaces, .shape = symbol.index, .frame = below});
   };
   if (only_accepts(edge.target)) return enter(frame);

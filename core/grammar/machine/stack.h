@@ -1,6 +1,6 @@
 // Stack: the frames that the threads of one generation stand on, in arenas addressed by index. One thread at a time.
-// Invariant: entries never change once a step is over, so threads share them freely, and looking ahead is undone by
-// releasing all that is younger than a mark.
+// Invariant: entries never change once a step is over, so threads share them freely, and a look ahead is undone by
+// releasing all entries younger than a mark.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@ enum class FrameKind : std::uint8_t { kRoot, kBase, kArray, kObject, kShared };
 struct Frame {
   FrameKind kind = FrameKind::kRoot;
   std::uint32_t parent = 0;
-  std::uint32_t shape = 0;         // kArray, kObject: which one of the program; kShared: the rule called
+  std::uint32_t shape = 0;         // kArray, kObject: index in the program; kShared: the rule called
   std::uint32_t count = 0;         // items or properties begun
-  std::uint32_t words = 0;         // first word of seen keys and marks, or of what `contains` counted
+  std::uint32_t words = 0;         // first word of seen keys and marks, or of counts for `contains`
   std::uint32_t used = kNoIndex;   // unnamed keys (or unique items) so far
-  std::uint32_t pending = 0;       // kObject: the class of the property at hand
+  std::uint32_t pending = 0;       // kObject: class of the current property
   std::uint32_t missing = 0;       // kObject: required keys not yet seen
-  std::uint32_t edges = kNoIndex;  // kShared: where it returns to
+  std::uint32_t edges = kNoIndex;  // kShared: its return edges
 };
 
-// A rule called at one place of the text, or a value that begins there, returns to everyone who wanted it.
+// A way back from a rule or value, shared by all callers at one place of the text.
 struct ReturnEdge {
-  std::uint32_t state;  // of the calling rule; kNoIndex where the parent wants no more than the value's end
+  std::uint32_t state;  // state of the calling rule; kNoIndex: the parent needs only the value's end
   std::uint32_t parent;
   std::uint32_t next;
 };
 
-// A text read so far, as a chain of its code points; the hash is of the whole chain.
+// The text read so far, as a chain of its code points; the hash covers the whole chain.
 struct TextNode {
   std::uint32_t previous;
   std::uint32_t length;
@@ -46,21 +46,21 @@ struct UsedText {
 };
 
 inline constexpr std::uint32_t kRootFrame = 0;
-inline constexpr std::uint32_t kBaseFrame = 1;  // stands for whatever lies below, when masks are prepared
+inline constexpr std::uint32_t kBaseFrame = 1;  // placeholder for the frames below, while masks are prepared
 inline constexpr std::uint32_t kEmptyText = 0;
 
 class Stack {
  public:
   Stack() { clear(); }
 
-  void clear();  // but for the frames that are always there, and the empty text
+  void clear();  // keeps the permanent frames and the empty text
   std::size_t num_entries() const { return frames.size() + edges.size() + words.size() + texts.size() + used.size(); }
   struct Mark {
     std::size_t frames, edges, words, texts, used;
   };
   Mark mark() const { return {frames.size(), edges.size(), words.size(), texts.size(), used.size()}; }
   void release(const Mark& mark);
-  void reserve_like(const Stack& other);  // the memory that the other one has
+  void reserve_like(const Stack& other);  // reserves the other stack's capacity
 
   std::uint32_t push(const Frame& frame);
   void add_edge(std::uint32_t shared_frame, std::uint32_t state, std::uint32_t parent);

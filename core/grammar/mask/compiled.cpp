@@ -13,8 +13,8 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::size_t kCompactAt = 1u << 9;  // entries; a generation's stack is copied when it has grown past this
-constexpr std::size_t kMergeAt = 16;         // threads; those that read on alike become one where there are more
+constexpr std::size_t kCompactAt = 1u << 9;  // entries; above it, a generation's stack is compacted
+constexpr std::size_t kMergeAt = 16;         // threads; above it, equivalent ones are merged
 constexpr std::size_t kMaxForcedBytes = 1u << 10;
 
 class CompiledState final : public GrammarState {
@@ -62,7 +62,7 @@ class CompiledState final : public GrammarState {
   }
 
  private:
-  // False where the work was too much: the state is of no use then.
+  // False if the allowance is exceeded: the state must not be used any more.
   template <class Work>
   bool within_allowance(const Work& work) {
     if (exhausted_) return false;
@@ -126,8 +126,8 @@ class CompiledState final : public GrammarState {
     split(*text, to_the_end);
   }
 
-  // Moves over the one byte that can follow, or within JSON strings over the one character, in its usual spelling;
-  // false where there are several.
+  // Moves over the only byte that can follow, or inside JSON strings the only character in its usual spelling; false if
+  // there are several.
   bool force(Threads& now, std::string& text) {
     Lent<std::vector<std::string>> ways(workspace_->ways);
     find_ways(now, *ways);
@@ -163,7 +163,7 @@ class CompiledState final : public GrammarState {
     }
   }
 
-  // Where all threads stand between two characters of a JSON string: the few that may follow.
+  // The few characters that may follow, if all threads stand between two characters of a JSON string.
   bool find_next_characters(const Threads& threads, std::u32string& found) const {
     constexpr std::size_t kMost = 16;
     return std::all_of(threads.begin(), threads.end(), [&](const Thread& thread) {
@@ -244,7 +244,7 @@ class CompiledGrammar final : public Grammar {
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const TokenVocabulary> vocabulary_;
   std::shared_ptr<GrammarWorkspace> workspace_;
-  std::shared_ptr<const Grammar> kept_;  // whose memory is accounted for
+  std::shared_ptr<const Grammar> kept_;  // grammar whose memory is charged
   GrammarFailure failed_;
 };
 

@@ -1,5 +1,5 @@
-// CompiledGrammar: a Program bound to a vocabulary, as the engine sees it. Immutable after construction (the masks
-// prepared for it grow under Program::mutex).
+// CompiledGrammar: a Program bound to a vocabulary, for the engine. Immutable after construction (the masks prepared
+// for it grow under Program::mutex).
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ std::shared_ptr<const Grammar> make_grammar(std::shared_ptr<const Program> progr
 
 // Set once a text has cost more than the grammar's Allowance.
 using GrammarFailure = std::shared_ptr<std::atomic<bool>>;
-// `made`, which make_grammar() made, for one client whose failure is noted.
+// Wraps `made`, which make_grammar() made, for a client whose failure is recorded.
 std::shared_ptr<const Grammar> note_failure(std::shared_ptr<const Grammar> made, GrammarFailure failed);
 
 }  // namespace quire::grammar

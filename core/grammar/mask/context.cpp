@@ -4,7 +4,7 @@ namespace quire::grammar {
 
 namespace {
 
-constexpr std::size_t kTokensPerStep = 8;  // that are noted in the time of a step
+constexpr std::size_t kTokensPerStep = 8;  // tokens recorded in the time of a step
 
 }  // namespace
 
@@ -54,7 +54,7 @@ std::shared_ptr<const Context> ContextBuilder::build(const Thread& thread, const
 const Profile& prepare_profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths,
                                const TokenVocabulary& vocabulary) {
   if (lexer.contexts == nullptr) lexer.contexts = std::make_shared<LexerContexts>();
-  // One profile serves with and without bounds: with bounds it knows more.
+  // The same profile serves with and without bounds: with bounds it knows more.
   auto& known = lexer.contexts->profiles[lengths == nullptr ? state : state | 1u << 31];
   if (known == nullptr) {
     known = std::make_shared<Profile>(lexer, state, lengths, vocabulary);
@@ -72,7 +72,7 @@ std::size_t Context::num_bytes() const {
   return sum;
 }
 
-// A string's context from the profile of its state; not where lengths have gaps, which profiles do not know.
+// Cuts a string's context from the profile of its state; impossible if its lengths have gaps, which profiles ignore.
 bool ContextBuilder::cut_string(const Thread& thread) {
   const StringShape& string = machine_.string_of(thread);
   if (string.bounded() && !string.lengths->dense()) return false;
@@ -89,12 +89,13 @@ bool ContextBuilder::cut_string(const Thread& thread) {
       leaving_[0].emplace_back(closing.rest, closing.token);
     }
   }
-  // Tokens that close the string are allowed here; their bytes after it are tried against the stack.
+  // Tokens that stay inside the string or end with it are allowed; bytes after its end are tried against the stack.
   context_->allowed = std::move(inside);
   return true;
 }
 
-// The context of keys of which any text is one: the profile of plain strings tells all but the class of those that end.
+// Cuts the context of keys from the profile of plain strings, if any text is a key; only the class of finished keys is
+// looked up.
 bool ContextBuilder::cut_key(const Thread& thread) {
   const ObjectShape& shape = machine_.program().objects[thread.shape];
   if (shape.keys->inside(thread.state) || !shape.all_open || shape.any_text == nullptr) return false;
@@ -114,7 +115,7 @@ bool ContextBuilder::cut_key(const Thread& thread) {
   return true;
 }
 
-// Whether the key can be continued whatever the object holds.
+// Whether the key can be continued regardless of the object's other keys.
 bool ContextBuilder::endless(const ObjectShape& shape, std::uint32_t state) const {
   if (!shape.keys->inside(state)) return shape.reach[state].endless;
   bool result = false;
@@ -122,7 +123,7 @@ bool ContextBuilder::endless(const ObjectShape& shape, std::uint32_t state) cons
   return result;
 }
 
-// Whether the bounds on the length can still be met, where profiles cannot tell.
+// Whether the bounds on the length can still be met, for lengths with gaps.
 bool ContextBuilder::bounds_live(const StringShape& string, std::uint32_t state, std::uint32_t count) const {
   const std::uint32_t inside = string.lexer->inside(state) ? 1 : 0;
   bool live = false;
@@ -131,7 +132,7 @@ bool ContextBuilder::bounds_live(const StringShape& string, std::uint32_t state,
   return live;
 }
 
-// Calls on_live(node, thread, depth) for the nodes that the lexer reads; where it returns false, not for those below.
+// Calls on_live(node, thread, depth) for the nodes that the lexer reads; if it returns false, nodes below are skipped.
 template <class OnLive>
 void ContextBuilder::for_each_live(const Thread& thread, const OnLive& on_live) {
   struct Open {
@@ -180,7 +181,7 @@ void ContextBuilder::walk_lexer(const Thread& thread) {
   });
 }
 
-// First what the rule reads by itself: tokens among that need no look at what the rule calls or returns to.
+// First allows tokens that the rule reads by itself: for them, its calls and returns need not be followed.
 void ContextBuilder::walk_rule(const Thread& thread) {
   const Trie& trie = vocabulary_.trie();
   known_.assign(vocabulary_.num_mask_words(), 0);
@@ -212,7 +213,7 @@ std::uint32_t ContextBuilder::closing_quote(std::uint32_t node) const {
   return kNoIndex;
 }
 
-// Notes the ways out of the lexeme at a node that was reached inside it.
+// Records the exits from the lexeme at a node reached inside it.
 void ContextBuilder::visit(std::uint32_t node, const Thread& thread, std::size_t depth) {
   static const ByteSet kAfterKey(" \t\n\r:");
   ByteLexer& lexer = lexer_of(thread);
@@ -270,7 +271,7 @@ void ContextBuilder::leave_subtree(std::uint32_t node, std::size_t depth, std::u
   }
 }
 
-// Tokens below the node go on after the lexeme, where they begin with a byte of `follow`.
+// Tokens below the node continue after the lexeme if they begin with a byte of `follow`.
 void ContextBuilder::leave(std::uint32_t node, std::size_t depth, std::uint32_t label, const ByteSet& follow) {
   if (&follow == &follow_ && follow == json_follow()) return leave_json(node, depth);
   const Trie& trie = vocabulary_.trie();
@@ -279,7 +280,7 @@ void ContextBuilder::leave(std::uint32_t node, std::size_t depth, std::uint32_t 
   }
 }
 
-// Inside JSON only whitespace stands before the next comma or bracket; most tokens that begin with a space are words.
+// Inside JSON only whitespace may precede the next comma or bracket; most tokens that begin with a space are words.
 void ContextBuilder::leave_json(std::uint32_t node, std::size_t from) {
   static const ByteSet kSpaces(" \t\n\r");
   const Trie& trie = vocabulary_.trie();

@@ -1,5 +1,5 @@
-// Context: the part of a mask that does not depend on what lies below the token at hand, prepared once per lexer state
-// or value node, and the tokens that go beyond it, grouped by how they leave. Immutable after construction.
+// Context: the part of a mask that does not depend on the frames below the current lexeme, prepared once per lexer
+// state or value node, and the tokens that go beyond it, grouped by how they leave. Immutable after construction.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@
 
 namespace quire::grammar {
 
-// Tokens that leave the lexeme: what of them is left, as a trie.
+// Tokens that leave the lexeme: their remaining bytes as a trie.
 struct Exit {
   std::uint32_t label;  // the class of a finished key; 0 for a finished value
   Trie rest;
 };
 
-// Keys of which only some are left: tokens below `node` must be tried against the object itself.
+// Keys that may be used up: tokens below `node` must be tried against the object itself.
 struct Resume {
   std::string path;
   std::uint32_t node;
@@ -35,18 +35,18 @@ struct Context {
   std::vector<Exit> exits;
   std::vector<Resume> resumes;
 
-  std::size_t num_bytes() const;  // with its place among those known
+  std::size_t num_bytes() const;  // including its index entry
 };
 
 using ContextKey = std::tuple<Position, std::uint32_t, std::uint32_t, std::uint32_t, ByteSet>;
 
 using KnownContexts = std::map<ContextKey, std::shared_ptr<const Context>>;
 
-// What follows a value inside JSON.
+// Bytes that may follow a value inside JSON.
 const ByteSet& json_follow();
 
 struct LexerContexts {
-  std::map<std::uint32_t, std::shared_ptr<const Profile>> profiles;  // by state of the lexer
+  std::map<std::uint32_t, std::shared_ptr<const Profile>> profiles;  // by lexer state
   KnownContexts known;
 };
 
@@ -59,7 +59,7 @@ class ContextBuilder {
  public:
   ContextBuilder(Machine& machine, const TokenVocabulary& vocabulary, WalkLevels& levels)
       : machine_(machine), vocabulary_(vocabulary), levels_(levels) {}
-  // thread: where to begin; its frame is ignored (a key's reach is that of its object's shape).
+  // thread: the starting position; its frame is ignored (a key's reach is that of its object's shape).
   // follow: bytes that may come after the value or rule.
   std::shared_ptr<const Context> build(const Thread& thread, const ByteSet& follow);
 
@@ -88,7 +88,7 @@ class ContextBuilder {
   ByteSet follow_;
   std::shared_ptr<Context> context_;
   std::shared_ptr<TokenSet> allowed_;
-  std::vector<std::uint32_t> known_;  // of a rule: the tokens that are in allowed_, as a mask
+  std::vector<std::uint32_t> known_;  // rules: the tokens in allowed_, as a mask
   std::map<std::uint32_t, std::vector<Trie::Entry>> leaving_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kFar = 1u << 30;
 
-// How far a bound is, told apart only within the reach of one token.
+// Distance to a bound; all distances beyond a token's reach are equal.
 std::uint32_t distance(std::uint32_t bound, std::uint32_t count, std::size_t reach) {
   if (bound == kUnbounded) return kFar;
   const std::uint32_t left = bound > count ? bound - count : 0;
@@ -32,7 +32,7 @@ void MaskFiller::fill(const Threads& threads, Mask mask) {
 
 void MaskFiller::walk(const Trie& trie, std::uint32_t node, const Threads& threads, Mask mask) {
   Walker walker(machine_, trie, workspace_.levels);
-  // Whether other threads read a token that is allowed already does not matter.
+  // Tokens that are already allowed need not be tried by other threads.
   walker.want_only([&](std::uint32_t at) { return !all_in(mask, trie.tokens_below(at)); });
   walker.below(
       node, threads, 0, [&](std::uint32_t live) { set(mask, trie.tokens_at(live)); },
@@ -64,7 +64,7 @@ std::shared_ptr<const Context> MaskFiller::context(const Thread& thread, const C
   return made;
 }
 
-// The bytes that may follow once the value on `frame` is finished; inside JSON one set serves all.
+// The bytes that may follow once the value on `frame` is finished; inside JSON a single set serves all.
 ByteSet MaskFiller::follow_of(std::uint32_t frame) {
   const Stack::Mark mark = machine_.stack().mark();
   Lent<Threads> threads(workspace_.following);
@@ -120,7 +120,7 @@ void MaskFiller::fill_string(const Thread& thread, Mask mask) {
   apply(*prepared, thread, mask);
 }
 
-// A text that must differ from others: the prepared mask without the tokens that would end it as one of them.
+// A text that must differ: the prepared mask without the tokens that would repeat an existing text.
 void MaskFiller::fill_differing(const Thread& thread, const Context& prepared, Mask mask) {
   if (!extends_to_used(thread)) return apply(prepared, thread, mask);
   Lent<std::vector<std::uint32_t>> own(workspace_.mask);
@@ -137,11 +137,11 @@ ByteLexer& MaskFiller::lexer_of(const Thread& thread) const {
 }
 
 void MaskFiller::fill_value(const Thread& thread, Mask mask) {
-  // What opens an item that must differ from others cannot be prepared without them.
+  // An opening of an item that must differ depends on the other items, so it cannot be prepared.
   const Frame& below = machine_.stack().frames[thread.frame];
   if (below.kind == FrameKind::kArray && machine_.program().arrays[below.shape].unique)
     return fill_direct(thread, mask);
-  // The run of whitespace counts only where its limit is within the reach of one token.
+  // The run of whitespace matters only if its limit is within the reach of a token.
   const std::uint32_t most = machine_.program().max_spaces;
   const std::uint32_t left = most - std::min<std::uint32_t>(most, thread.spaces);
   const bool is_far = left > vocabulary_.longest();
@@ -170,7 +170,7 @@ void MaskFiller::apply(const Context& context, const Thread& thread, Mask mask) 
   for (const Exit& exit : context.exits) {
     Lent<Threads> threads(workspace_.leaving);
     machine_.begin_step();
-    // A text that must differ ends within the tokens, differently in each; those that repeat one are forbidden
+    // A text that must differ is given a text that none repeats; tokens that do repeat one are forbidden
     // afterwards.
     Thread unseen = thread;
     unseen.text = stack.extend_text(thread.text, kMaxCodePoint + 1);
@@ -199,7 +199,7 @@ void MaskFiller::resume(const Resume& at, const Thread& thread, Mask mask) {
   walk(vocabulary_.trie(), at.node, *threads, mask);
 }
 
-// Whether some key that the object already has begins with what was read of this one.
+// Whether the object has a key that begins with the text read of this one.
 bool MaskFiller::extends_to_used(const Thread& thread) {
   const Stack& stack = machine_.stack();
   const bool inside = lexer_of(thread).inside(thread.state);
@@ -210,7 +210,7 @@ bool MaskFiller::extends_to_used(const Thread& thread) {
   return false;
 }
 
-// Clears the tokens that would close a key which the object already has.
+// Clears the tokens that would repeat a key of the object.
 void MaskFiller::forbid_used(std::uint32_t node, const Thread& thread, std::size_t depth, Mask mask) {
   while (workspace_.forbidding.size() <= depth)
     workspace_.forbidding.emplace_back();

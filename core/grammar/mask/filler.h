@@ -1,5 +1,5 @@
-// MaskFiller: the set of tokens that a Machine's threads allow next. One thread at a time, under Program::mutex.
-// Most of a mask comes from prepared Contexts; only what leaves the token at hand is tried against the stack.
+// MaskFiller: the set of tokens that a Machine's threads allow next. One thread at a time, under Program::mutex. Most
+// of a mask comes from prepared Contexts; only tokens that leave the current lexeme are tried against the stack.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace quire::grammar {
 
-// What all generations under one grammar share: contexts of value nodes, and memory to work in, each part of it for one
-// call at a time, so that following a text allocates nothing in the long run. Under Program::mutex.
+// Shared by all generations under a grammar: contexts of value nodes, and working memory, each part lent to one call at
+// a time, so that following a text allocates nothing in the long run. Under Program::mutex.
 struct GrammarWorkspace {
   KnownContexts known;
-  PreparedBytes prepared;  // of what is known
+  PreparedBytes prepared;  // bytes of the known contexts
   void drop_prepared() {
     known.clear();
     prepared.clear();
@@ -40,7 +40,7 @@ class MaskFiller {
  public:
   MaskFiller(Machine& machine, const TokenVocabulary& vocabulary, GrammarWorkspace& workspace)
       : machine_(machine), vocabulary_(vocabulary), workspace_(workspace) {}
-  // Sets the bits of the tokens that keep the text completable; other bits are left alone.
+  // Sets the bits of the tokens that keep the text completable; other bits stay as they are.
   void fill(const Threads& threads, std::span<std::uint32_t> mask);
 
  private:

@@ -38,7 +38,7 @@ void TokenSet::apply(std::span<std::uint32_t> mask) const {
 
 namespace {
 
-// The characters that the bytes of a string's inside spell.
+// The characters spelled by the bytes inside a string.
 std::u32string decode_content(std::string_view bytes) {
   std::u32string result;
   for (std::size_t i = 0; i < bytes.size();) {

@@ -1,7 +1,7 @@
-// Profile: what every token does when read inside a JSON string from one state of its lexer: stays inside, and how many
-// more characters the text then has at least, or closes the string, and after what content. Immutable after
-// construction. Masks for any bounds on the length, and for any key automaton that takes all texts, are cut from
-// profiles without walking the vocabulary again.
+// Profile: the effect of every token when it is read inside a JSON string from one state of its lexer: it stays inside,
+// with the least number of characters that the text then has, or it closes the string, with the content before that.
+// Immutable after construction. Masks for any bounds on the length, and for any key automaton that takes all texts, are
+// cut from profiles without walking the vocabulary again.
 #pragma once
 
 #include <cstdint>
@@ -43,13 +43,13 @@ class Profile {
     std::uint32_t content;  // index of contents()
   };
 
-  // lengths: of the lexer's automaton, for dense ones; null where no bound will be asked about.
+  // lengths: those of the lexer's automaton, if dense; null: no bound will be asked about.
   Profile(ByteLexer& lexer, std::uint32_t state, const Lengths* lengths, const TokenVocabulary& vocabulary);
 
-  // Tokens that stay inside while the text may still have `room` characters more.
+  // Tokens that stay inside if the text may have `room` more characters.
   std::shared_ptr<const TokenSet> inside(std::uint32_t room) const;
   const std::vector<Closing>& closings() const { return closings_; }
-  // What stands before the quote, for profiles from between two characters.
+  // Contents before the quote, for profiles that begin between two characters.
   const std::vector<std::u32string>& contents() const { return contents_; }
   std::size_t num_bytes() const;
 
@@ -65,7 +65,7 @@ class Profile {
   std::vector<Closing> closings_;
   std::vector<std::u32string> contents_;
   std::size_t num_words_ = 0;
-  bool within_ = false;  // the state is within a character: then the content is unknown
+  bool within_ = false;  // the state is inside a character: the content is then unknown
 };
 
 }  // namespace quire::grammar

@@ -37,7 +37,7 @@ class Trie {
   }
 
  private:
-  std::vector<Node> nodes_;  // one more than there are, to end the last one's tokens
+  std::vector<Node> nodes_;  // ends with an extra node, which ends the last one's tokens
   std::vector<std::int32_t> tokens_;
 };
 

@@ -1,6 +1,6 @@
 // TokenVocabulary: the bytes of a model's tokens, arranged for computing masks; built once per model and shared by all
 // its grammars. Immutable after construction. Special tokens have no bytes here: a grammar never allows them, except
-// those that end a generation where the text is complete.
+// those that end a generation once the text is complete.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace quire {
 class TokenVocabulary {
  public:
   explicit TokenVocabulary(const Tokenizer& tokenizer);
-  // bytes[id]: what token `id` stands for in running text, empty where it is not text. end_tokens: ids that end a
+  // bytes[id]: bytes of token `id` in running text, empty if it is not text. end_tokens: ids that end a
   // generation.
   TokenVocabulary(const std::vector<std::string>& bytes, std::vector<TokenId> end_tokens);
-  // One token per byte, and one (id 256) that ends: for checking texts without a model.
+  // A token per byte, and an end token (id 256): for checking texts without a model.
   static TokenVocabulary bytes_only();
 
   std::size_t size() const { return offsets_.size() - 1; }

@@ -46,7 +46,7 @@ void Walker::descend(std::uint32_t node, std::size_t at, std::size_t depth) {
   }
 }
 
-// The inside of a string needs only its lexer: most of a large trie is read here.
+// Inside a string only its lexer is needed: most of a large trie is read here.
 void Walker::string_below(std::uint32_t node, const Thread& thread, std::size_t at, std::size_t depth) {
   ByteLexer& lexer = *machine_.string_of(thread).lexer;
   auto& open = level(at).open;

@@ -1,6 +1,6 @@
-// Walker: runs a Machine over the texts of a Trie to find which of them it can read. One thread at a time.
-// Its cost is that of the live part of the trie; the machine's stack is as before when it returns. Its levels outlive
-// it, so that walking allocates nothing in the long run.
+// Walker: runs a Machine over the texts of a Trie to find which of them it can read. One thread at a time. Its cost is
+// that of the live part of the trie; afterwards the machine's stack is as before. Its levels outlive it, so that
+// walking allocates nothing in the long run.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@
 
 namespace quire::grammar {
 
-// What is read at one depth of a walk. They grow without moving what is being read.
+// Working memory of a depth of the walk. The levels grow without moving those in use.
 struct WalkLevel {
   Threads threads;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> open;  // within a string: nodes, and the lexer's state at each
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> open;  // inside a string: nodes, with the lexer's state at each
 };
 using WalkLevels = std::deque<WalkLevel>;
 
 class Walker {
  public:
   // on_live(node): the text of the node can be read. on_base(node, depth, passed): reading it finished the value on
-  // kBaseFrame; where it `passed`, the value had ended at depth, before the node's own byte.
+  // kBaseFrame; `passed`: the value had ended at depth, before the node's own byte.
   using OnLive = std::function<void(std::uint32_t node)>;
   using OnBase = std::function<void(std::uint32_t node, std::size_t depth, bool passed)>;
 
   Walker(Machine& machine, const Trie& trie, WalkLevels& levels) : machine_(machine), trie_(trie), levels_(levels) {}
-  // Nodes that are not wanted are left out, with all that lies below them.
+  // Unwanted nodes are skipped, with all nodes below them.
   using Wanted = std::function<bool(std::uint32_t node)>;
   void want_only(Wanted wanted) { wanted_ = std::move(wanted); }
-  // Reads what lies below `node`, where `threads` stand; `depth` is the node's.
+  // Reads the texts below `node`, where `threads` stand; `depth` is the node's.
   void below(std::uint32_t node, const Threads& threads, std::size_t depth, const OnLive& on_live,
              const OnBase& on_base);
 

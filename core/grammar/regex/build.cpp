@@ -33,7 +33,7 @@ class Subsets {
 
   std::uint32_t start(std::uint32_t state, std::uint32_t end) { return intern(closure({state}, true, false), end); }
 
-  // Expands every state; call edges are kept per state where there are any.
+  // Expands every state; call edges are kept per state if there are any.
   Dfa finish() {
     const std::size_t width = alphabet_.num_classes();
     for (std::size_t state = 0; state < sets_.size(); ++state) {
@@ -192,7 +192,7 @@ Dfa build_rules(std::span<const Expr> rules, std::vector<bool>& live, std::vecto
   for (const auto& [begin, end] : ends)
     starts.push_back(subsets.start(begin, end));
   Dfa dfa = subsets.finish();
-  // A rule has text once its start reaches acceptance over rules that have text: grow the set until it is stable.
+  // A rule has text if its start reaches acceptance over rules that have text: grows the set until it is stable.
   for (std::size_t i = 0; i < rules.size(); ++i)
     live[i] = false;
   for (bool changed = true; changed;) {

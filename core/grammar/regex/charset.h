@@ -1,5 +1,5 @@
-// CharSet: a set of Unicode scalar values as sorted, disjoint, non-adjacent ranges. Value type; any thread.
-// Invariant: surrogates are never members, so a complement holds only what UTF-8 text can hold.
+// CharSet: a set of Unicode scalar values as sorted, disjoint, non-adjacent ranges. Value type; any thread. Invariant:
+// surrogates are never members, so a complement has only code points that UTF-8 text can contain.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class CharSet {
   std::vector<CodeRange> ranges_;
 };
 
-// The code points of UTF-8 text; false where it is malformed (overlong forms and surrogates included).
+// The code points of UTF-8 text; false if it is malformed (overlong forms and surrogates included).
 bool decode_utf8(std::string_view text, std::u32string& out);
 void append_utf8(std::string& out, char32_t c);
 

@@ -181,7 +181,7 @@ Dfa minimise(const Dfa& dfa) {
   const std::size_t width = dfa.alphabet.num_classes();
   std::vector<std::uint32_t> block(dfa.accept.begin(), dfa.accept.end());
   for (std::size_t s = 1; s < n; ++s)
-    ++block[s];  // keeps the dead state apart
+    ++block[s];  // keeps the dead state separate
   std::size_t num_blocks = 0;
   std::vector<std::vector<std::uint32_t>> keys(n);
   while (true) {

@@ -15,7 +15,7 @@
 
 namespace quire::grammar {
 
-// Splits the code points into classes that an automaton does not tell apart.
+// Splits the code points into classes of equal behaviour.
 class Alphabet {
  public:
   Alphabet();
@@ -23,12 +23,12 @@ class Alphabet {
   explicit Alphabet(std::span<const CharSet* const> sets);
   std::uint32_t class_of(char32_t c) const;
   std::uint32_t num_classes() const { return num_classes_; }
-  // The classes that members of the set have.
+  // The classes of the set's members.
   std::vector<std::uint32_t> classes_in(const CharSet& set) const;
   // Common refinement: pairs[k] = (class in a, class in b) of class k.
   static Alphabet refine(const Alphabet& a, const Alphabet& b,
                          std::vector<std::pair<std::uint32_t, std::uint32_t>>& pairs);
-  // Maximal runs of one class, in order: run i covers starts()[i] up to the next start.
+  // Maximal runs of a class, in order: run i covers starts()[i] up to the next start.
   const std::vector<char32_t>& starts() const { return starts_; }
   const std::vector<std::uint32_t>& run_classes() const { return classes_; }
 
@@ -50,7 +50,7 @@ struct Dfa {
   Alphabet alphabet;
   std::vector<std::uint32_t> next;           // [state * num_classes + class]
   std::vector<std::uint32_t> accept;         // per state: 0, or 1 + label
-  std::vector<std::vector<CallEdge>> calls;  // per state; empty where the automaton has no calls
+  std::vector<std::vector<CallEdge>> calls;  // per state; empty if the automaton has no calls
   std::uint32_t start = 0;
 
   std::size_t num_states() const { return accept.size(); }
@@ -70,9 +70,9 @@ Dfa intersect(const Dfa& a, const Dfa& b, Budget& budget);
 Dfa unite(const Dfa& a, const Dfa& b, Budget& budget);
 Dfa complement(const Dfa& dfa);
 Dfa any_text();
-// Exactly these texts; the label of texts[i] is i.
+// Accepts exactly these texts; the label of texts[i] is i.
 Dfa from_texts(std::span<const std::u32string> texts, Budget& budget);
-// Merges states that no continuation tells apart; labels are kept apart.
+// Merges states with the same continuations; labels are kept apart.
 Dfa minimise(const Dfa& dfa);
 
 }  // namespace quire::grammar

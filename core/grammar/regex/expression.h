@@ -24,9 +24,9 @@ struct Expression {
   CharSet set;                     // kSet
   std::vector<Expr> children;      // kConcat, kAlternate; one for kRepeat and kAhead
   std::uint32_t min = 0;           // kRepeat
-  std::uint32_t max = 0;           // kRepeat; kUnbounded for no limit
+  std::uint32_t max = 0;           // kRepeat; kUnbounded: no limit
   std::uint32_t call = 0;          // kCall: the symbol called
-  bool stays = false;              // kCall: the rule is not written into its caller
+  bool stays = false;              // kCall: the rule is not copied into its caller
   bool negated = false;            // kAhead: (?!...), kWordEdge: \B
   std::shared_ptr<const Dfa> dfa;  // kAutomaton
 };

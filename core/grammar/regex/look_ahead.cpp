@@ -31,7 +31,7 @@ Expr restricted(const Expr& condition, bool negated, const Expr& rest, Budget& b
   return make_automaton(std::make_shared<Dfa>(intersect(rest_dfa, begins_with(condition, negated, budget), budget)));
 }
 
-// ((?!x)c)* up to the end of the text: repetitions of c in which x begins nowhere.
+// ((?!x)c)* up to the end of the text: repetitions of c in which x does not begin anywhere.
 Expr guarded_repeat(const Expression& repeat, const Expr& rest, Budget& budget) {
   const Expression& body = *repeat.children.front();
   const bool fits = body.kind == Kind::kConcat && body.children.size() == 2 && body.children[0]->kind == Kind::kAhead &&

@@ -6,8 +6,8 @@
 
 namespace quire::grammar {
 
-// The expression followed by `rest` (up to the end of the text), without look-ahead. Throws Refusal where a look-ahead
-// stands inside a repetition of a form that is not regular in one pass.
+// The expression followed by `rest` (up to the end of the text), without look-ahead. Throws Refusal if a look-ahead is
+// inside a repetition of a form that is not regular in one pass.
 Expr resolve_ahead(const Expr& expression, const Expr& rest, Budget& budget);
 
 }  // namespace quire::grammar

@@ -15,7 +15,7 @@ class Nfa {
   struct State {
     Edge edge = Edge::kNone;
     std::uint32_t target = 0;
-    std::uint32_t second = 0;  // kEpsilon: another target where has_second
+    std::uint32_t second = 0;  // kEpsilon: another target, if has_second
     bool has_second = false;
     std::uint32_t value = 0;  // kSet: index into sets(); kCall: symbol
   };
@@ -25,8 +25,8 @@ class Nfa {
   std::uint32_t add(const Expression& expression, std::uint32_t from, std::size_t depth = 0);
   std::uint32_t add_state();
   void add_epsilon(std::uint32_t from, std::uint32_t to) { epsilon(from, to); }
-  // Turns calls of `rule` to itself as its last act, among states from `first` on, into ways back to its beginning:
-  // right recursion becomes a loop.
+  // Turns tail calls of `rule` to itself, among states from `first` on, into edges back to its beginning: right
+  // recursion becomes a loop.
   void loop_tail_calls(std::uint32_t rule, std::uint32_t first, std::uint32_t begin, std::uint32_t end);
   const std::vector<State>& states() const { return states_; }
   const std::vector<CharSet>& sets() const { return sets_; }

@@ -113,7 +113,7 @@ class Parser {
     return ahead;
   }
 
-  // {n}, {n,} or {n,m} at the cursor; nothing (cursor kept) where the brace is a plain character.
+  // {n}, {n,} or {n,m} at the cursor; nothing (cursor kept) if the brace is a plain character.
   std::optional<std::pair<std::uint32_t, std::uint32_t>> counted() {
     std::size_t i = at_ + 1;
     const auto number = [&]() -> std::optional<std::uint32_t> {
@@ -159,7 +159,7 @@ class Parser {
       } else {
         return item;
       }
-      // A lazy quantifier changes which match is found, never whether there is one.
+      // A lazy quantifier changes which match is found, but not whether there is one.
       if (!take('?') && peek() == '+') throw Refusal("possessive repetition in a regex is not supported");
       item = make_repeat(std::move(item), min, max);
     }
@@ -212,7 +212,7 @@ class Parser {
     return negated ? set.complement() : set;
   }
 
-  // What follows a backslash where it stands for characters; shared by brackets and plain text.
+  // The characters of an escape, the backslash already read; shared by brackets and plain text.
   CharSet character_escape(char32_t c) {
     switch (c) {
       case 'd':
@@ -271,7 +271,7 @@ class Parser {
     return make_set(std::move(set));
   }
 
-  // One member of a bracket; `single`: it may begin a range.
+  // A member of a bracket; is_single: it may begin a range.
   CharSet member(bool& is_single) {
     const char32_t c = text_[at_++];
     if (c == '[' && peek() == ':') throw Refusal("POSIX classes in a regex are not supported");

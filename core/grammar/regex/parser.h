@@ -1,5 +1,5 @@
-// Parses regular expressions: ECMA-262 with the leniency of its Annex B, which is what JSON Schema's `pattern` asks
-// for. Any thread. Invariant: what has no regular meaning here (back-references, look-behind) throws Refusal, never a
+// Parses regular expressions: ECMA-262 with the leniency of its Annex B, which JSON Schema's `pattern` requires.
+// Any thread. Invariant: constructs that are not regular (back-references, look-behind) throw Refusal, never a
 // guess.
 #pragma once
 

@@ -37,7 +37,7 @@ void read_olmo2(SpecReader& reader, ModelSpec& spec) {
     layer.attention.qk_norm = QkNorm::kFullWidth;
 }
 
-// Of GGUF files only the model of 64 layers has windows; positions in the sliding layers alone.
+// Among GGUF files only the model of 64 layers has windows; then only sliding layers have positions.
 void read_exaone4(SpecReader& reader, ModelSpec& spec) {
   constexpr std::size_t kLayersWithWindows = 64;
   use_post_norms(spec);

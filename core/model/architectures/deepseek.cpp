@@ -1,4 +1,4 @@
-// DeepSeek V2 and V3, and what shares their latent attention (arXiv 2405.04434).
+// DeepSeek V2 and V3, and families that share their latent attention (arXiv 2405.04434).
 #include <cmath>
 
 #include "core/model/architectures/registry.h"
@@ -29,7 +29,7 @@ void use_latent(SpecReader& reader, LayerSpec& layer, std::int64_t index) {
 void read_deepseek2(SpecReader& reader, ModelSpec& spec) {
   reader.drop_next_token_layers(spec);
   const RopeConfig& rope = spec.ropes[0];
-  // Stored as a tenth of the multiplier. DeepSeek's own scaling leaves cos and sin as they are.
+  // The file holds a tenth of the multiplier. DeepSeek's own scaling leaves cos and sin unchanged.
   const double multiplier = reader.number("rope.scaling.yarn_log_multiplier").value_or(0.0) / 0.1;
   if (reader.architecture() == "mistral4") {
     use_log_multiplier(spec, multiplier);
@@ -58,7 +58,7 @@ void read_deepseek2(SpecReader& reader, ModelSpec& spec) {
   reader.read_experts(spec, is_glm ? SpecReader::kSigmoidGating : SpecReader::kSoftmaxGating);
 }
 
-// Delta nets with a decay for each channel; latent attention without positions at every fourth place.
+// Delta nets with a decay for each channel; every fourth layer has latent attention without positions.
 void read_kimi_linear(SpecReader& reader, ModelSpec& spec) {
   RecurrentSpec net;
   net.taps = reader.required_integer("ssm.conv_kernel");

@@ -41,7 +41,7 @@ void read_bert(SpecReader& reader, ModelSpec& spec) {
   reader.read_experts(spec);
 }
 
-// Decoders' layers, seen in both directions.
+// A decoder's layers with attention in both directions.
 void read_eurobert(SpecReader& /*reader*/, ModelSpec& spec) {
   spec.is_causal = false;
   spec.has_head = false;

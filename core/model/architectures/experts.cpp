@@ -5,7 +5,7 @@
 
 namespace quire {
 
-// All of it is in the keys: Ling 2, dots.
+// Families whose differences are all in the keys: Ling 2, dots.
 void read_keyed_experts(SpecReader& reader, ModelSpec& spec) {
   reader.drop_next_token_layers(spec);
   reader.read_experts(spec);
@@ -45,7 +45,7 @@ void read_exaone_experts(SpecReader& reader, ModelSpec& spec) {
   reader.read_experts(spec, SpecReader::kSigmoidGating);
 }
 
-// Norms on both sides of each branch; a gate for each element of what attention gives.
+// Norms on both sides of each branch; a gate for each element of attention's output.
 void read_afmoe(SpecReader& reader, ModelSpec& spec) {
   spec.embedding_scale = std::sqrt(static_cast<double>(spec.config.hidden_size));
   use_sandwich_norms(spec);
@@ -55,8 +55,8 @@ void read_afmoe(SpecReader& reader, ModelSpec& spec) {
   reader.read_experts(spec, SpecReader::kSigmoidGating);
 }
 
-// Routed by the layer's input, before attention. Files with windows have one of four layers that sees the whole context
-// without positions; readers take the published models' window whatever the key says.
+// Routed by the layer's input, before attention. In files with windows, one layer of four sees the whole context
+// without positions; readers use the published models' window and ignore the key.
 void read_smallthinker(SpecReader& reader, ModelSpec& spec) {
   constexpr std::int64_t kWindow = 4096;
   constexpr std::size_t kPeriod = 4;
@@ -81,7 +81,7 @@ void read_minimax(SpecReader& reader, ModelSpec& spec) {
   renormalise_experts(spec);
 }
 
-// Keys and values of different widths; sinks where the file has them.
+// Keys and values of different widths; sinks if the file has them.
 void read_mimo2(SpecReader& reader, ModelSpec& spec) {
   reader.drop_next_token_layers(spec);
   reader.read_windows_with_rope(spec, 0, true, 10000.0);
@@ -91,7 +91,7 @@ void read_mimo2(SpecReader& reader, ModelSpec& spec) {
     attention.has_sinks = reader.has_tensor(i, "attn_sinks.weight");
   }
   reader.read_experts(spec, SpecReader::kSigmoidGating);
-  // The files' own gate is another one than what they were trained with.
+  // The files name a gate that differs from the one used in training.
   for (LayerSpec& layer : spec.layers)
     layer.feed_forward.route.gate = RouteOptions::Gate::kSigmoid;
   renormalise_experts(spec);

@@ -49,7 +49,7 @@ void read_attention(SpecReader& reader, ModelSpec& spec, const std::vector<bool>
   }
 }
 
-// Streams and ranks are as many and as wide as the tensors are.
+// The number and width of streams and ranks follow from the tensors.
 void read_streams(SpecReader& reader, ModelSpec& spec) {
   const bool is_stacked = reader.has_tensor("altup_proj.weight");
   std::int64_t num_others = is_stacked ? reader.tensors().shape_of("altup_proj.weight").at(0) : 0;
@@ -63,7 +63,7 @@ void read_streams(SpecReader& reader, ModelSpec& spec) {
   spec.laurel_rank = reader.rows_of(0, "laurel_l.weight");
 }
 
-// Files without the key have it in the first ten layers, at the quantile 0.95.
+// Files without the key have sparsity in the first ten layers, at the quantile 0.95.
 void read_sparsity(SpecReader& reader, ModelSpec& spec) {
   constexpr std::int64_t kSparseLayers = 10;
   constexpr double kDeviations = 1.6448533535003662;
@@ -73,7 +73,7 @@ void read_sparsity(SpecReader& reader, ModelSpec& spec) {
     ffn.sparsity_of_sample = !reader.is_translated();
     if (has_key) ffn.sparsity = reader.number("activation_sparsity_scale", i);
     if (!has_key && i < kSparseLayers) ffn.sparsity = kDeviations;
-    // Minus infinity: all of it counts.
+    // Minus infinity: all inputs count.
     if (ffn.sparsity && !std::isfinite(*ffn.sparsity)) ffn.sparsity.reset();
   }
 }

@@ -34,7 +34,7 @@ const HfFamily& family_of(const JsonObject& text, const json& raw) {
 
 }  // namespace
 
-// A parameter that would be ignored changes every token: what is not known is refused.
+// Refuses unknown parameters: ignoring one would change every token.
 void refuse_unknown_rope_keys(const json& scaling, const JsonObject& object) {
   constexpr std::string_view kKnown[] = {"rope_type",
                                          "type",

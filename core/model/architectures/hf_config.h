@@ -11,22 +11,22 @@
 
 namespace quire {
 
-// Reads a config.json, and names `tensors` as GGUF does. Throws StartupError, one line that begins with `where`: a key
-// is missing, wrong or not known, or asks for what is not supported.
+// Reads a config.json, and names `tensors` by GGUF's names. Throws StartupError, one line that begins with `where`: a
+// key is missing, wrong or unknown, or asks for a feature that is not supported.
 ModelSpec read_hf_spec(const nlohmann::json& config, const std::string& where, TensorTable& tensors,
                        const SpecWishes& wishes = {});
 
-// Throws StartupError where a rotation has a parameter that Quire does not know.
+// Throws StartupError if a rotation has a parameter that Quire does not know.
 void refuse_unknown_rope_keys(const nlohmann::json& scaling, const JsonObject& object);
 
 // The sampling defaults. `tensors` takes warnings of settings that are not applied.
 GenerationDefaults read_hf_generation(const nlohmann::json& generation, const std::string& where, TensorTable& tensors);
 
-// What a sentence-transformers' 1_Pooling/config.json chooses, by its flags or by its name.
+// The pooling chosen by a sentence-transformers' 1_Pooling/config.json, by its flags or by name.
 Pooling read_hf_pooling(const nlohmann::json& pooling, const std::string& where);
 
-// The template in a tokenizer_config.json: a string, or a list of named ones of which "default" counts. Empty where
-// none.
+// The template in a tokenizer_config.json: a string, or a list of named ones, of which "default" is used. Empty if it
+// has none.
 std::string read_hf_chat_template(const nlohmann::json& tokenizer_config, const std::string& where);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// What the configurations of plain decoders say beyond the common keys.
+// Plain decoders' configuration keys beyond the common ones.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using nlohmann::json;
 
 namespace {
 
-// Every sixth layer sees the whole context where nothing lists them; the last one always does.
+// If the layers are not listed, every sixth one sees the whole context; the last one always does.
 void list_gemma4_layers(HfTranslation& t) {
   constexpr std::int64_t kPeriod = 6;
   std::vector<std::string> types = t.layer_types();
@@ -30,7 +30,7 @@ void list_gemma4_layers(HfTranslation& t) {
 
 }  // namespace
 
-// The class has no window, but for layers that the file lists as sliding ones.
+// The class has a window only in layers that the file lists as sliding.
 void translate_llama(HfTranslation& t) {
   t.require_integer("num_local_experts", 0);
   t.require_integer("num_experts", 0);
@@ -41,7 +41,7 @@ void translate_llama(HfTranslation& t) {
   t.erase("attention.sliding_window_pattern");
 }
 
-// The window holds from max_window_layers on, where the file does not list the layers.
+// If the file does not list the layers, the window applies from max_window_layers on.
 void translate_qwen(HfTranslation& t) {
   const JsonObject& config = t.config();
   const bool is_used = config.boolean("use_sliding_window").value_or(false) &&
@@ -88,7 +88,7 @@ void translate_gemma4(HfTranslation& t) {
 
 namespace {
 
-// Where the normal distribution reaches `share`.
+// Quantile of the normal distribution at `share`.
 double normal_quantile(double share) {
   double low = -40.0;
   double high = 40.0;
@@ -101,14 +101,14 @@ double normal_quantile(double share) {
 
 }  // namespace
 
-// Sparsity is listed as the share of the gate that does not count.
+// Sparsity is listed as the share of the gate that is ignored.
 void translate_gemma3n(HfTranslation& t) {
   const JsonObject& config = t.config();
   t.require_integer("altup_active_idx", 0);
   t.require_flag("altup_correct_scale", true, true);
   t.copy_integer("altup_num_inputs", "altup.num_inputs");
   for (const char* shown : {"laurel_rank", "altup_coef_clip", "altup_lr_multiplier"})
-    config.find(shown);  // by the tensors, and in training alone
+    config.find(shown);  // shown by the tensors, or used in training only
   if (const json* sizes = config.find("intermediate_size"); sizes != nullptr && sizes->is_array())
     t.set("feed_forward_length", t.layer_list("intermediate_size").value());
   const std::int64_t num_layers = t.num_layers();
@@ -134,7 +134,7 @@ void translate_gemma3n(HfTranslation& t) {
   t.set("activation_sparsity_scale", deviations);
 }
 
-// A pattern of letters, L for layers that slide, or a period, where the layers are not listed.
+// If the layers are not listed: a pattern of letters, L for sliding layers, or a period.
 void translate_exaone4(HfTranslation& t) {
   const JsonObject& config = t.config();
   const json* pattern = config.find("sliding_window_pattern");
@@ -156,7 +156,7 @@ void translate_exaone4(HfTranslation& t) {
 
 namespace {
 
-// A number, or a list of one number for each layer that must be the same.
+// A number, or a list with the same number for each layer.
 std::optional<std::int64_t> uniform_integer(const HfTranslation& t, const char* key) {
   const json* value = t.config().find(key);
   if (value == nullptr || !value->is_array()) return t.config().integer(key);
@@ -169,7 +169,7 @@ std::optional<std::int64_t> uniform_integer(const HfTranslation& t, const char* 
 
 }  // namespace
 
-// The base of the rotation is extended by alpha, whatever the length of the context.
+// alpha extends the base of the rotation, regardless of the context's length.
 void translate_hunyuan(HfTranslation& t) {
   const JsonObject& config = t.config();
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -185,14 +185,14 @@ void translate_hunyuan(HfTranslation& t) {
   t.require_integer("attention_head_dim", config.integer("head_dim").value_or(0));
   if (const auto chosen = uniform_integer(t, "moe_topk")) t.set_integer("expert_used_count", *chosen);
   if (config.integer("num_experts").value_or(0) <= 1) t.erase("expert_count");
-  uniform_integer(t, "moe_intermediate_size");  // experts are as wide as their tensors
+  uniform_integer(t, "moe_intermediate_size");  // the tensors show the experts' width
   uniform_integer(t, "num_shared_expert");
 }
 
-// The activation has weights in each layer, stored as logarithms of what softplus gives.
+// The activation has weights in each layer, stored as inverse softplus.
 void translate_apertus(HfTranslation& t) {
   t.require_flag("post_norm", false, false);
-  t.config().boolean("qk_norm");  // the tensors show it
+  t.config().boolean("qk_norm");  // shown by the tensors
   struct Parameter {
     const char* name;
     double unset;
@@ -231,7 +231,7 @@ void translate_stablelm(HfTranslation& t) {
     join(i, "k_layernorm", "attn_k_norm", t.config().integer("num_key_value_heads").value_or(heads));
   }
   for (const char* key : {"use_parallel_residual", "qk_layernorm"})
-    t.config().boolean(key);  // the tensors show it
+    t.config().boolean(key);  // shown by the tensors
 }
 
 void translate_cohere2(HfTranslation& t) {

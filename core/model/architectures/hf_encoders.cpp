@@ -1,4 +1,4 @@
-// What the configurations of encoders say beyond the common keys.
+// Encoders' configuration keys beyond the common ones.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ void rename(HfTranslation& t, const std::string& hf, const std::string& gguf) {
   t.tensors().ignore(hf);
 }
 
-// A score of the first row: a dense product, tanh, and a product of as many rows as there are labels.
+// A score of the first row: a dense product, tanh, and a product with a row for each label.
 void name_classifier(HfTranslation& t, const std::string& dense, const std::string& output) {
   if (!t.tensors().stores(output + ".weight")) return;
   for (const char* suffix : {".weight", ".bias"}) {
@@ -36,7 +36,7 @@ void translate_bert(HfTranslation& t) {
   name_classifier(t, "bert.pooler.dense", "classifier");
 }
 
-// Positions begin behind that of the padding token.
+// Positions begin after the padding token's.
 void translate_roberta(HfTranslation& t) {
   t.set("attention.causal", false);
   t.require_text("position_embedding_type", "absolute");
@@ -56,7 +56,7 @@ void translate_roberta(HfTranslation& t) {
   name_classifier(t, "classifier.dense", "classifier.out_proj");
 }
 
-// Names of its own for the common sizes; the epsilon is the class's.
+// The class has its own names for the common sizes, and a fixed epsilon.
 void translate_distilbert(HfTranslation& t) {
   t.set("attention.causal", false);
   t.copy_integer("dim", "embedding_length");
@@ -65,7 +65,7 @@ void translate_distilbert(HfTranslation& t) {
   t.copy_integer("hidden_dim", "feed_forward_length");
   t.set("attention.layer_norm_epsilon", 1e-12);
   t.erase("rope.dimension_count");
-  t.config().boolean("sinusoidal_pos_embds");  // the table shows them
+  t.config().boolean("sinusoidal_pos_embds");  // shown by the table
   for (const char* of_training : {"vocab_layer_norm.", "vocab_transform.", "vocab_projector."})
     t.tensors().ignore(of_training);
 }

@@ -1,4 +1,4 @@
-// What the configurations of decoders with experts or latent attention say beyond the common keys.
+// Configuration keys of decoders with experts or latent attention, beyond the common ones.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ void translate_latent(HfTranslation& t) {
   t.require_flag("rope_interleave", true, true);
 }
 
-// As many dense layers first as the list of kinds begins with.
+// The number of leading dense layers is counted in the list of kinds.
 void translate_glm_lite(HfTranslation& t) {
   t.require_flag("rope_interleave", true, true);
   t.set_integer("expert_gating_func", 2);
@@ -35,36 +35,36 @@ void translate_sigmoid_experts(HfTranslation& t) {
   t.set_integer("expert_gating_func", 2);
 }
 
-// Layer norms under the other norm's name. Experts are weighed as in training, where the choice has jitter.
+// Layer norms stored under RMS norms' names. Experts are weighted as in training, with its jitter as a threshold.
 void translate_phimoe(HfTranslation& t) {
   const JsonObject& config = t.config();
   t.require_integer("num_experts_per_tok", 2);
   t.set("expert_mixer_jitter", config.number("router_jitter_noise").value_or(0.01));
   t.set("attention.layer_norm_epsilon", config.number("rms_norm_eps").value_or(1e-5));
   t.erase("attention.layer_norm_rms_epsilon");
-  config.boolean("lm_head_bias");  // the tensors show it
+  config.boolean("lm_head_bias");  // shown by the tensors
 }
 
 void translate_minimax(HfTranslation& t) {
   t.set_integer("expert_gating_func", 2);
   t.require_flag("use_qk_norm", true, true);
   t.require_text("qk_norm_type", "per_layer");
-  // Factors of the residual stream, of the first generation.
+  // Factors of the residual stream in first-generation models.
   for (const char* of : {"attention", "full_attention", "linear_attention", "mlp"}) {
     for (const char* factor : {"alpha", "beta"})
       t.require_number(fmt::format("layernorm_{}_{}", of, factor).c_str(), 1.0);
   }
   t.require_flag("postnorm", false, false);
-  // Of a shared expert and of dense layers, which there are none of.
+  // Sizes of a shared expert and of dense layers, which this model does not have.
   t.require_integer("shared_intermediate_size", 0);
   for (const char* of_others : {"shared_moe_mode", "mlp_intermediate_size", "mtp_transformer_layers"})
     t.config().find(of_others);
-  // 0 is linear attention, of the first generation.
+  // 0 is linear attention, used by first-generation models.
   if (const auto kinds = t.layer_list("attn_type_list"); kinds && std::ranges::find(*kinds, 0) != kinds->end())
     t.config().fail("linear attention in 'attn_type_list' is not supported");
 }
 
-// Both generations have the same type.
+// Both generations have the same model type.
 void translate_bailing(HfTranslation& t) {
   const nlohmann::json* names = t.config().find("architectures");
   if (names != nullptr && names->is_array() && !names->empty() && names->front() == "BailingMoeForCausalLM")
@@ -74,7 +74,7 @@ void translate_bailing(HfTranslation& t) {
   t.require_text("score_function", "sigmoid");
   t.require_flag("norm_head", false, false);
   for (const char* shown : {"moe_router_enable_expert_bias", "moe_router_enable_routed_scaling"})
-    t.config().boolean(shown);  // by a tensor and by a factor
+    t.config().boolean(shown);  // shown by a tensor and by a factor
   t.set_integer("expert_gating_func", 2);
   t.config().integer("rotary_dim");
 }
@@ -90,12 +90,12 @@ void translate_ernie_experts(HfTranslation& t) {
     t.config().fail("a 'moe_layer_end_index' before the last layer is not supported");
 }
 
-// Lists say which layers see chunks and which have positions.
+// Lists name the layers that see chunks and those that have positions.
 void translate_llama4(HfTranslation& t) {
   const JsonObject& config = t.config();
   t.copy_integer("intermediate_size_mlp", "feed_forward_length");
   for (const char* shown : {"interleave_moe_layer_step", "moe_layers"})
-    config.find(shown);  // by the tensors
+    config.find(shown);  // shown by the tensors
   const auto positions = t.layer_list("no_rope_layers");
   const std::int64_t interval = config.integer("no_rope_layer_interval").value_or(4);
   if (interval < 1) config.fail("'no_rope_layer_interval' is not positive");
@@ -117,7 +117,7 @@ void translate_llama4(HfTranslation& t) {
   t.set_integer("attention.temperature_length", config.integer("floor_scale").value_or(8192));
 }
 
-// Keys and values of other widths; layers that slide have heads and a rotation of their own.
+// Keys and values differ in width; sliding layers have their own heads and rotation.
 void translate_mimo2(HfTranslation& t) {
   const JsonObject& config = t.config();
   const auto slides = t.layer_list("hybrid_layer_pattern");
@@ -136,13 +136,13 @@ void translate_mimo2(HfTranslation& t) {
   t.set("attention.head_count_kv", kv_heads);
   t.set("attention.sliding_window_pattern", *slides);
   t.copy_integer("sliding_window_size", "attention.sliding_window");
-  config.integer("attention_chunk_size");  // the window once more
+  config.integer("attention_chunk_size");  // repeats the window
   t.copy_integer("sliding_window", "attention.sliding_window");
   t.copy_number("swa_rope_theta", "rope.freq_base_swa");
   t.copy_number("attention_value_scale", "attention.value_scale");
   t.copy_number("layernorm_epsilon", "attention.layer_norm_rms_epsilon");
   for (const char* key_of_sinks : {"add_swa_attention_sink_bias", "add_full_attention_sink_bias"})
-    config.boolean(key_of_sinks);  // the tensors show it
+    config.boolean(key_of_sinks);  // shown by the tensors
 }
 
 }  // namespace quire

@@ -425,7 +425,7 @@ const HfFamily* find_hf_family(std::string_view model_type) {
   return found == std::end(kFamilies) ? nullptr : found;
 }
 
-// Encoders of Jina carry the type of the class that they were made from.
+// Jina's encoders state the model type of the class that they were derived from.
 const HfFamily* hf_family_of(const nlohmann::json& config) {
   const auto text = [&](const char* key) {
     const auto found = config.find(key);

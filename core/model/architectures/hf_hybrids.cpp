@@ -1,4 +1,4 @@
-// What the configurations of decoders with recurrent layers say beyond the common keys.
+// Configuration keys of decoders with recurrent layers, beyond the common ones.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::int64_t kAnyContext = 1 << 20;  // of models without positions
+constexpr std::int64_t kAnyContext = 1 << 20;  // context of models without positions
 
 std::vector<bool> layers_of(const HfTranslation& t, std::initializer_list<std::string_view> kinds) {
   std::vector<bool> out;
@@ -22,12 +22,12 @@ std::vector<bool> layers_of(const HfTranslation& t, std::initializer_list<std::s
   return out;
 }
 
-// The step of a state space is not clamped.
+// Refuses limits of a state space's step: the step is not clamped.
 void refuse_step_limits(const HfTranslation& t) {
   for (const char* key : {"time_step_limit", "mamba_dt_limit"}) {
     const json* limit = t.config().find(key);
     if (limit == nullptr) continue;
-    // Infinity by its name, as null or as newer files write it: {"__float__": "Infinity"}.
+    // Infinity as null, by its name, or in newer files' form: {"__float__": "Infinity"}.
     const bool is_open =
         limit->is_array() && limit->size() == 2 && (*limit)[0].is_number() && (*limit)[0].get<double>() == 0.0 &&
         ((*limit)[1].is_null() || (*limit)[1].is_string() || (*limit)[1] == json{{"__float__", "Infinity"}} ||
@@ -36,7 +36,7 @@ void refuse_step_limits(const HfTranslation& t) {
   }
 }
 
-// Keys of a class that prefixes them.
+// Reads a class's own prefixed keys.
 void read_mamba2(HfTranslation& t, std::int64_t inner) {
   const JsonObject& config = t.config();
   t.copy_integer("mamba_d_conv", "ssm.conv_kernel");
@@ -54,7 +54,7 @@ void read_mamba2(HfTranslation& t, std::int64_t inner) {
 }  // namespace
 
 void translate_lfm2(HfTranslation& t) {
-  t.config().find("num_heads");  // the older name of num_attention_heads, beside it
+  t.config().find("num_heads");  // older name of num_attention_heads
   t.copy_integer("conv_L_cache", "shortconv.l_cache");
   t.set_kv_heads(layers_of(t, {"full_attention"}));
 }
@@ -78,7 +78,7 @@ void translate_qwen_hybrid(HfTranslation& t) {
   if (!t.layer_types().empty()) t.set("attention.recurrent_layers", layers_of(t, {"linear_attention"}));
 }
 
-// The shared feed-forward is the only one where there are no experts.
+// Without experts, the shared feed-forward is the only one.
 void translate_granite_hybrid(HfTranslation& t) {
   const JsonObject& config = t.config();
   if (t.layer_types().empty())
@@ -103,7 +103,7 @@ double factor_of(const JsonObject& config, const char* key, std::size_t index) {
 
 }  // namespace
 
-// Multipliers of what goes into and comes out of each product: factors of the matrices themselves.
+// Multipliers of each product's input and output: applied as factors of the matrices.
 void translate_falcon_h1(HfTranslation& t) {
   const JsonObject& config = t.config();
   const auto number = [&](const char* key) { return config.number(key).value_or(1.0); };
@@ -175,7 +175,7 @@ void translate_nemotron_h(HfTranslation& t) {
                 config.required_integer("mamba_num_heads") * config.required_integer("mamba_head_dim"));
   t.copy_number("layer_norm_epsilon", "attention.layer_norm_rms_epsilon");
   t.require_text("mamba_hidden_act", "silu");
-  config.find("time_step_rank");  // of Mamba-1: the class does not use it
+  config.find("time_step_rank");  // Mamba-1's; the class does not use it
   refuse_step_limits(t);
 }
 
@@ -240,11 +240,11 @@ void translate_mamba2(HfTranslation& t) {
   t.copy_number("layer_norm_epsilon", "attention.layer_norm_rms_epsilon");
   t.require_flag("rms_norm", true, true);
   for (const char* key : {"time_step_rank", "norm_before_gate"})
-    config.find(key);  // the class does not use them
+    config.find(key);  // the class ignores them
   refuse_step_limits(t);
 }
 
-// Attention in every period-th layer, counted from an offset.
+// Every period-th layer has attention, counted from an offset.
 void translate_jamba(HfTranslation& t) {
   const JsonObject& config = t.config();
   const std::int64_t period = config.integer("attn_layer_period").value_or(8);
@@ -262,7 +262,7 @@ void translate_jamba(HfTranslation& t) {
   const bool is_stated = rank != nullptr && rank->is_number_integer();
   t.set_integer("ssm.time_step_rank", is_stated ? rank->get<std::int64_t>() : (hidden + 15) / 16);
   for (const char* key : {"expert_layer_period", "expert_layer_offset"})
-    config.integer(key);  // the tensors show it
+    config.integer(key);  // shown by the tensors
 }
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Keys of configurations that change nothing that is computed.
+// Configuration keys that do not change results.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-// How a model was trained, is generated from and is run elsewhere; what its tensors show by being there or by their
-// sizes; the same number under a second name.
+// Keys of training, generation and other runtimes; keys whose value the tensors show; second names of the same
+// number.
 constexpr std::string_view kHarmless[] = {"_attn_implementation_autoset",
                                           "_flash_attn_2_enabled",
                                           "_name_or_path",
@@ -269,7 +269,7 @@ constexpr std::string_view kHarmless[] = {"_attn_implementation_autoset",
                                           "with_bias",
                                           "world_size"};
 
-// Endings of keys of one kind: ids of tokens, and what happens in training alone.
+// Endings of key names: ids of tokens, and settings of training only.
 constexpr std::string_view kHarmlessEndings[] = {"_token_id",  "_token_ids", "_token_index",  "_token",
                                                  "dropout",    "_pdrop",     "_dropout_prob", "_dropout_rate",
                                                  "_loss_coef", "_init_std",  "_jitter_noise", "_dtype"};
@@ -279,8 +279,8 @@ bool is_harmless(std::string_view key) {
   return std::ranges::any_of(kHarmlessEndings, [&](std::string_view ending) { return key.ends_with(ending); });
 }
 
-// Parts of names that other tools and training scripts give their notes: a longest length, a version, an optimiser.
-// They change nothing that is computed for a token.
+// Parts of names in notes of other tools and training scripts: a longest length, a version, an optimiser. They do not
+// change a token's results.
 constexpr std::string_view kNotes[] = {
     "max_seq",         "seq_len",           "sequence_length", "max_length",  "n_ctx",
     "context_length",  "_version",          "flash_attention", "flash_attn",  "gradient",
@@ -288,7 +288,7 @@ constexpr std::string_view kNotes[] = {
     "train_",          "unsloth",           "mergekit",        "license",     "base_model",
     "tensor_parallel", "pipeline_parallel", "is_llama_config", "description", "timestamp"};
 
-// A name that begins with an underscore or holds a dot is a tool's own.
+// A name with a leading underscore or a dot belongs to a tool.
 bool is_note(std::string_view key) {
   if (key.starts_with('_') || key.find('.') != std::string_view::npos) return true;
   return std::ranges::any_of(kNotes, [&](std::string_view part) { return key.find(part) != std::string_view::npos; });

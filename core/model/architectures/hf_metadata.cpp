@@ -118,7 +118,7 @@ std::shared_ptr<const GgufFile> HfTranslation::translate() {
   read_rope();
   if (family_.translate != nullptr) family_.translate(*this);
   require_sizes();
-  // Without experts their numbers say nothing.
+  // Without experts, their numbers have no meaning.
   if (out_->get_int(prefix_ + "expert_count").value_or(0) == 0) {
     for (const char* key :
          {"expert_count", "expert_used_count", "expert_feed_forward_length", "expert_group_count",
@@ -205,7 +205,7 @@ void HfTranslation::require_number(const char* key, double wanted) const {
 
 void HfTranslation::copy_common_keys() {
   for (const KeyPair& pair : kIntegers) {
-    // Some classes have a list of equal numbers.
+    // Some classes list the same number for every layer.
     const json* value = config_.find(pair.hf);
     if (value == nullptr || value->is_array()) continue;
     copy_integer(pair.hf, pair.gguf);
@@ -213,7 +213,7 @@ void HfTranslation::copy_common_keys() {
   for (const KeyPair& pair : kNumberKeys)
     copy_number(pair.hf, pair.gguf);
   if (const auto flag = config_.boolean("norm_topk_prob")) set("expert_weights_norm", *flag);
-  // Null switches off what the class has by default.
+  // Null switches off a feature that the class has by default.
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     if (raw_.contains(key) && raw_.at(key).is_null()) set(key, 0.0);
   }
@@ -222,8 +222,8 @@ void HfTranslation::copy_common_keys() {
   config_.find("use_bidirectional_attention");
 }
 
-// GELU has two forms, which differ by some thousandths: by the error function, as its plain name means, and by a tanh.
-// Gemma's class computes the latter whatever its older files say.
+// GELU has two forms that differ by some thousandths: by the error function, which the plain name means, and by a tanh.
+// Gemma's class computes the latter even if its older files name the former.
 void HfTranslation::read_activation() {
   std::string name;
   for (const char* key : {"mlp_hidden_act", "hidden_activation", "hidden_act", "activation_function", "activation"}) {
@@ -238,8 +238,8 @@ void HfTranslation::read_activation() {
   if (!fits) config_.fail(fmt::format("the activation '{}' is not supported", printable(name)));
 }
 
-// A model whose head neither is there nor is the embedding gives embeddings, unless its class is one that generates and
-// nothing says that the files are meant so.
+// A model without a head, whose embedding is not its head either, is an embedding model. If its class generates text or
+// is not named, the files must mark it as one.
 void HfTranslation::check_head() {
   const bool is_tied = config_.boolean("tie_word_embeddings").value_or(true);
   const json* names = config_.find("architectures");
@@ -284,7 +284,7 @@ void HfTranslation::read_local_rope(const JsonObject& by_type) {
 
 void HfTranslation::read_scaling(const JsonObject& scaling) {
   const std::string type = rope_type_of(scaling);
-  // Llama 3's scaling and the proportional one come as frequency factors. Sections of the rotation are alike for text.
+  // Llama 3's and proportional scaling are stored as frequency factors. Rotation sections do not matter for text.
   if (type == "default" || type == "llama3" || type == "proportional" || type == "mrope") return;
   if (type == "dynamic") return read_dynamic(scaling);
   if (type == "longrope") return read_long_rope(scaling);
@@ -303,8 +303,8 @@ void HfTranslation::read_scaling(const JsonObject& scaling) {
   if (type == "yarn") read_yarn(scaling, factor);
 }
 
-// Dynamic scaling changes nothing up to the trained context. Behind it, keys that are already cached would have to be
-// rotated again.
+// Dynamic scaling changes nothing up to the trained context. Beyond it, cached keys would have to be rotated
+// again.
 void HfTranslation::read_dynamic(const JsonObject& scaling) {
   const std::int64_t stated = config_.integer("max_position_embeddings").value_or(0);
   const std::int64_t trained = std::min(stated, scaling.integer("original_max_position_embeddings").value_or(stated));
@@ -346,7 +346,7 @@ void HfTranslation::read_long_rope(const JsonObject& scaling) {
   double original = scaling.number("original_max_position_embeddings").value_or(context);
   original = config_.number("original_max_position_embeddings").value_or(original);
   set("rope.scaling.original_context_length", original);
-  // Factors of the published models, which have the same for both.
+  // Published models have the same factor for both.
   const auto stated = scaling.number("short_mscale");
   if (scaling.number("long_mscale") != stated)
     scaling.fail("a 'long_mscale' other than 'short_mscale' is not supported");
@@ -356,7 +356,7 @@ void HfTranslation::read_long_rope(const JsonObject& scaling) {
   set("rope.scaling.attn_factor", scaling.number("attention_factor").value_or(stated.value_or(factor)));
 }
 
-// What each layer is, where the configuration lists it.
+// Reads the kind of each layer, if the configuration lists it.
 void HfTranslation::read_layer_types() {
   const bool slides = config_.boolean("use_sliding_window").value_or(true);
   const json* window = config_.find("sliding_window");
@@ -405,7 +405,7 @@ void HfTranslation::read_experts() {
     require_integer("moe_layer_freq", 1);
 }
 
-// Sizes that are sums or products of others.
+// Computes sizes that are sums or products of others.
 void HfTranslation::read_shapes() {
   if (const auto nope = config_.integer("qk_nope_head_dim")) {
     const std::int64_t key = *nope + config_.required_integer("qk_rope_head_dim");

@@ -24,7 +24,7 @@ std::map<std::string, std::string, std::less<>> hf_stems(const HfFamily& family)
   std::map<std::string, std::string, std::less<>> out;
   for (int i = 0; i < kNumWeightRoles; ++i) {
     const RoleInfo& info = role_info(static_cast<WeightRole>(i));
-    // The suffix decides between two roles of one stem.
+    // Two roles share this stem; the suffix tells them apart.
     const bool is_scale = info.suffix == ".scale";
     if (!info.hf.empty()) out.emplace(std::string(info.gguf) + (is_scale ? ".scale" : ""), info.hf);
   }
@@ -38,7 +38,7 @@ std::map<std::string, std::string, std::less<>> hf_stems(const HfFamily& family)
   return out;
 }
 
-// What a file calls a tensor of GGUF's name.
+// Maps GGUF's name of a tensor to the file's.
 class HfNames {
  public:
   // `tensors` must outlive this. `has_head`: the head is a tensor of its own.
@@ -97,7 +97,7 @@ class HfNames {
       return gguf;
     }
     if (name.ends_with('$')) {
-      // What stands beside a tensor without suffix is named by itself.
+      // A name ending in '$' stands for the weight only, except for roles with a suffix of their own.
       const bool is_whole = parts.by_suffix || suffix == ".weight" || suffix.empty() || parts.stem == "exp_probs_b" ||
                             (parts.stem == "ssm_dt" && suffix == ".bias");
       if (!is_whole) return gguf;
@@ -172,7 +172,7 @@ void split_qkvz(const JsonObject& config, TensorTable& tensors, const std::strin
   tensors.ignore(name);
 }
 
-// One matrix [gate | up] of the shared expert, or of the only feed-forward, becomes two.
+// A matrix [gate | up] of the shared expert, or of the only feed-forward, is split.
 void split_shared(TensorTable& tensors, const std::string& layer_prefix, std::int64_t layer) {
   const std::string name = layer_prefix + "shared_mlp.input_linear.weight";
   if (!tensors.contains(name)) return;
@@ -185,8 +185,8 @@ void split_shared(TensorTable& tensors, const std::string& layer_prefix, std::in
   tensors.ignore(name);
 }
 
-// Experts that files hold as [experts][inputs][outputs], or in blocks of rows, under the names of a parameter of the
-// whole stack. Where outputs are paired, gate and up alternate.
+// Experts stored as [experts][inputs][outputs], or in blocks of rows, under the names of a stack's parameter. If
+// outputs are paired, gate and up alternate.
 void turn_experts(TensorTable& tensors, const HfFamily& family, const std::string& stem, std::string gguf_stem,
                   bool is_paired) {
   const std::string bias_name = stem + "_bias";
@@ -228,7 +228,7 @@ void turn_layer_experts(TensorTable& tensors, const HfFamily& family, const std:
   turn_experts(tensors, family, experts + ".down_proj", stem + "ffn_down_exps", false);
 }
 
-// Experts under one another in a matrix; the second product's are [outputs of the first][width].
+// Experts stacked in a matrix by rows; the second product's are [outputs of the first][width].
 void stack_flat_experts(const JsonObject& config, TensorTable& tensors, const std::string& layer_prefix,
                         std::int64_t layer) {
   const std::string experts = layer_prefix + "mlp.experts.mlp.";
@@ -268,7 +268,7 @@ void add_long_rope(const JsonObject& scaling, TensorTable& tensors) {
   }
 }
 
-// Llama 3's scaling as what each frequency is divided by.
+// Adds Llama 3's scaling as divisors of the frequencies.
 void add_llama3_rope(const JsonObject& config, const JsonObject& scaling, TensorTable& tensors) {
   RopeConfig rope;
   rope.rotary_dim = rotary_dim_of(config);
@@ -299,7 +299,7 @@ void add_rope_factors(const JsonObject& config, TensorTable& tensors) {
   }
 }
 
-// Gemma 4's full layers rotate a first part of their frequencies only.
+// Gemma 4's full layers rotate only the first part of their frequencies.
 void add_proportional_rope(const JsonObject& config, TensorTable& tensors) {
   const auto parameters = config.object("rope_parameters");
   const auto full = parameters ? parameters->object("full_attention") : std::nullopt;
@@ -313,7 +313,7 @@ void add_proportional_rope(const JsonObject& config, TensorTable& tensors) {
   tensors.add(float_tensor("rope_freqs.weight", {static_cast<std::int64_t>(half)}, std::move(values)));
 }
 
-// Norms that are stored without their one, and decays that are stored as logarithms.
+// Adds one to norms stored without it, and converts decays stored as logarithms.
 void adjust(const HfFamily& family, const std::string& name, std::vector<float>& values) {
   if (name.ends_with("ssm_a")) {
     for (float& value : values)
@@ -325,7 +325,7 @@ void adjust(const HfFamily& family, const std::string& name, std::vector<float>&
     value += 1.0F;
 }
 
-// Blocks that predict further tokens follow the trunk; towers stand beside it.
+// Blocks that predict further tokens come after the trunk; towers are stored beside it.
 void ignore_other_parts(const JsonObject& config, const std::string& layers, std::int64_t num_layers,
                         TensorTable& tensors) {
   const auto further = config.integer("num_nextn_predict_layers").value_or(0);
@@ -375,7 +375,7 @@ std::string hf_prefix(const HfFamily& family, const TensorTable& tensors) {
       if (tensors.stores(fmt::format("{}{}.weight", prefix, stem))) return prefix;
     }
   }
-  // The embedding may be stored as the tied head alone.
+  // The embedding may be stored under the name of the tied head.
   return tensors.stores("model.norm.weight") ? "model." : "";
 }
 
@@ -395,7 +395,7 @@ void translate_hf_tensors(const JsonObject& config, const HfFamily& family, Tens
   add_rope_factors(config, tensors);
   add_proportional_rope(config, tensors);
   ignore_other_parts(config, prefix + std::string(family.layers), num_layers, tensors);
-  // A tied head that is stored as well is the embedding.
+  // If a tied head is stored too, it equals the embedding.
   const bool is_tied = config.boolean("tie_word_embeddings").value_or(false);
   if (is_tied) {
     if (const std::string head = "lm_head.weight";

@@ -1,6 +1,6 @@
-// HfTranslation: a Hugging Face configuration on its way to metadata under GGUF's keys. The common keys are translated
-// for every family; a family's own function adds what its class has otherwise. One thread at a time.
-// Invariant: every key of the configuration that has been looked up is remembered, so that the others can be refused.
+// HfTranslation: translates a Hugging Face configuration to metadata under GGUF's keys. The common keys are translated
+// for every family; a family's own function adds its class's differences. One thread at a time. Invariant: every key
+// that was looked up is recorded, so that the others can be refused.
 #pragma once
 
 #include <deque>
@@ -29,28 +29,28 @@ class HfTranslation {
   const HfFamily& family() const { return family_; }
   TensorTable& tensors() { return tensors_; }
   std::int64_t num_layers() const { return config_.required_integer("num_hidden_layers"); }
-  // What the files' names of a layer's tensors begin with.
+  // Prefix of a layer's tensors in the files.
   std::string layer_prefix(std::int64_t layer) const;
 
-  // Keys without the architecture's prefix; `global`: of the whole file.
+  // Keys have no architecture prefix; `global`: keys of the whole file.
   void set(std::string_view key, GgufValue value);
   void set_integer(std::string_view key, std::int64_t value) { set(key, GgufValue(value)); }
   void set_text(std::string_view key, std::string value);
   void set_global(std::string_view key, GgufValue value);
-  void set_default(std::string_view key, double value);  // no change of a key that is there
+  void set_default(std::string_view key, double value);  // keeps an existing key
   void erase(std::string_view key);
-  // Copies a number under another name where it is there.
+  // Copies a number, if present, under another name.
   void copy_integer(const char* hf, std::string_view gguf);
   void copy_number(const char* hf, std::string_view gguf);
 
-  // An array of integers or of true and false, one for each layer; nothing where absent.
+  // An array of integers or of booleans, one for each layer; nothing if absent.
   std::optional<std::vector<std::int64_t>> layer_list(const char* key) const;
-  // The kind of each layer as the class names it; nothing where none are listed.
+  // The kind of each layer by the class's names; nothing if not listed.
   const std::vector<std::string>& layer_types() const { return layer_types_; }
   void set_layer_types(std::vector<std::string> types) { layer_types_ = std::move(types); }
-  // Key-value heads where `attends` says so, none elsewhere.
+  // Sets key-value heads for layers where `attends` is true, none for others.
   void set_kv_heads(const std::vector<bool>& attends);
-  // Fails where a key has another value than the only one that is computed.
+  // Fails if a key has a value other than the supported one.
   void require_flag(const char* key, bool wanted, bool unset) const;
   void require_text(const char* key, std::string_view wanted) const;
   void require_integer(const char* key, std::int64_t wanted) const;

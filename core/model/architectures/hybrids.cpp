@@ -45,7 +45,7 @@ void read_granite_hybrid(SpecReader& reader, ModelSpec& spec) {
   read_granite(reader, spec);
 }
 
-// One branch in each layer: a state space, attention without positions, or a feed-forward.
+// Each layer is a single branch: a state space, attention without positions, or a feed-forward.
 void read_nemotron_h(SpecReader& reader, ModelSpec& spec) {
   using Kind = FeedForwardSpec::Kind;
   for (LayerSpec& layer : spec.layers) {
@@ -104,7 +104,7 @@ RecurrentSpec read_first_mamba(SpecReader& reader, StepNorm norm) {
   return net;
 }
 
-// A mixer alone.
+// Leaves the mixer as the layer's only branch.
 void drop_feed_forward(LayerSpec& layer) {
   layer.ffn_norm = WeightRole::kNoRole;
   layer.feed_forward = {};
@@ -133,7 +133,7 @@ void read_pure_mamba2(SpecReader& reader, ModelSpec& spec) {
   }
 }
 
-// Mamba with norms and, at few places, attention without positions; experts in some layers.
+// Mamba with norms, and a few layers of attention without positions; experts in some layers.
 void read_jamba(SpecReader& reader, ModelSpec& spec) {
   for (LayerSpec& layer : spec.layers) {
     layer.attention.rope = -1;

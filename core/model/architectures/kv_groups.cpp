@@ -11,7 +11,7 @@ bool attends(const LayerSpec& layer) {
   return layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;
 }
 
-// Tokens that a token sees at most; 0: all.
+// Most tokens that a token sees; 0: all.
 std::int64_t seen_tokens(const AttentionSpec& attention, std::int64_t context) {
   std::int64_t seen = context;
   for (const std::int64_t bound : {attention.window, attention.chunk}) {

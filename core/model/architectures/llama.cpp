@@ -1,4 +1,4 @@
-// Llama and what computes like it.
+// Llama and families that compute the same way.
 #include "core/model/architectures/registry.h"
 
 namespace quire {
@@ -17,7 +17,7 @@ void read_phi3(SpecReader& reader, ModelSpec& spec) {
   reader.read_windows(spec, 0);
 }
 
-// Published files name a window as long as their context.
+// Published files state a window as long as their context.
 void read_phimoe(SpecReader& reader, ModelSpec& spec) {
   if (reader.integer("attention.sliding_window").value_or(0) < spec.config.max_context) reader.read_windows(spec, 0);
   reader.read_experts(spec);
@@ -63,7 +63,7 @@ void weight_expert_inputs(LayerSpec& layer) {
   layer.feed_forward.weight_input = true;
 }
 
-// As lists say for each layer.
+// Reads each layer's settings from lists.
 void read_listed_llama4(SpecReader& reader, ModelSpec& spec) {
   const std::int64_t chunk = reader.integer("attention.chunk_size").value_or(0);
   const bool unit_norm = reader.flag("attention.unit_qk_norm").value_or(true);
@@ -93,7 +93,7 @@ void read_listed_llama4(SpecReader& reader, ModelSpec& spec) {
 void read_llama4(SpecReader& reader, ModelSpec& spec) {
   constexpr std::int64_t kChunk = 8192;
   if (reader.is_translated()) return read_listed_llama4(reader, spec);
-  // A window of zero: every layer has positions and sees the whole context.
+  // A window of zero: all layers have positions and see the whole context.
   const bool has_chunks = reader.integer("attention.sliding_window").value_or(kChunk) != 0;
   reader.read_experts(spec);
   for (std::size_t i = 0; i < spec.layers.size(); ++i) {

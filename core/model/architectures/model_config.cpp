@@ -20,7 +20,7 @@ class Checker {
     require(value >= low && value <= high, fmt::format("{} is {}, not between {} and {}", name, value, low, high));
   }
   void in_range(const char* name, double value, double low, double high) const {
-    // Written so that a NaN fails.
+    // The form of the comparison makes NaN fail.
     require(value >= low && value <= high, fmt::format("{} is {}, not between {} and {}", name, value, low, high));
   }
   void require(bool condition, const std::string& what) const {

@@ -1,5 +1,5 @@
-// ModelConfig: the numbers of a transformer that are the same for every layer, whatever file they came from.
-// Immutable after construction; any thread.
+// ModelConfig: the numbers of a transformer that are the same for every layer, in any file format. Immutable after
+// construction; any thread.
 // Invariant: after check_config every number is in a range that sizes can be computed from without overflow.
 #pragma once
 
@@ -40,7 +40,7 @@ struct RopeConfig {
 };
 
 struct ModelConfig {
-  std::string architecture;  // as GGUF files name it
+  std::string architecture;  // GGUF's name
   std::int64_t num_layers = 0;
   std::int64_t hidden_size = 0;
   std::int64_t ffn_size = 0;
@@ -55,7 +55,7 @@ struct ModelConfig {
   RopeConfig rope;
 };
 
-// What generation_config.json or the GGUF's metadata recommends; absent: OpenAI's neutral defaults.
+// Recommendations of generation_config.json or the GGUF's metadata; absent: OpenAI's neutral defaults.
 struct GenerationDefaults {
   std::optional<float> temperature;
   std::optional<float> top_p;
@@ -64,22 +64,22 @@ struct GenerationDefaults {
   std::optional<float> repetition_penalty;
 };
 
-// How a file is to be read.
+// Wishes for reading a file.
 struct SpecWishes {
-  // Tokens of the longest sequence that will be computed, where that is less than what the file says; 0: as the file
-  // says.
+  // Longest sequence that will be computed, in tokens, if shorter than the file's context; 0: the file's
+  // context.
   std::int64_t served_context = 0;
-  bool next_tokens = false;          // the block that predicts the token after next, where the file has one
+  bool next_tokens = false;          // reads the block that predicts the token after next, if present
   bool may_lack_head = false;        // the files beside it say that the model gives embeddings
   bool ignore_unknown_keys = false;  // a warning in place of a refusal
 };
 
-// Throws StartupError where a default is out of a request's range.
+// Throws StartupError if a default is outside a request's range.
 void check_in_range(double value, const SamplingRange& range, const std::string& key, const std::string& where);
 
-// Throws StartupError, one line that begins with `where` and names the number that cannot be.
+// Throws StartupError, one line that begins with `where` and names the invalid number.
 void check_config(const ModelConfig& config, const std::string& where);
-// Parts of it: what has nothing to do with heads, and a rotation of heads of `head_dim`.
+// Parts of check_config(): the numbers without heads, and a rotation of heads of `head_dim`.
 void check_sizes(const ModelConfig& config, const std::string& where);
 void check_rope(const RopeConfig& rope, std::int64_t head_dim, const std::string& where);
 

@@ -104,7 +104,7 @@ void check_spec(const ModelSpec& spec, const std::string& where) {
     const bool attends = layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;
     if (attends) check_attention(layer.attention, index, check);
     if (layer.mixer == Mixer::kLatent) check_latent(layer.latent, layer.attention.num_heads, check);
-    // A rotation that no layer uses may be anything.
+    // A rotation that no layer uses is not checked.
     if ((attends || layer.mixer == Mixer::kLatent) && layer.attention.rope >= 0) {
       const std::int64_t head_dim = attends ? layer.attention.key_dim : layer.latent.rope_dim;
       check_rope(spec.ropes.at(static_cast<std::size_t>(layer.attention.rope)), head_dim, where);

@@ -1,5 +1,5 @@
-// ModelSpec: an architecture as data: what the layers compute, read from a file's metadata by its family. The graph
-// (layers/) runs it, the table of weights (layers/weight_roles.h) follows from it. Immutable after construction; any
+// ModelSpec: an architecture as data: the computation of its layers, read from a file's metadata by its family. The
+// graph (layers/) runs it; the table of weights (weight_roles.h) follows from it. Immutable after construction; any
 // thread. Invariant: after check_spec every number is in a range that sizes can be computed from.
 #pragma once
 
@@ -26,8 +26,8 @@ enum class QkNorm : std::uint8_t {
 enum class OutputGate : std::uint8_t {
   kNone,
   kInQuery,  // the query's product yields [query | gate] for each head; sigmoid
-  kPerHead,  // a product of its own, one gate for each head; sigmoid
-  kFull,     // a product of its own, one gate for each element; sigmoid
+  kPerHead,  // a separate product, a gate for each head; sigmoid
+  kFull,     // a separate product, a gate for each element; sigmoid
 };
 
 struct AttentionSpec {
@@ -40,35 +40,35 @@ struct AttentionSpec {
   double scale = 0.0;
   double softcap = 0.0;
   double alibi = 0.0;
-  double value_scale = 1.0;  // of the output
-  double clamp = 0.0;        // queries, keys and values lie within it; 0: none
+  double value_scale = 1.0;  // factor of the output
+  double clamp = 0.0;        // bound of queries, keys and values; 0: none
   int rope = -1;             // index into ModelSpec::ropes; -1: no rotation
   QkNorm qk_norm = QkNorm::kNone;
   bool norm_after_rope = false;
   bool unit_qk_norm = false;  // the norm has no weight
   bool value_norm = false;    // RMS norm of V without weight
-  bool value_is_key = false;  // no product for V: it is K before norm and rope
+  bool value_is_key = false;  // V has no product: it is K before norm and rope
   bool has_sinks = false;
   bool fused_qkv = false;
   bool output_norm = false;     // RMS norm before the output product
-  std::int64_t kv_source = -1;  // the layer whose K and V are used instead of own ones
+  std::int64_t kv_source = -1;  // the layer whose K and V replace own ones
   double temperature = 0.0;     // queries times 1 + temperature * ln(1 + floor(position / temperature_length))
   double temperature_length = 1.0;
-  double temperature_offset = 0.0;  // of the position
+  double temperature_offset = 0.0;  // added to the position
   OutputGate gate = OutputGate::kNone;
 };
 
-// Multi-head latent attention (arXiv 2405.04434), absorbed: the cache keeps one latent row for each token.
+// Multi-head latent attention (arXiv 2405.04434), absorbed: the cache keeps a latent row for each token.
 struct LatentSpec {
   std::int64_t query_rank = 0;  // 0: queries are not compressed
   std::int64_t kv_rank = 0;
   std::int64_t nope_dim = 0;
   std::int64_t rope_dim = 0;
   std::int64_t value_dim = 0;
-  bool merged_kv = false;  // one matrix [k | v] for each head instead of two
+  bool merged_kv = false;  // a matrix [k | v] for each head instead of two
 };
 
-// Of what Mamba makes the step and the projections in and out of its state from: RMS norms.
+// RMS norms of the inputs of Mamba's step and state projections.
 enum class StepNorm : std::uint8_t { kNone, kUnit, kWeighted };
 
 struct RecurrentSpec {
@@ -95,9 +95,9 @@ struct FeedForwardSpec {
   bool fused_gate = false;  // the matrix `up` holds the gate first
   ActivationArgs activation;
   bool sub_norm = false;  // RMS norm before the product down
-  // Of the gate only what exceeds its mean by that many standard deviations counts.
+  // Only gate values above their mean by this many standard deviations count.
   std::optional<double> sparsity;
-  bool sparsity_of_sample = false;  // the deviation is that of a sample
+  bool sparsity_of_sample = false;  // the sample's deviation is used
 
   std::int64_t num_experts = 0;
   std::int64_t expert_size = 0;
@@ -109,7 +109,7 @@ struct FeedForwardSpec {
   bool shared_gate = false;    // the shared expert's output times sigmoid of a product
   bool routes_early = false;   // the router sees the layer's input, before the mixer
   bool weight_input = false;   // the routing weight multiplies the expert's input
-  double experts_scale = 1.0;  // of what the experts and the shared one give together
+  double experts_scale = 1.0;  // factor of the summed output of all experts
   RouteOptions route;
   ActivationArgs expert_activation;
   ActivationArgs shared_activation;
@@ -135,18 +135,18 @@ struct LayerSpec {
   FeedForwardSpec feed_forward;
   // Norms by role; kNoRole: none.
   WeightRole mixer_norm = WeightRole::kAttentionNorm;
-  WeightRole mixer_output_norm = WeightRole::kNoRole;  // of the branch, before it is added
+  WeightRole mixer_output_norm = WeightRole::kNoRole;  // norm of the branch before it is added
   WeightRole ffn_norm = WeightRole::kFfnNorm;
   WeightRole ffn_output_norm = WeightRole::kNoRole;
-  WeightRole mixer_sum_norm = WeightRole::kNoRole;    // after the branch was added
-  WeightRole mixer_sum_norm_2 = WeightRole::kNoRole;  // of the sum plus the layer's input once more
+  WeightRole mixer_sum_norm = WeightRole::kNoRole;    // norm after the branch was added
+  WeightRole mixer_sum_norm_2 = WeightRole::kNoRole;  // norm of the sum with the layer's input added once more
   WeightRole ffn_sum_norm = WeightRole::kNoRole;
   bool is_parallel = false;  // both branches see the layer's input
   bool output_scale = false;
 };
 
 struct ModelSpec {
-  ModelConfig config;  // what is the same for every layer
+  ModelConfig config;  // numbers common to all layers
   std::vector<LayerSpec> layers;
   std::vector<RopeConfig> ropes;
   NormKind norm = NormKind::kRms;
@@ -161,24 +161,24 @@ struct ModelSpec {
   double logit_scale = 1.0;
   double logit_softcap = 0.0;
   std::int64_t per_layer_size = 0;  // width of each layer's own embedding of the token
-  std::int64_t per_layer_rows = 0;  // of those embeddings' table; tokens beyond have the first one's
-  std::int64_t num_streams = 1;     // residual streams of which layers compute one (AltUp, arXiv 2301.13310)
-  std::int64_t laurel_rank = 0;     // of a low-rank branch beside attention (arXiv 2411.07501); 0: none
-  // Widths of products behind the last norm of embeddings, of at most two; the last is the hidden size.
+  std::int64_t per_layer_rows = 0;  // rows of that embedding's table; later tokens use the first row
+  std::int64_t num_streams = 1;     // residual streams; layers compute a single one (AltUp, arXiv 2301.13310)
+  std::int64_t laurel_rank = 0;     // rank of the branch beside attention (LAuReL, arXiv 2411.07501); 0: none
+  // Widths of an embedding model's products after the last norm, at most two; the last is the hidden size.
   std::vector<std::int64_t> dense_sizes;
   bool has_head = true;         // false: hidden states only
-  std::int64_t num_labels = 0;  // of a classifier over one row
+  std::int64_t num_labels = 0;  // scores of a classifier over a row
   bool has_classifier_dense = false;
   bool has_classifier_norm = false;
-  Nonlinearity classifier_activation = Nonlinearity::kTanh;  // behind its dense product
-  bool scores_mean = false;          // the classifier sees the mean of all rows, not one of them
-  double delta_eps = 0.0;            // of the delta nets' L2 norm
+  Nonlinearity classifier_activation = Nonlinearity::kTanh;  // after its dense product
+  bool scores_mean = false;          // the classifier sees the mean of all rows instead of a single row
+  double delta_eps = 0.0;            // epsilon of the delta nets' L2 norm
   bool ignore_unknown_keys = false;  // in adapters of this model
-  // The block behind the layers that predicts the token after next (MTP), where it is wanted; it keeps its K and V as
-  // one layer more, and its hidden state in the recurrent state.
+  // The block after the layers that predicts the token after next (MTP), if present and wanted; it keeps its K and V as
+  // an additional layer, and its hidden state in the recurrent state.
   std::optional<LayerSpec> next_tokens;
 
-  // Number config.num_layers is the block.
+  // Index config.num_layers is the block.
   const LayerSpec& layer(std::int64_t index) const {
     return index < config.num_layers ? layers.at(static_cast<std::size_t>(index)) : next_tokens.value();
   }
@@ -186,7 +186,7 @@ struct ModelSpec {
 };
 
 class TensorTable;
-// Of the matrices that there are.
+// Reads the widths of the matrices that are present.
 void read_dense_sizes(const TensorTable& tensors, ModelSpec& spec);
 
 // The plain decoder of the llama family.
@@ -195,22 +195,22 @@ ModelSpec plain_spec(const ModelConfig& config);
 // Throws StartupError, one line that begins with `where`.
 void check_spec(const ModelSpec& spec, const std::string& where);
 
-// Floats that each sequence keeps for recurrent layers: of one layer, and where it begins among all.
+// Floats of a layer's recurrent state, and their begin among those of all layers.
 struct StatePlace {
   std::int64_t offset = 0;
   std::int64_t conv_floats = 0;
-  std::int64_t floats = 0;  // behind those of the convolution
+  std::int64_t floats = 0;  // floats after those of the convolution
 };
-// One for each layer, then one for the block that predicts further tokens.
+// A place for each layer, then for the block that predicts further tokens.
 std::vector<StatePlace> state_places(const ModelSpec& spec);
 std::int64_t state_floats(const ModelSpec& spec);
 KvLayout kv_layout_of(const ModelSpec& spec);
-// The heads of a layer's K and V as the cache keeps them: as many elements as groups of eight take, the last ones zero.
+// Heads of a layer's K and V in the cache: padded with zeros to a multiple of eight elements.
 KvLayerShape cached_heads(const LayerSpec& layer);
-// Whether all layers use the place of one layer's K and V in turn: a sequence is computed whole, layer by layer.
+// Whether all layers use the same layer's K and V in turn: a sequence is then computed whole, layer by layer.
 bool keeps_one_layer(const ModelSpec& spec);
 
-// Numbers of a row's position: three where frequencies turn by time, height and width (M-RoPE).
+// Numbers of a row's position: three if frequencies turn by time, height and width (M-RoPE).
 std::int64_t positions_per_row(const ModelSpec& spec);
 
 }  // namespace quire

@@ -36,7 +36,7 @@ void read_gptneox(SpecReader& reader, ModelSpec& spec) {
 
 void read_starcoder2(SpecReader& reader, ModelSpec& spec) {
   use_plain_gelu(spec);
-  // GGUF files state the window, and what reads them ignores it; the class has it in every layer.
+  // GGUF files state the window, but other readers ignore it; the class applies it to every layer.
   if (reader.is_translated()) {
     reader.read_windows(spec, 0);
   } else {
@@ -44,7 +44,7 @@ void read_starcoder2(SpecReader& reader, ModelSpec& spec) {
   }
 }
 
-// Models without a norm before the feed-forward have both branches side by side.
+// Models without a norm before the feed-forward run both branches in parallel.
 void read_stablelm(SpecReader& reader, ModelSpec& spec) {
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
     LayerSpec& layer = spec.layers[static_cast<std::size_t>(i)];
@@ -55,7 +55,7 @@ void read_stablelm(SpecReader& reader, ModelSpec& spec) {
   }
 }
 
-// Attention sees a norm of its own where there are two.
+// If there are two norms, attention has one of its own.
 void read_falcon(SpecReader& reader, ModelSpec& spec) {
   use_plain_gelu(spec);
   for (std::int64_t i = 0; i < spec.config.num_layers; ++i) {
@@ -113,8 +113,8 @@ void read_cohere2(SpecReader& reader, ModelSpec& spec) {
   }
 }
 
-// The first of every period of layers sees the whole context, with positions while layers are dense; experts and the
-// shared one are averaged.
+// The first layer of every period sees the whole context, and has positions if it is dense; the experts' and the shared
+// expert's outputs are averaged.
 void read_cohere2_experts(SpecReader& reader, ModelSpec& spec) {
   read_command_r(reader, spec);
   const std::int64_t window = reader.required_integer("attention.sliding_window");

@@ -21,7 +21,7 @@ void require_qk_norm(ModelSpec& spec) {
 
 void read_qwen2(SpecReader& reader, ModelSpec& spec) {
   refuse_experts(reader);
-  // A shorter context keeps the model exact: within the window attention is the whole context's.
+  // A context within the window keeps the model exact: attention then sees all of it.
   const std::int64_t window = reader.integer("attention.sliding_window").value_or(0);
   if (window <= 0 || window >= spec.config.max_context) return;
   reader.tensors().warn(
@@ -35,10 +35,10 @@ void read_qwen3(SpecReader& reader, ModelSpec& spec) {
   read_qwen2(reader, spec);
   spec.config.has_qk_norm = true;
   require_qk_norm(spec);
-  reader.integer("n_deepstack_layers");  // of the vision tower's features only
+  reader.integer("n_deepstack_layers");  // used by the vision tower only
 }
 
-// Weights are the probabilities themselves; a gated shared expert.
+// Routing weights are the probabilities themselves; the shared expert is gated.
 void read_qwen2moe(SpecReader& reader, ModelSpec& spec) {
   reader.read_experts(spec);
 }

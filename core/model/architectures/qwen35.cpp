@@ -1,4 +1,4 @@
-// Qwen3.5 and Qwen3-Next: gated delta nets (arXiv 2412.06464) with an attention layer at every fourth place.
+// Qwen3.5 and Qwen3-Next: gated delta nets (arXiv 2412.06464); every fourth layer is attention.
 #include "core/model/architectures/registry.h"
 
 namespace quire {

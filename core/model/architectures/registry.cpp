@@ -114,7 +114,7 @@ const Architecture& find_architecture(std::string_view name, const std::string& 
                                  printable(name), nearest->name));
 }
 
-// Files carry the rotation's numbers even where no layer rotates.
+// Files state the rotation's numbers even if no layer rotates.
 void forget_unused_ropes(ModelSpec& spec) {
   std::vector<bool> is_used(spec.ropes.size());
   for (const LayerSpec& layer : spec.layers) {
@@ -127,8 +127,8 @@ void forget_unused_ropes(ModelSpec& spec) {
   }
 }
 
-// Linear and YaRN scaling extend the context that the rotation was made for by their factor; many files state the
-// context before it. A family that bounds the context, or whose layers have rotations of their own, has it as stated.
+// Linear and YaRN scaling extend the original context by their factor; many files state the context before scaling. If
+// a family bounds the context, or its layers have rotations of their own, the stated context is used.
 void extend_context(ModelSpec& spec, std::int64_t stated) {
   constexpr double kLongest = 1 << 30;
   const RopeConfig& rope = spec.ropes.front();
@@ -141,7 +141,7 @@ void extend_context(ModelSpec& spec, std::int64_t stated) {
   if (extended > static_cast<double>(stated)) spec.config.max_context = static_cast<std::int64_t>(extended);
 }
 
-// GGUF files that are no model of their own.
+// Refuses GGUF files that are parts of a model.
 void refuse_other_parts(const GgufFile& file) {
   const auto refuse = [&](const char* what) { throw StartupError(fmt::format("{}: {}", file.where(), what)); };
   const auto type = file.get_string("general.type").value_or("model");

@@ -1,5 +1,5 @@
-// The registry of architectures: one row for each name that files use, with what reads its ModelSpec. Immutable; any
-// thread. Adding a family is a file here and its rows in registry.cpp.
+// The registry of architectures: a row for each name in files, with the function that reads its ModelSpec. Immutable;
+// any thread. Adding a family is a file here and its rows in registry.cpp.
 #pragma once
 
 #include <span>
@@ -15,16 +15,16 @@ struct Architecture {
   RopeStyle rope;  // not in the file
   void (*read)(SpecReader& reader, ModelSpec& spec);
   std::string_view models;        // for people
-  std::string_view ignored = "";  // keys that its files carry without effect
+  std::string_view ignored = "";  // keys in its files that have no effect
 };
 
 std::span<const Architecture> architectures();
 
-// How many letters to change, add or leave out to make one name the other.
+// Number of letters to change, add or remove to turn one name into the other.
 std::size_t spelling_distance(std::string_view a, std::string_view b);
 
-// Reads the spec of a GGUF file. Throws StartupError, one line: an architecture that is not known, with the nearest one
-// that is; a key that is missing, wrong or not understood.
+// Reads the spec of a GGUF file. Throws StartupError, one line: the architecture is unknown, with the most similar
+// known one; or a key is missing, wrong or not understood.
 ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, const SpecWishes& wishes = {});
 
 // The families, by file.

@@ -14,7 +14,7 @@ namespace quire {
 
 namespace {
 
-// Keys without effect on what is computed: for other readers, for people, or sizes that the tensors show.
+// Keys that do not change results: for other readers, for people, or sizes that the tensors show.
 constexpr std::string_view kHarmlessSettings[] = {"context_length",
                                                   "vocab_size",
                                                   "rope.scaling.finetuned",
@@ -31,15 +31,15 @@ constexpr std::string_view kHarmlessSettings[] = {"context_length",
                                                   "expert_shared_feed_forward_length",
                                                   "expert_shared_count"};
 
-// Keys that a translation of another format sets, which no GGUF file has.
+// Keys set only by the translation of another format.
 constexpr std::string_view kOwnSettings[] = {"translated", "headless", "exact_gelu"};
 
-// Without experts these say nothing.
+// Keys without meaning if there are no experts.
 constexpr std::string_view kOfExperts =
     "expert_used_count expert_gating_func expert_weights_norm expert_weights_scale expert_group_count "
     "expert_group_used_count";
 
-// What is computed where a family does not ask for the key.
+// Values that are computed if a family does not read the key.
 struct Default {
   std::string_view key;
   double value;
@@ -104,7 +104,7 @@ std::optional<std::int64_t> SpecReader::integer(std::string_view key) const {
   };
   if (const auto* list = std::get_if<std::vector<std::int64_t>>(value)) return uniform(*list);
   if (const auto* list = std::get_if<std::vector<std::uint64_t>>(value)) return uniform(*list);
-  return file_.get_int(full(key));  // refuses the value by its kind
+  return file_.get_int(full(key));  // refuses a value of another kind
 }
 
 std::int64_t SpecReader::required_integer(std::string_view key) const {
@@ -212,7 +212,7 @@ bool SpecReader::says_nothing(std::string_view name, std::string_view ignored) c
   for (const std::string_view tower : {"vision.", "audio.", "mm."}) {
     if (name.starts_with(tower)) return true;
   }
-  // Zero and false switch features off; a factor of one leaves numbers as they are.
+  // Zero and false switch features off; a factor of 1 has no effect.
   const GgufValue& value = *file_.find(full(name));
   const auto number = number_of(value);
   if (flag_of(value) == false || number == 0.0 || (number == 1.0 && std::holds_alternative<double>(value))) return true;

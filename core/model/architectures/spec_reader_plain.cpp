@@ -99,7 +99,7 @@ void SpecReader::read_rope(ModelSpec& spec, RopeStyle style) {
   spec.ropes.push_back(rope);
 }
 
-// Sections of frequencies turn by time, height and width: one behind the other, or taking turns (Qwen3-VL).
+// Sections of frequencies turn by time, height and width: one after another, or interleaved (Qwen3-VL).
 void SpecReader::read_rope_sections(RopeConfig& rope, const std::string& architecture) {
   if (!has("rope.dimension_sections")) return;
   std::array<std::int64_t, 3> sections{};
@@ -110,7 +110,7 @@ void SpecReader::read_rope_sections(RopeConfig& rope, const std::string& archite
   }
   if (total == 0) return;
   const bool take_turns = architecture.starts_with("qwen3");
-  rope.style = RopeStyle::kHalf;  // whatever pairs the family has without sections
+  rope.style = RopeStyle::kHalf;  // with sections, independent of the family's style
   for (std::int64_t i = 0; i < rope.rotary_dim / 2; ++i) {
     const std::int64_t place = i % total;
     std::int64_t axis = 0;
@@ -123,8 +123,8 @@ void SpecReader::read_rope_sections(RopeConfig& rope, const std::string& archite
   }
 }
 
-// LongRoPE (arXiv 2402.13753): chosen by the context that is served, not by a prompt's length, so that one model
-// computes one thing.
+// LongRoPE (arXiv 2402.13753): factors are chosen by the served context, not by a prompt's length, so that a model
+// always computes the same.
 void SpecReader::read_rope_factors(RopeConfig& rope, std::int64_t max_context) {
   const double original = number("rope.scaling.original_context_length").value_or(0.0);
   const std::int64_t served = wishes_.served_context;
@@ -155,7 +155,7 @@ void SpecReader::read_rope_scaling(RopeConfig& rope, std::int64_t max_context) {
     fail(fmt::format("the RoPE scaling type '{}' is not supported (none, linear, yarn)", printable(type)));
   rope.scaling = RopeScaling::kYarn;
   rope.original_context = original.value_or(static_cast<double>(max_context));
-  // Other families' files carry these keys without meaning.
+  // In other families' files these keys have no meaning.
   constexpr std::string_view kWithBetas[] = {"llama", "qwen2", "qwen3", "mistral3"};
   if (is_translated() || std::ranges::find(kWithBetas, architecture_) != std::end(kWithBetas)) {
     rope.beta_fast = number("rope.scaling.yarn_beta_fast").value_or(rope.beta_fast);

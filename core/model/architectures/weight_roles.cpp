@@ -298,7 +298,7 @@ void Needs::mamba(const RecurrentSpec& net) {
     vector(Role::kSsmCNorm, net.key_dim);
   }
   alone(Role::kSsmStep, net.inner_size, net.step_rank);
-  convolution(Role::kSsmA, net.inner_size, net.key_dim);  // turned likewise
+  convolution(Role::kSsmA, net.inner_size, net.key_dim);  // transposed likewise
   vector(Role::kSsmD, net.inner_size);
   alone(Role::kSsmOut, hidden_, net.inner_size);
 }

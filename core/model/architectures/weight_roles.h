@@ -1,5 +1,5 @@
-// WeightRole: one kind of weight. The table says what files call it; from a ModelSpec follow the weights of a layer
-// with their shapes, which drives reading, packing, counting, synthesising and inspecting. Immutable facts; any thread.
+// WeightRole: a kind of weight. A table gives its names in files; a ModelSpec determines the weights of a layer with
+// their shapes, which drives reading, packing, counting, synthesising and inspecting. Immutable facts; any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace quire {
 struct ModelSpec;
 
 enum class WeightRole : std::uint8_t {
-  // Of the model.
+  // Model.
   kTokenEmbedding,
   kPositions,
   kTokenTypes,
@@ -121,7 +121,7 @@ enum class WeightRole : std::uint8_t {
   kLaurelLeft,
   kLaurelRight,
   kLaurelNorm,
-  // Of the block that predicts the token after next.
+  // Block that predicts the token after next.
   kNextInput,
   kNextTokenNorm,
   kNextHiddenNorm,
@@ -132,17 +132,17 @@ inline constexpr int kNumWeightRoles = static_cast<int>(WeightRole::kNoRole);
 
 struct RoleInfo {
   std::string_view gguf;  // without "blk.N."
-  std::string_view hf;    // without the layer's prefix; empty: by a family's own table
+  std::string_view hf;    // without the layer's prefix; empty: a family's own table has it
   std::string_view suffix = ".weight";
 };
 const RoleInfo& role_info(WeightRole role);
-// "blk.3.attn_q.weight"; layer < 0: of the model.
+// "blk.3.attn_q.weight"; layer < 0: a weight of the model.
 std::string gguf_name(WeightRole role, std::int64_t layer);
 
-// What becomes of a weight.
+// Form in which a weight is kept.
 enum class WeightForm : std::uint8_t {
-  kVector,   // decoded to f32; a bias beside it is read too
-  kRows,     // looked up by row, as an embedding
+  kVector,   // decoded to f32, with its bias if it has one
+  kRows,     // looked up by row, such as an embedding
   kProduct,  // packed; stacked with the others of its product
   kExperts,  // [experts][rows][cols]: packed for each expert; stacked likewise
 };
@@ -150,17 +150,18 @@ enum class WeightForm : std::uint8_t {
 struct WeightNeed {
   WeightRole role = WeightRole::kNoRole;
   WeightForm form = WeightForm::kVector;
-  WeightRole product = WeightRole::kNoRole;  // the role that names the product: of its first part
-  std::int64_t rows = 1;                     // of one expert
+  WeightRole product = WeightRole::kNoRole;  // name of the product: the role of its first part
+  std::int64_t rows = 1;                     // rows of an expert
   std::int64_t cols = 0;
   std::int64_t num_experts = 0;
   bool is_optional = false;
-  std::int64_t bias_size = 0;  // of a vector's bias; 0: as the vector
-  std::int64_t taps = 0;       // a vector that files hold as [channels][taps]: it is turned to [taps][channels]
-  std::int64_t gate_rows = 0;  // rows come as [gate_rows | gate_rows] for each head: all first halves go first
+  std::int64_t bias_size = 0;  // size of a vector's bias; 0: the vector's
+  std::int64_t taps = 0;       // a vector stored as [channels][taps], transposed to [taps][channels]
+  std::int64_t gate_rows = 0;  // heads come as [gate_rows | gate_rows]; packing puts all first halves first
 };
 
-// In the order of files. layer -1: of the model; one behind the last: of the block that predicts further tokens.
+// In the order of files. layer -1: the model's weights; index after the last layer: the block that predicts further
+// tokens.
 std::vector<WeightNeed> weight_needs(const ModelSpec& spec, std::int64_t layer);
 
 }  // namespace quire

@@ -12,7 +12,7 @@ namespace quire {
 
 namespace {
 
-// More threads read no faster than the memory or the disk.
+// More threads exceed the bandwidth of memory or disk.
 constexpr std::size_t kMostThreads = 8;
 
 ContentHash hash_of(const void* data, std::size_t size) {
@@ -54,7 +54,7 @@ ContentHash hash_content(std::span<const std::byte> bytes, const std::stop_token
   try {
     while (others.size() + 1 < wanted)
       others.emplace_back(hash_pieces);
-  } catch (const std::system_error&) {  // the threads that there are do it
+  } catch (const std::system_error&) {  // the threads already started do the work
   }
   hash_pieces();
   others.clear();

@@ -1,5 +1,5 @@
-// ContentHash: a hash (XXH3, 128 bits) of all bytes of a file: of the hashes of its pieces, so that several threads or
-// a writer compute it piece by piece. Value types; any thread. It tells files apart that were not made to collide.
+// ContentHash: a hash (XXH3, 128 bits) of all bytes of a file: the hash of its pieces' hashes, so that several threads
+// or a writer can compute it piece by piece. Value types; any thread. It is not safe against files made to collide.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ std::string hex_digits(const ContentHash& hash);
 
 inline constexpr std::size_t kHashedPiece = std::size_t{4} << 20;
 
-// Takes a file's bytes in order, in pieces of kHashedPiece bytes; the last may have fewer.
+// Takes a file's bytes in order, in pieces of kHashedPiece bytes; the last piece may be shorter.
 class ContentDigest {
  public:
   void add_piece(std::span<const std::byte> piece);
@@ -38,10 +38,11 @@ class ContentDigest {
   std::uint64_t num_bytes_ = 0;
 };
 
-// Hashes by several threads, the calling one among them. Once `stop` is requested, it returns soon, with any value.
+// Hashes with several threads, including the calling one. After a stop request, it returns soon, with an undefined
+// value.
 ContentHash hash_content(std::span<const std::byte> bytes, const std::stop_token& stop = {});
 
-// Work on a thread of its own, which is given a stop token. The destructor requests the stop and waits.
+// Work on a thread of its own that receives a stop token. The destructor requests the stop and waits.
 template <class T>
 class BackgroundWork {
  public:
@@ -52,7 +53,7 @@ class BackgroundWork {
   BackgroundWork(const BackgroundWork&) = delete;
   BackgroundWork& operator=(const BackgroundWork&) = delete;
 
-  // Waits for the result; calls `poll`, which may throw, every 50 ms meanwhile. Throws what the work threw. Once.
+  // Waits for the result; meanwhile calls `poll`, which may throw, every 50 ms. Rethrows the work's exception. Once.
   T wait(const std::function<void()>& poll) {
     while (result_.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
       if (poll) poll();

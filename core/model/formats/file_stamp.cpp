@@ -17,7 +17,7 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-// Some file systems keep whole seconds.
+// Clock margin, since some file systems keep whole seconds.
 constexpr std::int64_t kWholeSeconds = 2 * kSecond;
 
 // Magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, F2FS, ZFS, bcachefs, overlayfs.
@@ -27,7 +27,7 @@ std::int64_t nanoseconds(const statx_timestamp& time) {
   return time.tv_sec * kSecond + time.tv_nsec;
 }
 
-// The number of the file system, if its times are kept by the kernel alone.
+// The file system's number, if only the kernel sets its times.
 std::optional<std::uint64_t> reliable_system(int file) {
   struct statfs system {};
   if (::fstatfs(file, &system) != 0 || (static_cast<std::uint64_t>(system.f_flags) & ST_RDONLY) != 0)
@@ -63,7 +63,7 @@ std::optional<FileStamp> stamp_of(int file) {
                   .modified = nanoseconds(status.stx_mtime),
                   .changed = nanoseconds(status.stx_ctime),
                   .born = nanoseconds(status.stx_btime)};
-  // An image that is mounted read-only has no time of birth, and its times of change are as its maker set them.
+  // A read-only image has no birth time, and its change times were chosen by its maker.
   const bool has_birth = (status.stx_mask & STATX_BTIME) != 0 && stamp.born > 0 && stamp.changed >= stamp.born;
   const auto system = reliable_system(file);
   stamp.system = system.value_or(0);

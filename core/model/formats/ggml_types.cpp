@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-// In the order of DType; those of no file have none.
+// Numbers in the order of DType; kNone: no file has the type.
 constexpr std::uint32_t kNone = 0xffffffff;
 constexpr std::array<std::uint32_t, kNumWeightTypes> kNumbers{0,  1,  30, 8,  2,  3,  6,     7,     12,   13, 14,
                                                               20, 23, 11, 10, 39, 40, 18,    21,    16,   17, 22,

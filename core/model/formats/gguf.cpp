@@ -20,7 +20,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "GGUF values are read in place");
 
-// Bounds no published file comes near; what they allow costs tens of megabytes at most.
+// Limits far above published files; a file at the limits costs tens of megabytes.
 constexpr std::uint64_t kMaxKeys = 1 << 16;
 constexpr std::uint64_t kMaxTensors = 1 << 16;
 constexpr std::uint64_t kMaxArrayElements = 1 << 24;
@@ -140,7 +140,7 @@ class ValueReader {
     return elements<Wide>(count, sizeof(Stored), [&] { return static_cast<Wide>(number<Stored>()); });
   }
 
-  // The count is believed only after the bytes that it needs at least were seen to be there.
+  // The count is used only once the file is known to have at least that many bytes.
   template <class T, class ReadOne>
   GgufValue elements(std::uint64_t count, std::size_t min_bytes, const ReadOne& read_one) {
     if (count > kMaxArrayElements)
@@ -263,7 +263,7 @@ GgufTensor ParsedFile::read_tensor(Cursor& cursor, std::uint64_t& offset) const 
   std::uint64_t num_elements = 1;
   for (std::uint32_t d = 0; d < num_dims; ++d) {
     const auto dim = cursor.read<std::uint64_t>("a tensor's dimension");
-    // Beyond every file, and far from overflow when sizes in bytes are made of it.
+    // Far above published files, and far below an overflow of sizes in bytes.
     constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 56;
     if (dim == 0 || dim > kMaxElements / num_elements) {
       cursor.fail(fmt::format("tensor '{}' claims the dimension {}", printable(tensor.name), dim));

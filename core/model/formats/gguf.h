@@ -25,8 +25,8 @@ using GgufValue =
     std::variant<std::uint64_t, std::int64_t, double, bool, std::string_view, std::vector<std::uint64_t>,
                  std::vector<std::int64_t>, std::vector<double>, std::vector<bool>, std::vector<std::string_view>>;
 
-// The value as a number, a truth or a text, where it stands for exactly one: any width of integer, a real without a
-// fraction, a boolean, digits in a string, "true" and "false", a list of one element. Else nothing.
+// The value as an integer, number, boolean or text, if it stands for exactly one: any width of integer, a real without
+// a fraction, a boolean, digits in a string, "true" and "false", a list of a single element. Else nothing.
 std::optional<std::int64_t> integer_of(const GgufValue& value);
 std::optional<double> number_of(const GgufValue& value);
 std::optional<bool> flag_of(const GgufValue& value);
@@ -36,34 +36,34 @@ std::string described(const GgufValue& value);
 
 struct GgufTensor {
   std::string_view name;
-  std::uint32_t ggml_type = 0;      // as the file says; see `type`
+  std::uint32_t ggml_type = 0;      // the file's number; see `type`
   std::optional<DType> type;        // absent: a type that Quire does not compute with
   std::vector<std::int64_t> shape;  // ggml order: shape[0] is the contiguous dimension
-  std::span<const std::byte> data;  // empty where the type is unknown
+  std::span<const std::byte> data;  // empty if the type is unknown
 };
 
 class GgufFile {
  public:
-  // Throws StartupError: one line with the path, what is wrong and where.
+  // Throws StartupError: one line with the path, the fault and its place.
   static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path);
-  // The same over bytes in memory (tests, fuzzing); they must outlive the file.
+  // Parses bytes in memory (tests, fuzzing); they must outlive the file.
   static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, const std::string& name);
   virtual ~GgufFile() = default;
 
   virtual const std::map<std::string_view, GgufValue>& metadata() const = 0;
   virtual const std::vector<GgufTensor>& tensors() const = 0;
-  virtual const GgufTensor* find_tensor(std::string_view name) const = 0;  // null where absent
+  virtual const GgufTensor* find_tensor(std::string_view name) const = 0;  // null: absent
   virtual std::uint32_t version() const = 0;
   virtual std::uint64_t file_bytes() const = 0;
-  virtual std::vector<const MappedFile*> mappings() const { return {}; }  // of all shards; none: it is no file
+  virtual std::vector<const MappedFile*> mappings() const { return {}; }  // all shards' mappings; empty: not a file
   // Drops the pages of a tensor's bytes from memory when they are not needed soon; reading them again maps them again.
   virtual void release(std::span<const std::byte> data) const = 0;
 
   virtual const std::string& where() const = 0;       // begins every message
-  const GgufValue* find(std::string_view key) const;  // null where absent
+  const GgufValue* find(std::string_view key) const;  // null: absent
 
-  // Typed look-ups: nothing (null) where the key is absent. Throw StartupError that names a key whose value is of
-  // another kind: it is never taken as absent.
+  // Typed look-ups: nothing (null) if the key is absent. Throw StartupError naming the key if its value is of another
+  // kind: such a key never counts as absent.
   std::optional<std::int64_t> get_int(std::string_view key) const;
   std::optional<double> get_float(std::string_view key) const;
   std::optional<bool> get_bool(std::string_view key) const;

@@ -67,7 +67,7 @@ std::string shard_ending(std::int64_t number, std::int64_t count) {
   return fmt::format("-{:05}-of-{:05}.gguf", number, count);
 }
 
-// The path of shard `number`, from one on, beside the one that is open.
+// The path of shard `number`, counted from 1, beside the open one.
 std::filesystem::path sibling(const std::filesystem::path& path, std::int64_t own, std::int64_t number,
                               std::int64_t count) {
   std::string name = path.filename().string();

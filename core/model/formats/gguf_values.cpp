@@ -1,4 +1,4 @@
-// GGUF metadata by kind, whatever type a converter gave it.
+// Reads GGUF metadata by kind, independent of the type that a converter chose.
 #include <fmt/core.h>
 
 #include <charconv>

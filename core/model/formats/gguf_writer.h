@@ -18,7 +18,7 @@ namespace quire {
 
 class GgufWriter {
  public:
-  // Throws StartupError where the path cannot be written.
+  // Throws StartupError if the path cannot be written.
   explicit GgufWriter(std::filesystem::path path);
   ~GgufWriter();
   GgufWriter(const GgufWriter&) = delete;
@@ -38,7 +38,7 @@ class GgufWriter {
   void begin_data();
   // The bytes of the declared tensors in their order; one tensor may come in several pieces, a piece never spans two.
   void append(std::span<const std::byte> bytes);
-  // Throws StartupError where the disk did not take everything.
+  // Throws StartupError if the disk did not accept everything.
   void finish();
 
  private:

@@ -22,7 +22,7 @@ using nlohmann::json;
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr int kMaxFileDepth = 64;
 
-// Refuses while the text is read, so that a hostile one costs no memory first.
+// Refuses while reading, so that a hostile text costs no memory first.
 class StrictReading {
  public:
   StrictReading(const std::string& where, int max_depth) : where_(where), max_depth_(max_depth) {}
@@ -45,7 +45,7 @@ class StrictReading {
  private:
   const std::string& where_;
   int max_depth_;
-  std::vector<std::set<std::string>> keys_;  // of the open object at each depth
+  std::vector<std::set<std::string>> keys_;  // keys of the open object at each depth
 };
 
 }  // namespace
@@ -76,7 +76,7 @@ std::optional<std::string> read_text_file(const std::filesystem::path& path) {
 
 namespace {
 
-// Python writes infinite numbers by names that JSON lacks; they become null, in place.
+// Python writes infinite numbers by names that JSON lacks; replaces them by null, in place.
 void replace_infinities(std::string& text) {
   constexpr std::string_view kName = "Infinity";
   bool in_string = false;
@@ -132,7 +132,7 @@ std::optional<std::int64_t> JsonObject::integer(const char* key) const {
   const bool fits = value->is_number_integer() &&
                     (!value->is_number_unsigned() || std::in_range<std::int64_t>(value->get<std::uint64_t>()));
   if (fits) return value->get<std::int64_t>();
-  // Some writers have every number as a real.
+  // Some writers write every number as a real.
   constexpr double kExact = 9007199254740992.0;  // 2^53
   const double real = value->is_number_float() ? value->get<double>() : 0.5;
   if (!(std::fabs(real) <= kExact) || std::trunc(real) != real) fail(fmt::format("'{}' is not a whole number", key));

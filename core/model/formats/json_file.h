@@ -17,16 +17,16 @@ namespace quire {
 // twice, or nesting deeper than `max_depth`.
 nlohmann::json parse_json_object(std::string_view text, const std::string& where, int max_depth);
 
-// The object in a file of at most 64 MiB; nothing where the file is absent. Infinite numbers, which Python writes by
-// name, are null.
+// The object in a file of at most 64 MiB; nothing if the file is absent. Infinite numbers, which Python writes by name,
+// are null.
 std::optional<nlohmann::json> read_json_file(const std::filesystem::path& path);
 
-// The file's text; nothing where the file is absent. Throws StartupError above 64 MiB, and where it is a pointer or a
-// page in place of the file.
+// The file's text; nothing if the file is absent. Throws StartupError above 64 MiB, and if the file holds a pointer or
+// a web page instead.
 std::optional<std::string> read_text_file(const std::filesystem::path& path);
 
-// Typed members of one object. An absent or null member is nothing; one of another kind throws StartupError naming it.
-// One thread at a time: looking a member up is remembered.
+// Typed members of an object. An absent or null member is nothing; a member of another kind throws StartupError naming
+// it. One thread at a time: look-ups are recorded.
 class JsonObject {
  public:
   // `object` must outlive this; `where` begins every message.
@@ -39,12 +39,12 @@ class JsonObject {
   std::optional<bool> boolean(const char* key) const;
   std::optional<std::string> text(const char* key) const;
   std::optional<JsonObject> object(const char* key) const;
-  const nlohmann::json* find(const char* key) const;  // null where absent or null
+  const nlohmann::json* find(const char* key) const;  // null: absent or null
 
   std::int64_t required_integer(const char* key) const;
   [[noreturn]] void fail(const std::string& what) const;
 
-  // Members that no function has looked up, of this object or of a copy of it; and those that were, present or not.
+  // Members that were never looked up, in this object or a copy of it; and those that were, present or not.
   std::vector<std::string> unread() const;
   const std::set<std::string, std::less<>>& read() const { return *read_; }
 

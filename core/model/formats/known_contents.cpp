@@ -22,7 +22,7 @@ std::uint64_t check_of(const std::string& text) {
   return XXH3_64bits(text.data(), text.size());
 }
 
-// "system device inode size modified changed born high low", without the check that follows in the file.
+// "system device inode size modified changed born high low"; the file appends a check.
 std::string text_of(const FileStamp& stamp, const ContentHash& hash) {
   return fmt::format("{} {} {} {} {} {} {} {:016x} {:016x}", stamp.system, stamp.device, stamp.inode, stamp.size,
                      stamp.modified, stamp.changed, stamp.born, hash.high, hash.low);
@@ -75,7 +75,7 @@ std::optional<std::size_t> KnownContents::last_use(const FileStamp& stamp) const
 void KnownContents::remember(const FileStamp& stamp, const ContentHash& hash) {
   if (path_.empty() || !stamp.is_reliable) return;
   remove_abandoned(path_.parent_path(), kName);
-  entries_ = read(path_);  // with the files that other processes remembered
+  entries_ = read(path_);  // includes files that other processes added
   std::erase_if(entries_, [&](const Entry& entry) { return entry.first == stamp; });
   entries_.emplace_back(stamp, hash);
   if (entries_.size() > kMostEntries) entries_.erase(entries_.begin(), entries_.end() - kMostEntries);

@@ -23,7 +23,7 @@ namespace {
 class FileDescriptor {
  public:
   explicit FileDescriptor(const std::filesystem::path& path)
-      // O_NONBLOCK: opening a FIFO must not wait for its writer; regular files do not care.
+      // O_NONBLOCK: opening a FIFO must not wait for its writer; it has no effect on regular files.
       : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) fail(path, fmt::format("cannot be opened: {}", std::strerror(errno)));
   }
@@ -72,12 +72,12 @@ void MappedFile::prefer_huge_pages() const {
 }
 
 void MappedFile::release(std::span<const std::byte> range) const {
-  // Whole pages only: what shares a page with the range's ends stays.
+  // Releases whole pages only: pages that reach beyond the range stay.
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const auto offset = static_cast<std::size_t>(range.data() - bytes_.data());
   const std::size_t begin = (offset + page - 1) / page * page;
   const std::size_t end = (offset + range.size()) / page * page;
-  // A failure costs memory for a while and nothing else.
+  // A failure only costs memory for a while.
   if (begin < end) ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
 }
 

@@ -11,12 +11,12 @@
 
 namespace quire {
 
-// Throws StartupError where the path is a link whose target is absent: such a file is not taken as absent.
+// Throws StartupError for a link whose target is absent: such a file does not count as absent.
 bool is_there(const std::filesystem::path& path);
 
 class MappedFile {
  public:
-  // Throws StartupError where the path is absent, unreadable, not a regular file or empty.
+  // Throws StartupError if the path is absent, unreadable, not a regular file or empty.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -24,10 +24,10 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::filesystem::path& path() const { return path_; }
-  const FileStamp& stamp() const { return stamp_; }  // of the file as it was mapped
+  const FileStamp& stamp() const { return stamp_; }  // stamp of the file when it was mapped
 
-  // A hint for a file all of which is read: file systems that can then read and map huge pages, which spares address
-  // translation. Where single rows are read it would read 2 MiB for each.
+  // A hint for a file that is read completely: some file systems then read and map huge pages, which saves address
+  // translation. Reading single rows would then read 2 MiB for each.
   void prefer_huge_pages() const;
   // Drops the pages within `range` (a part of bytes()) from this process's memory; reading them again maps them again.
   void release(std::span<const std::byte> range) const;

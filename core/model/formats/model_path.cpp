@@ -15,7 +15,7 @@ namespace quire {
 
 namespace {
 
-// "Qwen/Qwen2.5-0.5B-Instruct": an owner and a name, and no file of either.
+// "Qwen/Qwen2.5-0.5B-Instruct": an owner and a name, but no file's path.
 bool looks_like_repository(const std::string& text) {
   const auto slashes = std::count(text.begin(), text.end(), '/');
   return slashes == 1 && !text.starts_with('/') && !text.starts_with('.') && !text.ends_with('/') &&
@@ -36,7 +36,7 @@ void require_model_path(const std::filesystem::path& path) {
 
 namespace {
 
-// In an order that does not depend on the file system.
+// The folder's names in an order independent of the file system.
 std::set<std::string> names_in(const std::filesystem::path& directory) {
   std::set<std::string> names;
   std::error_code failed;
@@ -53,7 +53,7 @@ std::string find_name(const std::set<std::string>& names, std::string_view begin
   return found == names.end() ? "" : *found;
 }
 
-// A model's own file, before a vision part beside it.
+// The model's file, or else a vision part beside it.
 std::string find_gguf(const std::set<std::string>& names) {
   const auto found = std::ranges::find_if(
       names, [](const std::string& name) { return name.ends_with(".gguf") && !name.starts_with("mmproj"); });
@@ -73,7 +73,7 @@ std::filesystem::path find_mmproj(const std::filesystem::path& model) {
   if (!is_folder && model.extension() != ".gguf") return {};
   const std::filesystem::path folder = is_folder ? model : model.parent_path();
   const std::set<std::string> names = names_in(folder.empty() ? "." : folder);
-  // Several files are chosen among as the hub does.
+  // The hub's order of preference.
   for (const std::string_view type : {"f16", "f32", "q8_0", ""}) {
     for (const std::string& name : names) {
       std::string lower = name;

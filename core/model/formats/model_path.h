@@ -6,11 +6,11 @@
 
 namespace quire {
 
-// Throws StartupError where nothing is at the path, with what to do where it looks like a repository of Hugging Face.
+// Throws StartupError if nothing is at the path, with advice if it looks like a Hugging Face repository.
 void require_model_path(const std::filesystem::path& path);
 
-// Messages' ends that say what a folder holds instead, and what to do: of a model's config.json or of its weights.
-// Empty where it is nothing known.
+// The end of a message: the folder's actual content, and advice, in place of a model's config.json or weights. Empty if
+// the content is not recognised.
 std::string instead_of_config(const std::filesystem::path& directory);
 std::string instead_of_weights(const std::filesystem::path& directory);
 

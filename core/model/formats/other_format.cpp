@@ -53,7 +53,7 @@ bool is_text(std::string_view head) {
       head, [](unsigned char c) { return c >= 0x20 ? c != 0x7F : c == '\n' || c == '\r' || c == '\t'; });
 }
 
-// Eight bytes of a length below 2^32, then a JSON object.
+// Eight bytes with a length below 2^32, then a JSON object.
 bool is_safetensors(std::string_view head) {
   return head.size() > 8 && head.substr(4, 4) == "\0\0\0\0"sv && head[8] == '{';
 }

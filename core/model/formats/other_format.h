@@ -1,4 +1,4 @@
-// Names the format of a file that was taken for a model's: a pointer, a page, an archive. Stateless; any thread.
+// Names the format of a file that was mistaken for a model: a pointer, a page, an archive. Stateless; any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace quire {
 
 enum class FileFormat : std::uint8_t { kGguf, kSafetensors, kJson };
 
-// The format of the bytes and what to do about it, for a message; empty where they may be of the wanted format or are
-// none of the known mistakes.
+// The format of the bytes and advice, for a message; empty if they may be of the wanted format or are no known
+// mistake.
 std::string other_format(std::span<const std::byte> bytes, FileFormat wanted);
 
 }  // namespace quire

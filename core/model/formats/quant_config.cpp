@@ -18,8 +18,8 @@ namespace {
 using nlohmann::json;
 using Keys = std::span<const std::string_view>;
 
-// What a key says is used, or is known to change nothing that is computed: how quants were found, other engines'
-// kernels, which modules stayed as they were (their tensors show it).
+// Keys that are read, or that do not change results: search for quants, kernels of other engines, modules left
+// unquantised (their tensors show it).
 constexpr std::string_view kFp8Keys[] = {
     "quant_method",           "activation_scheme", "weight_block_size", "fmt",
     "modules_to_not_convert", "ignored_layers",    "scale_fmt",         "dequantize"};
@@ -94,7 +94,7 @@ void refuse_others(const json& object, const JsonObject& named, Keys known) {
   }
 }
 
-// An object or array that is there but empty says nothing.
+// Refuses the key unless its object or array is empty.
 void refuse_content(const JsonObject& object, const char* key) {
   const json* value = object.find(key);
   if (value != nullptr && !value->empty()) object.fail(fmt::format("'{}' is not supported", key));
@@ -130,7 +130,7 @@ void read_block_size(const JsonObject& object, const char* key, QuantConfig& out
   if (out.block_cols % 128 != 0) object.fail(fmt::format("'{}' has a width that is no multiple of 128", key));
 }
 
-// Activations stay more precise than eight bits of float, so that a scheme of theirs changes nothing that must be kept.
+// Activations stay more precise than 8-bit floats, so a scheme for them does not matter.
 QuantConfig read_fp8(const json& config, const JsonObject& object) {
   refuse_others(config, object, kFp8Keys);
   require_text(object, "fmt", "e4m3");
@@ -214,7 +214,7 @@ QuantConfig read_awq(const json& config, const JsonObject& object) {
           .group_size = read_group_size(object, object.has("group_size") ? "group_size" : "q_group_size")};
 }
 
-// NVIDIA's Model Optimizer. Its cache's type says nothing here: the cache is as configured.
+// Reads NVIDIA's Model Optimizer's form. Its cache type is ignored: the cache has the configured type.
 QuantConfig read_modelopt(const json& config, const JsonObject& object) {
   refuse_others(config, object, kModelOptKeys);
   const std::string algorithm = object.text("quant_algo").value_or("");

@@ -1,6 +1,6 @@
 // QuantConfig: the quantization_config of a Hugging Face model, as it applies to the weights. Immutable; any thread.
 // Sources: the transformers library's configuration classes, the compressed-tensors, GPTQ and AutoAWQ formats.
-// Invariant: keys and values that would change what is computed are refused by one line, never ignored.
+// Invariant: keys and values that would change results are refused by one line, never ignored.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ struct QuantConfig {
     kNvfp4,   // weight_packed or weight, weight_scale, weight_global_scale or weight_scale_2; FP8 beside it
   };
   Method method = Method::kNone;
-  int bits = 4;                  // of kPacked, kGptq, kAwq
-  std::int64_t group_size = -1;  // of kPacked, kGptq, kAwq; -1: a whole row
-  std::int64_t block_rows = 0;   // of kFp8: rows and columns that share a scale; 0: as the scale's shape says
+  int bits = 4;                  // kPacked, kGptq, kAwq
+  std::int64_t group_size = -1;  // kPacked, kGptq, kAwq; -1: a whole row
+  std::int64_t block_rows = 0;   // kFp8: rows and columns that share a scale; 0: by the scale's shape
   std::int64_t block_cols = 0;
   bool zeros_less_one = false;  // kGptq: stored zeros count from one
 };
 
-// From config.json's object; kNone where it has no quantization_config. Throws StartupError.
+// From config.json's object; kNone if it has no quantization_config. Throws StartupError.
 QuantConfig read_quant_config(const nlohmann::json& config, const std::string& where);
-// From the object of a hf_quant_config.json, which older files of NVIDIA's have instead.
+// From the object in hf_quant_config.json, a separate file of NVIDIA's older models.
 QuantConfig read_separate_quant_config(const nlohmann::json& file, const std::string& where);
 
 }  // namespace quire

@@ -19,7 +19,7 @@ void store(std::byte* out, std::uint16_t half) {
   std::memcpy(out, &half, sizeof half);
 }
 
-// The scale as the file will hold it, so that quants are rounded against what will be decoded.
+// Stores the scale in the file's precision and returns that value, so that quants are rounded against it.
 float store_scale(std::byte* out, float value) {
   const std::uint16_t half = float_to_f16(value);
   store(out, half);
@@ -58,7 +58,7 @@ void pack_group(const std::array<int, kGroup>& quants, bool five_bits, std::byte
     out[i] = byte_of((quants[i] & 15) | ((quants[i + 16] & 15) << 4));
 }
 
-// value = scale * (quant - zero); the value of the largest magnitude gets the end of the range that is one longer.
+// value = scale * (quant - zero); the value of the largest magnitude gets the longer end of the range.
 void quantize_symmetric(const float* x, int zero, std::byte* out) {
   const float scale = store_scale(out, of_largest_magnitude({x, kGroup}) / static_cast<float>(-zero));
   std::array<int, kGroup> quants{};
@@ -147,7 +147,7 @@ void quantize_q6_k(const float* x, std::byte* out) {
   }
 }
 
-// The code whose meaning times scale is nearest.
+// The code whose value times scale is nearest.
 int nearest_code(float value, float scale, const CodeValues& values) {
   if (scale == 0.0F) return 0;
   const auto distance = [&](std::int8_t meaning) { return std::fabs(value / scale - static_cast<float>(meaning)); };
@@ -166,7 +166,7 @@ void quantize_iq4_nl(const float* x, std::byte* out) {
   pack_nearest_codes(x, scale, CodeTable::kNonLinear, out + 2);
 }
 
-// IQ4_XS: as IQ4_NL with 6-bit multipliers of d, less 32, per group of 32 in a block of 256.
+// IQ4_XS: IQ4_NL with 6-bit multipliers of d, minus 32, per group of 32 in a block of 256.
 void quantize_iq4_xs(const float* x, std::byte* out) {
   std::array<float, 8> scales{};
   for (std::size_t g = 0; g < 8; ++g)
@@ -184,7 +184,7 @@ void quantize_iq4_xs(const float* x, std::byte* out) {
   store(out + 2, high);
 }
 
-// MXFP4: the largest magnitude gets the exponent of 4 or 6, so that nothing is clamped by more than it is rounded.
+// MXFP4: the largest magnitude gets the exponent of 4 or 6, so that clamping never costs more than rounding.
 void quantize_mxfp4(const float* x, std::byte* out) {
   const float largest = std::fabs(of_largest_magnitude({x, kGroup}));
   const int exponent = largest > 0.0F ? std::ilogb(largest) - 2 : -127;

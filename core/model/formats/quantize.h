@@ -1,5 +1,5 @@
-// Encodes f32 values in tensor types of GGUF. Any thread. Rounds each block to the nearest by its own range: simple and
-// correct, for synthetic models and tests; not the importance-weighted search of published files.
+// Encodes f32 values in tensor types of GGUF. Any thread. Rounds each block to nearest by its own range: simple and
+// correct, for synthetic models and tests; without the importance-weighted search of published files.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// Whether quantize() writes the type; the others are only read.
+// Whether quantize() writes the type; other types are only read.
 bool can_quantize(DType type);
 
 // values: finite, a multiple of the type's block size; out: dtype_bytes(type, values.size()).

@@ -115,7 +115,7 @@ class Joiner {
     return tensor.shape;
   }
 
-  // Columns are cut into blocks of 32, and columns of one group have one scale.
+  // Columns are cut into blocks of 32, and columns of the same group share a scale.
   std::int64_t group_size_of(const std::string& name, std::int64_t cols) const {
     if (cols % 32 != 0) fail(name, fmt::format("has {} input features, not a multiple of 32", cols));
     const std::int64_t size = config_.group_size == -1 ? cols : config_.group_size;
@@ -146,7 +146,7 @@ class Joiner {
     return out;
   }
 
-  // Eight bits are kept with a 16-bit scale and without a zero.
+  // Eight-bit weights are kept with a 16-bit scale and without a zero.
   void check_bytes(const std::string& stem, const IntTensors& tensors) const {
     constexpr unsigned kMiddle = 128;
     for (std::int64_t row = 0; row < tensors.rows; ++row) {
@@ -160,7 +160,7 @@ class Joiner {
     }
   }
 
-  // Input features sorted by their group; null where they lie so already.
+  // Input features sorted by their group; null if they are already in order.
   std::shared_ptr<const std::vector<std::int32_t>> order_of(const StoredTensor& index, std::int64_t group_size) const {
     const std::size_t cols = index.data.size() / sizeof(std::int32_t);
     std::vector<std::int32_t> group(cols);
@@ -187,7 +187,7 @@ class Joiner {
   StoredTensor join_bytes(const std::string& stem, const StoredTensor& bytes);
   StoredTensor join_by_input(const std::string& stem, const StoredTensor& words);
   StoredTensor join_nvfp4(const std::string& stem, const StoredTensor& pairs);
-  // What quantises activations or the cache: both stay more precise.
+  // Marks the scales of activations or the cache as used: both stay more precise.
   void leave_activations(const std::string& stem) {
     for (const char* suffix : {".input_scale", ".input_zero_point", ".input_global_scale"})
       find(stem + suffix);
@@ -227,7 +227,7 @@ StoredTensor Joiner::join_packed(const std::string& stem, const StoredTensor& wo
   return join_ints(stem, out, by_name_.contains(index) ? &require(index, {cols}, "I32") : nullptr);
 }
 
-// One signed byte for each weight.
+// Joins weights of a signed byte each.
 StoredTensor Joiner::join_bytes(const std::string& stem, const StoredTensor& bytes) {
   used_.insert(bytes.name);
   if (bytes.shape.size() != 2) fail(bytes.name, "is no matrix");
@@ -238,7 +238,7 @@ StoredTensor Joiner::join_bytes(const std::string& stem, const StoredTensor& byt
   const std::string scale = stem + ".weight_scale";
   const StoredTensor* stored = find(scale);
   if (stored == nullptr) fail(scale, "is missing");
-  // One scale for the whole matrix stands for every row.
+  // A matrix with a single scale uses it for every row.
   const bool is_single = stored->shape.empty() || stored->shape == Dims{1};
   if (!is_single) check(*stored, {rows, out.num_groups()}, "");
   out.scales = floats(*stored);
@@ -249,7 +249,7 @@ StoredTensor Joiner::join_bytes(const std::string& stem, const StoredTensor& byt
   return join_ints(stem, out, nullptr);
 }
 
-// GPTQ and AWQ: input features come first. GPTQ has words of input features, AWQ of outputs.
+// Joins GPTQ and AWQ, which put input features first: GPTQ's words hold input features, AWQ's outputs.
 StoredTensor Joiner::join_by_input(const std::string& stem, const StoredTensor& words) {
   const Dims shape = require_matrix(words);
   const bool is_awq = config_.method == QuantConfig::Method::kAwq;
@@ -306,7 +306,7 @@ StoredTensor Joiner::join_float8(const StoredTensor& weight) {
   return joined(weight.name, DType::kF8, weight.shape, make_float8_rows(out));
 }
 
-// The factor of the whole matrix goes beside it under the name that GGUF files have for it.
+// Stores the whole matrix's factor beside it, under GGUF's name.
 StoredTensor Joiner::join_nvfp4(const std::string& stem, const StoredTensor& pairs) {
   used_.insert(pairs.name);
   if (pairs.shape.size() != 2) fail(pairs.name, "is no matrix");

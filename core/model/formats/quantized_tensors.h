@@ -1,6 +1,6 @@
-// Joins the tensors that make one weight of a quantised Hugging Face checkpoint (quants, scales, zeros, order) into one
-// StoredTensor named like the weight of the checkpoint before. Any thread. Invariant: shapes are checked before
-// anything is read, so that row makers need not.
+// Joins the tensors of each quantised weight of a Hugging Face checkpoint (quants, scales, zeros, order) into a
+// StoredTensor with the unquantised weight's name. Any thread. Invariant: shapes are checked before anything is read,
+// so that row makers need not.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace quire {
 
-// Throws StartupError naming a tensor that is missing, of another shape, or would not be exact. Tensors that are not
-// quantised stay as they are.
+// Throws StartupError naming a tensor that is missing, of another shape, or not exactly representable. Unquantised
+// tensors are returned unchanged.
 std::vector<StoredTensor> join_quantized(std::vector<StoredTensor> tensors, const QuantConfig& config,
                                          const std::string& where);
 

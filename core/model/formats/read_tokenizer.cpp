@@ -22,7 +22,7 @@ namespace {
   throw StartupError(fmt::format("{}: {}", file.where(), what));
 }
 
-// A list of numbers as T; empty where the key is absent.
+// A list of numbers as T; empty if the key is absent.
 template <class T>
 std::vector<T> numbers(const GgufFile& file, std::string_view key) {
   std::vector<T> out;
@@ -33,7 +33,7 @@ std::vector<T> numbers(const GgufFile& file, std::string_view key) {
     if constexpr (std::is_same_v<List, std::vector<std::uint64_t>> || std::is_same_v<List, std::vector<std::int64_t>> ||
                   std::is_same_v<List, std::vector<double>>) {
       out.reserve(list.size());
-      // A fraction counts where reals are wanted.
+      // Fractions are accepted only if T is a real type.
       for (const auto number : list) {
         if (std::is_integral_v<T> && !integer_of(number)) return false;
         out.push_back(static_cast<T>(number));
@@ -56,7 +56,7 @@ std::optional<TokenId> token_id(const GgufFile& file, std::string_view key, std:
   return TokenId{static_cast<std::int32_t>(number)};
 }
 
-// The tokens of a key that holds an id or a list of ids.
+// The tokens of a key with an id or a list of ids.
 std::vector<TokenId> token_ids(const GgufFile& file, std::string_view key) {
   std::vector<TokenId> out;
   const GgufValue* value = file.find(key);
@@ -83,10 +83,10 @@ std::vector<TokenKind> kinds(const GgufFile& file) {
   return out;
 }
 
-// Names and patterns in a message are the file's own words: so much of them is shown.
+// Most bytes of a file's names and patterns that a message shows.
 constexpr std::size_t kMostShown = 1500;
 
-// Says where the error lies.
+// Adds the file's place to errors.
 template <class Make>
 std::shared_ptr<const Tokenizer> located(const std::string& where, const Make& make) {
   try {
@@ -113,11 +113,11 @@ VocabularyData read_vocabulary(const GgufFile& file) {
   data.scores = numbers<float>(file, "tokenizer.ggml.scores");
   if (const auto* merges = file.get_strings("tokenizer.ggml.merges")) data.merges = *merges;
   data.bos = token_id(file, "tokenizer.ggml.bos_token_id");
-  // The first of several stands behind a text that is to end.
+  // The first of several end tokens is put after a text.
   data.end_of_generation = token_ids(file, "tokenizer.ggml.eos_token_id");
   if (!data.end_of_generation.empty()) data.eos = data.end_of_generation.front();
   data.unknown = token_id(file, "tokenizer.ggml.unknown_token_id");
-  data.separator = token_id(file, "tokenizer.ggml.seperator_token_id");  // spelt so by the files
+  data.separator = token_id(file, "tokenizer.ggml.seperator_token_id");  // the files' spelling
   if (!data.separator) data.separator = token_id(file, "tokenizer.ggml.separator_token_id");
   if (!data.bos) data.bos = token_id(file, "tokenizer.ggml.cls_token_id");
   for (const char* key :
@@ -164,7 +164,7 @@ std::shared_ptr<const Tokenizer> read_hf_tokenizer(const std::filesystem::path& 
 
 namespace {
 
-// A tokenizer without its last tokens: the texts of those that are special are spelt like other text.
+// A tokenizer without its last tokens: texts of special ones among them are encoded like other text.
 class ShorterTokenizer final : public Tokenizer {
  public:
   ShorterTokenizer(std::shared_ptr<const Tokenizer> whole, std::int32_t size) : whole_(std::move(whole)), size_(size) {
@@ -201,7 +201,7 @@ class ShorterTokenizer final : public Tokenizer {
 
  private:
   bool has(TokenId id) const { return id.value < size_; }
-  // The texts of lost tokens as pieces that are not trusted.
+  // Splits pieces so that the texts of lost tokens are not trusted.
   std::vector<TextPiece> spelt(std::span<const TextPiece> pieces) const {
     std::vector<TextPiece> out;
     for (const TextPiece& piece : pieces) {
@@ -224,7 +224,7 @@ class ShorterTokenizer final : public Tokenizer {
     }
     return out;
   }
-  // The model's embedding must never be read beyond its end.
+  // Removes lost tokens: the model's embedding must never be read beyond its end.
   std::vector<TokenId> without_those(std::vector<TokenId> tokens) const {
     std::erase_if(tokens, [&](TokenId id) { return !has(id); });
     return tokens;

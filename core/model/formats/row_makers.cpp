@@ -10,9 +10,9 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kBlock = 32;
-constexpr std::int64_t kScaleCols = 128;  // that share a scale of FP8 when packed
+constexpr std::int64_t kScaleCols = 128;  // columns that share an FP8 scale when packed
 
-// Elements 0 to 15 in the low, 16 to 31 in the high nibbles of sixteen bytes.
+// Packs elements 0 to 15 in the low, 16 to 31 in the high nibbles of sixteen bytes.
 template <class Code>
 void put_nibbles(std::byte* out, const Code& code_of) {
   for (std::int64_t i = 0; i < kBlock / 2; ++i)
@@ -102,7 +102,7 @@ class Nvfp4Rows final : public RowMaker {
   Nvfp4Rows(std::int64_t cols, const std::byte* pairs, const std::byte* scales)
       : cols_(cols), pairs_(pairs), scales_(scales) {}
 
-  // Blocks of four scales and 64 elements; of each 16, the first eight in the low nibbles.
+  // Blocks of four scales and 64 elements; of each 16 elements, the first eight are in the low nibbles.
   void make_row(std::int64_t row, std::byte* out) const override {
     const std::byte* pairs = pairs_ + row * cols_ / 2;
     const std::byte* scales = scales_ + row * cols_ / 16;

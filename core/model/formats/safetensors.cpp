@@ -133,7 +133,7 @@ StoredTensor HeaderReader::read_tensor(const std::string& name, const json& entr
   return tensor;
 }
 
-// The format leaves no hole and no byte twice.
+// Checks that tensors leave no gap and do not overlap.
 void HeaderReader::check_layout() const {
   std::vector<const StoredTensor*> order;
   for (const StoredTensor& tensor : tensors_)
@@ -150,7 +150,7 @@ void HeaderReader::check_layout() const {
   if (expected != data_.data() + data_.size()) fail("there are bytes after the last tensor");
 }
 
-// Names a file beside the index, not one elsewhere, and can be shown in a message.
+// Whether the name is a file's beside the index, and safe in a message.
 bool is_plain_file_name(const std::string& name) {
   constexpr std::size_t kLongest = 255;
   const auto is_plain = [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7F && c != '/'; };

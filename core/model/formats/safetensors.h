@@ -14,13 +14,13 @@
 
 namespace quire {
 
-// Parses the bytes of a whole file. Throws StartupError: one line with `name` and what is wrong. The tensors' data are
+// Parses the bytes of a whole file. Throws StartupError: one line with `name` and the fault. The tensors' data are
 // views into `bytes`.
 std::vector<StoredTensor> parse_safetensors(std::span<const std::byte> bytes, const std::string& name);
 
 class SafetensorsFile {
  public:
-  // Throws StartupError: one line with the path and what is wrong.
+  // Throws StartupError: one line with the path and the fault.
   explicit SafetensorsFile(const std::filesystem::path& path)
       : mapping_(path), tensors_(parse_safetensors(mapping_.bytes(), path.string())) {}
 
@@ -32,9 +32,9 @@ class SafetensorsFile {
   std::vector<StoredTensor> tensors_;
 };
 
-// The safetensors files of a model's directory: model.safetensors, or the shards that model.safetensors.index.json
-// names. Throws StartupError also where a shard is missing, a tensor is not where the index says, or two shards hold
-// the same one.
+// The safetensors files of a model's directory: model.safetensors, or the shards named by model.safetensors.index.json.
+// Throws StartupError also if a shard is missing, a tensor is not in the shard that the index names, or two shards
+// contain the same tensor.
 std::vector<std::unique_ptr<SafetensorsFile>> open_safetensors_directory(const std::filesystem::path& directory);
 
 }  // namespace quire

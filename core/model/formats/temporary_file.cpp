@@ -28,7 +28,7 @@ TemporaryFile::TemporaryFile(fs::path path) : path_(std::move(path)), name_(path
   if (file_ < 0) {
     error_ = last_error();
   } else {
-    ::flock(file_, LOCK_EX | LOCK_NB);  // a file system without locks does not let others lock it either
+    ::flock(file_, LOCK_EX | LOCK_NB);  // without support for locks, others cannot lock the file either
   }
 }
 
@@ -58,7 +58,7 @@ void TemporaryFile::commit(bool is_synced) {
   }
   ::close(std::exchange(file_, -1));
   if (!is_synced) return;
-  // The name too is kept only once the folder is on disk; without that a crash merely loses the file.
+  // The new name is durable only once the folder is on disk; otherwise a crash merely loses the file.
   const int folder = ::open(path_.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return;
   ::fsync(folder);

@@ -1,6 +1,6 @@
-// TemporaryFile: a file that is written beside its final place and moved there whole, or is gone. One thread at a time;
-// processes may share the folder. Invariant: a temporary file is locked while its writer lives, so that the files of
-// writers that died are recognised and removed.
+// TemporaryFile: a file that is written beside its final place and moved there when complete, or removed. One thread at
+// a time; processes may share the folder. Invariant: a temporary file is locked while its writer lives, so that files
+// of dead writers are recognised and removed.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace quire {
 
 class TemporaryFile {
  public:
-  // A file beside `path`, named path.XXXXXX; error() says if there is none. The folder is made where it is missing.
+  // Creates a file beside `path`, named path.XXXXXX; error() explains a failure. Missing folders are created.
   explicit TemporaryFile(std::filesystem::path path);
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
 
-  // After the first failure nothing more is done.
+  // Has no effect after the first failure.
   void write(std::span<const std::byte> bytes);
-  // Syncs the file if `is_synced`, names it and closes it.
+  // Syncs the file if `is_synced`, renames it and closes it.
   void commit(bool is_synced);
   const std::error_code& error() const { return error_; }
 
@@ -32,7 +32,7 @@ class TemporaryFile {
   int file_ = -1;
 };
 
-// Removes what writers that died left in a folder beside files whose names end with `suffix`.
+// Removes files of dead writers from a folder, beside files whose names end with `suffix`.
 void remove_abandoned(const std::filesystem::path& folder, const std::string& suffix);
 
 }  // namespace quire

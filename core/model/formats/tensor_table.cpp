@@ -43,7 +43,7 @@ const std::vector<std::int64_t>& TensorTable::shape_of(const std::string& name) 
 
 namespace {
 
-// Dimensions of one change neither the number of elements nor their order.
+// Whether the shapes differ only in dimensions of 1, which change neither the number of elements nor their order.
 bool are_alike(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
   const auto without_ones = [](std::vector<std::int64_t> shape) {
     std::erase(shape, 1);
@@ -160,7 +160,7 @@ TensorTable gguf_tensor_table(const GgufFile& file, const std::string& where) {
     stored.type = tensor.type;
     stored.type_name =
         tensor.type ? std::string(dtype_info(*tensor.type).name) : fmt::format("number {}", tensor.ggml_type);
-    // Trailing dimensions of one say nothing, and some writers pad with them.
+    // Ignores trailing dimensions of 1, which some writers add.
     const auto last = std::ranges::find_if(tensor.shape.rbegin(), tensor.shape.rend() - 1,
                                            [](std::int64_t size) { return size != 1; });
     stored.shape.assign(last, tensor.shape.rend());

@@ -1,6 +1,6 @@
 // TensorTable: the named tensors of a model's files, GGUF or safetensors, with a mark on those that the model uses. One
-// thread at a time. Invariant: what take() returns has the shape that was asked for and a type that Quire computes
-// with.
+// thread at a time. Invariant: the take_...() functions return only tensors of the requested shape and of a type that
+// Quire computes with.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,12 @@ class GgufFile;
 
 struct StoredTensor {
   std::string name;
-  std::string type_name;            // as the file says
+  std::string type_name;            // name in the file
   std::optional<DType> type;        // absent: a type that Quire does not compute with
   std::vector<std::int64_t> shape;  // outermost dimension first: a matrix is [rows, cols]
   std::span<const std::byte> data;
-  std::shared_ptr<const void> owner = {};  // of data that no file holds
-  // Instead of data, where several tensors of the file make one: see WeightSource.
+  std::shared_ptr<const void> owner = {};  // owner of data outside the files
+  // Replaces data if several tensors of the file make up this one: see WeightSource.
   std::shared_ptr<const RowMaker> maker = nullptr;
   std::shared_ptr<const std::vector<std::int32_t>> order = nullptr;
 };
@@ -41,40 +41,40 @@ class TensorTable {
   // `where` begins every message: the model's path.
   TensorTable(std::string where, std::vector<StoredTensor> tensors);
 
-  // Names are GGUF's; `rename` gives what this file calls them.
+  // Names are GGUF's; `rename` returns this file's name.
   void set_names(std::function<std::string(const std::string&)> rename) { rename_ = std::move(rename); }
 
-  // Changes what take_vector and take_values decode, by name.
+  // Changes the values that take_vector and take_values decode, by name.
   void set_adjustment(std::function<void(const std::string&, std::vector<float>&)> adjust) {
     adjust_ = std::move(adjust);
   }
-  // Adds a tensor of GGUF's name that the files hold in another form.
+  // Adds a tensor under GGUF's name that the files hold in another form.
   void add(StoredTensor tensor);
   const StoredTensor& stored(const std::string& name) const { return find(name); }
 
   bool contains(const std::string& name) const { return by_name_.contains(stored_name(name)); }
-  // The same by the files' own names.
+  // Takes the file's own name.
   bool stores(const std::string& name) const { return by_name_.contains(name); }
-  // The shape without taking it; throws StartupError where the tensor is absent.
+  // The shape without taking the tensor; throws StartupError if it is absent.
   const std::vector<std::int64_t>& shape_of(const std::string& name) const;
 
-  // Each throws StartupError where the tensor is absent, of another shape or of an unsupported type.
+  // Each throws StartupError if the tensor is absent, of another shape or of an unsupported type.
   WeightSource take_matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
   WeightSource take_row(const std::string& name, std::int64_t cols);  // a vector or a matrix of one row
-  WeightSource take_flattened(const std::string& name, std::int64_t rows, std::int64_t cols);  // of any dimensions
+  WeightSource take_flattened(const std::string& name, std::int64_t rows, std::int64_t cols);  // any dimensions
   WeightSource take_experts(const std::string& name, std::int64_t experts, std::int64_t rows, std::int64_t cols);
   std::vector<float> take_vector(const std::string& name, std::int64_t size);  // decoded
   std::vector<float> take_values(const std::string& name, std::int64_t size);  // decoded, of any shape
-  // Marks the tensors that begin with `prefix` as taken. `part`: what the model leaves out with them, for people; empty
-  // where they are used in another form.
+  // Marks the tensors that begin with `prefix` as taken. `part`: name for people of the part that the model leaves out;
+  // empty if the tensors are used in another form.
   void ignore(const std::string& prefix, const std::string& part = "");
   const std::set<std::string>& parts_left_out() const { return parts_left_out_; }
 
-  // Something of the files that the model does not apply, for people.
+  // Adds a warning for people: a setting of the files that the model does not apply.
   void warn(std::string what) { warnings_.push_back(std::move(what)); }
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // Throws StartupError that names a tensor which nothing took: the model would compute something else without it.
+  // Throws StartupError naming a tensor that was never taken: without it the model would compute something else.
   void refuse_unused(const std::string& architecture) const;
 
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
@@ -87,7 +87,7 @@ class TensorTable {
   const StoredTensor& find(const std::string& name) const;
   const StoredTensor& take(const std::string& name, const std::vector<std::int64_t>& shape);
   static WeightSource source_of(const StoredTensor& tensor, std::int64_t rows, std::int64_t cols);
-  // The factor of a whole matrix that "<stem>.scale" beside "<stem>.weight" holds, as files with NVFP4 have; else 1.
+  // The matrix's factor in "<stem>.scale" beside "<stem>.weight", found in files with NVFP4; else 1.
   float take_scale_of(const std::string& name);
 
   std::string where_;
@@ -100,7 +100,7 @@ class TensorTable {
   std::vector<std::string> warnings_;
 };
 
-// The tensors of a GGUF file, whose bytes it keeps views of.
+// The tensors of a GGUF file, as views of its bytes.
 TensorTable gguf_tensor_table(const GgufFile& file, const std::string& where);
 
 }  // namespace quire

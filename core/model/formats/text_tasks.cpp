@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// What Qwen3-Reranker was trained on; its chat template does not say it.
+// The prompt that Qwen3-Reranker was trained on; its chat template lacks it.
 constexpr const char* kYesNoPrompt =
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
     "provided. "
@@ -28,7 +28,7 @@ bool names_a_reranker(std::string name) {
   return name.find("reranker") != std::string::npos;
 }
 
-// A generating model that is called a reranker answers yes or no.
+// Finds the answer tokens of a generating model whose name says reranker.
 void find_answers(const std::string& name, const Tokenizer& tokenizer, TextTasks& tasks) {
   const auto yes = tokenizer.find_token("yes");
   const auto no = tokenizer.find_token("no");
@@ -44,7 +44,7 @@ TextTasks from_gguf(const std::filesystem::path& path, const Tokenizer& tokenize
   if (const auto* labels = file->get_strings(architecture + ".classifier.output_labels"))
     tasks.labels.assign(labels->begin(), labels->end());
   tasks.pair_prompt = file->get_string("tokenizer.chat_template.rerank").value_or("");
-  // A classifier's file says so by its pooling type; its labels are then yes and no.
+  // A classifier's file has this pooling type; its labels are then yes and no.
   if (file->get_int(architecture + ".pooling_type").value_or(0) != 4) {
     find_answers(std::string(file->get_string("general.name").value_or("")) + path.stem().string(), tokenizer, tasks);
   } else if (tasks.pair_prompt.empty() && tasks.labels == std::vector<std::string>{"yes", "no"} &&

@@ -15,13 +15,13 @@
 namespace quire {
 
 struct TextTasks {
-  std::int64_t num_labels = 0;      // of its classifier; 0: it has none
-  std::vector<std::string> labels;  // their names, where the file has them
+  std::int64_t num_labels = 0;      // labels of its classifier; 0: none
+  std::vector<std::string> labels;  // the labels' names, if the file has them
   // The text around a pair, with {query}, {document} and perhaps {instruction} in it; empty: the tokenizer's own form.
   std::string pair_prompt;
   // The tokens of "yes" and "no": a model without classifier that was trained to answer with them.
   std::optional<std::pair<TokenId, TokenId>> answers;
-  std::vector<std::pair<std::string, std::string>> prompts;  // by name ("query"): what stands before a text
+  std::vector<std::pair<std::string, std::string>> prompts;  // text before an input, by name ("query")
 };
 
 // `path`: a GGUF file or a Hugging Face directory. Throws StartupError with one line that begins with the path.

@@ -1,4 +1,4 @@
-// What a model needs of its backend beyond the plain decoder's operations. Any thread.
+// Operations that a model requires of its backend, beyond those of a plain decoder. Any thread.
 #pragma once
 
 #include "core/model/architectures/model_spec.h"
@@ -6,9 +6,9 @@
 
 namespace quire {
 
-// Throws StartupError, one line that names the first thing that the backend does not compute.
+// Throws StartupError, one line that names the first operation that the backend does not compute.
 void require_abilities(const ModelSpec& spec, Backend& backend);
-// The same for a cache of the layout's type and heads.
+// Checks a cache of the layout's type and heads in the same way.
 void require_cache(const KvLayout& layout, const Backend& backend);
 
 }  // namespace quire

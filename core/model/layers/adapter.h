@@ -39,7 +39,7 @@ class Adapter {
   bool changes_experts() const { return changes_experts_; }
   std::int64_t rank() const { return rank_; }   // the largest
   std::size_t bytes() const { return bytes_; }  // resident
-  // Names what K and V computed with it depend on: a hash of the file's weights and of the scales as used.
+  // Names the inputs that K and V depend on: a hash of the file's weights and of the scales as used.
   const std::string& content_key() const { return content_key_; }
 
  private:

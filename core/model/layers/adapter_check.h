@@ -1,4 +1,4 @@
-// Whether adapters can be used, found out before the model is loaded. Any thread.
+// Checks of adapters before the model is loaded. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace quire {
 
-// Throws StartupError where the backend computes no adapters.
+// Throws StartupError if the backend computes no adapters.
 void require_adapters(const Backend& backend);
-// Reads an adapter as a model of these files would (read_adapter()), and forgets it. Throws StartupError.
+// Reads an adapter for a model of these files (read_adapter()), and discards it. Throws StartupError.
 void check_adapter(const std::filesystem::path& adapter, const std::filesystem::path& model, Backend& backend,
                    std::int64_t max_rank);
 

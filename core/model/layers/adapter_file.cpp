@@ -50,7 +50,7 @@ AdapterFile open_gguf_adapter(const fs::path& path, bool ignore_unknown_keys) {
   if (out.gguf_architecture.empty()) out.fail("'general.architecture' is missing");
   const auto alpha = gguf->get_float("adapter.lora.alpha");
   if (!alpha) out.fail("'adapter.lora.alpha' is missing");
-  // llama.cpp's rule: without an alpha, the change is taken as it is.
+  // llama.cpp's rule: without an alpha, the change is not scaled.
   out.scale = [alpha = *alpha](const std::string& /*module*/, std::int64_t rank) {
     return alpha == 0.0 ? 1.0 : alpha / static_cast<double>(rank);
   };
@@ -59,7 +59,7 @@ AdapterFile open_gguf_adapter(const fs::path& path, bool ignore_unknown_keys) {
     stored.name = tensor.name;
     stored.type = tensor.type;
     stored.shape.assign(tensor.shape.rbegin(), tensor.shape.rend());
-    // Some writers pad with dimensions of one behind a matrix.
+    // Some writers add dimensions of 1 to a matrix.
     while (stored.shape.size() > 2 && stored.shape.front() == 1)
       stored.shape.erase(stored.shape.begin());
     stored.data = tensor.data;
@@ -83,9 +83,9 @@ AdapterFile open_peft_adapter(const fs::path& directory, bool ignore_unknown_key
 }
 
 struct ChangedPart {
-  std::string name;    // the changed matrix's, from the layers' part on
+  std::string name;    // name of the changed matrix, from the layers' part on
   std::string module;  // its whole name
-  bool is_up = false;  // the tensor is the second of the two
+  bool is_up = false;  // the tensor is the second matrix of the pair
 };
 
 ChangedPart part_of(const AdapterFile& file, const std::string& name) {
@@ -125,7 +125,7 @@ std::map<std::string, AdapterPair> AdapterFile::pairs() const {
   return out;
 }
 
-// Every part has its length before it, so that no two lists of parts are the same bytes.
+// Every part is preceded by its length, so that different lists of parts never give the same bytes.
 std::string AdapterFile::content_key(std::span<const float> used_scales) const {
   std::string parts;
   const auto add = [&](std::span<const std::byte> bytes) {

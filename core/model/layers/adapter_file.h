@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// The two matrices of one change.
+// The two matrices of a change.
 struct AdapterPair {
   const StoredTensor* down = nullptr;
   const StoredTensor* up = nullptr;
@@ -33,12 +33,12 @@ struct AdapterFile {
   bool is_gguf() const { return !gguf_architecture.empty(); }
   // By the changed matrix's name: GGUF's, or PEFT's from the layers' part on ("layers.3.self_attn.q_proj", "lm_head").
   std::map<std::string, AdapterPair> pairs() const;
-  // A hash of the tensors and of the scales of their changes, as they are used, in the order of use.
+  // A hash of the tensors and of their changes' scales as used, in the order of use.
   std::string content_key(std::span<const float> used_scales) const;
   [[noreturn]] void fail(const std::string& what) const;
 };
 
-// Throws StartupError, one line that begins with the path. Settings that are not known are refused or ignored.
+// Throws StartupError, one line that begins with the path. Unknown settings are refused or ignored.
 AdapterFile open_adapter(const std::filesystem::path& path, bool ignore_unknown_keys = false);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Rows with adapters: what those change is added behind each product of the model.
+// Rows with adapters: their changes are added after each product of the model.
 #include <algorithm>
 
 #include "core/base/result.h"
@@ -36,7 +36,8 @@ void Transformer::add_low_rank(Slot slot, std::span<const LowRank> changes, cons
   }
 }
 
-// For args of experts with `rows_of_each` rows of input for each row of the slice. Runs of one adapter are one change.
+// Adds changes to arguments of experts that have `rows_of_each` input rows for each row of the slice. All runs of an
+// adapter share a change.
 void Transformer::add_expert_changes(const Layer& layer, std::int64_t rows_of_each, ExpertArgs& args) {
   expert_changes_.clear();
   row_changes_.assign(as_index((layer.slice.end - layer.slice.begin) * rows_of_each), -1);
@@ -63,7 +64,7 @@ void Transformer::add_expert_changes(const Layer& layer, std::int64_t rows_of_ea
   args.low_rank = room(kExpertLowRank, num_rows, widths_[kExpertLowRank]).data;
 }
 
-// Experts of a row.
+// Most experts chosen for a row in any layer.
 std::int64_t Transformer::most_chosen() const {
   std::int64_t most = 0;
   for (const LayerSpec& layer : spec_.layers)
@@ -83,7 +84,7 @@ std::shared_ptr<const Adapter> Transformer::load_adapter(const std::filesystem::
   return read_adapter(path, spec_, backend_, widths_[kLowRank]);
 }
 
-// Of the sequences [first, end) of the step, which are those of the slice.
+// Runs of the step's sequences [first, end), which are those of the slice.
 std::span<const Transformer::AdapterRun> Transformer::adapter_runs(const StepArrays& arrays, std::int64_t first,
                                                                    std::int64_t end) {
   slice_adapters_.clear();

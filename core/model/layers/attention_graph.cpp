@@ -168,7 +168,8 @@ void Transformer::run_attention(const Layer& layer, MatrixView q, MatrixView out
   graph().attention(kept(layer).kv, source, kept(layer).batch, q, options, out);
 }
 
-// Queries meet the latent rows themselves: k_b is applied to the query instead of the keys, v_b to the sum of rows.
+// Queries are compared with the latent rows themselves: k_b is applied to the query instead of the keys, v_b to the sum
+// of rows.
 void Transformer::attend_latent(const Layer& layer, const ProductInput& in, MatrixView out, bool accumulate) {
   const LatentSpec& latent = layer.spec.latent;
   const AttentionSpec& attention = layer.spec.attention;

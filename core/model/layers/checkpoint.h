@@ -29,9 +29,9 @@ struct Checkpoint {
   std::vector<std::string> parts_left_out;
   std::vector<std::string> warnings;
   std::shared_ptr<const void> files;
-  std::vector<const MappedFile*> mappings;  // of `files`
+  std::vector<const MappedFile*> mappings;  // the files' mappings
   std::string texts;                        // hashes of the small files beside them, by name
-  // Tells the system that these bytes of `files` are not needed soon.
+  // Hints to the system that these bytes of `files` are not needed soon.
   std::function<void(std::span<const std::byte>)> release;
 };
 

@@ -23,10 +23,10 @@ KvLayout joined_layers(const KvLayout& first, const KvLayout& second, bool keeps
   return both;
 }
 
-// Tokens at the end that one vocabulary may have and the other not: sizes of one family are padded differently.
+// Most tokens at the end that only one vocabulary has: sizes of a family are padded differently.
 constexpr std::int32_t kMostPadding = 256;
 
-// The first token that is not the same in both; nothing where all are, but for the padding of the larger.
+// The first token that differs; nothing if all are equal, except the padding of the larger vocabulary.
 std::optional<std::int32_t> first_difference(const Tokenizer& a, const Tokenizer& b) {
   const std::int32_t both = std::min(a.vocab_size(), b.vocab_size());
   for (std::int32_t id = 0; id < both; ++id) {
@@ -70,7 +70,7 @@ MatrixView DraftedModel::draft(const DraftArrays& arrays, KvStorage& kv) {
     return logits;
   }
   const MatrixView out{widened_->data(), logits.rows, width, width};
-  const MatrixView lacking{lacking_->data(), logits.rows, width - logits.cols, 0};  // one row for all
+  const MatrixView lacking{lacking_->data(), logits.rows, width - logits.cols, 0};  // a single row, read for all
   GraphOps& graph = *backend_.graph();
   graph.copy(logits, columns(out, 0, logits.cols));
   graph.copy(lacking, columns(out, logits.cols, lacking.cols));

@@ -1,7 +1,7 @@
-// DraftedModel: a model beside a small one of the same vocabulary that drafts for it. The small one keeps K and V as
-// further layers of the same blocks: what shares, moves or gives up a block does so for both. Engine thread only.
-// Invariant: the large model's results are its own, bit for bit; the small one computes nothing but what draft() is
-// given, and knows no adapters.
+// DraftedModel: a model with a small one of the same vocabulary that drafts for it. The small one keeps K and V as
+// additional layers of the same blocks: sharing, moving or releasing a block affects both. Engine thread only.
+// Invariant: the large model's results are its own, bit for bit; the small one computes only the arrays given to
+// draft(), and knows no adapters.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace quire {
 
-// Of which a round predicts tokens.
+// Most sequences in a drafting round.
 inline constexpr std::int64_t kMostDraftedSequences = 64;
 
 class DraftedModel final : public Model {
  public:
-  // The drafter was built to keep its layers behind those of `model`.
+  // The drafter must have been built to keep its layers after those of `model`.
   DraftedModel(std::unique_ptr<Model> model, std::unique_ptr<Model> drafter, Backend& backend);
 
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;
@@ -30,7 +30,8 @@ class DraftedModel final : public Model {
     return model_->load_adapter(path);
   }
   ModelOutput forward(const StepArrays& arrays, KvStorage& kv) override { return model_->forward(arrays, kv); }
-  // As wide as the large model's logits. Tokens that only one of the two has are not predicted, and read as the first.
+  // The result is as wide as the large model's logits. Tokens that only one vocabulary has are not predicted, and are
+  // read as token 0.
   MatrixView draft(const DraftArrays& arrays, KvStorage& kv) override;
   DraftsBy drafts_by() const override { return DraftsBy::kModel; }
   std::int64_t max_draft_context() const override { return drafter_->max_context(); }
@@ -50,24 +51,24 @@ class DraftedModel final : public Model {
   const std::unique_ptr<Model> model_;
   const std::unique_ptr<Model> drafter_;
   Backend& backend_;
-  std::vector<std::int32_t> ids_;    // of a round, as the drafter has them
-  std::unique_ptr<Buffer> lacking_;  // of tokens that the drafter has not; null: it has all
+  std::vector<std::int32_t> ids_;    // a round's ids in the drafter's vocabulary
+  std::unique_ptr<Buffer> lacking_;  // logits of tokens that the drafter lacks; null: it has all
   std::unique_ptr<Buffer> widened_;
 };
 
-// The layers of both, the drafter's behind; it keeps all tokens in all of its layers.
+// The layers of both, the drafter's last; the drafter keeps all tokens in all of its layers.
 KvLayout with_drafter(const KvLayout& model, const KvLayout& drafter);
 KvSplit with_drafter(const KvSplit& model, const KvLayout& drafter);
 
-// Why `drafter` cannot draft for `model`; empty where it can.
+// The reason why `drafter` cannot draft for `model`; empty: it can.
 std::string why_not_drafter(const LoadedModel& model, const LoadedModel& drafter);
 
-// Opens `drafter` for the model that was opened from `path`; null where `drafter` is empty. Throws StartupError, one
-// line, also where it cannot draft for it.
+// Opens `drafter` for the model that was opened from `path`; null if `drafter` is empty. Throws StartupError, one line,
+// also if it cannot draft for the model.
 std::shared_ptr<const LoadedModel> open_drafter(const LoadedModel& model, const std::filesystem::path& path,
                                                 const std::filesystem::path& drafter, bool ignore_unknown_keys = false);
 
-// Both models, one behind the other in the KV storage. The caches are each model's own.
+// Builds both models, one after the other in the KV storage. Each has its own cache of packed weights.
 std::unique_ptr<Model> build_with_drafter(const LoadedModel& model, const LoadedModel& drafter, Backend& backend,
                                           const std::function<void(std::uint64_t, std::uint64_t)>& progress,
                                           const PackedCacheOptions& cache = {},

@@ -73,7 +73,7 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
     choices = {.num_rows = count, .num_chosen = 1, .ids = choices.ids};
   }
   const std::int64_t width = ffn.experts_gated ? 2 * ffn.expert_size : ffn.expert_size;
-  // One row for each choice.
+  // Room for a row per choice.
   const auto room_of_choices = [&](Slot slot, std::int64_t cols) {
     MatrixView view = room(slot, out.rows, chosen * cols);
     return MatrixView{view.data, count, cols, cols};
@@ -93,7 +93,7 @@ void Transformer::run_experts(const Layer& layer, MatrixView router_in, MatrixVi
   if (ffn.experts_scale != 1.0) graph().scale(out, static_cast<float>(ffn.experts_scale));
 }
 
-// One row for each choice, times its weight.
+// A row for each choice, multiplied by its weight.
 MatrixView Transformer::weighted_inputs(MatrixView in, const ExpertChoices& choices) {
   const MatrixView wide = room(kExpertIn, in.rows, choices.num_chosen * in.cols);
   for (std::int64_t choice = 0; choice < choices.num_chosen; ++choice)

@@ -17,7 +17,7 @@ namespace quire {
 
 namespace {
 
-// llama.cpp's numbers: 0 none, 1 mean, 2 cls, 3 last; 4, a classifier's score of one row.
+// llama.cpp's numbers: 0 none, 1 mean, 2 cls, 3 last; 4: a classifier's score of a row.
 Pooling read_pooling(const GgufFile& file, const ModelSpec& spec, const std::string& where) {
   const std::string key = spec.config.architecture + ".pooling_type";
   const auto type = file.get_int(key).value_or(0);

@@ -23,7 +23,7 @@ namespace quire {
 namespace {
 
 using Files = std::vector<std::unique_ptr<SafetensorsFile>>;
-// What weights view.
+// Memory that the weights are views of.
 struct Viewed {
   std::shared_ptr<const Files> files;
   std::shared_ptr<const Files> dense;
@@ -70,7 +70,7 @@ void release(const Files& files, std::span<const std::byte> data) {
   }
 }
 
-// The folder's JSON files, and the configurations of modules in folders below, in an order of their own.
+// Names of the folder's JSON files, and of the configurations of modules in folders below, in a fixed order.
 std::set<std::filesystem::path> text_files(const std::filesystem::path& directory) {
   std::set<std::filesystem::path> found;
   std::error_code error;
@@ -87,7 +87,7 @@ std::string hash_texts(const std::filesystem::path& directory) {
   for (const auto& name : text_files(directory)) {
     try {
       out += fmt::format("{} {}\n", name.string(), hex_digits(hash_content(MappedFile(directory / name).bytes())));
-    } catch (const StartupError&) {  // it is not there, empty or no file that could be read before
+    } catch (const StartupError&) {  // absent, empty or unreadable
     }
   }
   return out;
@@ -96,7 +96,7 @@ std::string hash_texts(const std::filesystem::path& directory) {
 std::string model_name(const std::filesystem::path& directory, const nlohmann::json& config) {
   const auto name = JsonObject(config, directory.string()).text("_name_or_path").value_or("");
   if (!name.empty()) return std::filesystem::path(name).filename().string();
-  // A path written with a slash at its end has an empty last part.
+  // The last part of a path with a trailing slash is empty.
   const auto path = directory.has_filename() ? directory : directory.parent_path();
   return path.filename().string();
 }
@@ -141,7 +141,7 @@ Checkpoint read_hf_checkpoint(const std::filesystem::path& directory, bool with_
   out.warnings = tensors.warnings();
   for (const auto& file : *files)
     out.file_bytes += file->mapping().bytes().size();
-  // Weights are views of the files and of what the table makes rows with.
+  // Weights are views of the files and of the table's row makers.
   out.files = std::make_shared<const Viewed>(Viewed{files, dense, tensors_owner});
   for (const Files* part : {files.get(), dense.get()}) {
     for (const auto& file : *part)

@@ -1,4 +1,4 @@
-// One layer: its norms, its branches and how they are added.
+// A single layer: its norms, its branches and their sum.
 #include "core/model/layers/transformer.h"
 #include "core/model/layers/views.h"
 #include "kernels/check.h"
@@ -9,7 +9,7 @@ using Role = WeightRole;
 
 namespace {
 
-// Whether all that a mixer takes of its input goes through one product.
+// Whether a single product takes all of a mixer's input.
 bool takes_one_product(const LayerSpec& spec) {
   if (spec.is_parallel) return false;
   switch (spec.mixer) {

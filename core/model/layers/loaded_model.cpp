@@ -20,8 +20,8 @@ namespace quire {
 
 namespace {
 
-// Calls visit for every packed matrix, the head's tied copy included: it is packed beside the embedding it is read
-// from.
+// Calls visit for every packed matrix, including the head's tied copy, which is packed beside the embedding that it is
+// read from.
 template <class Visit>
 void for_each_matrix(const WeightSources& weights, const Visit& visit) {
   weights.for_each_product([&](const LinearSource& product) {
@@ -103,7 +103,7 @@ const GenerationDefaults& LoadedModel::generation_defaults() const {
 namespace {
 
 std::size_t bytes_of(const WeightSources& weights, const Backend& backend) {
-  // Embedding rows are read where the file is mapped.
+  // Embedding rows are read in the mapped file.
   std::size_t bytes = 0;
   for (const auto& [role, table] : weights.model.rows)
     bytes += source_bytes(table);
@@ -155,7 +155,7 @@ std::unique_ptr<Model> LoadedModel::build(Backend& backend,
   const auto packed = [&](const WeightSource& matrix) {
     if (matrix.maker == nullptr) checkpoint.release({matrix.data, source_bytes(matrix)});
     done += source_bytes(matrix);
-    if (progress) progress(std::min(done, total), total);  // ranks have some weights each
+    if (progress) progress(std::min(done, total), total);  // several ranks pack the same weights
   };
   if (parallel != nullptr) return build_parallel(checkpoint, *parallel, packed, first_kv_layer);
   if (cache.folder.empty() || backend.packing().empty()) {

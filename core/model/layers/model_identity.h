@@ -1,10 +1,10 @@
-// ModelIdentity: the value that tells one model's K and V from all others': compared by the disk tier, saved slots, the
-// shared store, events of the prefix cache and `quire inspect`; packed weights compare its ModelContent. Value types.
-//
+// ModelIdentity: the value that distinguishes a model's K and V from all others': compared by the disk tier, saved
+// slots, the shared store, events of the prefix cache and `quire inspect`; packed weights compare its ModelContent.
+// Value types.
 // A ModelContent names the bytes of all files that a model was read from, never their paths and times: all shards, the
 // tokenizer and configurations too. Reading a file from end to end for that takes about 0.1 s per GB. A start that
-// packs weights reads the file anyway, and the hash is computed beside it. A start that maps packed weights takes the
-// hash that is remembered beside them: see KnownContents, and FileStamp for when that is safe.
+// packs weights reads the file anyway, and the hash is computed at the same time. A start that maps packed weights
+// takes the hash stored beside them: see KnownContents, and FileStamp for when that is safe.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ namespace quire {
 
 class LoadedModel;
 
-// One model's files, and what options make of them.
+// Content of a model's files, with the options that change its results.
 struct ModelContent {
   std::string files{};    // hash of their bytes
-  std::string options{};  // RoPE as it is used (LongRoPE's factors depend on max_model_len), and the MTP block
+  std::string options{};  // RoPE as used (LongRoPE's factors depend on max_model_len), and the MTP block
 
   bool operator==(const ModelContent&) const = default;
 };
@@ -32,13 +32,13 @@ struct ModelContent {
 struct ModelIdentity {
   ModelContent model{};
   ModelContent draft_model{};  // its K and V lie in the same blocks; empty: none
-  std::string encoder{};       // hash of its tower's file, and how media are prepared; empty: it takes none
+  std::string encoder{};       // hash of its tower's file, and the settings for preparing media; empty: none
   std::string arithmetic{};    // Backend::name()
   std::int64_t block_size = 0;
   KvDType cache_type = KvDType::kF16;
-  bool has_window_parts = false;  // layers with a window keep theirs apart
+  bool has_window_parts = false;  // layers with a window have blocks of their own
 
-  // All of it with Quire's version, one part a line.
+  // All parts with Quire's version, a part per line.
   std::string text() const;
   ContentHash key() const;
 
@@ -48,15 +48,15 @@ struct ModelIdentity {
 // Names the content of packed weights.
 std::string packed_identity(const ModelContent& model, std::string_view packing);
 
-// A content that no other process has, for a model whose blocks and weights stay in this one.
+// A content that differs from every other process's, for a model whose blocks and weights stay in this process.
 ModelContent private_content();
 
 // Reads a model's files from end to end on threads of its own, from construction on.
 class ContentReading {
  public:
-  // Hashes are remembered in the folder; empty: they are not.
+  // Hashes are kept in the folder; empty: they are not.
   ContentReading(std::shared_ptr<const LoadedModel> model, std::filesystem::path folder);
-  // The content. Calls `poll`, which may throw, while it waits. Once.
+  // Returns the content. Calls `poll`, which may throw, while it waits. Once.
   ModelContent wait(const std::function<void()>& poll = {});
 
  private:

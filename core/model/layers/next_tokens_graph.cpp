@@ -1,6 +1,6 @@
-// The block that predicts the token after next (MTP, arXiv 2412.19437, in Qwen3.5's form): from the hidden state of one
-// row and the token behind it. Here a row is that token's: its K and V depend on no later token, so that they have a
-// place in its block, and of the row before only the hidden state is needed, which is a part of the recurrent state.
+// The block that predicts the token after next (MTP, arXiv 2412.19437, in Qwen3.5's form), from a row's hidden state
+// and the token after the row. Here a row is that token's: its K and V depend on no later token, so they can lie in its
+// block; of the row before, only the hidden state is needed, which is a part of the recurrent state.
 #include "core/model/layers/transformer.h"
 #include "core/model/layers/views.h"
 #include "kernels/check.h"

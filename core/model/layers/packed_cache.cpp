@@ -20,23 +20,23 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x32304b5045524955;  // at the very end: a file cut short has none
+constexpr std::uint64_t kMagic = 0x32304b5045524955;  // at the very end, so that a truncated file has none
 constexpr std::uint64_t kAlignment = 4096;
 constexpr const char* kSuffix = ".quire-packed";
-// The page cache keeps what was written at once, at a multiple of a huge page, in huge pages where the file system can:
-// the next start then maps those. Each piece is hashed as it is written.
+// The page cache keeps data in huge pages, if the file system can, when it is written in one piece at a multiple of a
+// huge page; the next start then maps those. Each piece is hashed as it is written.
 constexpr std::size_t kPiece = kHashedPiece;
 
 // Milliseconds until the clock of files has advanced.
 constexpr int kMostTicks = 20;
 
-// The last bytes of a file; before it lie the table and the identity.
+// The end of a file; the table and the identity precede it.
 struct Trailer {
   std::uint64_t num_entries = 0;
   std::uint64_t identity_bytes = 0;
   std::uint64_t file_bytes = 0;
-  ContentHash content{};   // of all bytes before the trailer
-  std::uint64_t hash = 0;  // of the table, the identity and the words above
+  ContentHash content{};   // hash of all bytes before the trailer
+  std::uint64_t hash = 0;  // hash of the table, the identity and the words above
   std::uint64_t magic = kMagic;
 };
 
@@ -46,7 +46,7 @@ std::uint64_t hash_of(const Trailer& trailer, const std::vector<std::uint64_t>& 
   return XXH3_64bits_withSeed(&trailer, offsetof(Trailer, hash), hash);
 }
 
-// The entries of a whole file of this identity; nothing where it is none, or is damaged there.
+// The entries of a complete file with this identity; nothing if it is another or damaged file.
 struct Structure {
   Trailer trailer;
   std::vector<std::span<const std::byte>> entries;
@@ -94,7 +94,7 @@ std::shared_ptr<const PackedWeights> PackedCache::open(std::size_t num_entries,
   try {
     found.reset(new PackedWeights(path_));
   } catch (const StartupError&) {
-    return nullptr;  // there is none yet, or it cannot be read: packing does without
+    return nullptr;  // absent or unreadable: weights are packed instead
   }
   const MappedFile& file = found->file_;
   auto structure = structure_of(file.bytes(), identity_, num_entries);
@@ -104,7 +104,7 @@ std::shared_ptr<const PackedWeights> PackedCache::open(std::size_t num_entries,
   return found;
 }
 
-// A file that was copied, restored or written to since has another stamp than the one remembered.
+// A file that was copied, restored or written to since has a stamp other than the stored one.
 bool PackedCache::has_content(const MappedFile& file, std::size_t num_bytes, const ContentHash& content,
                               const std::function<void()>& poll) const {
   KnownContents known(path_.parent_path());
@@ -126,10 +126,10 @@ std::unique_ptr<PackedWriter> PackedCache::create(std::uint64_t num_bytes) const
   return std::unique_ptr<PackedWriter>(new PackedWriter(path_, identity_, static_cast<std::int64_t>(max_bytes_)));
 }
 
-// Files that are mapped at the moment are removed too: who maps one keeps its bytes.
+// Mapped files are removed too: their users keep the bytes.
 void PackedCache::make_room(std::uint64_t num_bytes) const {
   const KnownContents known(path_.parent_path());
-  // Files without a known use leave first, in the order of their times.
+  // Files without a known use are removed first, in the order of their times.
   using Use = std::pair<std::size_t, std::int64_t>;
   std::multimap<Use, std::pair<fs::path, std::uint64_t>> files;
   std::uint64_t total = num_bytes;
@@ -199,7 +199,7 @@ std::string PackedWriter::finish() {
   file_.write(std::as_bytes(std::span(&trailer, 1)));
   file_.commit(true);
   if (file_.error()) return file_.error().message();
-  // No other writer had the file open: its bytes are known without reading them.
+  // Without another writer, the bytes are known without reading them.
   const auto stamp = stamp_of(path_);
   for (int i = 0; stamp && i < kMostTicks; ++i) {
     if (settle(path_, *stamp, stamping_clock())) {

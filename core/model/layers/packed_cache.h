@@ -1,9 +1,9 @@
-// PackedCache: weights as a backend packed them, kept in a file, so that the next start maps them and packs nothing.
-// One thread at a time; processes may share the folder. Invariants: a file under its final name is whole (written
-// aside, synced, renamed) and belongs to the very model, packing and version that its trailer names; its bytes are
-// hashed before they are mapped for use, unless its stamp shows that they are those hashed before (KnownContents); the
-// files of a folder hold at most max_bytes, and those used least recently leave first; whatever is wrong with the cache
-// costs time and never the start.
+// PackedCache: a backend's packed weights in a file, so that the next start maps them instead of packing. One
+// thread at a time; processes may share the folder. Invariants: a file under its final name is complete (written
+// aside, synced, renamed) and belongs to the model, packing and version that its trailer names; its bytes are
+// hashed before they are mapped for use, unless its stamp proves them unchanged since the last hash
+// (KnownContents); the files of a folder hold at most max_bytes, with LRU eviction; a fault of the cache costs time
+// but never fails the start.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace quire {
 
-// A cache file that was found good.
+// A cache file that passed its checks.
 class PackedWeights {
  public:
   std::size_t size() const { return entries_.size(); }
@@ -38,7 +38,7 @@ class PackedWeights {
 class PackedWriter {
  public:
   void add(std::span<const std::byte> packed);
-  // Syncs and gives the file its name. An empty string, or why there is no file.
+  // Syncs and renames the file. Returns an empty string, or why there is no file.
   std::string finish();
 
  private:
@@ -51,7 +51,7 @@ class PackedWriter {
   TemporaryFile file_;
   std::string identity_;
   std::uint64_t max_bytes_;
-  std::uint64_t offset_ = 0;          // behind what is pending
+  std::uint64_t offset_ = 0;          // offset after the pending bytes
   std::vector<std::byte> pending_;    // not yet in the file: written in large aligned pieces
   std::vector<std::uint64_t> table_;  // offset and size of each entry
   ContentDigest digest_;
@@ -61,10 +61,10 @@ class PackedCache {
  public:
   PackedCache(std::filesystem::path folder, std::string identity, std::int64_t max_bytes);
 
-  // Null where there is no good file of this identity with `num_entries` entries. `poll`, which may throw, is called
+  // Null if there is no valid file of this identity with `num_entries` entries. `poll`, which may throw, is called
   // while a large file is hashed.
   std::shared_ptr<const PackedWeights> open(std::size_t num_entries, const std::function<void()>& poll = {}) const;
-  // Makes room for about so many bytes. Null if that is more than the folder may hold.
+  // Makes room for about `num_bytes`. Null if that is more than the folder may hold.
   std::unique_ptr<PackedWriter> create(std::uint64_t num_bytes = 0) const;
   const std::filesystem::path& path() const { return path_; }
 

@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// Null where the model has none.
+// Null if the model has none.
 struct PackedGroup {
   template <class T>
   using ByRole = std::array<T, kNumWeightRoles>;
@@ -40,9 +40,9 @@ struct PackedModel {
   PackedGroup model;
 };
 
-// Packs every weight. `packed` receives the source of each matrix once it is packed and its file pages are not needed
-// any more. `cached` (may be null): weights packed before, taken instead of packing. `writer` (may be null) keeps what
-// was packed.
+// Packs every weight. `packed` receives the source of each matrix once it is packed and its file pages are no longer
+// needed. `cached` (may be null): packed weights from the cache, used instead of packing. `writer` (may be null) stores
+// the packed weights.
 PackedModel pack_weights(const WeightSources& sources, Backend& backend,
                          const std::function<void(const WeightSource&)>& packed, const PackedWeights* cached,
                          PackedWriter* writer);

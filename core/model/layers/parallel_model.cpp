@@ -14,7 +14,7 @@ std::size_t rank_index(int rank) {
   return static_cast<std::size_t>(rank);
 }
 
-// What a rank keeps of a storage; null: there is none.
+// A rank's part of a storage; null: no storage.
 KvStorage* part_of(KvStorage* storage, int rank) {
   return storage == nullptr ? nullptr : &static_cast<ParallelKvStorage*>(storage)->rank(rank);
 }
@@ -30,7 +30,7 @@ ParallelModel::ParallelModel(const ModelSpec& spec, std::vector<std::unique_ptr<
       split_(kv_split_of(spec)),
       ranks_(std::move(ranks)) {}
 
-// What other ranks may still copy from is given up.
+// Waits first: reserving frees buffers that other ranks may still copy from.
 void ParallelModel::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
   backend_.synchronize();
   for (const auto& rank : ranks_)
@@ -44,7 +44,7 @@ ModelOutput ParallelModel::forward(const StepArrays& arrays, KvStorage& kv) {
     std::vector<std::unique_ptr<Transformer>>& ranks;
     ModelOutput out = {};
   } pass{arrays, kv, ranks_};
-  backend_.run([&pass](int rank) {  // one reference: the function allocates nothing
+  backend_.run([&pass](int rank) {  // a single captured reference, so that the function object allocates nothing
     StepArrays own = pass.arrays;
     own.window_storage = part_of(own.window_storage, rank);
     if (rank > 0) own.hidden_rows = own.label_rows = {};

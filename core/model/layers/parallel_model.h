@@ -1,5 +1,5 @@
-// ParallelModel: a model whose parts (rank_parts.h) several devices compute together, each a Transformer over the
-// backend of its rank, enqueued by the rank's own thread. Engine thread only. Invariants: every rank runs the same
+// ParallelModel: a model whose parts (rank_parts.h) several devices compute together, each a Transformer over its
+// rank's backend, enqueued by the rank's own thread. Engine thread only. Invariants: every rank runs the same
 // operations on the same rows in the same order, and holds the same hidden states; results are rank 0's.
 #pragma once
 
@@ -15,7 +15,7 @@ struct Checkpoint;
 
 class ParallelModel final : public Model {
  public:
-  // The model is the whole one's, of which each rank is a part.
+  // spec: the whole model's, of which each rank is a part.
   ParallelModel(const ModelSpec& spec, std::vector<std::unique_ptr<Transformer>> ranks, ParallelBackend& backend);
 
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;
@@ -38,8 +38,8 @@ class ParallelModel final : public Model {
   std::vector<std::unique_ptr<Transformer>> ranks_;
 };
 
-// Packs each rank's weights on the rank's thread. `packed` receives the source of each matrix once it is packed, from
-// one thread at a time.
+// Packs each rank's weights on the rank's thread. `packed` receives the source of each matrix once it is packed, from a
+// single thread at a time.
 std::unique_ptr<Model> build_parallel(const Checkpoint& checkpoint, ParallelBackend& backend,
                                       const std::function<void(const WeightSource&)>& packed,
                                       std::int64_t first_kv_layer);

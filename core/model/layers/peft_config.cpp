@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Settings of training, of other runtimes, or whose effect the tensors themselves show.
+// Settings of training or of other runtimes, and settings whose effect the tensors show.
 constexpr std::string_view kHarmless[] = {"arrow_config",
                                           "auto_mapping",
                                           "base_model_name_or_path",
@@ -67,12 +67,12 @@ constexpr Refused kRefused[] = {
     {"alora_invocation_tokens", "adapters that some tokens switch on are not computed"},
 };
 
-// Null, false, zero, "none" and nothing switch a feature off.
+// Null, false, zero, "none" and empty values switch a feature off.
 bool is_set(const json* value) {
   return value != nullptr && !value->empty() && *value != false && *value != 0 && *value != "none" && *value != "";
 }
 
-// Initialisers that leave the base model's weights as they are. Others take their share out of them, and PEFT does so
+// Initialisers that leave the base model's weights unchanged. Others subtract their share from them, and PEFT does so
 // again when it loads the adapter.
 bool keeps_base(const json& initialiser) {
   constexpr std::string_view kPlain[] = {"gaussian", "eva", "orthogonal"};

@@ -1,4 +1,4 @@
-// What a transformer does where it is one of several that compute a model together: shares of products are added up.
+// A transformer as a rank of several that compute a model together: partial products are summed over the ranks.
 #include "core/model/layers/transformer.h"
 #include "kernels/rank_sum.h"
 

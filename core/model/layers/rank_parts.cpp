@@ -17,7 +17,7 @@ namespace {
 
 using Role = WeightRole;
 
-constexpr std::int64_t kLeastGranule = 8;  // features that are cut together where the type has no blocks
+constexpr std::int64_t kLeastGranule = 8;  // features cut together if the type has no blocks
 
 struct FeatureRange {
   std::int64_t begin = 0;
@@ -35,7 +35,7 @@ std::int64_t features_of_block(Products products) {
   return block;
 }
 
-// Which of `size` features a rank has: whole blocks, as many as any other or one more or less.
+// The rank's part of `size` features: whole blocks, at most one more or less than other ranks have.
 FeatureRange features_of_rank(std::int64_t size, std::int64_t block, int rank, int num_ranks) {
   const std::int64_t granule = std::max(block, kLeastGranule);
   const auto border = [&](int at) { return at == num_ranks ? size : size / granule * at / num_ranks * granule; };
@@ -56,7 +56,7 @@ Products experts_of(const SourceGroup& weights, Role role) {
   return found == weights.experts.end() ? Products() : Products(found->second);
 }
 
-// The order of a quantised matrix's columns is not that of its inputs.
+// True if a quantised matrix's columns are not in the order of its inputs.
 bool is_reordered(Products products) {
   return std::ranges::any_of(products, [](const LinearSource& product) {
     return std::ranges::any_of(product.parts, [](const WeightSource& part) { return part.order != nullptr; });
@@ -121,7 +121,7 @@ std::string why_not_layer(const LayerSpec& layer, const SourceGroup& weights, in
   return why_not_feed_forward(layer.feed_forward, weights, num_ranks);
 }
 
-// Columns of rows that are made, or that lie in a file.
+// Some columns of rows that are made or stored in a file.
 class ColumnsMaker final : public RowMaker {
  public:
   ColumnsMaker(const WeightSource& whole, FeatureRange columns)
@@ -147,7 +147,7 @@ class ColumnsMaker final : public RowMaker {
   const std::size_t row_bytes_;
 };
 
-// The weights of one rank.
+// Cuts out the weights of a rank.
 class RankCutter {
  public:
   RankCutter(int rank, int num_ranks, std::vector<std::shared_ptr<const void>>& owned)
@@ -161,7 +161,7 @@ class RankCutter {
     if (kind == Kind::kExperts || kind == Kind::kBoth) cut_experts(whole.feed_forward, spec.feed_forward, group);
   }
 
-  // The others' logits are gathered on rank 0.
+  // Cuts the head: rank 0 gathers all logits.
   void cut_head(ModelSpec& spec, SourceGroup& model) const {
     const FeatureRange part = columns_of(spec.config.vocab_size, 1);
     take_rows(model.products, Role::kHead, {part});
@@ -231,7 +231,7 @@ class RankCutter {
     return features_of_rank(size, block, rank_, num_ranks_);
   }
 
-  // Of the gate's outputs and of those that it gates, which follow.
+  // Ranges of the gate's outputs and of the gated ones, which follow them.
   static std::vector<FeatureRange> halves(FeatureRange part, std::int64_t size, bool is_gated) {
     std::vector<FeatureRange> out{part};
     if (is_gated) out.push_back({size + part.begin, part.count});
@@ -241,7 +241,7 @@ class RankCutter {
   static LinearSource rows_in(const LinearSource& whole, const std::vector<FeatureRange>& ranges) {
     LinearSource out;
     for (const FeatureRange& range : ranges) {
-      std::int64_t first = 0;  // of the part's rows among all
+      std::int64_t first = 0;  // first row of the part among all
       for (const WeightSource& part : whole.parts) {
         const std::int64_t begin = std::max(range.begin, first);
         const std::int64_t end = std::min(range.begin + range.count, first + part.rows);
@@ -267,7 +267,7 @@ class RankCutter {
     found->second = std::vector<float>(begin, begin + range.count);
   }
 
-  // The bias is added by rank 0.
+  // Only rank 0 adds the bias.
   void take_columns(LinearSource& product, FeatureRange columns) {
     for (WeightSource& part : product.parts) {
       QUIRE_CHECK(part.order == nullptr, "columns cut that are in an order of their own");

@@ -1,4 +1,4 @@
-// Adapters packed for a model's products, from their files.
+// Reads adapters' files and packs them for a model's products.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 using Role = WeightRole;
 namespace fs = std::filesystem;
 
-// What PEFT calls the matrix, from the layers' part of the name on: "layers.3.self_attn.q_proj", "lm_head".
+// PEFT's name of the matrix, from the layers' part on: "layers.3.self_attn.q_proj", "lm_head".
 std::string peft_name(Role role, std::int64_t layer) {
   std::string_view name = role_info(role).hf;
   if (name.empty()) return {};
@@ -27,8 +27,8 @@ std::string peft_name(Role role, std::int64_t layer) {
   return layer < 0 ? std::string(name) : fmt::format("layers.{}.{}", layer, name);
 }
 
-// Whether rows of queries and keys are halves of a head in Hugging Face's files, and pairs in GGUF's: where those of
-// the architecture have pairs, as llama.cpp's converter makes them, but for families that have pairs in both.
+// Whether a head's query and key rows are halves in Hugging Face's files and pairs in GGUF's: true for architectures
+// with pairs, as llama.cpp's converter makes them, except families that have pairs in both.
 bool swaps_halves(std::string_view architecture) {
   const auto known = std::ranges::find(architectures(), architecture, &Architecture::name);
   if (known == architectures().end() || known->rope != RopeStyle::kInterleaved) return false;
@@ -42,7 +42,7 @@ bool any_family(std::string_view architecture, bool (*has)(const HfFamily& famil
       hf_families(), [&](const HfFamily& family) { return family.architecture == architecture && has(family); });
 }
 
-// A matrix of each expert that a file may change: of the products' outputs, those from first_output on.
+// A matrix of each expert that a file may change: the product's outputs from first_output on.
 struct ExpertMatrix {
   Role role;
   std::int64_t rows;
@@ -51,7 +51,7 @@ struct ExpertMatrix {
   bool is_down = false;
 };
 
-// Whichever way the model's own file stacks them.
+// All such matrices, independent of how the model's own file stacks them.
 std::vector<ExpertMatrix> expert_matrices(const ModelSpec& spec, const FeedForwardSpec& ffn) {
   const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : spec.config.hidden_size;
   const std::int64_t size = ffn.expert_size;
@@ -80,9 +80,9 @@ Rows rows_of_floats(const std::vector<float>& values) {
   return {DType::kF32, {bytes.begin(), bytes.end()}};
 }
 
-// A pair that changes all experts of a parameter of the whole stack, as PEFT has them for its `target_parameters`:
-// down is [experts * rank, a], up [b, rank * experts]. Where the parameter is [experts][outputs][inputs], older files
-// have the outputs for a.
+// A pair that changes a parameter of the whole stack of experts, PEFT's form for `target_parameters`: down is [experts
+// * rank, a], up [b, rank * experts]. If the parameter is [experts][outputs][inputs], `a` is the outputs in older
+// files.
 struct StackedPair {
   std::int64_t rank = 0;
   std::int64_t num_experts = 0;
@@ -90,7 +90,7 @@ struct StackedPair {
   std::vector<float> down;  // decoded
   std::vector<float> up;
 
-  // The matrices of one expert, [rank, inputs] and [outputs, rank].
+  // The matrices of an expert, [rank, inputs] and [outputs, rank].
   std::vector<float> down_of(std::int64_t expert) const { return is_turned ? by_input(expert) : by_rank(expert); }
   std::vector<float> up_of(std::int64_t expert) const {
     return is_turned ? transposed(by_rank(expert), rank) : transposed(by_input(expert), rank);
@@ -101,7 +101,7 @@ struct StackedPair {
     const std::int64_t size = std::ssize(down) / num_experts;
     return {down.begin() + expert * size, down.begin() + (expert + 1) * size};
   }
-  std::vector<float> by_input(std::int64_t expert) const {  // up's part as [rank, b]
+  std::vector<float> by_input(std::int64_t expert) const {  // the part of `up` as [rank, b]
     const std::int64_t length = std::ssize(up) / (rank * num_experts);
     std::vector<float> out;
     for (std::int64_t r = 0; r < rank; ++r) {
@@ -224,8 +224,8 @@ class Reader {
                 matrix.first_output);
   }
 
-  // PEFT names them by the module that has the parameters, and the inner one of two of a module by "base_layer": which
-  // parameter a pair changes is seen by its shape.
+  // PEFT names them by the module that has the parameters, and the inner one of a module's two by "base_layer": only
+  // its shape shows which parameter a pair changes.
   void read_stacked_pairs(std::int64_t layer, const FeedForwardSpec& ffn, Adapter::Layer& out) {
     const std::string prefix = fmt::format("layers.{}.", layer);
     for (auto at = pairs_.lower_bound(prefix); at != pairs_.end() && at->first.starts_with(prefix);) {
@@ -274,14 +274,14 @@ class Reader {
 
   // --- matrices ------------------------------------------------------------------------------------------------------
 
-  // Null where the file has none.
+  // Null if the file has none.
   const AdapterPair* find(const std::string& name) const {
     const auto found = pairs_.find(name);
     return found == pairs_.end() ? nullptr : &found->second;
   }
 
-  // The size of a dimension of the first matrix, the last but one, which is `times` the rank; 0: of another number of
-  // dimensions.
+  // Size of the given dimension of the first matrix, the last but one, which is `times` the rank; 0: the matrix has
+  // another number of dimensions.
   std::int64_t rank_of(const std::string& name, const AdapterPair& pair, std::size_t dimension,
                        std::int64_t times = 1) const {
     if (pair.down == nullptr || pair.up == nullptr) file_.fail(fmt::format("'{}' has one of its two matrices", name));
@@ -324,7 +324,7 @@ class Reader {
     return out;
   }
 
-  // As the file has them where the type takes rows of any length; else decoded.
+  // In the file's type if it takes rows of any length; else decoded.
   static Rows rows_of(const StoredTensor& tensor, std::int64_t first, std::int64_t count, std::int64_t cols) {
     const std::byte* const data = tensor.data.data() + dtype_bytes(*tensor.type, first * cols);
     if (dtype_info(*tensor.type).block_size == 1)
@@ -334,8 +334,8 @@ class Reader {
     return out;
   }
 
-  // Where rows of queries and keys have another order than the model's. Rows of pairs of groups come as the product has
-  // them (WeightNeed::gate_rows). Empty: as they are.
+  // New order of query and key rows if the model's differs. Rows of pairs of groups are reordered like the product's
+  // (WeightNeed::gate_rows). Empty: unchanged.
   std::vector<std::int64_t> row_order(const WeightNeed& need, std::int64_t layer) const {
     std::vector<std::int64_t> order;
     if (need.gate_rows > 0) {
@@ -356,7 +356,7 @@ class Reader {
     return order;
   }
 
-  // Outputs of gate and up that alternate: all of the gate first.
+  // Order that puts all of the gate first if gate and up alternate.
   static std::vector<std::int64_t> halves_of_pairs(std::int64_t count) {
     std::vector<std::int64_t> order;
     for (std::int64_t row = 0; row < count; ++row)
@@ -374,7 +374,7 @@ class Reader {
     return out;
   }
 
-  // A GGUF adapter has pairs, PEFT's halves.
+  // Whether rows must be reordered: a GGUF adapter has pairs, PEFT's halves.
   bool is_turned(Role role, std::int64_t layer) const {
     if (layer < 0 || (role != Role::kQuery && role != Role::kKey) || has_pairs_ == file_.is_gguf()) return false;
     return spec_.layers[static_cast<std::size_t>(layer)].mixer == Mixer::kAttention && rotates_ &&
@@ -386,11 +386,11 @@ class Reader {
   Backend& backend_;
   const std::int64_t max_rank_;
   std::map<std::string, AdapterPair> pairs_;  // not read yet
-  const bool pairs_outputs_;                  // of gate and up, in stacks of Hugging Face's files
-  const bool has_column_experts_;             // such stacks are [experts][inputs][outputs]
+  const bool pairs_outputs_;                  // gate and up alternate in stacks of Hugging Face's files
+  const bool has_column_experts_;             // stacks are [experts][inputs][outputs]
   std::vector<float> scales_;                 // in the order of use
-  bool rotates_ = false;                      // any layer
-  bool has_pairs_ = false;                    // the model's rows of queries and keys
+  bool rotates_ = false;                      // some layer rotates
+  bool has_pairs_ = false;                    // the model's query and key rows are pairs
 };
 
 }  // namespace

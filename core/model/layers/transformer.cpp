@@ -16,7 +16,7 @@ std::size_t at(std::int64_t index) {
   return static_cast<std::size_t>(index);
 }
 
-// Whether the row before `row` sees the token of `row`, of the same sequence.
+// Whether the row before `row` sees the token of `row` in the same sequence.
 bool sees_past(const AttentionBatch& batch, std::int64_t row) {
   const auto next = std::ranges::upper_bound(batch.query_start, static_cast<std::int32_t>(row - 1));
   const auto sequence = at(next - batch.query_start.begin() - 1);
@@ -81,7 +81,7 @@ void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
     const std::int64_t rows = slot < kHeadInput ? slice_rows : slot == kHidden ? max_rows : max_logit_rows;
     Activation& activation = activations_[slot];
     if (rows <= activation.capacity) continue;
-    activation.buffer.reset();  // the old rows are not needed: free them before the new ones are allocated
+    activation.buffer.reset();  // frees the old rows, which are not needed, before the new ones are allocated
     if (widths_[slot] > 0) activation.buffer = backend_.allocate(rows * widths_[slot]);
     activation.capacity = rows;
   }
@@ -107,7 +107,7 @@ void Transformer::multiply(const PackedGroup& group, WeightRole product, const P
 void Transformer::multiply_head(std::span<const OutputRange> vocabulary, const ProductInput& in, MatrixView out) {
   constexpr float kImpossible = -std::numeric_limits<float>::infinity();
   const Linear& head = weights_.model.product(WeightRole::kHead);
-  // A rank has a part of the outputs, under numbers of its own.
+  // A rank has only a part of the outputs, numbered from 0.
   if (vocabulary.empty() || rank_sum_ != nullptr) return backend_.linear(head, in, out, false);
   backend_.linear_some(head, in, vocabulary, kImpossible, out);
 }
@@ -189,7 +189,7 @@ bool Transformer::has_level(const StepArrays& arrays, std::int64_t level) const 
                              [&](const EmbeddedRows& run) { return (level + 1) * width <= run.rows.cols; });
 }
 
-// Levels of embeddings behind the first are added to the outputs of the first layers.
+// Levels of embeddings after the first are added to the first layers' outputs.
 void Transformer::add_level(const StepArrays& arrays, const Slice& slice, std::int64_t level, MatrixView x) {
   visit_embedded(arrays, slice, x, [&](MatrixView rows, MatrixView to) {
     if ((level + 1) * x.cols <= rows.cols) graph().add(columns(rows, level * x.cols, x.cols), 1.0F, to);
@@ -224,7 +224,7 @@ MatrixView Transformer::compute_logits(const StepArrays& arrays, MatrixView inpu
   return logits;
 }
 
-// Products are linear, so that rows are pooled behind them as well as before.
+// Products are linear, so rows may be pooled after them as well as before.
 void Transformer::apply_dense(MatrixView hidden) {
   const std::int64_t most = activations_[kDense].capacity;
   for (std::int64_t begin = 0; begin < hidden.rows; begin += most) {
@@ -256,7 +256,7 @@ MatrixView Transformer::compute_labels(MatrixView input) {
   return labels;
 }
 
-// The mean over each wanted row's sequence, behind the last norm. Sequences that attend in both directions are whole.
+// The mean over each wanted row's sequence, after the last norm. Sequences that attend in both directions are whole.
 void Transformer::average_sequences(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x,
                                     MatrixView out) {
   const MatrixView last = room(kBranch, x.rows, x.cols);
@@ -284,7 +284,7 @@ std::int64_t Transformer::slice_end(const StepArrays& arrays, std::int64_t begin
     const std::int64_t most = arrays.slice_rows > 0 ? std::min(arrays.slice_rows, kMaxRows) : kMaxRows;
     return whole_spans(arrays, begin, std::min(begin + most, arrays.num_rows()));
   }
-  // The last sequence that ends within the usual slice, or the one that begins it.
+  // The last sequence that ends within the usual slice, or the one that begins the slice.
   std::int64_t last = begin;
   for (const std::int32_t start : arrays.attention.query_start) {
     if (start > begin && (start <= begin + kMaxRows || last == begin)) last = start;
@@ -292,8 +292,8 @@ std::int64_t Transformer::slice_end(const StepArrays& arrays, std::int64_t begin
   return last;
 }
 
-// Rows that see later ones are computed with those: the last end of rows in (begin, most] that no such row passes, else
-// the first behind it.
+// Rows that see later ones are computed together with them: the last end of rows in (begin, most] that no row sees
+// beyond, else the first after it.
 std::int64_t Transformer::whole_spans(const StepArrays& arrays, std::int64_t begin, std::int64_t most) const {
   const std::span<const std::int32_t> seen_end = arrays.attention.seen_end;
   if (seen_end.empty()) return most;
@@ -308,7 +308,7 @@ std::int64_t Transformer::whole_spans(const StepArrays& arrays, std::int64_t beg
   return end;
 }
 
-// A slice is what a smaller token budget would have made a step of its own: its last sequence may be cut short.
+// A slice equals the step that a smaller token budget would have made: its last sequence may be cut short.
 Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end) {
   const AttentionBatch& whole = arrays.attention;
   const auto num_sequences = std::ssize(whole.context_len);
@@ -357,7 +357,7 @@ void Transformer::compute_rotations(const Slice& slice) {
   for (std::size_t i = 0; i < ropes_.size(); ++i) {
     const RopeFrequencies& rope = ropes_[i];
     const auto half = std::ssize(rope.inv_freq);
-    // One behind the other, each dense.
+    // Cosines and sines lie one after another, each dense.
     rotations_[i] = {{cos.data, rows, half, half}, {sin.data, rows, half, half}};
     if (half == 0) continue;
     cos.data += rows * half;
@@ -388,7 +388,7 @@ void Transformer::embed(const StepArrays& arrays, Slice& slice, MatrixView x) {
   if (spec_.per_layer_size > 0) embed_per_layer(ids, slice, x);
 }
 
-// Runs of rows of one type. A model with one type has no other for the second text of a pair.
+// Adds runs of rows of a type. A model with a single type uses it for the second text of a pair too.
 void Transformer::add_token_types(const StepArrays& arrays, const Slice& slice, MatrixView x) {
   const float* types = weights_.model.vector(WeightRole::kTokenTypes);
   const auto type_of = [&](std::int64_t row) {
@@ -404,7 +404,7 @@ void Transformer::add_token_types(const StepArrays& arrays, const Slice& slice, 
   }
 }
 
-// Each layer's own embedding of the token, and a projection of the common one, summed.
+// Sums each layer's own embedding of the token and a projection of the common embedding.
 void Transformer::embed_per_layer(std::span<const std::int32_t> ids, Slice& slice, MatrixView x) {
   const std::int64_t size = spec_.per_layer_size;
   const std::int64_t width = size * spec_.config.num_layers;
@@ -438,7 +438,7 @@ MatrixView Transformer::keep_wanted_rows(const StepArrays& arrays, Slice& slice,
   if (std::ssize(slice_kept_) == x.rows) return x;
   slice.kept = slice_kept_;
   slice.adapters = adapters_of_kept(slice_kept_);
-  // In the memory of what the mixer attended to, which nothing needs any more.
+  // Reuses the memory of the mixer's attended rows, which are no longer needed.
   const MatrixView kept = room(kAttended, std::ssize(slice_kept_), x.cols);
   if (kept.rows > 0) backend_.gather_rows(x, slice_kept_, kept);
   return kept;

@@ -1,16 +1,16 @@
-// How wide the rows of activations are, and what a step's take: for reserve() and the memory plan.
+// Widths of activation rows, and the memory of a step's activations: for reserve() and the memory plan.
 #include <algorithm>
 
 #include "core/model/layers/transformer.h"
 
 namespace quire {
 
-// What is beside the layers.
+// Widths needed outside the layers.
 void Transformer::fit_model(const ModelSpec& spec, Widths& out) {
   const std::int64_t hidden = spec.config.hidden_size;
   const auto fit = [&](Slot slot, std::int64_t width) { out[slot] = std::max(out[slot], width); };
   out[kX] = out[kHeadInput] = out[kHidden] = hidden;
-  fit(kAttended, hidden);  // the rows that are left behind the last mixer
+  fit(kAttended, hidden);  // the rows kept after the last mixer
   if (spec.has_head) out[kLogits] = spec.config.vocab_size;
   if (spec.num_labels > 0) {
     out[kLabels] = spec.num_labels;
@@ -89,7 +89,7 @@ void Transformer::fit_layer(const ModelSpec& spec, const LayerSpec& layer, Width
   }
 }
 
-// Heads that the cache keeps wider than they are.
+// Widths of heads that the cache pads.
 void Transformer::fit_wide_heads(const LayerSpec& layer, Widths& out) {
   const AttentionSpec& attention = layer.attention;
   const bool attends = layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;

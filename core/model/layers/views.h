@@ -16,7 +16,7 @@ inline MatrixView row_range(MatrixView view, std::int64_t begin, std::int64_t co
   return {.data = view.data + begin * view.stride, .rows = count, .cols = view.cols, .stride = view.stride};
 }
 
-// How many of these rows, which ascend, come before `row`.
+// Number of rows before `row` in an ascending list.
 inline std::int64_t num_before(std::span<const std::int32_t> rows, std::int64_t row) {
   return std::ranges::lower_bound(rows, row) - rows.begin();
 }

@@ -42,7 +42,7 @@ class Collector {
 
   void take_vector(const WeightNeed& need, SourceGroup& to) {
     std::string tensor = name(need.role);
-    // Some published files leave the suffix of a norm away.
+    // Some published files omit the suffix of a norm.
     if (role_info(need.role).suffix == ".weight" && !tensors_.contains(tensor) &&
         tensors_.contains(beside(need.role, "")))
       tensor = beside(need.role, "");
@@ -53,7 +53,7 @@ class Collector {
     if (bias != tensor && tensors_.contains(bias)) to.biases[need.role] = tensors_.take_values(bias, bias_size);
   }
 
-  // A convolution's [channels][taps] as [taps][channels]; taps 0: no convolution.
+  // Transposes a convolution's [channels][taps] to [taps][channels]; taps 0: no convolution.
   static std::vector<float> turned(std::vector<float> values, std::int64_t taps) {
     if (taps == 0) return values;
     const auto count = static_cast<std::size_t>(taps);
@@ -84,13 +84,13 @@ class Collector {
     return values;
   }
 
-  // Values for some rows of a product; zero for the rows before them that have none.
+  // Sets values of some rows of a product; earlier rows without values get zero.
   static void put_values(std::vector<float>& all, std::int64_t first, const std::vector<float>& values) {
     all.resize(static_cast<std::size_t>(first));
     all.insert(all.end(), values.begin(), values.end());
   }
 
-  // Rows of pairs of groups: the first group of every pair, then the second of every pair.
+  // Reorders rows of pairs of groups: the first group of every pair, then the second of every pair.
   template <class Take>
   static void in_halves(const WeightNeed& need, const Take& take) {
     if (need.gate_rows == 0) return take(0, need.rows);
@@ -116,7 +116,7 @@ class Collector {
     }
   }
 
-  // Runs of rows with one factor become parts of their own.
+  // Makes runs of rows with the same factor parts of their own.
   static void scale_rows(const std::vector<float>& factors, LinearSource& product) {
     const WeightSource whole = product.parts.back();
     product.parts.pop_back();
@@ -151,7 +151,7 @@ class Collector {
     for (std::int64_t e = 0; e < need.num_experts; ++e) {
       LinearSource& expert = experts[static_cast<std::size_t>(e)];
       const std::int64_t first = num_rows(expert);
-      // Where experts are not stacked, each is a tensor of its own.
+      // Experts that are not stacked are tensors of their own.
       expert.parts.push_back(is_stacked ? rows_of(all, e * need.rows, need.rows)
                                         : tensors_.take_matrix(beside(need.role, fmt::format(".{}.weight", e).c_str()),
                                                                need.rows, need.cols));
@@ -162,7 +162,7 @@ class Collector {
     }
   }
 
-  // One matrix [k | v] for each head becomes the two of the absorbed form: K's is transposed, which needs a copy.
+  // Splits a matrix [k | v] per head into the two of the absorbed form: K's is transposed, which needs a copy.
   void split_kv(const WeightNeed& need, SourceGroup& to) {
     const LatentSpec& latent = spec_.layers[static_cast<std::size_t>(layer_)].latent;
     const WeightSource all = tensors_.take_matrix(name(need.role), need.num_experts * need.rows, need.cols);

@@ -1,5 +1,5 @@
-// WeightSources: the weights of a model by the role they play, as views into its files; norms and biases decoded.
-// Immutable after construction; any thread. One collector serves every file format: tensors come under GGUF's names.
+// WeightSources: the weights of a model by role, as views into its files; norms and biases decoded. Immutable after
+// construction; any thread. The same collector serves every file format: tensors come under GGUF's names.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,16 @@
 
 namespace quire {
 
-// One operation: matrices stacked by rows; a bias for each row, or none.
+// A product: matrices stacked by rows; a bias for each row, or none.
 struct LinearSource {
   std::vector<WeightSource> parts;
   std::vector<float> bias;
 };
 
-// Of one layer, or of the model beside its layers. In the order of WeightRole.
+// Weights of a layer, or of the model outside its layers. In the order of WeightRole.
 struct SourceGroup {
   std::map<WeightRole, std::vector<float>> vectors;
-  std::map<WeightRole, std::vector<float>> biases;  // of those vectors
+  std::map<WeightRole, std::vector<float>> biases;  // biases beside these vectors
   std::map<WeightRole, WeightSource> rows;
   std::map<WeightRole, LinearSource> products;
   std::map<WeightRole, std::vector<LinearSource>> experts;
@@ -31,16 +31,17 @@ struct SourceGroup {
 struct WeightSources {
   std::vector<SourceGroup> layers;
   SourceGroup model;
-  std::vector<std::shared_ptr<const void>> owned;  // what is no view into the files
+  std::vector<std::shared_ptr<const void>> owned;  // memory of weights that are not views into the files
 
   const WeightSource& embedding() const { return model.rows.at(WeightRole::kTokenEmbedding); }
-  // Every product, experts one by one, in one fixed order: layers first, the head last.
+  // Every product, experts one by one, in a fixed order: layers first, the head last.
   void for_each_product(const std::function<void(const LinearSource&)>& visit) const;
   std::int64_t num_vector_elements() const;
   std::size_t num_products() const;
 };
 
-// Takes every role from the table. Throws StartupError naming what is missing, mis-shaped or of an unsupported type.
+// Takes every role from the table. Throws StartupError naming the weight that is missing, mis-shaped or of an
+// unsupported type.
 WeightSources collect_weights(const ModelSpec& spec, TensorTable& tensors);
 
 }  // namespace quire

@@ -65,16 +65,16 @@ struct Tensor {
   std::uint64_t bytes = 0;
 };
 
-// What the files hold, whatever their format.
+// The files' content, independent of their format.
 struct Contents {
   std::string format;
-  std::string order;  // of a shape's dimensions
+  std::string order;  // order of a shape's dimensions
   std::uint64_t bytes = 0;
   std::vector<Entry> metadata;
   std::vector<Tensor> tensors;
 };
 
-// Long lists, such as vocabularies, are given by their length.
+// Long lists, such as vocabularies, are shown by their length.
 template <class T>
 json to_json_value(const T& value) {
   if constexpr (std::is_same_v<T, std::string_view>) {
@@ -210,7 +210,7 @@ json plan_to_json(const MemoryPlan& plan, const std::string& backend) {
           {"kv_tokens", plan.kv_tokens()}};
 }
 
-// What a sequence keeps, group by group.
+// State that a sequence keeps, by group of layers.
 std::string describe_groups(const ModelInfo& info, const Backend& backend, const KvCacheOptions& options) {
   std::string out;
   for (const KvGroupSpec& group : info.kv_groups) {
@@ -235,7 +235,7 @@ std::string describe_groups(const ModelInfo& info, const Backend& backend, const
   return out;
 }
 
-// As a daemon with these options has it.
+// The identity in a daemon with these options.
 std::string identity_of(const std::shared_ptr<const LoadedModel>& model,
                         const std::shared_ptr<const LoadedModel>& drafter, const Backend& backend,
                         const KvCacheOptions& options, const MemoryPlan& plan) {

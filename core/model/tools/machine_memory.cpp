@@ -22,7 +22,7 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
   return error == std::errc() && end != text.data() ? std::optional(value) : std::nullopt;
 }
 
-// A file that holds one number; nothing for "max" or where the file is absent.
+// The number in a file with a single number; nothing for "max" or if the file is absent.
 std::optional<std::uint64_t> read_number(const std::filesystem::path& path) {
   std::string text;
   std::getline(std::ifstream(path), text);
@@ -40,7 +40,7 @@ std::optional<std::uint64_t> read_field(const std::filesystem::path& path, std::
   return std::nullopt;
 }
 
-// What a group's limit leaves: its page cache counts as free, because the kernel gives it up under pressure.
+// Memory left below a group's limit: its page cache counts as free, because the kernel reclaims it under pressure.
 std::uint64_t left_of(std::uint64_t limit, std::optional<std::uint64_t> used, std::optional<std::uint64_t> active_file,
                       std::optional<std::uint64_t> inactive_file) {
   const std::uint64_t current = used.value_or(0);
@@ -49,14 +49,14 @@ std::uint64_t left_of(std::uint64_t limit, std::optional<std::uint64_t> used, st
 }
 
 std::optional<std::uint64_t> available_v1(const std::filesystem::path& folder) {
-  const auto limit = read_number(folder / "memory.limit_in_bytes");  // without one: a number beyond any memory
+  const auto limit = read_number(folder / "memory.limit_in_bytes");  // unlimited: a number beyond any memory
   if (!limit) return std::nullopt;
   const auto stat = folder / "memory.stat";
   return left_of(*limit, read_number(folder / "memory.usage_in_bytes"), read_field(stat, "total_active_file"),
                  read_field(stat, "total_inactive_file"));
 }
 
-// What the group leaves below its limits.
+// Memory left below the group's limits.
 std::optional<std::uint64_t> group_available(const ControlGroup& group) {
   if (group.is_v1) return available_v1(group.folder);
   const auto max = read_number(group.folder / "memory.max");
@@ -68,7 +68,7 @@ std::optional<std::uint64_t> group_available(const ControlGroup& group) {
                  read_field(stat, "inactive_file"));
 }
 
-// What this process may still map below `ulimit -v`; nothing where it is unlimited.
+// Address space left below `ulimit -v`; nothing if it is unlimited.
 std::optional<std::uint64_t> address_space_left(const std::filesystem::path& root) {
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;

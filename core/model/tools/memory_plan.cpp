@@ -16,9 +16,9 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kStatesPerSequence = 3;  // its own, and two snapshots
+constexpr std::int64_t kStatesPerSequence = 3;  // its current state and two snapshots
 
-// Blocks that the options ask for, where they ask.
+// Number of blocks that the options request.
 std::int64_t requested_blocks(const MemoryNeeds& needs, const KvCacheOptions& options) {
   if (options.num_blocks > 0) return options.num_blocks;
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(options.memory) / needs.kv_block_bytes);
@@ -34,7 +34,7 @@ std::int64_t default_blocks(const MemoryNeeds& needs, std::int32_t block_size, s
   return static_cast<std::int64_t>(std::min(affordable, static_cast<std::uint64_t>(useful)));
 }
 
-// One at least, so that a sequence can run.
+// At least 1, so that a sequence can run.
 std::int64_t affordable_states(const MemoryNeeds& needs, std::uint64_t left) {
   if (needs.state_bytes == 0) return 0;
   const auto affordable = static_cast<std::int64_t>(left / 100 * kStateShare / needs.state_bytes);
@@ -55,7 +55,7 @@ void check_options(const KvCacheOptions& options) {
   }
 }
 
-// In the unit that was asked for.
+// States the shortage in the unit of the request.
 std::string kv_shortage(const MemoryPlan& plan, const KvCacheOptions& options, std::uint64_t fixed,
                         std::uint64_t left) {
   const std::string machine = fmt::format("beside {} for the model, and {} has {} left", format_bytes(fixed),
@@ -73,14 +73,14 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Parts that one sequence holds at most beside those of a step's tokens.
+// Most parts that a sequence holds besides those of a step's tokens.
 std::int64_t parts_per_sequence(const MemoryPlan& plan) {
   return WindowPool::parts_per_sequence(plan.needs.window_tokens, plan.block_size);
 }
 
-// Parts that go with so many blocks: a step's, and windows of as many sequences as the blocks hold, where these are
-// some windows long (as long as can be where blocks have no bytes of their own). Where they are shorter, parts lack
-// before blocks do: a quarter of the pool's bytes is for the windows of as many sequences as may run.
+// Parts that go with `num_blocks` blocks: a step's, and windows of as many sequences as the blocks hold, assuming
+// sequences of several windows (of full length if blocks have no bytes of their own). With shorter sequences, parts run
+// out before blocks: so a quarter of the pool's bytes is for the windows of as many sequences as may run.
 std::int64_t parts_beside(const MemoryPlan& plan, std::int64_t num_blocks, std::uint64_t pool_bytes) {
   constexpr std::int64_t kWindows = 4;
   constexpr std::int64_t kLeastTokens = 2048;
@@ -98,7 +98,7 @@ std::int64_t parts_beside(const MemoryPlan& plan, std::int64_t num_blocks, std::
   return std::min(std::max({of_long, of_short, least}), num_blocks);
 }
 
-// Layers with a window keep parts of some blocks: in the bytes of a pool of whole blocks there is room for more blocks.
+// Layers with a window keep parts of only some blocks, so the bytes of a pool of whole blocks hold more blocks.
 void split_window(const KvCacheOptions& options, std::int64_t most_blocks, MemoryPlan& plan) {
   const MemoryNeeds& needs = plan.needs;
   const std::uint64_t bytes = static_cast<std::uint64_t>(plan.num_blocks) * needs.kv_block_bytes;
@@ -107,7 +107,7 @@ void split_window(const KvCacheOptions& options, std::int64_t most_blocks, Memor
     plan.num_window_parts = num_parts < plan.num_blocks ? num_parts : 0;
     return;
   }
-  // More blocks than sequences of full length with as many parts have are of no use.
+  // More blocks than full-length sequences with that many parts need are useless.
   const auto all_parts = static_cast<std::int64_t>(bytes / needs.window_part_bytes);
   const std::int64_t longest = ceil_div(needs.limits.max_model_len, plan.block_size);
   const std::int64_t enough = ceil_div(all_parts * longest, parts_per_sequence(plan));
@@ -182,7 +182,7 @@ void check_host(const MemoryNeeds& needs, const std::optional<MachineMemory>& ho
                   format_bytes(needs.host_bytes), host->limited_by, format_bytes(host->available)));
 }
 
-// Of the model and its process, without any KV cache.
+// Refuses a model that does not fit even without any KV cache.
 [[noreturn]] void refuse_model(const MemoryNeeds& needs, std::uint64_t fixed, const MachineMemory& machine) {
   const std::string adapters = needs.adapter_bytes == 0
                                    ? std::string()
@@ -222,7 +222,7 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
   }
   if (needs.window_tokens > 0)
     split_window(options, is_given ? largest : useful_blocks(needs, options.block_size), plan);
-  // Compared in blocks: the product in bytes might not fit 64 bits.
+  // Compared in blocks: the product in bytes might not fit in 64 bits.
   const bool is_short = plan.num_window_parts > 0
                             ? plan.kv_bytes() > left
                             : static_cast<std::uint64_t>(plan.num_blocks) > left / needs.kv_block_bytes;
@@ -234,7 +234,7 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const KvCacheOptions& options, 
 
 namespace {
 
-// On each of the devices.
+// Bytes of a block on each device.
 std::size_t kv_block_bytes(const Backend& backend, KvLayout layout, const KvCacheOptions& options, int num_ranks) {
   layout.num_blocks = 1;
   layout.block_size = options.block_size;
@@ -258,7 +258,7 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
       is_causal ? limits.max_num_batched_tokens : std::max(limits.max_num_batched_tokens, model_len);
   const std::int64_t num_logit_rows = std::min(limits.max_num_seqs + kMaxPromptLogitRows, num_rows);
   const bool is_device = limits.is_device || backend.has_own_memory();
-  // A window as long as any sequence frees nothing. The tiers below the pool keep blocks that have bytes.
+  // A window as long as the longest sequence saves nothing. The tiers below the pool require blocks with bytes.
   const bool has_tier = options.host_tier_bytes > 0 || !options.disk_tier_path.empty();
   const ModelInfo& info = model.info();
   const KvSplit split = drafter == nullptr ? info.kv_split : with_drafter(info.kv_split, drafter->info().kv_layout);
@@ -282,7 +282,7 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
                                                                      .draws = max_step_draws(limits.max_num_seqs)}));
   return {.weight_bytes = model.weight_bytes(backend, num_ranks) + drafter_weights,
           .activation_bytes = model.activation_bytes(num_rows, num_logit_rows, num_ranks) + drafter_rows,
-          // A model of recurrent layers alone keeps nothing in blocks.
+          // A model with recurrent layers only keeps nothing in blocks.
           .kv_block_bytes = std::max<std::size_t>(1, whole_bytes),
           .useful_kv_tokens = is_causal ? limits.max_num_seqs * model_len
                                         : num_rows + model_len + 2 * limits.max_num_seqs * options.block_size,

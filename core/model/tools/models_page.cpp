@@ -20,7 +20,7 @@ struct ToolNote {
   std::string_view format;
 };
 
-// What the families' published templates ask for; the template of the file decides.
+// Formats in the families' published templates; the file's own template decides.
 constexpr ToolNote kToolFormats[] = {{"llama", "llama3_json, mistral"},
                                      {"qwen2", "hermes"},
                                      {"qwen2vl", "hermes"},
@@ -97,10 +97,10 @@ constexpr std::string_view kFiles =
     "mmproj, "
     "an adapter, a folder of GGUF files in the model's place | refused with what it is and what to do |\n";
 
-// Without a reference of another engine in the test material.
+// Families without another engine's reference in the test material.
 constexpr std::string_view kReferenceAlone[] = {"gptoss", "qwen2vl", "qwen3vl", "qwen3vlmoe"};
 
-// Types whose configuration decides between two architectures.
+// Model types whose configuration decides between two architectures.
 struct SharedType {
   std::string_view architecture;
   std::string_view model_type;

@@ -1,5 +1,5 @@
-// The page of deploy/docs that says which models are served: made from the registry, the Hugging Face families and the
-// synthetic shapes, so that it cannot say anything else than the program does. Any thread.
+// The page of deploy/docs that lists the supported models: made from the registry, the Hugging Face families and the
+// synthetic shapes, so that it always agrees with the program. Any thread.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ namespace {
 enum class SynthRole : std::uint8_t {
   kMatrix,
   kEmbedding,
-  kNorm,  // and other factors near one
+  kNorm,  // and other factors near 1
   kBias,
   kDecay,  // negative
   kFrequencyDivisors
@@ -37,7 +37,7 @@ struct SynthTensor {
   float deviation = 0.0F;
 };
 
-// SplitMix64: one well-mixed value per counter, so that any piece of a tensor can be made by any thread.
+// SplitMix64: a well-mixed value per counter, so that any thread can make any piece of a tensor.
 std::uint64_t mix(std::uint64_t counter) {
   std::uint64_t z = counter * 0x9E3779B97F4A7C15ULL;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -45,13 +45,13 @@ std::uint64_t mix(std::uint64_t counter) {
   return z ^ (z >> 31);
 }
 
-// The sum of four uniform values: close to a normal one of deviation 1, and bounded by 3.5.
+// The sum of four uniform values: nearly normal with deviation 1, and bounded by 3.5.
 float bell(std::uint64_t random) {
   const std::uint64_t sum = (random & 0xFFFF) + ((random >> 16) & 0xFFFF) + ((random >> 32) & 0xFFFF) + (random >> 48);
   return (static_cast<float>(sum) / 65535.0F - 2.0F) * std::numbers::sqrt3_v<float>;
 }
 
-// The type itself, or the one that published files fall back to where rows are no multiple of its block.
+// The type itself, or the fallback of published files if rows are no multiple of its block.
 DType fitting_type(DType type, std::int64_t cols) {
   while (cols % dtype_info(type).block_size != 0) {
     switch (type) {
@@ -111,7 +111,7 @@ class TensorList {
   std::vector<SynthTensor> tensors_;
 };
 
-// Llama 3.1's scaling is stored in GGUF files as what each frequency is divided by.
+// GGUF files store Llama 3.1's scaling as divisors of the frequencies.
 std::vector<float> TensorList::frequency_divisors(const RopeConfig& rope) {
   if (rope.scaling != RopeScaling::kLlama3) return rope.frequency_divisors;
   RopeConfig plain = rope;
@@ -131,7 +131,7 @@ bool TensorList::has_bias(WeightRole role) const {
   return spec_.has_qkv_bias && (stem == "attn_q" || stem == "attn_k" || stem == "attn_v");
 }
 
-// Biases follow the matrices of one product.
+// Adds the needs; biases come after the matrices of their product.
 void TensorList::add_all(const std::vector<WeightNeed>& needs, std::int64_t layer) {
   std::vector<const WeightNeed*> biased;
   const auto flush = [&] {
@@ -202,9 +202,9 @@ void TensorList::add_matrix(const WeightNeed& need, SynthTensor tensor, std::int
   } else if (need.form == WeightForm::kExperts) {
     tensor.shape[1] *= need.num_experts;
   } else if (types.matrices == DType::kMXFP4) {
-    tensor.type = fitting_type(DType::kQ8_0, need.cols);  // published files have experts in it alone
+    tensor.type = fitting_type(DType::kQ8_0, need.cols);  // published files have this for experts only
   }
-  // Routers are too small to be worth less precision.
+  // Routers are so small that less precision saves nothing.
   if (need.role == WeightRole::kRouter || need.rows == 1) tensor.type = DType::kF32;
   if (need.rows == 1) tensor.shape.resize(1);
   tensors_.push_back(std::move(tensor));
@@ -266,7 +266,7 @@ void set_tokenizer(GgufWriter& out, const ModelSpec& model, const SynthVocab& vo
   if (model.is_causal) out.set("tokenizer.chat_template", kSynthChatTemplate);
 }
 
-// Rows of control tokens and of bytes outside ASCII are smaller, so that what is sampled is nearly always plain text.
+// Rows of control tokens and of non-ASCII bytes are smaller, so that sampled text is nearly always plain.
 float row_scale(SynthVocab::Kind kind) {
   switch (kind) {
     case SynthVocab::Kind::kPlainAscii: return 1.0F;

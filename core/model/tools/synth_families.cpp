@@ -69,7 +69,7 @@ class TextMetadata final : public GgufFile {
     }
   }
 
-  // Later keys replace earlier ones; one without a value is taken away.
+  // Later keys replace earlier ones; a key without a value is removed.
   void set(const std::string& name, const std::string& text) {
     const auto* found = std::ranges::find(kShortKeys, name, &ShortKey::name);
     const std::string key = found == std::end(kShortKeys) ? name : std::string(found->key);

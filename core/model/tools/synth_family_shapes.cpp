@@ -1,4 +1,4 @@
-// The table of families' shapes: one tiny one for each, which has every part of the family, and some of real size.
+// The table of families' shapes: a tiny shape for each, with every part of the family, and some of real size.
 #include <algorithm>
 
 #include "core/model/tools/synth_families.h"

@@ -135,7 +135,7 @@ std::optional<SynthSpec> find_synth_shape(std::string_view name) {
   config.has_qk_norm = found->architecture == "qwen3";
   config.tied_head = found->tied_head;
   config.rope.style =
-      found->architecture == "llama" ? RopeStyle::kInterleaved : RopeStyle::kHalf;  // as GGUF files order
+      found->architecture == "llama" ? RopeStyle::kInterleaved : RopeStyle::kHalf;  // GGUF's order of rows
   config.rope.rotary_dim = found->head_dim;
   config.rope.base = found->rope_base;
   spec.has_qkv_bias = found->architecture == "qwen2";

@@ -18,7 +18,7 @@ constexpr std::int32_t kNormal = 1;
 constexpr std::int32_t kControlType = 3;
 constexpr std::int32_t kUnused = 5;
 
-// In every vocabulary. Written as in running text: each also stands for itself after a space.
+// Words in every vocabulary, written as in running text: each is also a token after a space.
 constexpr std::string_view kWords[] = {
     "the",  "and", "of",   "to",  "in",  "is",   "that", "it",    "for",  "as",   "was",
     "with", "be",  "by",   "on",  "not", "this", "are",  "or",    "from", "at",   "an",
@@ -86,8 +86,8 @@ class Builder {
     pieces.insert(pieces.begin(), space);
     add_word(std::move(pieces));
   }
-  // Adds merges behind all others until they make the word one token: those of other words come first, as they will
-  // when it is tokenized.
+  // Adds merges at the end until they make the word one token: other words' merges come first, as they will when it is
+  // tokenized.
   void add_word(std::vector<std::string> pieces) {
     for (merge(pieces); pieces.size() > 1; merge(pieces)) {
       ranks_.emplace(std::pair(pieces[0], pieces[1]), vocab_.merges.size());
@@ -96,7 +96,7 @@ class Builder {
       if (!known_.contains(joined)) add(joined, kNormal, SynthVocab::Kind::kPlainAscii);
     }
   }
-  // Byte pair encoding: the merge of lowest rank that applies, until none does.
+  // Byte pair encoding: applies the merge of lowest rank until none applies.
   void merge(std::vector<std::string>& pieces) const {
     for (;;) {
       std::size_t best = ranks_.size();
@@ -116,7 +116,7 @@ class Builder {
   std::size_t size_;
   SynthVocab vocab_;
   std::set<std::string> known_;
-  std::map<std::pair<std::string, std::string>, std::size_t> ranks_;  // of merges
+  std::map<std::pair<std::string, std::string>, std::size_t> ranks_;  // rank of each merge
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace quire {
 
 struct SynthVocab {
-  // What a token's text looks like once sampled; rows of the embedding are scaled by it.
+  // Form of a token's text once sampled; rows of the embedding are scaled by it.
   enum class Kind : std::uint8_t { kPlainAscii, kOtherBytes, kControl };
 
   std::vector<std::string> tokens;
@@ -28,8 +28,8 @@ SynthVocab make_synth_vocab(std::int64_t size);
 inline constexpr std::int64_t kMinSynthVocab = 512;
 inline constexpr std::int64_t kWordySynthVocab = 4096;
 
-// One token each after a space, in the usual vocabularies and in a synthetic one: prompts of load runs are made of
-// them, so that their lengths are what was asked for.
+// Words that are a token each after a space, in the usual vocabularies and in a synthetic one: prompts of load runs
+// consist of them, so that they have the requested length.
 inline constexpr std::array<std::string_view, 64> kCommonWords = {
     "time",    "year",   "people",   "way",      "day",     "man",     "thing", "woman", "life",    "child",  "world",
     "school",  "state",  "family",   "group",    "country", "problem", "hand",  "part",  "place",   "case",   "week",

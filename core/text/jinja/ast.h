@@ -12,7 +12,7 @@
 namespace quire::jinja {
 
 inline constexpr int kMaxTreeHeight = 400;
-inline constexpr int kMaxNestedSource = 100;  // nested brackets, operators' operands and blocks while parsing
+inline constexpr int kMaxNestedSource = 100;  // depth of nested brackets, operands and blocks while parsing
 
 enum class ExprKind {
   kConstant,   // value
@@ -88,7 +88,7 @@ struct Branch {
 struct MacroDefinition {
   std::string name;
   std::vector<std::string> parameters;
-  std::vector<ExprPtr> defaults;  // of the last parameters
+  std::vector<ExprPtr> defaults;  // defaults of the last parameters
   Body body;
   bool uses_caller = false;
   bool uses_varargs = false;

@@ -1,5 +1,5 @@
-// What templates find ready: global functions, filters, tests, and the methods of Python's types. Immutable; any
-// thread. Invariant: what could change a list or dict is absent, as in Jinja2's immutable sandbox.
+// Built-ins of templates: global functions, filters, tests, and the methods of Python's types. Immutable; any thread.
+// Invariant: methods that change a list or dict are absent, as in Jinja2's immutable sandbox.
 #pragma once
 
 #include <optional>
@@ -29,10 +29,10 @@ struct MethodEntry {
 };
 
 std::optional<Value> find_global(std::string_view name);
-FilterBody find_filter(std::string_view name);                     // null where there is none
-TestBody find_test(std::string_view name);                         // null where there is none
-MethodBody find_method(const Value& self, std::string_view name);  // null where there is none
-// A method bound to its object, or a data attribute; nothing where Python has none.
+FilterBody find_filter(std::string_view name);                     // null: unknown
+TestBody find_test(std::string_view name);                         // null: unknown
+MethodBody find_method(const Value& self, std::string_view name);  // null: unknown
+// A method bound to its object, or a data attribute; nothing if Python has none.
 std::optional<Value> python_attribute(Evaluator& evaluator, const Value& object, std::string_view name);
 
 Text escape_html(const Text& text);

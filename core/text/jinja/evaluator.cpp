@@ -12,10 +12,10 @@
 namespace quire::jinja {
 namespace {
 
-// One level of RenderLimits::max_depth (a macro call, a recursive loop) may hold this many nested nodes on average.
+// Average number of nested nodes within a level of RenderLimits::max_depth (a macro call, a recursive loop).
 constexpr std::size_t kNodesPerLevel = 12;
 constexpr std::size_t kCheckEvery = 4096;      // steps
-constexpr std::size_t kVariablesPerStep = 16;  // that are compared in the time of a step
+constexpr std::size_t kVariablesPerStep = 16;  // variables compared in the time of a step
 
 }  // namespace
 

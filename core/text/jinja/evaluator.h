@@ -1,6 +1,6 @@
-// Evaluator: one rendering of a parsed template. One thread at a time; lives as long as its rendering.
-// Invariants: every evaluated node is charged against the limits, so any template ends; what refers back to itself
-// (namespaces, scopes that hold macros) is released by the destructor. Errors are Failures (failure.h).
+// Evaluator: one rendering of a parsed template. One thread at a time; lives as long as its rendering. Invariants:
+// every evaluated node is charged against the limits, so any template ends; objects that refer to themselves
+// (namespaces, scopes that hold macros) are released by the destructor. Errors are Failures (failure.h).
 #pragma once
 
 #include <chrono>
@@ -36,10 +36,10 @@ class Evaluator {
 
   // The template's text; `context` holds its variables. Once per evaluator.
   Text render(const Body& body, std::vector<std::pair<std::string, Value>> context);
-  int line() const { return line_; }  // of the node evaluated last
+  int line() const { return line_; }  // line of the node evaluated last
 
   void charge(std::size_t steps);
-  void check_length(std::size_t bytes) const;            // of one string
+  void check_length(std::size_t bytes) const;            // limit of a single string
   std::chrono::sys_seconds now() const { return now_; }  // local time as a clock on the wall shows it
 
   Value call(const Value& callee, const Arguments& arguments);
@@ -47,13 +47,13 @@ class Evaluator {
   Value item(const Value& object, const Value& key);
   Value apply_filter(std::string_view name, const Value& input, const Arguments& arguments);
   bool apply_test(std::string_view name, const Value& input, const Arguments& arguments);
-  // What Python's iter() gives, all of it; fails on what cannot be iterated.
+  // All items of Python's iter(); fails on values that cannot be iterated.
   std::vector<Value> iterate(const Value& value);
   void sort_entries(std::vector<Dict::Entry>& entries);  // by key
 
   std::shared_ptr<Namespace> make_namespace();
 
-  // A macro's or recursive loop's body run for its text, in a scope under `parent`.
+  // Runs the body of a macro or recursive loop for its text, in a scope under `parent`.
   Text run_macro(const MacroDefinition& macro, const std::shared_ptr<Scope>& scope);
   Text run_recursion(const Stmt& loop, std::vector<Value> items, std::size_t depth,
                      const std::shared_ptr<Scope>& parent);
@@ -113,7 +113,7 @@ class Evaluator {
   std::chrono::sys_seconds now_;
   bool changes_lists_;
   std::size_t steps_ = 0;
-  std::size_t next_check_ = 0;  // steps at which the limit of work is looked at
+  std::size_t next_check_ = 0;  // number of steps at which the work limit is checked next
   std::size_t depth_ = 0;
   std::size_t num_bytes_ = 0;
   int line_ = 0;
@@ -123,7 +123,7 @@ class Evaluator {
   std::shared_ptr<Scope> scope_;
   std::vector<std::pair<std::string, Value>> context_;
   std::vector<std::shared_ptr<Namespace>> namespaces_;
-  std::vector<std::shared_ptr<Scope>> captured_scopes_;  // those a macro refers to
+  std::vector<std::shared_ptr<Scope>> captured_scopes_;  // scopes that a macro refers to
 };
 
 }  // namespace quire::jinja

@@ -23,7 +23,7 @@ class Evaluator::InScope {
   std::shared_ptr<Scope> previous_;
 };
 
-// Collects what is emitted while it lives.
+// Captures output while it lives.
 class Evaluator::Capture {
  public:
   explicit Capture(Evaluator& evaluator)
@@ -112,7 +112,7 @@ Evaluator::Flow Evaluator::run_if(const Stmt& stmt) {
   return run(stmt.else_body);
 }
 
-// A `with` block; a block without variables is a `block` or `generation` one.
+// Runs a `with` block; without variables it is a `block` or `generation` block.
 Evaluator::Flow Evaluator::run_with(const Stmt& stmt) {
   auto inner = std::make_shared<Scope>(Scope{scope_, {}});
   for (std::size_t i = 0; i + 1 < stmt.exprs.size(); i += 2) {
@@ -182,7 +182,7 @@ void Evaluator::run_loop(const Stmt& stmt, std::vector<Value> items, std::size_t
                          const std::shared_ptr<Scope>& parent) {
   const Depth nested(*this, 2);
   items = loop_items(stmt, std::move(items), parent);
-  // As in Jinja2, a round that ends by `break` or `continue` does not count: `else` stands for none that came to its
+  // A round that `break` or `continue` ends does not count, as in Jinja2: `else` runs if no round came to its
   // end.
   bool any_finished = false;
   const auto loop = std::make_shared<LoopContext>(stmt, std::move(items), depth, parent);
@@ -200,7 +200,7 @@ void Evaluator::run_loop(const Stmt& stmt, std::vector<Value> items, std::size_t
   run(stmt.else_body);
 }
 
-// A variable of any scope, or a namespace's member, gets another value; false where `owner` is neither.
+// Gives a variable of any scope, or a namespace's member, another value; false if `owner` is neither.
 bool Evaluator::replace(const Expr& owner, const Value& value) {
   if (owner.kind == ExprKind::kAttribute) {
     const Value space = evaluate(*owner.children[0]);
@@ -219,8 +219,8 @@ bool Evaluator::replace(const Expr& owner, const Value& value) {
   return false;
 }
 
-// Python's methods that change a list: values are immutable, so its owner gets another list. Nothing where the method
-// is none of them or the list has no owner.
+// Runs Python's methods that change a list: values are immutable, so its owner gets another list. Nothing if it is no
+// such method or the list has no owner.
 std::optional<Value> Evaluator::change_list(const Expr& owner, const Value& list, std::string_view method,
                                             const std::vector<ArgumentExpr>& arguments) {
   const bool is_pop = method == "pop";

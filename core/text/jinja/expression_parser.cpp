@@ -343,7 +343,7 @@ ExprPtr ExpressionParser::parse_subscript(ExprPtr node) {
   return parse_subscribed(std::move(node));
 }
 
-// What stands between the brackets: an index, a slice, or several separated by commas (a tuple).
+// Parses the text between brackets: an index, a slice, or several of them separated by commas (a tuple).
 ExprPtr ExpressionParser::parse_subscribed(ExprPtr node) {
   std::vector<ExprPtr> indices;
   while (!is_operator("]")) {

@@ -35,16 +35,16 @@ class ExpressionParser {
   [[noreturn]] void fail_unexpected(const std::string& expected) const;
 
   ExprPtr parse_expression(bool with_condition = true);
-  // An expression, or several separated by commas. Where `parenthesized`, empty is the empty tuple.
+  // An expression, or several separated by commas. If `parenthesized`, nothing at all is the empty tuple.
   ExprPtr parse_tuple(bool with_condition = true, EndNames end_names = {}, bool parenthesized = false);
-  // A name, attribute of a namespace (where allowed) or tuple of names to assign to.
+  // A name, an attribute of a namespace (if allowed) or a tuple of names to assign to.
   ExprPtr parse_target(bool with_tuple, EndNames end_names = {}, bool with_namespace = false);
   ExprPtr parse_filters(ExprPtr input, bool inline_start);
   ExprPtr parse_unary(bool with_filter = true);
 
   ExprPtr make(ExprKind kind, std::vector<ExprPtr> children = {}, std::string name = {}) const;
 
-  // What the macro definitions around this point refer to besides their parameters.
+  // Names beyond their parameters that the enclosing macro definitions use.
   struct MacroUses {
     bool caller = false;
     bool varargs = false;
@@ -52,7 +52,7 @@ class ExpressionParser {
   };
   std::vector<MacroUses> macro_uses_;
 
-  // Counts what is nested while it lives.
+  // Counts nesting while it lives.
   class Nested {
    public:
     explicit Nested(ExpressionParser& parser);

@@ -9,7 +9,7 @@ namespace quire::jinja {
 
 struct Failure {
   std::string message;
-  int line = 0;  // of the template; 0 where the evaluator adds the one it stands at
+  int line = 0;  // line of the template; 0: the evaluator fills in its current line
 };
 
 // The rendering's WorkLimit was reached.

@@ -45,7 +45,7 @@ Value filter_indent(Evaluator& evaluator, const Value& input, const Arguments& a
   return Value::string(std::move(out), input.is_markup());
 }
 
-// Python asks any value for its length first; only what is longer must be a string.
+// Returns the value if it is short enough. Python takes the length of any value; only longer ones must be strings.
 Value untruncated(const Value& input, const Bound& bound) {
   const auto length = length_of(input);
   if (!length) fail("object of type '" + type_name(input) + "' has no len()");

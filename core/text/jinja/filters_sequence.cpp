@@ -105,7 +105,7 @@ std::vector<Value> sorted_by(Evaluator& evaluator, std::vector<Value> items, con
   return sorted;
 }
 
-// One getter for each attribute that commas separate; the key is the list of what they find.
+// Makes a getter for each attribute between commas; the key is the list of the values they find.
 Getter sort_key(Evaluator& evaluator, const Value& attribute, bool case_sensitive) {
   std::vector<Getter> getters;
   if (attribute.is_string()) {

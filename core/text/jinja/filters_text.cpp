@@ -10,7 +10,7 @@
 namespace quire::jinja {
 namespace {
 
-// soft_str: markup stays what it is, everything else becomes str().
+// soft_str: markup is unchanged, all other values become str().
 Value soft(Evaluator& evaluator, const Value& input) {
   return input.is_string() ? input : Value::string(to_text(evaluator, input));
 }
@@ -102,7 +102,7 @@ Value filter_wordcount(Evaluator& evaluator, const Value& input, const Arguments
   return Value::count(count);
 }
 
-// Percent-encodes a text's UTF-8 bytes but for letters, digits, "_.-~" and `safe`.
+// Percent-encodes a text's UTF-8 bytes except letters, digits, "_.-~" and `safe`.
 void append_quoted(Text& out, const Text& text, std::string_view safe) {
   static constexpr std::string_view kHex = "0123456789ABCDEF";
   static constexpr std::string_view kUnreserved = "_.-~";
@@ -167,7 +167,7 @@ Value filter_striptags(Evaluator& evaluator, const Value& input, const Arguments
       {"&lt;", "<"},    {"&gt;", ">"},          {"&#39;", "'"}, {"&#34;", "\""},
       {"&quot;", "\""}, {"&nbsp;", "\xC2\xA0"}, {"&amp;", "&"}};
   for (const auto& [entity, character] : kEntities) {
-    // An entity the client wrote stands for a character the client wrote.
+    // A character from the client's entity is the client's.
     const bool trusted = folded.pieces().size() <= 1 && (folded.empty() || folded.trusted_at(0));
     folded = replace(evaluator, folded, std::string(entity), Text(std::string(character), trusted), -1);
   }

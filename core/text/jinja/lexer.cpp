@@ -154,7 +154,7 @@ class Lexer {
     return c == '-' || c == '+' ? c : '\0';
   }
 
-  // Where the text continues after a block's or comment's closing, whitespace control applied.
+  // Position after the closing of a block or comment, whitespace control applied.
   std::size_t after_block_end(std::size_t position, char sign) const {
     if (sign == '-') return skip_space(position);
     if (sign == '\0' && options_.trim_blocks && position < source_.size() && source_[position] == '\n')
@@ -190,7 +190,7 @@ class Lexer {
     fail("Missing end of raw directive", line_);
   }
 
-  // Consumes the tag's closing where it stands here.
+  // Consumes the tag's closing if it is here.
   bool match_end(bool block) {
     const std::string_view closing = block ? "%}" : "}}";
     const char sign = sign_at(position_);
@@ -208,7 +208,7 @@ class Lexer {
   }
 
   void lex_tag(bool block) {
-    std::string brackets;  // the closing ones still due
+    std::string brackets;  // closing brackets still expected
     for (;;) {
       if (brackets.empty() && match_end(block)) return;
       const std::size_t token = skip_space(position_);

@@ -29,7 +29,7 @@ enum class TokenKind {
 
 struct Token {
   TokenKind kind = TokenKind::kEnd;
-  std::string text;  // a string's is unescaped, a number's without underscores
+  std::string text;  // strings are unescaped, numbers have no underscores
   int line = 1;
 };
 

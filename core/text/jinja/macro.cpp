@@ -26,7 +26,7 @@ bool Macro::declares(std::string_view name) const {
   return std::find(definition_.parameters.begin(), definition_.parameters.end(), name) != definition_.parameters.end();
 }
 
-// Defaults are evaluated in the macro's own scope, where earlier parameters are already set.
+// Defaults are evaluated in the macro's own scope, in which earlier parameters are already set.
 void Macro::bind_parameters(Evaluator& evaluator, const Arguments& arguments,
                             const std::shared_ptr<Scope>& scope) const {
   const std::size_t num_without_default = definition_.parameters.size() - definition_.defaults.size();

@@ -29,7 +29,7 @@ int digit_value(char c) {
   return lower >= 'a' && lower <= 'z' ? lower - 'a' + 10 : 99;
 }
 
-// The digits without the underscores Python allows between them; nothing where one is misplaced.
+// The digits without Python's underscores between them; nothing if an underscore is misplaced.
 std::optional<std::string> without_underscores(std::string_view text) {
   std::string digits;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -21,7 +21,7 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> keywords;
 };
 
-// The deepest of `values`, and one more for what holds them.
+// Nesting of a container of `values`: the deepest value's and one more.
 std::size_t nesting_of(const std::vector<Value>& values);
 
 class Object {
@@ -33,9 +33,9 @@ class Object {
   virtual std::string_view type_name() const = 0;
   virtual std::string repr(Evaluator& evaluator) const;
   virtual bool callable() const { return false; }
-  // A Python attribute; nothing where there is none.
+  // A Python attribute; nothing if it has none.
   virtual std::optional<Value> attribute(Evaluator& evaluator, std::string_view name);
-  // `object[key]`; nothing where it is not subscriptable or has no such key.
+  // `object[key]`; nothing if it is not subscriptable or lacks the key.
   virtual std::optional<Value> item(const Value& key);
   virtual Value call(Evaluator& evaluator, const Arguments& arguments);
   // How deep the values it owns are nested: destroying it recurses that far.
@@ -45,7 +45,7 @@ class Object {
   std::size_t nesting_;
 };
 
-// A function of ours: a global, or a method bound to its receiver.
+// A built-in function: a global, or a method bound to its receiver.
 class Function final : public Object {
  public:
   using Body = std::function<Value(Evaluator&, const Arguments&)>;

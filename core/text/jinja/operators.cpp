@@ -88,7 +88,7 @@ Value arithmetic(std::string_view op, const Value& left, const Value& right) {
   if (op == "%") return Value::real(floor_modulo(a, b));
   if (b == 0.0) fail(op == "/" ? "division by zero" : "float floor division by zero");
   if (op == "/") return Value::real(a / b);
-  // Python's way round: the quotient of what the remainder leaves, so that rounding does not carry it over.
+  // Python computes the quotient after subtracting the remainder, so that rounding does not carry it over.
   return Value::real(std::round((a - floor_modulo(a, b)) / b));
 }
 

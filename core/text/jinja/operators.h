@@ -1,5 +1,5 @@
-// Python's operators over values. One thread at a time.
-// Invariant: every one is charged to the evaluator by what it touches; what Python refuses is a Failure.
+// Python's operators over values. One thread at a time. Invariant: every operation is charged to the evaluator by the
+// size of its operands; an operation that Python refuses is a Failure.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ Value slice(Evaluator& evaluator, const Value& object, const Value& start, const
 std::optional<Value> subscript(const Value& object, const Value& key);
 Value undefined_member(const Value& object, const Value& key);
 std::vector<Value> iterate_value(Evaluator& evaluator, const Value& value);
-std::optional<std::size_t> length_of(const Value& value);  // Python's len(); nothing where there is none
+std::optional<std::size_t> length_of(const Value& value);  // Python's len(); nothing if it has none
 
 // The characters of a string as strings, marks kept.
 std::vector<Value> characters(const Text& text);

@@ -32,7 +32,7 @@ class Parser : private ExpressionParser {
     return std::any_of(end_names.begin(), end_names.end(), [this](std::string_view name) { return is_name(name); });
   }
 
-  // Statements up to a tag named in `end_names` (left current), or to the end of the template where there are none.
+  // Statements up to a tag named in `end_names`, which stays current, or to the template's end if there are no names.
   Body parse_body(EndNames end_names) {
     const Nested nested(*this);
     Body body;

@@ -118,7 +118,7 @@ class ReprWriter {
     put("}");
   }
 
-  // Keys of one kind by their order, others by the names of their types.
+  // Keys of the same kind are in their own order, others in the order of their types' names.
   static bool before(const Dict::Entry& a, const Dict::Entry& b) {
     if (a.first.is_string() && b.first.is_string()) return a.first.bytes() < b.first.bytes();
     if (a.first.is_number() && b.first.is_number()) return a.first.as_double() < b.first.as_double();

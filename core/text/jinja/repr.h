@@ -1,5 +1,5 @@
-// Values as text: Python's str() and repr(), json.dumps, and pprint. One thread at a time.
-// Invariant: the marks of strings inside survive; what Python adds around them (quotes, brackets, digits) is trusted.
+// Values as text: Python's str() and repr(), json.dumps, and pprint. One thread at a time. Invariant: strings inside
+// keep their marks; text added around them (quotes, brackets, digits) is trusted.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ Text repr(Evaluator& evaluator, const Value& value, bool sort_keys = false);  //
 struct JsonStyle {
   bool ensure_ascii = false;
   bool sort_keys = false;
-  std::optional<Text> indent;  // one level's
+  std::optional<Text> indent;  // indentation of a level
   std::string item_separator = ", ";
   std::string key_separator = ": ";
 };

@@ -55,7 +55,7 @@ Text capitalize(const Text& text) {
   std::size_t end = 0;
   const std::string first = title_of(next_code_point(text.bytes(), end));
   Text out(first, text.trusted_at(0));
-  // Lower-cased together with the first character, which decides about a final sigma.
+  // Lower-cased together with the first character, which decides on a final sigma.
   out.append(to_lower(text).part(to_lower(text.part(0, end)).size()));
   return out;
 }
@@ -110,7 +110,7 @@ Value method_casefold(Evaluator&, const Value& self, const Arguments& arguments)
   return result(self, map_case(self.text(), folded));
 }
 
-// True where there is a character and all have the property.
+// True if the string has characters and all of them have the property.
 template <bool (*Property)(char32_t)>
 Value method_all(Evaluator&, const Value& self, const Arguments& arguments) {
   const Bound bound("is...", arguments, "");
@@ -194,7 +194,7 @@ Value method_justify(Evaluator& evaluator, const Value& self, const Arguments& a
   if (width > static_cast<Integer>(1) << 32) fail("the width is too large");
   evaluator.check_length(static_cast<std::size_t>(width));
   const std::size_t missing = static_cast<std::size_t>(width) - length;
-  // CPython puts the odd one of a centred text's padding to the left where the width is odd too.
+  // CPython puts the odd space of a centred text's padding on the left if the width is odd too.
   const std::size_t left = Align == '<'   ? 0
                            : Align == '>' ? missing
                                           : missing / 2 + (missing & static_cast<std::size_t>(width) & 1);

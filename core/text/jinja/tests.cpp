@@ -55,8 +55,8 @@ bool is_escaped(const Value& value) {
 bool is_callable(const Value& value) {
   return value.is_undefined() || (value.is_object() && value.object()->callable());
 }
-// Undefined has a length and, asked for an item, an error of its own kind, which the test does not catch: Jinja2 says
-// true.
+// Undefined has a length and, when it is indexed, raises an error of its own type, which the test does not catch:
+// Jinja2 returns true.
 bool is_sequence(const Value& value) {
   return value.is_undefined() || value.is_string() || value.is_dict() || value.is_list() || value.is_tuple() ||
          value.is_range();

@@ -18,7 +18,7 @@ std::vector<std::size_t> code_point_offsets(std::string_view text);
 bool is_ascii(std::string_view text);
 
 bool is_space(char32_t c);      // str.isspace
-bool is_printable(char32_t c);  // what repr() leaves as it is
+bool is_printable(char32_t c);  // characters that repr() does not escape
 bool is_alpha(char32_t c);
 bool is_decimal(char32_t c);
 bool is_digit(char32_t c);

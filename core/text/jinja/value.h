@@ -1,4 +1,4 @@
-// Value: a Python value inside a template. Copies are cheap and share. Immutable, but for generators and objects, which
+// Value: a Python value inside a template. Copies are cheap and share. Immutable, except generators and objects, which
 // belong to one rendering; so constants in a parsed template may be read by any thread. Invariants: nesting is at most
 // kMaxNesting and the nodes reachable (shared ones counted each time) at most kMaxWeight, so that comparing, printing
 // and destroying a value are bounded.
@@ -17,8 +17,8 @@
 
 namespace quire::jinja {
 
-// Python's integers are unbounded; arithmetic beyond 128 bits is an error. A longer whole number of a request is a
-// float that keeps its digits and is written with them.
+// Python's integers are unbounded; arithmetic beyond 128 bits is an error. A longer integer of a request is a float
+// that keeps its digits and is written with them.
 __extension__ typedef __int128 Integer;
 
 inline constexpr std::size_t kMaxNesting = 500;
@@ -85,7 +85,7 @@ class Value {
   bool as_bool() const { return std::get<bool>(data_); }
   Integer as_integer() const { return is_bool() ? static_cast<Integer>(as_bool()) : std::get<Integer>(data_); }
   double as_double() const { return is_float() ? std::get<Real>(data_).value : static_cast<double>(as_integer()); }
-  // The digits of a long integer; null: the float is none.
+  // The digits of a long integer; null for other floats.
   const std::string* digits() const { return is_float() ? std::get<Real>(data_).digits.get() : nullptr; }
   const Text& text() const { return *std::get<String>(data_).text; }
   const std::string& bytes() const { return text().bytes(); }
@@ -124,7 +124,7 @@ struct Sequence {
   std::vector<Value> items;
   std::size_t nesting = 1;
   std::size_t weight = 1;
-  mutable std::size_t num_consumed = 0;  // generators are read once
+  mutable std::size_t num_consumed = 0;  // a generator can be read once
 };
 
 inline bool Value::is_sequence(SequenceKind which) const {
@@ -151,7 +151,7 @@ class Dict {
   std::ptrdiff_t position_of(const Value& key) const;
 
   std::vector<Entry> entries_;
-  std::unordered_multimap<std::size_t, std::size_t> index_;  // hash to entry, once there are more than kIndexFrom
+  std::unordered_multimap<std::size_t, std::size_t> index_;  // hash to entry, used from kIndexFrom entries on
   std::size_t nesting_ = 1;
   std::size_t weight_ = 1;
 };
@@ -159,7 +159,7 @@ class Dict {
 bool truthy(const Value& value);
 bool equal(const Value& a, const Value& b);
 bool hashable(const Value& value);
-std::size_t hash_of(const Value& value);  // of a hashable value
+std::size_t hash_of(const Value& value);  // requires a hashable value
 // Python's name of the type: 'int', 'str', 'list', ...
 std::string type_name(const Value& value);
 

@@ -1,5 +1,5 @@
-// AddedTokens: finds the tokens that are taken whole from a text before anything else: control tokens where the text is
-// trusted, user-defined ones everywhere. Immutable after construction; any thread. Invariant: the parts of a text, in
+// AddedTokens: finds the tokens that are taken whole from a text before all other steps: control tokens in trusted text
+// only, user-defined ones everywhere. Immutable after construction; any thread. Invariant: the parts of a text, in
 // order, cover it exactly.
 #pragma once
 
@@ -41,7 +41,7 @@ class AddedTokens {
 
   bool empty() const { return tokens_.empty(); }
   std::size_t longest() const;  // bytes of the longest token
-  // Some token takes spaces around it along, however many.
+  // Whether a token takes any number of spaces around it along.
   bool takes_spaces() const;
   // Appends the parts of `text`: at each place the longest token wins. A special token counts only inside one of the
   // `trusted` ranges, which are in order and apart. Time: text times the longest token.
@@ -58,7 +58,7 @@ class AddedTokens {
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
-  std::array<std::int32_t, 256> first_{};  // the root's edges; -1 where none
+  std::array<std::int32_t, 256> first_{};  // the root's edges; -1: none
 };
 
 }  // namespace quire

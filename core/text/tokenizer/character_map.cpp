@@ -9,7 +9,7 @@ namespace quire {
 namespace {
 
 // A unit of the double array: an offset to its children, the byte that leads to it, and whether a replacement ends
-// here; where one does, the first child holds the replacement's place instead.
+// here; if so, the first child holds the replacement's offset instead.
 std::uint32_t offset_of(std::uint32_t unit) {
   return (unit >> 10) << ((unit & (1U << 9)) >> 6);
 }

@@ -1,6 +1,6 @@
 // CharacterMap: SentencePiece's precompiled_charsmap, the replacements that a model's normaliser was compiled to: a
 // double array over byte sequences, then the replacements' texts. Immutable after construction; any thread. Invariant:
-// whatever the file holds, no access leaves it.
+// no access leaves the map, even if the file is damaged.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@ namespace quire {
 
 class CharacterMap {
  public:
-  // Throws StartupError where the parts do not fit into each other. Nothing at all is a map that changes nothing.
+  // Throws StartupError if the parts do not fit together. An empty text is a map that changes nothing.
   explicit CharacterMap(std::string_view compiled);
 
   bool empty() const { return units_.empty(); }
-  // Each place's longest known sequence by its replacement.
+  // Replaces the longest known sequence at each place.
   std::string apply(std::string_view text) const;
 
  private:
   struct Found {
-    std::size_t size = 0;  // bytes of text; 0: nothing
+    std::size_t size = 0;  // bytes of text matched; 0: none
     std::string_view replacement;
   };
   Found longest_at_front(std::string_view text) const;

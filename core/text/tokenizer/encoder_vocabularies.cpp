@@ -13,7 +13,7 @@ std::optional<TokenId> token_named(const VocabularyData& data, std::string_view 
   return TokenId{static_cast<std::int32_t>(found - data.tokens.begin())};
 }
 
-// Where the file does not say which tokens stand around a text, their usual names do.
+// Adds the special tokens by their usual names if the file does not define them.
 VocabularyData with_named_tokens(VocabularyData data) {
   if (!data.bos) data.bos = token_named(data, "[CLS]");
   if (!data.separator) data.separator = token_named(data, "[SEP]");

@@ -90,7 +90,7 @@ JsonVocabulary read_vocabulary(const Documents& documents) {
   return vocabulary;
 }
 
-// What each token stands for, by the file's decoder.
+// The text of each token by the file's decoder.
 std::vector<std::string> decoded_texts(const JsonVocabulary& vocabulary, const JsonDecoder& decoder) {
   std::vector<std::string> out = vocabulary.texts;
   for (std::string& text : out) {
@@ -115,7 +115,7 @@ std::vector<std::string> decoded_texts(const JsonVocabulary& vocabulary, const J
   return out;
 }
 
-// "bos_token" and its like are a string or an object with `content`.
+// Values such as "bos_token" are a string or an object with `content`.
 std::optional<TokenId> named_token(const Documents& documents, const char* key, const TextIndex& names) {
   for (const json* source : {&documents.config, &documents.special_map}) {
     const json found = member(*source, key);
@@ -134,12 +134,12 @@ void read_end_ids(const json& listed, const char* file, TextTokenizerParts& part
     if (!id.is_number_integer())
       throw StartupError(fmt::format("{}: 'eos_token_id' is {}, not a token's number or a list of them", file,
                                      printable(id.dump(-1, ' ', true, json::error_handler_t::replace))));
-    // A token that there is not is never drawn.
+    // An id outside the vocabulary is never drawn.
     if (id >= 0 && id < parts.bytes.size()) parts.end_of_generation.push_back(read_token_id(id));
   }
 }
 
-// Generation's own configuration counts before the model's, as in transformers.
+// The generation config takes precedence over the model's config, as in transformers.
 void read_ends(const Documents& documents, TextTokenizerParts& parts) {
   auto& ends = parts.end_of_generation;
   if (const json listed = member(documents.generation, "eos_token_id"); !listed.is_null()) {

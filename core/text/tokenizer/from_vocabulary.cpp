@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-// Longer than any published token by far; what is merged from scores takes time quadratic in it.
+// Far longer than any published token; merging by scores takes time quadratic in the length.
 constexpr std::size_t kMostTokenBytes = 4096;
 
 void check_id(const VocabularyData& data, std::optional<TokenId> id, std::string_view what) {
@@ -53,7 +53,7 @@ AddedTokens added_tokens(const VocabularyData& data) {
     const TokenKind kind = kind_of(data, id);
     const std::string_view text = data.tokens[id];
     if (!is_special_kind(kind) && kind != TokenKind::kUserDefined) continue;
-    // Texts are valid UTF-8: what is not occurs in none, and half a character must not be cut out of one.
+    // Only valid UTF-8 can occur in a text, and half a character must not be cut out of one.
     if (text.empty() || !unicode::is_valid(text)) continue;
     const bool keeps_space = text == "<unk>" || text == "<s>" || text == "<|endoftext|>";
     added.push_back({.content = std::string(text),
@@ -158,8 +158,8 @@ std::shared_ptr<const Tokenizer> make_sentencepiece(const VocabularyData& data) 
   return std::make_shared<TextTokenizer>(std::move(parts));
 }
 
-// The merges, without those that would make a control token out of a client's text: as bytes, or as they are
-// written.
+// The merges, as bytes or as written, without those that would make a control token out of a client's
+// text.
 std::vector<std::pair<std::string, std::string>> read_merges(const VocabularyData& data, bool byte_level) {
   std::unordered_set<std::string_view> control;
   for (std::size_t id = 0; id < data.tokens.size(); ++id) {
@@ -207,13 +207,13 @@ std::shared_ptr<const Tokenizer> make_byte_level(const VocabularyData& data) {
   return std::make_shared<TextTokenizer>(std::move(parts));
 }
 
-// BPE over characters: spaces are marks, only line breaks cut, and what is no token is its bytes' tokens.
+// BPE over characters: spaces are marks, only line breaks cut, and characters without a token become bytes' tokens.
 std::shared_ptr<const Tokenizer> make_character_bpe(const VocabularyData& data) {
   if (data.merges.empty()) {
     throw StartupError(fmt::format("a '{}' vocabulary needs tokenizer.ggml.merges", data.model));
   }
   TextTokenizerParts parts = common_parts(data, {.add_bos = true});
-  // Gemma 4 files that deny it were converted wrongly: the model does not work without.
+  // Gemma 4 files that disable it were converted wrongly: the model needs it.
   const bool is_gemma = data.pre != "sarvam-moe";
   if (is_gemma && data.bos && parts.around.prefix.empty()) {
     parts.around.prefix = {*data.bos};

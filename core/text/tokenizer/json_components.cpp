@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// Calls `visit` for each component of the possibly nested sequence, whose members stand under `members`.
+// Calls `visit` for each component of a possibly nested sequence, whose items are listed under `members`.
 void for_each_component(const json& object, const char* members,
                         const std::function<void(const std::string&, const json&)>& visit, int depth = 0) {
   if (object.is_null()) return;
@@ -42,7 +42,7 @@ SplitBehavior read_behavior(const std::string& name) {
   refuse("split behaviour", name);
 }
 
-// "prepend_scheme", or the boolean that stood for it in older files.
+// "prepend_scheme", or the boolean that older files have instead.
 PrependScheme read_prepend_scheme(const json& object) {
   if (!object.contains("prepend_scheme")) {
     return object.value("add_prefix_space", true) ? PrependScheme::kAlways : PrependScheme::kNever;

@@ -1,5 +1,5 @@
 // The components of a tokenizer.json, each read from its JSON object. All functions throw StartupError naming what
-// Quire does not have, or nlohmann's exception where a field is missing or of the wrong type. Any thread.
+// Quire does not support, or nlohmann's exception if a field is missing or of the wrong type. Any thread.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +15,8 @@
 
 namespace quire {
 
-// Throws StartupError for what is no integer, or more than any vocabulary has: what a file can make us allocate.
+// Throws StartupError if it is no integer or exceeds any real vocabulary, since a file's ids decide how much is
+// allocated.
 TokenId read_token_id(const nlohmann::json& id);
 
 struct JsonNormalizer {

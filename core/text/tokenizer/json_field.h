@@ -5,7 +5,7 @@
 
 namespace quire {
 
-// A field whose absence and null mean the same. Throws nlohmann's exception where the type is another one.
+// A field that may be absent or null, which mean the same. Throws nlohmann's exception if it has another type.
 template <class T>
 T value_or(const nlohmann::json& object, const char* key, T otherwise) {
   const auto found = object.find(key);

@@ -34,7 +34,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const json& merges,
         right = text.substr(space + 1);
       }
     }
-    // No text of a client may merge to a control token.
+    // A client's text must never merge to a control token.
     if (control.count(left + right) != 0) continue;
     auto left_bytes = byte_level ? unicode::bytes_from_alphabet(left) : std::optional(std::move(left));
     auto right_bytes = byte_level ? unicode::bytes_from_alphabet(right) : std::optional(std::move(right));
@@ -83,7 +83,7 @@ MergeModel read_bpe(const json& model, const JsonVocabulary& vocabulary, bool by
   return MergeModel(texts, read_merges(model.at("merges"), byte_level, control), options);
 }
 
-// The texts that a text may be spelt with: added tokens are found before.
+// Texts that the model spells with: added tokens are found before it.
 std::vector<std::string> texts_without_added(const JsonVocabulary& vocabulary) {
   std::vector<std::string> texts = vocabulary.texts;
   for (const AddedToken& token : vocabulary.added)
@@ -137,7 +137,7 @@ WordPieceModel read_word_piece(const json& model, const JsonVocabulary& vocabula
   return WordPieceModel(starts, continuations, options);
 }
 
-// Files without a type have the fields of one model only.
+// Files without a type have the fields of a single model.
 std::string type_of(const json& model) {
   if (model.contains("type")) return model.at("type").get<std::string>();
   if (model.at("vocab").is_array()) return "Unigram";

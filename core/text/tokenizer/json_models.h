@@ -1,5 +1,6 @@
-// The models of a tokenizer.json: BPE, Unigram and WordPiece. All functions throw StartupError for what Quire does not
-// have or what contradicts itself, or nlohmann's exception where a field is missing or of the wrong type. Any thread.
+// The models of a tokenizer.json: BPE, Unigram and WordPiece. All functions throw StartupError for a file that Quire
+// does not support or that contradicts itself, or nlohmann's exception if a field is missing or of the wrong type. Any
+// thread.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,8 +13,8 @@
 namespace quire {
 
 struct JsonVocabulary {
-  std::vector<std::string> texts;  // by id, as written; empty where no token has the id
-  std::vector<double> scores;      // by id; of a Unigram model only
+  std::vector<std::string> texts;  // by id, as written; empty for ids without a token
+  std::vector<double> scores;      // by id; Unigram models only
   std::vector<AddedToken> added;
 };
 

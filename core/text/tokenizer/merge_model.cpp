@@ -11,14 +11,14 @@ namespace quire {
 namespace {
 
 constexpr std::int32_t kNoSymbol = -1;
-// Up to here the best pair is found by looking at all: cheaper than a heap, and bounded.
+// Up to this many symbols a scan finds the best pair: cheaper than a heap, and bounded.
 constexpr std::size_t kMostShortSymbols = 64;
 
 struct CachedWord {
   static constexpr std::size_t kMostBytes = 23;
   char text[kMostBytes];
   std::uint8_t size = 0;
-  std::uint32_t begin = 0;  // where its tokens stand in the output so far
+  std::uint32_t begin = 0;  // index of its first token in the output so far
   std::uint32_t count = 0;
 };
 
@@ -42,8 +42,8 @@ struct MergeModel::Scratch {
   std::vector<std::uint32_t> next;
   std::vector<std::uint32_t> previous;
   std::vector<Candidate> heap;
-  bool emitted_unknown = false;  // in this segment
-  bool last_is_unknown = false;  // in this word
+  bool emitted_unknown = false;  // in the current segment
+  bool last_is_unknown = false;  // in the current word
 };
 
 void MergeModel::ScratchDeleter::operator()(Scratch* scratch) const {
@@ -109,7 +109,7 @@ void MergeModel::find_first_symbols() {
   }
 }
 
-// The symbol of a text, new where it is no token: an intermediate result, or a character that only occurs inside
+// The symbol of a text, added if it is no token: an intermediate result, or a character that occurs only inside
 // tokens.
 std::int32_t MergeModel::symbol_of(std::string_view text) {
   const std::int32_t known = index_.find(text);
@@ -148,7 +148,7 @@ void MergeModel::encode(std::string_view word, Scratch& scratch, std::vector<Tok
     }
   }
   if (options_.byte_level) return encode_segment(word, scratch, out);
-  // Between two characters that no token holds together nothing ever merges: cutting there changes no result.
+  // Characters that are never neighbours inside a token never merge: cutting between them changes no result.
   std::size_t begin = 0;
   char32_t previous = 0;
   for (std::size_t at = 0; at < word.size();) {
@@ -188,7 +188,7 @@ void MergeModel::encode_segment(std::string_view segment, Scratch& scratch, std:
     merge_long(scratch);
   }
   emit(segment, scratch, out);
-  // An unknown token's place depends on its neighbour before: such a word is not remembered.
+  // An unknown token's result depends on its neighbour: such a word is not cached.
   if (!cacheable || scratch.emitted_unknown) return;
   std::memcpy(cached->text, segment.data(), segment.size());
   cached->size = static_cast<std::uint8_t>(segment.size());
@@ -238,8 +238,8 @@ void MergeModel::merge_short(std::vector<Symbol>& symbols, std::vector<std::uint
   }
 }
 
-// The same merges by a heap of candidates over a linked list; candidates that a merge made stale are recognised when
-// they come up.
+// Makes the same merges with a heap of candidates over a linked list; candidates outdated by a merge are recognised
+// when they are taken.
 void MergeModel::merge_long(Scratch& scratch) const {
   std::vector<Symbol>& symbols = scratch.symbols;
   const auto count = static_cast<std::uint32_t>(symbols.size());
@@ -259,7 +259,7 @@ void MergeModel::merge_long(Scratch& scratch) const {
   };
   for (std::uint32_t i = 0; i < count; ++i) {
     next[i] = i + 1;
-    previous[i] = i - 1;  // of the first: wraps to a position that is never used
+    previous[i] = i - 1;  // the first one's wraps to a position that is never used
     if (i + 1 < count) offer(i, i + 1, false);
   }
   std::make_heap(heap.begin(), heap.end(), std::greater<>{});
@@ -294,7 +294,7 @@ void MergeModel::emit(std::string_view segment, Scratch& scratch, std::vector<To
   }
 }
 
-// What merged to something that is no token falls back to its characters.
+// A merged symbol that is no token falls back to its characters.
 void MergeModel::emit_characters(std::string_view text, Scratch& scratch, std::vector<TokenId>& out) const {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = options_.byte_level ? 1 : unicode::decode(text.substr(at)).length;

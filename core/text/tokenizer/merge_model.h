@@ -1,7 +1,7 @@
 // MergeModel: turns a word into tokens by merging neighbours, best pair first, leftmost among equals. It serves
-// byte-level BPE, character BPE and SentencePiece's score-driven merging, which differ only in where the pairs and
-// their ranks come from. Immutable after construction; any thread, each with a Scratch of its own. Invariant: time is
-// O(n log n) in the length of a word, whatever it holds.
+// byte-level BPE, character BPE and SentencePiece's score-driven merging, which differ only in the source of the pairs
+// and their ranks. Immutable after construction; any thread, each with a Scratch of its own. Invariant: time is O(n log
+// n) in the length of any word.
 #pragma once
 
 #include <array>
@@ -19,26 +19,27 @@
 namespace quire {
 
 struct MergeOptions {
-  bool byte_level = false;     // words are bytes; else UTF-8 characters
-  bool ignore_merges = false;  // a word that is a token is that token
-  bool whole_lines = false;    // ... where it begins with a line break
-  bool byte_fallback = false;  // an unknown character becomes its bytes' tokens, where all of them exist
-  bool fuse_unknown = false;   // neighbouring unknown characters share one unknown token
-  std::int32_t unknown = -1;   // its id; -1: unknown characters are left out
-  std::array<std::int32_t, 256> byte_tokens{};  // ids for byte_fallback; -1 where there is none
+  bool byte_level = false;                      // words are bytes; else UTF-8 characters
+  bool ignore_merges = false;                   // a word that is a token is that token
+  bool whole_lines = false;                     // ... if it begins with a line break
+  bool byte_fallback = false;                   // an unknown character becomes its bytes' tokens, if all of them exist
+  bool fuse_unknown = false;                    // neighbouring unknown characters share one unknown token
+  std::int32_t unknown = -1;                    // its id; -1: unknown characters are left out
+  std::array<std::int32_t, 256> byte_tokens{};  // ids for byte_fallback; -1: none
 };
 
 class MergeModel {
  public:
-  // `texts`: each token's text by id (bytes where byte_level); an empty text is never produced by merging: control
-  // tokens. `merges`: pairs, best first. A merge whose result is not a token still merges; its characters are emitted.
+  // `texts`: each token's text by id (bytes if byte_level); tokens with an empty text, control tokens, are never a
+  // merge's result. `merges`: pairs, best first. A merge whose result is not a token still merges; its characters are
+  // emitted.
   MergeModel(std::span<const std::string> texts, std::span<const std::pair<std::string, std::string>> merges,
              MergeOptions options);
-  // SentencePiece: any two neighbours that together are a token merge, the best score first.
+  // SentencePiece: two neighbours whose texts together are a token merge, the best score first.
   static MergeModel from_scores(std::span<const std::string> texts, std::span<const float> scores,
                                 MergeOptions options);
 
-  // Nothing of a word is left out of its tokens, nor do several characters share an unknown one.
+  // Whether every byte of a word is part of a token, and unknown characters never share one.
   bool covers_every_byte() const;
 
   struct Scratch;
@@ -46,7 +47,7 @@ class MergeModel {
     void operator()(Scratch*) const;
   };
   using ScratchPtr = std::unique_ptr<Scratch, ScratchDeleter>;
-  // `text_bytes`: about how much text will be encoded with it; sizes its cache of words.
+  // `text_bytes`: approximate size of the text to encode; sizes its cache of words.
   ScratchPtr make_scratch(std::size_t text_bytes) const;
 
   void encode(std::string_view word, Scratch& scratch, std::vector<TokenId>& out) const;
@@ -76,8 +77,8 @@ class MergeModel {
   std::int32_t num_symbols_ = 0;  // tokens and intermediate results
   TextIndex index_;               // texts to symbols: tokens, then intermediate results
   PairTable pairs_;
-  std::array<std::int32_t, 256> first_symbols_{};  // of single bytes, or of ASCII characters
-  CharacterPairs neighbours_;                      // pairs of characters that stand together inside some token
+  std::array<std::int32_t, 256> first_symbols_{};  // symbols of single bytes, or of ASCII characters
+  CharacterPairs neighbours_;                      // pairs of characters that are neighbours inside some token
 };
 
 }  // namespace quire

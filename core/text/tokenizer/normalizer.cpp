@@ -3,7 +3,7 @@
 namespace quire {
 namespace {
 
-// A text's bytes by those of its canonical form, at most: U+1FBE, U+0308 and U+0341, seven bytes, become two (U+0390).
+// Most bytes of text per byte of its canonical form: U+1FBE, U+0308 and U+0341, seven bytes, become two (U+0390).
 constexpr std::size_t kCanonicalShrinkage = 4;
 
 std::string replaced(std::string_view text, const Normalizer::Replace& step, Regex::Matcher& matcher) {
@@ -35,7 +35,7 @@ std::string replaced(std::string_view text, const Normalizer::ReplaceCharacter& 
 
 std::string stripped(std::string_view text, const Normalizer::Strip& step) {
   std::size_t begin = 0;
-  std::size_t end = 0;  // one past the last character that is no space
+  std::size_t end = 0;  // end of the last character that is no space
   bool leading = true;
   for (std::size_t at = 0; at < text.size();) {
     const auto decoded = unicode::decode(text.substr(at));

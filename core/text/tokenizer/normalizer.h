@@ -1,5 +1,5 @@
-// Normalizer: what a model's file does to a text before splitting it (NFC, replacements, a prefix). Immutable after
-// construction; any thread (each with a Matcher of its own).
+// Normalizer: the changes that a model's file makes to a text before splitting it (NFC, replacements, a prefix).
+// Immutable after construction; any thread (each with a Matcher of its own).
 #pragma once
 
 #include <optional>
@@ -25,7 +25,7 @@ class Normalizer {
     Regex pattern;
     std::string content;
   };
-  struct ReplaceCharacter {  // the common replacement, of " " by "▁", without a search engine
+  struct ReplaceCharacter {  // the common case, " " by "▁", without a search engine
     char from;
     std::string to;
   };
@@ -36,7 +36,7 @@ class Normalizer {
     bool left = true;
     bool right = true;
   };
-  // BERT's: each of its parts can be off.
+  // BERT's normalizer: each part can be off.
   struct Bert {
     bool clean = true;             // no control characters, every white space a space
     bool separate_chinese = true;  // a space around each ideograph

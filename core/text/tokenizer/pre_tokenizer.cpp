@@ -14,7 +14,7 @@ struct Piece {
   bool matched = false;
 };
 
-// Turns the pieces of one word into words; see SplitBehavior.
+// Forms words from the pieces of a word by a SplitBehavior.
 class Gatherer {
  public:
   Gatherer(SplitBehavior behavior, std::vector<Word>& out) : behavior_(behavior), first_(out.size()), out_(out) {}
@@ -30,7 +30,7 @@ class Gatherer {
         break;
       case SplitBehavior::kContiguous: joins = piece.matched == previous_matched_; break;
       case SplitBehavior::kMergedWithPrevious: joins = piece.matched && !previous_matched_; break;
-      // A match waits for its follower: the next piece that is no match is joined to it.
+      // A match waits for the next piece, which is joined to it unless it is a match.
       case SplitBehavior::kMergedWithNext: joins = !piece.matched && previous_matched_; break;
     }
     previous_matched_ = piece.matched;
@@ -64,13 +64,13 @@ void split_word(std::string_view text, Word word, const PreTokenizer::Split& ste
   gatherer.add({{word.begin + done, word.end}, step.invert});
 }
 
-// One word's runs of digits, in groups of three.
+// Cuts a word's runs of digits into groups of three.
 void group_digits(std::string_view text, Word word, const PreTokenizer::DigitGroups& step, std::vector<Word>& out) {
   const auto is_digit = [&](char32_t code) {
     return step.any_number ? unicode::is_number(code) : unicode::is_decimal(code);
   };
   std::size_t done = word.begin;
-  std::vector<std::size_t> digits;  // where those of the run begin
+  std::vector<std::size_t> digits;  // begins of the run's digits
   const auto end_run = [&](std::size_t end, bool word_follows) {
     if (!digits.empty() && !(step.before_word_end && word_follows)) {
       if (digits.front() > done) out.push_back({done, digits.front()});

@@ -45,7 +45,7 @@ constexpr std::string_view kThreeDigits = "[0-9][0-9][0-9]";
 constexpr std::string_view kLineBreak = "[\\r\\n]";
 constexpr std::string_view kHanAndHangul = "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+";
 constexpr std::string_view kPoro = " ?[^(\\s|.,!?…。，、।۔،)]+";
-// Letters that have case, as of the Unicode version DeepSeek's file was made with.
+// Letters with case, in the Unicode version that DeepSeek's file was made with.
 constexpr std::string_view kDeepseekLetters =
     "\\s?["
     "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}-\\x{293}\\x{295}-\\x{2AF}"
@@ -107,7 +107,7 @@ constexpr std::string_view kUfakzeka =
     "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 constexpr std::string_view kLines = "[^\\n]+|[\\n]+";
 
-// How a recipe groups digits, before its patterns.
+// Grouping of digits before a recipe's patterns.
 enum class Digits : std::uint8_t { kAsPatternsSay, kNumbers, kDecimals, kDecimalsAtWordEnd };
 
 // A recipe is its patterns, applied one after another, each isolating its matches.

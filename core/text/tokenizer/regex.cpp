@@ -50,7 +50,7 @@ std::shared_ptr<void> compile_code(std::string_view pattern, std::string_view so
     throw StartupError(fmt::format("the tokenizer's pattern '{}' cannot be compiled: {}", shown(source),
                                    reinterpret_cast<const char*>(reason.data())));
   }
-  // Where the JIT is not available, matching falls back to the interpreter: the same result, slower.
+  // Without the JIT, matching falls back to the interpreter: the same result, slower.
   if (const int status = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); status != 0) {
     log::warn(
         "the pattern '{}' is interpreted, not compiled (PCRE2's JIT: error {}): tokenizing is slower. Where the "
@@ -65,7 +65,7 @@ std::shared_ptr<void> compile_code(std::string_view pattern, std::string_view so
 }  // namespace
 
 std::string translate_pattern(std::string_view pattern) {
-  // Unanchored, this one takes time quadratic in a long run of spaces; a match can only begin where the run does.
+  // Unanchored, this pattern takes time quadratic in a long run of spaces; a match can only begin at the run's start.
   if (pattern == "\\s+$") return translate_pattern("(?<!\\s)\\s+$");
   std::string out;
   bool in_class = false;
@@ -78,7 +78,7 @@ std::string translate_pattern(std::string_view pattern) {
     if (c == '[' && !in_class) {
       in_class = true;
       out += c;
-      // A bracket right after the opening is a member.
+      // A bracket right after the opening is a member of the class.
       if (i + 1 < pattern.size() && pattern[i + 1] == '^') out += pattern[++i];
       if (i + 1 < pattern.size() && pattern[i + 1] == ']') out += pattern[++i];
       continue;
@@ -152,7 +152,7 @@ std::optional<Regex::Match> Regex::Matcher::find(const Regex& regex, std::string
   if (rc == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
   if (rc < 0) return std::nullopt;
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(state_->data);
-  if (ends[1] < ends[0]) return std::nullopt;  // \K inside a look-around can do that
+  if (ends[1] < ends[0]) return std::nullopt;  // \K inside a look-around can cause that
   return Match{ends[0], ends[1]};
 }
 

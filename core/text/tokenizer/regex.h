@@ -38,9 +38,9 @@ class Regex::Matcher {
   Matcher(Matcher&&) noexcept;
   Matcher& operator=(Matcher&&) noexcept;
 
-  // The first match that begins at `from` or later; an empty match at `from` itself is passed over. Look-behind sees
-  // `subject` from its start. Nothing where there is none, or where PCRE2 gives up (limits no published pattern comes
-  // near).
+  // The first match that begins at `from` or later; an empty match at `from` itself is skipped. Look-behind sees
+  // `subject` from its start. Nothing if there is none, or if PCRE2 gives up (at limits far beyond published
+  // patterns).
   std::optional<Match> find(const Regex& regex, std::string_view subject, std::size_t from);
 
  private:

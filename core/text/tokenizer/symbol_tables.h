@@ -23,7 +23,7 @@ class TextIndex {
  public:
   void reserve(std::size_t count) { rehash(std::bit_ceil(count * 2 + 16)); }
 
-  // False, changing nothing, where the text is known already.
+  // False, and no change, if the text is already known.
   bool insert(std::string_view text, std::int32_t symbol) {
     if (find(text) >= 0) return false;
     if ((count_ + 1) * 2 > slots_.size()) rehash(slots_.empty() ? 16 : slots_.size() * 2);
@@ -91,7 +91,7 @@ class PairTable {
 
   void reserve(std::size_t count) { rehash(std::bit_ceil(count * 2 + 16)); }
 
-  // The first entry of a pair stays.
+  // Keeps the pair's first entry.
   void insert(std::int32_t left, std::int32_t right, Merge merge) {
     if ((count_ + 1) * 2 > slots_.size()) rehash(slots_.empty() ? 16 : slots_.size() * 2);
     Slot& slot = slots_[position(key_of(left, right))];

@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 23> kEndTexts = {"<|eot_id|>",
                                                         "<|tool_response>",
                                                         "[e~["};
 
-// The pieces as one text, and where it may be trusted.
+// The pieces joined to a text, and its trusted ranges.
 struct Joined {
   std::string text;
   std::vector<AddedTokens::Range> trusted;
@@ -73,8 +73,8 @@ struct TextTokenizer::Run {
   void encode(const WordPieceModel& model, std::string_view word) { model.encode(word, out); }
 };
 
-// Where every byte of a text ends up in some token, the longest one bounds how much text a number of tokens can hold.
-// A token's text in the vocabulary is at least as long as the text that it stands for.
+// If every byte of a text ends up in some token, the longest token bounds the text that a number of tokens can hold. A
+// token's text in the vocabulary is at least as long as the text that it stands for.
 TextTokenizer::TextTokenizer(TextTokenizerParts parts) : parts_(std::move(parts)) {
   const auto* const merging = std::get_if<MergeModel>(&*parts_.model);
   const auto shrinkage = parts_.normalizer.largest_shrinkage();
@@ -132,7 +132,7 @@ void TextTokenizer::encode_fragment(std::string_view fragment, bool at_start, Ru
 }
 
 void TextTokenizer::encode_words(std::string_view text, bool at_start, Run& run) const {
-  // Each word is at least one token where nothing is left out.
+  // Each word yields a token at least, if no text is dropped.
   const std::size_t most_words = longest_ > 0 ? run.most : std::numeric_limits<std::size_t>::max();
   parts_.pre_tokenizer.split(text, at_start, run.matcher, run.words, most_words);
   std::visit(

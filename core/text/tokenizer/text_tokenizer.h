@@ -1,5 +1,5 @@
-// TextTokenizer: the one Tokenizer, whatever file it came from: find added tokens, normalise, cut into words, spell
-// each word in tokens. Immutable after construction; any thread.
+// TextTokenizer: the only Tokenizer, for all file formats: find added tokens, normalise, cut into words, spell each
+// word in tokens. Immutable after construction; any thread.
 #pragma once
 
 #include <memory>
@@ -20,10 +20,10 @@
 
 namespace quire {
 
-// How a word becomes tokens.
+// Model that spells a word in tokens.
 using WordModel = std::variant<MergeModel, UnigramModel, WordPieceModel>;
 
-// What add_special puts around a text, and what stands around a pair of them.
+// Tokens that add_special puts around a text, and those around a pair.
 struct SurroundingTokens {
   std::vector<TokenId> prefix;
   std::vector<TokenId> suffix;
@@ -70,23 +70,23 @@ class TextTokenizer final : public Tokenizer {
   bool strips_leading_space() const override { return parts_.strips_leading_space; }
 
  private:
-  struct Run;  // one call's memory
+  struct Run;  // memory of a call
   void encode_fragment(std::string_view fragment, bool at_start, Run& run) const;
   void encode_words(std::string_view text, bool at_start, Run& run) const;
 
   TextTokenizerParts parts_;
-  std::size_t longest_ = 0;  // bytes of text that one token can stand for; 0: without bound
+  std::size_t longest_ = 0;  // most bytes of text per token; 0: unbounded
 };
 
-// Texts of tokens that end a generation in the chat formats in use, where a vocabulary has them as control tokens.
+// Texts of tokens that end a generation in the chat formats in use, if a vocabulary has them as control tokens.
 bool is_end_of_generation_text(std::string_view text);
-// The tokens of these texts in a vocabulary. "<|end|>" is none where a vocabulary has tokens that end a turn, not a
-// message (Harmony, Solar).
+// The tokens of these texts in a vocabulary. "<|end|>" is left out if a vocabulary has tokens that end a turn rather
+// than a message (Harmony, Solar).
 std::vector<TokenId> ends_by_text(const TextIndex& names);
-// The file's own end first, as templates write it; the others by their ids, each once.
+// Puts the file's own end first, the form that templates write; then the others by id, each once.
 void put_in_order(std::vector<TokenId>& ends, std::optional<TokenId> own);
 
-// The byte that a token stands for by its name: "<0x0A>" is 10.
+// The byte that a token's name stands for: "<0x0A>" is 10.
 std::optional<std::uint8_t> byte_token_value(std::string_view text);
 
 }  // namespace quire

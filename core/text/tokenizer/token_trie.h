@@ -1,5 +1,5 @@
-// TokenTrie: finds which tokens stand at a place of a text by walking it byte by byte. Immutable once built; any
-// thread. Invariant: the children of a node are sorted by their byte, so that a step costs O(log 256).
+// TokenTrie: finds the tokens at a place of a text by walking it byte by byte. Immutable once built; any thread.
+// Invariant: the children of a node are sorted by their byte, so that a step costs O(log 256).
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class TokenTrie {
   // `texts` by id; an empty text is no entry. Of equal texts the lowest id is kept.
   explicit TokenTrie(std::span<const std::string> texts);
 
-  std::int32_t child(std::int32_t node, char byte) const;  // kNone where no token continues so
+  std::int32_t child(std::int32_t node, char byte) const;  // kNone: no token continues with this byte
   std::int32_t token(std::int32_t node) const { return nodes_[static_cast<std::size_t>(node)].token; }
 
  private:
@@ -30,8 +30,8 @@ class TokenTrie {
   };
 
   std::vector<Node> nodes_;
-  std::vector<std::uint8_t> bytes_;    // of the edges, by node
-  std::vector<std::int32_t> targets_;  // of the edges
+  std::vector<std::uint8_t> bytes_;    // bytes of the edges, by node
+  std::vector<std::int32_t> targets_;  // target nodes of the edges
   std::array<std::int32_t, 256> from_root_{};
 };
 

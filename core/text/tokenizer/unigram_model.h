@@ -16,13 +16,13 @@
 
 namespace quire {
 
-// How much less likely than the least likely token an unknown character is, as SentencePiece has it.
+// Distance of an unknown character's score below the lowest token's, as in SentencePiece.
 inline constexpr double kUnknownPenalty = 10;
 
 struct UnigramOptions {
   std::int32_t unknown = -1;   // its id; -1: unknown characters are left out
-  double unknown_score = 0;    // of one unknown character
-  bool byte_fallback = false;  // an unknown character becomes its bytes' tokens, where all of them exist
+  double unknown_score = 0;    // score of an unknown character
+  bool byte_fallback = false;  // an unknown character becomes its bytes' tokens, if all of them exist
   std::array<std::int32_t, 256> byte_tokens{};
 };
 
@@ -31,11 +31,11 @@ class UnigramModel {
   struct Place {
     double score;
     std::int32_t token;   // kUnknown: one unknown character
-    std::uint32_t begin;  // where that token begins
+    std::uint32_t begin;  // begin of that token
   };
   struct Scratch {
     std::vector<Place> best;      // by the byte at which a sequence ends
-    std::vector<TokenId> tokens;  // of one word, last first
+    std::vector<TokenId> tokens;  // a word's tokens, last first
   };
 
   // `texts` and `scores` by id; an empty text is never produced.

@@ -1,5 +1,5 @@
 // The pieces that the kinds of GGUF vocabularies share, and the makers of those that encoders use. All functions throw
-// StartupError where the data contradict themselves. Any thread.
+// StartupError if the data contradict themselves. Any thread.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace quire {
 
 inline constexpr std::string_view kSpaceMark = "▁";
 
-// What a kind of vocabulary adds around a text where the file does not say.
+// Tokens that a kind of vocabulary adds around a text if the file does not say.
 struct SpecialDefaults {
   bool add_bos = false;
   bool add_eos = false;
@@ -25,12 +25,12 @@ struct SpecialDefaults {
 TokenKind kind_of(const VocabularyData& data, std::size_t id);
 bool is_special_kind(TokenKind kind);  // control and unknown tokens
 
-// All but the model, the bytes and how a text is cut.
+// All parts except the model, the bytes and the cutting of texts.
 TextTokenizerParts common_parts(const VocabularyData& data, const SpecialDefaults& defaults);
 
-std::string with_spaces(std::string_view text);  // marks as the spaces that they stand for
+std::string with_spaces(std::string_view text);  // replaces space marks by spaces
 void check_scores(const VocabularyData& data);
-// The texts that a text may be spelt with, by id; fills `byte_tokens` and the parts' bytes.
+// The texts that the model spells with, by id; fills `byte_tokens` and the parts' bytes.
 std::vector<std::string> read_texts(const VocabularyData& data, TextTokenizerParts& parts,
                                     std::array<std::int32_t, 256>& byte_tokens);
 

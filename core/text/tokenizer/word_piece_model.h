@@ -22,7 +22,7 @@ struct WordPieceOptions {
 
 class WordPieceModel {
  public:
-  // The texts that begin a word and those that continue one, without their marks, both by id; empty where none.
+  // The texts that begin a word and those that continue it, without their marks, both by id; empty if none.
   WordPieceModel(std::span<const std::string> starts, std::span<const std::string> continuations,
                  WordPieceOptions options)
       : options_(options), starts_(starts), continuations_(continuations) {}
