@@ -23,23 +23,23 @@ class CacheEventPublisher {
  public:
   // Throws StartupError for an endpoint that cannot be used.
   explicit CacheEventPublisher(const CacheEventOptions& options);
-  // The same refusals without publishing. An address that another process listens on is none.
+  // Throws the same errors without publishing. An address that another process listens on is no error.
   static void check(const CacheEventOptions& options);
   ~CacheEventPublisher();  // sends what is queued
   CacheEventPublisher(const CacheEventPublisher&) = delete;
   CacheEventPublisher& operator=(const CacheEventPublisher&) = delete;
 
-  // False where it is lost.
+  // Returns false if the events are lost.
   bool publish(const std::string& topic, CacheEvents events) noexcept;
   bool has_room() const noexcept;
   std::uint64_t num_published() const { return num_published_.load(std::memory_order_relaxed); }
-  // Those published to it so far, lost ones too: the next one's number.
+  // Number of events published so far, lost ones included; the next event has this number.
   std::uint64_t num_taken() const {
     const std::lock_guard lock(mutex_);
     return next_number_;
   }
   std::uint64_t num_lost() const { return num_lost_.load(std::memory_order_relaxed); }
-  // Those that the options name, with the ports that were bound where they asked for any.
+  // The endpoints in use: as the options name them, with the bound port in place of a wildcard.
   const std::string& endpoint() const { return endpoint_; }
   const std::string& replay_endpoint() const { return replay_endpoint_; }
 
@@ -86,7 +86,7 @@ class NamedAdapterEvents final : public CacheEventSink {
   const std::shared_ptr<const AdapterPool> adapters_;
 };
 
-// One model's events on their way to the publisher. Engine thread only.
+// Passes one model's cache events to the publisher. Engine thread only.
 class ModelEvents final : public CacheEventSink {
  public:
   ModelEvents(std::shared_ptr<CacheEventPublisher> publisher, std::string topic)

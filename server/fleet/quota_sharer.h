@@ -22,7 +22,7 @@ class QuotaSharer {
  public:
   struct Table {
     QuotaTable* table;
-    std::string scope;  // tells its buckets from another table's
+    std::string scope;  // distinguishes its buckets from another table's
   };
 
   // The tables and counts must outlive it. Before the first request.
@@ -33,7 +33,7 @@ class QuotaSharer {
 
  private:
   void wake() noexcept;
-  // The link's thread only, from here on.
+  // The link's thread calls everything below.
   void note_up();
   void pump();
   void beat();
@@ -45,7 +45,7 @@ class QuotaSharer {
   const std::vector<Table> tables_;
   SharedQuotaCounts& counts_;
   const std::string prefix_;  // with a mark that keeps all its keys on one node of a cluster
-  const std::string id_;      // of this daemon
+  const std::string id_;      // this daemon's random id
   std::atomic<bool> is_woken_{false};
   RedisLink link_;  // last: its thread calls this as soon as it is made
 };

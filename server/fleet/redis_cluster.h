@@ -26,15 +26,15 @@ std::uint16_t redis_slot(std::string_view key);
 struct RedisRedirection {
   bool is_for_good = false;  // MOVED
   std::uint16_t slot = 0;
-  RedisAddress address;  // without a host: that of the node that said so
+  RedisAddress address;  // without a host: the node that redirected
 };
 std::optional<RedisRedirection> parse_redirection(std::string_view error);
 
-// Which node has which slot.
+// Maps the slots of a cluster to its nodes.
 class RedisSlotMap {
  public:
-  // As CLUSTER NODES answers a connection to `asked`; `by_name`: nodes are connected by their names, where they have
-  // any. Nothing where no node has a slot.
+  // Parses the CLUSTER NODES reply of the node `asked`. `by_name`: connect to nodes by host name where they have one.
+  // Returns nothing if no node has a slot.
   static std::optional<RedisSlotMap> parse(std::string_view nodes, const RedisAddress& asked, bool by_name);
 
   const RedisAddress* find(std::uint16_t slot) const;  // null: no node has it

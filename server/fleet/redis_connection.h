@@ -24,7 +24,7 @@
 
 namespace quire {
 
-// One command as the protocol writes it: `head`, the bytes of `payload` where there are any, `tail`.
+// A command in protocol form: `head`, then `payload` unless it is empty, then `tail`.
 struct RedisCommand {
   std::string head;
   BlockPayload payload{};
@@ -93,7 +93,7 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   std::deque<RedisCommand> writing_;
   std::deque<Awaited> awaiting_;
   Clock::time_point moved_at_ = Clock::now();
-  std::size_t num_moved_bytes_ = 0;  // both ways
+  std::size_t num_moved_bytes_ = 0;  // sent and received
   bool is_up_ = false;
   bool is_closed_ = false;
 };

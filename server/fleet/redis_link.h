@@ -36,11 +36,11 @@ class RedisLink {
   using Clock = std::chrono::steady_clock;
   struct Options {
     const char* setting;      // begins messages
-    const char* thread;       // its name
-    const char* use;          // of a server that answers, for the log
-    const char* consequence;  // of one that is not used
+    const char* thread;       // the thread's name
+    const char* use;          // for the log: the use of a working server
+    const char* consequence;  // for the log: the effect of a failed one
     std::size_t max_reply_bytes;
-    std::string home{};                 // a key whose node, of a cluster, all keys lie on; empty: on any
+    std::string home{};                 // all keys lie on this key's node of a cluster; empty: on any
     std::chrono::milliseconds beat{0};  // between two `beat` events; 0: none
   };
   struct Events {
@@ -51,19 +51,19 @@ class RedisLink {
 
   // Throws StartupError as check_redis_server() does; a server that cannot be reached is none.
   RedisLink(const RedisServer& server, const Options& options, Events events);
-  ~RedisLink();  // what was called has its answer
+  ~RedisLink();  // no callback runs afterwards
   RedisLink(const RedisLink&) = delete;
   RedisLink& operator=(const RedisLink&) = delete;
 
   bool is_up() const { return is_up_.load(std::memory_order_relaxed); }
   std::string place() const { return url_.place(); }
-  // Runs `work` on the thread. Where memory fails it is not run.
+  // Runs `work` on the thread, or never if memory runs out.
   void post(std::function<void()> work) noexcept;
 
   // `done` gets null where the node that has the key is not connected, or not until its reply; where the server fails
   // with that, `failed` comes after it.
   void call(const std::string& key, RedisCommand command, RedisConnection::Done done);
-  // The server does not do what it is for: as if the connection had failed. Harmless where that is so already.
+  // Drops the connection as if it had failed: the server does not do its job. No effect if it is down already.
   void give_up(const std::string& why);
 
  private:
@@ -79,7 +79,7 @@ class RedisLink {
   const Events events_;
   std::optional<boost::asio::ssl::context> tls_;
   boost::asio::io_context context_;
-  boost::asio::steady_timer again_;  // when it is connected again
+  boost::asio::steady_timer again_;  // runs until the next attempt to connect
   boost::asio::steady_timer beat_;
   std::vector<RedisAddress> seeds_;
   std::shared_ptr<RedisRouter> router_;

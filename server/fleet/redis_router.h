@@ -52,7 +52,7 @@ class RedisRouter : public std::enable_shared_from_this<RedisRouter> {
   struct Node {
     std::shared_ptr<RedisConnection> connection;
     bool is_up = false;
-    bool has_failed = false;        // and was not up since
+    bool has_failed = false;        // and has not been up since
     std::vector<AskedPtr> waiting;  // for the first connection
     Clock::time_point again_at{};
     std::chrono::milliseconds pause{0};
@@ -79,7 +79,7 @@ class RedisRouter : public std::enable_shared_from_this<RedisRouter> {
   std::vector<RedisAddress>& seeds_;
   const RedisConnection::Events events_;
   std::map<RedisAddress, Node> nodes_;
-  RedisSlotMap slots_;  // of a cluster
+  RedisSlotMap slots_;  // empty unless the server is a cluster
   RedisAddress seed_;
   std::size_t num_seeds_tried_ = 0;
   bool knows_nodes_ = false;

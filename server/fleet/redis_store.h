@@ -47,7 +47,7 @@ class RedisStore final : public SharedStore {
   };
 
   void wake() noexcept;
-  // The store's thread only, from here on.
+  // The store's thread calls everything below.
   void note_up();
   void note_failed();
   void fail_queued();
@@ -56,7 +56,7 @@ class RedisStore final : public SharedStore {
   void send_read(TierEvents::iterator read);
   void send_write(TierEvents::iterator write);
   void send_look_up(KeyLookUps::iterator asked);
-  // Null: there is no reply.
+  // Null: no reply came.
   void take_read(TierEvents::iterator read, const RespReply* reply, Clock::time_point sent);
   void take_write(TierEvents::iterator write, const RespReply* reply);
   void take_size(Asking& asking, std::size_t place, const RespReply* reply);
@@ -67,20 +67,20 @@ class RedisStore final : public SharedStore {
   const RedisStoreOptions options_;
   const std::function<void()> ready_;
   Clock::time_point last_reply_{};
-  std::int64_t bytes_on_the_wire_ = 0;  // of writes without a reply
-  TierEvents asked_;                    // of the store, and not answered
+  std::int64_t bytes_on_the_wire_ = 0;  // payload of writes without a reply
+  TierEvents asked_;                    // sent to the store and not answered
   KeyLookUps looking_up_;
   bool said_refused_ = false;
 
-  mutable std::mutex mutex_;  // of all below but the link
+  mutable std::mutex mutex_;  // guards all below but the link
   std::condition_variable changed_;
   TierEvents reads_;
   TierEvents writes_;
   KeyLookUps look_ups_;
   TierEvents events_;
   KeyLookUps answers_;
-  std::int64_t num_queued_bytes_ = 0;  // of writes, until their replies
-  std::int64_t num_asked_ = 0;         // and not answered
+  std::int64_t num_queued_bytes_ = 0;  // payload of writes without a reply, queued ones included
+  std::int64_t num_asked_ = 0;         // commands not answered
   Clock::time_point refused_until_{};
   SharedStoreStats stats_;
   RedisLink link_;  // last: its thread calls this as soon as it is made

@@ -17,7 +17,7 @@ namespace quire {
 struct RespReply {
   enum class Kind : std::uint8_t { kNothing, kText, kNumber, kError };
   Kind kind = Kind::kNothing;
-  std::string text{};  // of kText and kError
+  std::string text{};  // set for kText and kError
   std::int64_t number = 0;
 };
 
@@ -28,7 +28,7 @@ class RespReader {
   RespReader(const RespReader&) = delete;
   RespReader& operator=(const RespReader&) = delete;
 
-  // False where what arrived so far cannot be a reply; why() says so.
+  // Returns false if the bytes so far cannot be a reply; why() then gives the reason.
   bool feed(std::span<const char> bytes);
   // The next whole reply; null where there is none yet, or the protocol is broken.
   std::unique_ptr<RespReply> next();
@@ -36,7 +36,7 @@ class RespReader {
 
  private:
   const std::size_t max_bytes_;
-  const std::unique_ptr<redisReplyObjectFunctions> functions_;  // that make replies; hiredis wants them to stay
+  const std::unique_ptr<redisReplyObjectFunctions> functions_;  // constructors of replies; must outlive the reader
   redisReader* const reader_;
   std::string why_;
 };

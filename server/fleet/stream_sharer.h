@@ -20,8 +20,8 @@ class StreamSharer {
  public:
   struct Options {
     RedisServer server;
-    std::string prefix = "quire";            // of all keys
-    std::chrono::milliseconds lease{2'000};  // of this daemon, renewed
+    std::string prefix = "quire";            // prefix of all keys in the store
+    std::chrono::milliseconds lease{2'000};  // renewed by this daemon while it lives
     std::chrono::milliseconds heartbeat{500};
   };
   explicit StreamSharer(const Options& options);
@@ -29,7 +29,7 @@ class StreamSharer {
   StreamSharer(const StreamSharer&) = delete;
   StreamSharer& operator=(const StreamSharer&) = delete;
 
-  // How long a daemon that has gone still counts as there.
+  // Time after which a daemon without a heartbeat counts as gone.
   std::chrono::milliseconds lease() const { return options_.lease; }
 
   // A stream begins here, or has ended. Its record is kept for `window` longer.
@@ -40,7 +40,7 @@ class StreamSharer {
     std::optional<StreamOrigin> origin;  // the stream is this daemon's from now on
     bool is_elsewhere = false;           // another daemon runs it
   };
-  // `done` is called once, on the thread of this.
+  // `done` is called once, on the sharer's thread.
   void take(const std::string& name, std::chrono::milliseconds window, std::function<void(Taken)> done) noexcept;
 
  private:
@@ -49,7 +49,7 @@ class StreamSharer {
     std::chrono::milliseconds window;
   };
 
-  // The link's thread only, from here on.
+  // The link's thread calls everything below.
   void beat();
   void renew();
   void write(const std::string& name, const Active& stream, bool only_if_absent);
@@ -58,7 +58,7 @@ class StreamSharer {
 
   const Options options_;
   const std::string prefix_;  // with a mark that keeps all its keys on one node of a cluster
-  const std::string id_;      // of this daemon
+  const std::string id_;      // this daemon's random id
   std::map<std::string, Active> active_;
   RedisLink link_;  // last: its thread calls this as soon as it is made
 };
