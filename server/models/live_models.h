@@ -93,7 +93,7 @@ class LiveModels {
   void reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general);
 
  private:
-  // What a model that drains becomes.
+  // The next state of a draining model.
   enum class After { kSleep, kUnload, kLoad };
 
   struct Entry {
@@ -103,20 +103,20 @@ class LiveModels {
     std::string failure;
     std::optional<Clock::time_point> failed_at;
     std::shared_ptr<RunningModel> running;      // null: not ready
-    std::shared_ptr<const ServedModel> served;  // the same
+    std::shared_ptr<const ServedModel> served;  // as the API sees it; null: not ready
     std::optional<ModelInfo> info;
     std::int64_t max_model_len = 0;
     std::uint64_t promised = 0;                // bytes, while it runs
     std::uint64_t promised_on_host = 0;        // beside a GPU
-    std::stop_source loading;                  // of the load or replacement that is under way
+    std::stop_source loading;                  // stops the load or replacement under way
     bool begun = false;                        // the load runs on the thread `models`; false: it waits for that thread
     bool replacing = false;                    // its replacement is being loaded beside it
     double canary_share = 0.0;                 // the share of its conversations that its canary gets
     const RunningModel* draining = nullptr;    // only compared, never dereferenced
     const RunningModel* makes_room = nullptr;  // another model's; once its memory is released the load begins again
     After after = After::kSleep;
-    std::optional<HostedModelSpec> fallback;       // what it was before a replacement in place
-    std::vector<Done> callers;                     // of the operation under way
+    std::optional<HostedModelSpec> fallback;       // state before a replacement in place
+    std::vector<Done> callers;                     // callbacks of the operation under way
     std::vector<Done> waiting;                     // requests, and callers of wake(), that wait until it is ready
     std::shared_ptr<RequestQueue> waiting_places;  // limits the requests in `waiting`; holds no request itself
     std::uint64_t last_steps = 0;

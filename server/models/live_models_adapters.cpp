@@ -69,7 +69,7 @@ void LiveModels::load_adapter(const std::string& model, const AdapterPath& adapt
   });
 }
 
-// What may have changed since the call came is looked at again, and once more after the file was read.
+// Checks the model's state again, as it may have changed since the call, and once more after reading the file.
 void LiveModels::load_adapter_now(const EntryPtr& entry, const AdapterPath& adapter, bool in_place, const Done& done) {
   std::shared_ptr<RunningModel> running;
   Outcome outcome;

@@ -79,7 +79,7 @@ void LiveModels::drop_canary(const EntryPtr& canary, Done done, Outcome& outcome
   outcome.report(std::move(done));
 }
 
-// What runs on either ends there.
+// Running requests of both versions finish where they are.
 void LiveModels::promote(Entry& entry, const EntryPtr& canary, Outcome& outcome) {
   log::info("{} is {} now, was {}", entry.spec.name, canary->spec.model.path.string(), entry.spec.model.path.string());
   entry.spec.model.path = canary->spec.model.path;

@@ -19,11 +19,11 @@ class MemoryLedger {
   // `measure` returns the memory that is free now; called before each plan, because other processes take memory too.
   explicit MemoryLedger(std::function<MachineMemory()> measure);
 
-  // What a further model may take: the smaller of the memory that is not promised and the memory that is free now.
+  // Memory for one more model: the smaller of the unpromised and the free memory.
   MachineMemory left() const;
-  // The same if this much more were free: the memory of a model that is being replaced.
+  // The result of left() if `bytes` more were free: the memory of a model being replaced.
   MachineMemory left_without(std::uint64_t bytes) const;
-  // Promises this much until the returned object, and what was copied from it, is gone.
+  // Promises this much until the returned object and its copies are gone.
   std::shared_ptr<const std::uint64_t> promise(std::uint64_t bytes);
 
  private:
@@ -32,12 +32,12 @@ class MemoryLedger {
   std::shared_ptr<Book> book_;
 };
 
-// One model's wish for KV memory.
+// The KV memory that one model asks for.
 struct KvClaim {
   std::string name;
   std::int64_t memory = 0;           // bytes; 0: by share
-  double share = 1.0;                // of what those with a size of their own leave
-  std::optional<MemoryNeeds> needs;  // of those that are loaded at once
+  double share = 1.0;                // relative share of memory without a fixed claim
+  std::optional<MemoryNeeds> needs;  // set for models loaded at the start
 };
 
 // `bytes`, or less where all requests at once could not use so much.

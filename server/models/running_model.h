@@ -1,6 +1,6 @@
-// RunningModel: a model with its engine, as those see it who do not care what it is made of. Any thread, except stop()
-// and the destructor: One thread at a time, when it has no other holder. OpenedModel: a model that was opened and
-// checked while nothing is allocated for it yet; One thread at a time.
+// RunningModel: a model with its engine, for users who need not know its parts. Any thread, except stop() and the
+// destructor: one thread at a time, when it has no other holder. OpenedModel: a model that was opened and checked, with
+// nothing allocated for it yet; one thread at a time.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ struct CacheConfig {
 class RunningModel {
  public:
   virtual ~RunningModel() = default;
-  // What the API needs to know under the spec's names and template, without the queue. Throws StartupError.
+  // The model as the API sees it under the spec's names and template, without the queue. Throws StartupError.
   virtual std::shared_ptr<ServedModel> describe(const HostedModelSpec& spec) const = 0;
   virtual RequestQueue& queue() = 0;
   virtual EngineStats stats() const = 0;
@@ -40,7 +40,7 @@ class RunningModel {
   virtual StepTrace* step_trace() = 0;                 // may be null
   virtual AdapterPool* adapters() { return nullptr; }  // null: it takes none
   virtual EngineView::Reading view() { return {}; }
-  // Saves, restores or erases a slot. As SlotOrder says.
+  // Saves, restores or erases a slot, as the order says.
   virtual void order_slot(SlotOrder order) {
     (*order.done)(failure(ErrorKind::kInvalidRequest, "This model keeps no slots", "unsupported_operation"));
   }
