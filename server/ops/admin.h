@@ -16,7 +16,7 @@ namespace quire {
 
 // A download whose progress is the response.
 struct PullTask {
-  enum class Form { kWhole, kEvents, kLines };  // one object at the end, server-sent events, Ollama's lines
+  enum class Form { kWhole, kEvents, kLines };  // one final object, server-sent events, or Ollama's lines
   std::shared_ptr<hub::PullLease> lease;
   Form form = Form::kWhole;
   bool is_ollama = false;
@@ -38,15 +38,15 @@ struct ModelOrder {
   What what = What::kLoad;
   ModelEntry model;  // its name, and the options of a load or a replacement
   bool in_place = false;
-  std::optional<double> share;  // of a replacement: the new file's share of the traffic, as a canary; absent: all
+  std::optional<double> share;  // canary share of a replacement; absent: replace it all
 };
 
 // An adapter of a model that serves, to be loaded or unloaded.
 struct AdapterOrder {
-  std::string model;  // empty: the first
+  std::string model;  // empty: the first model
   AdapterPath adapter;
   bool in_place = false;
-  bool unloads = false;  // by its name alone
+  bool unloads = false;  // needs only the name
 };
 
 struct AdminActions {
@@ -56,7 +56,7 @@ struct AdminActions {
   std::function<void(const ModelOrder& order, std::function<void(std::optional<Error>)> done)> order;
   std::function<void(const AdapterOrder& order, std::function<void(std::optional<Error>)> done)> order_adapter;
   std::function<std::vector<ModelReport>()> models;
-  hub::PullRunner* pulls = nullptr;  // null: there are none
+  hub::PullRunner* pulls = nullptr;  // null: downloads are not available
 };
 
 }  // namespace quire

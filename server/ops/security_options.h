@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// What one key may use; 0: no bound.
+// Quotas of one key; 0: no limit.
 struct KeyQuota {
   std::int64_t requests_per_minute = 0;
   std::int64_t tokens_per_minute = 0;  // prompt and generated tokens together
@@ -22,13 +22,13 @@ struct ApiKeyOptions {
   std::string env;            // the environment variable that holds it
   std::string file;           // the file that holds it
   bool admin = false;         // opens /admin too
-  std::int32_t priority = 0;  // the most urgent (lowest) that its requests may ask for
+  std::int32_t priority = 0;  // the highest priority (lowest number) its requests may use
   KeyQuota quota{};
 };
 
 enum class PageAccess { kOpen, kKey, kAdmin };
 
-// What a server without keys does that listens beyond its own machine.
+// Behavior of a server without keys that listens beyond its own machine.
 enum class Exposure { kWarn, kRefuse, kAllow };
 
 struct SecurityOptions {

@@ -1,6 +1,6 @@
-// What systemd and its like tell a service by its environment, and what it tells them (sd_notify(3), sd_listen_fds(3)):
-// ServiceNotifier sends one line per change of state; Watchdog decides whether the daemon may say that it is alive.
-// ServiceNotifier: any thread. Watchdog: one thread at a time.
+// Messages between systemd, or the like, and this service (sd_notify(3), sd_listen_fds(3)). ServiceNotifier sends one
+// line per change of state; Watchdog decides whether the daemon may report that it is alive. ServiceNotifier: any
+// thread. Watchdog: one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// One listening socket that was open before the process began.
+// A listening socket opened before the process began.
 struct HandedSocket {
   int descriptor = -1;
   std::string name;  // FileDescriptorName= of the socket unit; "admin" makes it the admin listener
@@ -47,12 +47,12 @@ class ServiceNotifier {
   std::string address_;
 };
 
-// How often the supervisor wants a sign of life (WATCHDOG_USEC, where WATCHDOG_PID is this process).
+// Interval at which the supervisor expects a sign of life (WATCHDOG_USEC, if WATCHDOG_PID is this process).
 std::optional<std::chrono::milliseconds> watchdog_period();
 
-// Is one engine getting anywhere? False while it has work of its own and has taken no step for several times what the
-// step was predicted to take, and the time in which weights that were mapped are read from a slow disk again; and once
-// its device failed: a restart is the only cure. What waits for another engine's step or for the disk is alive.
+// Checks that one engine makes progress. It fails while the engine has work but took no step for several times the
+// predicted time plus the time to read mapped weights from a slow disk again, and once its device failed: only a
+// restart helps. An engine that waits for another one's step or for the disk counts as alive.
 class Watchdog {
  public:
   explicit Watchdog(std::uint64_t weight_bytes = 0) : weight_bytes_(weight_bytes) {}
