@@ -11,7 +11,7 @@
 namespace quire::hub {
 
 struct ChosenFiles {
-  std::vector<std::string> paths;  // what to have, in order
+  std::vector<std::string> paths;  // files to download, in order
   std::string model;               // the file to serve, the first of its shards; empty: the directory itself
 };
 
@@ -24,7 +24,7 @@ Result<ChosenFiles> choose_files(const std::vector<std::string>& paths, std::str
 // The quantisation that a GGUF file's name says, such as "Q4_K_M"; empty: none.
 std::string quantisation_of(std::string_view path);
 
-// The models that these files make, each as what `wanted` has to be for it.
+// The models in these files, each by the `wanted` that selects it.
 std::vector<std::string> choices_of(const std::vector<std::string>& paths);
 
 }  // namespace quire::hub

@@ -56,7 +56,7 @@ std::int64_t size_member(const Json& object, const char* name) {
   return found != object.end() && found->is_number_unsigned() ? found->get<std::int64_t>() : -1;
 }
 
-// One entry of `siblings`; nothing where its path is not usable.
+// Reads an entry of `siblings`; nothing if its path is unusable.
 std::optional<RemoteFile> file_of(const Json& entry) {
   if (!entry.is_object()) return std::nullopt;
   RemoteFile file{member_text(entry, "rfilename"), size_member(entry, "size"), member_text(entry, "blobId")};
