@@ -65,7 +65,7 @@ sim::MeasuredStep measured_step(const json& step) {
           .seconds = ms / 1000.0};
 }
 
-// Of a daemon's trace: those that were not cut short.
+// Adds the steps of a daemon's trace, without those cut short.
 void add_traced_steps(const std::string& file, const json& events, std::vector<sim::MeasuredStep>& steps) {
   std::optional<int> engine;
   for (const json& event : events) {

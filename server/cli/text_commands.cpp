@@ -29,8 +29,8 @@ struct InspectArguments {
   BackendOptions backend;
   InspectOptions shown;
   std::uint64_t adapter_bytes = 0;
-  std::uint64_t gpu_bytes = 0;  // plan for a GPU that has so many; 0: for what is here
-  int num_gpus = 1;             // that compute the model together
+  std::uint64_t gpu_bytes = 0;  // bytes of memory of the GPU to plan for; 0: this machine
+  int num_gpus = 1;             // number of GPUs that compute the model together
   std::string draft_model;
   bool as_json = false;
 };

@@ -1,5 +1,5 @@
-// `quire bench kernel`: single operations of the backend by shape, type and ISA level, beside what this machine can do
-// at most, which is measured too. One thread at a time.
+// `quire bench kernel`: times single operations of the backend by shape, type and ISA level, and compares them with the
+// machine's measured limits. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct KernelBenchOptions {
   int passes = 5;  // medians over these
 };
 
-// One operation. The ideal time is the longer of its bytes at the read rate and its arithmetic at the multiply rate.
+// A measured row. The ideal time is the longer of its bytes at the read rate and its arithmetic at the multiply rate.
 struct KernelRow {
   std::string level;
   std::string operation;
@@ -38,7 +38,7 @@ struct KernelRow {
 };
 
 struct KernelReport {
-  std::vector<MachineLimits> limits;  // one per level
+  std::vector<MachineLimits> limits;  // measured, one per level
   std::vector<KernelRow> rows;
 };
 

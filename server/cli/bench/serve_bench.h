@@ -19,8 +19,8 @@ struct ServeBenchOptions {
   std::string api_key;
   int concurrency = 32;
   double temperature = 0;
-  double timeout_seconds = 3600;  // of one request
-  bool token_ids = false;         // asks for them, so that a token without text of its own counts too
+  double timeout_seconds = 3600;  // limit for one request
+  bool token_ids = false;         // asks for token ids, so that tokens without text count
 };
 
 struct Progress {
