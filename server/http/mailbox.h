@@ -31,10 +31,10 @@ class Mailbox {
   // Ends all waits: with an error for the client, or without one where the client has disconnected.
   void interrupt(std::optional<Error> error) noexcept;
 
-  // The reader goes: nothing of the event loop is held from now on.
+  // Detaches the reader: the mailbox holds nothing of its event loop afterwards.
   void close() noexcept;
 
-  // Ends one wait, with an empty batch where no event came.
+  // Ends one wait, with an empty batch if no event came.
   void nudge() noexcept;
 
   struct Batch {
@@ -42,11 +42,11 @@ class Mailbox {
     bool interrupted = false;
     std::optional<Error> error;
   };
-  // Waits for an event or a nudge, and takes at most kSlice events; gives way to others of the loop before a further
-  // slice of those that came together.
+  // Waits for an event or a nudge, and takes at most kSlice events; lets others of the loop run before a further slice
+  // of events that came together.
   boost::asio::awaitable<Batch> take();
   static constexpr std::size_t kSlice = 64;
-  // About the memory of the events that wait.
+  // Estimated memory of the waiting events.
   std::int64_t num_bytes() const;
 
   // The sink for one of the operation's requests. on_end: called with each choice's end, on the engine's thread, even
@@ -59,8 +59,8 @@ class Mailbox {
 
   mutable std::mutex mutex_;
   std::vector<Mail> mail_;
-  std::vector<Mail> taken_;    // the reader's: what came with the slice before
-  std::size_t num_given_ = 0;  // of them
+  std::vector<Mail> taken_;    // the reader's: events taken with the last slice
+  std::size_t num_given_ = 0;  // number of them handed out
   std::int64_t num_bytes_ = 0;
   bool interrupted_ = false;
   bool nudged_ = false;
@@ -69,7 +69,7 @@ class Mailbox {
   Wakeup arrived_;
 };
 
-// The reading end of a mailbox of its own, which others write to. Closes it when it goes. One thread.
+// Reading end of its own mailbox, into which others write. Closes the mailbox when destroyed. One thread.
 class MailboxReader {
  public:
   explicit MailboxReader(const boost::asio::any_io_executor& executor)

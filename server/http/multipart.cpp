@@ -37,7 +37,7 @@ std::string take_value(std::string_view& text) {
   return value;
 }
 
-// Of "form-data; name="file"; filename="a.jsonl"".
+// Finds a parameter in a header such as "form-data; name="file"; filename="a.jsonl"".
 std::optional<std::string> parameter(std::string_view header, std::string_view wanted) {
   std::size_t semicolon = header.find(';');
   while (semicolon != std::string_view::npos) {
@@ -66,7 +66,7 @@ std::optional<std::string> multipart_boundary(std::string_view content_type) {
   return is_printable ? boundary : std::nullopt;
 }
 
-// What cannot be the beginning of a delimiter.
+// Takes the content that cannot be the beginning of a delimiter.
 bool MultipartReader::take_content(std::vector<MultipartPiece>& pieces) {
   const std::size_t found = buffer_.find(delimiter_);
   const std::size_t kept = std::min(delimiter_.size() - 1, buffer_.size());
@@ -81,7 +81,7 @@ bool MultipartReader::take_content(std::vector<MultipartPiece>& pieces) {
   return at_delimiter_;
 }
 
-// Behind it stands "--" where it is the last, else the end of its line.
+// The last delimiter is followed by "--", others by the end of their line.
 Result<bool> MultipartReader::take_delimiter() {
   const std::string_view rest = std::string_view(buffer_).substr(delimiter_.size());
   if (rest.size() < 2) return false;

@@ -27,7 +27,7 @@ std::string_view content_type(std::string_view name) {
   return "font/woff2";
 }
 
-// The compressed content.
+// Inflates gzipped content.
 std::string whole_text(std::string_view bytes) {
   z_stream stream{};
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
@@ -58,7 +58,7 @@ std::string_view unpacked(const web::Asset& asset) {
   return kTexts.at(asset.name);
 }
 
-// Of the page's one inline script: its SHA-256 as base64.
+// Hash of the page's inline script: SHA-256 in base64.
 std::string script_hash(std::string_view page) {
   constexpr std::string_view kBegin = "<script>";
   const std::size_t begin = page.find(kBegin);

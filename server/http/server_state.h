@@ -38,7 +38,7 @@ enum class ServerPhase {
   kStopped,
 };
 
-// How a session wakes a model that is not ready: LiveModels' functions, set by connect_models. Any thread.
+// Functions of LiveModels by which sessions wake a model, set by connect_models. Any thread.
 struct ModelWaker {
   using Done = std::function<void(std::optional<Error>)>;
   std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done)> wake =
@@ -98,7 +98,7 @@ struct ServerState {
   }
 
   const std::shared_ptr<ResponseStore> responses;
-  const std::shared_ptr<ResponseStore> socket_responses;  // the last ones of WebSockets
+  const std::shared_ptr<ResponseStore> socket_responses;  // last responses of WebSockets
   const std::shared_ptr<BackgroundResponses> background = std::make_shared<BackgroundResponses>();
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
@@ -108,12 +108,12 @@ struct ServerState {
   std::atomic<std::int64_t> num_calls{0};  // requests of the API since the start
   ReloadCounts reloads;
   Metrics metrics;
-  ClientBudget bodies;   // that are not parsed yet
-  ClientBudget answers;  // that are not read yet
+  ClientBudget bodies;   // limits unparsed bodies
+  ClientBudget answers;  // limits unread answers
   LiveOperations live;
   LiveOperations sockets;  // open WebSockets, which a drain closes once they have answered
   QuotaTable quotas;
-  QuotaTable batch_quotas;  // the same bounds, counted apart: a batch takes nothing of its owner's other requests
+  QuotaTable batch_quotas;  // the same limits, counted apart: batches leave their owner's other requests alone
   SharedQuotaCounts shared_quotas;
   FailureLimiter failures;
   StreamStore streams;
@@ -126,8 +126,8 @@ struct ServerState {
   MediaService* media = nullptr;                           // set before the first session
   std::atomic<StreamSharer*> shared_streams{nullptr};      // set before the first session; null: streams stay here
   BatchService* batches = nullptr;                         // set before the first session; null: none are served
-  std::function<void(std::function<void()>)> post_admin;   // runs it on the admin thread; set before the first session
-  std::function<void(std::function<void()>)> post_report;  // the same on the reports thread
+  std::function<void(std::function<void()>)> post_admin;   // runs a job on the admin thread; set before any session
+  std::function<void(std::function<void()>)> post_report;  // runs a job on the reports thread; set before any session
 
   std::shared_ptr<const Settings> settings() const {
     const std::lock_guard lock(mutex_);

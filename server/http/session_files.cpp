@@ -17,7 +17,7 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::size_t kContentPiece = 256 * 1024;
-constexpr std::size_t kFormBytes = 64 * 1024;  // of an upload, beside the file
+constexpr std::size_t kFormBytes = 64 * 1024;  // limit for an upload's other form fields
 constexpr std::size_t kMaxFieldBytes = 4096;
 
 Error batches_are_off() {
@@ -35,7 +35,7 @@ Error too_large(std::int64_t most) {
                "file", std::nullopt};
 }
 
-// A form that is being received. Batch thread only, but for what feeds it.
+// A form being received. Batch thread only, except for feeding it.
 class ReceivedForm {
  public:
   ReceivedForm(BatchService& batches, std::string owner) : batches_(batches), owner_(std::move(owner)) {}
@@ -128,7 +128,7 @@ asio::awaitable<bool> Session::call_stored(StoredEndpoint endpoint) {
   co_return co_await respond(std::move(response));
 }
 
-// Piece by piece, so that its size costs no memory.
+// Sends the content in pieces, so that a large file needs little memory.
 asio::awaitable<bool> Session::send_content(StoredAnswer answer) {
   BatchService* const batches = state_.batches;
   const std::function<void(std::function<void()>)> post = [batches](std::function<void()> job) {
