@@ -31,7 +31,7 @@ struct StepBounds {
   std::int64_t num_experts = 0;
   std::int64_t chosen_rows = 0;  // rows that experts compute per row
   std::int64_t widest_expert_row = 0;
-  std::int64_t partial_floats = 0;  // one row's result of one partition of attention
+  std::int64_t partial_floats = 0;  // a row's result of one partition of attention
 };
 
 struct DeviceStepBytes {

@@ -16,7 +16,7 @@ inline constexpr std::int64_t kMostInt4HeadDim = 1024;  // limit for K and for V
 enum class KvGroupKind : std::uint8_t {
   kFull,    // K and V of every token
   kWindow,  // K and V of the last `window` tokens: parts of blocks, given up behind the window
-  kLatent,  // one row per token that is both key and value: one head, no V
+  kLatent,  // a row per token as key and value: one head, no V
   kState,   // a fixed number of floats per sequence, replaced as tokens are computed
 };
 

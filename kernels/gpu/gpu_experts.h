@@ -47,10 +47,10 @@ class GpuExperts {
     std::vector<std::uint64_t> serials;  // serials of the experts
     std::vector<Part> parts;
   };
-  // Items of so many rows.
+  // Items of a fixed number of rows.
   struct Items {
     std::int64_t rows = 0;
-    std::int64_t count = 0;  // as many as there can be
+    std::int64_t count = 0;  // the largest number of items
     DeviceMemory memory = {};
     bool is_planned = false;  // for the present choices
   };

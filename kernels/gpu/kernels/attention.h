@@ -194,7 +194,7 @@ struct MergePartitions {
         const float* parts = partial_of(args, item.first_item + i, head);
         const float* own = t.lane() < count ? partial_of(args, item.first_item + i + t.lane(), head) : nullptr;
         const Factors mine = factors_of(t, own, row.maximum);
-        t.sync_warp();  // those before have been read
+        t.sync_warp();  // the previous factors have been read
         factors[t.lane()] = mine;
         t.sync_warp();
         merge(args, factors, parts, first, count, row);

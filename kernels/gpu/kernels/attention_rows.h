@@ -163,7 +163,7 @@ struct Attend {
     float sum = 0.0f;
     for (int i = t.lane(); i < count && t.lane() < kChains; i += kChains) {
       if (i < from) continue;
-      const Four scores = shared.scores[i];  // one of each token alone would have banks in common
+      const Four scores = shared.scores[i];  // all heads: the scores of one alone share banks
       float score = scores.of[0];
       QUIRE_UNROLL
       for (int h = 1; h < kHeads; ++h)

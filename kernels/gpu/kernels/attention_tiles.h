@@ -67,7 +67,7 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
     LaneWeights parts[2];
     QUIRE_UNROLL
     for (int part = 0; part < 2; ++part) {
-      const std::byte* from = shared.queries[part][slice][16 * tile_of(t)] + 16 * t.lane();  // as far as another row
+      const std::byte* from = shared.queries[part][slice][16 * tile_of(t)] + 16 * t.lane();  // reaches over eight rows
       parts[part] = {load_as<Words4>(from), load_as<Words4>(from + 8 * kSliceBytes)};
     }
     QUIRE_UNROLL

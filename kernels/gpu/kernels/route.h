@@ -16,7 +16,7 @@ struct RouteArgs {
   RouteOptions options = {};
   float* groups = nullptr;      // room: [rows][num_groups]
   std::int32_t* ids = nullptr;  // [rows][num_chosen]
-  float* weights = nullptr;     // as many
+  float* weights = nullptr;     // [rows][num_chosen]
 };
 
 // A warp computes a row. A lane computes the scores of every 32nd expert as often as they are asked for: they are kept
@@ -251,7 +251,7 @@ struct PlanExpertsArgs {
   ExpertRange* ranges = nullptr;
   std::int64_t num_experts = 0;
   std::int32_t item_rows = 0;  // rows of an item, a multiple of eight
-  std::int64_t num_items = 0;  // as many as there can be
+  std::int64_t num_items = 0;  // the largest number of items
   ExpertItem* items = nullptr;
 };
 
