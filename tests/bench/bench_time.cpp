@@ -113,7 +113,7 @@ double first_token(RunningEngine& engine, std::vector<TokenId> prompt) {
   return seconds_between(sent.at, sent.sink->times().at(0));
 }
 
-// What runs is under way after this: long enough to be in the middle of a step, different in each try.
+// Waits until running requests are in the middle of a step, at a different point in each try.
 void let_it_run(int attempt) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300 + 37 * attempt % 500));
 }
@@ -140,7 +140,7 @@ void measure_alone(BenchModel& model, int num_long) {
   report_ratio("alone, times unbounded steps", percentile(seconds, 50) / percentile(without_bound, 50), 1.03);
 }
 
-// A long prompt beside small requests that follow each other: its share of the machine is what they leave.
+// A long prompt beside small requests that follow each other: its share of the machine is their remainder.
 void measure_shared(BenchModel& model, int num_long) {
   RunningEngine engine(model, 6000, 64);
   first_token(engine, model.tokens(3000, 1));

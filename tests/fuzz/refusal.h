@@ -1,4 +1,4 @@
-// What every reader of files must do with any bytes: succeed, or refuse with one line. Any thread.
+// Requirement on readers of files: they accept any bytes or refuse them with one line. Any thread.
 #pragma once
 
 #include <cstdlib>

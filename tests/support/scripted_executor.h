@@ -14,7 +14,7 @@
 
 namespace quire::test {
 
-// What is said behind a prompt in which `after` is the last of the script's marks.
+// Answer to a prompt whose last mark of the script is `after`.
 struct ScriptLine {
   std::string after;
   std::string say;
@@ -57,7 +57,7 @@ class ScriptedExecutor final : public Executor {
 
     const ScriptedExecutor& executor;
     Ticket* device = nullptr;
-    std::vector<std::optional<TokenId>> says;  // by draw
+    std::vector<std::optional<TokenId>> says;  // scripted token of each draw, if any
   };
 
   std::string text_of(std::span<const TokenId> tokens) const {
