@@ -43,7 +43,7 @@ std::optional<std::string> try_batch(BatchStore& store, const std::string& input
   return made ? std::optional(made->id) : std::nullopt;
 }
 
-// The client sends again what was refused.
+// The client uploads a refused file again.
 template <class Step>
 std::string until_done(const Step& step) {
   for (int i = 0; i < 3; ++i) {
@@ -53,7 +53,7 @@ std::string until_done(const Step& step) {
   return "";
 }
 
-// As BatchService does: an answer that could not be kept is kept later.
+// Works like BatchService: an answer that could not be stored is stored later.
 void work_to_the_end(BatchStore& store, const std::string& batch) {
   std::int64_t now = 20;
   for (int round = 0; round < kMostRounds; ++round, now += 60) {

@@ -32,7 +32,7 @@ std::string decode_base64(const std::string& text) {
   return out;
 }
 
-// Sends raw bytes, says that no more will come, and returns every reply until the server closes.
+// Sends raw bytes, ends sending, and returns every reply until the server closes.
 std::vector<HttpReply> replies(std::uint16_t port, const std::string& raw) {
   HttpClient client(port);
   client.send(raw);
@@ -55,7 +55,7 @@ std::optional<HttpRefusal> refusal_of(const std::string& raw) {
   return parser.refused();
 }
 
-// What whole requests a text was taken for, as one text.
+// The whole requests read from a text, as one text.
 std::string understood(std::string_view raw) {
   std::string shown;
   while (raw.find_first_not_of("\r\n") != std::string_view::npos) {
@@ -74,7 +74,7 @@ std::string understood(std::string_view raw) {
   return shown;
 }
 
-// The same of the spans that another parser found: "off=0 len=3 span[method]=...".
+// The requests in another parser's spans: "off=0 len=3 span[method]=...".
 std::string understood(const std::string& raw, const Json& events) {
   std::string shown;
   std::string request;
@@ -120,7 +120,7 @@ TEST_CASE("the given raw requests are refused or answered as a strict parser wou
     // The suite's other modes are lenient ones, whose examples are to be refused too, and ends in mid-request.
     const bool lenient = row["parser_mode"].get<std::string>().starts_with("request-lenient");
     if (!row["llhttp_error"].is_null() || lenient) {
-      // A head is judged when it is whole.
+      // A head is judged once it is whole.
       if (found.empty()) found = replies(server.port(), raw + "\r\n\r\n");
       REQUIRE(!found.empty());
       const int status = found.back().status;

@@ -15,12 +15,12 @@ namespace quire::test {
 
 struct HeardCall {
   std::string name;
-  nlohmann::json arguments;  // in any order; a string where they are no JSON
+  nlohmann::json arguments;  // members in any order; a string if not JSON
 };
 
 struct HeardAnswer {
-  std::string refused;  // the text from the first byte on that the grammar forbids; "(end)": it forbids the end there
-  std::string error;    // of the request; empty: it was answered
+  std::string refused;  // the text from the first byte that the grammar forbids; "(end)": it forbids the end there
+  std::string error;    // error of the request; empty: it was answered
   std::vector<HeardCall> calls;
   std::string text;
   std::string finish;  // in the API's own word
@@ -33,10 +33,10 @@ struct RawAnswer {
   std::optional<Error> error = {};  // the request was refused
   std::string body = {};
   std::vector<std::string> warnings = {};
-  std::shared_ptr<const Request> request = {};  // the engine's
+  std::shared_ptr<const Request> request = {};  // the request as the engine gets it
 };
 
-// The model writes `text` whatever the request's grammar says; each token has a log probability where they are wanted.
+// The model writes `text` regardless of the request's grammar; each token has a log probability if requested.
 RawAnswer raw_answer(const ServedModel& model, Endpoint endpoint, const std::string& body, const std::string& text);
 
 enum class ChatApi { kChat, kResponses, kMessages, kOllama };
