@@ -24,7 +24,7 @@ struct Changes {
   std::string add_tensor = {};
   std::string drop_key = {};
   std::string set_key = {};
-  std::string text = {};  // of set_key; where empty, `number`
+  std::string text = {};  // value of set_key; if empty, `number`
   std::uint32_t number = 0;
 };
 
