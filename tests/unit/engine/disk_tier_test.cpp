@@ -31,7 +31,7 @@ std::vector<std::byte> payload_of(int value, std::size_t size = 100) {
 
 using Payloads = std::vector<std::vector<std::byte>>;
 
-// One process' tree with its tier.
+// A process's prefix tree with its tier.
 class Owner {
  public:
   explicit Owner(
@@ -43,7 +43,7 @@ class Owner {
     }
   }
 
-  // Until the folder has done everything and the tree knows of it.
+  // Waits until the folder has done everything and the tree knows of it.
   void settle() {
     tier.wait_idle();
     while (tier.receive(index, arrived)) {
@@ -75,7 +75,7 @@ class Owner {
     return nodes;
   }
 
-  // The records of the chain that chain(count, seed, salt) wrote, as far as they are there.
+  // The chain's nodes, as chain(count, seed, salt) wrote them, up to the first missing record.
   std::vector<PrefixNode> find(int count, int seed, const std::string& salt = "") {
     std::vector<PrefixNode> nodes;
     PrefixNode node = index.acquire_root(salt);
@@ -88,7 +88,7 @@ class Owner {
     return nodes;
   }
 
-  // What is read of them; empty for what is not there any more.
+  // Payloads read for the nodes; empty for missing records.
   Payloads read(const std::vector<PrefixNode>& nodes) {
     arrived.clear();
     for (const PrefixNode node : nodes)
@@ -227,7 +227,7 @@ TEST_CASE("of two owners of a folder one writes, the other reads and takes over"
   CHECK_FALSE(second.tier.can_take(100));  // but now the lock is tried
   second.settle();
   CHECK(second.tier.can_write());
-  CHECK(second.find(1, 10).size() == 1);  // what the other wrote meanwhile
+  CHECK(second.find(1, 10).size() == 1);  // written by the other owner meanwhile
   CHECK(second.put(own, payload_of(30)));
   Owner third(options_of(folder.path()));
   CHECK(third.tier.num_records() == 4);
@@ -424,7 +424,7 @@ TEST_CASE("blocks move where nothing is computed, and no step is counted", "[tie
   harness.engine.start();
   served(harness.engine, made_tokens(41, 1), 10);
   const std::uint64_t num_steps = harness.engine.stats().num_steps;
-  harness.engine.stop();  // which writes what is cached
+  harness.engine.stop();  // stopping writes the cached blocks
   CHECK(records_in(folder.path()).size() == 12);
   CHECK(harness.engine.stats().num_steps == num_steps);
 }

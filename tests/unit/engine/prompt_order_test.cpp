@@ -10,7 +10,7 @@ using namespace quire::test;
 namespace {
 
 constexpr std::int32_t kBudget = 128;     // tokens of a step
-constexpr std::int64_t kOldestPart = 32;  // of them, a quarter
+constexpr std::int64_t kOldestPart = 32;  // a quarter of a step's tokens
 
 SchedulerOptions with_policy(SchedulerPolicy policy) {
   SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = kBudget};
@@ -29,7 +29,7 @@ TEST_CASE("of a step's tokens the oldest prompt has a quarter, the others go by 
   scene.add(40);
   // The shortest in full, then the next one with what is left.
   CHECK(scene.step() == Plan{{0, kOldestPart}, {2, kBudget - kOldestPart - 40}, {3, 40}});
-  // One token streams; a quarter of 127 is 31, rounded down.
+  // A single token streams; a quarter of 127 is 31, rounded down.
   const Plan third = scene.step();
   REQUIRE(third.size() == 4);
   CHECK(third[0] == Planned{3, 1});

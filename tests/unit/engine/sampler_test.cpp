@@ -290,7 +290,7 @@ TEST_CASE("DRY costs what continues a repetition, by its length", "[sampler]") {
   CHECK(found[0].penalty == 2.0F);  // three repeated tokens, one more than allowed
   params.breakers = {tokens_of({2})};
   CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch).empty());
-  params.breakers = {tokens_of({4})};  // what would be next ends repetitions itself
+  params.breakers = {tokens_of({4})};  // the penalised token itself ends repetitions
   CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch).empty());
   params.breakers = {tokens_of({4, 8})};
   CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch).size() == 1);

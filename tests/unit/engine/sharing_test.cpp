@@ -1,4 +1,4 @@
-// How the prompts in progress share a step, and that what cannot start does not hold up what can: in steps.
+// How the prompts in progress share a step, and that a prompt that cannot start holds up no other: in steps.
 #include <array>
 #include <catch2/catch.hpp>
 #include <map>
@@ -205,7 +205,7 @@ TEST_CASE("beside lists a request finds a place, and starts in the next step, wh
     machine.step();
     CHECK(machine.plan.predicted_seconds <= 1.01 * kListSeconds);
   }
-  // The lists advanced meanwhile, and advance even where such requests never end.
+  // The lists advanced meanwhile, and advance even beside endless requests of this kind.
   CHECK(std::ranges::count_if(machine.sequences(), [&](const Sequence& each) {
           return is_of_list(each) && each.state == Sequence::State::kDone;
         }) > 100);
@@ -297,7 +297,7 @@ TEST_CASE("what other engines leave bounds prompt tokens, and neither one stream
     CHECK(num_rows_of(alone) == 1);
     CHECK_FALSE(machine.plan.interruptible);
   }
-  // A step of 15 streams takes 70 ms: more than is left, and no reason to leave one out. Prompts get a quarter of it.
+  // A step of 15 streams takes 70 ms: more than is left, but none is left out. Prompts get a quarter of it.
   for (int i = 2; i < 16; ++i)
     machine.add(20, i);
   while (machine.sequences().back().num_generated() == 0)
@@ -326,7 +326,7 @@ TEST_CASE("a stream alone has steps of its own token, which nothing needs to end
   CHECK(machine.steps_to_start(machine.add(20, 2)) == 1);
 }
 
-// What server/ops/systemd.h takes for a hang.
+// The watchdog in server/ops/systemd.h takes a slower step for a hang.
 TEST_CASE(
     "whatever comes, no step takes ten times what it was predicted to take, the machine six times slower included",
     "[sharing][property]") {

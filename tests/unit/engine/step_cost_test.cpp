@@ -1,4 +1,4 @@
-// What a step costs on synthetic machines: learned from whatever steps there are, in a number of steps.
+// Prices of steps on synthetic machines: learned from any mix of steps within a number of steps.
 #include "core/sched/step_cost.h"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ struct Machine {
   }
 };
 
-// Steps as they come: streams that come and go beside a prompt of 12,000 tokens, cut to what fits 250 ms.
+// A mix of steps: streams that come and go beside a prompt of 12,000 tokens, cut to fit 250 ms.
 class Traffic {
  public:
   StepTerms next(const StepCost& cost) {
@@ -129,7 +129,7 @@ TEST_CASE("runs of steps that only stream do not make prompts look cheap", "[ste
   std::mt19937 random(GENERATE(1U, 2U, 3U));
   std::normal_distribution<double> noise(0.0, 0.05);
   StepCost cost;
-  double worst = 0.0;  // of steps with prompts: what they took over what was predicted
+  double worst = 0.0;  // longest time over prediction, steps with prompts
   for (int step = 0; step < 2000; ++step) {
     StepTerms terms;
     for (int i = 0; i < 32; ++i)
