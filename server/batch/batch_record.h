@@ -60,7 +60,7 @@ struct BatchRecord {
     return status == BatchStatus::kFailed || status == BatchStatus::kCompleted || status == BatchStatus::kExpired ||
            status == BatchStatus::kCancelled;
   }
-  std::int64_t ended_at() const { return failed_at + completed_at + expired_at + cancelled_at; }  // one of these is set
+  std::int64_t ended_at() const { return failed_at + completed_at + expired_at + cancelled_at; }  // a single one is set
   bool is_running() const { return status == BatchStatus::kInProgress; }
   // Its output files are being written.
   bool is_ending() const { return status == BatchStatus::kFinalizing || status == BatchStatus::kCancelling; }

@@ -17,7 +17,7 @@ struct HeaderField {
 
 struct RequestHead {
   std::string method;
-  std::string target;     // as sent
+  std::string target;     // the request line's own text
   std::string sent_path;  // without query, fragment, scheme and authority
   std::string path;       // the sent path, percent-decoded: UTF-8 without control characters
   std::string query;

@@ -12,7 +12,7 @@ namespace quire::hub {
 
 struct HubEnvironment {
   HttpUrl endpoint;
-  std::string endpoint_text;    // as given, without a trailing slash
+  std::string endpoint_text;    // the given text without a trailing slash
   std::filesystem::path cache;  // the folder with models--OWNER--NAME
   std::string token;            // empty: none
   bool offline = false;         // the hub is never asked

@@ -9,7 +9,7 @@
 namespace quire::hub {
 
 struct OllamaModel {
-  std::string name;  // as Ollama lists it: llama3.2:1b, owner/name:tag or host/owner/name:tag
+  std::string name;  // Ollama's name: llama3.2:1b, owner/name:tag or host/owner/name:tag
   std::filesystem::path path;
   std::uint64_t num_bytes = 0;
 };

@@ -80,7 +80,7 @@ HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
   spec.engine.kv_cache.memory = entry.kv_memory;
   spec.engine.kv_cache.num_blocks = 0;
   if (std::string& tier = spec.engine.kv_cache.disk_tier_path; !tier.empty()) {
-    // One folder per model: a model would delete another's blocks as leftovers.
+    // Each model has a folder: a model would delete another's blocks as leftovers.
     std::string folder = entry.name;
     std::replace(folder.begin(), folder.end(), '/', '_');
     tier = (std::filesystem::path(tier) / folder).string();

@@ -16,7 +16,7 @@ namespace quire {
 
 // A download whose progress is the response.
 struct PullTask {
-  enum class Form { kWhole, kEvents, kLines };  // one final object, server-sent events, or Ollama's lines
+  enum class Form { kWhole, kEvents, kLines };  // a final object, server-sent events, or Ollama's lines
   std::shared_ptr<hub::PullLease> lease;
   Form form = Form::kWhole;
   bool is_ollama = false;

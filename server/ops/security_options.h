@@ -15,7 +15,7 @@ struct KeyQuota {
   std::int64_t max_context = 0;        // prompt and generated tokens of one choice
 };
 
-// One API key. Exactly one of sha256, env and file says what the key is.
+// An API key. Exactly one of sha256, env and file says what the key is.
 struct ApiKeyOptions {
   std::string name;           // in logs, metrics and scheduler.key_weights
   std::string sha256;         // 64 hexadecimal digits

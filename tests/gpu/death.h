@@ -8,7 +8,7 @@ namespace quire::test {
 
 struct Death {
   int signal = 0;       // signal that ended the child; 0: it lived
-  std::string message;  // what it wrote to its standard error
+  std::string message;  // the child's standard error
 };
 
 Death death_of(const std::function<void()>& body);

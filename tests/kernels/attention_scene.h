@@ -67,7 +67,7 @@ class AttentionScene {
   std::int64_t query_width() const { return heads_.num_heads * heads_.head_dim; }
   std::int64_t first_seen(std::int64_t position) const;
   bool sees(std::int64_t position, std::int64_t token) const;
-  // One vector per head as attention uses it: [token * heads + head]. V holds codes if the cache is int4.
+  // Each head's vector as attention uses it: [token * heads + head]. V holds codes if the cache is int4.
   struct Kept {
     std::vector<std::vector<double>> queries, keys, values;
     std::vector<Int4Vector> codes;

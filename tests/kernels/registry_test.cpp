@@ -103,7 +103,7 @@ TEST_CASE("of big and little cores the big ones compute") {
   cpus.write("cpu3/cpu_capacity", "1024\n");
   CHECK(fast_cores({0, 1, 2, 3}, cpus.path()) == std::vector<int>{2, 3});
   CHECK(fast_cores({0, 1}, cpus.path()) == std::vector<int>{0, 1});        // nothing faster is ours
-  CHECK(fast_cores({2, 3, 9}, cpus.path()) == std::vector<int>{2, 3, 9});  // one core's speed is unknown
+  CHECK(fast_cores({2, 3, 9}, cpus.path()) == std::vector<int>{2, 3, 9});  // the speed of core 9 is unknown
   cpus.write("cpu4/cpu_capacity", "garbage\n");
   CHECK(fast_cores({0, 3, 4}, cpus.path()) == std::vector<int>{0, 3, 4});
 }

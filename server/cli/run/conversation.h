@@ -17,7 +17,7 @@ class Conversation {
 
   // Applies `/set NAME VALUE`, such as "temperature", "0.2". The error lists the accepted values.
   Result<void> set(std::string_view name, std::string_view value);
-  std::string settings() const;  // one setting per line
+  std::string settings() const;  // a line per setting
 
   // Adds a picture to the next question. The error says why it cannot be read.
   Result<void> attach(const std::string& path);
