@@ -89,7 +89,7 @@ class ActiveBatch {
   std::optional<LineReader> input_;
   std::int64_t line_number_ = 0;                                  // lines, or requests, read of it so far
   std::int64_t next_number_ = 0;                                  // first request that was not given out yet
-  std::set<std::pair<std::uint64_t, std::uint64_t>> custom_ids_;  // while validating: their hashes
+  std::set<std::pair<std::uint64_t, std::uint64_t>> custom_ids_;  // hashes of custom ids, used while validating
   Found found_;
 
   DiskFile records_;
@@ -98,7 +98,7 @@ class ActiveBatch {
   std::deque<BatchLine> returned_;
   std::int64_t num_out_ = 0;
 
-  // While the files are written.
+  // Used while the files are written.
   std::optional<LineReader> recorded_;
   bool is_copied_ = false;
   std::vector<bool> is_written_;

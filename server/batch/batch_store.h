@@ -100,7 +100,7 @@ class BatchStore {
   FileStore files_;
   std::map<std::string, Batch> batches_;
   std::map<std::string, ActiveBatch*> active_;
-  std::string last_owner_;  // whose request was given out last
+  std::string last_owner_;  // owner of the request given out last
   std::int64_t tidied_at_ = 0;
   std::int64_t num_completed_ = 0;
   std::int64_t num_failed_ = 0;

@@ -5,7 +5,7 @@
 
 namespace quire::cli {
 
-// Downloads what is not in the cache, and sets the paths. Throws StartupError.
+// Downloads models that are not in the cache, and sets their paths. Throws StartupError.
 void fetch_models(ServeOptions& options);
 
 // Gives models of `next` that are named as in `current` the paths of those, without asking a hub.

@@ -1,4 +1,4 @@
-// `quire help`, `quire completion` and `quire man`: what the program says of its own command line.
+// `quire help`, `quire completion` and `quire man`: documentation of the program's own command line.
 #include <fmt/format.h>
 
 #include <filesystem>

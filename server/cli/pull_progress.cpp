@@ -42,7 +42,7 @@ class ProgressShow {
   }
 
   void end(const hub::PullProgress& progress) {
-    if (!began_) return;  // all was there
+    if (!began_) return;  // nothing had to be downloaded
     const std::string text = fmt::format("{}: downloaded {} in {:.0f} s", model_,
                                          hub::size_text(progress.num_bytes - bytes_at_begin_), seconds_since(*began_));
     if (is_terminal_) return show_progress_line(text, true);

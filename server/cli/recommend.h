@@ -14,8 +14,8 @@ struct Recommendation {
   double most_tokens_per_second = 0.0;
 };
 
-// At most three that fit into the memory, the best first: the best of all, one for reading along, one for agents. A
-// rate of 0 is not known.
+// At most three that fit into the memory, best first: the best of all, one that writes at reading speed, one for
+// agents. A rate of 0 is unknown.
 std::vector<Recommendation> recommend(std::uint64_t memory_bytes, double bytes_per_second);
 
 }  // namespace quire::cli

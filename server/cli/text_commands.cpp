@@ -38,7 +38,7 @@ struct InspectArguments {
 void inspect(InspectArguments& arguments) {
   require_model_path(arguments.path);
   const bool is_planned = arguments.gpu_bytes > 0;
-  if (is_planned) arguments.backend.device = "cpu";  // whose sizes are a GPU's
+  if (is_planned) arguments.backend.device = "cpu";  // sizes are planned for a GPU
   if (!is_planned) arguments.backend.tensor_parallel = arguments.num_gpus;
   const auto backend = create_backend(arguments.backend);
   const MachineMemory machine = is_planned ? planned_gpu(arguments.gpu_bytes) : device_memory(arguments.backend);

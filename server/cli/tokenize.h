@@ -11,7 +11,7 @@ namespace quire::cli {
 
 // A line may carry the fields `add_special`, `parse_special` and `skip_special` itself; these are for the others.
 struct TokenizeOptions {
-  bool add_special = false;    // put what the model's file says around the text (BOS, EOS)
+  bool add_special = false;    // adds the model's tokens around the text (BOS, EOS)
   bool parse_special = false;  // control tokens written in the text are those tokens
   bool skip_special = false;   // leave control tokens out of decoded text
 };

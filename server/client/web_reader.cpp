@@ -11,7 +11,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// How often a call that blocks looks whether it was stopped.
+// Interval at which a blocking call checks for a stop.
 constexpr std::chrono::milliseconds kStopCheck{100};
 
 bool is_redirect(int status) {

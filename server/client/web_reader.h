@@ -1,4 +1,4 @@
-// WebReader: one request of this process by calls that block: redirects followed, the reply's body read in pieces. One
+// WebReader: one request of this process by blocking calls; follows redirects and reads the reply's body in pieces. One
 // thread at a time. Invariants: the Authorization field goes to the first URL's origin only; a redirect never leads
 // from https to http; a stop ends every call within a moment, except for a name that is being resolved.
 #pragma once

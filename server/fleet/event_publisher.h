@@ -1,7 +1,7 @@
-// CacheEventPublisher: publishes what changes in the prefix caches as vLLM does: ZeroMQ messages of a topic, a number
-// of eight bytes and a batch in MessagePack, and again to those who ask for them from a number on. publish(): any
-// thread; never waits: what does not fit into the queue is lost and counted. Its thread `kv-events` owns the sockets.
-// Invariant: batches are numbered in the order of publish(), lost ones too, so that a subscriber sees the gap.
+// CacheEventPublisher: publishes changes of the prefix caches like vLLM, as ZeroMQ messages of a topic, a number of
+// eight bytes and a batch in MessagePack, and replays them from a number on when asked. publish(): any thread; never
+// waits: events beyond the queue's size are lost and counted. Its thread `kv-events` owns the sockets. Invariant:
+// batches are numbered in the order of publish(), lost ones too, so that a subscriber sees the gap.
 #pragma once
 
 #include <atomic>
@@ -72,8 +72,8 @@ class CacheEventPublisher {
   std::thread thread_;
 };
 
-// Another sink's events, with adapters by name: one that has no name any more is called by its content. Engine thread
-// only.
+// Passes another sink's events on with adapters by name; an adapter whose name is gone is called by its content. Engine
+// thread only.
 class NamedAdapterEvents final : public CacheEventSink {
  public:
   NamedAdapterEvents(std::shared_ptr<CacheEventSink> next, std::shared_ptr<const AdapterPool> adapters)

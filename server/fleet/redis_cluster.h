@@ -1,5 +1,5 @@
-// How a Redis or Valkey cluster spreads keys: the slot of a key, the node of a slot, and what a node says that is asked
-// for another one's. Value types; any thread. Invariant: what cannot be read of a node's words is left out.
+// Key distribution of a Redis or Valkey cluster: the slot of a key, the node of a slot, and redirections to another
+// node. Value types; any thread. Invariant: unreadable parts of a node's reply are skipped.
 #pragma once
 
 #include <compare>
@@ -19,7 +19,7 @@ struct RedisAddress {
   auto operator<=>(const RedisAddress&) const = default;
 };
 
-// Keys with the same text between the first `{` and the `}` after it, where there is any, have the same slot.
+// Keys whose text between the first `{` and the next `}` is the same, if there is any, have the same slot.
 std::uint16_t redis_slot(std::string_view key);
 
 // "MOVED SLOT HOST:PORT": the node that has the slot; "ASK SLOT HOST:PORT": that which may have this key already.

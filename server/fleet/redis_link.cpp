@@ -102,7 +102,7 @@ void RedisLink::run() {
       if (router_ != nullptr) std::exchange(router_, nullptr)->close();
       try {
         note_failed(error.what());
-      } catch (const std::exception&) {  // it is not connected again; what is asked is answered as not there
+      } catch (const std::exception&) {  // stays disconnected; requests are answered as not found
       }
     }
   }

@@ -1,7 +1,7 @@
-// RedisLink: a thread with a connection to a Redis or Valkey server or cluster, made again after each failure. Any
-// thread may post(); everything else, and the events, are the link's thread's. Invariants: `up` and `failed` alternate,
-// but that an attempt that fails is a `failed` of its own; after a failure the server is left alone for a pause that
-// doubles each time, up to the longest, until a connection stood for a while.
+// RedisLink: a thread with a connection to a Redis or Valkey server or cluster, restored after each failure. Any thread
+// may post(); everything else, and the events, are the link's thread's. Invariants: `up` and `failed` alternate, except
+// that each failed attempt is a `failed` of its own; after a failure the link pauses, each time twice as long up to the
+// longest pause, until a connection lasted for a while.
 #pragma once
 
 #include <atomic>
@@ -25,10 +25,10 @@ namespace quire {
 // Throws StartupError, which begins with the setting's name, for a URL or a file that cannot be used.
 void check_redis_server(const RedisServer& server, const char* setting);
 
-// Enough for what a script of Quire's answers with.
+// Enough for the replies of Quire's scripts.
 constexpr std::size_t kShortReplyBytes = 4096;
 
-// Names a daemon among those that share a server: 128 random bits in hexadecimal.
+// Identifies a daemon among those that share a server: 128 random bits in hexadecimal.
 std::string random_daemon_id();
 
 class RedisLink {
@@ -46,7 +46,7 @@ class RedisLink {
   struct Events {
     std::function<void()> up;
     std::function<void()> failed;
-    std::function<void()> beat{};  // while it is up
+    std::function<void()> beat{};  // called at intervals while the link is up
   };
 
   // Throws StartupError as check_redis_server() does; a server that cannot be reached is none.

@@ -177,7 +177,7 @@ void RedisStore::pump() {
   }
 }
 
-// Reads and look-ups first; writes as far as few bytes of them wait for replies.
+// Sends reads and look-ups first; writes only while few of their bytes wait for replies.
 bool RedisStore::send_next() {
   enum class Next { kNothing, kLookUp, kRead, kWrite } next = Next::kNothing;
   {

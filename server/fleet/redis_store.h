@@ -1,9 +1,9 @@
-// RedisStore: KV records in a Redis or Valkey server that other daemons use too. The engine's thread calls it and waits
-// for nothing; its thread `kv-net` owns the connection. Invariants: what was asked is answered within a second, as not
-// there where the store does not; a store that does not answer in time, or not what the protocol says, is given up for
-// a while that doubles each time, in which nothing waits for it; a record is handed over where its checksum, its key
-// and its fingerprint are right; at most max_bytes_in_flight wait to be written. Records are not compressed: no link of
-// 1 Gbit/s gains by it (tests/performance.md).
+// RedisStore: KV records in a Redis or Valkey server shared with other daemons. The engine's thread calls it and never
+// waits; its thread `kv-net` owns the connection. Invariants: every request is answered within a second, as not found
+// if the store does not answer; a store that fails to answer in time, or breaks the protocol, is left alone for a pause
+// that doubles each time, in which no request waits for it; a record is handed over only if its checksum, key and
+// fingerprint are right; at most max_bytes_in_flight wait to be written. Records are not compressed: no link of 1
+// Gbit/s gains by it (tests/performance.md).
 #pragma once
 
 #include <chrono>
@@ -83,7 +83,7 @@ class RedisStore final : public SharedStore {
   std::int64_t num_asked_ = 0;         // commands not answered
   Clock::time_point refused_until_{};
   SharedStoreStats stats_;
-  RedisLink link_;  // last: its thread calls this as soon as it is made
+  RedisLink link_;  // last: its thread uses this object at once
 };
 
 }  // namespace quire

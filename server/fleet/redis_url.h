@@ -20,7 +20,7 @@ struct RedisUrl {
   std::string place() const;
 };
 
-// Nothing for anything but redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE].
+// Returns nothing unless the text is redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE].
 std::optional<RedisUrl> parse_redis_url(std::string_view url);
 
 }  // namespace quire

@@ -11,9 +11,8 @@ namespace {
 
 constexpr const char* kElsewhere = "elsewhere";
 
-// Redis runs a script as one step. A stream that has ended has the owner '-'.
-// KEYS: the record. ARGV: this daemon, how long the record lives, and what a daemon's lease begins with. Answers with
-// the record, which is this daemon's then.
+// Redis runs a script atomically. An ended stream has the owner '-'. KEYS: the record. ARGV: this daemon, the record's
+// lifetime, and the prefix of daemons' leases. Returns the record, which then belongs to this daemon.
 constexpr const char* kTakeScript = R"(
 local record = redis.call('GET', KEYS[1])
 if not record then return '' end
@@ -38,7 +37,7 @@ std::string record_of(const StreamOrigin& origin) {
   return fmt::format("{} {} {} {}", origin.seed, origin.created, origin.id_tail, origin.fingerprint);
 }
 
-// Nothing for anything but what was written.
+// Returns nothing unless the text is a record.
 std::optional<StreamOrigin> parse_record(const std::string& text) {
   std::istringstream words(text);
   std::string owner;

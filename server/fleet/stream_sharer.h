@@ -1,8 +1,8 @@
-// StreamSharer: what another daemon needs to continue a stream whose daemon has gone: how the answer was begun, kept in
-// a Redis or Valkey server while the stream runs and for a window after. Any thread asks; its thread `stream-net` does.
-// Invariants: a record has one daemon that runs its stream, which renews a lease of its own; another one takes it only
-// where that lease has run out or the stream has ended, and only its own daemon says that it has ended; a store that
-// does not answer has no record.
+// StreamSharer: the data by which another daemon continues a stream whose daemon has died: the origin of the answer,
+// kept in a Redis or Valkey server while the stream runs and for a window after it. Any thread calls; its thread
+// `stream-net` works. Invariants: a record belongs to one daemon, which runs the stream and renews a lease of its own;
+// another daemon takes it only if that lease has run out or the stream has ended, and only its own daemon marks it as
+// ended; a store that does not answer has no record.
 #pragma once
 
 #include <chrono>
@@ -57,10 +57,10 @@ class StreamSharer {
   std::string key_of(const std::string& name) const { return prefix_ + "stream:" + name; }
 
   const Options options_;
-  const std::string prefix_;  // with a mark that keeps all its keys on one node of a cluster
+  const std::string prefix_;  // contains a tag that keeps all keys on one cluster node
   const std::string id_;      // this daemon's random id
   std::map<std::string, Active> active_;
-  RedisLink link_;  // last: its thread calls this as soon as it is made
+  RedisLink link_;  // last: its thread uses this object at once
 };
 
 }  // namespace quire

@@ -104,7 +104,7 @@ Result<std::shared_ptr<FileUpload>> BatchService::begin_upload(const std::string
   return std::shared_ptr<FileUpload>(upload, [this, held = *std::move(begun)](FileUpload*) mutable {
     try {
       asio::post(thread_.first(), [held] {});
-    } catch (const std::bad_alloc&) {  // its end is here
+    } catch (const std::bad_alloc&) {  // no memory: the upload ends on this thread
     }
     held.reset();
   });
@@ -174,7 +174,7 @@ void BatchService::start_lines() {
     const auto running = std::make_shared<Running>();
     LineEnd end(running);
     const auto place =
-        running_.emplace(num_begun_++, running).first;  // before the line is taken, so that it is not lost
+        running_.emplace(num_begun_++, running).first;  // counted before the line is taken, so that it is not lost
     auto line = store_.next_line(may_run);
     if (!line) running_.erase(place);
     if (!line) return;

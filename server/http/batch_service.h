@@ -45,7 +45,7 @@ class BatchService {
   Result<std::shared_ptr<FileUpload>> begin_upload(const std::string& owner);
   const BatchOptions& options() const { return options_; }
 
-  // Any thread again.
+  // Any thread may call the functions below.
   BatchStore::Counts counts() const;
   bool is_busy() const { return is_busy_.load(); }  // there is work to do
 

@@ -20,7 +20,7 @@ std::string machine_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? lowered(std::string_view(name.data())) : std::string();
 }
 
-// Without the port and the dot of a fully qualified name.
+// The host without the port and without a final dot.
 std::string name_of(std::string_view host) {
   const std::size_t colon = host.rfind(':');
   if (colon != std::string_view::npos && !host.ends_with(']')) host = host.substr(0, colon);

@@ -83,7 +83,7 @@ struct ClientBudget::Client {
   std::int64_t num_bytes = 0;
   std::int64_t num_charges = 0;
   Charges unfinished;      // the largest first
-  Ranks::node_type place;  // while it is not among the heaviest
+  Ranks::node_type place;  // empty while the client is among the heaviest
 };
 
 }  // namespace quire

@@ -27,8 +27,8 @@ class Listener {
   static std::unique_ptr<Listener> at(boost::asio::io_context& context, const std::string& setting,
                                       const std::string& where, const std::string& mode);
   static std::unique_ptr<Listener> adopt(boost::asio::io_context& context, int descriptor);
-  // The same refusals as of tcp(), unix_path() and at(), without listening; an address that another process listens on
-  // is none.
+  // Throws the same errors as tcp(), unix_path() and at(), without listening; an address that another process listens
+  // on is no error.
   static void check_tcp(const std::string& host, std::uint16_t port);
   static void check_unix_path(const std::string& setting, const std::string& path);
   static void check_at(const std::string& setting, const std::string& where);

@@ -1,7 +1,7 @@
-// Mailbox: a queue of one operation's events, from the engine thread to the session's coroutine, which takes all at
-// once, or a slice of them where they are many. put(), interrupt(), nudge(): Any thread. take(): One thread at a time.
-// Invariants: put() never blocks on the reader and never fails: an event for which there is no memory becomes the error
-// that ends the operation; once the reader is gone, and perhaps its event loop, what is put is dropped.
+// Mailbox: a queue of one operation's events from the engine thread to the session's coroutine, which takes all at
+// once, or a slice of many. put(), interrupt(), nudge(): any thread. take(): one thread at a time. Invariants: put()
+// never blocks on the reader and never fails: an event without memory becomes the error that ends the operation; once
+// the reader is gone, and perhaps its event loop, further events are dropped.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

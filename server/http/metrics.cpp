@@ -421,7 +421,7 @@ void Metrics::request_params(const std::string& model, const Request& request) {
 
 std::string Metrics::expose(const std::vector<ModelStats>& engines, const std::string& model, bool with_keys,
                             std::vector<metrics::MetricFamily> of_server, const SpanExporter* spans) {
-  if (!model.empty()) families_->of(model);  // there before its first request, as dashboards expect
+  if (!model.empty()) families_->of(model);  // exists before the first request, as dashboards expect
   for (const ModelStats& engine : engines)
     families_->of(engine.model);
   auto families = families_->registry.collect();

@@ -134,7 +134,7 @@ Result<void> find_downloaded(FieldReader& reader, ModelEntry& model) {
   return {};
 }
 
-// An admin key names files that this process reads: only those that an operator put among the models.
+// An admin key may name files for this process to read: only files in folders where an operator put models.
 std::vector<std::filesystem::path> allowed_folders(const ServerState& state) {
   const auto settings = state.settings();
   if (!settings->options.model_root.empty()) return {settings->options.model_root};

@@ -149,7 +149,7 @@ asio::awaitable<void> OperationDriver::send_parts(Outcome& outcome) {
     frame.clear();
     part.clear();
     const Result<bool> made = co_await run_.finish_part(part);
-    if (!made) outcome.connection_ok = false;  // an end that is missing says so
+    if (!made) outcome.connection_ok = false;  // the missing end shows the failure
     if (!made) co_return;
     has_more = *made;
   }

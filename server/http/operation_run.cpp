@@ -50,11 +50,11 @@ void OperationRun::abort() {
     if (!open_[i]) continue;
     try {
       operation_.queue()->abort(operation_.requests()[i]->id);
-    } catch (const std::bad_alloc&) {  // it ends by itself, at its most tokens
+    } catch (const std::bad_alloc&) {  // the sequence ends by itself at its token limit
     }
     close(i);
   }
-  num_submitted_ = open_.size();  // nothing follows
+  num_submitted_ = open_.size();  // no further request is submitted
 }
 
 Result<void> OperationRun::begin(Clock::time_point arrival) {

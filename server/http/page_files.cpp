@@ -14,8 +14,8 @@ namespace quire {
 
 namespace {
 
-// Nothing is loaded from another site, the page has no inline style and no inline script but the one with this hash,
-// and no other site may frame it.
+// Forbids loading from other sites, inline styles, inline scripts except the one with this hash, and frames on other
+// sites.
 constexpr const char* kContentPolicy =
     "default-src 'none'; script-src 'self' 'sha256-{}'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";

@@ -1,4 +1,4 @@
-// ReportReader: what the reader of a report about the server may see. Plain value; any thread.
+// ReportReader: rights of a reader of reports about the server. Plain value; any thread.
 #pragma once
 
 #include <string>

@@ -70,7 +70,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return out;
 }
 
-// An answer may quote the path: what it holds must be text.
+// An answer may quote the path, so it must be text.
 bool is_path_text(std::string_view path) {
   const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; };
   return unicode::is_valid(path) && std::none_of(path.begin(), path.end(), is_control);

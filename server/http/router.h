@@ -17,7 +17,7 @@ namespace quire {
 
 // Makes an operation of one model, which is ready; on a text thread.
 using ModelEndpoint = Result<std::unique_ptr<Operation>> (*)(ModelCall& asked, const Call& call);
-// Lists models, or what is stored in memory; on a text thread.
+// Lists models, or objects stored in memory; on a text thread.
 using ListEndpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models, const Call& call);
 // Reads or changes stored files and batches; on the batch thread.
 using StoredEndpoint = Result<StoredAnswer> (*)(BatchStore& store, const Call& call);
@@ -45,7 +45,7 @@ struct Route {
       answer;
   Access access = Access::kKey;
   bool is_queued = true;   // a model's endpoint: it computes, so it needs a place in the model's queue
-  bool is_counted = true;  // against its key's quotas; false: it lists models, or ends what is counted
+  bool is_counted = true;  // counts against quotas; false: lists models or ends counted work
 
   // An endpoint of the API, as opposed to one about the server itself.
   constexpr bool is_api() const {
@@ -60,13 +60,13 @@ struct Route {
 struct RouteMatch {
   const Route* route = nullptr;  // null: see status
   int status = 200;              // 404 or 405
-  std::string allow;             // with 405, and for OPTIONS
+  std::string allow;             // set for 405 and OPTIONS
 };
 
 std::span<const Route> routes();
 RouteMatch find_route(std::string_view method, std::string_view path);
 
-// The call is to be read again once its pictures are there.
+// The call must be read again once its pictures are there.
 struct WantedMedia {};
 // A parsed call of the API: its operation, or what must be there first: a model that sleeps, its pictures.
 using ParsedCall = std::variant<std::unique_ptr<Operation>, SleepingModel, WantedMedia>;

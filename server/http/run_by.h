@@ -45,7 +45,7 @@ template <class T>
   co_return *std::move(shared->result);
 }
 
-// The result of `work`, or an error where it throws.
+// Returns the result of `work`, or an error if it throws.
 template <class T>
 std::function<Result<T>()> guarded(const std::string& request_id, std::function<Result<T>()> work) {
   return [&request_id, work = std::move(work)]() -> Result<T> {

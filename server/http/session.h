@@ -155,11 +155,11 @@ class Session {
   RequestParser parser_;
   RequestHead head_;
   Admission admission_;
-  ReservedPlace place_;                         // in its model's queue, until it is submitted
+  ReservedPlace place_;                         // place in the model's queue until submission
   std::optional<ClientBudget::Charge> upload_;  // from the body's first byte until it is parsed
   RequestRecord record_;
   std::string request_id_;
-  std::optional<std::size_t> resume_after_;  // the client has so many events of this answer, from another daemon
+  std::optional<std::size_t> resume_after_;  // number of events that the client has from another daemon
   bool keep_alive_ = true;
 };
 

@@ -49,7 +49,7 @@ asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
   co_return response;
 }
 
-// Until the download's state is another than that of `version`.
+// Waits until the download's state differs from that of `version`.
 asio::awaitable<WaitResult> Session::wait_for_pull(hub::PullJob& job, std::uint64_t version) {
   const std::function<void(std::function<void(std::optional<Error>)>)> begin =
       [&job, version](std::function<void(std::optional<Error>)> done) {

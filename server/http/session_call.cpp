@@ -72,7 +72,7 @@ asio::awaitable<bool> Session::answer_call(Call call) {
 // While its model is not ready, the request waits here, before anything is built from it, and is read again.
 asio::awaitable<std::optional<Session::Parsed>> Session::parse(Call& call) {
   const auto began = Clock::now();
-  SleepingModel asleep;  // until the request was read again: its adapter stays in memory
+  SleepingModel asleep;  // until the request is read again: its adapter stays in memory
   while (true) {
     auto read = co_await read_once(call);
     if (!read) co_return std::nullopt;
@@ -177,7 +177,7 @@ asio::awaitable<WaitResult> Session::wake(const SleepingModel& asleep, const Cal
   };
   auto longest = state_.waker.longest_wait(asleep.name);
   if (longest) *longest -= std::min(*longest, std::chrono::floor<std::chrono::milliseconds>(Clock::now() - since));
-  if (asleep.adapter == nullptr) place_ = {};  // it waits in the bounds of the model that sleeps
+  if (asleep.adapter == nullptr) place_ = {};  // the request now counts in the sleeping model's limits
   co_return co_await wait_for_callback(state_, *transport_, begin, longest);
 }
 
@@ -245,7 +245,7 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
       co_await driver.end_stream(outcome);
     }
   }
-  operation.reset();  // its answer may be long, and be read slowly
+  operation.reset();  // the answer may be long, and be read slowly
   if (outcome.response) co_return co_await respond(std::move(*outcome.response));
   if (!outcome.connection_ok) keep_alive_ = false;
   co_return outcome.connection_ok;

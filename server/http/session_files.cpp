@@ -1,5 +1,5 @@
-// Session: files and batches: a form's file is stored as it arrives, a file's content is sent as it is read. All file
-// access is the batch thread's.
+// Session: files and batches: a form's file is stored as it arrives, a file's content is sent as it is read. Only the
+// batch thread touches files.
 #include <ctime>
 
 #include "server/http/batch_service.h"

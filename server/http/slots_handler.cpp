@@ -46,7 +46,7 @@ struct SlotTask {
   std::weak_ptr<RunningModel> running;
   Clock::time_point began = Clock::now();
   KeptChain chain;
-  std::atomic<bool> has_ended{false};  // the engine has done its part: `chain` is what it made
+  std::atomic<bool> has_ended{false};  // the engine is done, and `chain` is its result
 };
 
 // Accepts plain names of files in the directory: no separator, and no meaning for a shell.

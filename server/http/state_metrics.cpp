@@ -91,7 +91,7 @@ double boot_time() {
   return static_cast<double>(std::time(nullptr)) - static_cast<double>(since_boot.tv_sec);
 }
 
-// Not by std::filesystem, whose iterator ends the process where memory is refused.
+// Avoids std::filesystem, whose iterator ends the process if memory runs out.
 double num_descriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
   double count = 0.0;

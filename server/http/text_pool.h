@@ -1,7 +1,7 @@
 // TextPool: the threads that turn request bodies into requests. Any thread, except start() and join(): one thread at a
-// time. Jobs wait in two lanes, and within a lane by client; the client that has used the least time goes next, so
-// neither a costly request nor a client with many of them holds others up. Where there are several threads, half of
-// them take quick jobs only; the others run at a low priority, and one client's long jobs never have all of them.
+// time. Jobs wait in two lanes, and within a lane by client; the client with the least time used goes next, so that
+// neither a costly request nor a client with many requests holds others up. With several threads, half of them take
+// quick jobs only; the others run at a low priority, and one client's long jobs never occupy all of them.
 #pragma once
 
 #include <array>

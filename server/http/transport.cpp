@@ -38,7 +38,7 @@ Transport::Transport(Socket socket, std::string peer, std::unique_ptr<TlsStream>
       may_write_(socket_.get_executor()) {
   boost::system::error_code ignored;
   socket_.non_blocking(true, ignored);
-  // Both fail on a unix socket, which has neither.
+  // Both options fail on a unix socket, which has neither.
   const int on = 1;
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMaxUnsent, sizeof kMaxUnsent);

@@ -35,7 +35,7 @@ struct ReaderLimits {
   std::int64_t min_rate = 0;   // bytes per second of a write once its timeout has passed; 0: any
 };
 
-// Whether the bytes of a write exist for this write alone.
+// kOwn: the bytes of a write exist for it alone.
 enum class Bytes { kOwn, kShared };
 
 class Transport : public std::enable_shared_from_this<Transport> {

@@ -100,7 +100,7 @@ std::vector<std::string> gguf_models(const std::vector<std::string>& paths) {
   return models;
 }
 
-// The one with the shortest name: "UD-Q4_K_XL" is not meant by "Q4_K_XL" where there is a plain one.
+// The shortest matching name: "Q4_K_XL" does not mean "UD-Q4_K_XL" if there is a plain one.
 std::optional<std::string> shortest_with(const std::vector<std::string>& models, const std::string& word) {
   std::optional<std::string> found;
   for (const std::string& path : models) {
@@ -134,7 +134,7 @@ bool is_weight_file(std::string_view path, bool has_index) {
   return path == "model.safetensors";
 }
 
-// Beside the weights: the texts that a directory's configuration and tokenizer are read from.
+// Small files beside the weights: texts with a directory's configuration and tokenizer.
 bool is_small_file(std::string_view path) {
   if (path == "1_Pooling/config.json") return true;
   if (path.find('/') != std::string_view::npos) return false;

@@ -16,9 +16,9 @@ struct ChosenFiles {
 };
 
 // `wanted`: a quantisation, compared without regard to case, a GGUF file's path or name, or "safetensors". Empty: the
-// first of Q4_K_M, Q8_0, ... that there is, else the first GGUF file, else the directory. Beside a GGUF
-// model comes its tower for images (mmproj), the last of the paths; importance matrices are left out unless their name
-// is `wanted`. The error lists what there is.
+// first of Q4_K_M, Q8_0, ... that exists, else the first GGUF file, else the directory. A GGUF model's tower for images
+// (mmproj) comes last in the paths; importance matrices are left out unless `wanted` names them. The error lists the
+// available choices.
 Result<ChosenFiles> choose_files(const std::vector<std::string>& paths, std::string_view wanted);
 
 // The quantisation that a GGUF file's name says, such as "Q4_K_M"; empty: none.

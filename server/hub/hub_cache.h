@@ -36,7 +36,7 @@ class CacheLock {
 
 // A model as stored in the cache.
 struct CachedModel {
-  ModelReference reference;  // its `wanted` names the one among several of a repository
+  ModelReference reference;  // `wanted` selects one of a repository's models
   std::string commit;
   std::filesystem::path path;  // path for `quire serve`; empty: files are missing
   std::int64_t num_bytes = 0;

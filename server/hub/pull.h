@@ -1,6 +1,6 @@
-// Pull: a model from a hub into the cache, a small step at a time, so that its caller shows progress, stops it or does
-// other things between two steps. One thread at a time. Invariants: a pull that ends, or whose process is killed, at
-// any time loses no byte that was on the disk; the snapshot and the revision appear once every file is there.
+// Pull: downloads a model from a hub into the cache in small steps, so that its caller can show progress, stop it or do
+// other work in between. One thread at a time. Invariants: a pull that ends or whose process is killed loses no byte on
+// the disk; the snapshot and the revision appear once every file is there.
 #pragma once
 
 #include <cstdint>

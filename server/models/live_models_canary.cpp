@@ -1,4 +1,4 @@
-// LiveModels: a canary beside a model, which becomes the model or goes.
+// LiveModels: a canary beside a model, which is promoted or removed.
 #include <ctime>
 
 #include "core/base/log.h"

@@ -270,7 +270,7 @@ bool LiveModels::fits_without_idle(const HostedModelSpec& spec) {
   return !refused_by(spec.name, [&] { plan_without(spec, promised, promised_on_host); });
 }
 
-// The idle model that was used least recently goes to sleep; the load begins again once its memory is released.
+// Puts the least recently used idle model to sleep; the load begins again once its memory is released.
 bool LiveModels::take_room(Entry& entry, Outcome& outcome) {
   const auto now = Clock::now();
   Entry* oldest = nullptr;
@@ -380,7 +380,7 @@ void LiveModels::take_over(Entry& entry, const HostedModelSpec& spec, std::share
 void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general) {
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<EntryPtr, std::shared_ptr<ServedModel>>> matched;
-  std::vector<HostedModelSpec> named;  // with the adapters that they have now
+  std::vector<HostedModelSpec> named;  // specs with their present adapters
   for (const HostedModelSpec& spec : specs) {
     const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const EntryPtr& entry) {
       return entry->spec.name == spec.name || (entry->spec.is_only && spec.is_only);

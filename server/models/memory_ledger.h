@@ -1,6 +1,6 @@
-// MemoryLedger: which of the process's memory is promised to which model, so that plans made one after another fit
-// together. Any thread. share_kv: the KV pools of several models out of one budget.
-// Invariant: what is promised never exceeds what the machine or the control group had left when the ledger was opened.
+// MemoryLedger: the process's memory promised to each model, so that plans made one after another fit together. Any
+// thread. share_kv: divides one budget among the KV pools of several models. Invariant: the promised memory never
+// exceeds what the machine or the control group had left when the ledger was opened.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ struct KvClaim {
 // `bytes`, or less where all requests at once could not use so much.
 std::int64_t useful_kv_bytes(const MemoryNeeds& needs, std::int32_t block_size, std::int64_t bytes);
 
-// Bytes of each pool. `budget`: all pools together; 0: 40% of what the models that are loaded at once leave. Throws
-// MemoryShortage, naming every model and its numbers, where they do not fit together.
+// Bytes of each pool. `budget`: all pools together; 0: 40% of the memory left by the models loaded together. Throws
+// MemoryShortage, naming every model and its numbers, if they do not fit together.
 std::vector<std::int64_t> share_kv(const std::vector<KvClaim>& claims, std::int64_t budget, std::int32_t block_size,
                                    const MachineMemory& machine);
 

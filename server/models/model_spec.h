@@ -74,16 +74,16 @@ struct AdapterPath {
 struct HostedModelSpec {
   std::string name;
   std::vector<std::string> aliases;   // further names it answers to
-  std::vector<AdapterPath> adapters;  // at present; model.adapters are those of the configuration
+  std::vector<AdapterPath> adapters;  // current ones; model.adapters are the configured ones
   ModelOptions model;
-  EngineOptions engine;        // kv_cache.memory: what the plan gave it; 0: none was made
+  EngineOptions engine;        // kv_cache.memory: set by the plan; 0: no plan was made
   std::int64_t kv_memory = 0;  // bytes, as asked for; 0: by share
   double kv_share = 1.0;
   std::chrono::milliseconds sleep_after{0};
   bool preload = true;
   bool is_only = false;                        // from section `model`; a reload may rename it
-  bool is_configured = true;                   // false: it came by an admin's call, and goes when it is unloaded
-  bool is_canary = false;                      // its adapters are asked for by the names of the other version's
+  bool is_configured = true;                   // false: added by an admin's call, removed when unloaded
+  bool is_canary = false;                      // its adapters go by the other version's names
   std::optional<std::string> template_text{};  // text of model.chat_template once read
 
   bool takes_adapters() const { return !adapters.empty() || model.adapter_updates; }

@@ -19,7 +19,7 @@ namespace quire {
 // Thrown out of a model's loading when the server is asked to end meanwhile.
 struct Interrupted {};
 
-// How a model's KV cache is laid out, as dashboards ask for it.
+// Layout of a model's KV cache, for dashboards.
 struct CacheConfig {
   std::int32_t block_size = 0;
   std::int64_t num_blocks = 0;
@@ -56,7 +56,7 @@ class OpenedModel {
   virtual MemoryNeeds needs() const = 0;
   // Refuses what start() would refuse for its other files: template, adapters. Throws StartupError.
   virtual void check() const {}
-  // Loads it and starts its engine. Throws StartupError, and Interrupted once `interrupted` says so.
+  // Loads it and starts its engine. Throws StartupError, and Interrupted once `interrupted` returns true.
   virtual std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) = 0;
 };
 

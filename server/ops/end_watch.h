@@ -16,7 +16,7 @@ class EndWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Once the time has passed `overdue` is called, at most once, on the watch's thread. It must not throw.
+  // Calls `overdue` once the time has passed, at most once, on the watch's thread. It must not throw.
   explicit EndWatch(std::function<void()> overdue) : overdue_(std::move(overdue)) {}
   ~EndWatch();  // the end has come
   EndWatch(const EndWatch&) = delete;
@@ -36,7 +36,7 @@ class EndWatch {
   std::thread thread_;
 };
 
-// Names of this process's threads beside the caller's, those that only compute left out: "engine, kv-io".
+// Names of this process's threads except the caller's and the compute threads: "engine, kv-io".
 std::string names_of_threads();
 
 }  // namespace quire

@@ -22,7 +22,7 @@ void ignore_deadly_signals() {
   // Sent by mistake: by a log rotation, a profiler, a process manager that knows another server.
   for (const int number : {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT})
     ignore_where_deadly(number);
-  // It would stop a daemon in the background whose terminal is set to `tostop`.
+  // SIGTTOU would stop a background daemon whose terminal is set to `tostop`.
   ignore_where_deadly(SIGTTOU);
 }
 

@@ -215,7 +215,7 @@ std::vector<QuotaTable::Report> QuotaTable::begin_reports(Clock::time_point now)
   reports.reserve(to_report_.size());
   for (Rate* const rate : to_report_) {
     rate->is_listed = false;
-    if (!rate->shared.wants_report()) continue;  // its answer lists it again
+    if (!rate->shared.wants_report()) continue;  // the answer puts it back on the list
     const SharedRate::Report ask = rate->shared.begin_report(limit_of(*rate), now);
     reports.push_back({rate->bucket, rate->per_minute, ask, rate});
   }

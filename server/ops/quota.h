@@ -67,8 +67,8 @@ class QuotaTable {
   // OpenAI's x-ratelimit-* header fields, name and value, for the rates that the key has.
   std::vector<std::pair<std::string, std::string>> headers(const ApiKey& key, Clock::time_point now);
 
-  // From now on the rates are shared with other daemons, of which there are num_replicas until set_num_replicas().
-  // `wake` is called, on any thread and under the table's lock, where there is something to report; null: not shared.
+  // Shares the rates with other daemons from now on; there are num_replicas of them until set_num_replicas(). `wake` is
+  // called, on any thread and under the table's lock, when there is something to report; null: not shared.
   void share(std::int64_t num_replicas, std::function<void()> wake);
   void set_num_replicas(std::int64_t num_replicas);
   struct Report {
@@ -106,7 +106,7 @@ class QuotaTable {
   Error too_soon(const std::string& name, const char* what, double wanted, Rate& rate, Clock::time_point now) const;
 
   std::mutex mutex_;
-  std::unordered_map<std::string, Usage> usage_;  // by key name: bounded by the keys there ever were
+  std::unordered_map<std::string, Usage> usage_;  // by key name; bounded by all keys ever configured
   std::function<void()> wake_;                    // null: rates are not shared
   std::vector<Rate*> to_report_;
   std::int64_t num_replicas_ = 1;

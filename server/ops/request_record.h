@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// When what happened to one operation. The engine's times are those of the choice that took longest.
+// Times of one operation's events. The engine's times are those of the slowest choice.
 struct OperationTimes {
   Clock::time_point arrival{};
   std::optional<Clock::time_point> first_token;
@@ -28,7 +28,7 @@ struct RequestRecord {
   std::string method;  // empty, as the path is, where the head could not be read
   std::string path;
   int status = 0;        // 0: the client left before an answer
-  std::string error;     // the code of the failure that it was answered; empty where it was not
+  std::string error;     // code of the error in its answer; empty: none
   bool is_call = false;  // asked a model for something, rather than for a page
   OperationTimes times;
   TraceContext trace;

@@ -32,7 +32,7 @@ enum class PageAccess { kOpen, kKey, kAdmin };
 enum class Exposure { kWarn, kRefuse, kAllow };
 
 struct SecurityOptions {
-  std::vector<ApiKeyOptions> keys;  // none: every client is served
+  std::vector<ApiKeyOptions> keys;  // empty: every client is served
   PageAccess metrics = PageAccess::kOpen;
   std::vector<std::string> allowed_hosts;     // Host names beside its own that a server without keys answers to
   std::int64_t max_failures_per_minute = 60;  // requests without a valid key, from one address; 0: no bound

@@ -1,8 +1,8 @@
 // SharedRate: one replica's view of a rate that all replicas of a fleet share through a store, which holds one bucket
 // for it. One thread at a time. It knows no clock and no store: times and answers are arguments, and nothing waits.
-// Invariants: all that is taken is reported once, so that the sum over time is exact; between two answers a replica
-// takes at most its part, 1/N of what the bucket had last, refilled at 1/N of the rate, or one request that the bucket
-// had room for; without a store that part is all it has, and the sum of N parts is the rate.
+// Invariants: every amount taken is reported once, so that the sum over time is exact; between two answers a replica
+// takes at most its part, 1/N of the bucket's last level, refilled at 1/N of the rate, or one request that the bucket
+// had room for; without a store it has only that part, and the N parts add up to the rate.
 #pragma once
 
 #include <chrono>
@@ -48,7 +48,7 @@ class SharedRate {
   double& refilled_part(const Limit& limit, Time now);
 
   TokenBucket bucket_;  // the store's at the last answer, without what was taken here since; full before the first
-  TokenBucket part_;    // this replica's
+  TokenBucket part_;    // this replica's part
   double unreported_ = 0.0;
   double reported_ = 0.0;  // sent but not answered
   bool is_asking_ = false;

@@ -45,7 +45,7 @@ class SavedStream {
   struct Rest {
     std::string events;
     std::size_t last = 0;   // the number of the last of these events
-    bool finished = false;  // nothing will follow
+    bool finished = false;  // no event follows
     bool lost = false;      // dropped at the memory limit: it cannot be resumed
   };
   // Events after that number, at most about kSlice bytes. If there are none yet, `wake` (may be empty) is called once

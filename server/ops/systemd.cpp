@@ -109,7 +109,7 @@ std::optional<std::chrono::milliseconds> watchdog_period() {
 }
 
 namespace {
-constexpr double kLatestStep = 10.0;        // a step that takes so many times what was predicted hangs
+constexpr double kLatestStep = 10.0;        // factor on the prediction that means a hang
 constexpr double kUnpredictedStep = 600.0;  // seconds: the first one, of which no price is known
 constexpr double kSlowDisk = 50e6;          // bytes per second
 }  // namespace

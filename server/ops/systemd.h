@@ -19,8 +19,8 @@ struct HandedSocket {
   std::string name;  // FileDescriptorName= of the socket unit; "admin" makes it the admin listener
 };
 
-// The sockets handed to this process; none where there are none. Forgets the variables, so that no child takes them for
-// its own. Once, before any thread starts.
+// The sockets handed to this process; may be empty. Removes the variables, so that no child process uses them. To be
+// called once, before any thread starts.
 std::vector<HandedSocket> take_handed_sockets();
 
 class ServiceNotifier {

@@ -42,7 +42,7 @@ struct KernelReport {
   std::vector<KernelRow> rows;
 };
 
-// Throws StartupError for an option that names something unknown. `progress` receives what is being measured.
+// Throws StartupError for an option that names something unknown. `progress` is called with each measurement's name.
 KernelReport run_kernel_bench(const KernelBenchOptions& options,
                               const std::function<void(const std::string&)>& progress);
 std::string to_table(const KernelReport& report);

@@ -51,7 +51,7 @@ class LoadRun {
  private:
   double now() const { return std::chrono::duration<double>(SteadyClock::now() - start_).count(); }
 
-  // Before the run.
+  // Runs before the workload.
   Result<std::string> first_model() {
     Result<std::string> listed = std::string();
     asio::co_spawn(io_, list_models(listed), asio::detached);

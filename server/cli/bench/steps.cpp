@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kStepsBlockSize = 16;
 
-// Sequences of one step, with blocks of their own; what the blocks hold does not change what computing them costs.
+// Sequences of one step, with blocks of their own; the blocks' content does not change the cost.
 class StepsBench {
  public:
   StepsBench(const StepsOptions& options, const LoadedModel& loaded)

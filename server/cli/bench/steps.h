@@ -29,7 +29,7 @@ struct StepsReport {
   std::vector<sim::MeasuredStep> steps;
 };
 
-// Throws StartupError for a bad model. `progress` receives what is being measured.
+// Throws StartupError for a bad model. `progress` is called with each measurement's name.
 StepsReport run_steps(const StepsOptions& options, const std::function<void(const std::string&)>& progress);
 
 }  // namespace quire::bench

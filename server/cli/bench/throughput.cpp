@@ -16,7 +16,7 @@ namespace quire::bench {
 
 namespace {
 
-// Counts what the engine emits; the bench needs no text.
+// Counts the emitted tokens; the bench needs no text.
 class CountingSink final : public OutputSink {
  public:
   void send(OutputEvent event) noexcept override {

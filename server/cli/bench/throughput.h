@@ -26,8 +26,8 @@ struct ThroughputOptions {
 
 struct ThroughputRow {
   std::int64_t num_sequences = 0;
-  double prompt_tokens_per_second = 0;  // from the first step to every sequence's first token
-  double decode_tokens_per_second = 0;  // all sequences together, from there to the first that ends; 0: none was left
+  double prompt_tokens_per_second = 0;     // from the first step to every sequence's first token
+  double decode_tokens_per_second = 0;     // all sequences, from there to the first end; 0: no time left
   double weight_gigabytes_per_second = 0;  // file bytes * decode steps per second: against the machine's read bandwidth
 };
 
@@ -38,7 +38,7 @@ struct ThroughputReport {
   std::vector<ThroughputRow> rows;
 };
 
-// Throws StartupError for a bad model. `progress` receives what is being measured.
+// Throws StartupError for a bad model. `progress` is called with each measurement's name.
 ThroughputReport run_throughput(const ThroughputOptions& options,
                                 const std::function<void(const std::string&)>& progress);
 

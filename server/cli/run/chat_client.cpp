@@ -145,7 +145,7 @@ Result<ChatAnswer> ChatClient::ask(const json& body, const std::function<void(co
   const ClientRequest request{"POST", server_.server().path + "/v1/chat/completions", fields(),
                               body.dump(-1, ' ', false, json::error_handler_t::replace)};
   {
-    asio::io_context io;  // its end closes the connection
+    asio::io_context io;  // destroying it closes the connection
     asio::signal_set interrupts(io, SIGINT);
     interrupts.async_wait([&io](const boost::system::error_code& error, int) {
       if (!error) io.stop();

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostLines = 1000;
 
-// $XDG_STATE_HOME/quire_history, or ~/.local/state/quire_history; empty where there is no home.
+// $XDG_STATE_HOME/quire_history, or ~/.local/state/quire_history; empty if there is no home folder.
 std::filesystem::path history_file() {
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");

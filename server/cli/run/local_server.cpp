@@ -90,7 +90,7 @@ LocalServer::LocalServer(const std::vector<std::string>& arguments) : api_key_(r
 
 LocalServer::~LocalServer() {
   if (process_ > 0) {
-    ::kill(process_, SIGKILL);  // nothing of it is kept
+    ::kill(process_, SIGKILL);  // it has nothing to save
     ::waitpid(process_, nullptr, 0);
   }
   if (log_ >= 0) ::close(log_);

@@ -29,7 +29,7 @@ class LocalServer {
   pid_t process_ = -1;
   std::uint16_t port_ = 0;
   std::string api_key_;
-  int log_ = -1;  // a file without a name that holds what the process logs
+  int log_ = -1;  // unnamed file with the process's log
 };
 
 }  // namespace quire::cli
