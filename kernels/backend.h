@@ -269,7 +269,7 @@ class Backend {
   // The dense host copy of x, valid from synchronize() until the next call for the same result. The host
   // may write there. The CPU's is x itself.
   virtual MatrixView on_host(MatrixView x, HostResult /*result*/) { return x; }
-  // Makes what the operations wrote visible to the host (a no-op on the CPU).
+  // Makes the operations' results visible to the host (a no-op on the CPU).
   virtual void synchronize() = 0;
 };
 

@@ -10,9 +10,9 @@
 namespace quire {
 
 struct ControlGroup {
-  std::filesystem::path folder;  // with the group's files
+  std::filesystem::path folder;  // holds the group's files
   std::string name;              // "/system.slice/quire.service"
-  bool is_v1 = false;            // its files are those of v1
+  bool is_v1 = false;            // its files have the names of v1
 };
 
 // The process's own group and those around it that have files, the innermost first; v2, then v1. controller: "memory"

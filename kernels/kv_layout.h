@@ -54,8 +54,8 @@ struct KvLayout {
   }
 };
 
-// The layout of layers that keep a window, and that of the layers that keep all tokens. Each layer has its
-// number in both, and keeps nothing in one of them.
+// Two layouts: of the layers that keep a window, and of the layers that keep all tokens. Each layer has its number in
+// both, and is empty in one of them.
 struct KvSplit {
   std::int64_t window = 0;  // tokens that a token sees at most, itself among them; 0: all layers keep all
   KvLayout full;

@@ -252,8 +252,8 @@ struct ProductCursor {
   }
 };
 
-// Some tiles of one head. Products of other tiles go between the rows that are softened: they take the tile unit, these
-// the vector units.
+// Attention for some tiles of one head. Products of other tiles run between the softmax of rows: they use the tile
+// unit, the softmax the vector units.
 template <class E, class Tiles>
 void attend_query_tiles(const TileAttention<E, Tiles>* work, std::int64_t count, TileShape shape) {
   Tiles tiles;
@@ -276,7 +276,7 @@ void attend_query_tiles(const TileAttention<E, Tiles>* work, std::int64_t count,
     };
     const std::int64_t products = keys.left + values.left;
     const std::int64_t rows = softened == nullptr ? 0 : softened->queries->count;
-    std::int64_t due = 0;  // in parts of a row
+    std::int64_t due = 0;  // counted in parts of a row
     for (std::int64_t q = 0; q < rows; ++q) {
       if (q % kMaximaTogether == 0) softened->find_maxima(q);
       softened->soften_row(q);

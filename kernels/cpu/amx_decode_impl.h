@@ -21,7 +21,7 @@ struct TileBF16 {
   static constexpr int kQuantBytes = 2 * kTileWeights;
 };
 
-// How far ahead of their use weights are asked for that are used once, and those of a block that all rows use.
+// Prefetch distances of weights that are used once, and of those in a block that all rows use.
 constexpr int kPrefetchOnce = 4096;
 constexpr int kPrefetchBlock = 2048;
 

@@ -1,6 +1,6 @@
-// ActivationPacker: turns the rows of products' inputs into what the kernels multiply, making them (RMSNorm, SwiGLU)
-// on the way: a row goes from memory through the first-level cache into its packed form. One thread at a time.
-// Invariant: a packed row is the same whatever rows come with it, and whether it was made here or before.
+// ActivationPacker: packs the rows of products' inputs for the kernels, and makes them (RMSNorm, SwiGLU) on the way: a
+// row goes from memory through the first-level cache into its packed form. One thread at a time. Invariant: a packed
+// row does not depend on the rows beside it, nor on whether it was made here or before.
 #pragma once
 
 #include <span>

@@ -36,7 +36,7 @@ struct alignas(64) ActBlock {
 // The blocks of four rows in one, for levels that multiply four rows at a time: it holds row r of a tile if the tile
 // has at least three of rows [r / 4 * 4, + 4). It lies in the place of the four blocks.
 struct alignas(64) ActQuad {
-  std::int8_t quants[4 * kQuantBlock];  // in the order of the level
+  std::int8_t quants[4 * kQuantBlock];  // order chosen by the level
   float scale[4];
   float total[4];
   std::int32_t start[5][4];
@@ -70,7 +70,7 @@ enum class Activation : std::uint8_t {
   kPairs,   // bf16, pairs of features of sixteen rows side by side
 };
 
-// How 16 columns times 32 features of codes lie in a panel.
+// Layouts of 16 columns times 32 features of codes in a panel.
 enum class PanelForm : std::uint8_t {
   kByFeature,        // groups of four features, columns side by side
   kNibblesByColumn,  // four-bit codes by column, each in the order of nibble_place
@@ -204,7 +204,7 @@ struct AttendKernel {
   std::int64_t (*scratch)(std::int64_t head_dim);  // floats that each thread needs
   // `count` query vectors, to query_tile * padded_depth(head_dim) floats. scale: of the softmax.
   void (*pack_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float scale, float* out);
-  // The same for an int4 cache: rows are rotated, and zeros from head_dim to padded_depth(head_dim).
+  // Packs for an int4 cache: rows are rotated, and zero from head_dim to padded_depth(head_dim).
   void (*pack_int4_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float* out);
   // Tokens [partition * kPartition, ...) of the context: for one tile of each of `num_heads` heads with equal counts
   // and visible tokens, because what they read of a block lies together; or for `num_tiles` tiles of one head, in the

@@ -14,7 +14,7 @@ bool always() {
   return true;
 }
 
-// The kernel names what the processor has and the kernel supports (Documentation/arch/arm64/elf_hwcaps.rst).
+// The kernel reports features that the processor has and it supports (Documentation/arch/arm64/elf_hwcaps.rst).
 bool has_dotprod() {
   return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 }

@@ -48,7 +48,7 @@ struct StateToken {
   float* out = nullptr;
 };
 
-// Selective scan of a panel of channels: of each token, what is the same for all of them.
+// A token's values that a selective scan shares among all channels of a panel.
 struct ScanToken {
   const float* b = nullptr;   // [state_size]
   const float* c = nullptr;   // [state_size]

@@ -38,7 +38,7 @@ struct Simd {
   using Codes = __m256i;    // 16 bits twice a lane
   using Weights = __m256i;  // Codes equal in all lanes
 
-  // All ones in the lanes i < n.
+  // Sets all bits of the lanes i < n.
   static __m256i first_lanes(std::int64_t n) {
     const int bounded = n > kLanes ? kLanes : n < 0 ? 0 : static_cast<int>(n);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(bounded), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));

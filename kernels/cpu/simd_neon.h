@@ -171,7 +171,7 @@ struct Simd {
   [[gnu::always_inline]] static void for_each(const Op& op) {
     op(0), op(1), op(2), op(3);
   }
-  // All ones in the lanes i < n.
+  // Sets all bits of the lanes i < n.
   static uint32x4_t first_lanes(std::int64_t n, int quarter) {
     const std::int64_t bounded = n > kLanes ? kLanes : n < 0 ? 0 : n;
     constexpr std::uint32_t kNumbers[4] = {0, 1, 2, 3};

@@ -189,7 +189,7 @@ struct NeonDot {
     constexpr int kMost = 32767 / ((kBits == 8 ? 128 : (1 << kBits) - 1) * 127);
     constexpr int kTimes = kMost < kEnd - kBegin ? kMost : kEnd - kBegin;
     static_assert((kEnd - kBegin) % kTimes == 0);
-    int32x4_t four[kRows];  // groups of four features: as many bytes of each row
+    int32x4_t four[kRows];  // groups of four features: four bytes of each row
 #pragma GCC unroll 8
     for (int begin = kBegin; begin < kEnd; begin += kTimes) {
       int16x8_t low[kRows];

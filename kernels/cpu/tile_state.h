@@ -22,7 +22,7 @@ struct alignas(64) TileConfig {
   asm volatile("ldtilecfg %0" : : "m"(config));
 }
 
-// Before a tile load: what was stored so far is in memory.
+// Completes earlier stores to memory before a tile load.
 [[gnu::always_inline]] inline void complete_stores() {
   asm volatile("" : : : "memory");
 }

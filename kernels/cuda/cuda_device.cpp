@@ -213,7 +213,7 @@ void CudaDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* args,
   if (error != cudaSuccess) note(error, "launching " + kernel.name);
 }
 
-// Behind the graph's last node.
+// Appends a node to the graph's chain.
 void CudaDevice::add_node(MadeGraph& made, const Launch& launch) {
   void* arguments[1];
   cudaGraphNodeParams params{};

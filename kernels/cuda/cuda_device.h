@@ -32,7 +32,7 @@ class CudaDevice final : public Device {
   std::size_t free_memory() const override;
   std::byte* allocate(std::size_t bytes, std::string_view what) override;
   void free(std::byte* memory) override;
-  void free_behind(std::byte* memory) override { free(memory); }  // the runtime's free waits for what is enqueued
+  void free_behind(std::byte* memory) override { free(memory); }  // the runtime's free waits for enqueued work
   void upload(std::byte* to, const std::byte* from, std::size_t bytes) override;
   std::byte* allocate_host(std::size_t bytes) override;
   void free_host(std::byte* memory) override;

@@ -268,7 +268,7 @@ void EmulatedThread::multiply(EmulatedWarp& warp, int depth) {
   }
 }
 
-// In rows of eight, the columns of B, which the compiler adds side by side.
+// Rows of eight: the columns of B, which the compiler adds side by side.
 template <class Widen>
 void EmulatedThread::multiply_halves(EmulatedWarp& warp, const Widen& widen) {
   double a[16][16];

@@ -22,7 +22,7 @@ struct GpuBackendOptions {
 };
 
 std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<Device> device, const GpuBackendOptions& options);
-// The same over a device that others know too.
+// Makes a backend over a device that others know too.
 std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<GatheringDevice> device, const GpuBackendOptions& options);
 
 }  // namespace quire::gpu
