@@ -85,7 +85,7 @@ std::vector<TokenId> prompt_of(const BenchModel& model, const Scene& scene, int 
 }
 
 struct Measured {
-  double seconds = 0.0;  // from the last first token on
+  double seconds = 0.0;  // counted from the last first token
   EngineStats stats{};
   std::vector<std::vector<TokenId>> texts{};
 };

@@ -36,7 +36,7 @@ void serve_for(const Run& run, const std::function<void(std::uint16_t)>& client)
   std::fflush(stdout);
   std::array<int, 2> pipe{};
   if (::pipe(pipe.data()) != 0) std::exit(1);
-  const pid_t child = ::fork();  // before there are threads
+  const pid_t child = ::fork();  // fork while there are no other threads
   if (child == 0) {
     std::uint16_t port = 0;
     if (::read(pipe[0], &port, sizeof port) == sizeof port) client(port);

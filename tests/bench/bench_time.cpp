@@ -1,6 +1,6 @@
-// How long one request waits for others on a real model, each figure beside what it must be: bench_time MODEL
-// [alone|shared|small|identical|choices|streams|models][:TOKENS]... where a long prompt has 12,000 tokens, or so many.
-// The engine runs on its own thread, as in the daemon. Build the same file on two commits and run them in turns.
+// Waits of one request for others on a real model, each beside the required value: bench_time MODEL
+// [alone|shared|small|identical|choices|streams|models][:TOKENS]... TOKENS: length of a long prompt (12,000). The
+// engine runs on its own thread, as in the daemon. Build the same file on two commits and run them in turns.
 #include <condition_variable>
 #include <functional>
 #include <map>

@@ -1,4 +1,4 @@
-// The GPU backend where bits are promised beyond what every backend promises, and where it must wait or fail.
+// The GPU backend: bits promised beyond those of every backend, waits and failures.
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -36,7 +36,7 @@ Matrix attended(Backend& backend, AttentionScene& scene) {
   return out;
 }
 
-// A norm, a product and what is gathered from it, waited for at the end only.
+// A norm, a product and gathered rows of it, with a single wait at the end.
 std::vector<float> three_operations(Backend& backend, std::span<const std::int32_t> chosen) {
   std::mt19937 random(6);
   const Weights weights = random_weights(random, DType::kQ4_K, 48, 256);

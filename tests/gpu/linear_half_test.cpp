@@ -1,5 +1,5 @@
-// Products of 16-bit weights on the emulated GPU: bit for bit the written chain of instructions, whatever kernel, rows
-// and orders of threads; and each barrier and wait in the kernels is needed and found where it is left out.
+// Products of 16-bit weights on the emulated GPU: bit for bit the written chain of instructions, for any kernel, rows
+// and orders of threads; each barrier and wait in the kernels is needed, and its absence is detected.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,5 +1,5 @@
-// Products of quantised weights on the emulated GPU: bit for bit the written chain and the CPU level avx512, whatever
-// kernel, rows, seeds and tiles; and each barrier and wait in the kernels is needed and found where it is left out.
+// Products of quantised weights on the emulated GPU: bit for bit the written chain and the CPU level avx512, for any
+// kernel, rows, seeds and tiles; each barrier and wait in the kernels is needed, and its absence is detected.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>

@@ -123,8 +123,8 @@ BlockTransfer read_to(BlockTransfer transfer, std::span<std::byte> out) {
   return transfer;
 }
 
-// Two steps that move: what the first reads before it writes, and what the second reads of copies that were made behind
-// the first's moves, and behind none.
+// Two steps that move: the bytes that the first reads before it writes, and those that the second reads of two copies,
+// one made after the first's moves and one after none.
 std::vector<std::vector<std::byte>> moved(Backend& backend, const Movable& what) {
   const std::vector<std::byte> old(what.bytes, std::byte{1});
   std::vector<std::byte> fresh(what.bytes, std::byte{2});
@@ -138,7 +138,7 @@ std::vector<std::vector<std::byte>> moved(Backend& backend, const Movable& what)
   moves.push_back(what.number(3));
   moves.back().in = fresh;
   steps.move_blocks(moves);
-  std::ranges::fill(fresh, std::byte{9});  // it was read
+  std::ranges::fill(fresh, std::byte{9});  // its bytes were read already
   what.copy(3, 1);
   steps.end();
   const std::int64_t second = steps.begin();
@@ -217,7 +217,7 @@ TEST_CASE("each wait for a step is found where it is left out") {
   const auto right = two_in_flight({});
   // The first two steps have nothing to wait for when they begin: each further one waits once, and is waited for.
   const int num_waits = 2 + 4 + 6;
-  const int first_wait = 1;  // behind that of loading
+  const int first_wait = 1;  // wait 0 is that of loading
   int num_needed = 0;
   for (int number = first_wait; number < first_wait + num_waits; ++number)
     num_needed += two_in_flight({.ignored_wait = number}) != right ? 1 : 0;

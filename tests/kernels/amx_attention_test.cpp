@@ -26,7 +26,7 @@ Matrix attention_over(const KernelTable& kernels, int threads, AttentionScene& s
   return last;
 }
 
-// Products of one call that computes rows [begin, end) of a sequence; the rows before are there already.
+// Products of one call that computes rows [begin, end) of a sequence whose earlier rows are stored.
 AmxCounts attention_counts(AmxTrap& trap, Heads heads, KvDType dtype, std::int64_t begin, std::int64_t end) {
   AttentionScene scene(9, heads, dtype, {end});
   const auto backend = backend_over(amx_kernels(), 1);

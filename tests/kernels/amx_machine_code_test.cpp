@@ -165,7 +165,7 @@ TEST_CASE("a tile product of the AMX level loads no more than one tile, and leav
       const std::int64_t halves = (rows + 15) / 16;
       CHECK(counts.products == halves * (kOutputs / 16) * (kDepth / 32));
       // An odd half multiplies two tiles of weights for three loads. Sums are stored after each block of depth, and
-      // loaded again where it is not the last.
+      // loaded again except after the last.
       const std::int64_t odd_half = halves % 2 == 0 ? 0 : counts.products / halves / 2;
       CHECK(counts.loads <= counts.products + odd_half + counts.stores);
       CHECK(counts.stores <= counts.products / 8);

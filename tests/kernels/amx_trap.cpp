@@ -115,7 +115,7 @@ Fault check_product(const AmxInstruction& in) {
 [[gnu::target("avx512f,fma"), gnu::noinline]] void multiply_bf16(Tile& sums, const Tile& a, const Tile& b) {
   constexpr int kPairs = kMaxRowBytes / 4;
   for (int m = 0; m < sums.rows; ++m) {
-    float apart[2][kPairs] = {};  // even and odd elements of the pairs are summed apart
+    float apart[2][kPairs] = {};  // even and odd elements of pairs have separate sums
     for (int k = 0; k < a.row_bytes / 4; ++k) {
       std::uint32_t left;
       std::memcpy(&left, &a.data[m][4 * k], 4);

@@ -1,4 +1,4 @@
-// Counts: what a launch executed and moved, by instruction. One thread at a time.
+// Counts: instructions that a launch executed and bytes it moved. One thread at a time.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ struct LaneAddresses {
   int bytes = 0;  // bytes that each lane accesses
 };
 
-// How many more cycles than without conflicts: the lanes of a request go in groups that read 128 bytes at most, and in
-// each group a bank delivers one word of four bytes a cycle, to any number of lanes.
+// Cycles beyond those without conflicts: the lanes of a request go in groups that read 128 bytes at most, and in each
+// group a bank delivers one word of four bytes a cycle, to any number of lanes.
 int bank_conflicts(const LaneAddresses& addresses);
 
 // The sectors of a request, each once, in order.

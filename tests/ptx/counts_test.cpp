@@ -121,7 +121,7 @@ TEST_CASE("linear_half moves each byte of the weights once, and at most 1.05 byt
 }
 
 // A warp of the kernel for many rows loads eight operands of weights and eight of rows for 64 instructions; addresses
-// of what is fetched, the barrier and the loop are of a block of 32 features.
+// of fetches, the barrier and the loop belong to a block of 32 features.
 TEST_CASE("linear_half executes few instructions beside each product of fragments", "[.nvcc]") {
   const auto texts = ptx::emitted_texts();
   REQUIRE(texts);

@@ -45,7 +45,7 @@ std::map<std::string, std::int64_t> compare(const KernelPrograms& programs, cons
   };
   for (const DeviceCase& test : cases) {
     compare_on(test, false);
-    // Also by the kernels of large products.
+    // Runs the kernels of large products too.
     if (test.name.ends_with(", 1 rows") || test.name.ends_with(", 33 rows") || test.name.ends_with(", 130 rows"))
       compare_on(test, true);
   }

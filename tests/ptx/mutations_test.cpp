@@ -1,5 +1,5 @@
-// Each barrier and each wait in the PTX of the kernels is needed: a text without one differs from the emulator, or does
-// what the interpreter forbids. Needs the texts of nvcc (run.sh).
+// Each barrier and each wait in the PTX of the kernels is needed: a text without one differs from the emulator or
+// breaks a rule of the interpreter. Needs the texts of nvcc (run.sh).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>

@@ -35,7 +35,7 @@ enum class Kind : std::uint8_t {
   kMma,
   kShuffle,
   kMemory,
-  kCopyAsync,  // its commits and waits too
+  kCopyAsync,  // includes its commits and waits
   kBarrier,
   kBranch,
 };

@@ -27,7 +27,7 @@ constexpr int kReservedShared = 1024;  // reserved by the system in each block
 // Number of blocks that a multiprocessor should hold at once.
 int wanted_blocks(const std::string& kernel, const Architecture& architecture) {
   if (kernel.starts_with("linear_wide") || kernel.ends_with(" wide")) return 1;
-  // Stages of weights, or of K and V, for four warps: what is left of it hides the latency of memory.
+  // Stages of weights, or of K and V, for four warps: further blocks in shared memory hide memory's latency.
   if (kernel.starts_with("attend_tiles") && kernel.find(" 1 ") != std::string::npos)
     return architecture.shared_kib >= 200 ? 3 : 1;
   if (kernel.starts_with("linear_skinny") || kernel.starts_with("linear_row") || kernel.starts_with("linear_half") ||

@@ -1,6 +1,6 @@
-// Warp: 32 lanes with their registers, program counters and asynchronous copies. Lanes go together where they are at
-// the same instruction (lockstep: as counts want it), or each alone until it has to meet others (scattered). One
-// thread. Invariant: an instruction of which lanes must meet is executed when all of them are there.
+// Warp: 32 lanes with their registers, program counters and asynchronous copies. Lanes at the same instruction run
+// together (lockstep, for counts), or each runs alone until it has to meet others (scattered). One thread. Invariant:
+// an instruction at which lanes must meet is executed once all of them are there.
 #pragma once
 
 #include <array>
