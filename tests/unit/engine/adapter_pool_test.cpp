@@ -170,7 +170,7 @@ TEST_CASE("a wait that its request gave up makes no room and is not called back"
   while (pool->take("a")->wait == nullptr) {
   }
   wait.reset();
-  while (pool->take("a")->adapter == nullptr) {  // until the pool's thread has seen that it is gone
+  while (pool->take("a")->adapter == nullptr) {  // until the pool's thread notices that it is gone
   }
   pool->stop();
   CHECK_FALSE(is_called);

@@ -30,8 +30,8 @@ bool can_fail() {
   return false;
 }
 
-// nlohmann::json's destructor takes memory for the elements of what it destroys; it must not fail, and the daemon keeps
-// a reserve for it (core/base/memory_reserve.h). Found where the program exports its symbols.
+// nlohmann::json's destructor allocates for the elements it destroys; it must not fail, and the daemon keeps a reserve
+// for it (core/base/memory_reserve.h). Detected if the program exports its symbols.
 bool is_spared() {
   void* frames[16];
   const int num_frames = ::backtrace(frames, 16);

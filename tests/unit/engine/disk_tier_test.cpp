@@ -117,7 +117,7 @@ TEST_CASE("blocks on disk are found again by another process", "[tier]") {
   Owner owner(options_of(folder.path()));
   CHECK(owner.tier.num_records() == 3);
   CHECK(owner.find(3, 1, "other").empty());
-  CHECK(owner.find(1, 2).empty());  // the same tokens elsewhere are not the same block
+  CHECK(owner.find(1, 2).empty());  // the same tokens after another beginning are another block
   const std::vector<PrefixNode> nodes = owner.find(3, 1, "salt");
   REQUIRE(nodes.size() == 3);
   CHECK(owner.read(nodes) == Payloads({payload_of(1), payload_of(2), payload_of(3)}));
@@ -224,7 +224,7 @@ TEST_CASE("of two owners of a folder one writes, the other reads and takes over"
   CHECK_FALSE(second.put(own, payload_of(30)));
   first->chain(1, 10);
   first.reset();
-  CHECK_FALSE(second.tier.can_take(100));  // but now the lock is tried
+  CHECK_FALSE(second.tier.can_take(100));  // this call tries to take the lock
   second.settle();
   CHECK(second.tier.can_write());
   CHECK(second.find(1, 10).size() == 1);  // written by the other owner meanwhile
@@ -453,7 +453,7 @@ TEST_CASE("three processes on one folder say what each says alone", "[tier][engi
   const TemporaryFolder folder;
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::vector<TokenId>> expected;
-  for (int i = 0; i < 6; ++i) {  // the same tokens behind different beginnings
+  for (int i = 0; i < 6; ++i) {  // the same tokens after different beginnings
     std::vector<TokenId> prompt = made_tokens(8, i);
     const std::vector<TokenId> shared = made_tokens(176, 77);
     prompt.insert(prompt.end(), shared.begin(), shared.end());

@@ -166,7 +166,7 @@ TEST_CASE("the acceptance rate follows what was verified", "[draft]") {
     record.note(4, num_accepted, i);
     if (i >= 2000) sum += record.rate();
   }
-  CHECK(sum / 2000.0 > 0.63);  // most of what is verified ends with a draft that is wrong
+  CHECK(sum / 2000.0 > 0.63);  // most verified runs end with a wrong draft
   CHECK(sum / 2000.0 < 0.73);
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("likely tokens are those of the vocabulary's parts that texts use, unt
   likely.note(TokenId{-5000});  // no token
   likely.note(TokenId{1 << 30});
 
-  LikelyTokens small(4096);  // not worth it
+  LikelyTokens small(4096);  // too small to be worth it
   for (int i = 0; i < 2000; ++i)
     small.note(TokenId{1});
   CHECK(small.ranges().empty());

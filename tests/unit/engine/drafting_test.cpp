@@ -1,4 +1,4 @@
-// The same requests with and without drafts: the same tokens and logprobs, in fewer steps where the drafts are right.
+// Requests with and without drafts: the same tokens and logprobs, in fewer steps if the drafts are right.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/engine/allocations.h"
@@ -89,7 +89,7 @@ TEST_CASE("drafts that are never right cost no step and next to no row, alone an
   const int num_streams = GENERATE(1, 8, 32);
   CAPTURE(num_streams);
   struct Counted {
-    double seconds = 0.0;  // at the price of the steps' rows
+    double seconds = 0.0;  // priced by the steps' rows
     std::int64_t num_steps = 0;
   };
   const auto counted = [&](std::optional<std::uint32_t> percent, KnownTexts& texts) {

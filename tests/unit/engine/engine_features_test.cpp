@@ -125,7 +125,7 @@ Request constrained(int max_tokens) {
 
 struct JumpedAndAsked {
   std::shared_ptr<KeepingSink> jumped;  // forced text was not asked of the model
-  std::shared_ptr<KeepingSink> asked;   // it was, for its logprobs
+  std::shared_ptr<KeepingSink> asked;   // the request with logprobs
 };
 
 JumpedAndAsked jumped_and_asked(Request request, int num_logprobs) {

@@ -135,7 +135,7 @@ TEST_CASE("a hash is never identity", "[kv]") {
     holders.push_back(hold(kv, made_tokens(10, i)));
   for (const Holder& holder : holders)
     CHECK(holder.num_cached == 0);
-  // The same second block after another first block is not the same content.
+  // An equal second block after another first block is other content.
   Holder crossed = hold(kv, [&] {
     std::vector<TokenId> tokens = made_tokens(4, 0);
     const std::vector<TokenId> other = made_tokens(10, 1);
@@ -297,9 +297,9 @@ TEST_CASE("with recurrent layers a prefix is matched as far as a state is kept",
   CHECK(copies[0].of == BlockCopy::Of::kState);
   CHECK(copies[1].of == BlockCopy::Of::kState);
   CHECK(copies[2].of == BlockCopy::Of::kBlock);
-  // With another answer: where the prompt ended, within a block.
+  // With another answer: matched to the prompt's end, within a block.
   CHECK(serve_turn(kv, joined(prompt, made_tokens(9, 4)), answer) == 30);
-  // Without its last token: blocks are there, but no state.
+  // Without the prompt's last token: its blocks match, but no state does.
   CHECK(serve_turn(kv, std::vector<TokenId>(prompt.begin(), prompt.end() - 1), {}) == 0);
 }
 

@@ -189,7 +189,7 @@ TEST_CASE("a request whose sampler finds no memory ends alone", "[engine][memory
   options.deferred_seed.reset();
   Harness harness(options);
   Request scored = request_of(made_tokens(6, 1), 20);
-  scored.sampling.num_logprobs = 5;  // takes memory for what it returns
+  scored.sampling.num_logprobs = 5;  // its results need memory
   const auto failing = harness.submit(scored);
   const auto neighbour = harness.submit(request_of(made_tokens(6, 2), 20));
   harness.step();

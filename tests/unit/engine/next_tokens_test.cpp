@@ -148,7 +148,7 @@ TEST_CASE("the model's own drafts are mostly right where it was trained", "[engi
 
 TEST_CASE("what the block keeps is the same however prompts are cut, cached and continued",
           "[engine][model][state][draft]") {
-  // Drafts follow from what the block has kept: as many are right in a conversation's next turn from the cache.
+  // Drafts depend on the block's kept state: as many are right in a conversation's next turn from the cache.
   const auto accepted = [](bool caches, std::int32_t batched) {
     EngineOptions options = drafting(SpeculationMethod::kNextTokens, 1);
     options.kv_cache.enable_prefix_caching = caches;

@@ -319,7 +319,7 @@ class Shadow {
   StateMemory states_;
   const std::int64_t window_;
   FakeStorage window_storage_;
-  std::vector<std::int32_t>& window_memory_ = window_storage_.tokens;  // by slot of a part: what windows show
+  std::vector<std::int32_t>& window_memory_ = window_storage_.tokens;  // by slot of a part: content of windows
   HostTier host_;
   std::optional<LowerTier> lower_tier_;
   Scheduler scheduler_;

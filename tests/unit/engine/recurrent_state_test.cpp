@@ -191,7 +191,7 @@ TEST_CASE("drafts take no state that another sequence needs", "[state][draft]") 
 TEST_CASE("the next turn of a conversation computes only what is new", "[state]") {
   Server server;
   const std::vector<TokenId> history = made_tokens(4000, 1);
-  const std::vector<TokenId> opening = made_tokens(5, 2);  // with which a template lets the answer begin
+  const std::vector<TokenId> opening = made_tokens(5, 2);  // text with which the template begins the answer
   const std::vector<TokenId> answer = made_tokens(40, 3);
   const std::vector<TokenId> question = made_tokens(30, 4);
   CHECK(server.serve(history + opening, answer).num_computed == 4045);

@@ -36,7 +36,7 @@ Sampled sample(const SamplingParams& params, std::vector<float> logits, std::vec
   return {rows[0].drawn.token, rows[0].drawn.logprob};
 }
 
-// How often each token comes out of 4,000 seeds, as shares.
+// Shares of each token among 4,000 seeds.
 std::map<int, double> shares(const SamplingParams& params, const std::vector<float>& logits) {
   std::map<int, double> found;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {

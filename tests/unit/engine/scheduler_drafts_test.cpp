@@ -1,4 +1,4 @@
-// How many drafts a step verifies: exact choices under known prices.
+// Number of drafts that a step verifies: exact choices under known prices.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <deque>
@@ -168,7 +168,7 @@ TEST_CASE("before prices are known a few drafts are verified", "[scheduler][draf
   DraftedScene fresh(0, 0.0);
   Sequence& sequence = fresh.add(3);
   fresh.scheduler.schedule(fresh.plan);
-  fresh.scheduler.commit(fresh.plan, {.seconds = 0.0});  // nothing is learned of it
+  fresh.scheduler.commit(fresh.plan, {.seconds = 0.0});  // no price is learned from it
   sequence.tokens.push_back(TokenId{1});
   fresh.draft(sequence, 8, 0.9);
   fresh.scheduler.schedule(fresh.plan);

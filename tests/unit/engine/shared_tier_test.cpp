@@ -201,7 +201,7 @@ TEST_CASE("a daemon that has computed nothing yet waits for a long prompt as lon
   const std::vector<TokenId> prompt = made_tokens(4 * kNumBlocks + 1, 1);
   Replica(records, 7, {}, 1 << 10, 500).serve_and_publish(prompt);
   REQUIRE(std::ssize(*records) == kNumBlocks);
-  // Takes steps a second apart, each of which brings so many blocks.
+  // Takes steps a second apart, each of which restores `blocks_per_second` blocks.
   const auto restored = [&](std::int64_t blocks_per_second, double compute_seconds) {
     LowerTierOptions options;
     options.max_bytes_in_flight = blocks_per_second * kSmallBlockBytes;
@@ -247,7 +247,7 @@ TEST_CASE("a full store keeps what it has, and is written again once it has room
   replica.store->full = true;
   replica.serve_and_publish(fleet.prompt);
   CHECK(fleet.records->empty());
-  CHECK_FALSE(replica.tier->is_moving());  // nothing is tried in vain
+  CHECK_FALSE(replica.tier->is_moving());  // no read is tried in vain
   replica.store->full = false;
   replica.step();
   CHECK(fleet.records->size() == 4);
@@ -312,7 +312,7 @@ TEST_CASE("a recurrent state behind a block goes to the store with it, and comes
     return cache.serve(tokens);
   };
   CHECK(computed(7, prompt) == 16);
-  CHECK(computed(7, longer(prompt, 4, 9)) == 4);  // from the state behind the prompt, which serve() compares
+  CHECK(computed(7, longer(prompt, 4, 9)) == 4);  // from the state after the prompt, which serve() compares
   CHECK(computed(7, longer(longer(prompt, 4, 9), 4, 10)) == 4);
   CHECK(computed(8, longer(prompt, 4, 9)) == 20);
 }

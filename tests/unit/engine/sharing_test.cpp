@@ -1,4 +1,4 @@
-// How the prompts in progress share a step, and that a prompt that cannot start holds up no other: in steps.
+// Division of steps among the prompts in progress; a prompt that cannot start holds up no other. Counted in steps.
 #include <array>
 #include <catch2/catch.hpp>
 #include <map>
@@ -47,7 +47,7 @@ TEST_CASE("no step is predicted to take longer than its bound, and a long prompt
     machine.step();
     if (num_steps > 10) CHECK(machine.plan.predicted_seconds <= 1.01 * kStepSeconds);
   }
-  // A quarter of what a step has room for is its own: 140 tokens fit beside the fixed price.
+  // The long prompt gets a quarter of a step's room: 140 tokens fit beside the fixed price.
   CHECK(num_steps <= 12'000 / (140 / 4) + 20);
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("streams that exceed a step's bound take turns, and what comes starts 
     machine.add(20, i);
   for (int i = 0; i < 40; ++i)
     machine.step();
-  // All of them would take 0.44 s: two steps of 105 at most.
+  // Together they would take 0.44 s: two steps of at most 105.
   std::map<const Sequence*, int> last_step;
   int longest_gap = 0;
   const Sequence* small = nullptr;
@@ -133,7 +133,7 @@ TEST_CASE("whatever comes, the first that waits starts once those that ran when 
     ScheduledMachine machine({.max_num_seqs = 64}, 80);  // too few blocks for what comes
     const Sequence* first = nullptr;
     int num_bypassed = 0;
-    std::set<const Sequence*> ran;  // when it became the first, or another one, while there was room, went before it
+    std::set<const Sequence*> ran;  // running when it became first or was last overtaken
     int num_steps_too_long = 0;
     for (int i = 0; i < 400; ++i) {
       machine.add(request_of(made_tokens(16 + below(i % 8 == 0 ? 300 : 60), 1000 + i, 50'000), 1 + below(200)));

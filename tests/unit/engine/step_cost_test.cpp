@@ -119,7 +119,7 @@ TEST_CASE("a change of speed that only streams show holds for prompts too", "[st
   const Machine slower{.speed = 0.5};
   worst_error(cost, slower, traffic, 0, 20);
   CHECK(relative_error(cost, slower, prompt_of(2000, 100)) < 0.15);
-  worst_error(cost, slower, traffic, 0, 2000);  // and is not forgotten while no prompt comes
+  worst_error(cost, slower, traffic, 0, 2000);  // and is remembered while no prompt comes
   CHECK(relative_error(cost, slower, prompt_of(2000, 100)) < 0.2);
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("one step that took ten times as long is forgotten after five", "[step
 TEST_CASE("prompt tokens that fit a time shrink as the context grows, and grow from few to many by steps",
           "[step_cost]") {
   StepCost cost;
-  CHECK(cost.prompt_tokens_within(0.25, 0) == 16);  // nothing is known yet
+  CHECK(cost.prompt_tokens_within(0.25, 0) == 16);  // no price is known yet
   cost.observe(prompt_of(0, 16), Machine{}.seconds(prompt_of(0, 16)));
   CHECK(cost.prompt_tokens_within(100.0, 0) == 64);
   Traffic traffic;

@@ -198,7 +198,7 @@ TEST_CASE("those that are being restored count among the next to start", "[waiti
   };
   Sequence& first = machine.add(machine.made(kSmallTokens, 2));
   machine.begin_restore(first);
-  machine.step();  // it is in its lane now
+  machine.step();  // moves it into its lane
   Sequence& second = machine.add(machine.made(kSmallTokens, 2));
   machine.begin_restore(second);
   machine.add(machine.made(kSmallTokens, 2));

@@ -30,7 +30,7 @@ TEST_CASE("parts are given in order, and the least recently used one is taken fi
   CHECK(pool.unpin(block(2)));
   CHECK(pool.unpin(block(0)));
   CHECK(pool.num_cached() == 2);
-  pool.assign(block(5));  // in place of block 2's
+  pool.assign(block(5));  // takes the place of block 2's part
   CHECK(pool.part_of(block(5)) == PartId{2});
   CHECK_FALSE(pool.has_part(block(2)));
   CHECK(pool.has_part(block(0)));

@@ -19,7 +19,7 @@ namespace {
 // Copies a GGUF file with its scalar metadata, string arrays and tensors, with changes.
 struct Changes {
   std::vector<std::int32_t> numbers = {};  // the value of set_key, a list
-  bool pads_shapes = false;                // with dimensions of one
+  bool pads_shapes = false;                // adds dimensions of one
   std::string drop_tensor = {};
   std::string add_tensor = {};
   std::string drop_key = {};

@@ -17,7 +17,7 @@ namespace {
 
 struct Published {
   const char* model_type;
-  const char* keys;  // beside those of the shape; of the class's published files, with values that fit a tiny model
+  const char* keys;  // extra keys of published files, with values that fit a tiny model
 };
 
 // Keys that some release of transformers writes into files of every class.

@@ -96,7 +96,7 @@ TEST_CASE("Wanted rows have the same bits whatever else is wanted, and leave the
     };
     const Logits all = compute(ids);
     const Logits next = is_causal ? compute(tokens_from(3, 8)) : Logits{};
-    // In slices of 16 some are wanted of the first and the last, and none of the second.
+    // Slices of 16: some rows of the first and last are wanted, none of the second.
     const std::vector<std::int32_t> wanted{0, 3, 4, 39};
     runner.reset();
     runner.edit = [&](StepArrays& arrays) {

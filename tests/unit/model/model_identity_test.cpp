@@ -205,7 +205,7 @@ TEST_CASE("an adapter is known by its weights and by the scale that is used", "[
     writer.append(std::as_bytes(std::span(change.up)));
     writer.finish();
   };
-  write_gguf("zero.gguf", 0.0F, 4);  // alpha 0: the change as it is
+  write_gguf("zero.gguf", 0.0F, 4);  // alpha 0: the change is not scaled
   write_gguf("one.gguf", 1.0F, 4);
   write_gguf("four.gguf", 4.0F, 4);
   write_gguf("other.gguf", 1.0F, 4, 2);

@@ -21,7 +21,7 @@ class ModelRunner {
  public:
   ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype = KvDType::kF32, int threads = 2,
               const PackedCacheOptions& cache = {});
-  // On any backend, without recording.
+  // Runs on any backend, without recording.
   ModelRunner(const LoadedModel& model, std::unique_ptr<Backend> backend);
   ~ModelRunner();
 
@@ -76,7 +76,7 @@ inline constexpr const char* kVectorIsa = "avx2";
 // The levels that this machine can run, and AMX's logic over emulated tiles if it has no AMX.
 std::vector<std::string> supported_isa_levels();
 std::string best_isa_level();  // best level of this processor
-// How a level rounds the inputs of its matrix products.
+// Rounding of the inputs of a level's matrix products.
 Rounding rounding_of(const std::string& isa);
 
 std::int32_t argmax(std::span<const float> logits);

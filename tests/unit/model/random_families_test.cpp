@@ -19,7 +19,7 @@ class ShapeDrawer {
  public:
   explicit ShapeDrawer(std::uint32_t seed) : random_(seed) {}
 
-  // Changes of keys and parts that fit together; what the shape fixes by other numbers stays.
+  // Draws changes of keys and parts that fit together; keys that other numbers of the shape determine stay.
   SynthSpec draw(const std::string& name) {
     SynthSpec spec = find_synth_shape(name).value();
     FamilyShape& shape = *spec.family;
@@ -169,8 +169,8 @@ TEST_CASE("Every family agrees with the scalar reference in shapes drawn at rand
   CHECK(num_refused * 10 < num_drawn);
 }
 
-// Integer products round activations to eight bits: attention scores of random models that are not scaled down move by
-// some tenths, and what is near a tie between experts may change (families without). A wrong scale or order is beyond.
+// Integer products round activations to eight bits: attention scores of random models without scaling move by some
+// tenths, and near ties between experts may change (so: families without). A wrong scale or order differs by more.
 TEST_CASE("Every family without experts agrees in Q8_0 within the rounding of activations", "[model][families]") {
   constexpr double kRounding = 0.35;
   for (const std::string& name : family_shape_names()) {

@@ -27,9 +27,8 @@ class ReferenceModel {
  public:
   ReferenceModel(const ModelConfig& config, const GgufFile& weights, Rounding rounding);
 
-  // Logits of every token of one sequence. With kNone `recording` is not used; otherwise the values that are rounded
-  // are those that the backend under test rounded in the same step, after they were seen to agree with the ones
-  // computed here.
+  // Logits of every token of one sequence. With kNone `recording` is not used; otherwise rounding uses the values that
+  // the backend under test rounded in the same step, after checking that they agree with those computed here.
   std::vector<std::vector<double>> logits(std::span<const std::int32_t> ids, const Recording& recording = {}) const;
 
  private:

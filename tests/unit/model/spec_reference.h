@@ -1,6 +1,6 @@
-// SpecReference: what a ModelSpec computes, in double precision and without kernels, caches or steps: every token of
-// one sequence, layer by layer, as the architectures' papers and NOTES describe them. One thread at a time. It shares
-// no code with the graph but the decoding of tensor types, which has golden files of its own.
+// SpecReference: the outputs of a ModelSpec in double precision, without kernels, caches or steps: every token of one
+// sequence, layer by layer, as the architectures' papers and NOTES describe them. One thread at a time. It shares no
+// code with the graph except the decoding of tensor types, which has golden files of its own.
 #pragma once
 
 #include <cstdint>

@@ -97,7 +97,7 @@ class PricedExecutor final : public Executor, private Ticket {
   std::int64_t depth() const override { return 1; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override {
     plan_ = &plan;
-    if (plan.empty()) {  // it moves blocks only, in no time
+    if (plan.empty()) {  // a step that only moves blocks takes no time
       ticket_ = &device_->submit(plan, arrays);
       return *this;
     }
@@ -166,7 +166,7 @@ EngineRun run_engine(const SimOptions& options, const std::vector<TraceRequest>&
   EngineOptions engine_options;
   engine_options.scheduler = options.scheduler;
   const std::int64_t block_bytes = options.block_size * static_cast<std::int64_t>(sizeof(TokenId));
-  engine_options.kv_cache.host_tier_bytes = options.tier_blocks * 2 * block_bytes;  // with a block's tokens
+  engine_options.kv_cache.host_tier_bytes = options.tier_blocks * 2 * block_bytes;  // a block holds its tokens
   engine_options.num_window_parts = options.num_window_parts;
   engine_options.queue.max_queued_requests = 1 << 20;
   engine_options.queue.max_queued_tokens = 1 << 30;
@@ -277,7 +277,7 @@ TEST_CASE("with host memory below the pool too the simulator makes the engine's 
   SimOptions options = small_machine();
   options.tier_blocks = 2000;
   options.tier_block_ms = 0.0;
-  options.scheduler.preemption = Preemption::kSwap;  // whatever the engine measures
+  options.scheduler.preemption = Preemption::kSwap;  // regardless of the engine's measurements
   SimReport report;
   const std::size_t num_steps = check_same_steps(options, made_trace(GENERATE(1U, 9U), 120), report);
   CHECK(num_steps > 500);
