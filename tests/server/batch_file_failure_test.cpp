@@ -9,7 +9,7 @@ using namespace quire::test;
 namespace batch_file_failure {
 
 constexpr int kNumLines = 5;
-constexpr int kMostRounds = 500;  // nothing hangs
+constexpr int kMostRounds = 500;  // more means a hang
 
 std::unique_ptr<BatchStore> open_after_failures(const BatchFolder& folder) {
   auto store = std::make_unique<BatchStore>(folder.options);
@@ -77,7 +77,7 @@ using namespace batch_file_failure;
 
 TEST_CASE("a disk that fails at any step loses no request of a batch, and answers none twice", "[batches]") {
   const FileStep step = GENERATE(FileStep::kWrite, FileStep::kSync, FileStep::kRename);
-  const bool is_restarted = GENERATE(false, true);  // once the step has failed
+  const bool is_restarted = GENERATE(false, true);  // after the step has failed
   int num_failed = 0;
   for (std::int64_t n = 0; n < kMostRounds; ++n) {
     INFO("step " << static_cast<int>(step) << ", number " << n << ", restarted " << is_restarted);

@@ -227,7 +227,7 @@ TEST_CASE("a full disk while the files are written delays a batch's end", "[batc
     CHECK_FALSE(store->find(batch, "")->has_ended());
   }
   work_off(*store, 22);
-  CHECK_FALSE(store->find(batch, "")->has_ended());  // not tried at once again
+  CHECK_FALSE(store->find(batch, "")->has_ended());  // not retried at once
   work_off(*store, 40);
   check_answered_once(*store, batch, 30);
 }

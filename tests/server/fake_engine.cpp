@@ -154,7 +154,7 @@ bool FakeEngine::step() {
   bool worked = false;
   for (auto each = live_.begin(); each != live_.end();) {
     Live& live = each->second;
-    live.submission.ticket = {};  // it waits no longer
+    live.submission.ticket = {};  // leaves the queue
     for (std::size_t i = 0; i < live.choices.size(); ++i) {
       if (!live.choices[i].ended) emit(live, static_cast<std::int32_t>(i));
     }

@@ -39,7 +39,7 @@ class FakeEngine {
   EngineStats stats() const;
   std::shared_ptr<const Request> last_request() const;
 
-  // While held no token is produced; requests are still taken and aborted.
+  // While held it produces no token, but still takes and aborts requests.
   void hold(bool held);
   // While held: allows this many steps as soon as a request is live.
   void allow_steps(int count);

@@ -130,8 +130,8 @@ TEST_CASE("the given raw requests are refused or answered as a strict parser wou
       CHECK(std::none_of(found.begin(), found.end(), [](const HttpReply& reply) {
         return reply.status == 400 && reply.body.find("missing_host") == std::string::npos;
       }));
-      // Other protocols than HTTP and other codings than chunked are refused by their own statuses, and one example is
-      // read as if bodies were left out.
+      // Other protocols than HTTP and other codings than chunked are refused with their own statuses, and one example
+      // is read without bodies.
       const bool left_out = row["events"].dump().find("skip body") != std::string::npos;
       const bool unserved = found.size() == 1 && (found[0].status == 505 || found[0].status == 501);
       if (!left_out && !unserved) CHECK(understood(raw) == understood(raw, row["events"]));
@@ -179,7 +179,7 @@ TEST_CASE("lenient spellings of heads and chunks that a proxy may read otherwise
   CHECK(refusal_of(rest("X : y\r\n\r\n")));
   CHECK(refusal_of(rest(": y\r\n\r\n")));
   CHECK(refusal_of(rest("X\r\n\r\n")));
-  // These are refused as they arrive: there may never be an end to them.
+  // Endless input is refused as it arrives.
   CHECK(refusal_of(rest("X: y\n")));
   CHECK(refusal_of(rest("X: y\rz")));
   CHECK(refusal_of(rest(std::string("X: y\0z", 6))));

@@ -243,7 +243,7 @@ TEST_CASE("the memory of several models is one plan, which names them where it d
   // An explicit budget is divided by the shares, and no model gets more than it can use.
   CHECK(share_kv(claims, megabytes(40), 16, machine) == std::vector{megabytes(30), megabytes(10)});
   CHECK(share_kv(claims, megabytes(200), 16, machine) == std::vector{megabytes(100), megabytes(50)});
-  // Without one it is 40% of what the models leave: 1024 - 2 * 293 = 438.
+  // Without a budget it is 40% of the memory that the models leave: 1024 - 2 * 293 = 438.
   const auto by_default = share_kv(claims, 0, 16, machine);
   CHECK(by_default[0] == megabytes(100));
   CHECK(by_default[1] / megabytes(1) == 43);

@@ -115,7 +115,7 @@ TEST_CASE("a canary gets its share of the conversations, and each stays where it
   const std::vector<bool> half = versions(0.5, "a");
   for (std::size_t i = 0; i < half.size(); ++i)
     CHECK((half[i] || !tenth[i]));
-  CHECK(versions(0.1, "b") != tenth);  // another tenant's
+  CHECK(versions(0.1, "b") != tenth);  // versions of another tenant
   // A canary that is not ready gets no requests.
   canary.served.reset();
   CHECK(count(versions(0.5, "a")) == 0);

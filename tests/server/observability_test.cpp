@@ -73,7 +73,7 @@ class Collector {
       head = end + 4;
       length = std::stoul(text.substr(text.find("Content-Length: ") + 16));
     }
-    if (error) return;  // who does not believe the certificate says no more
+    if (error) return;  // a client that rejects the certificate closes
     boost::asio::write(socket, boost::asio::buffer(std::string("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")),
                        error);
     const std::lock_guard lock(mutex_);

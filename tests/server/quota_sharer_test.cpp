@@ -135,7 +135,7 @@ TEST_CASE("tokens that were generated beyond the limit are owed by all daemons")
   lease->take_generated(700, first.now);
   Daemon::wait_for([&] { return reported(redis, "{test:quotas}:alice:tokens") > 1'300.0; });
   auto other = second.table.admit(alice, second.now);
-  REQUIRE(other);  // it knows nothing yet, and has its half
+  REQUIRE(other);  // it has no answer yet, and takes its half
   CHECK(other->take_prompt(400, 1, second.now));
   Daemon::wait_for([&] { return second.remaining(alice) == 0.0; });
   const auto refused = second.table.admit(alice, second.now);

@@ -16,7 +16,7 @@ namespace {
 
 struct Api {
   const char* path;
-  std::string body;  // with TEXT in place of its text
+  std::string body;  // TEXT stands for the text
 };
 
 // The APIs that take a place in a model's queue.
@@ -292,7 +292,7 @@ TEST_CASE("what drains is cut with server_draining in each stream's own form") {
         std::find_if(queued_apis().begin(), queued_apis().end(), [&](const Api& each) { return each.path == path; });
     clients.push_back(std::make_unique<HttpClient>(server.port()));
     std::string body = R"({"stream":true,)" + body_with(*api, "a").substr(1);
-    body.replace(body.rfind(":1}"), 3, ":50}");  // not over with its first token
+    body.replace(body.rfind(":1}"), 3, ":50}");  // continues after its first token
     clients.back()->send(posted(path, body));
     server.engine().wait_live(clients.size());
     server.engine().allow_steps(1);

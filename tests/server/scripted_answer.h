@@ -1,5 +1,5 @@
 // answer_with: a scripted model in process: an endpoint's answer to a request whose model writes a given text under the
-// request's grammar, in events of so many tokens, as accepted drafts come. No thread, socket or weights.
+// request's grammar, in events of several tokens, like accepted drafts. No thread, socket or weights.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ struct HeardAnswer {
 
 using Endpoint = Result<std::unique_ptr<Operation>> (*)(ModelCall&, const Call&);
 
-// An answer as it is sent.
+// The bytes of an answer.
 struct RawAnswer {
   std::optional<Error> error = {};  // the request was refused
   std::string body = {};

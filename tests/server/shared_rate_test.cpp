@@ -33,7 +33,7 @@ struct Replica {
   SharedRate rate{};
   double per_second = 0.0;  // requests that arrive
   std::chrono::milliseconds one_way{1};
-  std::chrono::hours clock{0};  // its clock's difference from the store's
+  std::chrono::hours clock{0};  // offset of its clock from the store's
   std::function<bool(std::chrono::milliseconds)> reaches_store = [](auto) { return true; };
   std::int64_t num_admitted = 0;
 

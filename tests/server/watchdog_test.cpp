@@ -91,7 +91,7 @@ TEST_CASE("an engine that waits for another one's step, or for the disk, is aliv
   stats.awaits_others = 1;
   CHECK(watchdog.is_alive(stats, true, kBegan));
   CHECK(watchdog.is_alive(stats, true, kBegan + minutes(5)));
-  stats.awaits_others = 0;  // its own step's time begins now
+  stats.awaits_others = 0;  // its own step's time starts here
   CHECK(watchdog.is_alive(stats, true, kBegan + minutes(5) + std::chrono::milliseconds(900)));
   CHECK_FALSE(watchdog.is_alive(stats, true, kBegan + minutes(5) + seconds(2)));
 }
