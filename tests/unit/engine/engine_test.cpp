@@ -338,7 +338,7 @@ TEST_CASE("a deadline cuts a request with a timeout", "[engine]") {
     REQUIRE(choice.finishes.size() == 1);
     CHECK(choice.finishes[0].error->kind == ErrorKind::kTimeout);
     CHECK(choice.tokens.size() <= 4);
-    CHECK(choice.tokens.size() >= (harness.depth == 1 ? 4U : 2U));  // one step later each for depth 2 and a fork
+    CHECK(choice.tokens.size() >= (harness.depth == 1 ? 4U : 2U));  // a step later for depth 2, and for a fork
   }
 }
 
