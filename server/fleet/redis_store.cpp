@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kSetting = "kv_cache.shared";
 // Limit on records being written, so that reads do not wait behind them.
 constexpr std::int64_t kMostBytesOnTheWire = std::int64_t{4} << 20;
-constexpr std::int64_t kMostHeadBytes = std::int64_t{1} << 20;  // limit on a record's bytes before its payload
+constexpr std::int64_t kMostHeadBytes = std::int64_t{1} << 20;  // limit on a record's bytes besides its payload
 
 // A write that takes the record's bytes from where they are.
 RedisCommand set_command(const std::string& name, const TierEvent& write, std::chrono::milliseconds lifetime) {
