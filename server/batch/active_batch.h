@@ -94,7 +94,7 @@ class ActiveBatch {
 
   DiskFile records_;
   bool is_torn_ = false;       // the records may end in the middle of a line
-  std::vector<bool> is_done_;  // by request
+  std::vector<bool> is_done_;  // indexed by request
   std::deque<BatchLine> returned_;
   std::int64_t num_out_ = 0;
 

@@ -1,6 +1,6 @@
 // The lines of a batch's files: requests as clients upload them, answers as they download them, and the records in
-// which answers are kept until the batch ends. A record names its request's line and carries a check of itself, so that
-// a torn or damaged one is not taken for an answer. Pure functions; any thread.
+// which answers are kept until the batch ends. A record names its request's line and carries a checksum, so that a torn
+// or damaged one is not taken for an answer. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace quire {
 
-// Why a batch's input is refused.
+// Reason for refusing a batch's input.
 struct BatchError {
   std::string code;
   std::string message;
   std::string param;                 // may be empty
-  std::optional<std::int64_t> line;  // from 1
+  std::optional<std::int64_t> line;  // counted from 1
 };
 
 struct BatchRequest {
@@ -46,7 +46,7 @@ std::string unanswered_line(const std::string& custom_id, const std::string& cod
 
 struct AnswerRecord {
   std::int64_t number = 0;  // the request's place among the lines, from 0
-  bool failed = false;      // belongs into the error file
+  bool failed = false;      // goes into the error file
   TokenUsage usage;
   std::string text;  // the answer's line, without its end
 };

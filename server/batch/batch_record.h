@@ -45,7 +45,7 @@ struct BatchRecord {
   std::int64_t expired_at = 0;
   std::int64_t cancelling_at = 0;
   std::int64_t cancelled_at = 0;
-  std::int64_t output_keep_s = 0;  // how long its files are kept; 0: as long as others
+  std::int64_t output_keep_s = 0;  // seconds its files are kept; 0: as long as others
   std::vector<BatchError> errors;
   // Chosen before the files are written, so that a restart in between writes the same ones again.
   std::string output_file_id;

@@ -1,7 +1,7 @@
-// BatchStore: all batches and their files, in one folder that outlives the process. Batch thread only. One process at a
-// time has the folder, as its lock says. Invariants: each request of a batch that ended is in its output file or in its
-// error file, once; a state is on the disk before it is shown; one owner (API key's name) never sees another's; work is
-// done in slices, so that no call takes long.
+// BatchStore: all batches and their files, in one folder that outlives the process. Batch thread only. A lock gives the
+// folder to one process at a time. Invariants: each request of a batch that ended is in its output file or in its error
+// file, once; a state is on the disk before it is shown; one owner (API key's name) never sees another's; work is done
+// in slices, so that no call takes long.
 #pragma once
 
 #include <functional>
@@ -27,7 +27,7 @@ class BatchStore {
   Result<bool> open();
   bool is_open() const { return is_open_; }
   void close();  // afterwards another process may open it
-  // Everything else needs an open store.
+  // The functions below need an open store.
   FileStore& files() { return files_; }
   const FileStore& files() const { return files_; }
   // Errors: 404; 409 if it is the input of a batch that has not ended.
@@ -47,8 +47,8 @@ class BatchStore {
   bool is_wanted(const BatchLine& line) const;
   // Stores the answer of a wanted line. After an error the caller may try again.
   Result<void> answer(const BatchLine& line, AnswerRecord answer);
-  void give_back(BatchLine&& line);  // not answered: another call of next_line() gives it out again
-  void drop(const BatchLine& line);  // not wanted any more
+  void give_back(BatchLine&& line);  // unanswered: a later next_line() returns it again
+  void drop(const BatchLine& line);  // the line is not wanted any more
 
   // Does a slice of pending work: reads inputs, ends batches, writes their files, removes expired ones. Returns true if
   // more work is ready.
@@ -80,7 +80,7 @@ class BatchStore {
   std::filesystem::path records_path(const std::string& id) const { return batches_folder_ / (id + ".answers"); }
   std::unique_ptr<ActiveBatch> activate(BatchRecord record);
   Result<void> save(const BatchRecord& record) const;
-  // Saves the record, then shows it.
+  // Saves the record before showing it.
   Result<void> change(Batch& batch, BatchRecord record);
   Result<void> end(Batch& batch, BatchRecord record);
   Result<void> make_place(const std::string& owner);

@@ -1,6 +1,6 @@
 // FileStore: the files that clients upload and download, on disk, by owner (the API key's name). Batch thread only.
-// Invariants: a file exists once its description does, which is written last and removed first; what all owners and
-// what one owner uploads or is answered never exceeds its bound, also while it is written; owners are apart.
+// Invariants: a file exists while its description does, which is written last and removed first; uploads and answers,
+// of all owners and of each, never exceed their limits, also while they are written; owners are separate.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// HttpExchange: one request of an WebClient and its reply, whose body is read in pieces as they arrive. One thread at
-// a time: its executor's. Must not outlive its client.
+// HttpExchange: one request of a WebClient and its reply, whose body is read in pieces as they arrive. One thread at a
+// time: its executor's. Must not outlive its client.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

@@ -23,8 +23,8 @@ struct ClientRequest {
 
 // Authorities whose server certificates are accepted.
 struct ClientTrust {
-  std::string ca = {};  // a PEM file of the authorities to believe; empty: the system's
-  bool any = false;     // accepts every certificate, for an address that none names
+  std::string ca = {};  // a PEM file of trusted authorities; empty: the system's
+  bool any = false;     // accepts every certificate, for addresses that no certificate names
 };
 
 class WebClient {
@@ -36,7 +36,7 @@ class WebClient {
   WebClient& operator=(const WebClient&) = delete;
 
   const HttpUrl& server() const { return server_; }
-  // Looks the server's name up once for all requests; without it each looks it up.
+  // Resolves the server's name once for all requests; otherwise each request resolves it.
   Result<void> resolve();
   // Does the same, but keeps only accepted addresses (in digits, as text). An error if there is none.
   Result<void> resolve_to(const std::function<bool(const std::string& address)>& accepts);

@@ -26,7 +26,7 @@ namespace {
 
 using Packed = nlohmann::json;
 
-constexpr const char* kMedium = "GPU";  // vLLM's word for the memory that is computed from, whatever the device
+constexpr const char* kMedium = "GPU";  // vLLM's word for the computing device's memory
 constexpr int kMostAtSubscriber = 100'000;
 constexpr std::uint64_t kEnd = ~std::uint64_t{0};
 

@@ -1,4 +1,4 @@
-// SharedQuotaOptions: which Redis or Valkey server the rates of keys are shared through. Plain; any thread.
+// SharedQuotaOptions: the Redis or Valkey server that shares the rates of keys. Plain; any thread.
 #pragma once
 
 #include <chrono>

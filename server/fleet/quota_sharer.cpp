@@ -91,7 +91,7 @@ QuotaSharer::~QuotaSharer() {
     each.table->share(options_.replicas, nullptr);
 }
 
-// Many requests are one wake-up. Where memory fails, the heartbeat wakes it.
+// Many requests cause a single wake-up. If memory fails, the heartbeat wakes the thread.
 void QuotaSharer::wake() noexcept {
   if (link_.is_up() && !is_woken_.exchange(true)) link_.post([this] { pump(); });
 }

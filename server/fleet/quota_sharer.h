@@ -25,7 +25,7 @@ class QuotaSharer {
     std::string scope;  // distinguishes its buckets from another table's
   };
 
-  // The tables and counts must outlive it. Before the first request.
+  // The tables and counts must outlive this. To be made before the first request.
   QuotaSharer(const SharedQuotaOptions& options, std::vector<Table> tables, SharedQuotaCounts& counts);
   ~QuotaSharer();
   QuotaSharer(const QuotaSharer&) = delete;

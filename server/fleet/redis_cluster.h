@@ -22,7 +22,7 @@ struct RedisAddress {
 // Keys whose text between the first `{` and the next `}` is the same, if there is any, have the same slot.
 std::uint16_t redis_slot(std::string_view key);
 
-// "MOVED SLOT HOST:PORT": the node that has the slot; "ASK SLOT HOST:PORT": that which may have this key already.
+// "MOVED SLOT HOST:PORT": the node that has the slot; "ASK SLOT HOST:PORT": the node that may have this key already.
 struct RedisRedirection {
   bool is_for_good = false;  // MOVED
   std::uint16_t slot = 0;
@@ -39,13 +39,13 @@ class RedisSlotMap {
 
   const RedisAddress* find(std::uint16_t slot) const;  // null: no node has it
   void move(std::uint16_t slot, const RedisAddress& address);
-  const std::vector<RedisAddress>& nodes() const { return nodes_; }  // each that has slots, and replicas
+  const std::vector<RedisAddress>& nodes() const { return nodes_; }  // nodes with slots, and replicas
 
  private:
   std::int16_t place_of(const RedisAddress& address);
 
   std::vector<RedisAddress> nodes_;
-  std::vector<std::int16_t> owners_ = std::vector<std::int16_t>(kNumRedisSlots, -1);  // places in nodes_
+  std::vector<std::int16_t> owners_ = std::vector<std::int16_t>(kNumRedisSlots, -1);  // index into nodes_ by slot
 };
 
 }  // namespace quire

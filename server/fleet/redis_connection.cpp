@@ -17,7 +17,7 @@ constexpr std::size_t kReadAtOnce = 256 << 10;
 constexpr std::size_t kCommandsAtOnce = 64;
 constexpr int kLooksAtOnce = 5;           // checks for a stall within the patience
 constexpr std::chrono::seconds kIdle{1};  // a connection without a command for so long is pinged
-// A reply may be later than the patience by the time that the bytes since its command take at this rate.
+// Rate at which the bytes since a command extend the patience for its reply.
 constexpr double kSlowestBytesPerSecond = 8e6;
 
 }  // namespace
@@ -85,7 +85,7 @@ void RedisConnection::secure() {
                         }));
 }
 
-// The first errors end the connection; the answer to PING says that the store is ready.
+// An error in a first reply ends the connection; the answer to PING shows that the store is ready.
 void RedisConnection::greet() {
   const auto is_fine = [this](const char* what) {
     return [this, what](const RespReply* reply) {

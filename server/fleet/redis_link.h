@@ -49,7 +49,7 @@ class RedisLink {
     std::function<void()> beat{};  // called at intervals while the link is up
   };
 
-  // Throws StartupError as check_redis_server() does; a server that cannot be reached is none.
+  // Throws StartupError like check_redis_server(), but not for a server that cannot be reached.
   RedisLink(const RedisServer& server, const Options& options, Events events);
   ~RedisLink();  // no callback runs afterwards
   RedisLink(const RedisLink&) = delete;
@@ -60,8 +60,8 @@ class RedisLink {
   // Runs `work` on the thread, or never if memory runs out.
   void post(std::function<void()> work) noexcept;
 
-  // `done` gets null where the node that has the key is not connected, or not until its reply; where the server fails
-  // with that, `failed` comes after it.
+  // `done` gets null if the node that has the key is not connected, or fails before its reply; if the server fails with
+  // that node, `failed` comes after it.
   void call(const std::string& key, RedisCommand command, RedisConnection::Done done);
   // Drops the connection as if it had failed: the server does not do its job. No effect if it is down already.
   void give_up(const std::string& why);

@@ -1,5 +1,5 @@
-// RedisServer: a Redis or Valkey server, or any node of a cluster. RedisStoreOptions: that through which several
-// daemons share KV blocks, and how. Plain; any thread.
+// RedisServer: a Redis or Valkey server, or any node of a cluster. RedisStoreOptions: settings of the server through
+// which several daemons share KV blocks. Plain; any thread.
 #pragma once
 
 #include <chrono>

@@ -26,13 +26,13 @@ class RedisRouter : public std::enable_shared_from_this<RedisRouter> {
   struct Options {
     const char* setting;  // begins messages
     RedisUrl url;
-    boost::asio::ssl::context* tls;  // null: plain; it outlives this
+    boost::asio::ssl::context* tls;  // null: plain; must outlive this
     RedisServer server;
     std::size_t max_reply_bytes;
     std::string home;  // empty: keys lie anywhere
   };
 
-  // seeds: asked one after the other which nodes there are, and replaced by these. They outlive this.
+  // seeds: asked in turn for the cluster's nodes, and replaced by these. They must outlive this.
   RedisRouter(boost::asio::io_context& context, const Options& options, std::vector<RedisAddress>& seeds,
               RedisConnection::Events events);
   void start();

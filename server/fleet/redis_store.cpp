@@ -18,7 +18,7 @@ constexpr const char* kSetting = "kv_cache.shared";
 constexpr std::int64_t kMostBytesOnTheWire = std::int64_t{4} << 20;
 constexpr std::int64_t kMostHeadBytes = std::int64_t{1} << 20;  // limit on a record's bytes besides its payload
 
-// A write that takes the record's bytes from where they are.
+// A write that sends the record's bytes without copying them.
 RedisCommand set_command(const std::string& name, const TierEvent& write, std::chrono::milliseconds lifetime) {
   const std::string record = record_head(write.record);
   const auto ttl = std::chrono::ceil<std::chrono::seconds>(lifetime);

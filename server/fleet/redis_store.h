@@ -20,8 +20,8 @@ namespace quire {
 
 class RedisStore final : public SharedStore {
  public:
-  // `ready` is called on the store's thread. Throws StartupError as check_store_options() does; a store that cannot be
-  // reached is none.
+  // `ready` is called on the store's thread. Throws StartupError like check_store_options(), but not for a store that
+  // cannot be reached.
   RedisStore(const RedisStoreOptions& options, std::function<void()> ready);
   RedisStore(const RedisStore&) = delete;
   RedisStore& operator=(const RedisStore&) = delete;

@@ -1,4 +1,4 @@
-// RedisUrl: a parsed URL of redis or rediss: where a store is, and as which user to ask it. Value type; any thread.
+// RedisUrl: a parsed URL of redis or rediss: a store's address and user. Value type; any thread.
 #pragma once
 
 #include <cstdint>

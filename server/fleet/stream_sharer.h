@@ -32,7 +32,7 @@ class StreamSharer {
   // Time after which a daemon without a heartbeat counts as gone.
   std::chrono::milliseconds lease() const { return options_.lease; }
 
-  // A stream begins here, or has ended. Its record is kept for `window` longer.
+  // Begins or ends a stream's record, which is kept for `window` longer.
   void begin(const std::string& name, const StreamOrigin& origin, std::chrono::milliseconds window) noexcept;
   void end(const std::string& name) noexcept;
 

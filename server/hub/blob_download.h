@@ -1,7 +1,7 @@
-// BlobDownload: one file of a repository into the cache, a small step at a time. It continues where an earlier process
-// ended: what that one left in CHECKSUM.incomplete is read and kept. One thread at a time. Invariants: the blob gets
-// its name after its checksum was found right and its bytes are on the disk; no byte is requested that is here
-// already, unless the checksum turns out wrong; two processes never write one blob.
+// BlobDownload: downloads one file of a repository into the cache in small steps. It continues from the bytes that an
+// earlier process left in CHECKSUM.incomplete. One thread at a time. Invariants: the blob gets its name only after its
+// checksum was verified and its bytes are on the disk; no byte is requested twice unless the checksum turns out wrong;
+// two processes never write one blob.
 #pragma once
 
 #include <chrono>

@@ -59,7 +59,7 @@ std::optional<Shard> shard_of(std::string_view path) {
   return shard;
 }
 
-// A path's words: what stands between its slashes, dots and hyphens, in upper case.
+// The words of a path between slashes, dots and hyphens, in upper case.
 std::vector<std::string> words_of(std::string_view path) {
   std::vector<std::string> words(1);
   const auto shard = shard_of(path);
@@ -196,7 +196,7 @@ std::vector<std::string> choices_of(const std::vector<std::string>& paths) {
 
 namespace {
 
-// The tower of a model: the file in its folder, else at the top, in the type that is the most exact and usual.
+// The tower of a model: the file in its folder, else at the top, of the most exact usual type.
 std::optional<std::string> mmproj_for(const std::vector<std::string>& paths, std::string_view model) {
   const std::string_view folder = model.substr(0, model.rfind('/') + 1);
   std::vector<std::string> found;

@@ -21,7 +21,7 @@ struct ChosenFiles {
 // available choices.
 Result<ChosenFiles> choose_files(const std::vector<std::string>& paths, std::string_view wanted);
 
-// The quantisation that a GGUF file's name says, such as "Q4_K_M"; empty: none.
+// The quantisation in a GGUF file's name, such as "Q4_K_M"; empty: none.
 std::string quantisation_of(std::string_view path);
 
 // The models in these files, each by the `wanted` that selects it.

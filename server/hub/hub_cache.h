@@ -15,8 +15,8 @@
 
 namespace quire::hub {
 
-// A lock on one file's name by flock(2). One on a blob, .locks/models--OWNER--NAME/CHECKSUM.lock, is huggingface_hub's
-// too.
+// A lock on one file's name by flock(2). The lock of a blob, .locks/models--OWNER--NAME/CHECKSUM.lock, is shared with
+// huggingface_hub.
 class CacheLock {
  public:
   enum class Mode { kShared, kExclusive };

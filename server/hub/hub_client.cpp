@@ -183,7 +183,7 @@ Result<RemoteFile> HubClient::describe(const ModelReference& model, const std::s
   WebReader reader(stop_, kHubPatience);
   WebRequest request = request_for(file_path(model, commit, file.path));
   request.method = "HEAD";
-  request.max_redirects = 0;  // the hub's own answer has the checksum; a storage's may not
+  request.max_redirects = 0;  // the hub's own answer has the checksum; a redirect's target may not
   const auto status = reader.open(request);
   if (!status) return tl::make_unexpected(unreachable(status.error()));
   if (*status >= 400) return tl::make_unexpected(error_of(*status, reader, model));

@@ -1,6 +1,6 @@
 // HubClient: requests to a model hub over HTTP: the files of a revision with their checksums, and their bytes. One
-// thread at a time. Invariants: paths, commits and checksums that a hub answers with are checked before they are used;
-// the token goes to the hub's own origin only; an error says what to do about it.
+// thread at a time. Invariants: paths, commits and checksums in a hub's answers are checked before use; the token goes
+// to the hub's own origin only; an error names the remedy.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Models that Ollama has downloaded, read where they lie. One thread at a time.
+// Reads models that Ollama has downloaded, in place. One thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -140,7 +140,7 @@ void PullRunner::abandon() {
 void PullRunner::stop() {
   abandon();
   thread_.stop();
-  // Jobs that never began: their callbacks run on the server's loops, which end after this.
+  // The callbacks of jobs that never began run on the server's loops, which end after this.
   std::vector<std::shared_ptr<PullJob>> left;
   std::vector<std::shared_ptr<PullLease>> kept;
   {

@@ -41,7 +41,7 @@ class PullJob {
   friend class PullRunner;
   void set(PullProgress progress);
   void end(Result<CachedModel> result);
-  // Takes a new state over; the mutex is held.
+  // Adopts a new state; requires the mutex.
   std::vector<std::function<void()>> changed();
 
   const ModelReference model_;
@@ -82,20 +82,20 @@ class PullRunner {
   void keep(std::shared_ptr<PullLease> lease);
   // The jobs that have not ended.
   std::vector<std::shared_ptr<PullJob>> jobs() const;
-  // Ends what runs and what waits, with errors.
+  // Ends running and waiting jobs with errors.
   void abandon();
   // Stops the downloads and waits for the thread.
   void stop();
 
  private:
   void run(const std::shared_ptr<PullJob>& job, const HubEnvironment& environment, std::int64_t max_bytes);
-  // The locks of the cache are free again when this returns: a client that has the answer can delete the model.
+  // The cache's locks are released when this returns, so that a client with the answer can delete the model.
   static Result<CachedModel> download(PullJob& job, const HubEnvironment& environment, std::int64_t max_bytes);
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<PullJob>> jobs_;
   std::vector<std::shared_ptr<PullLease>> kept_;
-  WorkThread thread_;  // ends first
+  WorkThread thread_;  // destroyed first
 };
 
 }  // namespace quire::hub

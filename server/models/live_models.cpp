@@ -11,10 +11,10 @@ namespace quire {
 
 namespace {
 
-// A request for a model that could not be loaded tries again, but not before this.
+// A request for a model that failed to load tries again, but not before this.
 constexpr std::chrono::seconds kRetryAfter{10};
 constexpr std::chrono::milliseconds kLongestLook{1000};
-constexpr std::chrono::seconds kUnusedAfter{10};  // a model that has served nothing since it was loaded counts as idle
+constexpr std::chrono::seconds kUnusedAfter{10};  // time after which an unused model counts as idle
 constexpr std::chrono::milliseconds kShortestLook{20};
 
 Error no_such_model(const std::string& name) {
@@ -43,7 +43,7 @@ Error has_canary(const std::string& name) {
                "model_busy", "name", std::nullopt};
 }
 
-// A request's place in a queue while its model wakes; members go in the reverse order.
+// A request's place in a queue while its model wakes; members are destroyed in reverse order.
 struct WaitingRequest {
   std::shared_ptr<RequestQueue> places;
   QueueTicket ticket;

@@ -41,11 +41,11 @@ class LiveModels {
   // once `interrupted` returns true.
   void start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
              const std::function<bool()>& interrupted);
-  // Throws StartupError as start() does before it loads weights, and loads none.
+  // Throws StartupError like start() before it loads weights, and loads none.
   void check(std::vector<HostedModelSpec> specs, const EngineOptions& general) const;
   // Calls `publish` with the table now and after each change.
   void publish_to(Publish publish);
-  // Ends all engines' threads: after it no event is sent and no Done is called.
+  // Ends all engines' threads: afterwards no event is sent and no Done is called.
   void stop();
 
   // Admin operations, by model name. Each is done at once if the model is already in that state. Errors: 404 for an
@@ -59,18 +59,18 @@ class LiveModels {
   // Releases its memory once its requests have ended. A load that no request waits for is cancelled as well.
   void sleep(const std::string& name, Done done);
   void wake(const std::string& name, Done done);
-  // Loads another file under the same name. New requests go to it once it is loaded, running ones end on the old one.
-  // `in_place`: unloads the old one first, and requests wait meanwhile; for machines without memory for both.
+  // Loads another file under the same name. New requests go to it once it is loaded; running ones finish on the old
+  // one. `in_place`: unloads the old one first, while requests wait; for machines without memory for both.
   void replace(const std::string& name, const std::filesystem::path& path, bool in_place, Done done);
 
-  // A canary: the model's next file, loaded beside it under canary_name(), gets `share` of the model's conversations; a
-  // later call changes the share (without `path`). 0 unloads it again, 1 makes it the model. Errors: as replace(), 409
-  // "model_busy" where the model does not serve or the canary is another file.
+  // Sets a canary: the model's next file, loaded beside it under canary_name(), gets `share` of the model's
+  // conversations; a later call changes the share (without `path`). 0 unloads it again, 1 makes it the model. Errors:
+  // like replace(); 409 "model_busy" if the model does not serve or the canary is another file.
   void split(const std::string& name, const std::filesystem::path& path, double share, Done done);
 
-  // Loads an adapter of a model that serves (empty: of the first), for requests that ask for it from then on; with
-  // `in_place` it takes the place of the one of its name. Errors: 400 for a name that is taken and a file that is no
-  // adapter of the model, 403 where the model takes no updates, 507 where those in use leave no room.
+  // Loads an adapter of a serving model (empty: the first) for later requests that name it; with `in_place` it replaces
+  // the adapter of its name. Errors: 400 for a name in use or a file that is no adapter of the model, 403 if the model
+  // takes no updates, 507 if the adapters in use leave no room.
   void load_adapter(const std::string& model, const AdapterPath& adapter, bool in_place, Done done);
   // Running requests keep the adapter. Errors: 404.
   void unload_adapter(const std::string& name, Done done);
@@ -88,8 +88,8 @@ class LiveModels {
 
   // Puts models to sleep that had no work for their sleep_after; returns when to call it again.
   std::optional<Clock::time_point> sleep_idle(Clock::time_point now);
-  // Applies a reloaded configuration's names, templates, limits and times, all or none. Throws StartupError where a
-  // model was added, removed or moved to another file: these need load(), unload() or replace().
+  // Applies a reloaded configuration's names, templates, limits and times, all or none. Throws StartupError if a model
+  // was added, removed or moved to another file: these need load(), unload() or replace().
   void reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general);
 
  private:
@@ -123,7 +123,7 @@ class LiveModels {
     Clock::time_point active_at{};
 
     bool is_busy() const;      // an operation is under way that excludes others
-    bool can_give_up() const;  // ... and it can be cancelled: it is a load, or leads to one
+    bool can_give_up() const;  // ... but can be cancelled: a load, or leading to one
   };
   using EntryPtr = std::shared_ptr<Entry>;
   // A loaded model that its entry does not hold yet.
@@ -142,7 +142,7 @@ class LiveModels {
     void report(std::vector<Done>& all, const std::optional<Error>& error = std::nullopt);
   };
 
-  // Memory that is a model's, until this and its copies are gone.
+  // A model's promised memory, until this and its copies are gone.
   struct Promises {
     std::shared_ptr<const std::uint64_t> own;
     std::shared_ptr<const std::uint64_t> on_host;
@@ -153,7 +153,7 @@ class LiveModels {
     Promises promises;
   };
 
-  // sleep() and unload().
+  // The common part of sleep() and unload().
   void give_up(const std::string& name, After after, Done done);
 
   // Each requires mutex_.

@@ -1,4 +1,4 @@
-// LiveModels: adapters that come and go while their model serves.
+// LiveModels: loading and unloading adapters of serving models.
 #include <algorithm>
 
 #include "core/base/log.h"
@@ -18,7 +18,7 @@ auto find_path(HostedModelSpec& spec, const std::string& name) {
 
 }  // namespace
 
-// Why the model cannot take the adapter now.
+// Reason why the model cannot take the adapter now.
 std::optional<Error> LiveModels::adapter_refusal(const EntryPtr& entry, const std::string& name, bool in_place) const {
   const std::string model = entry->spec.name;
   if (!entry->spec.model.adapter_updates) {

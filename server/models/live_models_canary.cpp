@@ -47,7 +47,7 @@ void LiveModels::split(const std::string& name, const std::filesystem::path& pat
   publish();
 }
 
-// Loaded beside the model, with the same limit on waiting requests; its callers are answered once it has its share.
+// Loads it beside the model, with the same limit on waiting requests; answers its callers once it has its share.
 void LiveModels::begin_canary(const Entry& entry, const std::filesystem::path& path, double share, Done done) {
   const auto canary = std::make_shared<Entry>();
   canary->spec = entry.spec;

@@ -40,7 +40,7 @@ struct KvClaim {
   std::optional<MemoryNeeds> needs;  // set for models loaded at the start
 };
 
-// `bytes`, or less where all requests at once could not use so much.
+// `bytes`, or less if all requests at once could not use so much.
 std::int64_t useful_kv_bytes(const MemoryNeeds& needs, std::int32_t block_size, std::int64_t bytes);
 
 // Bytes of each pool. `budget`: all pools together; 0: 40% of the memory left by the models loaded together. Throws

@@ -1,6 +1,6 @@
 // HostedModelSpec: one model as an operator wants it served: its files, its names, its engine, its share of the memory
-// and when it sleeps. ModelEntry: the same as the configuration's `models` list writes it, where an absent field is the
-// general sections' value. Value types; any thread.
+// and its sleep. ModelEntry: its form in the configuration's `models` list, where an absent field has the general
+// sections' value. Value types; any thread.
 #pragma once
 
 #include <chrono>
@@ -42,7 +42,7 @@ struct ModelOptions {
   std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
   std::filesystem::path mmproj;         // the tower that reads pictures for it; empty: one beside the model's file
-  bool uses_mmproj = true;              // false: it reads text only, whatever there is
+  bool uses_mmproj = true;              // false: text only, even with a tower
   PictureForm picture_form = PictureForm::kTrained;
   std::filesystem::path draft_model;   // a smaller model that drafts for it; empty: none does
   std::filesystem::path packed_cache;  // folder of weights packed by an earlier start; empty: none is kept
@@ -64,7 +64,7 @@ struct ModelEntry {
   bool preload = true;                       // false: the first request loads it
 };
 
-// NAME=PATH: an adapter by the name that clients ask it by.
+// NAME=PATH: an adapter and the name that clients use.
 struct AdapterPath {
   std::string name{};
   std::filesystem::path path{};

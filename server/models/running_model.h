@@ -16,7 +16,7 @@
 
 namespace quire {
 
-// Thrown out of a model's loading when the server is asked to end meanwhile.
+// Thrown by a model's loading when the server is asked to end meanwhile.
 struct Interrupted {};
 
 // Layout of a model's KV cache, for dashboards.
@@ -44,9 +44,9 @@ class RunningModel {
   virtual void order_slot(SlotOrder order) {
     (*order.done)(failure(ErrorKind::kInvalidRequest, "This model keeps no slots", "unsupported_operation"));
   }
-  // Takes over what can change while the engine runs: the queue's bounds and the keys' weights.
+  // Applies the settings that can change while the engine runs: the queue's limits and the keys' weights.
   virtual void reconfigure(const EngineOptions& options) = 0;
-  // Ends the engine's thread: nothing is sent any more.
+  // Ends the engine's thread: no event is sent afterwards.
   virtual void stop() = 0;
 };
 
@@ -54,13 +54,13 @@ class OpenedModel {
  public:
   virtual ~OpenedModel() = default;
   virtual MemoryNeeds needs() const = 0;
-  // Refuses what start() would refuse for its other files: template, adapters. Throws StartupError.
+  // Checks the model's other files like start(): template, adapters. Throws StartupError.
   virtual void check() const {}
   // Loads it and starts its engine. Throws StartupError, and Interrupted once `interrupted` returns true.
   virtual std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) = 0;
 };
 
-// Throws StartupError.
+// Opens a model; throws StartupError.
 using ModelOpener = std::function<std::unique_ptr<OpenedModel>(const HostedModelSpec& spec)>;
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// An admin's operations. AdminTask: one that takes time: a wait that blocks no thread, then the function that makes the
+// Operations of an admin. AdminTask: a slow operation: a wait that blocks no thread, then the function that makes the
 // response. AdminActions: the functions behind them, set before the first session; any thread.
 #pragma once
 
@@ -20,7 +20,7 @@ struct PullTask {
   std::shared_ptr<hub::PullLease> lease;
   Form form = Form::kWhole;
   bool is_ollama = false;
-  std::optional<ModelEntry> serves;  // taken into service at the end, under this name; its path is the download's
+  std::optional<ModelEntry> serves;  // added to the served models at the end, with the download's path
 };
 
 struct AdminTask {
@@ -50,7 +50,7 @@ struct AdapterOrder {
 };
 
 struct AdminActions {
-  // Calls `done` when it was applied or refused, with the response's body.
+  // Calls `done` with the response's body once the order was applied or refused.
   std::function<void(std::function<void(Result<std::string>)> done)> reload;
   // Calls `done` when the operation ends, with the error if it failed.
   std::function<void(const ModelOrder& order, std::function<void(std::optional<Error>)> done)> order;

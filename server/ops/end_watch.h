@@ -1,5 +1,5 @@
-// EndWatch: reports a process that does not come to its end in time, because a thread hangs in a disk or a driver. Any
-// thread. It has a thread of its own from the first time limit on.
+// EndWatch: reports a process that does not end in time, because a thread hangs in a disk or a driver. Any thread. Its
+// own thread starts with the first time limit.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class EndWatch {
   EndWatch(const EndWatch&) = delete;
   EndWatch& operator=(const EndWatch&) = delete;
 
-  // The end is due within this time from now. Replaces an earlier limit.
+  // Sets the end's limit to this time from now, replacing an earlier one.
   void expect_within(std::chrono::milliseconds time);
 
  private:

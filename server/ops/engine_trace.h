@@ -14,7 +14,7 @@ namespace quire {
 inline constexpr std::size_t kMostTracedSteps = 200'000;
 inline constexpr std::size_t kMostTracedRequests = 20'000;
 
-// Requests that ended during a recording; nothing is kept otherwise.
+// Requests that ended during a recording; outside a recording nothing is kept.
 class RequestTrace {
  public:
   // Clears the last recording and starts one. Returns false if one is in progress.

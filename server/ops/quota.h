@@ -29,7 +29,7 @@ struct SharedQuotaCounts {
   std::atomic<std::int64_t> num_failures{0};
 };
 
-// kRuns: the request computes, and holds one of the key's places. kReads: it reads, deletes or resumes what there is.
+// kRuns: the request computes, and holds one of the key's places. kReads: it reads, deletes or resumes stored objects.
 enum class QuotaUse { kRuns, kReads };
 
 class QuotaTable {

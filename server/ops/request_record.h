@@ -25,11 +25,11 @@ struct RequestRecord {
   std::string request_id;
   std::string key_name;  // "" where no key was asked for
   std::string peer;
-  std::string method;  // empty, as the path is, where the head could not be read
+  std::string method;  // empty, like the path, if the head was unreadable
   std::string path;
   int status = 0;        // 0: the client left before an answer
   std::string error;     // code of the error in its answer; empty: none
-  bool is_call = false;  // asked a model for something, rather than for a page
+  bool is_call = false;  // calls a model, unlike a page
   OperationTimes times;
   TraceContext trace;
   OperationSummary summary;

@@ -47,7 +47,7 @@ class SharedRate {
  private:
   double& refilled_part(const Limit& limit, Time now);
 
-  TokenBucket bucket_;  // the store's at the last answer, without what was taken here since; full before the first
+  TokenBucket bucket_;  // the store's last level minus later use; full before the first answer
   TokenBucket part_;    // this replica's part
   double unreported_ = 0.0;
   double reported_ = 0.0;  // sent but not answered

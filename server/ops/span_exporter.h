@@ -1,6 +1,6 @@
 // SpanExporter: sends finished requests as spans to an OpenTelemetry collector (OTLP over HTTP or HTTPS, in JSON), from
-// a thread of its own. offer(): Any thread; never waits: what does not fit into the queue is dropped and counted. A
-// collector that does not answer costs nothing but its spans.
+// a thread of its own. offer(): any thread; never waits: spans beyond the queue's size are dropped and counted. A
+// collector that does not answer costs only its spans.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ struct TracingOptions {
 
 // Parses the endpoint's URL; a URL without a path gets OTLP's path. Throws StartupError for an unusable URL.
 HttpUrl parse_collector(const std::string& url);
-// The collector that receives spans. Throws StartupError: the URL, or the file of authorities.
+// Opens the collector that receives spans. Throws StartupError for the URL or the file of authorities.
 WebClient open_collector(const TracingOptions& options);
 // Returns an empty text if the collector took the body, else the reason. Waits for a few seconds at most.
 std::string post_spans(const WebClient& collector, std::string body);
@@ -39,7 +39,7 @@ class SpanExporter {
  public:
   // Throws StartupError for an unusable endpoint, named in the message.
   explicit SpanExporter(const TracingOptions& options);
-  // Sends what is queued, if the collector takes it within a second, and ends.
+  // Sends the queued spans, if the collector takes them within a second, and ends.
   ~SpanExporter();
   SpanExporter(const SpanExporter&) = delete;
   SpanExporter& operator=(const SpanExporter&) = delete;

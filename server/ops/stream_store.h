@@ -93,7 +93,7 @@ class StreamStore {
   };
   using Id = std::pair<std::string, std::string>;
   using IdView = std::pair<std::string_view, std::string_view>;
-  // Looking for a stream takes no memory.
+  // Lets a look-up avoid allocating a key.
   struct Before {
     using is_transparent = void;
     bool operator()(const IdView& a, const IdView& b) const { return a < b; }

@@ -40,7 +40,7 @@ class ServiceNotifier {
   void alive();
 
  private:
-  // A supervisor that does not read is waited for a moment, unless the flags say otherwise.
+  // Waits a moment for a supervisor that does not read, unless the flags say otherwise.
   void send(const std::string& message, int flags = 0);
 
   int socket_ = -1;
