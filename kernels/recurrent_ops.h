@@ -18,7 +18,7 @@ inline constexpr std::int64_t kStatePanel = 32;  // columns of a matrix state th
 
 struct StateLayout {
   std::int64_t num_states = 0;  // sequences that have one at the same time
-  std::int64_t floats = 0;      // of one sequence, over all recurrent layers
+  std::int64_t floats = 0;      // size for one sequence, over all recurrent layers
 };
 
 // Floats of the last taps - 1 rows of a convolution over `channels`.

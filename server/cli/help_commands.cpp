@@ -18,7 +18,7 @@ namespace quire::cli {
 
 namespace {
 
-// The command that the words name. Throws StartupError, which names the nearest.
+// The command that the words name. Throws StartupError with the nearest name.
 const CLI::App& find_command(const CLI::App& app, const std::vector<std::string>& words) {
   const std::string complaint = complain_of_command(app, words);
   if (!complaint.empty()) throw StartupError(complaint);

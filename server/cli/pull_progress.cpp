@@ -24,7 +24,7 @@ double seconds_since(PullClock::time_point then) {
   return std::chrono::duration<double>(PullClock::now() - then).count();
 }
 
-// Shows a pull's progress as often as is useful where stderr leads.
+// Shows a pull's progress at intervals that suit stderr: a terminal or a log.
 class ProgressShow {
  public:
   explicit ProgressShow(std::string model) : model_(std::move(model)) {}

@@ -1,4 +1,4 @@
-// Downloads with their progress shown: a bar on a terminal, else a line of the log every few seconds. One thread at a
+// Downloads and shows the progress: a bar on a terminal, else a line of the log every few seconds. One thread at a
 // time.
 #pragma once
 

@@ -1,6 +1,6 @@
 // BackgroundRun: an operation that runs without the session that began it: its events are saved for readers, its
 // response is stored at its end. One thread at a time (its executor's). Invariants: it holds its key's place and its
-// place in the queue as any request does; a drain waits for it, and cuts it at the deadline.
+// place in the queue like any request; a drain waits for it, and cuts it at the deadline.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>

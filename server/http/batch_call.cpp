@@ -35,7 +35,7 @@ LineAnswer answer_of(const Error& error) {
   return answer;
 }
 
-// The state that one call has beside its arguments.
+// State of one call beside its arguments.
 class LineCall {
  public:
   LineCall(ServerState& state, asio::any_io_executor executor, const BatchLine& line, LineControl& control)

@@ -35,7 +35,7 @@ std::int64_t unix_now() {
 
 }  // namespace
 
-// The end of a line's coroutine, whatever ended it.
+// Ends a line's coroutine, for whatever reason it ended.
 struct BatchService::LineEnd {
   explicit LineEnd(std::shared_ptr<Running> of) : running(std::move(of)) {}
   LineEnd(LineEnd&&) noexcept = default;

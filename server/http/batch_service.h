@@ -1,7 +1,7 @@
 // BatchService: the batch thread. It owns the store of files and batches, answers the endpoints of both, and runs the
-// requests of batches while the server serves. Any thread, where not said otherwise. Invariants: no other thread
-// touches a stored file; a request whose answer is not on the disk is called again, after a restart too; at most
-// max_running requests are called at once.
+// requests of batches while the server serves. Any thread, unless noted. Invariants: no other thread touches a stored
+// file; a request whose answer is not on the disk is called again, after a restart too; at most max_running requests
+// are called at once.
 #pragma once
 
 #include <atomic>

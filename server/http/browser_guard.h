@@ -19,7 +19,7 @@ bool is_trusted_host(std::string_view host, const std::vector<std::string>& allo
 // Returns whether the browser's headers say that another site's page sent the request.
 bool is_cross_site(const RequestHead& head);
 
-// Why a web page could have sent this request to an /admin path; nullopt where none can.
+// Reason why a web page could have sent this request to an /admin path; nullopt if none can.
 std::optional<Response> cross_site_refusal(const RequestHead& head);
 
 // Returns whether the request bears marks of a browser: Origin, Referer, Cookie, Sec-Fetch-*, or a browser's

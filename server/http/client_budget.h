@@ -1,8 +1,8 @@
-// ClientBudget: limits the memory that clients keep occupied on their way in or out: request bodies that are not parsed
-// yet, answers that are not read yet. Any thread. Bytes are charged by client (an API key or an address). When the
-// budget is full, the largest unfinished charge of the client with the most bytes is cut; charges up to kSmall have a
-// share of their own. Invariants: the charged bytes exceed the limit by at most the charges that were cut and have not
-// ended yet; once there is a charge, nothing of it takes memory.
+// ClientBudget: limits the memory that clients occupy on their way in or out: unparsed request bodies and unread
+// answers. Any thread. Bytes are charged by client (an API key or an address). When the budget is full, the largest
+// unfinished charge of the client with the most bytes is cut; charges up to kSmall have a share of their own.
+// Invariants: the charged bytes exceed the limit by at most the charges that were cut and have not ended yet;
+// operations on an existing charge allocate no memory.
 #pragma once
 
 #include <cstdint>

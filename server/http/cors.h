@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// The header fields that let the requesting page read the response; empty where its origin is absent or not allowed.
+// Header fields that let the requesting page read the response; empty if its origin is absent or not allowed.
 std::vector<HeaderField> cors_fields(const CorsOptions& options, const RequestHead& head);
 // Returns whether the request comes from a page of a listed origin.
 bool has_allowed_origin(const CorsOptions& options, const RequestHead& head);

@@ -131,7 +131,7 @@ std::optional<Response> endpoint_refusal(ServerState& state, const Settings& set
     if (auto refusal = admission.route->takes_form() ? form_refusal(cors, head) : media_refusal(cors, head))
       return refusal;
   }
-  // Each message of a WebSocket is counted by itself; batches, which have quotas of their own, are asked after often.
+  // Each message of a WebSocket is counted by itself; batches have quotas of their own, and reading them is free.
   const bool is_socket = std::holds_alternative<SocketRoute>(admission.route->answer);
   const bool asks_after = !is_post && admission.route->is_stored();
   if (admission.key == nullptr || is_socket || asks_after || !admission.route->is_counted) return std::nullopt;

@@ -97,7 +97,7 @@ Mailbox::Batch Mailbox::next_slice() {
     taken_.clear();
     num_given_ = 0;
     taken_.swap(mail_);
-    mail_.reserve(taken_.size());  // here, so that the engine's put() seldom has to
+    mail_.reserve(taken_.size());  // reserves here, so that the engine's put() seldom must
   }
   const std::size_t count = std::min(kSlice, taken_.size() - num_given_);
   if (count == taken_.size()) {

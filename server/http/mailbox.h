@@ -18,7 +18,7 @@
 namespace quire {
 
 struct Mail {
-  std::size_t index;  // the number of the operation's request
+  std::size_t index;  // index of the operation's request
   OutputEvent event;
 };
 
@@ -28,7 +28,7 @@ class Mailbox {
 
   void put(std::size_t index, OutputEvent event) noexcept;
   bool interrupted() const;
-  // Ends all waits: with an error for the client, or without one where the client has disconnected.
+  // Ends all waits: with an error for the client, or without one if the client has disconnected.
   void interrupt(std::optional<Error> error) noexcept;
 
   // Detaches the reader: the mailbox holds nothing of its event loop afterwards.

@@ -328,7 +328,7 @@ Metrics::~Metrics() = default;
 Metrics::GapRecorder::~GapRecorder() {
   try {
     flush();
-  } catch (const std::bad_alloc&) {  // some gaps are not counted
+  } catch (const std::bad_alloc&) {  // without memory some gaps are not counted
   }
 }
 

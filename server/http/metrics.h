@@ -51,7 +51,7 @@ class Metrics {
   };
 
   void count_response(int status);
-  // `code` is one of the server's own, never a client's text.
+  // `code` is one of the server's own codes, never a client's text.
   void count_refusal(const std::string& code);
   void connection_opened();
   void connection_closed();

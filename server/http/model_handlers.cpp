@@ -81,7 +81,7 @@ std::string outcome_json(const ServerState& state, const std::string& name) {
   for (const ModelReport& report : state.admin.models()) {
     if (report.entry.name == name) json = report_json(report);
   }
-  json["success"] = true;  // llama-server's
+  json["success"] = true;  // llama-server's member
   return dump_json(json);
 }
 
@@ -196,12 +196,12 @@ Result<ModelOrder> read_order(ServerState& state, What what, FieldReader& reader
   return order;
 }
 
-// Carries the order out: the response waits for its end, or not.
+// Starts the order. `waits`: the response waits for its end.
 Result<AdminTask> carry_out(ServerState& state, const ModelOrder& order, bool waits) {
   const auto finish = [&state, name = order.model.name]() -> Result<std::string> { return outcome_json(state, name); };
   if (waits)
     return AdminTask{.until = [&state, order](auto done) { state.admin.order(order, done); }, .finish = finish};
-  // Shared: the report may come long after this response.
+  // Shared, because the report may come long after this response.
   const auto refused = std::make_shared<std::pair<std::mutex, std::optional<Error>>>();
   state.admin.order(order, [refused](std::optional<Error> error) {
     const std::lock_guard lock(refused->first);

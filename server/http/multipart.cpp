@@ -17,8 +17,8 @@ tl::unexpected<Error> bad_form(std::string message) {
   return invalid("The body is no valid multipart/form-data: " + message, "", "invalid_multipart");
 }
 
-// A parameter's value, a token or a quoted string, at the beginning of `text`, which it is taken from. Only quotes and
-// backslashes are escapes, for browsers send the backslashes of names as they are.
+// Takes a parameter's value, a token or a quoted string, from the beginning of `text`. Only quotes and backslashes are
+// escapes, because browsers send the backslashes of names unescaped.
 std::string take_value(std::string_view& text) {
   std::string value;
   if (!text.starts_with('"')) {
@@ -95,7 +95,7 @@ Result<bool> MultipartReader::take_delimiter() {
   if (end == std::string_view::npos || !trimmed(rest.substr(0, end)).empty()) {
     return bad_form("text behind a boundary");
   }
-  buffer_.erase(0, delimiter_.size() + end);  // the line's end stays: a part may have no head
+  buffer_.erase(0, delimiter_.size() + end);  // the line's end stays, because a part may have no head
   state_ = State::kHead;
   at_delimiter_ = false;
   return true;

@@ -44,7 +44,7 @@ class OperationDriver {
   // Runs the operation, but holds back a stream's last bytes, so that the request is counted before its client sees the
   // end.
   boost::asio::awaitable<Outcome> run(Clock::time_point arrival);
-  // Writes a long response, making each part once the client has read the ones before.
+  // Writes a long response, making each part after the client has read the previous ones.
   boost::asio::awaitable<void> send_parts(Outcome& outcome);
   // Writes the stream's last bytes. To be called after run(), with its result.
   boost::asio::awaitable<void> end_stream(Outcome& outcome);

@@ -1,5 +1,5 @@
-// run_by: a coroutine runs work on another thread and resumes on its own. guarded: turns an exception of such work into
-// an error. Runs on the coroutine's thread; the work on the thread that it is posted to.
+// run_by: lets a coroutine run work on another thread and resume on its own. guarded: turns an exception of such work
+// into an error. Runs on the coroutine's thread; the work on the thread that it is posted to.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -17,8 +17,8 @@
 
 namespace quire {
 
-// Runs `work` on the thread of `post` and resumes on the caller's executor, whose exception it throws. The other thread
-// takes no memory beyond that of the work.
+// Runs `work` on the thread of `post` and resumes on the caller's executor, rethrowing the work's exception. The other
+// thread allocates no memory beyond the work's own.
 template <class T>
 [[gnu::noinline]] boost::asio::awaitable<T> run_by(std::function<void(std::function<void()>)> post,
                                                    std::function<T()> work) {

@@ -110,7 +110,7 @@ class Server::Impl {
     on_hangup_ = std::move(on_hangup);
     signals_.add(SIGTERM);
     signals_.add(SIGINT);
-    signals_.add(SIGXCPU);  // the limit of CPU time: some seconds are left
+    signals_.add(SIGXCPU);  // the limit of CPU time: a few seconds are left
     if (on_hangup_) signals_.add(SIGHUP);
     keep_running([this] { return signal_loop(); });
   }
@@ -406,22 +406,22 @@ class Server::Impl {
 
   ServerState state_;
   std::vector<HandedSocket> handed_;
-  std::unique_ptr<BatchService> batches_;  // null: none are served; ends after the sessions that use it
+  std::unique_ptr<BatchService> batches_;  // null: batches are off; ends after the sessions that use it
   // Coroutines use these members until they end, at the latest with their loops.
-  std::list<LongLoop> loops_;  // the first io thread's, once it runs
+  std::list<LongLoop> loops_;  // used by the first io thread only, once it runs
   std::mutex transports_mutex_;
   std::map<std::string, std::int64_t> num_by_address_;  // guarded by transports_mutex_
   std::unordered_set<std::shared_ptr<Transport>> transports_;
   EventThreads io_;
   TextPool text_;
   MediaService media_;
-  EventThreads admin_;    // /admin and reload: neither waits for requests, nor do these for it
-  EventThreads reports_;  // metrics, status and documents: they wait for no request, and no socket waits for them
+  EventThreads admin_;    // /admin and reload: independent of requests
+  EventThreads reports_;  // metrics, status and documents: independent of requests
   asio::signal_set signals_;
   Wakeup stopped_;
   Wakeup stopped_again_;
   std::vector<std::unique_ptr<asio::steady_timer>> repeat_timers_;
-  std::vector<std::unique_ptr<Listener>> listeners_;  // closed before the loops they belong to
+  std::vector<std::unique_ptr<Listener>> listeners_;  // closed before the loops that they belong to
   std::function<void()> on_hangup_;
   std::function<void()> on_drain_;
   std::function<void()> on_drained_;

@@ -1,5 +1,5 @@
-// ServerState: the state that all sessions of one server share. Any thread, as each member says. LiveOperations: the
-// operations in flight, so that a drain can count and cut them.
+// ServerState: the state that all sessions of one server share. Any thread, unless a member says otherwise.
+// LiveOperations: the operations in flight, so that a drain can count and cut them.
 #pragma once
 
 #include <atomic>
@@ -67,9 +67,9 @@ class LiveOperations {
   void add(const std::shared_ptr<Mailbox>& mailbox);
   void remove(const std::shared_ptr<Mailbox>& mailbox);
   std::size_t count() const;
-  // Interrupts all of them with this error and returns how many there were.
+  // Interrupts all operations with this error and returns their number.
   std::size_t cut(const Error& error);
-  // Wakes all of them.
+  // Wakes all operations.
   void nudge();
 
  private:
@@ -103,7 +103,7 @@ struct ServerState {
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
   std::atomic<std::int64_t> num_fresh{0};  // connections that have not sent a whole request head yet
-  std::atomic<bool> handing_over{false};   // a drain whose listening sockets another process takes over
+  std::atomic<bool> handing_over{false};   // another process takes over the listening sockets
   std::atomic<std::int64_t> num_busy{0};   // sessions between a request's head and its response's end
   std::atomic<std::int64_t> num_calls{0};  // requests of the API since the start
   ReloadCounts reloads;
@@ -121,11 +121,11 @@ struct ServerState {
   AdminActions admin;  // set before the first session
   ModelWaker waker;    // set before the first session; without it sleeping models are not woken
   RequestTrace request_trace;
-  const std::unique_ptr<SpanExporter> spans;               // null: none are exported
+  const std::unique_ptr<SpanExporter> spans;               // null: spans are not exported
   TextPool* text = nullptr;                                // set before the first session
   MediaService* media = nullptr;                           // set before the first session
   std::atomic<StreamSharer*> shared_streams{nullptr};      // set before the first session; null: streams stay here
-  BatchService* batches = nullptr;                         // set before the first session; null: none are served
+  BatchService* batches = nullptr;                         // set before the first session; null: batches are off
   std::function<void(std::function<void()>)> post_admin;   // runs a job on the admin thread; set before any session
   std::function<void(std::function<void()>)> post_report;  // runs a job on the reports thread; set before any session
 

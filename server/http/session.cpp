@@ -60,7 +60,7 @@ asio::awaitable<bool> Connection::serve_next(Clock::time_point idle_until) {
 }
 
 asio::awaitable<bool> Session::serve() {
-  settings_ = state_.settings();  // the head may have taken long
+  settings_ = state_.settings();  // reading the head may have taken long
   head_ = parser_.take_head();
   keep_alive_ = head_.keep_alive && state_.phase.load() < ServerPhase::kRefusing && !state_.handing_over.load();
   const std::string_view asked = head_.field("x-request-id");

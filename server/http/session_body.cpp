@@ -119,7 +119,7 @@ asio::awaitable<bool> Session::respond_to_head(Response response) {
     co_await refuse(refusal.status, refusal.code, refusal.message);
     co_return false;
   }
-  if (parser_.refused()) keep_alive_ = false;  // longer than is worth reading
+  if (parser_.refused()) keep_alive_ = false;  // too long to be worth reading
   const bool refused = co_await refuse_further_bytes();
   if (refused) co_return false;
   co_return co_await respond(std::move(response));

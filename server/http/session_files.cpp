@@ -89,7 +89,7 @@ class ReceivedForm {
   BatchService& batches_;
   const std::string owner_;
   UploadForm form_;
-  std::string* field_ = nullptr;  // null: what comes is the file's
+  std::string* field_ = nullptr;  // null: further bytes are the file's
   std::shared_ptr<FileUpload> upload_;
 };
 
@@ -138,7 +138,7 @@ asio::awaitable<bool> Session::send_content(StoredAnswer answer) {
   const std::shared_ptr<void> closed(nullptr, [&](void*) {
     try {
       batches->post([file] {});
-    } catch (const std::bad_alloc&) {  // closed here
+    } catch (const std::bad_alloc&) {  // no memory: the file is closed here
     }
   });
   count(200);
@@ -150,7 +150,7 @@ asio::awaitable<bool> Session::send_content(StoredAnswer answer) {
         std::min<std::int64_t>(answer.num_bytes - offset, static_cast<std::int64_t>(kContentPiece)));
     const std::function<Result<std::string>()> read = [&] { return file->read(offset, size); };
     const Result<std::string> piece = co_await run_by<Result<std::string>>(post, read);
-    if (!piece || piece->size() < size) co_return false;  // a length that is not met says that something is missing
+    if (!piece || piece->size() < size) co_return false;  // an unmet length shows that the end is missing
     sent = co_await transport_->write(*piece, options().timeout.write);
     offset += static_cast<std::int64_t>(size);
   }

@@ -1,4 +1,4 @@
-// Session: a stream that is kept for its client, and sent again from the event after the last one that arrived.
+// Session: a stream kept for its client, sent again from the event after the last received one.
 #include <boost/asio/steady_timer.hpp>
 #include <charconv>
 #include <ctime>

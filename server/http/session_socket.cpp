@@ -51,7 +51,7 @@ struct SocketInbox {
         memory(std::move(last_response)) {}
 
   WebSocket socket;
-  MailboxReader reader;  // woken by a message, the connection's end, or a drain, which interrupts it
+  MailboxReader reader;  // woken by a message or the connection's end, interrupted by a drain
   std::optional<WebSocket::Message> message;
   asio::steady_timer taken;
   std::shared_ptr<Mailbox> running;  // mailbox of the request being answered; null: none

@@ -52,10 +52,10 @@ MetricFamily single(const char* name, const char* help, FamilyType type, double 
   return made;
 }
 
-// The fields of /proc/self/stat behind the program's name, which may hold anything.
+// The fields of /proc/self/stat after the program's name, which may contain anything.
 struct ProcessStat {
   double cpu_seconds = 0.0;
-  double start_seconds = 0.0;  // since the machine started
+  double start_seconds = 0.0;  // counted from the machine's start
   double virtual_bytes = 0.0;
   double resident_bytes = 0.0;
   double num_threads = 0.0;

@@ -53,7 +53,7 @@ double kv_token_bytes(Backend& backend, const KvLayout& layout) {
 // Loads `parts` equal weights side by side.
 std::unique_ptr<Linear> LevelBench::load(DType type, std::int64_t outputs, std::int64_t inputs, std::int64_t parts) {
   const auto cols = static_cast<std::size_t>(inputs);
-  constexpr std::int64_t kDistinct = 16;  // rows that are really random; the others repeat them
+  constexpr std::int64_t kDistinct = 16;  // random rows, which the others repeat
   const std::size_t row_bytes = dtype_bytes(type, inputs);
   std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
   std::vector<float> values(cols);
@@ -62,7 +62,7 @@ std::unique_ptr<Linear> LevelBench::load(DType type, std::int64_t outputs, std::
     std::byte* at = source.data() + static_cast<std::size_t>(row) * row_bytes;
     if (row >= kDistinct) {
       std::copy_n(source.data() + static_cast<std::size_t>(row % kDistinct) * row_bytes, row_bytes, at);
-    } else if (can_quantize(type)) {  // blocks of types that are only read stay zeros, which take the same time
+    } else if (can_quantize(type)) {  // other types keep zeros, which take the same time
       std::ranges::generate(values, [&] { return uniform(random_); });
       quantize(type, values, {at, row_bytes});
     }

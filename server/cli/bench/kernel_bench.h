@@ -20,7 +20,7 @@ struct KernelBenchOptions {
   std::vector<std::int64_t> rows{1, 8, 32, 512};
   std::vector<std::string> shapes{"8192x2048"};  // outputs x inputs
   std::vector<std::int64_t> contexts{512, 8192};
-  int passes = 5;  // medians over these
+  int passes = 5;  // number of passes behind each median
 };
 
 // A measured row. The ideal time is the longer of its bytes at the read rate and its arithmetic at the multiply rate.

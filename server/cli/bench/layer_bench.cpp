@@ -79,7 +79,7 @@ struct LevelBench::AttentionShape {
   AttentionOptions options;
 };
 
-// `sequences` of `context` tokens, the last `rows` of each computed.
+// Measures `sequences` of `context` tokens, computing the last `rows` of each.
 void LevelBench::masked(const AttentionShape& shape, std::int64_t sequences, std::int64_t rows, std::int64_t context,
                         std::vector<KernelRow>& out) {
   progress_(fmt::format("{} attention {}: {} x {} of {}", limits_.level, shape.name, sequences, rows, context));

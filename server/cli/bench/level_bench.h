@@ -13,7 +13,7 @@
 
 namespace quire::bench {
 
-// Weights, keys and values are spread over this much, so that no cache holds them when they are next read.
+// Memory that weights, keys and values are spread over, so that no cache still holds them at their next read.
 inline constexpr std::size_t kColdBytes = std::size_t{256} << 20;
 inline constexpr double kPassSeconds = 0.04;
 
@@ -100,7 +100,7 @@ class LevelBench {
     double bytes = 0;
     double operations = 0;
     DType multiplied = DType::kF32;  // weight type that the multiply limit is measured with
-    std::size_t working_set = 0;     // bytes the reads are spread over
+    std::size_t working_set = 0;     // bytes that the reads are spread over
   };
 
   // Measures body(turn) between two measurements of the limit that binds it.

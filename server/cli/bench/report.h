@@ -39,7 +39,7 @@ struct ServeReport {
   std::int64_t cached_tokens = 0;
   std::int64_t output_tokens = 0;
   std::int64_t num_events = 0;             // events with text or a token id
-  double seconds = 0;                      // first request sent to last one finished
+  double seconds = 0;                      // from the first request sent to the last one finished
   Summary ttft;                            // seconds to the first such event
   Summary itl;                             // seconds between such events
   Summary e2e;                             // seconds to the end of the answer

@@ -1,6 +1,6 @@
-// `quire bench throughput`: the engine alone, without network or text: batches of equal requests, as
-// llama-batched-bench does; of an encoder, texts to vectors. One thread at a time: the caller's thread becomes the
-// engine thread.
+// `quire bench throughput`: the engine alone, without network or text: batches of equal requests, like
+// llama-batched-bench; for an encoder, texts to vectors. One thread at a time: the caller's thread becomes the engine
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ThroughputOptions {
   std::int64_t prompt_tokens = 512;
   std::int64_t output_tokens = 128;
   std::vector<std::int64_t> batch_sizes{1, 8, 32};
-  int repeats = 3;  // medians over these
+  int repeats = 3;  // number of runs behind each median
 };
 
 struct ThroughputRow {

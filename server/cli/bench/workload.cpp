@@ -128,7 +128,7 @@ std::string_view common_word(Generator& random) {
   return kCommonWords[std::uniform_int_distribution<std::size_t>(0, kCommonWords.size() - 1)(random)];
 }
 
-// Lines of words behind their numbers.
+// Lines of words with their numbers.
 std::string numbered_text(Generator& random, std::int64_t num_words) {
   std::string out;
   for (std::int64_t line = 1; num_words > 0; ++line, num_words -= kLineWords) {

@@ -1,5 +1,4 @@
-// Names under which Ollama's and other users look for commands that Quire has under its own. Pure functions; any
-// thread.
+// Names by which users of Ollama and other programs look for commands of Quire. Pure functions; any thread.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@ class App;
 
 namespace quire::cli {
 
-// Empty where the first words of `words` are commands, else the line that names the unknown one and the nearest.
+// Empty if the first words of `words` are commands, else the line that names the unknown one and the nearest.
 std::string complain_of_command(const CLI::App& app, const std::vector<std::string>& words);
 
 // The line for words left after a parse: it names the first and the command's nearest flag.

@@ -1,5 +1,5 @@
-// LineEditor: lines typed at a terminal, edited and kept in a history by libedit; plain lines where standard input is
-// not a terminal. One thread at a time.
+// LineEditor: lines typed at a terminal, edited and kept in a history by libedit; plain lines if standard input is not
+// a terminal. One thread at a time.
 #pragma once
 
 #include <memory>

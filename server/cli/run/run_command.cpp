@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kLoadTick{1'000};
 
 struct RunArguments {
   std::string model;
-  std::string hf;  // a hub's repository instead
+  std::string hf;  // a hub's repository in place of `model`
   std::vector<std::string> question;
   std::string url;
   std::string model_name;
@@ -35,7 +35,7 @@ struct RunArguments {
   ClientTrust trust;
   std::vector<std::string> settings;  // NAME=VALUE
   std::string system;
-  std::vector<std::string> serve;  // flags of the server that is started
+  std::vector<std::string> serve;  // flags of the started server
 };
 
 // Prints an answer; reasoning is dimmed if stdout is a terminal.
