@@ -1,4 +1,4 @@
-// AttentionMask: which tokens a query sees, and how heads weigh distance; every backend uses it. Any thread.
+// AttentionMask: the tokens that a query sees, and heads' weights by distance; every backend uses it. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ inline ProductInput gated(MatrixView gate_up) {
   return {ProductInput::Form::kGated, gate_up};
 }
 
-// Makes rows of a matrix in the blocks of its type, for weights that no file holds so. Immutable; any thread.
+// Makes rows of a matrix in the blocks of its type, for weights that no file stores so. Immutable; any thread.
 class RowMaker {
  public:
   virtual ~RowMaker() = default;
@@ -170,14 +170,14 @@ struct RopePositions {
 
 // Operations that a backend may lack. A model that needs them is refused when it is loaded.
 enum class Ability : std::uint8_t {
-  kGraph,            // GraphOps, but for those named below
+  kGraph,            // GraphOps, except for those named below
   kMaskedAttention,  // windows, chunks, soft caps, sinks, slopes, values in keys, attention in both directions
   kExperts,          // route, experts
   kHeadLinear,
   kStreams,         // mix_streams, add_to_streams, match_length, keep_excess
   kAdapters,        // load_linear_beside while steps run
   kExpertAdapters,  // ExpertArgs::changes
-  kInt4Cache,       // KvDType::kI4, but for layers whose V is part of K
+  kInt4Cache,       // KvDType::kI4, except for layers whose V is part of K
 };
 
 // Memory of a backend's own, separate from the machine's.

@@ -1,7 +1,7 @@
-// KernelTable: what one ISA level provides, as plain function pointers over plain structs. Immutable facts; any thread.
-// Included by the ISA level files, so it names no standard container and defines no function with external linkage.
-// Invariant of every kernel: the arithmetic of one row (or one query vector) never depends on which others come with
-// it.
+// KernelTable: the kernels of one ISA level, as plain function pointers over plain structs. Immutable facts; any
+// thread. Included by the ISA level files, so it names no standard container and defines no function with external
+// linkage. Invariant of every kernel: the arithmetic of one row (or one query vector) never depends on the others
+// beside it.
 #pragma once
 
 #include <cstddef>
@@ -207,8 +207,8 @@ struct AttendKernel {
   // Packs for an int4 cache: rows are rotated, and zero from head_dim to padded_depth(head_dim).
   void (*pack_int4_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float* out);
   // Tokens [partition * kPartition, ...) of the context: for one tile of each of `num_heads` heads with equal counts
-  // and visible tokens, because what they read of a block lies together; or for `num_tiles` tiles of one head, in the
-  // order of what they see, each of which sees some of the partition.
+  // and visible tokens, because their parts of a block are adjacent; or for `num_tiles` tiles of one head, ordered by
+  // visible tokens, each of which sees some of the partition.
   void (*run)(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles, std::int64_t num_heads,
               std::int64_t num_tiles, std::int64_t partition, float* scratch, const SoftmaxState* out);
 };

@@ -41,7 +41,7 @@ const KernelTable* i8mm_table() {
 
 constexpr std::array kLevels = {
     CpuLevel{"scalar", scalar_table, always},
-    CpuLevel{"neon", neon_table, always},  // a part of every arm64 processor that Linux runs on
+    CpuLevel{"neon", neon_table, always},  // included in every arm64 processor that runs Linux
     CpuLevel{"dotprod", dotprod_table, has_dotprod},
     CpuLevel{"i8mm", i8mm_table, has_i8mm},
 };

@@ -1,6 +1,6 @@
-// RecurrentTable: what one ISA level provides for recurrent mixers, as plain function pointers. Immutable; any thread.
-// Included by the ISA level files: no standard container, no function with external linkage.
-// Invariant: the arithmetic of a token does not depend on the tokens that are advanced together with it.
+// RecurrentTable: the kernels of one ISA level for recurrent mixers, as plain function pointers. Immutable; any thread.
+// Included by the ISA level files: no standard container, no function with external linkage. Invariant: the arithmetic
+// of a token does not depend on the tokens that are advanced together with it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The configuration of the AMX tiles, and what GCC's own intrinsics leave unsaid: that ldtilecfg reads all 64 bytes and
-// a tile load memory. Without it the compiler drops stores to the one and delays stores for the other. One thread at a
-// time. Source: Intel SDM, LDTILECFG. Internal linkage; included by level files with AMX only.
+// The configuration of the AMX tiles, and two facts that GCC's intrinsics do not state: ldtilecfg reads all 64 bytes,
+// and a tile load reads memory. Otherwise the compiler drops stores for the one and delays stores for the other. One
+// thread at a time. Source: Intel SDM, LDTILECFG. Internal linkage; included by level files with AMX only.
 #pragma once
 
 #include <immintrin.h>

@@ -127,7 +127,7 @@ void measure_alone(BenchModel& model, int num_long) {
   RunningEngine bounded(model, 4000, 64);
   RunningEngine unbounded(model, 4000, 64, nullptr, 0.0);
   for (RunningEngine* engine : {&bounded, &unbounded})
-    first_token(*engine, model.tokens(std::min(3000, num_long / 4), 1));  // the step's price is known from here on
+    first_token(*engine, model.tokens(std::min(3000, num_long / 4), 1));  // teaches the price of a step
   std::vector<double> seconds;
   std::vector<double> without_bound;
   for (int i = 0; i < 3; ++i) {

@@ -1,6 +1,6 @@
-// StreamClient: many streams of one server, read by one thread as cheaply as they can be: epoll, one buffer, and a
-// search for each event's text, which is the time at which the engine handed it over. One thread at a time. In a
-// process of its own, so that it and the server share a machine and nothing else.
+// StreamClient: many streams of one server, read by one thread as cheaply as possible: epoll, one buffer, and a search
+// for each event's text, which is the time at which the engine handed it over. One thread at a time. It runs in a
+// process of its own, so that it and the server share only the machine.
 #pragma once
 
 #include <sys/epoll.h>

@@ -8,7 +8,7 @@
 
 namespace quire::fuzz {
 
-// Runs `read`; a StartupError must be one bounded line of text. Anything else that is thrown ends the process.
+// Runs `read`; a StartupError must be one bounded line of text. Any other exception ends the process.
 template <class Read>
 void expect_value_or_line(const Read& read) noexcept {
   try {

@@ -28,7 +28,7 @@ bool same_bits(const Matrix& a, const Matrix& b) {
   return std::memcmp(a.data.data(), b.data.data(), a.data.size() * sizeof(float)) == 0;
 }
 
-// The numbers of those operations of one kind that attention can do without and nothing shows it.
+// Numbers of the operations of one kind that attention can leave out without an effect.
 std::vector<int> attention_without(AttentionScene& scene, const std::vector<Chunk>& chunks, Mutation::Kind kind,
                                    int count) {
   const Matrix expected = attended_in_tiles(scene, chunks);

@@ -1,4 +1,4 @@
-// Experts, recurrent mixers and adapters on the emulated GPU: what does not wait, barriers, and other threads.
+// Experts, recurrent mixers and adapters on the emulated GPU: waits, barriers, and other threads.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>

@@ -215,7 +215,7 @@ TEST_CASE("a step is waited for alone: what was enqueued behind it is still to b
 
 TEST_CASE("each wait for a step is found where it is left out") {
   const auto right = two_in_flight({});
-  // The first two steps have nothing to wait for when they begin: each further one waits once, and is waited for.
+  // The first two steps wait for nothing when they begin: each further one waits once, and is waited for.
   const int num_waits = 2 + 4 + 6;
   const int first_wait = 1;  // wait 0 is that of loading
   int num_needed = 0;

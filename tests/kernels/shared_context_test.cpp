@@ -1,4 +1,4 @@
-// Sequences that begin with the same blocks attend to them together: bit for bit as each alone would.
+// Sequences that begin with the same blocks attend to them together, with the bits of each alone.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>

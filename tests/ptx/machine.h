@@ -1,6 +1,5 @@
 // Executes a function of PTX for a grid, a block after the other. Global addresses are the process's own; each access
-// is checked against the ranges that were given. Shared memory that nothing wrote must not be read. One thread at a
-// time.
+// is checked against the given ranges. Shared memory must be written before it is read. One thread at a time.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // CrowdedScheduler: a scheduler that serves a steady crowd: whenever a sequence ends another one arrives, and the pool
-// has too little room for all that run, so that steps admit and preempt. Deterministic. One thread at a time.
+// is too small for all running ones, so that steps admit and preempt. Deterministic. One thread at a time.
 #pragma once
 
 #include <memory>

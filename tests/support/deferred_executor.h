@@ -1,7 +1,6 @@
-// DeferredExecutor: an Executor of depth two whose device completes late: what was submitted is computed at
-// some later call, in the order of a stream, at the latest when it is waited for; when exactly is drawn from a seed.
-// Results that are not ready are poison, and arrays that change before they were computed are found. One thread at a
-// time.
+// DeferredExecutor: an Executor of depth two whose device completes late: a submitted step is computed at some later
+// call, in the order of a stream, at the latest when it is waited for; a seed decides when. Results that are not ready
+// are poison, and arrays that change before they were computed are detected. One thread at a time.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// OracleDrafter: a drafter that knows the text to come, and proposes as much of it rightly as a test asks for. One
+// OracleDrafter: a drafter that knows the coming text, and proposes the share of right tokens that a test asks for. One
 // thread at a time.
 #pragma once
 
