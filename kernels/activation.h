@@ -22,7 +22,7 @@ enum class Nonlinearity : std::uint8_t {
 
 struct ActivationArgs {
   Nonlinearity kind = Nonlinearity::kSilu;
-  float limit = 0.0f;  // silu: the gate is at most this and the other factor within it, where it is not zero
+  float limit = 0.0f;  // upper limit of silu(gate), bound of the other factor; 0: none
   float alpha_p = 0.0f, alpha_n = 0.0f, beta = 0.0f, eps = 0.0f;  // kXielu
 };
 

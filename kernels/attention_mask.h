@@ -1,4 +1,4 @@
-// AttentionMask: which tokens a query sees, and how heads weigh distance; every backend uses it. Any thread.
+// AttentionMask: the tokens that a query sees, and heads' weights by distance; every backend uses it. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct TokenRange {
 
 // Tokens that the query at `position` sees in a context of that length.
 TokenRange seen_by(const AttentionOptions& options, std::int64_t position, std::int64_t context);
-// The same for a row of a step, which may see later tokens.
+// The tokens that a step's row sees; it may see later ones.
 TokenRange seen_by_row(const AttentionOptions& options, const AttentionBatch& batch, std::int64_t row,
                        std::int64_t position, std::int64_t context);
 

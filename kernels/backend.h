@@ -29,7 +29,7 @@ struct MatrixView {
   std::int64_t stride = 0;
 };
 
-// The rows that a product multiplies: those of x, or what is made of them on the way and kept nowhere else.
+// Rows that a product multiplies: the rows of x, or rows computed from them on the fly and not stored.
 struct ProductInput {
   enum class Form : std::uint8_t {
     kPlain,
@@ -56,7 +56,7 @@ inline ProductInput gated(MatrixView gate_up) {
   return {ProductInput::Form::kGated, gate_up};
 }
 
-// Makes rows of a matrix in the blocks of its type, for weights that no file holds so. Immutable; any thread.
+// Makes rows of a matrix in the blocks of its type, for weights that no file stores so. Immutable; any thread.
 class RowMaker {
  public:
   virtual ~RowMaker() = default;
@@ -70,7 +70,7 @@ struct WeightSource {
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
   float scale = 1.0f;  // common factor of the weights, applied to the products
-  // Instead of data: rows are made while they are packed, this matrix's from first_row on.
+  // Replaces data: rows are made while they are packed, this matrix's from first_row on.
   const RowMaker* maker = nullptr;
   std::int64_t first_row = 0;
   const std::int32_t* order = nullptr;  // [cols]: column k multiplies input order[k]; null: input k
@@ -110,7 +110,7 @@ class Buffer {
  public:
   virtual ~Buffer() = default;
   virtual float* data() = 0;
-  virtual std::int64_t size() const = 0;  // floats
+  virtual std::int64_t size() const = 0;  // number of floats
 };
 
 // The paged K and V of layers. How a block is laid out inside is the backend's own affair.
@@ -118,7 +118,7 @@ class KvStorage {
  public:
   virtual ~KvStorage() = default;
   virtual const KvLayout& layout() const = 0;
-  virtual std::size_t block_bytes() const = 0;  // one block, all the group's layers, K and V
+  virtual std::size_t block_bytes() const = 0;  // a block in all the group's layers, K and V
   virtual void copy_block(std::int32_t source, std::int32_t destination) = 0;
   virtual void read_block(std::int32_t block, std::span<std::byte> out) const = 0;  // out: block_bytes()
   virtual void write_block(std::int32_t block, std::span<const std::byte> in) = 0;
@@ -150,8 +150,8 @@ struct AttentionBatch {
   std::span<const std::int32_t> seen_end = {};
 };
 
-// The positions that rows are rotated by: one number for each row, or several of which each frequency takes one
-// (M-RoPE, arXiv 2409.12191).
+// Positions for the rotation: one number per row, or several from which each frequency takes one (M-RoPE, arXiv
+// 2409.12191).
 struct RopePositions {
   RopePositions(std::span<const std::int32_t> each) : values(each) {}
   RopePositions(const std::vector<std::int32_t>& each) : values(each) {}
@@ -170,17 +170,17 @@ struct RopePositions {
 
 // Operations that a backend may lack. A model that needs them is refused when it is loaded.
 enum class Ability : std::uint8_t {
-  kGraph,            // GraphOps, but for those named below
+  kGraph,            // GraphOps, except for those named below
   kMaskedAttention,  // windows, chunks, soft caps, sinks, slopes, values in keys, attention in both directions
   kExperts,          // route, experts
   kHeadLinear,
   kStreams,         // mix_streams, add_to_streams, match_length, keep_excess
   kAdapters,        // load_linear_beside while steps run
   kExpertAdapters,  // ExpertArgs::changes
-  kInt4Cache,       // KvDType::kI4, but for layers whose V is part of K
+  kInt4Cache,       // KvDType::kI4, except for layers whose V is part of K
 };
 
-// Memory that a backend has to itself, beside the machine's.
+// Memory of a backend's own, separate from the machine's.
 struct BackendMemory {
   std::string name;  // "GPU 0 (NVIDIA H200)"
   std::uint64_t available = 0;
@@ -198,19 +198,19 @@ class Backend {
   virtual bool has(Ability /*ability*/) const { return true; }
   // The backends of several devices that compute a model together; null: this one computes all of it.
   virtual ParallelBackend* parallel() { return nullptr; }
-  virtual int num_ranks() const { return 1; }            // those devices
-  virtual bool has_own_memory() const { return false; }  // beside the machine's
+  virtual int num_ranks() const { return 1; }            // number of those devices
+  virtual bool has_own_memory() const { return false; }  // memory separate from the machine's
 
   // --- loading -----------------------------------------------------------------------------------------------------
   // Stacks `parts` (equal cols, possibly different types) into one operation with sum(rows) outputs: fused QKV,
   // gate+up. bias: sum(rows) floats or empty.
   virtual std::unique_ptr<Linear> load_linear(std::span<const WeightSource> parts, std::span<const float> bias) = 0;
-  // The same for one small matrix, on the caller's own thread: any thread, also while steps run.
+  // Loads one small matrix like load_linear, on the caller's own thread: any thread, also while steps run.
   virtual std::unique_ptr<Linear> load_linear_beside(const WeightSource& matrix) = 0;
-  // Names the layout of packed weights; empty where the backend cannot adopt them.
+  // Names the layout of packed weights; empty if the backend cannot adopt them.
   virtual std::string packing() const { return {}; }
-  // The same as load_linear, from Linear::packed() of the same parts on a backend of the same packing(). Keeps a view
-  // of `packed`, which must outlive it. Null where `packed` is not of the right size.
+  // Works like load_linear, from Linear::packed() of the same parts on a backend of the same packing(). Keeps a view of
+  // `packed`, which must outlive it. Null if `packed` has the wrong size.
   virtual std::unique_ptr<Linear> adopt_linear(std::span<const WeightSource> /*parts*/, std::span<const float> /*bias*/,
                                                std::span<const std::byte> /*packed*/) {
     return nullptr;
@@ -225,19 +225,19 @@ class Backend {
   virtual std::size_t kv_block_bytes(const KvLayout& layout) const = 0;
 
   // --- operations, in the order a layer uses them -------------------------------------------------------------------
-  // An id below zero is what was drawn for place -id - 1 in the step before, where the backend has steps(); such an id
-  // that is not in the table is row 0.
+  // An id below zero stands for the token drawn for place -id - 1 in the step before, if the backend has steps(); such
+  // an id outside the table takes row 0.
   virtual void embed(const Embedding& table, std::span<const std::int32_t> ids, MatrixView out) = 0;
   // out[r] = x[r] / rms(x[r]) * weight. x and out may be the same.
   virtual void rms_norm(MatrixView x, const float* weight, float eps, MatrixView out) = 0;
-  // The same over each of `num_heads` heads of `head_dim` within every row of x, in place (Qwen3's QK-norm).
+  // Normalises each of `num_heads` heads of `head_dim` within every row of x, in place (Qwen3's QK-norm).
   virtual void head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_t head_dim, const float* weight,
                              float eps) = 0;
-  // out = x W^T + bias, or out += ... where `accumulate` (the residual). The rows of x are made and quantised once for
-  // all parts of W.
+  // out = x W^T + bias, or out += ... if `accumulate` (the residual). The rows of x are made and quantised once for all
+  // parts of W.
   virtual void linear(const Linear& weights, const ProductInput& x, MatrixView out, bool accumulate) = 0;
-  // The same for the outputs that `wanted` names, in ascending ranges, which may reach beyond the last output. Each
-  // other column of `out` is as in linear(), or `rest` where the backend saves its product.
+  // Computes only the outputs in `wanted`, ascending ranges that may reach beyond the last output. Each other column of
+  // `out` is as in linear(), or `rest` if the backend saves its product.
   virtual void linear_some(const Linear& weights, const ProductInput& x, std::span<const OutputRange> /*wanted*/,
                            float /*rest*/, MatrixView out) {
     linear(weights, x, out, false);
@@ -255,11 +255,11 @@ class Backend {
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          std::int64_t num_heads, float scale, MatrixView out) = 0;
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;
-  // Mixers that keep a fixed state per sequence; null where the backend has none.
+  // Mixers that keep a fixed state per sequence; null if the backend has none.
   virtual RecurrentOps* recurrent() { return nullptr; }
-  // Operations of further families' layers; null where the backend has none.
+  // Operations of further families' layers; null if the backend has none.
   virtual GraphOps* graph() { return nullptr; }
-  // Two steps in flight, and drawing on the device; null where a step is done when its operations return.
+  // Two steps in flight, and drawing on the device; null if a step is done when its operations return.
   virtual StepOps* steps() { return nullptr; }
 
   // Runs body(begin, end) over [0, count) on the compute threads, caller included; returns when all is done. `grain` is
@@ -269,7 +269,7 @@ class Backend {
   // The dense host copy of x, valid from synchronize() until the next call for the same result. The host
   // may write there. The CPU's is x itself.
   virtual MatrixView on_host(MatrixView x, HostResult /*result*/) { return x; }
-  // Makes what the operations wrote visible to the host (a no-op on the CPU).
+  // Makes the operations' results visible to the host (a no-op on the CPU).
   virtual void synchronize() = 0;
 };
 

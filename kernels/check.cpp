@@ -9,7 +9,7 @@
 namespace quire {
 
 void check_failed(const char* condition, const char* reason, const char* file, int line) {
-  // A pipe that its reader does not drain must not keep the process from its end.
+  // A pipe without a reader must not keep the process from ending.
   constexpr int kPatienceMs = 500;
   pollfd reader{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&reader, 1, kPatienceMs) == 1)

@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-// One line of /proc/self/cgroup: "4:memory:/path", or "0::/path" of v2.
+// A line of /proc/self/cgroup: "4:memory:/path", or "0::/path" of v2.
 struct Membership {
   std::string controllers;
   std::filesystem::path group;  // without the leading slash

@@ -10,14 +10,14 @@
 namespace quire {
 
 struct ControlGroup {
-  std::filesystem::path folder;  // with the group's files
+  std::filesystem::path folder;  // holds the group's files
   std::string name;              // "/system.slice/quire.service"
-  bool is_v1 = false;            // its files are those of v1
+  bool is_v1 = false;            // its files have the names of v1
 };
 
-// The process's own group and those around it that have files, the innermost first; v2, then v1. controller: "memory"
-// or "cpu". root: where /proc and /sys are found, for tests. In a container whose group is named as the host sees it,
-// the mounted root is the container's own group.
+// The process's own group and the groups around it that have files, the innermost first; v2, then v1. controller:
+// "memory" or "cpu". root: the folder with /proc and /sys, for tests. In a container whose group has the host's name
+// for it, the mounted root is the container's own group.
 std::vector<ControlGroup> control_groups(std::string_view controller, const std::filesystem::path& root = "/");
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// DeviceError: what a device reports of itself: memory that it does not have, a kernel or copy that failed. Thrown by
-// backends and by nothing else: after one the device's state is unknown.
+// DeviceError: an error that a device reports: out of memory, a kernel or copy that failed. Thrown by backends only:
+// afterwards the device's state is unknown.
 #pragma once
 
 #include <stdexcept>

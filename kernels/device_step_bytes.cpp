@@ -48,7 +48,7 @@ std::int64_t array_bytes(const StepBounds& step) {
   const std::int64_t items = step.rows * partitions(step) * static_cast<std::int64_t>(sizeof(gpu::AttendItem));
   const std::int64_t draws = step.draws * (2 * step.vocab_size / 8 + kDrawArrays);
   const std::int64_t all = step.rows * kRowArrays + 2 * block_tables + items + draws;
-  return all + all / 4 + 4 * kMiB;  // they lie in chunks
+  return all + all / 4 + 4 * kMiB;  // memory is taken in chunks
 }
 
 std::int64_t drawn_bytes(const StepBounds& step) {

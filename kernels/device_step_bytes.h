@@ -1,6 +1,6 @@
-// device_step_bytes: what steps take on a GPU, and pinned on the host, beside weights, activations, states and KV; for
-// the memory plan. Pure; any thread. What grows with one request beyond all measure (penalties of 100,000 tokens) is
-// not counted.
+// device_step_bytes: memory of steps on a GPU, and pinned on the host, besides weights, activations, states and KV; for
+// the memory plan. Pure; any thread. Memory that a single request can make grow without limit (penalties of 100,000
+// tokens) is not counted.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ inline constexpr std::size_t kPartialBytes = std::size_t{128} << 20;
 // Rows of logits that are drawn from at once.
 inline constexpr std::int64_t kDrawRows = 16;
 
-// Size of each of the two pinned buffers that carry weights to a GPU. They are kept.
+// Size of each of the two pinned buffers that carry weights to a GPU, which are kept afterwards.
 inline constexpr std::size_t kLoadingPartBytes = std::size_t{8} << 20;
 
 // The largest step of a model.
@@ -31,7 +31,7 @@ struct StepBounds {
   std::int64_t num_experts = 0;
   std::int64_t chosen_rows = 0;  // rows that experts compute per row
   std::int64_t widest_expert_row = 0;
-  std::int64_t partial_floats = 0;  // one row's result of one partition of attention
+  std::int64_t partial_floats = 0;  // a row's result of one partition of attention
 };
 
 struct DeviceStepBytes {

@@ -37,7 +37,7 @@ enum class DType : std::uint8_t {
   kQ2_0,
   // Blocks made from Hugging Face checkpoints while weights are packed; no file holds them.
   kI4G32,   // f32 scale, zero and 16 bytes of nibbles per 32: value = scale * (quant - zero)
-  kI4G128,  // the same blocks, of which four in a row have equal scales and zeros
+  kI4G128,  // kI4G32's blocks; four in a row share scales and zeros
   kF8,      // f32 scale and 32 values E4M3; four blocks in a row have equal scales
 };
 

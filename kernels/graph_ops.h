@@ -51,7 +51,7 @@ struct ExpertChoices {
   std::int64_t num_rows = 0;
   std::int64_t num_chosen = 0;        // experts per row
   const std::int32_t* ids = nullptr;  // [num_rows * num_chosen], in the order of the choice
-  const float* weights = nullptr;     // as many; null: each is 1
+  const float* weights = nullptr;     // [num_rows * num_chosen]; null: each is 1
 
   std::int64_t count() const { return num_rows * num_chosen; }
 };
@@ -71,7 +71,7 @@ struct ExpertChange {
 
 // Feed-forwards of which each row takes some.
 struct ExpertArgs {
-  std::span<const std::unique_ptr<Linear>> gate_up;  // one per expert; `gated`: the gate's outputs, then up's
+  std::span<const std::unique_ptr<Linear>> gate_up;  // by expert; `gated`: gate outputs, then up's
   std::span<const std::unique_ptr<Linear>> down;
   bool gated = true;
   ActivationArgs activation;

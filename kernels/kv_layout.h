@@ -16,7 +16,7 @@ inline constexpr std::int64_t kMostInt4HeadDim = 1024;  // limit for K and for V
 enum class KvGroupKind : std::uint8_t {
   kFull,    // K and V of every token
   kWindow,  // K and V of the last `window` tokens: parts of blocks, given up behind the window
-  kLatent,  // one row per token that is both key and value: one head, no V
+  kLatent,  // a row per token as key and value: one head, no V
   kState,   // a fixed number of floats per sequence, replaced as tokens are computed
 };
 
@@ -54,8 +54,8 @@ struct KvLayout {
   }
 };
 
-// The layout of layers that keep a window, and that of the layers that keep all tokens. Each layer has its
-// number in both, and keeps nothing in one of them.
+// Two layouts: of the layers that keep a window, and of the layers that keep all tokens. Each layer has its number in
+// both, and is empty in one of them.
 struct KvSplit {
   std::int64_t window = 0;  // tokens that a token sees at most, itself among them; 0: all layers keep all
   KvLayout full;

@@ -45,9 +45,9 @@ class MachineMeter {
   MachineMeter(const MachineMeter&) = delete;
   MachineMeter& operator=(const MachineMeter&) = delete;
 
-  // Everything, medians of several passes. `progress` receives what is measured.
+  // Measures all limits as medians of several passes. `progress` is called with each measurement's name.
   MachineLimits measure(const std::function<void(const std::string&)>& progress);
-  // A rate at this moment, measured in 50 ms: neighbours change what a shared machine can do.
+  // The present rate, measured in 50 ms: neighbours on a shared machine change it.
   double read_rate_now(std::size_t bytes);
   double multiply_rate_now(DType type);
 

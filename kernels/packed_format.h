@@ -1,7 +1,7 @@
-// How each quantised type lies in packed panels: bits of a code, what a code means, where scales are. The one place
-// that loading (quant_blocks, packing) and the kernels share, so it names no standard container and defines nothing
-// with external linkage. Immutable facts; any thread. Invariant: value = scale * (meaning of the code), minus a minimum
-// where the form has one; several types share one form where their codes and scales mean the same.
+// Packed forms of the quantised types: bits of a code, its meaning, places of the scales. The only header that loading
+// (quant_blocks, packing) and the kernels share, so it names no standard container and defines nothing with external
+// linkage. Immutable facts; any thread. Invariant: value = scale * (meaning of the code), minus a minimum if the form
+// has one; types whose codes and scales mean the same share one form.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // ParallelBackend: several backends, each with a device of its own (a rank), that compute one model together (tensor
-// parallelism). It owns what is done once for all of them: the KV storage of all ranks, waiting, the threads. The
-// operations are the ranks' own: a model runs a graph on each. Engine thread only; run() is where other threads come
-// in. Invariant: a failure of one rank ends the pass on all of them and is thrown once.
+// parallelism). It owns the parts that exist once for all of them: the KV storage of all ranks, waiting, the threads.
+// The operations are the ranks' own: a model runs a graph on each. Engine thread only; only run() involves other
+// threads. Invariant: a failure of one rank ends the pass on all of them and is thrown once.
 #pragma once
 
 #include <exception>
@@ -51,7 +51,7 @@ class ParallelBackend final : public Backend {
 
   Backend& rank(int index) const { return *ranks_[static_cast<std::size_t>(index)].backend; }
   RankSum* sum(int index) const { return ranks_[static_cast<std::size_t>(index)].sum.get(); }
-  // Calls body(rank) on each rank's thread, 0 on the caller's. Where some throw, throws what the first of them reports.
+  // Calls body(rank) on each rank's thread, 0 on the caller's. If some throw, rethrows the first one reported.
   void run(const std::function<void(int rank)>& body);
 
   std::string name() const override;

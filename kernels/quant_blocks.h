@@ -18,7 +18,7 @@ struct QuantGroup {
   std::array<std::uint8_t, kSubBlock> quants;  // codes
   std::uint16_t scale_f16 = 0;                 // d
   std::uint16_t minimum_f16 = 0;               // m, dmin
-  // Integer multipliers of d, or whole scales of one byte, of each 16 elements where there are two.
+  // Integer multipliers of d, or whole scales of one byte, one per 16 elements if there are two.
   std::array<std::int8_t, 2> sub_scale{};
   std::uint8_t sub_minimum = 0;  // multiplier of dmin, or a zero
   float scale_f32 = 0.0f;

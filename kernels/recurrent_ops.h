@@ -18,7 +18,7 @@ inline constexpr std::int64_t kStatePanel = 32;  // columns of a matrix state th
 
 struct StateLayout {
   std::int64_t num_states = 0;  // sequences that have one at the same time
-  std::int64_t floats = 0;      // all recurrent layers of one sequence
+  std::int64_t floats = 0;      // size for one sequence, over all recurrent layers
 };
 
 // Floats of the last taps - 1 rows of a convolution over `channels`.
@@ -30,12 +30,12 @@ inline std::int64_t matrix_state_floats(std::int64_t heads, std::int64_t key_dim
   return heads * key_dim * ((value_dim + kStatePanel - 1) / kStatePanel * kStatePanel);
 }
 
-// The states of sequences. How the parts of one lie inside is the backend's own affair.
+// The states of sequences. Their inner layout is the backend's own.
 class StateStorage {
  public:
   virtual ~StateStorage() = default;
   virtual const StateLayout& layout() const = 0;
-  virtual std::size_t state_bytes() const = 0;  // one sequence
+  virtual std::size_t state_bytes() const = 0;  // bytes of one sequence's state
   virtual void copy_state(std::int32_t source, std::int32_t destination) = 0;
   virtual void read_state(std::int32_t state, std::span<std::byte> out) const = 0;  // out: state_bytes()
   virtual void write_state(std::int32_t state, std::span<const std::byte> in) = 0;
@@ -65,7 +65,7 @@ struct DeltaArgs {
   bool per_channel = false;        // decay inputs are [value_heads * key_dim], else [value_heads]
   float eps = 0.0f;                // least norm that q and k are divided by
   const float* a = nullptr;        // [value_heads], negative
-  const float* dt_bias = nullptr;  // as wide as the decay inputs
+  const float* dt_bias = nullptr;  // same width as the decay inputs
 };
 
 // Mamba-2's recurrence (arXiv 2405.21060).
@@ -123,7 +123,7 @@ class RecurrentOps {
   // x, dt, out: [rows, channels]; b, c: [rows, state_size]. State: matrix_state_floats(1, state_size, channels).
   virtual void selective_scan(const AttentionBatch& batch, const StatePart& state, const SelectiveScanArgs& args,
                               MatrixView x, MatrixView b, MatrixView c, MatrixView dt, MatrixView out) = 0;
-  // In place. gate: as x.
+  // Works in place. `gate` has the shape of x.
   virtual void gated_norm(const GatedNormArgs& args, MatrixView gate, MatrixView x) = 0;
 };
 

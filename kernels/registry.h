@@ -31,18 +31,18 @@ struct BackendOptions {
 
 struct IsaLevel {
   std::string name;
-  bool supported;  // whether this processor and operating system run it
+  bool supported;  // this processor and operating system run it
 };
 
 std::vector<IsaLevel> cpu_isa_levels();  // ascending
 
 bool is_device_name(std::string_view name);
 
-// Throws std::runtime_error with one clear line where the options name what this machine has not.
+// Throws std::runtime_error with one clear line if the options name something that this machine lacks.
 std::unique_ptr<Backend> create_backend(const BackendOptions& options);
 
-// Memory that models may still take on the GPU that create_backend would choose; none: it would choose the CPU. Among
-// GPUs, the one that has the least.
+// Free memory of the GPU that create_backend would choose; nothing if it would choose the CPU. With several GPUs, the
+// smallest.
 std::optional<BackendMemory> own_memory(const BackendOptions& options);
 
 }  // namespace quire

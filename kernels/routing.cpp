@@ -64,7 +64,7 @@ void keep_best_groups(const RouteOptions& options, RouteRoom& room) {
   }
 }
 
-// In the order of the choice: the nearer logits are of experts that no earlier place has taken.
+// Weighs in the order of the choice: a logit's neighbours are experts that no earlier place has taken.
 void weigh_as_mixer(std::span<const float> logits, const RouteOptions& options, const std::int32_t* ids,
                     float* weights) {
   for (std::int64_t n = 0; n < options.num_chosen; ++n) {

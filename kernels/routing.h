@@ -46,7 +46,7 @@ void check_route_shapes(const MatrixView& logits, const RouteOptions& options);
 void check_expert_shapes(const ExpertChoices& choices, const MatrixView& x, const MatrixView& gate_up,
                          const MatrixView& results, const MatrixView& out);
 
-// Whether the experts' nonlinearity is the plain SwiGLU, which is a part of the product behind it.
+// Returns whether the experts' nonlinearity is plain SwiGLU, which the following product includes.
 bool is_swiglu(const ExpertArgs& args);
 
 }  // namespace quire

@@ -29,13 +29,13 @@ struct DrawEdit {
   std::int32_t count = 0;
 };
 
-// How one token is drawn from a row of logits, in this order: masks, edits, then the greatest logit or a random one of
-// those that the filters leave.
+// Drawing of a token from a row of logits, in this order: masks, edits, then the greatest logit or a random one of
+// those that pass the filters.
 struct TokenDraw {
   std::int64_t logit_row = 0;
   std::int64_t place = 0;                  // index of the token in the step
   std::span<const std::uint32_t> mask{};   // bit (id % 32) of word id / 32: may be drawn; empty: all
-  std::span<const std::uint32_t> mask2{};  // and this one
+  std::span<const std::uint32_t> mask2{};  // a second mask of the same form
   std::span<const DrawEdit> edits{};
   float repetition_penalty = 1.0f;
   float frequency_penalty = 0.0f;
@@ -62,7 +62,7 @@ struct TokenScore {
 // The result of a draw.
 struct TokenDrawn {
   enum class Status : std::int32_t {
-    kNone,       // nothing is allowed
+    kNone,       // no token is allowed
     kNoNumbers,  // every allowed logit is NaN
     kDrawn,
   };
@@ -88,11 +88,11 @@ struct BlockTransfer {
   StateStorage* states = nullptr;   // set for a state
   std::int32_t number = 0;          // id of the block or state
   std::span<std::byte> out{};       // destination of a read; empty: it is written
-  std::span<const std::byte> in{};  // from here; empty too: from the state `source`
+  std::span<const std::byte> in{};  // source of a write; empty too: copies the state `source`
   std::int32_t source = 0;
 };
 
-// How long a step's transfers took.
+// Durations of a step's transfers.
 struct TransferTimes {
   double read_s = 0.0;
   double write_s = 0.0;
@@ -109,7 +109,7 @@ class StepOps {
   static constexpr std::int64_t kInFlight = 2;
 
   virtual ~StepOps() = default;
-  // Takes memory to draw and score so many tokens in a step, from rows of `vocab_size`.
+  // Reserves memory to draw and score so many tokens in a step, from rows of `vocab_size`.
   virtual void reserve(std::int64_t max_draws, std::int64_t max_scores, std::int64_t vocab_size) = 0;
   // Begins the next step and returns its number. Waits for the step before the last, whose
   // memory it takes over.
@@ -119,15 +119,15 @@ class StepOps {
   // Blocks and states are moved in this order, behind what was enqueued before and before what follows. Bytes to be
   // written are read at once, those to be read are in `out` by the end of wait(). Once in a step.
   virtual void move_blocks(std::span<const BlockTransfer> transfers) = 0;
-  // Lets the device begin with what is enqueued. Called once, behind the forward pass.
+  // Lets the device begin with the enqueued work. Called once, after the forward pass.
   virtual void launch() = 0;
-  // Draws and scores, once in a step; the logits are those of its own forward pass. num_places: of its tokens, those
-  // that the host draws included.
+  // Draws and scores, once in a step; the logits are those of its own forward pass. num_places: number of its tokens,
+  // including those that the host draws.
   virtual void draw(MatrixView logits, std::int64_t num_places, std::span<const TokenDraw> draws,
                     std::span<const TokenScore> scores) = 0;
   // The token at `place` of the step, which the host has drawn: after draw().
   virtual void put_drawn(std::int64_t place, std::int32_t token) = 0;
-  // Waits for what is enqueued of the step, as long as it is the last one.
+  // Waits for the step's enqueued work; the step must be the last one.
   virtual void wait_enqueued() = 0;
   virtual void end() = 0;
   // Waits for a step that has ended, one of the last two, and for nothing that follows it.

@@ -62,8 +62,8 @@ template <class Op>
   return Simd::mul(x, sigmoid_vector(Simd::mul(u, Simd::set1(1.59576912160573071176f))));
 }
 
-// By the error function: x (1 + erf(x / sqrt 2)) / 2 = max(x, 0) - |x| (1 - erf(|x| / sqrt 2)) / 2. What erf lacks to
-// one is Abramowitz and Stegun's 7.1.26, within 1.5e-7.
+// GELU by the error function: x (1 + erf(x / sqrt 2)) / 2 = max(x, 0) - |x| (1 - erf(|x| / sqrt 2)) / 2. 1 - erf is
+// Abramowitz and Stegun's 7.1.26, within 1.5e-7.
 [[gnu::always_inline]] inline typename Simd::F gelu_of_error_vector(typename Simd::F x) {
   using F = typename Simd::F;
   const F size = Simd::abs(x);

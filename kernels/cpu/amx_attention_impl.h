@@ -15,10 +15,10 @@ namespace {
 constexpr std::int64_t kRun = kTileDepth;
 constexpr std::int64_t kTileFloats = kTileBytes / 4;
 constexpr std::int64_t kPartitionRuns = kPartition / kRun;
-// Tiles of queries have their scores, or their weights, in memory until the last product with V: one is scored while
-// the one before is softened and the second before meets V.
+// Tiles of queries keep their scores, or their weights, in memory until the last product with V: one tile is scored
+// while the previous one is softened and the one before that is multiplied with V.
 constexpr std::int64_t kTilesInWork = 3;
-// Queries whose maxima are found together: they overlap.
+// Queries whose maxima are found together, so that their latencies overlap.
 constexpr std::int64_t kMaximaTogether = 4;
 
 template <class E>
@@ -95,7 +95,7 @@ void convert_keys(const KvHeadView& kv, const Places& places, std::int64_t begin
   }
 }
 
-// Tokens beyond the context become zeros, whatever memory is in their place.
+// Replaces tokens beyond the context by zeros.
 template <class E>
 void convert_values(const KvHeadView& kv, const Places& places, std::int64_t begin, std::int64_t end,
                     std::byte* values) {
@@ -252,8 +252,8 @@ struct ProductCursor {
   }
 };
 
-// Some tiles of one head. Products of other tiles go between the rows that are softened: they take the tile unit, these
-// the vector units.
+// Attention for some tiles of one head. Products of other tiles run between the softmax of rows: they use the tile
+// unit, the softmax the vector units.
 template <class E, class Tiles>
 void attend_query_tiles(const TileAttention<E, Tiles>* work, std::int64_t count, TileShape shape) {
   Tiles tiles;
@@ -276,7 +276,7 @@ void attend_query_tiles(const TileAttention<E, Tiles>* work, std::int64_t count,
     };
     const std::int64_t products = keys.left + values.left;
     const std::int64_t rows = softened == nullptr ? 0 : softened->queries->count;
-    std::int64_t due = 0;  // in parts of a row
+    std::int64_t due = 0;  // counted in parts of a row
     for (std::int64_t q = 0; q < rows; ++q) {
       if (q % kMaximaTogether == 0) softened->find_maxima(q);
       softened->soften_row(q);
@@ -351,7 +351,7 @@ void attend_tiled(const KvHeadView* kv, const std::int32_t* table, const QueryTi
   float* scores = values + value_floats(kv[0].head_dim);
   const Operands operands{reinterpret_cast<std::byte*>(scratch), reinterpret_cast<std::byte*>(values)};
   TileAttention<E, Tiles> work[kTilesTogether];
-  const TileShape shape = tile_shape(tiles[0].count);  // no tile has more queries than the first
+  const TileShape shape = tile_shape(tiles[0].count);  // the first tile has the most queries
   if (num_tiles == 1) {
     for (std::int64_t h = 0; h < num_heads; ++h) {
       float* own = scores + h * kMaxQueryTile * kPartition;
@@ -380,7 +380,7 @@ void attend_amx(const KvHeadView* kv, const std::int32_t* table, const QueryTile
     case KvElement::kF16: return attend_element(KvF16{});
     case KvElement::kBF16: return attend_element(KvBF16{});
     case KvElement::kI8: return attend_element(KvI8{});
-    case KvElement::kI4: return;  // attend_masked takes it
+    case KvElement::kI4: return;  // attend_masked handles it
   }
 }
 

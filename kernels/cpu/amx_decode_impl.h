@@ -1,7 +1,7 @@
-// Weights on their way to AMX tiles: a panel is read one tile (32 features of 16 columns) after the other, decoded to
-// bf16 in the order of a B tile, with what comes next asked for ahead. Any thread. Included by a level file behind its
-// Simd wrapper (sixteen lanes) and gemm_int_impl.h; internal linkage. Invariant: a weight is (quant - zero) * scale, or
-// quant * scale - minimum by one fused multiply-add, rounded to bf16.
+// Decoding of weights for AMX tiles: a panel is read one tile (32 features of 16 columns) after the other, decoded to
+// bf16 in the order of a B tile, and the following weights are prefetched. Any thread. Included by a level file behind
+// its Simd wrapper (sixteen lanes) and gemm_int_impl.h; internal linkage. Invariant: a weight is (quant - zero) *
+// scale, or quant * scale - minimum by one fused multiply-add, rounded to bf16.
 #pragma once
 
 #include "kernels/cpu/gemm_int_impl.h"
@@ -21,7 +21,7 @@ struct TileBF16 {
   static constexpr int kQuantBytes = 2 * kTileWeights;
 };
 
-// How far ahead of their use weights are asked for that are used once, and those of a block that all rows use.
+// Prefetch distances of weights that are used once, and of those in a block that all rows use.
 constexpr int kPrefetchOnce = 4096;
 constexpr int kPrefetchBlock = 2048;
 
@@ -34,7 +34,7 @@ inline void decode_f8_tile(const std::byte* header, const std::byte* from, std::
   }
 }
 
-// Decodes one tile of a quantised type: of four bits to rows of columns, of others to pairs of features.
+// Decodes one tile of a quantised type: four-bit codes to rows of columns, others to pairs of features.
 template <class P>
 [[gnu::always_inline]] inline void decode_tile(const std::byte* header, const std::byte* meta, const std::byte* quants,
                                                std::byte* out) {
@@ -68,8 +68,8 @@ inline void decode_f16_tile(const std::byte* from, std::byte* out) {
     Simd::store_bf16_pairs(out, Simd::load_f16(halves(from)), Simd::load_f16(halves(from) + kPanelCols));
 }
 
-// Reads a panel from a depth that begins a super-block. `follows` is the panel that will be read behind this one, or
-// null: its beginning is asked for instead of what lies behind this panel's end.
+// Reads a panel from a depth that begins a super-block. `follows` is the panel to be read after this one, or null: its
+// beginning is prefetched instead of the memory after this panel's end.
 template <class P>
 class PanelReader {
  public:

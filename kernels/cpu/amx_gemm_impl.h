@@ -12,8 +12,8 @@
 namespace quire {
 namespace {
 
-// With one tile of rows, weights are decoded this many tiles before they are multiplied, into a ring: tile loads take
-// nothing from stores that still wait for the cache, and so both units work at the same time.
+// With one tile of rows, weights are decoded this many tiles ahead of their product, into a ring: tile loads cannot be
+// forwarded from stores that still wait for the cache, and so both units work at the same time.
 constexpr std::int64_t kDecodeLead = 2;
 constexpr std::int64_t kDecodeRing = 4;
 // With more rows, depth goes in blocks: two panels of a block, and a tile's rows of it, stay in the first-level cache
@@ -97,8 +97,8 @@ void write_tiles(Tiles& tiles, const GemmArgs& args, std::int64_t row, TileShape
   });
 }
 
-// All panels of the range, a number divisible by kPanels, times one row tile: sums stay in the tiles for the whole
-// depth, and reading continues over the ends of panels.
+// Multiplies all panels of the range, a number divisible by kPanels, by one row tile: sums stay in the tiles for the
+// whole depth, and reading continues over the ends of panels.
 template <class P, class Tiles, int kPanels>
 void amx_panels(const GemmArgs& args, const GemmRange& range, std::byte* scratch) {
   const std::int64_t depth = padded_depth(args.depth);
@@ -180,7 +180,7 @@ class BlockOfWeights {
       readers_[p] = PanelReader<P>(args, panel + p, begin, ahead, nullptr);
   }
 
-  // Advances by as many steps as are left, at most.
+  // Advances by at most the steps that are left.
   void decode(std::int64_t steps) {
     for (; steps > 0 && decoded_ < steps_; --steps, ++decoded_) {
       for (int p = 0; p < panels_; ++p)

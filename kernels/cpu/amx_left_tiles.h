@@ -17,7 +17,7 @@ class HardwareLeftTiles : public HardwareTiles {
 
   void configure(int first, int second) {
     stride_[0] = 4 * first;
-    stride_[1] = 4 * (second > 0 ? second : 1);  // never used without rows, but a tile of none would be a fault
+    stride_[1] = 4 * (second > 0 ? second : 1);  // never used without rows, but an empty tile would be a fault
     TileConfig config;
     config.column_bytes[0] = config.column_bytes[1] = config.column_bytes[4] = static_cast<std::uint16_t>(stride_[0]);
     config.column_bytes[2] = config.column_bytes[3] = config.column_bytes[5] = static_cast<std::uint16_t>(stride_[1]);

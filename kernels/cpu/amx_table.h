@@ -45,7 +45,7 @@ constexpr LevelAdditions make_amx_additions() {
                 .tiles_together = kTilesTogether,
                 .scratch = tile_attention_scratch,
                 .pack_queries = pack_split_queries,
-                .pack_int4_queries = nullptr,  // attend_masked takes it
+                .pack_int4_queries = nullptr,  // attend_masked handles it
                 .run = attend_amx<Tiles>};
   return out;
 }

@@ -98,7 +98,7 @@ class EmulatedTiles {
   template <int kHalf, int kPanel>
   void multiply() {
     for (int m = 0; m < rows_[kHalf]; ++m) {
-      float products[2 * kTileRows] = {};  // even and odd elements of the pairs are summed apart
+      float products[2 * kTileRows] = {};  // even and odd elements of pairs have separate sums
       for (int k = 0; k < kTileDepth / 2; ++k) {
         for (int n = 0; n < 2 * kTileRows; ++n) {
           const float a = left_[kHalf][m * kTileDepth + 2 * k + n % 2];

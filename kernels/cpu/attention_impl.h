@@ -42,7 +42,7 @@ void score_keys(const KvHeadView& kv, const QueryTile& tile, const Place* places
     for (int v = 0; v < kTokenVecs; ++v)
       fetch_ahead<kUnroll * Simd::kLanes * E::kBytes>(ahead[v] + d * Simd::kLanes * E::kBytes);
   }
-  const F scale = Simd::set1(tile.scale * 1.44269504f);  // to base 2
+  const F scale = Simd::set1(tile.scale * 1.44269504f);  // exponentials are to base 2
   for (int v = 0; v < kTokenVecs; ++v) {
     F factor = scale;
     if constexpr (E::kScaled) {
@@ -56,8 +56,8 @@ void score_keys(const KvHeadView& kv, const QueryTile& tile, const Place* places
   }
 }
 
-// Turns a query's scores of `num_vecs` vectors into 2^(score - maximum), zero where it may not see, and gives their
-// sum. For int8 values the scale of a token is then folded into its probability.
+// Turns a query's scores of `num_vecs` vectors into 2^(score - maximum), zero for unseen tokens, and returns their sum.
+// For int8 values the scale of a token is then folded into its probability.
 template <class E>
 float soften(const KvHeadView& kv, const Places& places, std::int64_t num_vecs, std::int64_t visible, float maximum,
              float* scores) {
@@ -85,7 +85,7 @@ float soften(const KvHeadView& kv, const Places& places, std::int64_t num_vecs, 
   return Simd::reduce_add(total);
 }
 
-// All maxima first: a reduction across lanes takes long, but those of several queries overlap.
+// Finds all maxima first: a reduction across lanes takes long, but those of several queries overlap.
 template <class E>
 void soften_tile(const KvHeadView& kv, const Places& places, const QueryTile& tile, std::int64_t first_token,
                  float* scores, const SoftmaxState& out) {
@@ -170,7 +170,7 @@ void weigh_heads(const KvHeadView* kv, const Places& places, const QueryTile* ti
     Int4Weights weights[kHeadsTogether];
     for (std::int64_t h = 0; h < num_heads; ++h)
       begin_int4_sums<kCount>(kv[h], places, known, scores + h * kHeadScores, &weights[h], out[h].weighted);
-    const std::int64_t turn = 4 * step;  // their bytes are a fourth of f16's
+    const std::int64_t turn = 4 * step;  // four times the distance: int4 takes a fourth of f16's bytes
     for (std::int64_t i = 0; i < places.num_vecs; i += turn) {
       const std::int64_t end = i + turn < places.num_vecs ? i + turn : places.num_vecs;
       for (std::int64_t h = 0; h < num_heads; ++h)
@@ -190,8 +190,8 @@ void weigh_heads(const KvHeadView* kv, const Places& places, const QueryTile* ti
   }
 }
 
-// Whatever the number of heads, the arithmetic of each is the same; with several, they take turns, so that memory is
-// read in about the order in which it lies.
+// The arithmetic of each head is the same for any number of heads; several heads take turns, so that memory is read
+// roughly in order.
 template <class E, int kCount>
 void attend_tiles(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles, std::int64_t num_heads,
                   std::int64_t partition, float* scores, const SoftmaxState* out) {

@@ -35,8 +35,8 @@ inline void fetch_int4_block(const std::byte* ahead, std::int64_t dim, std::int6
     __builtin_prefetch(part + at);
 }
 
-// Queries over an int4 cache: [head_dim / 32][kQueryTile] blocks of eight bits, whose scale is of 32 features; behind
-// them, of each group of K's features, the queries' sums times that scale: what a minimum of one is worth.
+// Queries over an int4 cache: [head_dim / 32][kQueryTile] blocks of eight bits with a scale for 32 features; then, for
+// each group of K's features, the queries' sums times that scale: the contribution of a minimum of one.
 struct Int4Queries {
   const ActBlock* blocks;
   const float* sums;
@@ -72,7 +72,7 @@ struct Int4Words {
   static constexpr int kShift = 0;
   static constexpr int kParts = Simd::kLanes / Columns::kLanes;  // Columns' vectors of a vector of tokens
   const std::uint8_t* at[kVecs];                                 // words of the first eight features
-  std::int64_t row_bytes;                                        // to those of the next eight
+  std::int64_t row_bytes;                                        // distance to the next eight features' words
 
   [[gnu::always_inline]] typename Columns::B operator()(int part, int group) const {
     const std::uint8_t* words = at[part / kParts] + group / 2 * row_bytes + part % kParts * 4 * Columns::kLanes;
@@ -161,7 +161,7 @@ void score_int4_keys(const KvHeadView& kv, const QueryTile& tile, const Place* p
 
 // Lanes of a partition's vectors that hold tokens of the context; others may lie in memory never written.
 struct KnownTokens {
-  std::int64_t first;  // from the first vector's first token
+  std::int64_t first;  // distance from the first vector's first token
   std::int64_t end;
 
   [[gnu::always_inline]] typename Simd::F keep(typename Simd::F x, std::int64_t vec) const {
@@ -230,8 +230,8 @@ void end_int4_sums(const KvHeadView& kv, const Int4Weights& weights, float* weig
   }
 }
 
-// How a tile of queries meets the codes of V: vectors of bytes of a group, halves of their nibbles and groups at once,
-// by the registers that their sums take.
+// Shape of the product of a query tile with the codes of V: byte vectors of a group, halves of their nibbles, and
+// groups processed at once, chosen by the registers that the sums take.
 template <int kCount>
 struct Int4ValueShape {
   static constexpr int kByteVecs = kValueGroup / 2 / Simd::kLanes;

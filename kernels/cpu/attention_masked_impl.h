@@ -20,8 +20,8 @@ namespace {
   return Simd::load(lanes);
 }
 
-// The scores of a query that sees tokens [from, to): capped, moved by distance, minus infinity for what it does not
-// see in the vectors that it touches.
+// Masks the scores of a query that sees tokens [from, to): capped, moved by distance, and minus infinity for unseen
+// tokens in the vectors at the range's ends.
 inline void mask_scores(const TileMask& mask, std::int64_t query, std::int64_t first_token, std::int64_t from,
                         std::int64_t to, float* scores) {
   using F = typename Simd::F;
@@ -86,7 +86,7 @@ void soften_masked_tile(const KvHeadView& kv, const Places& places, const QueryT
   }
 }
 
-// The same where V is the first elements of K: a sum over tokens, which lie side by side, for kWidth elements.
+// Weighs V if it is the first elements of K: a sum over tokens, which lie side by side, for kWidth elements.
 template <class E, int kCount, int kWidth>
 void weigh_key_rows(const KvHeadView& kv, const Places& places, const float* scores, std::int64_t row,
                     float* weighted) {

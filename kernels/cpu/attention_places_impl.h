@@ -78,8 +78,8 @@ struct Places {
   std::int64_t num_vecs;
 };
 
-// Reads go through the keys of the partition, then through its values, then to the next partition; what is
-// `kStepVecs` vectors ahead of them is fetched, by whole blocks. begin: the first token, a multiple of kLanes.
+// Reads go through the keys of the partition, then through its values, then to the next partition; data `kStepVecs`
+// vectors ahead is prefetched, by whole blocks. begin: the first token, a multiple of kLanes.
 inline void find_places(const KvHeadView& kv, const std::int32_t* table, std::int64_t begin, std::int64_t visible,
                         Places* out) {
   const std::int64_t partition_end = (begin / kPartition + 1) * kPartition;
@@ -141,7 +141,7 @@ inline std::int64_t first_token_of(const QueryTile& tile, std::int64_t partition
   return tile.mask->first[0] / Simd::kLanes * Simd::kLanes;
 }
 
-// The largest of a query's scores, minus infinity where it sees nothing.
+// The largest of a query's scores; minus infinity if it sees no token.
 [[gnu::always_inline]] inline float largest_score(const float* scores, std::int64_t visible) {
   using F = typename Simd::F;
   const std::int64_t whole = visible / Simd::kLanes;

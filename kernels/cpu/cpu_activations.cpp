@@ -130,7 +130,7 @@ void ActivationPacker::plan(std::span<const PackJob> jobs) {
     const PackJob& job = jobs[i];
     const Room& room = rooms_[i];
     if (room.blocks == nullptr && room.floats == nullptr && room.halves == nullptr) continue;
-    // Rows of one tile of floats share cache lines: a tile stays with one thread. So do rows that are turned together.
+    // Rows of one tile of floats share cache lines: one thread gets a whole tile, and rows that are turned together.
     const std::int64_t rows = job.num_rows();
     const std::int64_t unit = room.pairs != nullptr                      ? kPairRows
                               : job.wanted.floats || job.shares_blocks() ? kRowTile

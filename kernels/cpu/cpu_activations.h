@@ -1,6 +1,6 @@
-// ActivationPacker: turns the rows of products' inputs into what the kernels multiply, making them (RMSNorm, SwiGLU)
-// on the way: a row goes from memory through the first-level cache into its packed form. One thread at a time.
-// Invariant: a packed row is the same whatever rows come with it, and whether it was made here or before.
+// ActivationPacker: packs the rows of products' inputs for the kernels, and makes them (RMSNorm, SwiGLU) on the way: a
+// row goes from memory through the first-level cache into its packed form. One thread at a time. Invariant: a packed
+// row does not depend on the rows beside it, nor on whether it was made here or before.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ struct WantedActivations {
   std::span<const std::int32_t> order = {};  // index of the value at each place; empty: its own
 };
 
-// Laid out as GemmArgs says; null where not wanted. Until the next pack().
+// Laid out as GemmArgs says; null where not wanted. Valid until the next pack().
 struct PackedActivations {
   const ActBlock* blocks = nullptr;
   const float* floats = nullptr;
@@ -48,7 +48,7 @@ class ActivationPacker {
  public:
   ActivationPacker(const KernelTable& kernels, ThreadPool& pool);
 
-  // packed[i] is what jobs[i] asks for. Jobs that name rows have the same x.
+  // packed[i] is the result for jobs[i]. Jobs that name rows have the same x.
   void pack(std::span<const PackJob> jobs, std::vector<PackedActivations>& packed);
 
  private:

@@ -263,7 +263,7 @@ void AttentionRunner::make_tiles(const Call& call, const Unit& unit, Worker& wor
     make_tile(call, item, unit.first_head, t, worker, t);
 }
 
-// All tiles of one head, partition by partition, so that its K and V stay in the cache for the tiles.
+// Runs all tiles of one head, partition by partition, so that its K and V stay in the cache for the tiles.
 void AttentionRunner::run_tiles(const Call& call, const Unit& unit, Worker& worker) {
   const Item& item = items_[static_cast<std::size_t>(unit.item)];
   const AttendKernel& kernel = *call.kernel;
@@ -332,7 +332,7 @@ void AttentionRunner::run_partition(const Call& call, const Unit& unit, Worker& 
   }
 }
 
-// All partitions of all levels at once, then what they give in order.
+// Computes all partitions of all levels at once, then merges their results in order.
 void AttentionRunner::run_split(const Call& call) {
   float* states = states_.get<float>(static_cast<std::size_t>(num_states_ * state_floats(call)));
   pool_.run(static_cast<std::int64_t>(units_.size()), [&](int worker, std::int64_t index) {

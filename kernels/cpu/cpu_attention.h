@@ -1,7 +1,7 @@
-// AttentionRunner: shares paged attention out over the compute threads. One thread at a time.
-// Invariant: the context is cut at multiples of kPartition and partitions are merged in order, independent of the
-// thread; which of the two ways of sharing is taken changes no bit of the result, nor does what a query attends to
-// together with those of other sequences (SharedContext).
+// AttentionRunner: divides paged attention among the compute threads. One thread at a time. Invariant: the context is
+// cut at multiples of kPartition and partitions are merged in order, independent of the thread; the choice between the
+// two ways of sharing changes no bit of the result, and neither does attending together with other sequences
+// (SharedContext).
 #pragma once
 
 #include <vector>
@@ -23,22 +23,22 @@ class AttentionRunner {
            const AttentionOptions& options, MatrixView out);
 
  private:
-  // Some rows of one sequence, or of several over what they share; times each K/V head it is a unit of work. Items of a
-  // row follow each other by level: each begins with the result of the one before.
+  // Rows of one sequence, or of several over their shared context; with each K/V head it forms a unit of work. Items of
+  // a row follow each other by level: each begins with the result of the previous one.
   struct Item {
     std::int64_t first = 0;  // index of its first row in rows_
     std::int64_t num_rows = 0;
     std::int64_t context = 0;
-    std::int64_t shared_tokens = 0;  // behind its last partition, in items of several sequences; 0: of one
+    std::int64_t shared_tokens = 0;  // shared tokens after its last partition; 0: one sequence
     bool is_first = true;            // first item of its rows
     const std::int32_t* block_table = nullptr;
     std::int64_t first_partition = 0;  // first one that a row sees
-    std::int64_t partitions = 0;       // from there on
+    std::int64_t partitions = 0;       // counted from the first partition
     std::int64_t tiles = 0;            // tiles of query vectors per K/V head
-    std::int64_t first_state = 0;      // in split sharing: its states, one per (head, partition, query tile)
+    std::int64_t first_state = 0;      // split sharing: states per (head, partition, query tile)
   };
-  // Groups [first_head, first_head + num_heads) of an item; in split sharing of one partition only. Several heads
-  // where the item has a single tile: then what they read of a block lies together.
+  // Groups [first_head, first_head + num_heads) of an item; with split sharing, in one partition only. An item with a
+  // single tile takes several heads, because their parts of a block are adjacent.
   struct Unit {
     std::int64_t item = 0;
     std::int64_t first_head = 0;

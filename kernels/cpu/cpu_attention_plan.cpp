@@ -11,9 +11,9 @@ namespace {
 // that takes several at once prepares K and V for them once.
 constexpr std::int64_t kMinItemTiles = 2;
 constexpr std::int64_t kMaxItemTiles = 8;
-// Units of each thread, where there is work for so many; the last ones decide how long threads wait for each other.
+// Units of each thread, if there is enough work; the last ones determine how long threads wait for each other.
 constexpr std::int64_t kUnitsPerThread = 12;
-// Fewer units than this for each thread are divided by partition, where there are several.
+// Fewer units than this for each thread are divided by partition, if there are several.
 constexpr std::int64_t kLeastUnitsPerThread = 4;
 // Split sharing pays only while its states are small beside K and V.
 constexpr std::int64_t kMaxSplitQueries = 1 << 19;
@@ -29,7 +29,7 @@ std::int64_t most_tiles(const AttendKernel& kernel) {
   return std::max(kMaxItemTiles, kernel.tiles_together);
 }
 
-// Rows of `group` query vectors each for about `queries` of them, as whole tiles where there are enough.
+// Number of rows, each with `group` query vectors, for about `queries` vectors: whole tiles if there are enough.
 std::int64_t rows_of_items(std::int64_t queries, std::int64_t group, std::int64_t query_tile) {
   const std::int64_t rows = std::max<std::int64_t>(1, queries / group);
   const std::int64_t whole = query_tile / std::gcd(query_tile, group);

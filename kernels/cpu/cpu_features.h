@@ -11,14 +11,14 @@ namespace quire {
 
 struct CpuLevel {
   std::string_view name;
-  const KernelTable* (*table)();  // the fastest of those that give the same bits
+  const KernelTable* (*table)();  // the fastest table among those with equal bits
   bool (*supported)();
 };
 
 // Ascending: the last supported one is the default.
 std::span<const CpuLevel> cpu_levels();
 
-// By name, or "auto". Throws std::runtime_error with one clear line where this machine has it not.
+// Finds a level; "auto": the best one. Throws std::runtime_error with one clear line if this machine lacks it.
 const CpuLevel& choose_cpu_level(const std::string& name);
 
 }  // namespace quire

@@ -7,7 +7,7 @@
 namespace quire {
 namespace {
 
-constexpr std::int64_t kCostOfExp = 4;  // one exponential in for_rows' elements
+constexpr std::int64_t kCostOfExp = 4;  // cost of an exponential in for_rows' elements
 
 // Computes the parts of an activation's arguments that all elements share.
 ActivationArgs prepared(ActivationArgs args) {

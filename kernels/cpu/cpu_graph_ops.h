@@ -1,5 +1,5 @@
-// CpuGraphOps: GraphOps over plain loops and the level's row kernels, shared out by rows or heads. One thread at a
-// time. Invariant: what a row's result is made of, and in which order, depends on that row's inputs alone.
+// CpuGraphOps: GraphOps over plain loops and the level's row kernels, divided by rows or heads. One thread at a time.
+// Invariant: the operations that make a row's result, and their order, depend on that row's inputs alone.
 #pragma once
 
 #include <algorithm>

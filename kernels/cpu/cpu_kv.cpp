@@ -10,7 +10,7 @@ namespace {
 
 static_assert(kMostValueGroups == kMostInt4HeadDim / kValueGroup);
 
-// K or V of one head in a block, scales included. group: of int4.
+// Bytes of K or V of one head in a block, scales included. group: for int4.
 std::size_t head_bytes(KvDType dtype, std::int64_t dim, std::int64_t block_size, std::int64_t group) {
   const auto elements = static_cast<std::size_t>(dim * block_size);
   const auto tokens = static_cast<std::size_t>(block_size);

@@ -18,9 +18,9 @@ struct KvGeometry {
   KvGeometry(const KvLayout& layout, std::int64_t layer);
 
   KvLayerShape shape;
-  std::size_t key_bytes = 0;    // one head
-  std::size_t value_bytes = 0;  // one head
-  std::size_t layer_bytes = 0;  // one block of one layer, all heads
+  std::size_t key_bytes = 0;    // K of a head
+  std::size_t value_bytes = 0;  // V of a head
+  std::size_t layer_bytes = 0;  // all heads of a block in this layer
   std::int64_t padded_dim = 0;  // padded floats of V
   std::size_t before = 0;       // bytes of one block in the layers before this one
 };

@@ -155,7 +155,7 @@ WantedActivations LinearRunner::wanted_by(std::span<const CpuLinear::Part> parts
   return wanted;
 }
 
-// Some of the parts that each job has left.
+// Computes some of the remaining parts of each job.
 void LinearRunner::run_round(bool accumulate) {
   pack_jobs_.clear();
   for (Progress& progress : progress_) {

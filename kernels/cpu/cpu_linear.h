@@ -68,10 +68,10 @@ class LinearRunner {
 
   // out = x W^T + bias, or out += ...
   void run(const CpuLinear& weights, const ProductInput& x, MatrixView out, bool accumulate);
-  // The same for the columns of `wanted` alone; the others are left as they are.
+  // Computes only the columns in `wanted`; the others are not written.
   void run_some(const CpuLinear& weights, const ProductInput& x, std::span<const OutputRange> wanted, MatrixView out);
-  // The same for each job, without a barrier between them: the threads share out the pieces of all. Jobs that name
-  // rows have the same x.
+  // Runs all jobs without a barrier between them: the threads share the pieces of all. Jobs that name rows have the
+  // same x.
   void run_jobs(std::span<const LinearJob> jobs, bool accumulate);
 
  private:

@@ -1,6 +1,6 @@
-// How weights of a chunk of depth are read for a product of many rows: in place, unpacked to memory, or unpacked by the
-// first rows that they are multiplied with. Any thread. Included by gemm_int_rows_impl.h; internal linkage. Invariant:
-// all ways give the same values.
+// Ways to read the weights of a chunk of depth for a product of many rows: in place, unpacked to memory, or unpacked by
+// the first rows that use them. Any thread. Included by gemm_int_rows_impl.h; internal linkage. Invariant: all ways
+// give the same values.
 #pragma once
 
 #include "kernels/cpu/gemm_int_impl.h"
@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::int64_t kChunkBlocks = 16;
 
-// Whether unpacked groups are brought into an order of the level's own, and a sum holds two columns of two rows instead
-// of one vector of columns.
+// Returns whether unpacked groups are put into an order of the level's own, with a sum holding two columns of two rows
+// instead of one vector of columns.
 template <class Level = Columns>
 constexpr bool orders_groups() {
   return requires {
@@ -80,7 +80,7 @@ template <class P, class Level = Columns>
   }
 }
 
-// All is read before the first of it is written, which the compiler takes for what is read next.
+// Reads everything before the first write, because the compiler assumes that writes may alias later reads.
 template <class P, class Level = Columns>
 [[gnu::always_inline]] inline void unpack_block(const std::byte* header, const std::byte* meta, const std::byte* quants,
                                                 int part, Unpacked<P>& out) {
@@ -168,7 +168,7 @@ class ReadBlocks {
     }
     return quants;
   }
-  // Copies the scales; those of a single panel stay in memory until the sums are there.
+  // Copies the scales; a single panel's stay in memory until the sums are complete.
   [[gnu::always_inline]] const ScalesOf<P>* scales(ScalesOf<P>* copied) const {
     if constexpr (!kInPlace<P> && kPanels == 1) return blocks_->scales;
     for (int p = 0; p < kPanels; ++p) {

@@ -15,8 +15,8 @@ namespace {
 constexpr int kVecs = kPanelCols / Columns::kLanes;  // vectors that span a panel
 constexpr int kVecBytes = 4 * Columns::kLanes;
 
-// How far ahead of their first use quants and scales are asked for: short streams give the hardware little time to
-// notice them.
+// Prefetch distances of quants and scales before their first use: streams are too short for the hardware to notice them
+// in time.
 constexpr int kPrefetch = 3072;
 constexpr int kPrefetchScales = 512;
 
@@ -54,7 +54,7 @@ constexpr LookupTable lookup_table(PackedFormat format) {
 template <class P>
 constexpr LookupTable kLookup = lookup_table(P::kFormat);
 
-// Codes of group g of four features of 32 x kLanes, one vector. Made where it is used: all eight would fill the
+// Codes of group g of four features of 32 x kLanes, one vector. Unpacked at its use: all eight groups would fill the
 // registers.
 template <int kBits>
 [[gnu::always_inline]] inline typename Columns::B code_group(const std::byte* q, int g) {
@@ -90,7 +90,7 @@ template <class P, class Level = Columns>
   return g % 2 == 0 ? Level::signed_low_nibbles(pair) : Level::signed_high_nibbles(pair);
 }
 
-// The same as the dot product wants them.
+// A group's quants in the dot product's form.
 template <class P>
 [[gnu::always_inline]] inline typename Columns::B quant_group(const std::byte* q, int g) {
   if constexpr (P::kTable) return Columns::lookup(code_group<P::kBits>(q, g), kLookup<P>.of);
@@ -105,22 +105,22 @@ template <class P>
   return reinterpret_cast<const std::uint8_t*>(p);
 }
 
-// Scales of 32 x kLanes columns. One scale: `first` multiplies the quants; `second`, where there is one, is a minimum
-// added per activation. Two: each multiplies 16 of the quants.
+// Scales of 32 x kLanes columns. One scale: `first` multiplies the quants; `second`, if present, is a minimum added per
+// activation. Two: each multiplies 16 of the quants.
 struct OneScale {
   typename Columns::F first;
 };
 struct Scales : OneScale {
   typename Columns::F second;
 };
-// Zero where there is none.
+// Zero if there is no second scale.
 [[maybe_unused, gnu::always_inline]] inline typename Columns::F second_of(const OneScale&) {
   return Columns::zero();
 }
 [[maybe_unused, gnu::always_inline]] inline typename Columns::F second_of(const Scales& s) {
   return s.second;
 }
-// Beside two scales, what is added for each half: a 32nd of the minimum, because of what DotStart counts in.
+// With two scales, the minimum added for each half: a 32nd of the format's, because of the units of DotStart.
 struct ScalesAndMinima : Scales {
   typename Columns::F minimum[2];
 };
@@ -225,7 +225,7 @@ constexpr int log2_of(int power) {
   return power <= 1 ? 0 : 1 + log2_of(power / 2);
 }
 
-// Whether quants come to the dot product with their zero subtracted.
+// Returns whether quants reach the dot product with their zero subtracted.
 template <class P, class W>
 constexpr bool is_centred() {
   if (P::kZero == 0 || (Columns::kSignedCodes && P::kTable) || P::kSignedNibbles) return true;
@@ -297,7 +297,7 @@ template <class P, int kPanels, int kRows, class W, class Rows>
   }
 }
 
-// Scales, adds bias and what is already there as asked, and writes the valid columns.
+// Applies scale, bias and accumulation as requested, and writes the valid columns.
 [[gnu::always_inline]] inline void write_out(const GemmArgs& args, std::int64_t row, std::int64_t col,
                                              typename Columns::F value) {
   const std::int64_t valid = args.out_cols - col;
@@ -414,7 +414,7 @@ void int_rows(const GemmArgs& args, std::int64_t panel, std::int64_t first_row =
   }
 }
 
-// All rows of an operation that has no more of them than one register block.
+// Multiplies all rows of an operation that has at most one register block of them.
 template <class P, int kRows, int kPanels>
 void int_few_rows(const GemmArgs& args, const GemmRange& range) {
   std::int64_t panel = range.panel_begin;
@@ -426,7 +426,7 @@ void int_few_rows(const GemmArgs& args, const GemmRange& range) {
   }
 }
 
-// Puts a block of the row at `at` into its quad, or where it is a block of its own. row_blocks: those of the tile.
+// Puts a block of the row at `at` into its quad, or into its own block. row_blocks: the tile's blocks.
 template <class Level = Columns>
 [[gnu::always_inline]] inline void put_block(const ActBlock& block, TileRow at, ActBlock* row_blocks) {
   if constexpr (Level::kQuads) {

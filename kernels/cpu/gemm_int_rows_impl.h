@@ -1,4 +1,4 @@
-// Quantised products of more rows than one register block has: depth goes in chunks that stay in the first-level cache
+// Quantised products of more rows than a register block has: depth goes in chunks that stay in the first-level cache
 // while all rows pass over them, and the next chunk comes from memory meanwhile. Any thread. Included by an ISA level's
 // file behind its Simd wrapper; internal linkage. Invariant: sums of unfinished outputs wait in memory unrounded, so
 // that a row's arithmetic is that of gemm_int_impl.h for a row alone.
@@ -104,11 +104,11 @@ struct TileSums {
   }
 };
 
-// sums[row][panel][column] of kRows rows += a chunk, from zero where it is the first.
+// sums[row][panel][column] of kRows rows += a chunk; the first chunk starts from zero.
 template <class P, int kRows, int kPanels, class Blocks = ReadBlocks<P, kPanels>>
 [[gnu::noinline]] void multiply_chunk(const Chunk<P, kPanels>& chunk, const Ahead& next, Unpacked<P>* unpacked,
                                       const ActBlock* tile, std::int64_t tile_rows, bool first, float* sums) {
-  const Ahead ahead = next;  // in registers
+  const Ahead ahead = next;  // a copy that stays in registers
   constexpr int kSpan = Columns::kGemmVecs;
   constexpr int kColumns = kPanels * kSpan;
   const ActBlock* const end = tile + chunk.count * tile_rows;
@@ -236,10 +236,10 @@ void int_rows_of(const GemmArgs& args, const GemmRange& range, std::int64_t row,
     product.run(panel);
 }
 
-// Up to so many rows are multiplied tile by tile, with weights that are unpacked in registers for each tile: for few
-// tiles that takes less time than unpacking them to memory once. A second tile finds a panel in the first-level cache.
-// The sums of a tile and a panel fit the registers where one vector has all columns. Types with a sum for each half of
-// a block gain for one tile only (tests/bench/README.md). 0: no rows.
+// Most rows multiplied tile by tile, with weights unpacked in registers for each tile: for few tiles that takes less
+// time than unpacking them to memory once. A second tile finds a panel in the first-level cache. The sums of a tile and
+// a panel fit the registers if one vector has all columns. Types with a sum for each half of a block gain for one tile
+// only (tests/bench/README.md). 0: no rows.
 template <class P>
 constexpr std::int64_t kMostRowsInRegisters = kVecs > 1 || kInPlace<P> ? 0 : (P::kHalves ? 1 : 2) * kRowTile;
 

@@ -1,6 +1,6 @@
-// A normalised Hadamard rotation of a head's features, its own inverse: it spreads what stands out over all of them,
-// which codes of four bits need, and keeps products of two rotated vectors. Pure functions; any thread.
-// Invariant: the order of operations depends on the size alone, so that bits are the same on every level.
+// A normalised Hadamard rotation of a head's features, its own inverse: it spreads outliers over all features, which
+// four-bit codes need, and preserves products of two rotated vectors. Pure functions; any thread. Invariant: the order
+// of operations depends on the size alone, so that bits are the same on every level.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The tables of the ISA levels, defined in isa_<level>.cpp; each may be used only where cpu_features says so, and those
+// The tables of the ISA levels, defined in isa_<level>.cpp; each may be used only if cpu_features allows it, and those
 // of another architecture are not linked. Immutable facts; any thread. Included by the level files: no containers here.
 #pragma once
 
@@ -23,9 +23,9 @@ KernelTable with_additions(const KernelTable& below, const LevelAdditions& added
 
 extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
-extern const KernelTable kAvxVnniKernels;  // the avx2 level where there is AVX-VNNI
+extern const KernelTable kAvxVnniKernels;  // the avx2 level on processors with AVX-VNNI
 extern const KernelTable kAvx512Kernels;
-// To the avx512 level.
+// Additions to the avx512 level.
 extern const LevelAdditions kAvx512Bf16Additions;
 extern const LevelAdditions kAmxAdditions;
 // The AMX level's over emulated tiles, to the scalar level and to avx512: only tests use them.

@@ -1,7 +1,7 @@
-// KernelTable: what one ISA level provides, as plain function pointers over plain structs. Immutable facts; any thread.
-// Included by the ISA level files, so it names no standard container and defines no function with external linkage.
-// Invariant of every kernel: the arithmetic of one row (or one query vector) never depends on which others come with
-// it.
+// KernelTable: the kernels of one ISA level, as plain function pointers over plain structs. Immutable facts; any
+// thread. Included by the ISA level files, so it names no standard container and defines no function with external
+// linkage. Invariant of every kernel: the arithmetic of one row (or one query vector) never depends on the others
+// beside it.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@ namespace quire {
 
 inline constexpr int kPanelCols = 16;   // output columns interleaved in packed weights
 inline constexpr int kRowTile = 8;      // rows of activations packed together
-inline constexpr int kAmxRowTile = 32;  // the same for bf16 tiles
-inline constexpr int kPairRows = 16;    // rows of which pairs of features lie side by side
+inline constexpr int kAmxRowTile = 32;  // rows packed together for bf16 tiles
+inline constexpr int kPairRows = 16;    // rows whose pairs of features lie side by side
 inline constexpr int kQuantBlock = 32;
 inline constexpr int kQueryTile = 8;       // query vectors that share the loads of one K/V head
-inline constexpr int kMaxQueryTile = 32;   // the same on any level
-inline constexpr int kHeadsTogether = 8;   // K/V heads that attention works on together at most
-inline constexpr int kTilesTogether = 16;  // or tiles of queries of one head
+inline constexpr int kMaxQueryTile = 32;   // limit of query_tile on any level
+inline constexpr int kHeadsTogether = 8;   // most K/V heads that attention processes together
+inline constexpr int kTilesTogether = 16;  // most tiles of a head's queries processed together
 inline constexpr int kPartition = 256;     // tokens of context per attention partition, by absolute position
 
-// 32 activations as int8 with their scale, one cache line. The starts are what an integer dot product begins with so
-// that it ends as if each quant had its zero subtracted: minus the zero times the sum of the activations.
+// 32 activations as int8 with their scale, one cache line. Integer dot products begin with a start value: minus the
+// zero times the sum of the activations, as if each quant had its zero subtracted.
 struct alignas(64) ActBlock {
   std::int8_t quants[kQuantBlock];
   float scale;
@@ -33,10 +33,10 @@ struct alignas(64) ActBlock {
   std::int32_t start[5];  // for zeros of 8, 16 and 128, then for a zero of 32 the first and the second half
 };
 
-// The blocks of four rows as one, for levels that multiply four rows at a time: row r of a tile is in one where the
-// tile has at least three of rows [r / 4 * 4, + 4). It lies where the four blocks would.
+// The blocks of four rows in one, for levels that multiply four rows at a time: it holds row r of a tile if the tile
+// has at least three of rows [r / 4 * 4, + 4). It lies in the place of the four blocks.
 struct alignas(64) ActQuad {
-  std::int8_t quants[4 * kQuantBlock];  // in the order of the level
+  std::int8_t quants[4 * kQuantBlock];  // order chosen by the level
   float scale[4];
   float total[4];
   std::int32_t start[5][4];
@@ -53,7 +53,7 @@ struct TileRow {
 
 // Initial value of a dot product: start[index] times a power of two.
 struct DotStart {
-  int index = -1;  // below zero: from nothing
+  int index = -1;  // below zero: the sum starts at zero
   int shift = 0;   // to the left; negative: to the right, which loses no bit
 };
 
@@ -70,10 +70,10 @@ enum class Activation : std::uint8_t {
   kPairs,   // bf16, pairs of features of sixteen rows side by side
 };
 
-// How 16 columns times 32 features of codes lie in a panel.
+// Layouts of 16 columns times 32 features of codes in a panel.
 enum class PanelForm : std::uint8_t {
   kByFeature,        // groups of four features, columns side by side
-  kNibblesByColumn,  // the same, but codes of four bits one column after the other, each in the order of nibble_place
+  kNibblesByColumn,  // four-bit codes by column, each in the order of nibble_place
   kSignedCodes,      // codes by feature: eight bits less their zero of 128, linear ones of four bits less 8
 };
 
@@ -129,8 +129,8 @@ struct GemmRange {
 
 enum class KvElement : std::uint8_t { kF32, kF16, kBF16, kI8, kI4 };
 
-// int4: this many features of a token and head share a scale and a minimum; a value is minimum + scale * code. What
-// K loses costs more than what V does.
+// int4: this many features of a token and head share a scale and a minimum; a value is minimum + scale * code. Errors
+// in K cost more accuracy than errors in V.
 inline constexpr std::int64_t kKeyGroup = 16;
 inline constexpr std::int64_t kWordCodes = 8;  // features of K in four bytes
 inline constexpr std::int64_t kValueGroup = 32;
@@ -159,14 +159,14 @@ struct KvHeadView {
 struct TileMask {
   std::int64_t first[kQueryTile];     // token that a query sees first; never decreasing
   std::int64_t position[kQueryTile];  // position of the query
-  float slope[kQueryTile];            // taken from a score for each token of distance
-  float softcap = 0.0f;               // scores become softcap * tanh(score / softcap); 0: they stay
+  float slope[kQueryTile];            // subtracted from a score per token of distance
+  float softcap = 0.0f;               // scores become softcap * tanh(score / softcap); 0: unchanged
 };
 
 // Query vectors over the same sequence and K/V head, up to the kernel's query_tile.
 struct QueryTile {
   std::int64_t count = 0;
-  const float* queries = nullptr;       // as pack_queries leaves them
+  const float* queries = nullptr;       // in the layout of pack_queries
   std::int64_t visible[kMaxQueryTile];  // tokens of context that this query may see; never decreasing
   float scale = 1.0f;
   const TileMask* mask = nullptr;  // set for the masked kernel
@@ -180,8 +180,8 @@ struct SoftmaxState {
   float* weighted = nullptr;  // [query_tile][padded_dim]
 };
 
-// A loop of nothing but one kind of multiply-add; `operations` of one round, each multiply-add counted as two. run is
-// null where the level has none.
+// A loop of a single kind of multiply-add; `operations` of one round count each multiply-add as two. run is null if the
+// level has none.
 struct RateLoop {
   double operations = 0.0;
   void (*run)(std::int64_t rounds) = nullptr;
@@ -204,11 +204,11 @@ struct AttendKernel {
   std::int64_t (*scratch)(std::int64_t head_dim);  // floats that each thread needs
   // `count` query vectors, to query_tile * padded_depth(head_dim) floats. scale: of the softmax.
   void (*pack_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float scale, float* out);
-  // The same for an int4 cache: rows are rotated, and zeros from head_dim to padded_depth(head_dim).
+  // Packs for an int4 cache: rows are rotated, and zero from head_dim to padded_depth(head_dim).
   void (*pack_int4_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float* out);
   // Tokens [partition * kPartition, ...) of the context: for one tile of each of `num_heads` heads with equal counts
-  // and visible tokens, because what they read of a block lies together; or for `num_tiles` tiles of one head, in the
-  // order of what they see, each of which sees some of the partition.
+  // and visible tokens, because their parts of a block are adjacent; or for `num_tiles` tiles of one head, ordered by
+  // visible tokens, each of which sees some of the partition.
   void (*run)(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles, std::int64_t num_heads,
               std::int64_t num_tiles, std::int64_t partition, float* scratch, const SoftmaxState* out);
 };
@@ -243,9 +243,9 @@ struct KernelTable {
 
   void (*store_key)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* key);
   void (*store_value)(const KvHeadView& kv, std::int64_t block, std::int64_t offset, const float* value);
-  AttendKernel attend;         // each query sees all that came before it; not int4
+  AttendKernel attend;         // each query sees all tokens before it; not int4
   AttendKernel attend_masked;  // tiles may have masks; takes every KvElement
-  // Adds the next partition's state to the running one. A query that sees nothing of `part` keeps its state.
+  // Adds the next partition's state to the running one. A query that sees no token of `part` keeps its state.
   void (*merge)(const SoftmaxState& state, const SoftmaxState& part, std::int64_t count, std::int64_t padded_dim);
   void (*finish)(const float* weighted, float sum, std::int64_t head_dim, float* out);
   RecurrentTable recurrent;

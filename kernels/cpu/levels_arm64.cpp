@@ -14,7 +14,7 @@ bool always() {
   return true;
 }
 
-// The kernel names what the processor has and the kernel supports (Documentation/arch/arm64/elf_hwcaps.rst).
+// The kernel reports features that the processor has and it supports (Documentation/arch/arm64/elf_hwcaps.rst).
 bool has_dotprod() {
   return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 }
@@ -41,7 +41,7 @@ const KernelTable* i8mm_table() {
 
 constexpr std::array kLevels = {
     CpuLevel{"scalar", scalar_table, always},
-    CpuLevel{"neon", neon_table, always},  // a part of every arm64 processor that Linux runs on
+    CpuLevel{"neon", neon_table, always},  // included in every arm64 processor that runs Linux
     CpuLevel{"dotprod", dotprod_table, has_dotprod},
     CpuLevel{"i8mm", i8mm_table, has_i8mm},
 };

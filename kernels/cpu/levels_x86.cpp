@@ -31,7 +31,7 @@ bool has_avx512() {
          __builtin_cpu_supports("avx512vnni");
 }
 
-// The bf16 dot product where it beats f32: AMD's runs at twice the rate of f32, Intel's at half of it.
+// Returns whether the bf16 dot product beats f32: AMD's runs at twice the rate of f32, Intel's at half of it.
 bool has_fast_bf16() {
   return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_is("amd");
 }
@@ -43,8 +43,8 @@ unsigned saved_state() {
   return low;
 }
 
-// Tiles and their products in the processor, tile state enabled by the kernel, and its permission for this process:
-// Linux grants it on request, once for all threads, those that run already too; where it is refused (an older kernel, a
+// Requires tiles and their products in the processor, tile state enabled by the kernel, and its permission for this
+// process: Linux grants it on request, once for all threads, running ones too; if it is refused (an older kernel, a
 // filter of system calls, an alternate signal stack too small for tiles) the level is not supported
 // (Documentation/arch/x86/xstate.rst).
 bool has_amx() {

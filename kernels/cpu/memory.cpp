@@ -35,7 +35,7 @@ AlignedMemory::AlignedMemory(std::size_t bytes) : bytes_(bytes) {
     if (before > 0) munmap(begin, before);
     begin += before;
     if (before < slack) munmap(begin + kept, slack - before);
-    // Both are hints: refused, nothing but speed is lost.
+    // Both calls are hints: a refusal costs only speed.
     madvise(begin, kept, MADV_HUGEPAGE);
     spread_over_nodes(begin, kept);
   }

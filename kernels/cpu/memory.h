@@ -38,8 +38,8 @@ inline SharedBytes share(AlignedMemory memory) {
   return {owner, owner->data()};
 }
 
-// Cuts memory for what lives equally long, as the matrices of a model, out of blocks of huge pages: each in an area of
-// its own, matrices of one or two MiB would lie on small pages. A block is freed with the last of what lies in it.
+// Cuts memory for objects of equal lifetime, such as the matrices of a model, out of blocks of huge pages: in areas of
+// their own, matrices of one or two MiB would get small pages. A block is freed with its last object.
 class MemoryBlocks {
  public:
   SharedBytes take(std::size_t bytes);

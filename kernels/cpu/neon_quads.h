@@ -1,6 +1,6 @@
-// How the arm64 levels with dot products keep four rows of activations in an ActQuad, and read them: row by row, or for
-// SMMLA two rows as one vector. Any thread; internal linkage, one level per translation unit. Invariant: with SMMLA the
-// features of two rows lie in turns of eight, else row after row.
+// Storage of four rows of activations in an ActQuad for the arm64 levels with dot products, and reading them: row by
+// row, or for SMMLA two rows as one vector. Any thread; internal linkage, one level per translation unit. Invariant:
+// with SMMLA the features of two rows alternate in groups of eight, else row after row.
 #pragma once
 
 #include <arm_neon.h>

@@ -1,6 +1,6 @@
-// NeonTile: integer dot products of four rows of activations with eight columns of weights that lie in memory, for the
-// arm64 levels with dot products: SDOT, or SMMLA where there is i8mm. In assembly, because the compiler loads all
-// weights before the first product and has then no registers for the sums. Any thread; internal linkage, one level per
+// NeonTile: integer dot products of four rows of activations with eight columns of weights in memory, for the arm64
+// levels with dot products: SDOT, or SMMLA with i8mm. Written in assembly, because the compiler loads all weights
+// before the first product and then lacks registers for the sums. Any thread; internal linkage, one level per
 // translation unit. Invariant: weights are signed bytes; the sums are exact.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace quire {
 namespace {
 
 #ifdef __ARM_FEATURE_DOTPROD
-// The same for one row and the sixteen columns of a panel of bytes, groups of four features 64 bytes apart.
+// NeonTile for one row and the sixteen columns of a panel of bytes, groups of four features 64 bytes apart.
 class NeonLine {
  public:
   [[gnu::always_inline]] static void dot(const std::byte* weights, const ActBlock* x, float32x4_t (*out)[4]) {

@@ -40,7 +40,7 @@ template <class P>
 
 #if defined(__AVX512VBMI__) && defined(__AVX512BF16__)
 
-// For each byte of a quadword of weights, the place of its nibble in a quadword of nibbles, at bits 1 to 4.
+// Place of each weight byte's nibble in a quadword of nibbles, at bits 1 to 4.
 [[gnu::always_inline]] inline __m512i nibble_places() {
   alignas(64) static constexpr std::uint8_t kPlaces[64] = {
       63, 63, 3,  3,  7,  7,  11, 11, 63, 63, 3,  3,  7,  7,  11, 11, 15, 15, 19, 19, 23, 23,

@@ -57,7 +57,7 @@ void pack_float8(const QuantGroup& group, std::size_t column, std::byte* out) {
     out[kPanelCols * i + column] = static_cast<std::byte>(group.quants[i]);
 }
 
-// The bits of each code that PanelForm::kSignedCodes changes: those that subtract its zero.
+// Bits of each code that PanelForm::kSignedCodes flips: flipping them subtracts the code's zero.
 std::uint8_t flipped_bits(const PackedFormat& format) {
   if (format.bits == 8) return 0x80;
   return format.signed_nibbles() ? 0x08 : 0;
@@ -89,7 +89,7 @@ void pack_quants(int bits, const QuantGroup& group, std::size_t column, std::uin
   if (bits == 6) store_u32(bytes + 64, plane[1]);
 }
 
-// In the order of nibble_place: of each eight quants, four are two bytes of the first half, four of the second.
+// Packs in the order of nibble_place: of each eight quants, four are two bytes of the first half, four of the second.
 void pack_nibbles_by_column(const QuantGroup& group, std::size_t column, std::byte* out) {
   auto* bytes = reinterpret_cast<std::uint8_t*>(out) + 16 * column;
   for (std::size_t eight = 0; eight < 4; ++eight) {

@@ -15,8 +15,8 @@ constexpr const char* packing_name(PanelForm form) {
 }
 
 struct PanelLayout {
-  std::size_t bytes = 0;          // one panel, a multiple of 64
-  std::size_t quants_offset = 0;  // quantised types: where the quants begin
+  std::size_t bytes = 0;          // size of a panel, a multiple of 64
+  std::size_t quants_offset = 0;  // offset of the quants, for quantised types
 };
 
 PanelLayout panel_layout(DType type, std::int64_t cols);

@@ -1,5 +1,5 @@
-// Loops that do nothing but one kind of arithmetic, or nothing but reading: what a machine can do at most. Any thread.
-// Included by an ISA level's file behind its Simd wrapper; everything here has internal linkage.
+// Loops of a single kind of arithmetic, or of reading alone: the machine's limits. Any thread. Included by an ISA
+// level's file behind its Simd wrapper; everything here has internal linkage.
 #pragma once
 
 #include "kernels/cpu/kernel_table.h"
@@ -66,7 +66,7 @@ constexpr int kInt8Bytes = 32;
 #endif
 
 #ifdef __ARM_NEON
-// None on the scalar level, which has no integer products of its own.
+// The scalar level has none, because it has no integer products of its own.
 template <class C>
 constexpr RateLoop int8_loop(double steps) {
   if constexpr (requires { C::kRateBytes; }) {

@@ -91,7 +91,7 @@ enum class StateForm { kDelta, kDeltaPerChannel, kStateSpace };
 
 constexpr int kStateVecs = static_cast<int>(kStateColumns) / Simd::kLanes;
 
-// seen += the state's product with the token's key, before the token's decay where that is one number.
+// seen += the state's product with the token's key, before the token's decay if that is one number.
 [[gnu::always_inline]] inline void look_up(const float* key, std::int64_t key_dim, const float* state,
                                            typename Simd::F* seen) {
   using F = typename Simd::F;

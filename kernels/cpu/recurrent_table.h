@@ -1,6 +1,6 @@
-// RecurrentTable: what one ISA level provides for recurrent mixers, as plain function pointers. Immutable; any thread.
-// Included by the ISA level files: no standard container, no function with external linkage.
-// Invariant: the arithmetic of a token does not depend on the tokens that are advanced together with it.
+// RecurrentTable: the kernels of one ISA level for recurrent mixers, as plain function pointers. Immutable; any thread.
+// Included by the ISA level files: no standard container, no function with external linkage. Invariant: the arithmetic
+// of a token does not depend on the tokens that are advanced together with it.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ struct StateToken {
   float* out = nullptr;
 };
 
-// Selective scan of a panel of channels: of each token, what is the same for all of them.
+// A token's values that a selective scan shares among all channels of a panel.
 struct ScanToken {
   const float* b = nullptr;   // [state_size]
   const float* c = nullptr;   // [state_size]

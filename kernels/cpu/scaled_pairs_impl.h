@@ -57,7 +57,7 @@ class ScaledPairs {
     return _mm512_fmadd_ps(quants, scale_[half], offset_[half]);
   }
 
-  // From memory each time: loads have ports of their own, a copy from another register would take one of arithmetic's.
+  // Loads from memory each time: loads have ports of their own, while copying a register would take an arithmetic one.
   [[gnu::always_inline]] static __m512i load_power() {
     alignas(64) static constexpr float kPowers[16] = {kPower, kPower, kPower, kPower, kPower, kPower, kPower, kPower,
                                                       kPower, kPower, kPower, kPower, kPower, kPower, kPower, kPower};

@@ -1,7 +1,7 @@
-// SharedContext: which sequences of a step begin with the same blocks of K and V. One thread at a time; reused, so that
-// a steady step allocates nothing.
-// Invariants: every row of a group's members sees all tokens of the group's partitions, which lie in the same blocks
-// for all of them. The groups of a sequence follow each other without a gap from its first partition on, by level.
+// SharedContext: finds the sequences of a step that begin with the same blocks of K and V. One thread at a time;
+// reused, so that a steady step allocates nothing. Invariants: every row of a group's members sees all tokens of the
+// group's partitions, which lie in the same blocks for all of them. The groups of a sequence follow each other without
+// a gap from its first partition on, by level.
 #pragma once
 
 #include <cstdint>

@@ -34,11 +34,11 @@ struct Simd {
 
   using F = __m256;
   using B = __m256i;
-  using I = __m256i;        // as simd_scalar.h's: 32 bits a lane
+  using I = __m256i;        // 32 bits a lane; see simd_scalar.h
   using Codes = __m256i;    // 16 bits twice a lane
-  using Weights = __m256i;  // the same, equal in all lanes
+  using Weights = __m256i;  // Codes equal in all lanes
 
-  // All ones in the lanes i < n.
+  // Sets all bits of the lanes i < n.
   static __m256i first_lanes(std::int64_t n) {
     const int bounded = n > kLanes ? kLanes : n < 0 ? 0 : static_cast<int>(n);
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(bounded), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
@@ -94,7 +94,7 @@ struct Simd {
     const __m256i magnitude = _mm256_and_si256(_mm256_cvtepu8_epi32(load64(p)), _mm256_set1_epi32(0x7f));
     return _mm256_castsi256_ps(_mm256_slli_epi32(magnitude, 20));
   }
-  // The sign reaches the two bits on top, of which one is the exponent's.
+  // The sign reaches the two top bits, one of which is the exponent's.
   static void load_both_e4m3(const std::uint8_t* p, F* out) {
     const __m256i wide = _mm256_slli_epi16(_mm256_cvtepi8_epi16(load128(p)), 7);
     const __m256i half = _mm256_and_si256(wide, _mm256_set1_epi16(static_cast<short>(0xbf80)));

@@ -30,9 +30,9 @@ struct Simd {
 
   using F = __m512;
   using B = __m512i;
-  using I = __m512i;        // as simd_scalar.h's: 32 bits a lane
+  using I = __m512i;        // 32 bits a lane; see simd_scalar.h
   using Codes = __m512i;    // 16 bits twice a lane
-  using Weights = __m512i;  // the same, equal in all lanes
+  using Weights = __m512i;  // Codes equal in all lanes
 
   static __mmask16 first_lanes(std::int64_t n) {
     return n >= kLanes ? static_cast<__mmask16>(0xffff) : n <= 0 ? __mmask16{0} : static_cast<__mmask16>((1u << n) - 1);
@@ -62,7 +62,7 @@ struct Simd {
     const __m512i magnitude = _mm512_and_si512(_mm512_cvtepu8_epi32(load128(p)), _mm512_set1_epi32(0x7f));
     return _mm512_castsi512_ps(_mm512_slli_epi32(magnitude, 20));
   }
-  // The sign reaches the two bits on top, of which one is the exponent's.
+  // The sign reaches the two top bits, one of which is the exponent's.
   static void load_both_e4m3(const std::uint8_t* p, F* out) {
     const __m512i wide = _mm512_slli_epi16(_mm512_cvtepi8_epi16(load256(p)), 7);
     const __m512i half = _mm512_and_si512(wide, _mm512_set1_epi16(static_cast<short>(0xbf80)));
@@ -113,7 +113,7 @@ struct Simd {
 #ifdef __AVX512BF16__
   static void store_bf16_pairs(void* p, F even, F odd) {
     const __m512i halves = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(odd, even));
-#ifdef __AVX512VBMI__  // one instruction of the processor where words are two
+#ifdef __AVX512VBMI__  // permutes in one micro-operation; words need two
     const __m512i lane = _mm512_slli_epi32(_mm512_and_si512(iota_pairs(), _mm512_set1_epi32(0xff)), 1);
     const __m512i twice = _mm512_or_si512(lane, _mm512_slli_epi32(lane, 8));
     const __m512i index =

@@ -88,7 +88,7 @@ struct NeonColumns : NeonDot {
   static F load_small_e4m3(const std::uint8_t* p) {
     return vreinterpretq_f32_u32(vshlq_n_u32(widen(vand_u8(load_four(p), vdup_n_u8(0x7f))), 20));
   }
-  // The sign reaches the two bits on top, of which one is the exponent's.
+  // The sign reaches the two top bits, one of which is the exponent's.
   static void load_both_e4m3(const std::uint8_t* p, F* out) {
     const uint16x8_t wide = vreinterpretq_u16_s16(vshll_n_s8(vreinterpret_s8_u8(vld1_u8(p)), 7));
     const uint16x8_t half = vandq_u16(wide, vdupq_n_u16(0xbf80));
@@ -121,7 +121,7 @@ struct NeonColumns : NeonDot {
     return vandq_u8(a, vdupq_n_u8(0xf0));
   }
 #else
-  static constexpr int kNibbleShift = 0;  // sums of products of sixteen bits have no room
+  static constexpr int kNibbleShift = 0;  // sums of products would overflow sixteen bits
   static B signed_low_nibbles(B a) {
     return signed_high_nibbles(vshlq_n_u8(a, 4));
   }
@@ -129,7 +129,7 @@ struct NeonColumns : NeonDot {
     return vreinterpretq_u8_s8(vshrq_n_s8(vreinterpretq_s8_u8(a), 4));
   }
 #endif
-  // By the compiler's operators: they become shifts by a constant where there is one.
+  // Uses the compiler's operators, which become shifts by a constant if possible.
   template <int kMask>
   [[gnu::always_inline]] static B take_bits(B plane, int shift) {
     return (plane >> static_cast<std::uint8_t>(shift)) & vdupq_n_u8(kMask);
@@ -154,7 +154,7 @@ struct Simd {
   struct F {
     Quarter of[4];
   };
-  struct I {  // as simd_scalar.h's: 32 bits a lane
+  struct I {  // 32 bits a lane; see simd_scalar.h
     int32x4_t of[4];
   };
   struct Codes {
@@ -171,7 +171,7 @@ struct Simd {
   [[gnu::always_inline]] static void for_each(const Op& op) {
     op(0), op(1), op(2), op(3);
   }
-  // All ones in the lanes i < n.
+  // Sets all bits of the lanes i < n.
   static uint32x4_t first_lanes(std::int64_t n, int quarter) {
     const std::int64_t bounded = n > kLanes ? kLanes : n < 0 ? 0 : n;
     constexpr std::uint32_t kNumbers[4] = {0, 1, 2, 3};
@@ -283,7 +283,7 @@ struct Simd {
   static F div(F a, F b) {
     return each([&](int i) { return vdivq_f32(a.of[i], b.of[i]); });
   }
-  // b where either is a NaN, as on the other levels: NEON's own maximum differs.
+  // Returns b if either is a NaN, like the other levels: NEON's own maximum differs.
   static F max(F a, F b) {
     return each([&](int i) { return vbslq_f32(vcgtq_f32(a.of[i], b.of[i]), a.of[i], b.of[i]); });
   }
@@ -318,7 +318,7 @@ struct Simd {
       return vreinterpretq_f32_u32(vandq_u32(kept, vreinterpretq_u32_f32(a.of[i])));
     });
   }
-  // Lanes eight apart first, then four, two and one.
+  // Adds lanes eight apart first, then four, two and one.
   static float reduce_add(F a) {
     const Quarter sum = vaddq_f32(vaddq_f32(a.of[0], a.of[2]), vaddq_f32(a.of[1], a.of[3]));
     const float32x2_t two = vadd_f32(vget_low_f32(sum), vget_high_f32(sum));

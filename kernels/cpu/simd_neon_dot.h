@@ -26,7 +26,7 @@ struct NeonDot {
     put_in_quad(block, row, quad);
   }
 #else
-  static constexpr int kGemmVecs = 1;  // sums of pairs take the registers of the second
+  static constexpr int kGemmVecs = 1;  // sums of pairs take a second vector's registers
   static constexpr bool kQuads = false;
 #endif
 #ifdef __ARM_FEATURE_MATMUL_INT8
@@ -78,7 +78,7 @@ struct NeonDot {
       for (int r = 0; r < kRows; ++r) {
         const int32x4_t all = vpaddq_s32(pairs[r][0], pairs[r][1]);
         sum[r][p] = start.index < 0 ? all : vaddq_s32(sum[r][p], all);
-        asm volatile("" : "+w"(sum[r][p]));  // one vector after the other, or registers run out
+        asm volatile("" : "+w"(sum[r][p]));  // keeps vectors in turn, or registers run out
       }
     }
 #endif
@@ -189,7 +189,7 @@ struct NeonDot {
     constexpr int kMost = 32767 / ((kBits == 8 ? 128 : (1 << kBits) - 1) * 127);
     constexpr int kTimes = kMost < kEnd - kBegin ? kMost : kEnd - kBegin;
     static_assert((kEnd - kBegin) % kTimes == 0);
-    int32x4_t four[kRows];  // groups of four features: as many bytes of each row
+    int32x4_t four[kRows];  // groups of four features: four bytes of each row
 #pragma GCC unroll 8
     for (int begin = kBegin; begin < kEnd; begin += kTimes) {
       int16x8_t low[kRows];

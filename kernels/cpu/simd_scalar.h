@@ -12,9 +12,9 @@ namespace {
 struct Simd {
   using Columns = Simd;  // matrix products use vectors of a panel's columns
   static constexpr int kLanes = 16;
-  static constexpr bool kCentred8 = false;     // whether dot<8> already subtracts the 128 of Q8_0
-  static constexpr bool kSignedCodes = false;  // whether panels hold its quants so, see PanelForm
-  static constexpr bool kQuads = false;        // whether four rows lie in an ActQuad
+  static constexpr bool kCentred8 = false;     // dot<8> already subtracts the 128 of Q8_0
+  static constexpr bool kSignedCodes = false;  // panels hold signed codes; see PanelForm
+  static constexpr bool kQuads = false;        // four rows share an ActQuad
   static constexpr int kGemmRows = 4;          // rows per register block, quantised types
   static constexpr int kGemmPanels = 1;
   static constexpr int kGemmVecs = 1;      // vectors across a panel at once, with many rows
@@ -81,7 +81,7 @@ struct Simd {
   static F load_u8(const std::uint8_t* p) {
     return map([&](int i) { return static_cast<float>(p[i]); });
   }
-  // Half of an E8M0 scale; of the codes 0 and 1, below what is normal, zero.
+  // Half of an E8M0 scale; the codes 0 and 1, which would be subnormal, give zero.
   static F load_half_of_e8m0(const std::uint8_t* p) {
     return map([&](int i) { return bits_to_float((p[i] - (p[i] > 0 ? 1u : 0u)) << 23); });
   }
@@ -121,7 +121,7 @@ struct Simd {
     return sum;
   }
   static I no_ints() { return {}; }
-  // Their bits lie where floats do.
+  // Loads integers stored in the place of floats.
   static I load_ints(const float* p) {
     I out;
     __builtin_memcpy(out.v, p, sizeof out.v);
@@ -131,7 +131,7 @@ struct Simd {
   static F to_float(I a) {
     return map([&](int i) { return static_cast<float>(a.v[i]); });
   }
-  // Rounds half to even and clamps; what a NaN becomes is the level's own.
+  // Rounds half to even and clamps; the result for a NaN depends on the level.
   static void store_i16(std::int16_t* p, F a) {
     const F rounded = round(a);
     for (int i = 0; i < kLanes; ++i) {
@@ -162,7 +162,7 @@ struct Simd {
     }
     __builtin_memcpy(p, wide, sizeof wide);
   }
-  // The same for values that bf16 holds exactly.
+  // Stores pairs of values that bf16 holds exactly.
   static void store_exact_pairs(void* p, F even, F odd) {
     std::uint16_t wide[2 * kLanes];
     for (int i = 0; i < kLanes; ++i) {
@@ -272,7 +272,7 @@ struct Simd {
   static F load_doubled(const float* p) {
     return map([&](int i) { return p[i / 2]; });
   }
-  // Even lanes negated.
+  // Negates the even lanes.
   static F negate_even(F a) {
     return map([&](int i) { return i % 2 == 0 ? -a.v[i] : a.v[i]; });
   }

@@ -1,5 +1,5 @@
 // Writing K and V to the cache in its element type. Any thread. Included by an ISA level's file; internal linkage.
-// Invariant: what is stored of a token depends on that token alone.
+// Invariant: a token's stored bytes depend on that token alone.
 #pragma once
 
 #include "kernels/cpu/kernel_table.h"

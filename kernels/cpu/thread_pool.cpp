@@ -33,7 +33,7 @@ void pin_to(std::thread& thread, int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
-  // Refused where a container forbids it: the thread then runs unpinned, which is only slower.
+  // A container may forbid pinning: the thread then runs unpinned, which is only slower.
   pthread_setaffinity_np(thread.native_handle(), sizeof set, &set);
 }
 
@@ -48,8 +48,8 @@ ThreadPool::ThreadPool(int num_threads, const std::vector<int>& cpus) {
   }
 }
 
-// A caller that has come to run on a worker's CPU would share it with a thread that may go nowhere else, for as long as
-// the system does not notice: that worker takes the CPU that is free.
+// A caller that moved to a worker's CPU would share it with a pinned thread until the system notices: that worker takes
+// the free CPU instead.
 void ThreadPool::keep_apart() {
   if (cpus_.empty()) return;
   const int here = sched_getcpu();

@@ -12,8 +12,8 @@ namespace quire {
 
 class ThreadPool {
  public:
-  // `num_threads` counts the caller, which is never pinned. cpus: one for each of them, of which workers are kept on
-  // those that the caller is not on; empty: unpinned.
+  // `num_threads` counts the caller, which is never pinned. cpus: one per thread; workers are pinned to those that the
+  // caller is not on; empty: unpinned.
   ThreadPool(int num_threads, const std::vector<int>& cpus);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

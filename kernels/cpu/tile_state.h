@@ -1,6 +1,6 @@
-// The configuration of the AMX tiles, and what GCC's own intrinsics leave unsaid: that ldtilecfg reads all 64 bytes and
-// a tile load memory. Without it the compiler drops stores to the one and delays stores for the other. One thread at a
-// time. Source: Intel SDM, LDTILECFG. Internal linkage; included by level files with AMX only.
+// The configuration of the AMX tiles, and two facts that GCC's intrinsics do not state: ldtilecfg reads all 64 bytes,
+// and a tile load reads memory. Otherwise the compiler drops stores for the one and delays stores for the other. One
+// thread at a time. Source: Intel SDM, LDTILECFG. Internal linkage; included by level files with AMX only.
 #pragma once
 
 #include <immintrin.h>
@@ -22,7 +22,7 @@ struct alignas(64) TileConfig {
   asm volatile("ldtilecfg %0" : : "m"(config));
 }
 
-// Before a tile load: what was stored so far is in memory.
+// Completes earlier stores to memory before a tile load.
 [[gnu::always_inline]] inline void complete_stores() {
   asm volatile("" : : : "memory");
 }

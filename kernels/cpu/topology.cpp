@@ -19,7 +19,7 @@ std::string read_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The first processor of a sibling list such as "0,64" or "0-1"; -1 where it cannot be read.
+// The first processor of a sibling list such as "0,64" or "0-1"; -1 if it cannot be read.
 int first_sibling(int cpu, const std::filesystem::path& cpus) {
   const std::string text = read_text(cpus / ("cpu" + std::to_string(cpu)) / "topology/thread_siblings_list");
   int first = -1;

@@ -10,14 +10,14 @@
 namespace quire {
 
 // The first of `processors` on each physical core, in their order. Two hyper-threads of a core share its vector units.
-// cpus: the folder with cpu<N>/topology; a processor of which it says nothing is a core.
+// cpus: the folder with cpu<N>/topology; a processor without an entry there counts as a core.
 std::vector<int> one_per_core(const std::vector<int>& processors, const std::filesystem::path& cpus);
 
 // The cores at least half as fast as the fastest, in order: a step waits for its slowest thread. cpus: the folder
 // with cpu<N>/cpu_capacity, which the system has where cores differ.
 std::vector<int> fast_cores(const std::vector<int>& cores, const std::filesystem::path& cpus);
 
-// The fast ones of the processors that this process may run on, one of each core, ascending.
+// The fast processors that this process may run on, one per core, ascending.
 std::vector<int> usable_cores();
 
 // A quota and its period, as in a cgroup v2 `cpu.max` file, as whole processors (rounded down, at least 1); nothing for

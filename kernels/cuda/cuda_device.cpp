@@ -79,8 +79,8 @@ CudaDevice::CudaDevice(int number) : number_(number) {
   throw_error();
 }
 
-// A kernel that the GPU cannot run (a build without code for it) is found here, not in a step; so is whether all wait
-// for the kernels before them, which those compiled for older GPUs do not.
+// Detects here, not in a step, a kernel that the GPU cannot run (a build without code for it), and whether all kernels
+// wait for those before them, which those compiled for older GPUs do not.
 void CudaDevice::prepare_kernels() {
   begins_early_ = true;
   for (const CudaKernel& kernel : kernels_) {
@@ -109,7 +109,7 @@ void CudaDevice::enter() const {
   choose_device(number_);
 }
 
-// The first error is the cause of those after it.
+// The first error is the cause of later ones.
 void CudaDevice::note(cudaError_t error, std::string_view during) {
   if (error == cudaSuccess) return;
   const std::scoped_lock lock(error_mutex_);
@@ -213,7 +213,7 @@ void CudaDevice::launch_bytes(const Kernel& kernel, Grid grid, const void* args,
   if (error != cudaSuccess) note(error, "launching " + kernel.name);
 }
 
-// Behind the graph's last node.
+// Appends a node to the graph's chain.
 void CudaDevice::add_node(MadeGraph& made, const Launch& launch) {
   void* arguments[1];
   cudaGraphNodeParams params{};

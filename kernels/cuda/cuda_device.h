@@ -21,7 +21,7 @@ GpuFacts read_facts(int number);
 
 class CudaDevice final : public Device {
  public:
-  // Throws DeviceError where the GPU cannot be used.
+  // Throws DeviceError if the GPU cannot be used.
   explicit CudaDevice(int number);
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
@@ -32,7 +32,7 @@ class CudaDevice final : public Device {
   std::size_t free_memory() const override;
   std::byte* allocate(std::size_t bytes, std::string_view what) override;
   void free(std::byte* memory) override;
-  void free_behind(std::byte* memory) override { free(memory); }  // the runtime's free waits for what is enqueued
+  void free_behind(std::byte* memory) override { free(memory); }  // the runtime's free waits for enqueued work
   void upload(std::byte* to, const std::byte* from, std::size_t bytes) override;
   std::byte* allocate_host(std::size_t bytes) override;
   void free_host(std::byte* memory) override;
@@ -55,7 +55,7 @@ class CudaDevice final : public Device {
   void synchronize() override;
   void meet(const Device& peer) override;
   void wait_for(Stream stream, const Device& peer, Event event) override;
-  // Through the host's memory, by the driver, where the two cannot reach each other.
+  // Copies through the host's memory, by the driver, if the two cannot reach each other.
   void copy_from(const Device& peer, std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) override;
 
  private:

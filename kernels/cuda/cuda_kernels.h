@@ -7,14 +7,14 @@
 
 namespace quire::gpu {
 
-// Whether K waits for the kernels before it itself, behind what it can do without them.
+// Returns whether K itself waits for the kernels before it, after its independent work.
 template <class K>
 constexpr bool begins_early() {
   if constexpr (requires { K::kBeginsEarly; }) return K::kBeginsEarly;
   return false;
 }
 
-// How many blocks a multiprocessor's registers are to hold: K::kBlocks where a kernel has one.
+// Blocks that a multiprocessor's registers should hold: K::kBlocks if the kernel has one.
 template <class K>
 constexpr int least_blocks() {
   if constexpr (requires { K::kBlocks; }) return K::kBlocks;

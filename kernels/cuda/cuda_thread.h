@@ -29,8 +29,8 @@ class CudaThread {
   QUIRE_DEVICE std::int64_t block_y() const { return blockIdx.y; }
   QUIRE_DEVICE std::byte* shared() const { return shared_; }
 
-  // Whether the assembler moves all loads of a loop to its front, even where registers are too few for them: that of
-  // sm_90 and sm_100 stops in time. A branch at each load keeps it from that, and costs time.
+  // Returns whether the assembler moves all loads of a loop to its front even without registers for them: those of
+  // sm_90 and sm_100 stop in time. A branch at each load prevents that, and costs time.
   static QUIRE_DEVICE constexpr bool moves_loads_up() { return kArchitecture < 900 || kArchitecture >= 1200; }
 
   QUIRE_DEVICE void sync_block() { __syncthreads(); }

@@ -252,7 +252,7 @@ void EmulatedDevice::run_next(Stream stream) {
   run(operation);
 }
 
-// After an error nothing runs, but events complete.
+// After an error no work runs, but events complete.
 bool EmulatedDevice::fails(int& countdown, const char* where) {
   if (error_.empty() && countdown >= 0 && countdown-- == 0) error_ = options_.label + " failed in " + where;
   return !error_.empty();

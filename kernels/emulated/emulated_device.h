@@ -84,7 +84,7 @@ class EmulatedDevice final : public Device {
 
   std::int64_t num_copies_in() const { return num_copies_in_; }  // enqueued on the compute stream
   std::int64_t num_graph_launches() const { return num_graph_launches_; }
-  bool is_idle() const;  // whether nothing is left to be done
+  bool is_idle() const;  // no work is left
   // The kernels by name, for tests that go through all of them.
   const std::vector<EmulatedKernel>& kernels() const { return kernels_; }
 

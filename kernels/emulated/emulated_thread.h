@@ -23,7 +23,7 @@ struct EmulatedWarp {
   int num_arrived = 0;  // at a warp operation
   int num_ready = 0;
   EmulatedThread* lanes[32] = {};
-  std::uint8_t order[32] = {};  // in which lanes run between two meetings
+  std::uint8_t order[32] = {};  // order of lanes between two meetings
   std::uint8_t place[32] = {};  // place of a lane in that order
 };
 
@@ -47,7 +47,7 @@ class EmulatedThread {
     return std::bit_cast<T>(shuffle_word(std::bit_cast<std::uint32_t>(value), lane() ^ lane_mask));
   }
 
-  void wait_for_kernels() {}  // they have ended
+  void wait_for_kernels() {}  // kernels before have ended
 
   // Sixteen bytes from global to shared memory. They may land at any time until wait_copies<n>() leaves at most the
   // last n commits of this thread under way; other threads see them after a barrier behind that.

@@ -16,10 +16,10 @@ constexpr std::size_t kStackBytes = 256 << 10;
 #else
 constexpr std::size_t kStackBytes = 32 << 10;
 #endif
-// By a seed, a warp that met makes way for another one of so many times.
+// Odds, by the seed, that a warp yields to another after meeting: one in so many.
 constexpr unsigned kMakesWay = 8;
 
-constexpr std::byte kPoison{0xff};  // as floats not a number, as integers -1
+constexpr std::byte kPoison{0xff};  // NaN as a float, -1 as an integer
 
 }  // namespace
 
@@ -268,7 +268,7 @@ void EmulatedThread::multiply(EmulatedWarp& warp, int depth) {
   }
 }
 
-// In rows of eight, the columns of B, which the compiler adds side by side.
+// Rows of eight: the columns of B, which the compiler adds side by side.
 template <class Widen>
 void EmulatedThread::multiply_halves(EmulatedWarp& warp, const Widen& widen) {
   double a[16][16];

@@ -16,7 +16,7 @@ void enter_fibre(Fibre* fibre) {
 
 void Fibre::arrived() {
 #if defined(__SANITIZE_ADDRESS__)
-  // The stack that was left, where it is a thread's own: that of the thread that switches now.
+  // Records the stack that was left if it is a thread's own: the switching thread's.
   const void* bottom = nullptr;
   std::size_t size = 0;
   __sanitizer_finish_switch_fiber(fake_stack_, &bottom, &size);
@@ -31,7 +31,7 @@ void Fibre::arrived() {
 
 #if defined(__x86_64__)
 
-// Saves what a function must keep on the stack that is left, and takes it from the one that is gone to.
+// Saves the registers that a function must preserve on the old stack, and restores them from the new one.
 extern "C" void quire_switch_stack(void** left, void* to);
 extern "C" void quire_start_stack();
 asm(R"(

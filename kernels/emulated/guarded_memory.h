@@ -18,7 +18,7 @@ class GuardedMemory {
   std::byte* data() const { return data_; }  // aligned to 16 bytes
   std::size_t size() const { return size_; }
   void fill(std::byte value);
-  // From here on an access faults; the addresses are not given to anything else while this lives.
+  // Makes every access fault from now on; the addresses stay reserved while this object lives.
   void forbid();
 
  private:

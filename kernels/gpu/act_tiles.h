@@ -17,7 +17,7 @@ struct ActScale {
 };
 
 struct alignas(16) ActTile {
-  std::uint32_t quants[32][2];  // by lane: features 4 * (lane % 4) and 16 behind them, row lane / 4
+  std::uint32_t quants[32][2];  // by lane: features from 4 * (lane % 4), and from 16 later
   ActScale scales[kTileRows];
 };
 static_assert(sizeof(ActTile) == 320);

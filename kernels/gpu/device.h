@@ -61,11 +61,11 @@ class Device {
 
   // Aligned to 16 bytes at least; its content is anything. what: named in errors. Throws DeviceError.
   virtual std::byte* allocate(std::size_t bytes, std::string_view what) = 0;
-  // Nothing that is enqueued may use it any more.
+  // No enqueued work may use the memory any more.
   virtual void free(std::byte* memory) = 0;
-  // Frees it once all is done that the compute stream has been given by now.
+  // Frees the memory once the work enqueued on the compute stream so far is done.
   virtual void free_behind(std::byte* memory) = 0;
-  // Copies to the device beside what is enqueued, and returns when it is done. Throws DeviceError.
+  // Copies to the device independently of enqueued work, and returns when done. Throws DeviceError.
   virtual void upload(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   virtual std::byte* allocate_host(std::size_t bytes) = 0;  // pinned
   virtual void free_host(std::byte* memory) = 0;
@@ -74,7 +74,7 @@ class Device {
   virtual void copy_to_host(std::byte* to, const std::byte* from, std::size_t bytes, Stream stream) = 0;
   virtual void fill(std::byte* to, std::byte value, std::size_t bytes, Stream stream) = 0;
 
-  // The kernel of that name; aborts where there is none.
+  // The kernel of that name; aborts if there is none.
   virtual const Kernel& kernel(std::string_view name) const = 0;
   // args: the kernel's Args, copied before this returns.
   virtual void launch_bytes(const Kernel& kernel, Grid grid, const void* args, std::size_t args_bytes,
@@ -91,21 +91,21 @@ class Device {
 
   // Runs the launches in this order; the memory that they view is copied.
   virtual Graph create_graph(std::span<const Launch> launches) = 0;
-  // Another grid and other arguments of the same kernel, for the launches of the graph that follow.
+  // Changes the grid and arguments of a kernel in the graph's later launches.
   virtual void update_graph(Graph graph, std::size_t index, const Launch& launch) = 0;
   virtual void launch_graph(Graph graph, Stream stream) = 0;
-  virtual void destroy_graph(Graph graph) = 0;  // none of its launches may be enqueued any more
+  virtual void destroy_graph(Graph graph) = 0;  // no launch of it may be enqueued any more
 
   // An event is done when all that was on the stream before record() is; a new event is done.
   virtual Event create_event() = 0;
   // An event whose time is known once it is done.
   virtual Event create_timed_event() = 0;
-  virtual double seconds_between(Event first, Event second) = 0;  // two of those
+  virtual double seconds_between(Event first, Event second) = 0;  // both from create_timed_event()
   virtual void record(Event event, Stream stream) = 0;
   virtual void wait(Stream stream, Event event) = 0;
   virtual bool done(Event event) = 0;
   virtual void synchronize(Event event) = 0;
-  virtual void synchronize() = 0;  // all streams
+  virtual void synchronize() = 0;  // waits for all streams
 
   // Peers are of the same class. Once, before the other two: copies may go directly from one to the other where the
   // machine can.

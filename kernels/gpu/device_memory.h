@@ -12,7 +12,7 @@ namespace quire::gpu {
 
 class DeviceMemory {
  public:
-  // kBehind: what is enqueued when it is given up may still use it.
+  // kBehind: work enqueued before the release may still use the memory.
   enum class Release : std::uint8_t { kNow, kBehind };
 
   DeviceMemory() = default;
@@ -49,7 +49,7 @@ class DeviceMemory {
   Release release_ = Release::kNow;
 };
 
-// Makes `memory` hold at least so many bytes, of any content; what is enqueued may still use what is given up.
+// Makes `memory` hold at least `bytes`, with undefined content; waits for enqueued work that uses the old memory.
 inline void grow(Device& device, DeviceMemory& memory, std::size_t bytes, std::string_view what) {
   if (memory.bytes() >= bytes) return;
   device.synchronize();

@@ -10,7 +10,7 @@ namespace {
 // Launches that are not expected again begin in groups: the device computes while the host prepares the next ones.
 constexpr std::size_t kPlainGroup = 64;
 constexpr std::size_t kLeastInGraph = 4;
-// More than steps are in flight, so that the one that was used longest ago is done.
+// More than the steps in flight, so that the least recently used graph is idle.
 constexpr std::size_t kMostGraphs = 16;
 
 }  // namespace
@@ -146,7 +146,7 @@ void GatheringDevice::update(Known& known) {
   known.launches = gathered_;
 }
 
-// To change most of a graph takes as long as to make one, which then serves when the same launches come back.
+// Changing most of a graph takes as long as making one, which can serve again when the same launches return.
 void GatheringDevice::launch_as_graph() {
   std::size_t num_different = 0;
   Known* known = closest(num_different);

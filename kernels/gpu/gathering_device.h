@@ -1,8 +1,8 @@
-// GatheringDevice: a Device that gathers what is launched on the compute stream, with the arrays that the launches
-// read, and enqueues it together: one copy for arrays that lie side by side, then the launches, as a graph where
-// launches of the same kernels are expected again. Whatever else touches that stream or waits comes behind what is
-// gathered. Engine thread only, but for what the other device lets other threads do. Invariant: the stream does the
-// same operations in the same order, but for arrays, which go ahead of the launches gathered with them.
+// GatheringDevice: a Device that gathers launches on the compute stream, with the arrays that they read, and enqueues
+// them together: one copy for adjacent arrays, then the launches, as a graph if the same kernels are expected again.
+// Any other use of that stream, and any wait, first enqueues the gathered work. Engine thread only, except for calls
+// that the other device allows other threads. Invariant: the stream does the same operations in the same order, except
+// that arrays precede the launches gathered with them.
 #pragma once
 
 #include <memory>
@@ -29,11 +29,11 @@ class GatheringDevice final : public Device {
   GatheringDevice& operator=(const GatheringDevice&) = delete;
   ~GatheringDevice() override { flush(); }
 
-  // An array for what is launched from here on, in memory that nothing gathered before uses.
+  // Sends an array for later launches, to memory that no gathered launch uses.
   void send_array(std::byte* to, const std::byte* from, std::size_t bytes);
   // Says that launches up to the next flush() are likely to repeat, with other arguments at most.
   void expect_repetition() { is_repetition_ = true; }
-  // Enqueues what is gathered.
+  // Enqueues the gathered work.
   void flush();
   const Counts& counts() const { return counts_; }
 
@@ -112,7 +112,7 @@ class GatheringDevice final : public Device {
   std::int64_t num_uses_ = 0;  // uses of graphs
   std::mutex mutex_;
   bool has_launches_ = false;         // under mutex_
-  std::vector<std::byte*> given_up_;  // under mutex_: memory that what is gathered may use
+  std::vector<std::byte*> given_up_;  // under mutex_: memory that gathered work may use
   Counts counts_;
 };
 

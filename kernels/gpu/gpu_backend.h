@@ -17,12 +17,12 @@ struct GpuBackendOptions {
   int threads = 1;                            // host threads of parallel_for and of loading
   bool graphs = true;                         // gathers launches and turns repeated ones into graphs; false: one by one
   std::size_t partial_bytes = kPartialBytes;  // memory of attention's partitions (GpuAttention)
-  std::size_t loading_bytes = kLoadingPartBytes;  // as WeightUploads
-  bool any_blocks = false;                        // as GpuLinearRunner
+  std::size_t loading_bytes = kLoadingPartBytes;  // see WeightUploads
+  bool any_blocks = false;                        // see GpuLinearRunner::Options
 };
 
 std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<Device> device, const GpuBackendOptions& options);
-// The same over a device that others know too.
+// Makes a backend over a device that others know too.
 std::unique_ptr<Backend> make_gpu_backend(std::unique_ptr<GatheringDevice> device, const GpuBackendOptions& options);
 
 }  // namespace quire::gpu

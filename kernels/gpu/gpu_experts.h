@@ -20,7 +20,7 @@ class GpuExperts {
 
   // Implements GraphOps::route.
   ExpertChoices route(MatrixView logits, const RouteOptions& options);
-  // Implements GraphOps::experts. `activate` changes all rows of gate_up in place, where it is not SwiGLU.
+  // Implements GraphOps::experts. `activate` changes all rows of gate_up in place, unless the activation is SwiGLU.
   template <class Activate>
   void run(const ExpertArgs& args, const ExpertChoices& choices, MatrixView x, MatrixView gate_up, MatrixView results,
            MatrixView out, const Activate& activate) {
@@ -47,12 +47,12 @@ class GpuExperts {
     std::vector<std::uint64_t> serials;  // serials of the experts
     std::vector<Part> parts;
   };
-  // Items of so many rows.
+  // Items of a fixed number of rows.
   struct Items {
     std::int64_t rows = 0;
-    std::int64_t count = 0;  // as many as there can be
+    std::int64_t count = 0;  // the largest number of items
     DeviceMemory memory = {};
-    bool is_planned = false;  // for the present choices
+    bool is_planned = false;  // planned for the present choices
   };
 
   const Stack& stack_of(Experts experts);
@@ -67,7 +67,7 @@ class GpuExperts {
   MatrixView make_rows(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows);
   NormQuantiseArgs made_by(const ProductInput& x, const std::int32_t* order, const ExpertRows& rows) const;
   std::int64_t num_tiles() const;  // most tiles of eight rows that there can be
-  // The tiles, and as many behind them as the last item's kernel reads.
+  // The tiles, and as many after them as the last item's kernel reads.
   std::int64_t tile_stride() const { return num_tiles() + kMostTilesOfItem; }
   void combine(MatrixView results, const ExpertChoices& choices, MatrixView out);
 

@@ -51,7 +51,7 @@ DeviceMemory place_weights(Device& device, WeightUploads* uploads, std::span<con
   return memory;
 }
 
-// Whether a product computes both at once: the second lies behind the first as its further outputs.
+// Returns whether a product computes both at once: the second follows the first as its further outputs.
 bool is_one_matrix(const WeightSource& first, const WeightSource& second) {
   return first.type == second.type && first.scale == second.scale && first.order == nullptr &&
          second.order == nullptr && first.rows % kStripOutputs == 0;
@@ -171,7 +171,7 @@ const GpuLinear::Blocks& GpuLinear::Part::few_of(std::int64_t num_rows) const {
                                [&](const Blocks& each) { return each.rows >= num_rows && each.least_blocks == 0; });
 }
 
-// All rows of the kernel's blocks.
+// Rows padded to whole blocks of the kernel.
 std::int64_t GpuLinearRunner::tile_stride(std::int64_t rows) const {
   return tiles_of_rows(rows, rows > options_.skinny_rows ? 128 : rows <= 8 ? 8 : rows <= 16 ? 16 : 32);
 }
@@ -277,7 +277,7 @@ void GpuLinearRunner::multiply_floats(const GpuLinear::Part& part, MatrixView x,
   device_.launch(*part.floats, {.x = groups_of(output.outputs, 64), .y = groups_of(output.rows, 64)}, args);
 }
 
-// The kernel for so many rows.
+// Launches the kernel for this number of rows.
 template <class Args>
 void GpuLinearRunner::launch(const GpuLinear::Part& part, const Args& args) {
   const LinearOutput& output = args.output;

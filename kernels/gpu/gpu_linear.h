@@ -24,8 +24,8 @@ DeviceMemory place_table(Device& device, WeightUploads& uploads, const WeightSou
 
 class GpuLinear final : public Linear {
  public:
-  // A kernel whose blocks have up to so many rows and outputs, for products of up to so many rows that take so many
-  // blocks at least: fewer would leave multiprocessors without work.
+  // A kernel with its block's size in rows and outputs, for products of at most most_rows rows and at least
+  // least_blocks blocks: fewer blocks would leave multiprocessors idle.
   struct Blocks {
     const Kernel* kernel = nullptr;
     std::int64_t rows = 0;
@@ -43,12 +43,12 @@ class GpuLinear final : public Linear {
     DeviceMemory weights = {};
     DeviceMemory order = {};  // order of input features; empty: their own
     DType type = DType::kF32;
-    std::vector<Blocks> few = {};    // for few rows, the first that fits
-    std::vector<Blocks> many = {};   // for many
+    std::vector<Blocks> few = {};    // kernels for few rows; the first that fits
+    std::vector<Blocks> many = {};   // kernels for many rows; the first that fits
     const Kernel* floats = nullptr;  // replaces the others for float types not of 16 bits
 
     const Kernel& one_row() const { return floats != nullptr ? *floats : *few.front().kernel; }
-    // Blocks for items of experts with up to so many rows. rows: 1, 8, 32 or, for 16-bit types, 64.
+    // Blocks for items of experts with at most `num_rows` rows: 1, 8, 32 or, for 16-bit types, 64.
     const Blocks& few_of(std::int64_t num_rows) const;
   };
 
@@ -81,7 +81,7 @@ class GpuLinear final : public Linear {
 class GpuLinearRunner {
  public:
   struct Options {
-    std::int64_t skinny_rows = 64;  // up to so many are multiplied by the kernels for few rows, more by those for many
+    std::int64_t skinny_rows = 64;  // most rows for the kernels for few rows
     bool any_blocks = false;        // small products take the kernels of large ones, too: for tests
   };
   explicit GpuLinearRunner(Device& device, const Options& options);

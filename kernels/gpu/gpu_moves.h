@@ -1,7 +1,6 @@
 // GpuMoves: blocks and states that move between a device and the host beside its steps, on the copy stream through
-// pinned memory. Engine thread only. A step's moves wait for what was enqueued before them and are waited for by what
-// is enqueued behind them, on the device; the host never waits. Invariant: pinned memory of a step is used again only
-// behind it.
+// pinned memory. Engine thread only. On the device, a step's moves wait for work enqueued before them, and later work
+// waits for them; the host never waits. Invariant: a step's pinned memory is reused only after that step.
 #pragma once
 
 #include <array>
@@ -22,7 +21,7 @@ class GpuMoves {
   // Pinned memory comes from set 0 or 1 from here on, whose moves are done.
   void begin(std::size_t set);
   void enqueue(std::span<const BlockTransfer> transfers);
-  // Once the set's moves are done: what was read lies where it belongs.
+  // Delivers the bytes that the set's moves read; the moves must be done.
   void finish(std::size_t set);
   TransferTimes times(std::size_t set) const { return sets_[set].times; }
 
@@ -51,7 +50,7 @@ class GpuMoves {
   void copy(Set& set, const BlockTransfer& transfer, std::byte* pinned);
 
   Device& device_;
-  Event before_;  // on the compute stream: what the moves wait for
+  Event before_;  // event on the compute stream that moves wait for
   std::array<Set, 2> sets_;
   std::vector<std::byte*> places_;  // places of the transfers being enqueued
   std::size_t current_ = 0;

@@ -23,7 +23,7 @@ inline constexpr std::size_t kSharePlaces = 2;
 // State that the ranks share. A rank writes its own row before they meet, and reads the others' behind it.
 struct RankTable {
   struct Place {
-    MatrixView share;  // in the rank's device
+    MatrixView share;  // on the rank's device
     Event event = 0;
   };
   explicit RankTable(const std::vector<Device*>& all)

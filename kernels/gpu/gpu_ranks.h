@@ -10,7 +10,7 @@
 
 namespace quire::gpu {
 
-// At most kMostRanks devices of one kind, all of which can be copied from.
+// Makes a backend of at most kMostRanks devices of one kind, all of which can be copied from.
 std::unique_ptr<ParallelBackend> make_gpu_ranks(std::vector<std::unique_ptr<Device>> devices,
                                                 const GpuBackendOptions& options);
 

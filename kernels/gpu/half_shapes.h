@@ -1,5 +1,5 @@
-// In which shapes linear_half is compiled: how many outputs and rows a block computes, with what warps, and how its
-// ring in shared memory is divided. Read by host and device code; immutable facts, any thread.
+// Shapes that linear_half is compiled in: outputs and rows of a block, its warps, and the division of its ring in
+// shared memory. Read by host and device code; immutable facts, any thread.
 #pragma once
 
 #include "kernels/gpu/half_tiles.h"

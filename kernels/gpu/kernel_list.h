@@ -1,5 +1,5 @@
-// The kernels by name, for whatever compiles them: visit(name, instance) of each family. The name of a family's
-// instance is the family, the type's form and, where there are several, the tiles of eight rows.
+// The kernels by name, for their compilers: visit(name, instance) of each family. The name of a family's instance is
+// the family, the type's form and, if there are several, the tiles of eight rows.
 #pragma once
 
 #include "kernels/gpu/form_names.h"

@@ -8,7 +8,7 @@
 
 namespace quire::gpu {
 
-// Whether a type is multiplied in 16 bits.
+// Returns whether a type is multiplied in 16 bits.
 bool lies_in_half_tiles(DType type);
 
 // Bytes of 16 outputs, and of a whole matrix.

@@ -80,7 +80,7 @@ void split_blocks(DType type, const std::byte* row, std::int64_t first, int coun
   }
 }
 
-// Outputs `output` and output + 8 of all strips; a row that there is not is null.
+// Packs outputs `output` and output + 8 of all strips; an absent row is null.
 void pack_pair(DType type, const std::byte* const (&rows)[2], std::int64_t cols, int output, std::byte* out) {
   const PackedFormat format = packed_format(type);
   const StripLayout layout = strip_layout(format);

@@ -8,7 +8,7 @@
 
 namespace quire::gpu {
 
-// Whether a type is multiplied in int8, and therefore lies in strips.
+// Returns whether a type is multiplied in int8, and is therefore stored in strips.
 bool lies_in_strips(DType type);
 
 // Bytes of 16 outputs, and of a whole matrix.

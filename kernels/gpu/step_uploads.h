@@ -25,7 +25,7 @@ class StepUploads {
   const T* put(std::span<const T> values) {
     return reinterpret_cast<const T*>(put_bytes(std::as_bytes(values)));
   }
-  // The same to a place on the device that is there already.
+  // Sends the values to existing memory on the device.
   void send(std::span<const std::byte> values, std::byte* to);
   // Memory of the device alone, for as long as that of the arrays.
   std::byte* room(std::size_t bytes);

@@ -15,7 +15,7 @@ inline constexpr int kStripOutputs = 16;
 inline constexpr int kStripFeatures = 256;
 inline constexpr int kBlockFeatures = 32;
 inline constexpr int kStripBlocks = kStripFeatures / kBlockFeatures;
-inline constexpr int kDepthCut = 1024;  // sums over so many features each are added in order
+inline constexpr int kDepthCut = 1024;  // sums of cuts of so many features are added in order
 inline constexpr int kCutStrips = kDepthCut / kStripFeatures;
 
 // Layout of the codes' bits behind the scales. Whole bytes, nibbles or pairs of bits come first, then the plane of the

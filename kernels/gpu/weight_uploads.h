@@ -15,13 +15,13 @@ namespace quire::gpu {
 
 class WeightUploads {
  public:
-  // part_bytes: of a buffer; it is larger where sixteen outputs are.
+  // part_bytes: size of a buffer, which grows if sixteen outputs need more.
   WeightUploads(Device& device, ThreadPool& pool, std::size_t part_bytes);
   ~WeightUploads();
   WeightUploads(const WeightUploads&) = delete;
   WeightUploads& operator=(const WeightUploads&) = delete;
 
-  // groups.bytes of the source, packed, to the device's memory `to`; returns when they are there. Throws DeviceError.
+  // Packs the source into groups.bytes at the device's memory `to`; returns when they are there. Throws DeviceError.
   void upload(const WeightSource& source, const PackedGroups& groups, std::byte* to);
 
  private:
@@ -29,7 +29,7 @@ class WeightUploads {
     std::byte* memory = nullptr;
     std::size_t bytes = 0;
     Event copied = 0;
-    bool is_in_flight = false;  // its copy
+    bool is_in_flight = false;  // the copy has not ended
   };
   void wait(Buffer& buffer);
   void reserve(Buffer& buffer, std::size_t bytes);

@@ -11,8 +11,8 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kSliceBytes = 1 << 20;
-constexpr std::size_t kMaxErrors = 20;  // that are listed
-// A record that its own process could not have held in memory is none.
+constexpr std::size_t kMaxErrors = 20;  // most errors that are listed
+// A larger record is damaged: no process could have held it in memory.
 constexpr std::int64_t kMaxRecordBytes = std::int64_t{1} << 30;
 
 bool is_blank(const std::string& line) {
@@ -47,7 +47,7 @@ Result<LineReader> ActiveBatch::open_input() {
   return LineReader(*std::move(opened), options_.max_line_bytes);
 }
 
-// False: enough was found to be wrong.
+// Returns false once enough errors were found.
 bool ActiveBatch::check_line(const std::string& line, std::int64_t line_number, Found& found) {
   const auto refuse = [&](BatchError error) {
     error.line = line_number;
@@ -106,7 +106,7 @@ Result<bool> ActiveBatch::validate(Found& found) {
   return true;
 }
 
-// Twice its size: what is recorded is copied before the record goes.
+// Reserves twice the record's size: the record is copied to its file before it is deleted.
 Result<void> ActiveBatch::take_room(std::int64_t num_bytes) {
   if (auto taken = use_.take(record_.owner, 2 * num_bytes); !taken) return taken;
   paid_bytes_ += 2 * num_bytes;
@@ -129,7 +129,7 @@ Result<void> ActiveBatch::start() {
   if (!size) return tl::make_unexpected(size.error());
   use_.give_back(record_.owner, std::exchange(paid_bytes_, 2 * *size));
   use_.add(record_.owner, paid_bytes_);
-  is_torn_ = *size > 0;  // a line's end more than is needed is an empty line
+  is_torn_ = *size > 0;  // an unneeded line end makes an empty line only
   auto reading = DiskFile::read_from(records_path_);
   if (!reading) return tl::make_unexpected(reading.error());
   LineReader reader(*std::move(reading), kMaxRecordBytes);
@@ -179,7 +179,7 @@ Result<std::optional<BatchLine>> ActiveBatch::read_next() {
     if (line_number_ == 0) strip_mark(line);
     if (is_blank(line)) continue;
     const std::int64_t number = line_number_++;
-    if (number < next_number_) continue;  // given out before the input had to be opened again
+    if (number < next_number_) continue;  // given out before the input was reopened
     if (is_done_[static_cast<std::size_t>(number)]) {
       next_number_ = number + 1;
       continue;
@@ -199,8 +199,8 @@ void ActiveBatch::give_back(BatchLine&& line) {
   --num_out_;
 }
 
-// What was written of a record that failed, or that a process did not live to end, is a line of its own, which no check
-// passes.
+// The remains of an incomplete record, after a failure or a crash, become a line of their own, which fails every
+// record's check.
 Result<void> ActiveBatch::answer(const AnswerRecord& answer) {
   std::string line = encode_record(record_.id, answer);
   if (is_torn_) line.insert(0, 1, '\n');

@@ -37,36 +37,36 @@ class ActiveBatch {
   const BatchRecord& record() const { return record_; }
   void set_record(BatchRecord record) { record_ = std::move(record); }
 
-  // One slice of reading the input. True when all was read: `found` then says how many requests there are, or what is
-  // wrong with them.
+  // Reads one slice of the input. Returns true when all was read: `found` then holds the number of requests, or the
+  // input's errors.
   struct Found {
     std::int64_t num_requests = 0;
     std::vector<BatchError> errors;
   };
   Result<bool> validate(Found& found);
-  // Reads the records that there are; before next().
+  // Reads the records written so far; to be called before next().
   Result<void> start();
   bool is_started() const { return records_.is_open(); }
-  // The next request that has no answer and was not given out; nothing where there is none.
+  // The next request without an answer that was not given out; nothing if there is none.
   Result<std::optional<BatchLine>> next();
   void give_back(BatchLine&& line);
-  // Keeps an answer. After an error nothing was kept and it can be tried again.
+  // Stores an answer. After an error nothing was stored, and the caller may try again.
   Result<void> answer(const AnswerRecord& answer);
-  // The request was given out and is not wanted any more.
+  // Releases a request that was given out and is no longer wanted.
   void drop() { --num_out_; }
 
   std::int64_t num_out() const { return num_out_; }
   bool is_answered() const { return record_.num_completed + record_.num_failed == record_.num_requests; }
 
-  // One slice of putting the files together from the records; requests without an answer get `unanswered` for one. True
-  // when they are there: `ended` is then the record with what it counts.
+  // Writes one slice of the output files from the records; requests without an answer get the error `unanswered`.
+  // Returns true when the files are complete: `ended` is then the record with its final counts.
   Result<bool> finalize(const BatchError& unanswered, std::int64_t now, BatchRecord& ended);
-  // Starts it again, after an error.
+  // Starts finalizing again, after an error.
   void restart_files();
   void remove_records();
 
-  std::int64_t retry_at = 0;     // Unix seconds: nothing is tried before
-  std::optional<Error> failure;  // of next() or start(), for work() to deal with
+  std::int64_t retry_at = 0;     // Unix seconds: no attempt before this
+  std::optional<Error> failure;  // from next() or start(); work() handles it
 
  private:
   Result<LineReader> open_input();
@@ -84,21 +84,21 @@ class ActiveBatch {
   StorageUse& use_;
   const std::filesystem::path records_path_;
   BatchRecord record_;
-  std::int64_t paid_bytes_ = 0;  // for the records and their copies
+  std::int64_t paid_bytes_ = 0;  // reserved for the records and their copies
 
   std::optional<LineReader> input_;
-  std::int64_t line_number_ = 0;                                  // lines, or requests, that were read of it
-  std::int64_t next_number_ = 0;                                  // of the first request that was not given out yet
-  std::set<std::pair<std::uint64_t, std::uint64_t>> custom_ids_;  // while validating: their hashes
+  std::int64_t line_number_ = 0;                                  // lines, or requests, read of it so far
+  std::int64_t next_number_ = 0;                                  // first request that was not given out yet
+  std::set<std::pair<std::uint64_t, std::uint64_t>> custom_ids_;  // hashes of custom ids, used while validating
   Found found_;
 
   DiskFile records_;
   bool is_torn_ = false;       // the records may end in the middle of a line
-  std::vector<bool> is_done_;  // by request
+  std::vector<bool> is_done_;  // indexed by request
   std::deque<BatchLine> returned_;
   std::int64_t num_out_ = 0;
 
-  // While the files are written.
+  // Used while the files are written.
   std::optional<LineReader> recorded_;
   bool is_copied_ = false;
   std::vector<bool> is_written_;

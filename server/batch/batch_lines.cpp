@@ -18,7 +18,7 @@ tl::unexpected<BatchError> bad_line(std::string code, std::string message, std::
   return tl::make_unexpected(BatchError{std::move(code), std::move(message), std::move(param), std::nullopt});
 }
 
-// A text member, or what is wrong with it.
+// A text member, or the error in it.
 tl::expected<std::string, BatchError> text_member(const Json& line, const char* name) {
   const auto member = line.find(name);
   if (member == line.end() || member->is_null()) {

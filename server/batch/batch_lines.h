@@ -1,6 +1,6 @@
 // The lines of a batch's files: requests as clients upload them, answers as they download them, and the records in
-// which answers are kept until the batch ends. A record names its request's line and carries a check of itself, so that
-// a torn or damaged one is not taken for an answer. Pure functions; any thread.
+// which answers are kept until the batch ends. A record names its request's line and carries a checksum, so that a torn
+// or damaged one is not taken for an answer. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace quire {
 
-// Why a batch's input is refused.
+// Reason for refusing a batch's input.
 struct BatchError {
   std::string code;
   std::string message;
   std::string param;                 // may be empty
-  std::optional<std::int64_t> line;  // from 1
+  std::optional<std::int64_t> line;  // counted from 1
 };
 
 struct BatchRequest {
@@ -25,7 +25,7 @@ struct BatchRequest {
   std::string url;
   std::string body;  // JSON
 };
-// Errors name the field, without the line's number. `endpoint`: the batch's, which the line's url has to be.
+// Errors name the field but not the line's number. `endpoint`: the batch's endpoint, which the line's url must equal.
 tl::expected<BatchRequest, BatchError> read_batch_request(std::string_view line, std::string_view endpoint);
 
 struct TokenUsage {
@@ -36,7 +36,7 @@ struct TokenUsage {
 
   TokenUsage& operator+=(const TokenUsage& other);
 };
-// Of an answer's body, as completions or as responses write it; nothing where it has none.
+// Usage in the body of a completion or a response; nothing if it has none.
 TokenUsage usage_of_body(std::string_view body);
 
 // The line of an answer in the output file (status 200) or the error file.
@@ -45,14 +45,14 @@ std::string answer_line(const std::string& custom_id, const std::string& request
 std::string unanswered_line(const std::string& custom_id, const std::string& code, const std::string& message);
 
 struct AnswerRecord {
-  std::int64_t number = 0;  // of the request among the input's lines, from 0
-  bool failed = false;      // belongs into the error file
+  std::int64_t number = 0;  // the request's place among the lines, from 0
+  bool failed = false;      // goes into the error file
   TokenUsage usage;
   std::string text;  // the answer's line, without its end
 };
-// With its end. `batch_id` is part of the check.
+// Encodes with a line end. `batch_id` enters the check.
 std::string encode_record(const std::string& batch_id, const AnswerRecord& record);
-// Nothing where the line is not a whole record of that batch.
+// Returns nothing unless the line is a whole record of that batch.
 std::optional<AnswerRecord> decode_record(const std::string& batch_id, std::string_view line);
 
 }  // namespace quire

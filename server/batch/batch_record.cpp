@@ -10,7 +10,7 @@ namespace {
 constexpr std::array<const char*, 8> kStatusNames = {"validating", "failed",  "in_progress", "finalizing",
                                                      "completed",  "expired", "cancelling",  "cancelled"};
 
-// Its numbers and texts, by name: once for writing and for reading.
+// Visits the record's numbers and texts by name, for writing and for reading.
 template <class Record, class Visit>
 void visit_members(Record& record, Visit visit) {
   visit("id", record.id);

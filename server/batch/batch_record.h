@@ -15,7 +15,7 @@ enum class BatchStatus {
   kValidating,  // its input is being read
   kFailed,      // the input was refused: see errors
   kInProgress,
-  kFinalizing,  // its files are being written; it was completed, or its time was over
+  kFinalizing,  // its files are being written, after completion or expiry
   kCompleted,
   kExpired,
   kCancelling,
@@ -45,13 +45,13 @@ struct BatchRecord {
   std::int64_t expired_at = 0;
   std::int64_t cancelling_at = 0;
   std::int64_t cancelled_at = 0;
-  std::int64_t output_keep_s = 0;  // how long its files are kept; 0: as long as others
+  std::int64_t output_keep_s = 0;  // seconds its files are kept; 0: as long as others
   std::vector<BatchError> errors;
   // Chosen before the files are written, so that a restart in between writes the same ones again.
   std::string output_file_id;
   std::string error_file_id;
   std::int64_t num_requests = 0;
-  // While it runs, what the records of its answers say.
+  // While the batch runs, counted from the records of its answers.
   std::int64_t num_completed = 0;
   std::int64_t num_failed = 0;
   TokenUsage usage;
@@ -60,9 +60,9 @@ struct BatchRecord {
     return status == BatchStatus::kFailed || status == BatchStatus::kCompleted || status == BatchStatus::kExpired ||
            status == BatchStatus::kCancelled;
   }
-  std::int64_t ended_at() const { return failed_at + completed_at + expired_at + cancelled_at; }  // one of them
+  std::int64_t ended_at() const { return failed_at + completed_at + expired_at + cancelled_at; }  // a single one is set
   bool is_running() const { return status == BatchStatus::kInProgress; }
-  // Its answers are being put together.
+  // Its output files are being written.
   bool is_ending() const { return status == BatchStatus::kFinalizing || status == BatchStatus::kCancelling; }
 };
 

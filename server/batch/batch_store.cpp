@@ -144,7 +144,7 @@ void BatchStore::forget(const std::string& id) {
   batches_.erase(id);
 }
 
-// Of the owner's batches that have ended the oldest goes where there are too many.
+// Removes the owner's oldest ended batch if the owner has too many.
 Result<void> BatchStore::make_place(const std::string& owner) {
   const std::vector<const BatchRecord*> all = of_owner(owner);
   if (static_cast<std::int64_t>(all.size()) < options_.max_batches_per_key) return {};

@@ -1,7 +1,7 @@
-// BatchStore: all batches and their files, in one folder that outlives the process. Batch thread only. One process at a
-// time has the folder, as its lock says. Invariants: each request of a batch that ended is in its output file or in its
-// error file, once; a state is on the disk before it is shown; one owner (API key's name) never sees another's; work is
-// done in slices, so that no call takes long.
+// BatchStore: all batches and their files, in one folder that outlives the process. Batch thread only. A lock gives the
+// folder to one process at a time. Invariants: each request of a batch that ended is in its output file or in its error
+// file, once; a state is on the disk before it is shown; one owner (API key's name) never sees another's; work is done
+// in slices, so that no call takes long.
 #pragma once
 
 #include <functional>
@@ -17,41 +17,41 @@ namespace quire {
 
 class BatchStore {
  public:
-  // The folder is made where it is absent. Throws StartupError where it cannot be used.
+  // Creates the folder if it is absent. Throws StartupError if it cannot be used.
   explicit BatchStore(const BatchOptions& options);
   ~BatchStore();
   BatchStore(const BatchStore&) = delete;
   BatchStore& operator=(const BatchStore&) = delete;
 
-  // Takes the lock and reads what there is. False: another process has the folder.
+  // Takes the lock and reads the stored state. Returns false if another process holds the folder.
   Result<bool> open();
   bool is_open() const { return is_open_; }
-  void close();  // another process may open it
-  // Everything else needs an open store.
+  void close();  // afterwards another process may open it
+  // The functions below need an open store.
   FileStore& files() { return files_; }
   const FileStore& files() const { return files_; }
-  // Errors: 404, 409 where it is the input of a batch that has not ended.
+  // Errors: 404; 409 if it is the input of a batch that has not ended.
   Result<void> remove_file(const std::string& id, const std::string& owner);
 
-  // `fields`: what the client chose. It has to be validated, by work().
+  // `fields`: the client's choices, which work() validates later.
   Result<BatchRecord> create(BatchRecord fields, std::int64_t now);
-  // Null where there is none of that owner.
+  // Null if this owner has no such batch.
   const BatchRecord* find(const std::string& id, const std::string& owner) const;
   std::vector<const BatchRecord*> of_owner(const std::string& owner) const;  // the oldest first
-  // Errors: 404, 409 where it has ended.
+  // Errors: 404; 409 if it has ended.
   Result<BatchRecord> cancel(const std::string& id, const std::string& owner, std::int64_t now);
 
-  // The next request to answer: of the owners in turn, of an owner's oldest batch first. `may_run` decides by owner.
+  // The next request to answer: owners take turns, an owner's oldest batch comes first. `may_run` decides by owner.
   std::optional<BatchLine> next_line(const std::function<bool(const std::string& owner)>& may_run);
-  // Whether its answer is still wanted.
+  // Returns whether the line's answer is still wanted.
   bool is_wanted(const BatchLine& line) const;
-  // Keeps the answer of a line that is wanted. After an error it can be tried again.
+  // Stores the answer of a wanted line. After an error the caller may try again.
   Result<void> answer(const BatchLine& line, AnswerRecord answer);
-  void give_back(BatchLine&& line);  // not answered: another call of next_line() gives it out again
-  void drop(const BatchLine& line);  // not wanted any more
+  void give_back(BatchLine&& line);  // unanswered: a later next_line() returns it again
+  void drop(const BatchLine& line);  // the line is not wanted any more
 
-  // A slice of what is to be done: reading inputs, ending batches, writing their files, removing what expired. True
-  // where more can be done at once.
+  // Does a slice of pending work: reads inputs, ends batches, writes their files, removes expired ones. Returns true if
+  // more work is ready.
   bool work(std::int64_t now);
 
   struct Counts {
@@ -59,18 +59,18 @@ class BatchStore {
     std::int64_t num_bytes = 0;
     std::int64_t num_active = 0;  // batches that have not ended
     std::map<std::string, std::int64_t> by_status;
-    std::int64_t num_waiting = 0;    // requests without an answer, of batches in progress
-    std::int64_t num_out = 0;        // of them, given out
+    std::int64_t num_waiting = 0;    // unanswered requests of batches in progress
+    std::int64_t num_out = 0;        // waiting requests that were given out
     std::int64_t num_completed = 0;  // since the start
     std::int64_t num_failed = 0;
-    TokenUsage usage;  // of both
+    TokenUsage usage;  // completed and failed requests together
   };
   Counts counts() const;
 
  private:
   struct Batch {
-    BatchRecord record;                   // of one that has ended
-    std::unique_ptr<ActiveBatch> active;  // null: it has ended
+    BatchRecord record;                   // valid once the batch has ended
+    std::unique_ptr<ActiveBatch> active;  // null once the batch has ended
     BatchRecord ended;                    // while its files are written
     const BatchRecord& now() const { return active ? active->record() : record; }
   };
@@ -80,13 +80,13 @@ class BatchStore {
   std::filesystem::path records_path(const std::string& id) const { return batches_folder_ / (id + ".answers"); }
   std::unique_ptr<ActiveBatch> activate(BatchRecord record);
   Result<void> save(const BatchRecord& record) const;
-  // Saves the record, then shows it.
+  // Saves the record before showing it.
   Result<void> change(Batch& batch, BatchRecord record);
   Result<void> end(Batch& batch, BatchRecord record);
   Result<void> make_place(const std::string& owner);
   void forget(const std::string& id);
   bool needs_file(const std::string& id) const;
-  // Each true where there is more to do.
+  // Each returns true if there is more to do.
   Result<bool> advance(Batch& batch, std::int64_t now);
   Result<bool> validate(Batch& batch, std::int64_t now);
   Result<bool> write_files(Batch& batch, std::int64_t now);
@@ -100,7 +100,7 @@ class BatchStore {
   FileStore files_;
   std::map<std::string, Batch> batches_;
   std::map<std::string, ActiveBatch*> active_;
-  std::string last_owner_;  // whose request was given out last
+  std::string last_owner_;  // owner of the request given out last
   std::int64_t tidied_at_ = 0;
   std::int64_t num_completed_ = 0;
   std::int64_t num_failed_ = 0;

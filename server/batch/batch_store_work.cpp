@@ -1,4 +1,4 @@
-// BatchStore: how batches go from one state to the next.
+// BatchStore: transitions of batches from one state to the next.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kRetrySeconds = 5;  // seconds, after the disk refused something
+constexpr std::int64_t kRetrySeconds = 5;  // seconds after a refusal by the disk
 constexpr std::int64_t kTidyEvery = 60;    // seconds
 constexpr const char* kInputGone = "input_file_gone";
 
@@ -95,7 +95,7 @@ Result<void> BatchStore::fail(Batch& batch, const Error& error, std::int64_t now
   return end(batch, std::move(record));
 }
 
-// Waits for the requests that are out; then write_files().
+// Waits for the requests given out; then calls write_files().
 Result<void> BatchStore::begin_end(Batch& batch, BatchStatus status, std::int64_t now) {
   BatchRecord record = batch.active->record();
   if (record.status == BatchStatus::kValidating) record.num_requests = 0;

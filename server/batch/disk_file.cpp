@@ -106,7 +106,7 @@ Result<void> DiskFile::sync() {
   return {};
 }
 
-// False where nothing more comes.
+// Returns false at the end of the file.
 bool LineReader::fill() {
   if (at_end_ || failed_) return false;
   buffer_.erase(0, begin_);

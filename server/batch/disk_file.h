@@ -11,12 +11,12 @@
 
 namespace quire {
 
-// 507 "storage_full" where there is no room, else 500 "storage_failed"; the text is for the log too.
+// 507 "storage_full" if the disk is full, else 500 "storage_failed"; the text goes to the log too.
 Error storage_error(const std::filesystem::path& path, int error_number);
 
-// Replaces the file in one go, so that whatever happens it is the old one or the new one, also after a power failure.
+// Replaces the file atomically: even after a power failure it is either the old one or the new one.
 Result<void> replace_file(const std::filesystem::path& path, std::string_view text);
-// The names in the folder are on the disk.
+// Flushes the folder's names to the disk.
 void sync_folder(const std::filesystem::path& folder);
 
 class DiskFile {
@@ -29,16 +29,16 @@ class DiskFile {
   }
   ~DiskFile();
 
-  // An empty one, whatever was there.
+  // Opens an empty file; existing content is discarded.
   static Result<DiskFile> create(const std::filesystem::path& path);
-  // Made where it is absent; writes go to its end.
+  // Opens the file for appending; creates it if absent.
   static Result<DiskFile> append_to(const std::filesystem::path& path);
   static Result<DiskFile> read_from(const std::filesystem::path& path);
 
   bool is_open() const { return descriptor_ >= 0; }
-  // All of it, or an error: a part of it may have been written then.
+  // Writes everything, or returns an error after perhaps a part.
   Result<void> write(std::string_view bytes);
-  // From that offset; fewer than `size` at the end of the file.
+  // Reads from that offset; fewer than `size` bytes at the end of the file.
   Result<std::string> read(std::int64_t offset, std::size_t size) const;
   Result<std::int64_t> size() const;
   Result<void> sync();
@@ -57,7 +57,7 @@ class LineReader {
   LineReader(DiskFile file, std::int64_t max_line_bytes) : file_(std::move(file)), max_line_bytes_(max_line_bytes) {}
 
   enum class Next { kLine, kTooLong, kEnd, kFailed };
-  // Of a line that is too long `line` is the beginning. A last line without an end is a line.
+  // For a line that is too long, `line` holds its beginning. A last line without a line end counts as a line.
   Next next(std::string& line);
   std::int64_t num_read() const { return offset_; }
   const Error& error() const { return error_; }  // after kFailed
@@ -67,9 +67,9 @@ class LineReader {
 
   DiskFile file_;
   std::int64_t max_line_bytes_ = 0;
-  std::int64_t offset_ = 0;  // of what was read
+  std::int64_t offset_ = 0;  // end of the bytes read from the file
   std::string buffer_;
-  std::size_t begin_ = 0;  // of what is left of it
+  std::size_t begin_ = 0;  // first unread byte of buffer_
   bool at_end_ = false;
   bool failed_ = false;
   Error error_;

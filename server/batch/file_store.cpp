@@ -16,7 +16,7 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kMaxDescription = 64 * 1024;
-// What a description and a folder's entry cost beside the content.
+// Estimated disk use of a file's description and folder entry.
 constexpr std::int64_t kFileCost = 4096;
 
 Error no_room(const std::string& whose) {
@@ -120,7 +120,7 @@ Result<void> FileStore::load() {
     }
   }
   if (error) return tl::make_unexpected(storage_error(folder_, error.value()));
-  // Uploads that never ended, and content whose description is gone. What is damaged stays, for a person to look at.
+  // Removes unfinished uploads and content without a description. Damaged files stay, for a person to look at.
   for (const std::filesystem::path& path : others) {
     const bool is_described = std::filesystem::exists(description_path(path.filename().string()), error);
     if (!is_described) std::filesystem::remove(path, error);

@@ -1,6 +1,6 @@
 // FileStore: the files that clients upload and download, on disk, by owner (the API key's name). Batch thread only.
-// Invariants: a file exists once its description does, which is written last and removed first; what all owners and
-// what one owner uploads or is answered never exceeds its bound, also while it is written; owners are apart.
+// Invariants: a file exists while its description does, which is written last and removed first; uploads and answers,
+// of all owners and of each, never exceed their limits, also while they are written; owners are separate.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ struct StoredFile {
   std::int64_t expires_at = 0;
 };
 
-// The bytes that are stored, by owner.
+// Counts the stored bytes of each owner.
 class StorageUse {
  public:
   explicit StorageUse(const BatchOptions& options) : options_(options) {}
-  // Refuses what exceeds a bound: 507 "storage_full".
+  // Reserves bytes, or refuses beyond a limit: 507 "storage_full".
   Result<void> take(const std::string& owner, std::int64_t bytes);
-  // Without asking: they are there.
+  // Adds bytes that are stored already, without checking limits.
   void add(const std::string& owner, std::int64_t bytes);
   void give_back(const std::string& owner, std::int64_t bytes) { add(owner, -bytes); }
   std::int64_t total() const { return total_; }
@@ -42,10 +42,10 @@ class StorageUse {
   std::map<std::string, std::int64_t> by_owner_;
 };
 
-// A file that is being written: nothing is left of it unless FileStore::finish() took it.
+// A file being written; it is removed again unless FileStore::finish() took it.
 class FileUpload {
  public:
-  // `is_paid`: room for what is written was taken before.
+  // `is_paid`: its storage was reserved before.
   FileUpload(StorageUse& use, std::filesystem::path path, DiskFile file, std::string owner, bool is_paid)
       : use_(use), path_(std::move(path)), file_(std::move(file)), owner_(std::move(owner)), is_paid_(is_paid) {}
   ~FileUpload();
@@ -70,21 +70,21 @@ class FileStore {
  public:
   FileStore(const BatchOptions& options, StorageUse& use);
 
-  // What an earlier process left; remains of what it had not finished are removed.
+  // Loads the files of an earlier process and removes its unfinished ones.
   Result<void> load();
 
-  // `id` empty: a fresh one, within the owner's number of files. Else an answer file, which takes the place of the one
-  // of that id, and for whose content room was taken as it was recorded.
+  // `id` empty: a new file, within the owner's limit on files. Otherwise an answer file that replaces the file of that
+  // id; its storage was reserved as the answers were recorded.
   Result<std::shared_ptr<FileUpload>> begin(const std::string& owner, const std::string& id = {});
-  // The whole content of `upload` becomes the file; its id, owner and size are set here.
+  // Makes the whole content of `upload` the file; sets its id, owner and size.
   Result<StoredFile> finish(FileUpload& upload, StoredFile file);
 
-  // Null where there is none of that owner.
+  // Null if this owner has no such file.
   const StoredFile* find(const std::string& id, const std::string& owner) const;
-  std::vector<const StoredFile*> of_owner(const std::string& owner) const;  // in the order in which they were made
+  std::vector<const StoredFile*> of_owner(const std::string& owner) const;  // in the order of creation
   Result<DiskFile> open(const StoredFile& file) const;
   void remove(const std::string& id);
-  // Those whose time has come by `now`.
+  // Files that expired by `now`.
   std::vector<std::string> expired(std::int64_t now) const;
 
   std::size_t count() const { return files_.size(); }
@@ -101,7 +101,7 @@ class FileStore {
   std::map<std::string, std::int64_t> num_by_owner_;
 };
 
-// An id as this server makes them: nothing that leads to another folder.
+// Checks that an id has this server's form and cannot lead to another folder.
 bool is_stored_id(std::string_view id);
 
 }  // namespace quire

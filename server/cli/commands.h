@@ -1,6 +1,5 @@
 // The subcommands of `quire` other than `serve`, each a function that adds itself to the command line. One thread at a
-// time. A command's callback throws CLI::RuntimeError with the exit code where it fails, and StartupError for a bad
-// model.
+// time. A command's callback throws CLI::RuntimeError with the exit code if it fails, and StartupError for a bad model.
 #pragma once
 
 namespace CLI {

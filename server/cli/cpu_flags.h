@@ -13,7 +13,7 @@ namespace quire::cli {
 
 // `options` must outlive the parsing of the command line.
 void add_cpu_flags(CLI::App& command, CpuOptions& options);
-// `--kv-dtype`, with the names that `kv_cache.dtype` has. `dtype` must outlive the parsing of the command line.
+// Adds `--kv-dtype`, with the names of `kv_cache.dtype`. `dtype` must outlive the parsing of the command line.
 void add_kv_dtype_flag(CLI::App& command, KvDType& dtype);
 
 }  // namespace quire::cli

@@ -14,7 +14,7 @@ void fetch(ModelOptions& model) {
   model.path = found.path;
 }
 
-// A snapshot's folder has a commit for a name: clients ask for the repository.
+// A snapshot's folder is named by a commit, but clients name the repository.
 void name_after_repository(ModelOptions& model) {
   if (model.hf.empty() || !model.alias.empty()) return;
   if (const auto reference = hub::parse_reference(model.hf)) model.alias = {reference->text()};

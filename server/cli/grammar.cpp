@@ -18,7 +18,7 @@ namespace quire {
 namespace {
 
 using PlainJson = nlohmann::json;
-constexpr std::size_t kMaxDepth = 4096;  // of a line; deeper JSON cannot be written again without a deep stack
+constexpr std::size_t kMaxDepth = 4096;  // depth of a line; deeper JSON would overflow the stack when written
 using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point start, double unit) {
@@ -51,7 +51,7 @@ std::optional<GrammarSpec> read_spec(const PlainJson& line) {
   return found ? std::optional(spec) : std::nullopt;
 }
 
-// The longest tokens that spell the text, or nothing where the vocabulary cannot spell it.
+// Spells the text with the longest tokens; nothing if the vocabulary cannot spell it.
 std::optional<std::vector<TokenId>> tokens_of(std::string_view text, const TokenVocabulary& vocabulary) {
   const grammar::Trie& trie = vocabulary.trie();
   std::vector<TokenId> tokens;
@@ -81,7 +81,7 @@ bool allowed(const std::vector<std::uint32_t>& mask, TokenId token) {
   return (mask[static_cast<std::size_t>(token.value) / 32] >> token.value % 32 & 1) != 0;
 }
 
-// Walks the text token by token under the mask, timing the masks; whether all of it was allowed and complete.
+// Walks the text token by token under the mask and times the masks; returns whether all of it was allowed and complete.
 bool walk(const Grammar& grammar, const TokenVocabulary& vocabulary, std::string_view text,
           std::vector<double>& times) {
   const auto state = grammar.start();

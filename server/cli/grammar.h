@@ -1,5 +1,5 @@
-// `quire grammar`: compiles grammars and checks texts against them, one JSON object per line in and out, with the code
-// that the server uses. One thread at a time.
+// `quire grammar`: compiles grammars and checks texts against them, one JSON object per line in and out, with the
+// server's code. One thread at a time.
 #pragma once
 
 #include <iosfwd>

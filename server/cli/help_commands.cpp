@@ -1,4 +1,4 @@
-// `quire help`, `quire completion` and `quire man`: what the program says of its own command line.
+// `quire help`, `quire completion` and `quire man`: documentation of the program's own command line.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace quire::cli {
 
 namespace {
 
-// The command that the words name. Throws StartupError, which names the nearest.
+// The command that the words name. Throws StartupError with the nearest name.
 const CLI::App& find_command(const CLI::App& app, const std::vector<std::string>& words) {
   const std::string complaint = complain_of_command(app, words);
   if (!complaint.empty()) throw StartupError(complaint);

@@ -1,4 +1,4 @@
-// `quire import ollama`: models of Ollama's store, served where they lie.
+// `quire import ollama`: serves the models in Ollama's store, in place.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -10,8 +10,8 @@ namespace quire {
 
 using JsonLineHandler = std::function<Json(const Json& line)>;
 
-// Answers each line of `in` that is not empty with one line of `out`, at once. {"error": ...} answers what is no JSON,
-// and what `answer` cannot take as the type that it needs.
+// Answers each line of `in` that is not empty with one line of `out`, at once. A line that is not JSON, or not of the
+// type that `answer` needs, is answered with {"error": ...}.
 void answer_json_lines(std::istream& in, std::ostream& out, const JsonLineHandler& answer);
 
 }  // namespace quire

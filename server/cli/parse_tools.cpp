@@ -21,8 +21,8 @@ std::string text_of(const std::vector<TextPiece>& pieces) {
   return text;
 }
 
-// What the template adds when the assistant is to speak: its rendering with the generation prompt without the one
-// without it.
+// The text that the template adds to begin the assistant's turn: the difference between its renderings with and without
+// the generation prompt.
 std::string generation_prompt(const std::string& source, const Json& request) {
   const auto chat_template = ChatTemplate::parse(source);
   if (!chat_template) return {};
@@ -80,7 +80,7 @@ OutputParserOptions read_options(const Json& request) {
   const bool has_tools = request.contains("tools") && !request["tools"].empty();
   OutputParserOptions options;
   options.eager = request.value("eager", !named);
-  // vLLM parses by name whatever tools the request has; with a template, no tools mean no calls.
+  // vLLM parses by name regardless of the request's tools; with a template, no tools mean no calls.
   options.parse_tools = (named || has_tools) && request.value("tool_choice", "auto") != "none";
   options.parse_reasoning = request.value("reasoning_format", named ? "none" : "auto") != "none";
   options.json_content = request.contains("json_schema") || request.contains("response_format");

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// Answers each line of `in` with one line of `out`; a line that cannot be read is answered with its error.
+// Answers each line of `in` with one line of `out`; an unreadable line is answered with its error.
 void run_parse_tools(std::istream& in, std::ostream& out);
 
 }  // namespace quire

@@ -18,7 +18,7 @@ struct ProbeArguments {
   ClientTrust trust;
 };
 
-// The status of a GET. Throws StartupError for what is no URL, and for a file of authorities that cannot be read.
+// The status of a GET. Throws StartupError for an invalid URL or an unreadable file of authorities.
 Result<int> probed_status(const ProbeArguments& arguments) {
   const std::string& text = arguments.url;
   auto url = parse_http_url(text.find("://") == std::string::npos ? "http://" + text : text);

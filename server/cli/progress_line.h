@@ -1,4 +1,4 @@
-// A line of progress on stderr, rewritten in place; nothing where stderr is not a terminal. One thread at a time.
+// Rewrites a line of progress on stderr in place; silent if stderr is not a terminal. One thread at a time.
 #pragma once
 
 #include <string>

@@ -24,7 +24,7 @@ double seconds_since(PullClock::time_point then) {
   return std::chrono::duration<double>(PullClock::now() - then).count();
 }
 
-// Shows a pull's progress as often as is useful where stderr leads.
+// Shows a pull's progress at intervals that suit stderr: a terminal or a log.
 class ProgressShow {
  public:
   explicit ProgressShow(std::string model) : model_(std::move(model)) {}
@@ -42,7 +42,7 @@ class ProgressShow {
   }
 
   void end(const hub::PullProgress& progress) {
-    if (!began_) return;  // all was there
+    if (!began_) return;  // nothing had to be downloaded
     const std::string text = fmt::format("{}: downloaded {} in {:.0f} s", model_,
                                          hub::size_text(progress.num_bytes - bytes_at_begin_), seconds_since(*began_));
     if (is_terminal_) return show_progress_line(text, true);

@@ -1,4 +1,4 @@
-// Downloads with their progress shown: a bar on a terminal, else a line of the log every few seconds. One thread at a
+// Downloads and shows the progress: a bar on a terminal, else a line of the log every few seconds. One thread at a
 // time.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace quire::cli {
 
-// Downloads `reference`, as ModelReference writes it, where it is not in the cache. Throws StartupError.
+// Downloads `reference` (see ModelReference) unless it is in the cache. Throws StartupError.
 hub::CachedModel pull_with_progress(const std::string& reference);
 
-// One line: the file, a bar, sizes, rate and the time that is left.
+// A line with the file, a bar, sizes, rate and remaining time.
 std::string progress_text(const hub::PullProgress& progress, double bytes_per_second);
 
 }  // namespace quire::cli

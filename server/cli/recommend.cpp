@@ -26,7 +26,7 @@ struct Published {
   double read_gigabytes;  // for one token: less than the file with experts
 };
 
-// The better ones last.
+// Better models come last.
 constexpr std::array kPublished = std::to_array<Published>({
     {"Qwen/Qwen3-0.6B-GGUF:Q8_0", 0.64, 0.64},
     {"Qwen/Qwen3-1.7B-GGUF:Q8_0", 1.83, 1.83},
@@ -39,8 +39,8 @@ constexpr std::array kPublished = std::to_array<Published>({
 });
 
 constexpr double kGiga = 1e9;
-constexpr double kBeside = 1.5e9;  // keys and values, and the memory of a step
-constexpr double kPatience = 3.0;  // tokens a second: for answers that may take a minute
+constexpr double kBeside = 1.5e9;  // memory for keys, values and a step
+constexpr double kPatience = 3.0;  // tokens a second: acceptable for answers within a minute
 constexpr double kReadingAlong = 10.0;
 constexpr double kForAgents = 25.0;
 constexpr std::size_t kMost = 3;
@@ -110,7 +110,7 @@ std::vector<Recommendation> recommend(std::uint64_t memory_bytes, double bytes_p
       break;
     }
   }
-  // The smallest of the others follow where few are fast enough.
+  // If few are fast enough, the smallest of the others follow.
   for (std::size_t i = 0; i < fitting.size() && chosen.size() < kMost; ++i) {
     if (is_left(i)) chosen.push_back(i);
   }

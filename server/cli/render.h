@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Answers each line of `in` with one line of `out`; a line that cannot be read is answered with its error.
+// Answers each line of `in` with one line of `out`; an unreadable line is answered with its error.
 void run_render(std::istream& in, std::ostream& out);
 
 }  // namespace quire

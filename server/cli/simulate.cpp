@@ -65,7 +65,7 @@ sim::MeasuredStep measured_step(const json& step) {
           .seconds = ms / 1000.0};
 }
 
-// Of a daemon's trace: those that were not cut short.
+// Adds the steps of a daemon's trace, without those cut short.
 void add_traced_steps(const std::string& file, const json& events, std::vector<sim::MeasuredStep>& steps) {
   std::optional<int> engine;
   for (const json& event : events) {
@@ -79,8 +79,8 @@ void add_traced_steps(const std::string& file, const json& events, std::vector<s
   }
 }
 
-// Numbers, or files of `quire bench steps --json` or of a daemon's POST /admin/trace, to which they are fitted. How a
-// daemon's steps scatter around them is kept: they were measured while it served.
+// Reads numbers, or fits the prices to files of `quire bench steps --json` or of a daemon's POST /admin/trace. The
+// scatter of a daemon's steps is kept, because they were measured while it served.
 void read_price(const std::vector<std::string>& costs, sim::SimOptions& options) {
   if (costs.size() == 1 && !costs[0].ends_with(".json")) {
     options.price = require(sim::parse_price(costs[0]));

@@ -29,8 +29,8 @@ struct InspectArguments {
   BackendOptions backend;
   InspectOptions shown;
   std::uint64_t adapter_bytes = 0;
-  std::uint64_t gpu_bytes = 0;  // plan for a GPU that has so many; 0: for what is here
-  int num_gpus = 1;             // that compute the model together
+  std::uint64_t gpu_bytes = 0;  // bytes of memory of the GPU to plan for; 0: this machine
+  int num_gpus = 1;             // number of GPUs that compute the model together
   std::string draft_model;
   bool as_json = false;
 };
@@ -38,7 +38,7 @@ struct InspectArguments {
 void inspect(InspectArguments& arguments) {
   require_model_path(arguments.path);
   const bool is_planned = arguments.gpu_bytes > 0;
-  if (is_planned) arguments.backend.device = "cpu";  // whose sizes are a GPU's
+  if (is_planned) arguments.backend.device = "cpu";  // sizes are planned for a GPU
   if (!is_planned) arguments.backend.tensor_parallel = arguments.num_gpus;
   const auto backend = create_backend(arguments.backend);
   const MachineMemory machine = is_planned ? planned_gpu(arguments.gpu_bytes) : device_memory(arguments.backend);

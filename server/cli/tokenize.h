@@ -9,22 +9,22 @@
 
 namespace quire::cli {
 
-// A line may carry the fields `add_special`, `parse_special` and `skip_special` itself; these are for the others.
+// Defaults for lines without the fields `add_special`, `parse_special` and `skip_special`.
 struct TokenizeOptions {
-  bool add_special = false;    // put what the model's file says around the text (BOS, EOS)
-  bool parse_special = false;  // control tokens written in the text are those tokens
-  bool skip_special = false;   // leave control tokens out of decoded text
+  bool add_special = false;    // adds the model's tokens around the text (BOS, EOS)
+  bool parse_special = false;  // parses control tokens written in the text
+  bool skip_special = false;   // leaves control tokens out of decoded text
 };
 
-// {"text": "..."} becomes {"ids": [...]}. Returns how many lines were errors.
+// Turns {"text": "..."} into {"ids": [...]}. Returns the number of errors.
 std::size_t tokenize_lines(std::istream& in, std::ostream& out, const Tokenizer& tokenizer,
                            const TokenizeOptions& options);
 
-// {"ids": [...]} becomes {"text": "..."}. Returns how many lines were errors.
+// Turns {"ids": [...]} into {"text": "..."}. Returns the number of errors.
 std::size_t detokenize_lines(std::istream& in, std::ostream& out, const Tokenizer& tokenizer,
                              const TokenizeOptions& options);
 
-// A line for each token, its id and its text as a JSON string, then their number.
+// Prints a line for each token, with its id and its text as a JSON string, then their number.
 void show_tokens(const std::string& text, std::ostream& out, const Tokenizer& tokenizer,
                  const TokenizeOptions& options);
 

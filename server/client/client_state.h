@@ -12,7 +12,7 @@ namespace quire {
 using Tcp = boost::asio::ip::tcp;
 
 struct WebClient::Tls {
-  // SSL_new() of a context that nothing changes any more may run on any thread.
+  // Any thread may call SSL_new() on a context that is no longer changed.
   mutable boost::asio::ssl::context context{boost::asio::ssl::context::tls_client};
 };
 

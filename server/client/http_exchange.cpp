@@ -49,7 +49,7 @@ http::request<http::string_body> message_of(const ClientRequest& request, const 
 
 }  // namespace
 
-// A connection that is plain or not, so that all that reads and writes messages is compiled once.
+// A connection, plain or over TLS, so that the code for messages is compiled once.
 class ClientStream {
  public:
   using executor_type = beast::tcp_stream::executor_type;
@@ -114,7 +114,7 @@ asio::awaitable<Result<void>> HttpExchange::State::connect() {
 asio::awaitable<Result<void>> HttpExchange::State::shake_hands() {
   const std::string& host = client.server_.host;
   stream.tls().set_verify_callback(asio::ssl::host_name_verification(host));
-  // An address is no name that a server could choose a certificate by.
+  // A server cannot choose a certificate by an address.
   boost::system::error_code no_address;
   asio::ip::make_address(host, no_address);
   if (no_address) SSL_set_tlsext_host_name(stream.tls().native_handle(), host.c_str());

@@ -45,7 +45,7 @@ std::optional<HttpUrl> parse_http_url(std::string_view text) {
   if (!secure && url.scheme_id() != boost::urls::scheme::http) return std::nullopt;
   HttpUrl found{secure, url.host_address(), text_of(url.port()), text_of(url.encoded_target())};
   if (found.port.empty()) found.port = secure ? "443" : "80";
-  // Boost 1.81 takes what follows a colon and is no number for a path.
+  // Boost 1.81 treats text after a colon that is no number as a path.
   const bool has_path = found.path.empty() || found.path.front() == '/' || found.path.front() == '?';
   if (found.host.empty() || !has_path || url.has_userinfo() || url.has_fragment()) return std::nullopt;
   if (!url.has_port() && url.encoded_authority().ends_with(':')) return std::nullopt;

@@ -11,19 +11,19 @@ struct HttpUrl {
   bool secure = false;
   std::string host;  // an IPv6 address without its brackets
   std::string port;
-  std::string path;  // with the query; empty where there is none
+  std::string path;  // with the query; may be empty
 
-  // host:port, as a Host field holds it.
+  // host:port, for a Host field.
   std::string authority() const;
 };
 
-// Nothing for anything but http[s]://HOST[:PORT][/PATH][?QUERY].
+// Returns nothing unless the text is http[s]://HOST[:PORT][/PATH][?QUERY].
 std::optional<HttpUrl> parse_http_url(std::string_view url);
 
-// Where a redirect's Location leads from `from`; nothing where that is no URL of http.
+// Target of a redirect's Location, relative to `from`; nothing if it is no http(s) URL.
 std::optional<HttpUrl> redirected_url(const HttpUrl& from, std::string_view location);
 
-// Whether both are on one server: the same scheme, host and port.
+// Returns whether scheme, host and port are the same.
 bool is_same_origin(const HttpUrl& a, const HttpUrl& b);
 
 }  // namespace quire

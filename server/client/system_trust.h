@@ -1,5 +1,5 @@
-// The authorities that this system trusts for TLS, on other distributions than the one that OpenSSL was compiled for
-// too.
+// Certificate authorities that this system trusts for TLS, also on distributions other than the one that OpenSSL was
+// compiled for.
 #pragma once
 
 #include <boost/asio/ssl/context.hpp>

@@ -17,28 +17,28 @@ namespace quire {
 struct ClientRequest {
   std::string method = "GET";
   std::string path = "/";
-  std::vector<std::pair<std::string, std::string>> fields = {};  // beside Host, Content-Length and Connection
+  std::vector<std::pair<std::string, std::string>> fields = {};  // besides Host, Content-Length and Connection
   std::string body = {};
 };
 
-// Of whom a certificate has to come.
+// Authorities whose server certificates are accepted.
 struct ClientTrust {
-  std::string ca = {};  // a PEM file of the authorities to believe; empty: the system's
-  bool any = false;     // accepts every certificate, for an address that none names
+  std::string ca = {};  // a PEM file of trusted authorities; empty: the system's
+  bool any = false;     // accepts every certificate, for addresses that no certificate names
 };
 
 class WebClient {
  public:
-  // Errors of `trust` throw StartupError: the file, and what is wrong with it.
+  // Throws StartupError for an unusable file in `trust`.
   explicit WebClient(HttpUrl server, const ClientTrust& trust = {});
   ~WebClient();
   WebClient(const WebClient&) = delete;
   WebClient& operator=(const WebClient&) = delete;
 
   const HttpUrl& server() const { return server_; }
-  // Looks the server's name up once for all requests; without it each looks it up.
+  // Resolves the server's name once for all requests; otherwise each request resolves it.
   Result<void> resolve();
-  // The same, keeping the addresses that are accepted (digits, as text). An error where there is none.
+  // Does the same, but keeps only accepted addresses (in digits, as text). An error if there is none.
   Result<void> resolve_to(const std::function<bool(const std::string& address)>& accepts);
   // Waits for the reply's status, `patience` at most.
   Result<int> ask(const ClientRequest& request, std::chrono::milliseconds patience) const;

@@ -11,7 +11,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// How often a call that blocks looks whether it was stopped.
+// Interval at which a blocking call checks for a stop.
 constexpr std::chrono::milliseconds kStopCheck{100};
 
 bool is_redirect(int status) {
@@ -61,7 +61,7 @@ Result<int> WebReader::open(const WebRequest& request) {
     }
     exchange_.reset();
     is_reading_ = false;
-    // Addresses that were accepted are those of all that follows.
+    // Later requests use only the accepted addresses.
     const bool is_pinned = request.accepts_address && client_ != nullptr && is_same_origin(url, client_->server());
     if (!is_pinned) client_ = std::make_unique<WebClient>(url);
     if (!is_pinned && request.accepts_address) {

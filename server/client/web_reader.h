@@ -1,4 +1,4 @@
-// WebReader: one request of this process by calls that block: redirects followed, the reply's body read in pieces. One
+// WebReader: one request of this process by blocking calls; follows redirects and reads the reply's body in pieces. One
 // thread at a time. Invariants: the Authorization field goes to the first URL's origin only; a redirect never leads
 // from https to http; a stop ends every call within a moment, except for a name that is being resolved.
 #pragma once
@@ -24,27 +24,27 @@ struct WebRequest {
   std::string method = "GET";
   std::vector<std::pair<std::string, std::string>> fields = {};
   std::string authorization = {};  // empty: none is sent
-  int max_redirects = 10;          // 0: the first reply is the one that is read
+  int max_redirects = 10;          // 0: redirects are not followed
   bool stays_at_origin = false;    // a redirect to another origin is an error
-  // Tells whether an address of the name may be connected to; null: any may.
+  // Decides whether to connect to an address of the name; null: any address.
   std::function<bool(const std::string& address)> accepts_address = {};
 };
 
 class WebReader {
  public:
-  // `patience`: for each reply's head and for each further piece of a body.
+  // `patience`: limit for each reply's head and each further piece of a body.
   WebReader(std::stop_token stop, std::chrono::milliseconds patience);
   ~WebReader();
   WebReader(const WebReader&) = delete;
   WebReader& operator=(const WebReader&) = delete;
 
-  // The status of the last reply.
+  // Returns the status of the last reply.
   Result<int> open(const WebRequest& request);
-  // Of that reply.
+  // A field of that reply's head.
   std::string_view field(std::string_view name) const;
-  // The next piece of its body, valid until the next call; empty at its end. Nothing: none came within `time`.
+  // The next piece of the body, valid until the next call; empty at its end. Nothing: none arrived within `time`.
   Result<std::optional<std::string_view>> read_within(std::chrono::milliseconds time);
-  // The rest of it; an error where that is more than `most` bytes.
+  // The rest of the body; an error if it exceeds `most` bytes.
   Result<std::string> read_rest(std::size_t most);
 
  private:
@@ -56,7 +56,7 @@ class WebReader {
   std::unique_ptr<WebClient> client_;
   std::unique_ptr<HttpExchange> exchange_;
   bool is_reading_ = false;                       // a read is under way
-  std::optional<Result<std::string_view>> read_;  // its end
+  std::optional<Result<std::string_view>> read_;  // result of that read
 };
 
 }  // namespace quire

@@ -26,7 +26,7 @@ namespace {
 
 using Packed = SortedJson;
 
-constexpr const char* kMedium = "GPU";  // vLLM's word for the memory that is computed from, whatever the device
+constexpr const char* kMedium = "GPU";  // vLLM's word for the computing device's memory
 constexpr int kMostAtSubscriber = 100'000;
 constexpr std::uint64_t kEnd = ~std::uint64_t{0};
 
@@ -78,7 +78,7 @@ Packed packed(const CacheEvent& event) {
   return Packed::array({"AllBlocksCleared"});
 }
 
-// As ZeroMQ's own convention has it, and vLLM's: an address of this machine is bound, another one's connected.
+// ZeroMQ's convention, and vLLM's: an endpoint on this machine is bound, any other is connected.
 bool is_bound(const std::string& endpoint) {
   return endpoint.find('*') != std::string::npos || endpoint.find("::") != std::string::npos ||
          endpoint.starts_with("ipc://") || endpoint.starts_with("inproc://");
@@ -91,7 +91,7 @@ struct CacheEventPublisher::Sockets {
   zmq::socket_t events{context, zmq::socket_type::pub};
   std::optional<zmq::socket_t> replay;
 
-  // The endpoint as it is bound, or connected. `checks`: one in use is as good, and a path is not touched.
+  // Binds or connects, and returns the actual endpoint. `checks`: accepts an address in use and touches no path.
   static std::string open(zmq::socket_t& socket, const std::string& endpoint, bool binds, const char* key,
                           bool checks = false) {
     if (checks && endpoint.starts_with("ipc://")) return check_path(endpoint, key);
@@ -123,7 +123,7 @@ CacheEventPublisher::CacheEventPublisher(const CacheEventOptions& options)
   endpoint_ = Sockets::open(sockets_->events, options.endpoint, is_bound(options.endpoint), "kv_cache.events.endpoint");
   if (!options.replay_endpoint.empty()) {
     sockets_->replay.emplace(sockets_->context, zmq::socket_type::router);
-    // An answer fits whole: what is above, of a client that asks again before it reads, is dropped.
+    // A client that asks again before it reads the last answer loses what exceeds this.
     sockets_->replay->set(zmq::sockopt::sndhwm, static_cast<int>(options.buffer_size) + 2);
     replay_endpoint_ =
         Sockets::open(*sockets_->replay, options.replay_endpoint, true, "kv_cache.events.replay_endpoint");
@@ -166,7 +166,7 @@ bool CacheEventPublisher::publish(const std::string& topic, CacheEvents events) 
         queue_.push_back({number, topic, time, std::move(events)});
         is_taken = true;
       }
-    } catch (const std::exception&) {  // no memory: it is lost
+    } catch (const std::exception&) {  // no memory: the batch is lost
     }
   }
   if (is_taken) {
@@ -179,7 +179,7 @@ bool CacheEventPublisher::publish(const std::string& topic, CacheEvents events) 
 
 void CacheEventPublisher::wake() noexcept {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // full: it is awake already
+  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);  // full: the thread is awake
 }
 
 void CacheEventPublisher::run() {
@@ -208,7 +208,7 @@ void CacheEventPublisher::run() {
   }
 }
 
-// Where memory fails its number is missing, as the subscribers see.
+// A batch whose payload cannot be allocated is skipped; subscribers see the gap in the numbers.
 void CacheEventPublisher::send(const Batch& batch) {
   Packed events = Packed::array();
   for (const CacheEvent& event : batch.events)
@@ -226,7 +226,7 @@ void CacheEventPublisher::send(const Batch& batch) {
   }
 }
 
-// A request is [client, nothing, the first number]. The answer: each batch from there on, then -1 and nothing.
+// A request is [client, empty, first number]. The answer: each batch from that number on, then -1 and an empty one.
 void CacheEventPublisher::answer_replay() {
   zmq::socket_t& replay = *sockets_->replay;
   std::vector<zmq::message_t> frames;

@@ -1,7 +1,7 @@
-// CacheEventPublisher: publishes what changes in the prefix caches as vLLM does: ZeroMQ messages of a topic, a number
-// of eight bytes and a batch in MessagePack, and again to those who ask for them from a number on. publish(): any
-// thread; never waits: what does not fit into the queue is lost and counted. Its thread `kv-events` owns the sockets.
-// Invariant: batches are numbered in the order of publish(), lost ones too, so that a subscriber sees the gap.
+// CacheEventPublisher: publishes changes of the prefix caches like vLLM, as ZeroMQ messages of a topic, a number of
+// eight bytes and a batch in MessagePack, and replays them from a number on when asked. publish(): any thread; never
+// waits: events beyond the queue's size are lost and counted. Its thread `kv-events` owns the sockets. Invariant:
+// batches are numbered in the order of publish(), lost ones too, so that a subscriber sees the gap.
 #pragma once
 
 #include <atomic>
@@ -23,23 +23,23 @@ class CacheEventPublisher {
  public:
   // Throws StartupError for an endpoint that cannot be used.
   explicit CacheEventPublisher(const CacheEventOptions& options);
-  // The same refusals without publishing. An address that another process listens on is none.
+  // Throws the same errors without publishing. An address that another process listens on is no error.
   static void check(const CacheEventOptions& options);
   ~CacheEventPublisher();  // sends what is queued
   CacheEventPublisher(const CacheEventPublisher&) = delete;
   CacheEventPublisher& operator=(const CacheEventPublisher&) = delete;
 
-  // False where it is lost.
+  // Returns false if the events are lost.
   bool publish(const std::string& topic, CacheEvents events) noexcept;
   bool has_room() const noexcept;
   std::uint64_t num_published() const { return num_published_.load(std::memory_order_relaxed); }
-  // Those published to it so far, lost ones too: the next one's number.
+  // Number of events published so far, lost ones included; the next event has this number.
   std::uint64_t num_taken() const {
     const std::lock_guard lock(mutex_);
     return next_number_;
   }
   std::uint64_t num_lost() const { return num_lost_.load(std::memory_order_relaxed); }
-  // Those that the options name, with the ports that were bound where they asked for any.
+  // The endpoints in use: as the options name them, with the bound port in place of a wildcard.
   const std::string& endpoint() const { return endpoint_; }
   const std::string& replay_endpoint() const { return replay_endpoint_; }
 
@@ -72,8 +72,8 @@ class CacheEventPublisher {
   std::thread thread_;
 };
 
-// Another sink's events, with adapters by name: one that has no name any more is called by its content. Engine thread
-// only.
+// Passes another sink's events on with adapters by name; an adapter whose name is gone is called by its content. Engine
+// thread only.
 class NamedAdapterEvents final : public CacheEventSink {
  public:
   NamedAdapterEvents(std::shared_ptr<CacheEventSink> next, std::shared_ptr<const AdapterPool> adapters)
@@ -86,7 +86,7 @@ class NamedAdapterEvents final : public CacheEventSink {
   const std::shared_ptr<const AdapterPool> adapters_;
 };
 
-// One model's events on their way to the publisher. Engine thread only.
+// Passes one model's cache events to the publisher. Engine thread only.
 class ModelEvents final : public CacheEventSink {
  public:
   ModelEvents(std::shared_ptr<CacheEventPublisher> publisher, std::string topic)

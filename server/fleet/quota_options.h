@@ -1,4 +1,4 @@
-// SharedQuotaOptions: which Redis or Valkey server the rates of keys are shared through. Plain; any thread.
+// SharedQuotaOptions: the Redis or Valkey server that shares the rates of keys. Plain; any thread.
 #pragma once
 
 #include <chrono>
@@ -10,9 +10,9 @@
 namespace quire {
 
 struct SharedQuotaOptions {
-  RedisServer server;            // where none is given each daemon counts for itself
-  std::string prefix = "quire";  // of all keys
-  std::int64_t replicas = 1;     // that there are, until the store has said how many
+  RedisServer server;            // without a URL each daemon counts for itself
+  std::string prefix = "quire";  // prefix of all keys in the store
+  std::int64_t replicas = 1;     // number of daemons assumed until the store reports it
   std::chrono::milliseconds heartbeat{5'000};
 };
 

@@ -14,9 +14,9 @@ namespace {
 constexpr const char* kQuotaSetting = "shared_quotas";
 constexpr std::int64_t kMostReplicas = 1'000'000;
 
-// KEYS: the daemons, and a bucket where one is asked for. ARGV: this daemon; the bucket's capacity, which is a minute's
-// worth, the amount to take, and the level where there is no bucket. Answers with the level and the number of daemons.
-// Redis runs it as one step; its clock is the only one.
+// KEYS: the daemons, and optionally a bucket. ARGV: this daemon; the bucket's capacity (a minute's worth), the amount
+// to take, and the level if the bucket is new. Returns the level and the number of daemons. Redis runs the script
+// atomically and by its own clock.
 constexpr const char* kScript = R"(
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
@@ -46,7 +46,7 @@ struct Answer {
   std::int64_t num_replicas = 0;
 };
 
-// Nothing for anything but what the script returns.
+// Returns nothing unless the reply has the script's form.
 std::optional<Answer> parse_answer(const RespReply& reply) {
   if (reply.kind != RespReply::Kind::kText) return std::nullopt;
   Answer answer;
@@ -91,7 +91,7 @@ QuotaSharer::~QuotaSharer() {
     each.table->share(options_.replicas, nullptr);
 }
 
-// Many requests are one wake-up. Where memory fails, the heartbeat wakes it.
+// Many requests cause a single wake-up. If memory fails, the heartbeat wakes the thread.
 void QuotaSharer::wake() noexcept {
   if (link_.is_up() && !is_woken_.exchange(true)) link_.post([this] { pump(); });
 }

@@ -1,7 +1,7 @@
-// QuotaSharer: the rates of API keys, held together by all daemons that use one Redis or Valkey server. Its thread
-// `quota-net` reports what the tables took and brings back what is left; no request waits for it.
-// Invariants: of one bucket at most one report is on its way; what is no answer to it is a failure of the store, after
-// which each daemon holds its part of each rate; all times in the store are the store's own.
+// QuotaSharer: the rates of API keys, shared by all daemons that use one Redis or Valkey server. Its thread `quota-net`
+// reports the tables' use and fetches the remaining levels; no request waits for it. Invariants: each bucket has at
+// most one report under way; any other reply than an answer counts as a failure of the store, after which each daemon
+// holds its part of each rate; all times in the store are the store's own.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,10 @@ class QuotaSharer {
  public:
   struct Table {
     QuotaTable* table;
-    std::string scope;  // tells its buckets from another table's
+    std::string scope;  // distinguishes its buckets from another table's
   };
 
-  // The tables and counts must outlive it. Before the first request.
+  // The tables and counts must outlive this. To be made before the first request.
   QuotaSharer(const SharedQuotaOptions& options, std::vector<Table> tables, SharedQuotaCounts& counts);
   ~QuotaSharer();
   QuotaSharer(const QuotaSharer&) = delete;
@@ -33,7 +33,7 @@ class QuotaSharer {
 
  private:
   void wake() noexcept;
-  // The link's thread only, from here on.
+  // The link's thread calls everything below.
   void note_up();
   void pump();
   void beat();
@@ -44,10 +44,10 @@ class QuotaSharer {
   const SharedQuotaOptions options_;
   const std::vector<Table> tables_;
   SharedQuotaCounts& counts_;
-  const std::string prefix_;  // with a mark that keeps all its keys on one node of a cluster
-  const std::string id_;      // of this daemon
+  const std::string prefix_;  // contains a tag that keeps all keys on one cluster node
+  const std::string id_;      // this daemon's random id
   std::atomic<bool> is_woken_{false};
-  RedisLink link_;  // last: its thread calls this as soon as it is made
+  RedisLink link_;  // last: its thread uses this object at once
 };
 
 }  // namespace quire

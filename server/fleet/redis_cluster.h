@@ -1,5 +1,5 @@
-// How a Redis or Valkey cluster spreads keys: the slot of a key, the node of a slot, and what a node says that is asked
-// for another one's. Value types; any thread. Invariant: what cannot be read of a node's words is left out.
+// Key distribution of a Redis or Valkey cluster: the slot of a key, the node of a slot, and redirections to another
+// node. Value types; any thread. Invariant: unreadable parts of a node's reply are skipped.
 #pragma once
 
 #include <compare>
@@ -19,33 +19,33 @@ struct RedisAddress {
   auto operator<=>(const RedisAddress&) const = default;
 };
 
-// Keys with the same text between the first `{` and the `}` after it, where there is any, have the same slot.
+// Keys whose text between the first `{` and the next `}` is the same, if there is any, have the same slot.
 std::uint16_t redis_slot(std::string_view key);
 
-// "MOVED SLOT HOST:PORT": the node that has the slot; "ASK SLOT HOST:PORT": that which may have this key already.
+// "MOVED SLOT HOST:PORT": the node that has the slot; "ASK SLOT HOST:PORT": the node that may have this key already.
 struct RedisRedirection {
   bool is_for_good = false;  // MOVED
   std::uint16_t slot = 0;
-  RedisAddress address;  // without a host: that of the node that said so
+  RedisAddress address;  // without a host: the node that redirected
 };
 std::optional<RedisRedirection> parse_redirection(std::string_view error);
 
-// Which node has which slot.
+// Maps the slots of a cluster to its nodes.
 class RedisSlotMap {
  public:
-  // As CLUSTER NODES answers a connection to `asked`; `by_name`: nodes are connected by their names, where they have
-  // any. Nothing where no node has a slot.
+  // Parses the CLUSTER NODES reply of the node `asked`. `by_name`: connect to nodes by host name where they have one.
+  // Returns nothing if no node has a slot.
   static std::optional<RedisSlotMap> parse(std::string_view nodes, const RedisAddress& asked, bool by_name);
 
   const RedisAddress* find(std::uint16_t slot) const;  // null: no node has it
   void move(std::uint16_t slot, const RedisAddress& address);
-  const std::vector<RedisAddress>& nodes() const { return nodes_; }  // each that has slots, and replicas
+  const std::vector<RedisAddress>& nodes() const { return nodes_; }  // nodes with slots, and replicas
 
  private:
   std::int16_t place_of(const RedisAddress& address);
 
   std::vector<RedisAddress> nodes_;
-  std::vector<std::int16_t> owners_ = std::vector<std::int16_t>(kNumRedisSlots, -1);  // places in nodes_
+  std::vector<std::int16_t> owners_ = std::vector<std::int16_t>(kNumRedisSlots, -1);  // index into nodes_ by slot
 };
 
 }  // namespace quire

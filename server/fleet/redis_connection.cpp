@@ -15,9 +15,9 @@ namespace {
 
 constexpr std::size_t kReadAtOnce = 256 << 10;
 constexpr std::size_t kCommandsAtOnce = 64;
-constexpr int kLooksAtOnce = 5;           // of the watch, during the patience
+constexpr int kLooksAtOnce = 5;           // checks for a stall within the patience
 constexpr std::chrono::seconds kIdle{1};  // a connection without a command for so long is pinged
-// A reply may be later than the patience by the time that the bytes since its command take at this rate.
+// Rate at which the bytes since a command extend the patience for its reply.
 constexpr double kSlowestBytesPerSecond = 8e6;
 
 }  // namespace
@@ -85,7 +85,7 @@ void RedisConnection::secure() {
                         }));
 }
 
-// The first errors end the connection; the answer to PING says that the store is ready.
+// An error in a first reply ends the connection; the answer to PING shows that the store is ready.
 void RedisConnection::greet() {
   const auto is_fine = [this](const char* what) {
     return [this, what](const RespReply* reply) {
@@ -197,7 +197,7 @@ void RedisConnection::close() {
   resolver_.cancel();
   socket_.close(ignored);
   timer_.cancel();
-  // What a command calls may hold the last reference to this connection.
+  // A command's callback may hold the last reference to this connection.
   const auto self = shared_from_this();
   std::deque<Awaited> awaiting;
   awaiting.swap(awaiting_);

@@ -1,9 +1,9 @@
-// RedisConnection: one connection to a Redis or Valkey server: its name is looked up, it is connected, secured,
-// authenticated, and then takes commands, whose replies come in their order. One thread at a time: that of its context.
-// Invariants: `up` is called at most once, `failed` exactly once unless close() comes first, and nothing is called
-// after either; each command's `done` is called once, with null where the connection failed before its reply. It fails
-// where nothing moves for `patience` while a reply is due, where a reply is later than that and the bytes between
-// explain, or where it is not up by then; a second without a command, it is pinged.
+// RedisConnection: a connection to a Redis or Valkey server: resolves its name, connects, secures and authenticates;
+// then takes commands, whose replies come in order. One thread at a time: its context's. Invariants: `up` is called at
+// most once, `failed` exactly once unless close() comes first, and nothing is called after either; each command's
+// `done` is called once, with null if the connection failed before its reply. It fails if no byte moves for `patience`
+// while a reply is due, if a reply is later than that and its bytes explain, or if it is not up by then. After a second
+// without a command it is pinged.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -24,7 +24,7 @@
 
 namespace quire {
 
-// One command as the protocol writes it: `head`, the bytes of `payload` where there are any, `tail`.
+// A command in protocol form: `head`, then `payload` unless it is empty, then `tail`.
 struct RedisCommand {
   std::string head;
   BlockPayload payload{};
@@ -93,7 +93,7 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   std::deque<RedisCommand> writing_;
   std::deque<Awaited> awaiting_;
   Clock::time_point moved_at_ = Clock::now();
-  std::size_t num_moved_bytes_ = 0;  // both ways
+  std::size_t num_moved_bytes_ = 0;  // sent and received
   bool is_up_ = false;
   bool is_closed_ = false;
 };

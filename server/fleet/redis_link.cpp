@@ -22,7 +22,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// A connection that stood so long ends the doubling of pauses.
+// A connection that lasted this long resets the pause.
 constexpr std::chrono::seconds kLongEnough{10};
 
 std::string text_of_url(const RedisServer& server, const char* setting) {
@@ -98,11 +98,11 @@ void RedisLink::run() {
   while (!context_.stopped()) {
     try {
       context_.run();
-    } catch (const std::exception& error) {  // memory, or a thread for looking up a name
+    } catch (const std::exception& error) {  // no memory, or no thread for resolving a name
       if (router_ != nullptr) std::exchange(router_, nullptr)->close();
       try {
         note_failed(error.what());
-      } catch (const std::exception&) {  // it is not connected again; what is asked is answered as not there
+      } catch (const std::exception&) {  // stays disconnected; requests are answered as not found
       }
     }
   }

@@ -1,7 +1,7 @@
-// RedisLink: a thread with a connection to a Redis or Valkey server or cluster, made again after each failure. Any
-// thread may post(); everything else, and the events, are the link's thread's. Invariants: `up` and `failed` alternate,
-// but that an attempt that fails is a `failed` of its own; after a failure the server is left alone for a pause that
-// doubles each time, up to the longest, until a connection stood for a while.
+// RedisLink: a thread with a connection to a Redis or Valkey server or cluster, restored after each failure. Any thread
+// may post(); everything else, and the events, are the link's thread's. Invariants: `up` and `failed` alternate, except
+// that each failed attempt is a `failed` of its own; after a failure the link pauses, each time twice as long up to the
+// longest pause, until a connection lasted for a while.
 #pragma once
 
 #include <atomic>
@@ -25,10 +25,10 @@ namespace quire {
 // Throws StartupError, which begins with the setting's name, for a URL or a file that cannot be used.
 void check_redis_server(const RedisServer& server, const char* setting);
 
-// Enough for what a script of Quire's answers with.
+// Enough for the replies of Quire's scripts.
 constexpr std::size_t kShortReplyBytes = 4096;
 
-// Names a daemon among those that share a server: 128 random bits in hexadecimal.
+// Identifies a daemon among those that share a server: 128 random bits in hexadecimal.
 std::string random_daemon_id();
 
 class RedisLink {
@@ -36,34 +36,34 @@ class RedisLink {
   using Clock = std::chrono::steady_clock;
   struct Options {
     const char* setting;      // begins messages
-    const char* thread;       // its name
-    const char* use;          // of a server that answers, for the log
-    const char* consequence;  // of one that is not used
+    const char* thread;       // the thread's name
+    const char* use;          // for the log: the use of a working server
+    const char* consequence;  // for the log: the effect of a failed one
     std::size_t max_reply_bytes;
-    std::string home{};                 // a key whose node, of a cluster, all keys lie on; empty: on any
+    std::string home{};                 // all keys lie on this key's node of a cluster; empty: on any
     std::chrono::milliseconds beat{0};  // between two `beat` events; 0: none
   };
   struct Events {
     std::function<void()> up;
     std::function<void()> failed;
-    std::function<void()> beat{};  // while it is up
+    std::function<void()> beat{};  // called at intervals while the link is up
   };
 
-  // Throws StartupError as check_redis_server() does; a server that cannot be reached is none.
+  // Throws StartupError like check_redis_server(), but not for a server that cannot be reached.
   RedisLink(const RedisServer& server, const Options& options, Events events);
-  ~RedisLink();  // what was called has its answer
+  ~RedisLink();  // no callback runs afterwards
   RedisLink(const RedisLink&) = delete;
   RedisLink& operator=(const RedisLink&) = delete;
 
   bool is_up() const { return is_up_.load(std::memory_order_relaxed); }
   std::string place() const { return url_.place(); }
-  // Runs `work` on the thread. Where memory fails it is not run.
+  // Runs `work` on the thread, or never if memory runs out.
   void post(std::function<void()> work) noexcept;
 
-  // `done` gets null where the node that has the key is not connected, or not until its reply; where the server fails
-  // with that, `failed` comes after it.
+  // `done` gets null if the node that has the key is not connected, or fails before its reply; if the server fails with
+  // that node, `failed` comes after it.
   void call(const std::string& key, RedisCommand command, RedisConnection::Done done);
-  // The server does not do what it is for: as if the connection had failed. Harmless where that is so already.
+  // Drops the connection as if it had failed: the server does not do its job. No effect if it is down already.
   void give_up(const std::string& why);
 
  private:
@@ -79,7 +79,7 @@ class RedisLink {
   const Events events_;
   std::optional<boost::asio::ssl::context> tls_;
   boost::asio::io_context context_;
-  boost::asio::steady_timer again_;  // when it is connected again
+  boost::asio::steady_timer again_;  // runs until the next attempt to connect
   boost::asio::steady_timer beat_;
   std::vector<RedisAddress> seeds_;
   std::shared_ptr<RedisRouter> router_;

@@ -1,5 +1,5 @@
-// RedisServer: a Redis or Valkey server, or any node of a cluster. RedisStoreOptions: that through which several
-// daemons share KV blocks, and how. Plain; any thread.
+// RedisServer: a Redis or Valkey server, or any node of a cluster. RedisStoreOptions: settings of the server through
+// which several daemons share KV blocks. Plain; any thread.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace quire {
 
 struct RedisServer {
   std::string url{};       // redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]
-  std::string url_file{};  // that has the URL instead, read at the start
+  std::string url_file{};  // a file that holds the URL, read at the start
   std::string ca{};        // a PEM file of the authorities that a rediss server must convince; empty: the system's
   std::chrono::milliseconds patience{500};
   std::chrono::milliseconds first_pause{1'000};  // after a failure; doubled with each that follows
@@ -21,10 +21,10 @@ struct RedisServer {
 
 struct RedisStoreOptions {
   RedisServer server{};
-  std::string prefix = "quire";  // of all keys
+  std::string prefix = "quire";  // prefix of all keys in the store
   std::int64_t max_bytes_in_flight = std::int64_t{64} << 20;
-  std::chrono::milliseconds ttl{0};                // of what is written; 0: as long as the store keeps it
-  std::chrono::milliseconds refusal_pause{5'000};  // without writing, after the store refused to
+  std::chrono::milliseconds ttl{0};                // lifetime of a written record; 0: as long as the store keeps it
+  std::chrono::milliseconds refusal_pause{5'000};  // pause in writing after the store refused a write
 };
 
 // Throws StartupError for a URL or a file that cannot be used.

@@ -103,7 +103,7 @@ void RedisRouter::ask_for_map(RedisConnection& connection, const RedisAddress& a
   });
 }
 
-// A server that has no map is one alone.
+// A server without a map is not part of a cluster.
 void RedisRouter::take_map(const RespReply* reply, const RedisAddress& address) {
   const bool is_first = !std::exchange(knows_nodes_, true);
   auto map = reply->kind == RespReply::Kind::kText ? RedisSlotMap::parse(reply->text, address, options_.tls != nullptr)
@@ -153,7 +153,7 @@ void RedisRouter::call(const std::string& key, RedisCommand command, RedisConnec
   give_nothing(asked, "no node has its slot");
 }
 
-// Only the first connection to a node is waited for.
+// A command waits for a node's first connection only.
 void RedisRouter::route(const AskedPtr& asked, RedisAddress address) {
   Node& node = nodes_[address];
   if (node.is_up) return send(*node.connection, asked, address);
@@ -168,7 +168,7 @@ void RedisRouter::send(RedisConnection& connection, const AskedPtr& asked, const
   RedisConnection::Done done = [self = shared_from_this(), asked, address](const RespReply* reply) {
     self->take_reply(asked, reply, address);
   };
-  // A cluster may redirect it: the command is kept.
+  // A cluster may redirect the command, so it is kept.
   connection.call(is_cluster_ ? asked->command : std::move(asked->command), std::move(done));
 }
 
@@ -194,7 +194,7 @@ void RedisRouter::redirect(const AskedPtr& asked, RedisRedirection to, const Red
   route(asked, to.address);
 }
 
-// Where all keys are at home this is a failure as well.
+// If all keys share one home node, a missing answer is a failure of the router too.
 void RedisRouter::give_nothing(const AskedPtr& asked, const std::string& why) {
   asked->done(nullptr);
   if (!options_.home.empty()) fail(why);

@@ -1,9 +1,9 @@
-// RedisRouter: one server, or all nodes of a cluster, as one connection: each command goes to the node that has its
-// key, and after it where that one redirects it. One thread at a time: that of its context.
-// Invariants: as of RedisConnection, `up` at most once, `failed` exactly once unless close() comes first, each `done`
-// once. It fails with its only server, with the node that has the key `home`, and with the last node that answers.
-// Where another node fails its commands are answered with null, at once after that, until it, or the replica that
-// took its place, answers; which that is, the others are asked whenever a command has no node.
+// RedisRouter: a server, or all nodes of a cluster, as one connection: each command goes to the node that has its key,
+// and follows redirections. One thread at a time: its context's. Invariants: as for RedisConnection, `up` at most once,
+// `failed` exactly once unless close() comes first, each `done` once. It fails with its only server, with the node that
+// has the key `home`, and with the last node that answers. If another node fails, its commands get null at once until
+// it, or the replica that replaced it, answers; the other nodes are asked for the current map whenever a command has no
+// node.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -26,13 +26,13 @@ class RedisRouter : public std::enable_shared_from_this<RedisRouter> {
   struct Options {
     const char* setting;  // begins messages
     RedisUrl url;
-    boost::asio::ssl::context* tls;  // null: plain; it outlives this
+    boost::asio::ssl::context* tls;  // null: plain; must outlive this
     RedisServer server;
     std::size_t max_reply_bytes;
     std::string home;  // empty: keys lie anywhere
   };
 
-  // seeds: asked one after the other which nodes there are, and replaced by these. They outlive this.
+  // seeds: asked in turn for the cluster's nodes, and replaced by these. They must outlive this.
   RedisRouter(boost::asio::io_context& context, const Options& options, std::vector<RedisAddress>& seeds,
               RedisConnection::Events events);
   void start();
@@ -52,8 +52,8 @@ class RedisRouter : public std::enable_shared_from_this<RedisRouter> {
   struct Node {
     std::shared_ptr<RedisConnection> connection;
     bool is_up = false;
-    bool has_failed = false;        // and was not up since
-    std::vector<AskedPtr> waiting;  // for the first connection
+    bool has_failed = false;        // and has not been up since
+    std::vector<AskedPtr> waiting;  // commands that wait for the first connection
     Clock::time_point again_at{};
     std::chrono::milliseconds pause{0};
   };
@@ -79,7 +79,7 @@ class RedisRouter : public std::enable_shared_from_this<RedisRouter> {
   std::vector<RedisAddress>& seeds_;
   const RedisConnection::Events events_;
   std::map<RedisAddress, Node> nodes_;
-  RedisSlotMap slots_;  // of a cluster
+  RedisSlotMap slots_;  // empty unless the server is a cluster
   RedisAddress seed_;
   std::size_t num_seeds_tried_ = 0;
   bool knows_nodes_ = false;

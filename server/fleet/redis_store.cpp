@@ -14,11 +14,11 @@ namespace quire {
 namespace {
 
 constexpr const char* kSetting = "kv_cache.shared";
-// Of records that are being written: what is read does not wait behind more.
+// Limit on records being written, so that reads do not wait behind them.
 constexpr std::int64_t kMostBytesOnTheWire = std::int64_t{4} << 20;
-constexpr std::int64_t kMostHeadBytes = std::int64_t{1} << 20;  // of a record beside its payload
+constexpr std::int64_t kMostHeadBytes = std::int64_t{1} << 20;  // limit on a record's bytes besides its payload
 
-// A write that takes the record's bytes from where they are.
+// A write that sends the record's bytes without copying them.
 RedisCommand set_command(const std::string& name, const TierEvent& write, std::chrono::milliseconds lifetime) {
   const std::string record = record_head(write.record);
   const auto ttl = std::chrono::ceil<std::chrono::seconds>(lifetime);
@@ -63,7 +63,7 @@ bool RedisStore::can_take(std::int64_t payload_bytes) {
   return num_queued_bytes_ + payload_bytes <= options_.max_bytes_in_flight && Clock::now() >= refused_until_;
 }
 
-// Where memory fails, the next one wakes the thread.
+// If memory runs out here, the next call wakes the thread.
 void RedisStore::wake() noexcept {
   link_.post([this] { pump(); });
 }
@@ -133,7 +133,7 @@ SharedStoreStats RedisStore::stats() const {
 }
 
 void RedisStore::note_up() {
-  ready_();  // the engine says so
+  ready_();  // lets the engine see the change
   pump();
 }
 
@@ -145,7 +145,7 @@ void RedisStore::note_failed() {
   fail_queued();
 }
 
-// What waits is answered as not there, and what could not be sent. What was sent has had its answer, or null.
+// Answers waiting look-ups and reads as not found, and writes as lost. Commands already sent have a reply, or null.
 void RedisStore::fail_queued() {
   {
     const std::lock_guard lock(mutex_);
@@ -177,7 +177,7 @@ void RedisStore::pump() {
   }
 }
 
-// Reads and look-ups first; writes as far as few bytes of them wait for replies.
+// Sends reads and look-ups first; writes only while few of their bytes wait for replies.
 bool RedisStore::send_next() {
   enum class Next { kNothing, kLookUp, kRead, kWrite } next = Next::kNothing;
   {
@@ -205,7 +205,7 @@ void RedisStore::send_read(TierEvents::iterator read) {
              [this, read, sent = Clock::now()](const RespReply* reply) { take_read(read, reply, sent); });
 }
 
-// A reply's own time: from the one before it, or from the question where that came later. Null: there is none.
+// A reply's own time: since the previous reply, or since its command if sent later. Null: no reply came.
 void RedisStore::take_read(TierEvents::iterator read, const RespReply* reply, Clock::time_point sent) {
   std::optional<TierRecord> record;
   if (reply != nullptr) {
@@ -254,11 +254,11 @@ void RedisStore::take_write(TierEvents::iterator write, const RespReply* reply) 
     log::info("kv_cache.shared: {} takes writes again", link_.place());
   if (is_refused) drop_writes();
   post(write);
-  if (reply == nullptr) return wake();  // not from here: each that fails would end in the next
+  if (reply == nullptr) return wake();  // not from here: each failure would recurse into the next
   pump();
 }
 
-// The sizes are asked for in one go, and are there with the last of them. They come from several nodes of a cluster.
+// All sizes are requested at once; the look-up ends with the last reply. A cluster's nodes reply separately.
 void RedisStore::send_look_up(KeyLookUps::iterator asked) {
   asked->record_bytes.assign(asked->keys.size(), 0);
   const auto asking = std::make_shared<Asking>(Asking{asked, asked->keys.size(), Clock::now()});
@@ -289,7 +289,7 @@ void RedisStore::take_size(Asking& asking, std::size_t place, const RespReply* r
   note_refusal(reply);
 }
 
-// A store that refuses to be read is not used; a key of another type is only not there.
+// A store that refuses reads is given up; a key of another type only counts as not found.
 void RedisStore::note_refusal(const RespReply* reply) {
   if (reply != nullptr && reply->kind == RespReply::Kind::kError && !reply->text.starts_with("WRONGTYPE"))
     link_.give_up("it refuses to be read: " + reply->text);

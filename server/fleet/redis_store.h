@@ -1,9 +1,9 @@
-// RedisStore: KV records in a Redis or Valkey server that other daemons use too. The engine's thread calls it and waits
-// for nothing; its thread `kv-net` owns the connection. Invariants: what was asked is answered within a second, as not
-// there where the store does not; a store that does not answer in time, or not what the protocol says, is given up for
-// a while that doubles each time, in which nothing waits for it; a record is handed over where its checksum, its key
-// and its fingerprint are right; at most max_bytes_in_flight wait to be written. Records are not compressed: no link of
-// 1 Gbit/s gains by it (tests/performance.md).
+// RedisStore: KV records in a Redis or Valkey server shared with other daemons. The engine's thread calls it and never
+// waits; its thread `kv-net` owns the connection. Invariants: every request is answered within a second, as not found
+// if the store does not answer; a store that fails to answer in time, or breaks the protocol, is left alone for a pause
+// that doubles each time, in which no request waits for it; a record is handed over only if its checksum, key and
+// fingerprint are right; at most max_bytes_in_flight wait to be written. Records are not compressed: no link of 1
+// Gbit/s gains by it (tests/performance.md).
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,8 @@ namespace quire {
 
 class RedisStore final : public SharedStore {
  public:
-  // `ready` is called on the store's thread. Throws StartupError as check_store_options() does; a store that cannot be
-  // reached is none.
+  // `ready` is called on the store's thread. Throws StartupError like check_store_options(), but not for a store that
+  // cannot be reached.
   RedisStore(const RedisStoreOptions& options, std::function<void()> ready);
   RedisStore(const RedisStore&) = delete;
   RedisStore& operator=(const RedisStore&) = delete;
@@ -47,7 +47,7 @@ class RedisStore final : public SharedStore {
   };
 
   void wake() noexcept;
-  // The store's thread only, from here on.
+  // The store's thread calls everything below.
   void note_up();
   void note_failed();
   void fail_queued();
@@ -56,7 +56,7 @@ class RedisStore final : public SharedStore {
   void send_read(TierEvents::iterator read);
   void send_write(TierEvents::iterator write);
   void send_look_up(KeyLookUps::iterator asked);
-  // Null: there is no reply.
+  // Null: no reply came.
   void take_read(TierEvents::iterator read, const RespReply* reply, Clock::time_point sent);
   void take_write(TierEvents::iterator write, const RespReply* reply);
   void take_size(Asking& asking, std::size_t place, const RespReply* reply);
@@ -67,23 +67,23 @@ class RedisStore final : public SharedStore {
   const RedisStoreOptions options_;
   const std::function<void()> ready_;
   Clock::time_point last_reply_{};
-  std::int64_t bytes_on_the_wire_ = 0;  // of writes without a reply
-  TierEvents asked_;                    // of the store, and not answered
+  std::int64_t bytes_on_the_wire_ = 0;  // payload of writes without a reply
+  TierEvents asked_;                    // sent to the store and not answered
   KeyLookUps looking_up_;
   bool said_refused_ = false;
 
-  mutable std::mutex mutex_;  // of all below but the link
+  mutable std::mutex mutex_;  // guards all below but the link
   std::condition_variable changed_;
   TierEvents reads_;
   TierEvents writes_;
   KeyLookUps look_ups_;
   TierEvents events_;
   KeyLookUps answers_;
-  std::int64_t num_queued_bytes_ = 0;  // of writes, until their replies
-  std::int64_t num_asked_ = 0;         // and not answered
+  std::int64_t num_queued_bytes_ = 0;  // payload of writes without a reply, queued ones included
+  std::int64_t num_asked_ = 0;         // commands not answered
   Clock::time_point refused_until_{};
   SharedStoreStats stats_;
-  RedisLink link_;  // last: its thread calls this as soon as it is made
+  RedisLink link_;  // last: its thread uses this object at once
 };
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// RedisUrl: a parsed URL of redis or rediss: where a store is, and as which user to ask it. Value type; any thread.
+// RedisUrl: a parsed URL of redis or rediss: a store's address and user. Value type; any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct RedisUrl {
   std::string place() const;
 };
 
-// Nothing for anything but redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE].
+// Returns nothing unless the text is redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE].
 std::optional<RedisUrl> parse_redis_url(std::string_view url);
 
 }  // namespace quire

@@ -22,7 +22,7 @@ void* make_text(const redisReadTask* task, char* text, std::size_t size) {
   }
 }
 
-// Hiredis 1 counts in another type.
+// Hiredis 1 counts with another type.
 template <typename Count>
 void* refuse_array(const redisReadTask* /*task*/, Count /*num_elements*/) {
   return nullptr;
@@ -40,8 +40,8 @@ void drop(void* reply) {
   delete static_cast<RespReply*>(reply);
 }
 
-// Hiredis 1 reads RESP3's forms, which no command of Quire asks for; without a function it would answer with no
-// pointer.
+// Hiredis 1 also reads RESP3's forms, which Quire's commands never request; without a function for them it would return
+// a null pointer.
 template <typename Functions>
 void refuse_newer_forms(Functions& functions) {
   if constexpr (requires { functions.createDouble; }) {

@@ -1,6 +1,6 @@
 // RespReader: replies of a Redis or Valkey server, parsed by hiredis. One thread at a time.
-// Invariant: a reply is text, bytes, a number, nothing or an error, of at most max_bytes; whatever else arrives, arrays
-// too, which no command here is answered with, is a broken protocol and stays one.
+// Invariant: a reply is text, bytes, a number, nothing or an error, of at most max_bytes; anything else, arrays too,
+// which no command here returns, breaks the protocol for good.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace quire {
 struct RespReply {
   enum class Kind : std::uint8_t { kNothing, kText, kNumber, kError };
   Kind kind = Kind::kNothing;
-  std::string text{};  // of kText and kError
+  std::string text{};  // set for kText and kError
   std::int64_t number = 0;
 };
 
@@ -28,15 +28,15 @@ class RespReader {
   RespReader(const RespReader&) = delete;
   RespReader& operator=(const RespReader&) = delete;
 
-  // False where what arrived so far cannot be a reply; why() says so.
+  // Returns false if the bytes so far cannot be a reply; why() then gives the reason.
   bool feed(std::span<const char> bytes);
-  // The next whole reply; null where there is none yet, or the protocol is broken.
+  // The next whole reply; null if none has arrived yet or the protocol is broken.
   std::unique_ptr<RespReply> next();
   const std::string& why() const { return why_; }  // empty: nothing is wrong
 
  private:
   const std::size_t max_bytes_;
-  const std::unique_ptr<redisReplyObjectFunctions> functions_;  // that make replies; hiredis wants them to stay
+  const std::unique_ptr<redisReplyObjectFunctions> functions_;  // constructors of replies; must outlive the reader
   redisReader* const reader_;
   std::string why_;
 };

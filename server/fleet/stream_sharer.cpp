@@ -11,9 +11,8 @@ namespace {
 
 constexpr const char* kElsewhere = "elsewhere";
 
-// Redis runs a script as one step. A stream that has ended has the owner '-'.
-// KEYS: the record. ARGV: this daemon, how long the record lives, and what a daemon's lease begins with. Answers with
-// the record, which is this daemon's then.
+// Redis runs a script atomically. An ended stream has the owner '-'. KEYS: the record. ARGV: this daemon, the record's
+// lifetime, and the prefix of daemons' leases. Returns the record, which then belongs to this daemon.
 constexpr const char* kTakeScript = R"(
 local record = redis.call('GET', KEYS[1])
 if not record then return '' end
@@ -24,7 +23,7 @@ redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. rest, 'PX', ARGV[2])
 return record
 )";
 
-// KEYS: the record. ARGV: this daemon, the rest of the record and how long it lives. The stream has ended, unless
+// KEYS: the record. ARGV: this daemon, the rest of the record and its lifetime. Marks the stream as ended, unless
 // another daemon took it over meanwhile.
 constexpr const char* kEndScript = R"(
 local record = redis.call('GET', KEYS[1])
@@ -38,7 +37,7 @@ std::string record_of(const StreamOrigin& origin) {
   return fmt::format("{} {} {} {}", origin.seed, origin.created, origin.id_tail, origin.fingerprint);
 }
 
-// Nothing for anything but what was written.
+// Returns nothing unless the text is a record.
 std::optional<StreamOrigin> parse_record(const std::string& text) {
   std::istringstream words(text);
   std::string owner;
@@ -103,7 +102,7 @@ void StreamSharer::take(const std::string& name, std::chrono::milliseconds windo
   });
 }
 
-// First the lease, so that no record has an owner without one.
+// Renews the lease first, so that no record has an owner without one.
 void StreamSharer::beat() {
   link_.call(prefix_,
              redis_command({"SET", prefix_ + "alive:" + id_, "1", "PX", std::to_string(options_.lease.count())}),
@@ -111,7 +110,7 @@ void StreamSharer::beat() {
   renew();
 }
 
-// Records that a store lost are written again, unless another daemon did so before.
+// Writes records that the store lost again, unless another daemon did so before.
 void StreamSharer::renew() {
   for (const auto& [name, stream] : active_) {
     link_.call(key_of(name), redis_command({"PEXPIRE", key_of(name), std::to_string(stream.window.count())}),
@@ -130,7 +129,7 @@ void StreamSharer::write(const std::string& name, const Active& stream, bool onl
   link_.call(key_of(name), redis_command(words), [this](const RespReply* reply) { check(reply); });
 }
 
-// A store that is full, or only read, keeps no records: streams go on without it.
+// A full or read-only store keeps no records: streams continue without it.
 void StreamSharer::check(const RespReply* reply) {
   if (reply == nullptr || reply->kind != RespReply::Kind::kError) return;
   const bool is_full = reply->text.starts_with("OOM") || reply->text.starts_with("READONLY");

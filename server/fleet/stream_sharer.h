@@ -1,8 +1,8 @@
-// StreamSharer: what another daemon needs to continue a stream whose daemon has gone: how the answer was begun, kept in
-// a Redis or Valkey server while the stream runs and for a window after. Any thread asks; its thread `stream-net` does.
-// Invariants: a record has one daemon that runs its stream, which renews a lease of its own; another one takes it only
-// where that lease has run out or the stream has ended, and only its own daemon says that it has ended; a store that
-// does not answer has no record.
+// StreamSharer: the data by which another daemon continues a stream whose daemon has died: the origin of the answer,
+// kept in a Redis or Valkey server while the stream runs and for a window after it. Any thread calls; its thread
+// `stream-net` works. Invariants: a record belongs to one daemon, which runs the stream and renews a lease of its own;
+// another daemon takes it only if that lease has run out or the stream has ended, and only its own daemon marks it as
+// ended; a store that does not answer has no record.
 #pragma once
 
 #include <chrono>
@@ -20,8 +20,8 @@ class StreamSharer {
  public:
   struct Options {
     RedisServer server;
-    std::string prefix = "quire";            // of all keys
-    std::chrono::milliseconds lease{2'000};  // of this daemon, renewed
+    std::string prefix = "quire";            // prefix of all keys in the store
+    std::chrono::milliseconds lease{2'000};  // renewed by this daemon while it lives
     std::chrono::milliseconds heartbeat{500};
   };
   explicit StreamSharer(const Options& options);
@@ -29,10 +29,10 @@ class StreamSharer {
   StreamSharer(const StreamSharer&) = delete;
   StreamSharer& operator=(const StreamSharer&) = delete;
 
-  // How long a daemon that has gone still counts as there.
+  // Time after which a daemon without a heartbeat counts as gone.
   std::chrono::milliseconds lease() const { return options_.lease; }
 
-  // A stream begins here, or has ended. Its record is kept for `window` longer.
+  // Begins or ends a stream's record, which is kept for `window` longer.
   void begin(const std::string& name, const StreamOrigin& origin, std::chrono::milliseconds window) noexcept;
   void end(const std::string& name) noexcept;
 
@@ -40,7 +40,7 @@ class StreamSharer {
     std::optional<StreamOrigin> origin;  // the stream is this daemon's from now on
     bool is_elsewhere = false;           // another daemon runs it
   };
-  // `done` is called once, on the thread of this.
+  // `done` is called once, on the sharer's thread.
   void take(const std::string& name, std::chrono::milliseconds window, std::function<void(Taken)> done) noexcept;
 
  private:
@@ -49,7 +49,7 @@ class StreamSharer {
     std::chrono::milliseconds window;
   };
 
-  // The link's thread only, from here on.
+  // The link's thread calls everything below.
   void beat();
   void renew();
   void write(const std::string& name, const Active& stream, bool only_if_absent);
@@ -57,10 +57,10 @@ class StreamSharer {
   std::string key_of(const std::string& name) const { return prefix_ + "stream:" + name; }
 
   const Options options_;
-  const std::string prefix_;  // with a mark that keeps all its keys on one node of a cluster
-  const std::string id_;      // of this daemon
+  const std::string prefix_;  // contains a tag that keeps all keys on one cluster node
+  const std::string id_;      // this daemon's random id
   std::map<std::string, Active> active_;
-  RedisLink link_;  // last: its thread calls this as soon as it is made
+  RedisLink link_;  // last: its thread uses this object at once
 };
 
 }  // namespace quire

@@ -34,7 +34,7 @@ Result<AdapterOrder> read_unload(FieldReader& reader) {
   AdapterOrder order;
   order.unloads = true;
   order.adapter.name = reader.string("lora_name").value_or("");
-  reader.integer("lora_int_id", 0, kMaxInt32);  // vLLM's; the name alone says which
+  reader.integer("lora_int_id", 0, kMaxInt32);  // vLLM's field; the name alone identifies the adapter
   if (reader.error()) return tl::make_unexpected(*reader.error());
   if (order.adapter.name.empty()) {
     return invalid("'lora_name' needs to be provided to unload a LoRA adapter.", "lora_name",

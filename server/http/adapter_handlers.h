@@ -1,5 +1,5 @@
-// Handlers of /v1/load_lora_adapter and /v1/unload_lora_adapter, as vLLM answers them: a line of text, once the adapter
-// can be asked for. They run on the admin thread; any thread. Unknown fields are refused.
+// Handlers of /v1/load_lora_adapter and /v1/unload_lora_adapter, with vLLM's answers: a line of text once the adapter
+// is usable. They run on the admin thread; any thread. Unknown fields are refused.
 #pragma once
 
 #include "server/api/common/operation.h"

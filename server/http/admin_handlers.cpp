@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kLongestTrace = 60;  // seconds
 
-// One that is unloaded while it is traced takes its steps along: to hold it would keep its memory.
+// A model to trace; a weak pointer, so that unloading it during the trace frees its memory.
 struct ReadyEngine {
   std::string model;
   std::weak_ptr<RunningModel> running;

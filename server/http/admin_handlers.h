@@ -10,8 +10,8 @@ namespace quire {
 Result<AdminTask> admin_reload(ServerState& state, const Call& call);
 // POST /admin/trace?seconds=N: records the engines of all ready models for N seconds, in Perfetto's format.
 Result<AdminTask> admin_trace(ServerState& state, const Call& call);
-// GET /admin/cache: how many full blocks each ready model's pool holds, and the exclusive or of their hashes, for those
-// who follow kv_cache.events.
+// GET /admin/cache: the number of full blocks in each ready model's pool and the exclusive or of their hashes, for
+// subscribers of kv_cache.events.
 Result<AdminTask> admin_cache(ServerState& state, const Call& call);
 
 }  // namespace quire

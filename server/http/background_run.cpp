@@ -13,7 +13,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// How long the events of a response that has ended can be read again, within resume.max_bytes.
+// Time for which the events of an ended response can be read again, within resume.max_bytes.
 constexpr std::chrono::minutes kKeepEvents{5};
 
 }  // namespace
@@ -84,7 +84,7 @@ asio::awaitable<void> BackgroundRun::run() {
   co_await end(nullptr, out);
 }
 
-// The response is stored before it is not among those that run.
+// Stores the response before it leaves the list of running ones.
 asio::awaitable<void> BackgroundRun::end(const OperationRun::Progress* failure, std::string& out) {
   run_.abort();
   if (!state_.background->settle(id_)) {

@@ -1,6 +1,6 @@
 // BackgroundRun: an operation that runs without the session that began it: its events are saved for readers, its
 // response is stored at its end. One thread at a time (its executor's). Invariants: it holds its key's place and its
-// place in the queue as any request does; a drain waits for it, and cuts it at the deadline.
+// place in the queue like any request; a drain waits for it, and cuts it at the deadline.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -21,11 +21,11 @@ class BackgroundRun {
   BackgroundRun(const BackgroundRun&) = delete;
   BackgroundRun& operator=(const BackgroundRun&) = delete;
 
-  // Submits it, or says why there is no room.
+  // Submits the operation, or returns why there is no room.
   Result<void> begin(QuotaTable::Lease lease, ReservedPlace place, Clock::time_point arrival);
-  // What its client is answered at once.
+  // The answer that the client gets at once.
   std::string first_body() const { return operation_->snapshot(); }
-  // After begin(): it continues by itself.
+  // Starts the run, which then continues by itself. To be called after begin().
   static void start(std::shared_ptr<BackgroundRun> run);
 
   const std::shared_ptr<SavedStream>& stream() const { return saved_; }  // null: it is not streamed
@@ -42,7 +42,7 @@ class BackgroundRun {
   const std::string id_;
   const std::string key_name_;
   QuotaTable::Lease lease_;
-  OperationRun run_;  // ends before what it uses
+  OperationRun run_;  // destroyed before what it uses
   std::shared_ptr<SavedStream> saved_;
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::seconds kRetryLater{1};
 
-// Whether it says that there was no room, which is no answer to a request that can wait.
+// Returns whether the error means a lack of room, which is no answer to a request that can wait.
 bool may_pass(const Error& error) {
   if (error.kind == ErrorKind::kUnavailable) return true;
   return error.kind == ErrorKind::kRateLimited && error.retry_after.has_value();
@@ -35,7 +35,7 @@ LineAnswer answer_of(const Error& error) {
   return answer;
 }
 
-// The state that one call has beside its arguments.
+// State of one call beside its arguments.
 class LineCall {
  public:
   LineCall(ServerState& state, asio::any_io_executor executor, const BatchLine& line, LineControl& control)
@@ -72,7 +72,7 @@ class LineCall {
   using Read = Result<std::unique_ptr<Operation>>;
 
   asio::awaitable<Read> read_call_of_line() {
-    SleepingModel asleep;  // until the line was read again: its adapter stays in memory
+    SleepingModel asleep;  // until the line is read again: its adapter stays in memory
     while (true) {
       Result<ParsedCall> read = co_await read_once();
       if (!read) co_return tl::make_unexpected(read.error());
@@ -180,7 +180,7 @@ class LineCall {
   const asio::any_io_executor executor_;
   LineControl& control_;
   const std::shared_ptr<const Settings> settings_;
-  const ApiKey* key_ = nullptr;  // lives in the settings; null where there are none
+  const ApiKey* key_ = nullptr;  // owned by the settings; null without keys
   QuotaTable::Lease lease_;
   Call call_;
 };

@@ -1,5 +1,5 @@
-// call_batch_line: runs one line of a batch as an HTTP request to its endpoint would run: the same route, key, quotas,
-// fields and engine, without a socket, and at the lowest priority. Runs on the batch thread.
+// call_batch_line: runs one line of a batch like an HTTP request to its endpoint: the same route, key, quotas, fields
+// and engine, without a socket, and at the lowest priority. Runs on the batch thread.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -35,11 +35,11 @@ struct LineAnswer {
   int status = 200;
   std::string request_id;
   std::string body;
-  std::optional<std::chrono::seconds> retry_after;  // set: not an answer, but a full queue or a temporary failure
-  bool is_failure = false;                          // with retry_after: something failed
+  std::optional<std::chrono::seconds> retry_after;  // set: a full queue or a temporary failure, no answer
+  bool is_failure = false;                          // with retry_after: the attempt failed
 };
 
-// False where the key was removed: its batches wait. `key_name` is empty on a server without keys.
+// Returns false if the key was removed: its batches wait. `key_name` is empty on a server without keys.
 bool may_run_lines(const Settings& settings, const std::string& key_name);
 
 boost::asio::awaitable<LineAnswer> call_batch_line(ServerState& state, boost::asio::any_io_executor executor,

@@ -23,11 +23,11 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr int kBatchNice = 5;
-constexpr int kMaxTries = 3;  // of a request that fails by the server's fault
+constexpr int kMaxTries = 3;  // attempts for a request that fails by the server's fault
 constexpr std::chrono::milliseconds kTickBusy{1000};
 constexpr std::chrono::milliseconds kTickIdle{60'000};
 constexpr std::chrono::milliseconds kTickLocked{200};
-constexpr std::chrono::milliseconds kKeepRetry{500};  // until a full disk is tried again
+constexpr std::chrono::milliseconds kKeepRetry{500};  // interval of attempts to write to a full disk
 
 std::int64_t unix_now() {
   return static_cast<std::int64_t>(std::time(nullptr));
@@ -35,7 +35,7 @@ std::int64_t unix_now() {
 
 }  // namespace
 
-// The end of a line's coroutine, whatever ended it.
+// Ends a line's coroutine, for whatever reason it ended.
 struct BatchService::LineEnd {
   explicit LineEnd(std::shared_ptr<Running> of) : running(std::move(of)) {}
   LineEnd(LineEnd&&) noexcept = default;
@@ -73,8 +73,8 @@ void BatchService::stop() {
   });
 }
 
-// What sessions posted is done to its end: nothing of theirs stays here. A request that is still being called has no
-// answer on the disk: who opens the folder next calls it again.
+// Runs posted work to its end, so that nothing of the sessions stays here. A request still being called has no answer
+// on the disk: the next process that opens the folder calls it again.
 void BatchService::join() {
   thread_.stop();
   thread_.join();
@@ -96,7 +96,7 @@ void BatchService::wake() {
   advance();
 }
 
-// The upload's end removes what is left of it, which is the batch thread's to do.
+// The deleter destroys an abandoned upload on the batch thread, which removes its file.
 Result<std::shared_ptr<FileUpload>> BatchService::begin_upload(const std::string& owner) {
   auto begun = store_.files().begin(owner);
   if (!begun) return begun;
@@ -104,7 +104,7 @@ Result<std::shared_ptr<FileUpload>> BatchService::begin_upload(const std::string
   return std::shared_ptr<FileUpload>(upload, [this, held = *std::move(begun)](FileUpload*) mutable {
     try {
       asio::post(thread_.first(), [held] {});
-    } catch (const std::bad_alloc&) {  // its end is here
+    } catch (const std::bad_alloc&) {  // no memory: the upload ends on this thread
     }
     held.reset();
   });
@@ -174,7 +174,7 @@ void BatchService::start_lines() {
     const auto running = std::make_shared<Running>();
     LineEnd end(running);
     const auto place =
-        running_.emplace(num_begun_++, running).first;  // before the line is taken, so that it is not lost
+        running_.emplace(num_begun_++, running).first;  // counted before the line is taken, so that it is not lost
     auto line = store_.next_line(may_run);
     if (!line) running_.erase(place);
     if (!line) return;
@@ -220,7 +220,7 @@ asio::awaitable<void> BatchService::run_line(std::shared_ptr<Running> running, [
   co_await keep(running, std::move(answer));
 }
 
-// Until it is on the disk: where that is full the batch waits, with its place among those that run.
+// Retries until the answer is on the disk: while that is full, the batch keeps its place among the running ones.
 asio::awaitable<void> BatchService::keep(std::shared_ptr<Running> running, LineAnswer answer) {
   const BatchLine& line = running->line;
   AnswerRecord record;

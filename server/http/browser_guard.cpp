@@ -20,7 +20,7 @@ std::string machine_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? lowered(std::string_view(name.data())) : std::string();
 }
 
-// Without the port and the dot of a fully qualified name.
+// The host without the port and without a final dot.
 std::string name_of(std::string_view host) {
   const std::size_t colon = host.rfind(':');
   if (colon != std::string_view::npos && !host.ends_with(']')) host = host.substr(0, colon);
@@ -29,14 +29,14 @@ std::string name_of(std::string_view host) {
   return lowered(host);
 }
 
-// A name whose last label is a number is an address: no top-level domain is one.
+// A name whose last label is a number is an address: no top-level domain is numeric.
 bool is_numeric_address(std::string_view name) {
   const std::string_view last = name.substr(name.rfind('.') + 1);
   return name.starts_with('[') ||
          (!last.empty() && std::all_of(last.begin(), last.end(), [](char c) { return c >= '0' && c <= '9'; }));
 }
 
-// Lower case, without parameters.
+// The type in lower case, without parameters.
 std::string bare_type(std::string_view content_type) {
   std::string type = lowered(content_type.substr(0, content_type.find(';')));
   while (type.ends_with(' ') || type.ends_with('\t'))

@@ -18,7 +18,7 @@ Error waited_too_long() {
 asio::awaitable<WaitResult> wait_for_callback(ServerState& state, Transport& transport,
                                               std::function<void(std::function<void(std::optional<Error>)>)> begin,
                                               std::optional<std::chrono::milliseconds> longest) {
-  // Nothing is ever put into it: it is interrupted by the first caller.
+  // The mailbox stays empty: the first callback interrupts it.
   const MailboxReader reader(transport.executor());
   const std::shared_ptr<Mailbox>& mailbox = reader.mailbox();
   WaitResult waited;

@@ -17,7 +17,7 @@ struct WaitResult {
   std::optional<Error> error;  // the reported error, or why the wait ended early
 };
 
-// `begin` starts it and may call back immediately, from any thread, even after the wait ended.
+// `begin` starts the operation, which may call back immediately, from any thread, even after the wait ended.
 boost::asio::awaitable<WaitResult> wait_for_callback(
     ServerState& state, Transport& transport, std::function<void(std::function<void(std::optional<Error>)>)> begin,
     std::optional<std::chrono::milliseconds> longest);

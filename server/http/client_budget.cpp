@@ -7,10 +7,10 @@ namespace quire {
 
 namespace {
 
-// The part of the bound that only small charges may use.
+// Divisor of the limit for the part that only small charges may use.
 constexpr std::int64_t kSmallShare = 8;
 
-// A set's node outside of a set: moving it in and out takes no memory.
+// A set's node outside of a set: moving it in and out allocates nothing.
 template <class Set>
 typename Set::node_type make_place(typename Set::value_type value) {
   Set one;

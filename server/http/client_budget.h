@@ -1,8 +1,8 @@
-// ClientBudget: limits the memory that clients keep occupied on their way in or out: request bodies that are not parsed
-// yet, answers that are not read yet. Any thread. Bytes are charged by client (an API key or an address). When the
-// budget is full, the largest unfinished charge of the client with the most bytes is cut; charges up to kSmall have a
-// share of their own. Invariants: the charged bytes exceed the limit by at most the charges that were cut and have not
-// ended yet; once there is a charge, nothing of it takes memory.
+// ClientBudget: limits the memory that clients occupy on their way in or out: unparsed request bodies and unread
+// answers. Any thread. Bytes are charged by client (an API key or an address). When the budget is full, the largest
+// unfinished charge of the client with the most bytes is cut; charges up to kSmall have a share of their own.
+// Invariants: the charged bytes exceed the limit by at most the charges that were cut and have not ended yet;
+// operations on an existing charge allocate no memory.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class ClientBudget {
   struct Client;
   using Account = std::pair<const std::string, Client>;
 
-  // One request's body, from its first byte until it is parsed, or an answer, from when its client lets it wait until
-  // it is written. One thread at a time. Must not outlive its budget.
+  // The bytes of a request's body until it is parsed, or of an answer from its first wait for the client until it is
+  // written. One thread at a time. Must not outlive its budget.
   class Charge {
    public:
     // `cut`: called at most once, from any thread, with the budget locked: it must not throw.
@@ -31,9 +31,9 @@ class ClientBudget {
     Charge(const Charge&) = delete;
     Charge& operator=(const Charge&) = delete;
 
-    // Charges further bytes, or fewer; false where they must be dropped: this charge was cut, or the budget is full.
+    // Charges more or fewer bytes; false if they must be dropped: this charge was cut, or the budget is full.
     bool take(std::int64_t num_bytes, std::int64_t bound);
-    // From now on it cannot be cut: the whole body has arrived.
+    // Marks the body as whole: the charge cannot be cut any more.
     void complete();
     bool was_cut() const;
 
@@ -46,7 +46,7 @@ class ClientBudget {
     const std::function<void()> cut_;
     // Guarded by the budget's mutex.
     Account* client_ = nullptr;
-    std::set<Charge*, Larger>::node_type place_;  // while it is not among those that may be cut
+    std::set<Charge*, Larger>::node_type place_;  // empty while the charge may be cut
     std::int64_t num_bytes_ = 0;
     bool unfinished_ = true;
     bool was_cut_ = false;
@@ -64,7 +64,7 @@ class ClientBudget {
 
   // Each requires mutex_.
   void add(Charge& charge, std::int64_t num_bytes);
-  void enlist(Charge& charge);  // among those that may be cut
+  void enlist(Charge& charge);  // adds it to those that may be cut
   void withdraw(Charge& charge);
   void rank(Account& client);
   void unrank(Account& client);
@@ -73,17 +73,17 @@ class ClientBudget {
 
   mutable std::mutex mutex_;
   std::int64_t num_bytes_ = 0;
-  std::int64_t num_bytes_cut_ = 0;  // of charges that were cut and have not ended yet
+  std::int64_t num_bytes_cut_ = 0;  // bytes of cut charges that have not ended
   std::int64_t num_cut_ = 0;
   std::map<std::string, Client> clients_;
-  Ranks heaviest_;  // clients that have unfinished charges; the heaviest last
+  Ranks heaviest_;  // clients with unfinished charges, the heaviest last
 };
 
 struct ClientBudget::Client {
   std::int64_t num_bytes = 0;
   std::int64_t num_charges = 0;
   Charges unfinished;      // the largest first
-  Ranks::node_type place;  // while it is not among the heaviest
+  Ranks::node_type place;  // empty while the client is among the heaviest
 };
 
 }  // namespace quire

@@ -21,7 +21,7 @@ bool allows_any(const CorsOptions& options) {
   return std::find(options.origins.begin(), options.origins.end(), "*") != options.origins.end();
 }
 
-// The asked-for names are echoed, so only what a list of field names can hold.
+// Accepts a list of field names only, because the response echoes it.
 bool is_name_list(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return is_token_char(c) || c == ',' || c == ' '; });
 }

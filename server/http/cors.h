@@ -11,9 +11,9 @@
 
 namespace quire {
 
-// The header fields that let the requesting page read the response; empty where its origin is absent or not allowed.
+// Header fields that let the requesting page read the response; empty if its origin is absent or not allowed.
 std::vector<HeaderField> cors_fields(const CorsOptions& options, const RequestHead& head);
-// Whether the request comes from a page of a listed origin.
+// Returns whether the request comes from a page of a listed origin.
 bool has_allowed_origin(const CorsOptions& options, const RequestHead& head);
 // A browser's preflight request.
 bool is_preflight(const RequestHead& head);

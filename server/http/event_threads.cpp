@@ -29,14 +29,14 @@ void EventThreads::start() {
   }
 }
 
-// An exception here has no coroutine that would take it: mostly Asio's, where the system refuses it memory.
+// No coroutine catches an exception here, mostly Asio's when memory runs out.
 void EventThreads::run(std::size_t number) {
   boost::asio::io_context& context = *contexts_[number % contexts_.size()];
   bool has_failed = false;
   while (!context.stopped()) {
     try {
       if (has_failed) {
-        context.run_for(kSettle);  // Asio destroys what has ended in handlers of their own
+        context.run_for(kSettle);  // Asio destroys ended coroutines in handlers of their own
         if (number == 0 && revive_) revive_();
         has_failed = false;
       }

@@ -1,5 +1,5 @@
-// EventThreads: named threads, each with an event loop of its own. Any thread, except start() and join(): one thread at
-// a time. A handler that throws ends neither its loop nor its thread.
+// EventThreads: named threads, each with its own event loop. Any thread, except start() and join(): one thread at a
+// time. A throwing handler ends neither its loop nor its thread.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,10 @@ class EventThreads {
     join();
   }
 
-  // Called on the first thread after a handler of it threw, so that what ended with it can begin again. Before start().
+  // Called on the first thread after a handler threw, to restart loops that ended with it. To be set before start().
   void on_failure(std::function<void()> revive) { revive_ = std::move(revive); }
   void start();
-  // Lets loops end once they have nothing left to do.
+  // Lets loops end once they have no work left.
   void release() { guards_.clear(); }
   // Ends the loops at once.
   void stop();

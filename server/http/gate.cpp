@@ -32,7 +32,7 @@ Response unknown_route(const RouteMatch& match, const RequestHead& head) {
 
 std::optional<Response> phase_refusal(const ServerState& state, bool resumes) {
   const ServerPhase phase = state.phase.load();
-  // What still comes in by connections from before a handover cannot go to another process.
+  // After a handover, old connections cannot reach the next process, so this one still serves their requests.
   if (phase == ServerPhase::kRefusing && (state.handing_over.load() || resumes)) return std::nullopt;
   if (phase != ServerPhase::kStarting && phase < ServerPhase::kRefusing) return std::nullopt;
   return error_response(phase == ServerPhase::kStarting ? still_starting() : shutting_down());
@@ -48,7 +48,7 @@ PageAccess access_of(const Route& route, const SecurityOptions& security) {
   return PageAccess::kAdmin;
 }
 
-// Where no key protects the server, its being reachable does: from a page whose host name was rebound to it, too.
+// Without keys, reachability is the only protection: refuses pages whose host name was rebound to this server.
 std::optional<Response> host_refusal(const Settings& settings, const RequestHead& head, const Arrival& arrival,
                                      PageAccess access) {
   const bool is_keyless = arrival.on_admin || settings.keys.empty();
@@ -72,7 +72,7 @@ Response no_key_refusal(ServerState& state, const Settings& settings, const Arri
             "invalid_api_key", "", std::nullopt});
 }
 
-// Sets the key, or says why the request may not pass.
+// Finds the request's key, or returns why it may not pass.
 std::optional<Response> check_key(ServerState& state, const Settings& settings, const RequestHead& head,
                                   const Arrival& arrival, Admission& admission) {
   const PageAccess access = access_of(*admission.route, settings.options.security);
@@ -106,8 +106,8 @@ std::optional<Response> check_key(ServerState& state, const Settings& settings, 
 std::optional<Response> media_refusal(const CorsOptions& cors, const RequestHead& head) {
   const std::string encoding = lowered(head.field("content-encoding"));
   const std::string_view type = head.field("content-type");
-  // curl names a form where a script gives no type. A page can send both, and no type, to any site without asking
-  // first.
+  // curl names a form type where a script gives none. A page can send a form type, or no type, to any site without
+  // asking first.
   const bool is_json = type.empty()         ? !is_cross_site(head) || has_allowed_origin(cors, head)
                        : is_form_type(type) ? !is_from_browser(head)
                                             : is_json_type(type);
@@ -131,7 +131,7 @@ std::optional<Response> endpoint_refusal(ServerState& state, const Settings& set
     if (auto refusal = admission.route->takes_form() ? form_refusal(cors, head) : media_refusal(cors, head))
       return refusal;
   }
-  // Each message of a WebSocket is counted by itself; batches, which have quotas of their own, are asked after often.
+  // Each message of a WebSocket is counted by itself; batches have quotas of their own, and reading them is free.
   const bool is_socket = std::holds_alternative<SocketRoute>(admission.route->answer);
   const bool asks_after = !is_post && admission.route->is_stored();
   if (admission.key == nullptr || is_socket || asks_after || !admission.route->is_counted) return std::nullopt;

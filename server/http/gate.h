@@ -17,14 +17,14 @@ struct Admission {
   const Route* route = nullptr;
   const ApiKey* key = nullptr;      // points into the settings; null where no keys are configured
   std::optional<Response> refusal;  // to be sent instead of an answer
-  ReportReader reader;              // of a report about the server
+  ReportReader reader;              // rights to read reports about the server
   std::vector<HeaderField> fields;  // for every response to this request
   QuotaTable::Lease lease;
 };
 
 struct Arrival {
-  bool on_admin = false;  // arrived by the admin listener, which needs no key and serves no model
-  bool is_local = false;  // arrived by a Unix socket, which no web page can use
+  bool on_admin = false;  // arrived on the admin listener, which needs no key and serves no model
+  bool is_local = false;  // arrived on a Unix socket, which no web page can use
   std::string peer = {};  // the client's address
   bool resumes = false;   // resumes a stream, whose first request passed the gate and is counted
 };

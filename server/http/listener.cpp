@@ -35,7 +35,7 @@ asio::ip::tcp::endpoint tcp_endpoint(const sockaddr* address, std::size_t size) 
   return endpoint;
 }
 
-// A socket that a killed process left behind: connecting to it is refused.
+// Detects the socket of a killed process: connecting to it is refused.
 bool is_abandoned(asio::io_context& context, const asio::local::stream_protocol::endpoint& endpoint) {
   asio::local::stream_protocol::socket probe(context);
   boost::system::error_code error;
@@ -43,7 +43,7 @@ bool is_abandoned(asio::io_context& context, const asio::local::stream_protocol:
   return error == asio::error::connection_refused;
 }
 
-// Connecting to a regular file is refused too: only a socket may be taken for one that was left behind.
+// Connecting to a regular file is refused too: only a socket may count as abandoned.
 void refuse_other_files(const std::string& setting, const std::string& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0 || S_ISSOCK(status.st_mode)) return;

@@ -17,18 +17,18 @@ class Listener {
   using Acceptor = boost::asio::basic_socket_acceptor<boost::asio::generic::stream_protocol>;
   using Socket = boost::asio::generic::stream_protocol::socket;
 
-  // Each throws StartupError where the address cannot be bound.
+  // Each throws StartupError if the address cannot be bound.
   static std::unique_ptr<Listener> tcp(boost::asio::io_context& context, const std::string& host, std::uint16_t port);
-  // Takes the place of a socket that has no listener, and of nothing else. `mode`: octal digits. `setting`: the key
-  // that names the path, for messages.
+  // Replaces a socket without a listener, but no other file. `mode`: octal digits. `setting`: the key that names the
+  // path, for messages.
   static std::unique_ptr<Listener> unix_path(boost::asio::io_context& context, const std::string& setting,
                                              const std::string& path, const std::string& mode);
   // "ADDRESS:PORT" ("[::1]:9090") or a path that begins with '/'.
   static std::unique_ptr<Listener> at(boost::asio::io_context& context, const std::string& setting,
                                       const std::string& where, const std::string& mode);
   static std::unique_ptr<Listener> adopt(boost::asio::io_context& context, int descriptor);
-  // The same refusals as of tcp(), unix_path() and at(), without listening; an address that another process listens on
-  // is none.
+  // Throws the same errors as tcp(), unix_path() and at(), without listening; an address that another process listens
+  // on is no error.
   static void check_tcp(const std::string& host, std::uint16_t port);
   static void check_unix_path(const std::string& setting, const std::string& path);
   static void check_at(const std::string& setting, const std::string& where);
@@ -46,12 +46,12 @@ class Listener {
 
  private:
   explicit Listener(boost::asio::io_context& context) : acceptor_(context) {}
-  // Bound, not listening yet; `error`: why it could not be bound.
+  // Binds without listening; `error`: why it could not be bound.
   static std::unique_ptr<Listener> bind_tcp(boost::asio::io_context& context, const std::string& host,
                                             std::uint16_t port, boost::system::error_code& error);
   Acceptor acceptor_;
   std::string name_;
-  std::string path_;  // to be removed, while it is this file:
+  std::string path_;  // removed at the end, if it is still this file:
   std::uint64_t inode_ = 0;
   bool is_tcp_ = true;
   bool is_adopted_ = false;

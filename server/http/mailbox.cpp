@@ -12,7 +12,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// About what the event takes; the same before and after it waited.
+// Estimated memory of an event, equal before and after its wait.
 std::int64_t bytes_of(const OutputEvent& event) {
   std::size_t size = sizeof(Mail) + event.tokens.size() * sizeof(TokenId) + event.embedding.size() * sizeof(float);
   for (const TokenLogprob& each : event.logprobs)
@@ -26,7 +26,7 @@ class MailboxSink final : public OutputSink {
  public:
   MailboxSink(std::shared_ptr<Mailbox> mailbox, std::size_t index, Mailbox::OnEnd on_end)
       : mailbox_(std::move(mailbox)), index_(index), on_end_(std::move(on_end)) {}
-  // Counted before it is seen: a client that has its whole answer finds it in the metrics.
+  // Counts before sending: a client with its whole answer finds it in the metrics.
   void send(OutputEvent event) noexcept override {
     if (event.finish && on_end_) on_end_(*event.finish);
     mailbox_->put(index_, std::move(event));
@@ -51,7 +51,7 @@ void Mailbox::put(std::size_t index, OutputEvent event) noexcept {
     interrupted_ = true;
     error_ = no_memory_;
   }
-  // One signal per emptying: a reader that is behind finds everything in one go.
+  // Signals once per emptying: a late reader takes everything at once.
   if (wake) arrived_.signal();
 }
 
@@ -89,7 +89,7 @@ std::int64_t Mailbox::num_bytes() const {
   return num_bytes_;
 }
 
-// With the lock held.
+// Requires the lock.
 Mailbox::Batch Mailbox::next_slice() {
   Batch batch;
   nudged_ = false;
@@ -97,7 +97,7 @@ Mailbox::Batch Mailbox::next_slice() {
     taken_.clear();
     num_given_ = 0;
     taken_.swap(mail_);
-    mail_.reserve(taken_.size());  // here, so that the engine's put() seldom has to
+    mail_.reserve(taken_.size());  // reserves here, so that the engine's put() seldom must
   }
   const std::size_t count = std::min(kSlice, taken_.size() - num_given_);
   if (count == taken_.size()) {

@@ -1,7 +1,7 @@
-// Mailbox: a queue of one operation's events, from the engine thread to the session's coroutine, which takes all at
-// once, or a slice of them where they are many. put(), interrupt(), nudge(): Any thread. take(): One thread at a time.
-// Invariants: put() never blocks on the reader and never fails: an event for which there is no memory becomes the error
-// that ends the operation; once the reader is gone, and perhaps its event loop, what is put is dropped.
+// Mailbox: a queue of one operation's events from the engine thread to the session's coroutine, which takes all at
+// once, or a slice of many. put(), interrupt(), nudge(): any thread. take(): one thread at a time. Invariants: put()
+// never blocks on the reader and never fails: an event without memory becomes the error that ends the operation; once
+// the reader is gone, and perhaps its event loop, further events are dropped.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -18,7 +18,7 @@
 namespace quire {
 
 struct Mail {
-  std::size_t index;  // the number of the operation's request
+  std::size_t index;  // index of the operation's request
   OutputEvent event;
 };
 
@@ -28,13 +28,13 @@ class Mailbox {
 
   void put(std::size_t index, OutputEvent event) noexcept;
   bool interrupted() const;
-  // Ends all waits: with an error for the client, or without one where the client has disconnected.
+  // Ends all waits: with an error for the client, or without one if the client has disconnected.
   void interrupt(std::optional<Error> error) noexcept;
 
-  // The reader goes: nothing of the event loop is held from now on.
+  // Detaches the reader: the mailbox holds nothing of its event loop afterwards.
   void close() noexcept;
 
-  // Ends one wait, with an empty batch where no event came.
+  // Ends one wait, with an empty batch if no event came.
   void nudge() noexcept;
 
   struct Batch {
@@ -42,11 +42,11 @@ class Mailbox {
     bool interrupted = false;
     std::optional<Error> error;
   };
-  // Waits for an event or a nudge, and takes at most kSlice events; gives way to others of the loop before a further
-  // slice of those that came together.
+  // Waits for an event or a nudge, and takes at most kSlice events; lets others of the loop run before a further slice
+  // of events that came together.
   boost::asio::awaitable<Batch> take();
   static constexpr std::size_t kSlice = 64;
-  // About the memory of the events that wait.
+  // Estimated memory of the waiting events.
   std::int64_t num_bytes() const;
 
   // The sink for one of the operation's requests. on_end: called with each choice's end, on the engine's thread, even
@@ -59,8 +59,8 @@ class Mailbox {
 
   mutable std::mutex mutex_;
   std::vector<Mail> mail_;
-  std::vector<Mail> taken_;    // the reader's: what came with the slice before
-  std::size_t num_given_ = 0;  // of them
+  std::vector<Mail> taken_;    // the reader's: events taken with the last slice
+  std::size_t num_given_ = 0;  // number of them handed out
   std::int64_t num_bytes_ = 0;
   bool interrupted_ = false;
   bool nudged_ = false;
@@ -69,7 +69,7 @@ class Mailbox {
   Wakeup arrived_;
 };
 
-// The reading end of a mailbox of its own, which others write to. Closes it when it goes. One thread.
+// Reading end of its own mailbox, into which others write. Closes the mailbox when destroyed. One thread.
 class MailboxReader {
  public:
   explicit MailboxReader(const boost::asio::any_io_executor& executor)

@@ -41,7 +41,7 @@ metrics::MetricFamily plain(const char* name, const char* help, metrics::MetricT
   return family;
 }
 
-// The families of one model's engine, in the order in which they are added.
+// Families of one model's engine, in the order of adding.
 class EngineFamilies {
  public:
   explicit EngineFamilies(const std::string& model) : model_(model) {}
@@ -65,7 +65,7 @@ void add_memory_families(EngineFamilies& out, const EngineStats& engine) {
   const auto share = [](auto part, auto whole) {
     return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
   };
-  // The one that runs out first.
+  // The resource that runs out first.
   const double used =
       std::max(share(engine.num_blocks_used, engine.num_blocks), share(engine.num_parts_used, engine.num_parts));
   out.gauge("vllm:num_requests_running", "Sequences in the batch", engine.num_running);
@@ -175,7 +175,7 @@ metrics::MetricFamily iteration_family(const EngineStats& engine, const std::str
                       kIterationTokenBounds, static_cast<double>(engine.computed_tokens), model);
 }
 
-// Up to the last position where a draft was ever accepted, the first one always.
+// Positions up to the last one where a draft was ever accepted, at least the first.
 metrics::MetricFamily accepted_family(const EngineStats& engine, const std::string& model) {
   metrics::MetricFamily family;
   family.name = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
@@ -225,7 +225,7 @@ std::vector<metrics::MetricFamily> all_families(const ModelStats& engine) {
   return families;
 }
 
-// Every engine brings the same families in the same order: one family has them all, told apart by their labels.
+// Every engine adds the same families in the same order: they are merged, and labels distinguish the models.
 void add_families(std::vector<metrics::MetricFamily>& all, std::vector<metrics::MetricFamily> more) {
   if (all.empty()) return all.swap(more);
   for (std::size_t i = 0; i < all.size(); ++i)
@@ -242,7 +242,7 @@ LatencyCounts latency_counts(const Histogram& histogram, const Histogram::Bounds
   return latencies;
 }
 
-// What is known of the requests to one model.
+// Histograms of the requests to one model.
 struct RequestHistograms {
   metrics::Registry& registry;
   const std::string model;
@@ -250,7 +250,7 @@ struct RequestHistograms {
   RequestHistograms(metrics::Registry& in_registry, std::string of_model)
       : registry(in_registry), model(std::move(of_model)) {}
 
-  // Families of one name are one: each model adds its labels to it.
+  // Families of one name are merged: each model adds its labels.
   Histogram& histogram(const char* name, const char* help, const Histogram::Bounds& bounds) {
     return registry.family(name, help, metrics::MetricType::kHistogram).histogram({{"model_name", model}}, bounds);
   }
@@ -285,7 +285,7 @@ struct Metrics::Families {
   std::mutex model_mutex;
   std::map<std::string, RequestHistograms> of_models;
 
-  // Lives as long as this. Names come from admins, who could bring ever new ones.
+  // The result stays valid. Admins choose the names, so their number is limited.
   RequestHistograms& of(const std::string& model) {
     const std::lock_guard lock(model_mutex);
     const auto known = of_models.find(model);
@@ -307,7 +307,7 @@ struct Metrics::Families {
   std::mutex key_labels_mutex;
   std::set<std::string> key_labels;
 
-  // Names come from the configuration, but reloads could bring ever new ones.
+  // Names come from the configuration, but reloads may add ever new ones.
   std::string key_label(const std::string& name) {
     const std::lock_guard lock(key_labels_mutex);
     if (key_labels.count(name) > 0) return name;
@@ -328,7 +328,7 @@ Metrics::~Metrics() = default;
 Metrics::GapRecorder::~GapRecorder() {
   try {
     flush();
-  } catch (const std::bad_alloc&) {  // some gaps are not counted
+  } catch (const std::bad_alloc&) {  // without memory some gaps are not counted
   }
 }
 
@@ -421,7 +421,7 @@ void Metrics::request_params(const std::string& model, const Request& request) {
 
 std::string Metrics::expose(const std::vector<ModelStats>& engines, const std::string& model, bool with_keys,
                             std::vector<metrics::MetricFamily> of_server, const SpanExporter* spans) {
-  if (!model.empty()) families_->of(model);  // there before its first request, as dashboards expect
+  if (!model.empty()) families_->of(model);  // exists before the first request, as dashboards expect
   for (const ModelStats& engine : engines)
     families_->of(engine.model);
   auto families = families_->registry.collect();

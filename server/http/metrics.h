@@ -51,7 +51,7 @@ class Metrics {
   };
 
   void count_response(int status);
-  // `code` is one of the server's own, never a client's text.
+  // `code` is one of the server's own codes, never a client's text.
   void count_refusal(const std::string& code);
   void connection_opened();
   void connection_closed();
@@ -59,16 +59,16 @@ class Metrics {
   // Counts a request for its key. At most kMaxKeyLabels keys have a label of their own, the rest share one.
   void key_request(const RequestRecord& record);
   void key_tokens(const RequestRecord& record);
-  // A stream's first token, as it is sent.
+  // Records the latency of a stream's first token, as it is sent.
   void first_token(const std::string& model, double seconds);
-  // Their latencies since the start.
+  // First-token latencies since the start.
   LatencyCounts first_token_counts(const std::string& model) const;
   LatencyCounts gap_counts(const std::string& model) const;
   // Metrics of requests that ended, aborted ones included, by model. At most kMaxModelLabels models have a label of
   // their own.
   void finished(const OperationSummary& summary, const OperationTimes& times);
-  // What observes the engine's times of a request as each of its choices ends, aborted or not: any thread, even after
-  // its client has left and these metrics are gone.
+  // Returns a callback that records the engine's times as each choice of a request ends, aborted or not: any thread,
+  // even after its client has left and these metrics are gone.
   std::function<void(const FinishInfo&)> end_recorder(const std::string& model);
   void request_params(const std::string& model, const Request& request);
 

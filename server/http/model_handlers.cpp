@@ -81,7 +81,7 @@ std::string outcome_json(const ServerState& state, const std::string& name) {
   for (const ModelReport& report : state.admin.models()) {
     if (report.entry.name == name) json = report_json(report);
   }
-  json["success"] = true;  // llama-server's
+  json["success"] = true;  // llama-server's member
   return dump_json(json);
 }
 
@@ -134,7 +134,7 @@ Result<void> find_downloaded(FieldReader& reader, ModelEntry& model) {
   return {};
 }
 
-// An admin key names files that this process reads: only those that an operator put among the models.
+// An admin key may name files for this process to read: only files in folders where an operator put models.
 std::vector<std::filesystem::path> allowed_folders(const ServerState& state) {
   const auto settings = state.settings();
   if (!settings->options.model_root.empty()) return {settings->options.model_root};
@@ -196,12 +196,12 @@ Result<ModelOrder> read_order(ServerState& state, What what, FieldReader& reader
   return order;
 }
 
-// Carries the order out: the response waits for its end, or not.
+// Starts the order. `waits`: the response waits for its end.
 Result<AdminTask> carry_out(ServerState& state, const ModelOrder& order, bool waits) {
   const auto finish = [&state, name = order.model.name]() -> Result<std::string> { return outcome_json(state, name); };
   if (waits)
     return AdminTask{.until = [&state, order](auto done) { state.admin.order(order, done); }, .finish = finish};
-  // Shared: the report may come long after this response.
+  // Shared, because the report may come long after this response.
   const auto refused = std::make_shared<std::pair<std::mutex, std::optional<Error>>>();
   state.admin.order(order, [refused](std::optional<Error> error) {
     const std::lock_guard lock(refused->first);

@@ -14,11 +14,11 @@
 
 namespace quire {
 
-// Whether `path` lies in `folder`, judged by the path alone: a symbolic link in the folder is accepted, a path with
-// ".." that leaves it is not.
+// Returns whether `path` lies in `folder`, judged by the path alone: a symbolic link in the folder is accepted, a path
+// with ".." that leaves it is not.
 bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder);
 
-// Whether an admin's call may name this file: it is in server.model_root, or in the folder of a configured model or
+// Checks that an admin's call may name this file: it is in server.model_root, or in the folder of a configured model or
 // adapter. `field` names it in the refusal, 403 "path_not_allowed".
 Result<void> check_path(const ServerState& state, const char* field, const std::filesystem::path& path);
 // A JSON object; 400 "unknown_parameter" for a member that is not listed.

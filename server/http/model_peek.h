@@ -7,7 +7,7 @@
 
 namespace quire {
 
-// Null where only parsing the whole body can tell.
+// Null if the answer needs a parse of the whole body.
 const TableEntry* peek_model(const ModelTable& models, std::string_view body);
 
 }  // namespace quire

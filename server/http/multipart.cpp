@@ -17,8 +17,8 @@ tl::unexpected<Error> bad_form(std::string message) {
   return invalid("The body is no valid multipart/form-data: " + message, "", "invalid_multipart");
 }
 
-// A parameter's value, a token or a quoted string, at the beginning of `text`, which it is taken from. Only quotes and
-// backslashes are escapes, for browsers send the backslashes of names as they are.
+// Takes a parameter's value, a token or a quoted string, from the beginning of `text`. Only quotes and backslashes are
+// escapes, because browsers send the backslashes of names unescaped.
 std::string take_value(std::string_view& text) {
   std::string value;
   if (!text.starts_with('"')) {
@@ -37,7 +37,7 @@ std::string take_value(std::string_view& text) {
   return value;
 }
 
-// Of "form-data; name="file"; filename="a.jsonl"".
+// Finds a parameter in a header such as "form-data; name="file"; filename="a.jsonl"".
 std::optional<std::string> parameter(std::string_view header, std::string_view wanted) {
   std::size_t semicolon = header.find(';');
   while (semicolon != std::string_view::npos) {
@@ -66,7 +66,7 @@ std::optional<std::string> multipart_boundary(std::string_view content_type) {
   return is_printable ? boundary : std::nullopt;
 }
 
-// What cannot be the beginning of a delimiter.
+// Takes the content that cannot be the beginning of a delimiter.
 bool MultipartReader::take_content(std::vector<MultipartPiece>& pieces) {
   const std::size_t found = buffer_.find(delimiter_);
   const std::size_t kept = std::min(delimiter_.size() - 1, buffer_.size());
@@ -81,7 +81,7 @@ bool MultipartReader::take_content(std::vector<MultipartPiece>& pieces) {
   return at_delimiter_;
 }
 
-// Behind it stands "--" where it is the last, else the end of its line.
+// The last delimiter is followed by "--", others by the end of their line.
 Result<bool> MultipartReader::take_delimiter() {
   const std::string_view rest = std::string_view(buffer_).substr(delimiter_.size());
   if (rest.size() < 2) return false;
@@ -95,7 +95,7 @@ Result<bool> MultipartReader::take_delimiter() {
   if (end == std::string_view::npos || !trimmed(rest.substr(0, end)).empty()) {
     return bad_form("text behind a boundary");
   }
-  buffer_.erase(0, delimiter_.size() + end);  // the line's end stays: a part may have no head
+  buffer_.erase(0, delimiter_.size() + end);  // the line's end stays, because a part may have no head
   state_ = State::kHead;
   at_delimiter_ = false;
   return true;

@@ -11,29 +11,29 @@
 
 namespace quire {
 
-// The boundary that a Content-Type names; nullopt where it is not multipart/form-data with a valid one.
+// The boundary in a Content-Type; nullopt unless it is multipart/form-data with a valid one.
 std::optional<std::string> multipart_boundary(std::string_view content_type);
 
 struct MultipartPiece {
   bool begins_part = false;
-  std::string name;                     // where this piece begins a part
-  std::optional<std::string> filename;  // the same
-  std::string data;                     // of the part that began last
+  std::string name;                     // set if this piece begins a part
+  std::optional<std::string> filename;  // also set then, if given
+  std::string data;                     // content of the part that began last
 };
 
 class MultipartReader {
  public:
   explicit MultipartReader(const std::string& boundary) : delimiter_("\r\n--" + boundary) {}
 
-  // Appends what the bytes hold to `pieces`. Errors: 400 "invalid_multipart".
+  // Appends the pieces found in the bytes to `pieces`. Errors: 400 "invalid_multipart".
   Result<void> feed(std::string_view bytes, std::vector<MultipartPiece>& pieces);
-  // The last delimiter was read: what follows is ignored.
+  // Returns whether the last delimiter was read: further bytes are ignored.
   bool is_done() const { return state_ == State::kDone; }
 
  private:
   enum class State { kPreamble, kHead, kContent, kDone };
 
-  // Each false where more bytes are needed.
+  // Each returns false if more bytes are needed.
   bool take_content(std::vector<MultipartPiece>& pieces);
   Result<bool> take_delimiter();
   Result<bool> take_head(std::vector<MultipartPiece>& pieces);

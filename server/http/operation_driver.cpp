@@ -46,7 +46,7 @@ OperationDriver::OperationDriver(ServerState& state, Transport& transport, Opera
       write_timeout_(write_timeout),
       run_(state, transport.executor(), operation) {
   run_.use_text_threads(transport_.client());
-  state_.live.add(run_.mailbox());  // what follows takes no memory: nothing is left where this fails
+  state_.live.add(run_.mailbox());  // the rest allocates nothing: a failure here leaves nothing behind
   transport_.charge_also([this] { return run_.num_waiting_bytes(); });
 }
 
@@ -72,7 +72,7 @@ void OperationDriver::keep(std::shared_ptr<SavedStream> saved, std::chrono::mill
 
 namespace {
 
-// Looks again while the stream is read.
+// Aborts the stream when the window ends; while it has a reader, waits for another window.
 void expire(std::shared_ptr<asio::steady_timer> timer, std::shared_ptr<Mailbox> mailbox,
             std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window) {
   timer->expires_after(window);
@@ -85,14 +85,14 @@ void expire(std::shared_ptr<asio::steady_timer> timer, std::shared_ptr<Mailbox> 
 
 }  // namespace
 
-// The client is gone, its stream is not.
+// Continues the stream without its client, until the window ends.
 void OperationDriver::detach() {
   if (expiry_) return;
   expiry_ = std::make_shared<asio::steady_timer>(transport_.executor());
   expire(expiry_, run_.mailbox(), saved_, window_);
 }
 
-// Not an event: it has no number, and is not kept.
+// A comment is no event: it has no number and is not saved.
 asio::awaitable<bool> OperationDriver::send_ping() {
   if (expiry_) co_return true;
   std::string frame;
@@ -149,7 +149,7 @@ asio::awaitable<void> OperationDriver::send_parts(Outcome& outcome) {
     frame.clear();
     part.clear();
     const Result<bool> made = co_await run_.finish_part(part);
-    if (!made) outcome.connection_ok = false;  // an end that is missing says so
+    if (!made) outcome.connection_ok = false;  // the missing end shows the failure
     if (!made) co_return;
     has_more = *made;
   }

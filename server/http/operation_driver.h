@@ -21,32 +21,32 @@ class OperationDriver {
   OperationDriver(ServerState& state, Transport& transport, Operation& operation, ResponseFraming framing,
                   std::chrono::milliseconds write_timeout);
   ~OperationDriver();
-  // As OperationRun's. Before run().
+  // Passes these on to OperationRun::admit(). To be called before run().
   void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window) {
     run_.admit(lease, std::move(place), list_window);
   }
-  // Keeps the stream's events, so that it outlives its client's connection: it is aborted when no client has resumed it
-  // within `window`. Before run().
   // Sends a comment line when nothing else was sent on a stream for this long; 0: never.
   void ping_every(std::chrono::milliseconds interval);
+  // Keeps the stream's events, so that it outlives its client's connection: it is aborted when no client has resumed it
+  // within `window`. Before run().
   void keep(std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window);
   OperationDriver(const OperationDriver&) = delete;
   OperationDriver& operator=(const OperationDriver&) = delete;
 
   struct Outcome {
-    std::optional<Response> response;  // for the session to write; nullopt after a stream
-    bool has_more = false;             // the response's body is its first part: send_parts() writes it
-    bool connection_ok = true;         // a stream's end was written, so another request can follow
+    std::optional<Response> response;  // to be written by the session; nullopt after a stream
+    bool has_more = false;             // the body is only its first part: send_parts() writes all
+    bool connection_ok = true;         // the stream's end was written; another request can follow
     int status = 200;
-    bool has_begun = false;  // a request of it was accepted
+    bool has_begun = false;  // at least one of its requests was accepted
     OperationTimes times;
   };
-  // Runs the operation, but keeps a stream's last bytes back, so that the request is counted before its client sees
-  // the end.
+  // Runs the operation, but holds back a stream's last bytes, so that the request is counted before its client sees the
+  // end.
   boost::asio::awaitable<Outcome> run(Clock::time_point arrival);
-  // Writes a long response, making each part once the client has read the ones before.
+  // Writes a long response, making each part after the client has read the previous ones.
   boost::asio::awaitable<void> send_parts(Outcome& outcome);
-  // Writes a stream's last bytes. After run(), with its result.
+  // Writes the stream's last bytes. To be called after run(), with its result.
   boost::asio::awaitable<void> end_stream(Outcome& outcome);
 
  private:
@@ -65,10 +65,10 @@ class OperationDriver {
   OperationRun run_;
   bool head_sent_ = false;
   std::optional<std::string> last_;     // a stream's last events, not written yet
-  std::shared_ptr<SavedStream> saved_;  // null: nothing is kept
+  std::shared_ptr<SavedStream> saved_;  // null: events are not saved
   std::chrono::milliseconds window_{0};
-  std::shared_ptr<boost::asio::steady_timer> expiry_;  // null: the client is there
-  std::shared_ptr<StreamPing> ping_;                   // null: none
+  std::shared_ptr<boost::asio::steady_timer> expiry_;  // null: the client is connected
+  std::shared_ptr<StreamPing> ping_;                   // null: no pings
 };
 
 }  // namespace quire

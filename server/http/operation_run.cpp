@@ -17,9 +17,9 @@ namespace asio = boost::asio;
 
 namespace {
 
-// When a list of which nothing is under way looks again for room in a queue that others fill.
+// Interval at which an idle list looks for room in a queue that other requests fill.
 constexpr std::chrono::milliseconds kListRetry{50};
-// Text that a socket thread may make at once.
+// Largest text that an io thread makes itself.
 constexpr std::int64_t kLongText = 64 * 1024;
 
 }  // namespace
@@ -50,11 +50,11 @@ void OperationRun::abort() {
     if (!open_[i]) continue;
     try {
       operation_.queue()->abort(operation_.requests()[i]->id);
-    } catch (const std::bad_alloc&) {  // it ends by itself, at its most tokens
+    } catch (const std::bad_alloc&) {  // the sequence ends by itself at its token limit
     }
     close(i);
   }
-  num_submitted_ = open_.size();  // nothing follows
+  num_submitted_ = open_.size();  // no further request is submitted
 }
 
 Result<void> OperationRun::begin(Clock::time_point arrival) {
@@ -62,8 +62,8 @@ Result<void> OperationRun::begin(Clock::time_point arrival) {
   return submit_more();
 }
 
-// As much of a list as may wait or run at once. Only the first prompt is refused where there is no room: a further one
-// follows when one of its list has ended, or once there is room.
+// Submits as much of a list as may wait or run at once. If the queue is full, only the first prompt is refused: a
+// further one follows once another of its list has ended or there is room.
 Result<void> OperationRun::submit_more() {
   while (num_submitted_ < open_.size() && (num_sequences_ == 0 || num_sequences_ < list_window_)) {
     auto accepted = submit_next();
@@ -83,7 +83,7 @@ Result<void> OperationRun::submit_next() {
     auto held = lease_->hold(num_sequences_ + request->num_choices);
     if (!held) return held;
   }
-  // The times of a batch's lines are not among those that the metrics show: they would hide those of users.
+  // Times of batch requests stay out of the metrics: they would hide those of users.
   Mailbox::OnEnd on_end;
   if (!request->is_background) on_end = state_.metrics.end_recorder(model_);
   Submission submission{request, Mailbox::sink(mailbox(), index, std::move(on_end))};
@@ -144,7 +144,7 @@ bool OperationRun::makes_long_text() const {
   return !client_.empty() && operation_.answer_size().num_text >= kLongText;
 }
 
-// In the lane of short jobs: a part is one.
+// A part is a short job, so it runs in the quick lane.
 asio::awaitable<Result<bool>> OperationRun::make_text(std::function<bool()> work) {
   if (!makes_long_text()) co_return work();
   const std::string& request_id = client_;

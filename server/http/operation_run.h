@@ -52,7 +52,7 @@ class OperationRun {
   // list may wait or run at once. Before begin().
   void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window);
 
-  // From now on long answers are made on text threads, as the client's work; without it, on the run's own thread.
+  // Makes long answers on text threads, charged to this client; otherwise the run's own thread makes them.
   void use_text_threads(std::string client) { client_ = std::move(client); }
 
   // Submits the first requests.
@@ -61,14 +61,14 @@ class OperationRun {
 
   struct Progress {
     bool interrupted = false;    // the mailbox was interrupted, with `error` or without one
-    std::optional<Error> error;  // it failed
+    std::optional<Error> error;  // the operation failed
   };
-  // Waits for events and feeds them to the operation; `out` is what a stream appends. While it is not over.
+  // Waits for events, feeds them to the operation and appends the stream's text to `out`. Not to be called once over.
   boost::asio::awaitable<Progress> advance(std::string& out);
-  // The operation's begin() and finish_part(). An error: there was no memory for it.
+  // Call the operation's begin() and finish_part(). An error: out of memory.
   boost::asio::awaitable<Result<void>> begin_answer(std::string& out);
   boost::asio::awaitable<Result<bool>> finish_part(std::string& out);
-  // What waits for a client that does not read.
+  // Bytes that wait for a slow client.
   std::int64_t num_waiting_bytes() const { return mailbox()->num_bytes() + operation_.answer_size().num_kept; }
   void abort();
 
@@ -78,7 +78,7 @@ class OperationRun {
  private:
   Result<void> submit_more();
   Result<void> submit_next();
-  // Runs it, on a text thread where the operation has a long text to make.
+  // Runs `work`, on a text thread if the operation has a long text to make.
   boost::asio::awaitable<Result<bool>> make_text(std::function<bool()> work);
   bool makes_long_text() const;
   void take_mail(std::vector<Mail> mail, std::string& out);
@@ -94,8 +94,8 @@ class OperationRun {
   std::int64_t list_window_ = 1;
   std::string client_;              // empty: no text threads
   std::vector<bool> open_;          // by request: submitted and still wanted
-  std::size_t num_submitted_ = 0;   // of the requests, in their order: a list is submitted some at a time
-  std::int64_t num_sequences_ = 0;  // of the open ones
+  std::size_t num_submitted_ = 0;   // requests submitted so far, in their order
+  std::int64_t num_sequences_ = 0;  // sequences of the open requests
   OperationTimes times_;
   std::vector<std::vector<std::optional<Clock::time_point>>> last_tokens_;  // by request and choice
   const std::string model_;                                                 // its name, for the metrics

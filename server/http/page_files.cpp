@@ -14,8 +14,8 @@ namespace quire {
 
 namespace {
 
-// Nothing is loaded from another site, the page has no inline style and no inline script but the one with this hash,
-// and no other site may frame it.
+// Forbids loading from other sites, inline styles, inline scripts except the one with this hash, and frames on other
+// sites.
 constexpr const char* kContentPolicy =
     "default-src 'none'; script-src 'self' 'sha256-{}'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
@@ -27,7 +27,7 @@ std::string_view content_type(std::string_view name) {
   return "font/woff2";
 }
 
-// The compressed content.
+// Inflates gzipped content.
 std::string whole_text(std::string_view bytes) {
   z_stream stream{};
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
@@ -58,7 +58,7 @@ std::string_view unpacked(const web::Asset& asset) {
   return kTexts.at(asset.name);
 }
 
-// Of the page's one inline script: its SHA-256 as base64.
+// Hash of the page's inline script: SHA-256 in base64.
 std::string script_hash(std::string_view page) {
   constexpr std::string_view kBegin = "<script>";
   const std::size_t begin = page.find(kBegin);

@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// The file that the path names. Compressed where the client takes gzip, 304 where it has the file already.
+// The file that the path names: compressed if the client takes gzip, 304 if the client has it already.
 Response page_file(const RequestHead& head);
 
 }  // namespace quire

@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-// Digits of a file's checksum by which Ollama's clients name it.
+// Digits of a file's checksum that identify it for Ollama's clients.
 constexpr std::size_t kShownDigits = 12;
 
 const char* phase_name(hub::PullProgress::Phase phase) {

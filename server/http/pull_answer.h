@@ -1,5 +1,5 @@
-// PullAnswer: a download's progress as a response: server-sent events, Ollama's lines, or one object at the end. One
-// thread at a time.
+// PullAnswer: a download's progress as a response: server-sent events, Ollama's lines, or one final object. One thread
+// at a time.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ class PullAnswer {
       : form_(form), is_ollama_(is_ollama), model_(std::move(model)) {}
 
   const char* content_type() const;
-  // For streams: the changes since the last call.
+  // The changes since the last call, for streams.
   std::string part(const hub::PullProgress& progress);
   std::string fail(const Error& error, ErrorForm form, const std::string& request_id) const;
   // The stream's end, or the whole response's body.

@@ -32,7 +32,7 @@ bool is_listed(const std::vector<std::string>& repositories, const std::string& 
          });
 }
 
-// The environment, where server.pull allows downloads at all.
+// Returns the environment if server.pull allows downloads at all.
 Result<hub::HubEnvironment> allowed_environment(const ServerState& state, const Call& call) {
   const auto settings = state.settings();
   if (!call.is_admin) {
@@ -83,7 +83,7 @@ Result<PullTask> begin_pull(ServerState& state, const Call& call, const AllowedP
   return task;
 }
 
-// How the model is to be served: asleep until its first request.
+// The entry of a model that sleeps until its first request.
 Result<ModelEntry> entry_for(const std::string& name, const hub::ModelReference& model) {
   if (!is_model_name(name)) return invalid("'name' must be a name without spaces", "name");
   ModelEntry entry;
@@ -102,7 +102,7 @@ Result<std::string> wanted_model(FieldReader& reader) {
   return *std::move(name);
 }
 
-// The models in service whose files are this cached model's.
+// The served models whose files are this cached model's.
 std::vector<ModelReport> users_of(const ServerState& state, const hub::HubCache& cache,
                                   const hub::ModelReference& model) {
   const auto found = cache.find(model);
@@ -129,7 +129,7 @@ Result<std::string> remove_files(const hub::HubCache& cache, const hub::ModelRef
   return dump_json(Json{{"model", model.text()}, {"freed_bytes", *freed}, {"success", true}});
 }
 
-// What a name of Ollama's API stands for: a served model's files, or a reference itself.
+// Resolves a name in Ollama's API: a served model's files, or a hub reference.
 Result<hub::ModelReference> reference_of(const ServerState& state, const hub::HubCache& cache,
                                          const std::string& name) {
   const auto entry = state.models()->entry(name);

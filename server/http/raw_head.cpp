@@ -15,7 +15,7 @@ HttpRefusal bad_request(const char* code, const char* message) {
   return HttpRefusal{400, code, message};
 }
 
-// The fields that say for whom a request is and where it ends.
+// Checks the fields that determine a request's host and end.
 class FramingCheck {
  public:
   explicit FramingCheck(bool is_http10) : is_http10_(is_http10) {}

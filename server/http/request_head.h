@@ -17,9 +17,9 @@ struct HeaderField {
 
 struct RequestHead {
   std::string method;
-  std::string target;     // as sent, whole
+  std::string target;     // the request line's own text
   std::string sent_path;  // without query, fragment, scheme and authority
-  std::string path;       // the same, percent-decoded: UTF-8 without control characters
+  std::string path;       // the sent path, percent-decoded: UTF-8 without control characters
   std::string query;
   int minor_version = 1;
   std::vector<HeaderField> fields;
@@ -27,10 +27,10 @@ struct RequestHead {
   bool chunked = false;
   bool keep_alive = true;
   bool expects_continue = false;
-  bool asks_socket = false;  // for a WebSocket
-  bool names_host = false;   // by a Host field, or by an absolute target
+  bool asks_socket = false;  // asks for a WebSocket
+  bool names_host = false;   // by a Host field or an absolute target
 
-  // The value of the first field of that (lower-case) name; empty where there is none.
+  // The value of the first field of that (lower-case) name; empty if there is none.
   std::string_view field(std::string_view name) const {
     for (const HeaderField& entry : fields) {
       if (entry.name == name) return entry.value;
@@ -40,7 +40,7 @@ struct RequestHead {
   bool has_body() const { return chunked || content_length.value_or(0) > 0; }
 };
 
-// Why a request was refused before it could be routed. The connection closes after it.
+// The reason why a request was refused before routing. The connection closes after it.
 struct HttpRefusal {
   int status = 400;
   const char* code = "bad_request";

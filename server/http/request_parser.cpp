@@ -111,7 +111,7 @@ class RequestParser::Beast final : public http::basic_parser<true> {
 
   void on_chunk_header_impl(std::uint64_t size, BeastView extensions, error_code& error) override {
     has_chunk_ = true;
-    // A line end within quotes is one to some readers.
+    // Some readers take a line end within quotes as one.
     if (!std::all_of(extensions.begin(), extensions.end(), is_field_value_char)) {
       error = http::error::bad_chunk_extension;
     } else if (size > max_bytes_ - num_decoded_) {
@@ -142,7 +142,7 @@ class RequestParser::Beast final : public http::basic_parser<true> {
   std::uint64_t num_decoded_ = 0;
   std::size_t overhead_ = 0;  // bytes of extensions and trailers
   std::string* out_ = nullptr;
-  std::optional<HttpRefusal> refusal_;  // why a callback stopped the parser
+  std::optional<HttpRefusal> refusal_;  // the reason why a callback stopped the parser
 };
 
 RequestParser::RequestParser(std::size_t max_head_bytes) : max_head_bytes_(max_head_bytes) {}
@@ -167,7 +167,7 @@ std::size_t RequestParser::feed_head(std::string_view input) {
   return empty_lines;
 }
 
-// True at the head's last byte. What is no text is refused as it arrives, as there may never be an end to it.
+// Returns true at the head's last byte. Bytes that are not text are refused at once, because there may be no end.
 bool RequestParser::take_byte(std::string_view input) {
   const char c = input[scanned_];
   const bool after_cr = scanned_ > 0 && input[scanned_ - 1] == '\r';
@@ -217,8 +217,8 @@ void RequestParser::finish_head() {
     return refuse(417, "expectation_failed", "Unknown expectation");
   }
   head_.expects_continue = !expected.empty();
-  // An offer of h2c may be ignored and common Java clients always make it; any other protocol the client will expect to
-  // speak.
+  // An offer of h2c may be ignored, and common Java clients always make it; with any other protocol the client will
+  // expect to speak it.
   const std::string protocol = lowered(head_.field("upgrade"));
   head_.asks_socket = beast_->upgrade() && protocol == "websocket" && head_.method == "GET" && !head_.has_body();
   if (!head_.asks_socket && beast_->upgrade() && !protocol.empty() && protocol != "h2c") {

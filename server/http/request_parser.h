@@ -24,21 +24,21 @@ class RequestParser {
   RequestParser(const RequestParser&) = delete;
   RequestParser& operator=(const RequestParser&) = delete;
 
-  // `input`: all bytes that arrived and were not consumed. Returns how many it consumed: the empty lines before a
-  // request, and the head once it is complete.
+  // `input`: all bytes that arrived and were not consumed. Returns the number of consumed bytes: the empty lines before
+  // a request, and the head once it is complete.
   std::size_t feed_head(std::string_view input);
-  // Whether a request has begun: an idle connection may send empty lines.
+  // Returns whether a request has begun: an idle connection may send empty lines.
   bool started() const { return scanned_ > 0; }
   bool head_done() const { return beast_ != nullptr; }
   RequestHead take_head() { return std::move(head_); }
 
-  // Refuses a longer body. Before the body is read.
+  // Sets the largest body accepted. To be called before the body is read.
   void limit_body(std::size_t max_bytes);
-  // Decodes `input`, appends the result to `out` and returns how many bytes were consumed.
+  // Decodes `input`, appends the result to `out` and returns the number of consumed bytes.
   std::size_t feed_body(std::string_view input, std::string& out);
   std::uint64_t num_decoded() const;
 
-  // Head and body were read.
+  // Returns whether head and body were read.
   bool done() const;
   const std::optional<HttpRefusal>& refused() const { return refusal_; }
 
@@ -50,10 +50,10 @@ class RequestParser {
   void refuse(int status, const char* code, std::string message);
 
   std::size_t max_head_bytes_;
-  std::size_t scanned_ = 0;     // bytes of the head that were looked at
-  std::size_t line_begin_ = 0;  // of the line that they end in
+  std::size_t scanned_ = 0;     // bytes of the head examined so far
+  std::size_t line_begin_ = 0;  // start of the line being scanned
   RequestHead head_;
-  std::unique_ptr<Beast> beast_;  // from the end of the head
+  std::unique_ptr<Beast> beast_;  // set at the end of the head
   std::optional<HttpRefusal> refusal_;
 };
 

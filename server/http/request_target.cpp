@@ -14,7 +14,7 @@ bool is_letter_or_digit(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-// The byte that %41 at the front of a text stands for.
+// The byte of an escape such as %41 at the front of a text.
 std::optional<char> escaped_byte(std::string_view text) {
   if (text.size() < 3) return std::nullopt;
   unsigned value = 0;
@@ -38,7 +38,7 @@ bool is_uri_text(std::string_view text, std::string_view further) {
   return true;
 }
 
-// [ userinfo "@" ] host [ ":" port ], where a URI that is asked for must have a host.
+// [ userinfo "@" ] host [ ":" port ]; a request's URI must have a host.
 bool is_authority(std::string_view text) {
   const std::size_t at = text.rfind('@');
   if (at != std::string_view::npos) {
@@ -70,7 +70,7 @@ std::optional<std::string> percent_decoded(std::string_view text) {
   return out;
 }
 
-// An answer may quote the path: what it holds must be text.
+// An answer may quote the path, so it must be text.
 bool is_path_text(std::string_view path) {
   const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; };
   return unicode::is_valid(path) && std::none_of(path.begin(), path.end(), is_control);

@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// Sets the path and the query from head.target: a path, an absolute URI, or * where the method has that form. False
-// where it is none of them, not in printable ASCII, or where its path is no UTF-8 text once it is decoded.
+// Sets the path and the query from head.target: a path, an absolute URI, or * if the method allows it. Returns false
+// for other forms, for non-printable or non-ASCII text, or if the decoded path is not UTF-8.
 bool split_target(RequestHead& head);
 
 // uri-host [ ":" port ], which Host holds; the host may be empty.

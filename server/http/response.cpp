@@ -31,7 +31,7 @@ std::string common_head(int status, const ResponseFraming& framing, const std::v
   if (!framing.request_id.empty()) {
     head += "\r\nX-Request-Id: ";
     head += framing.request_id;
-    // What Anthropic's clients read it from.
+    // Anthropic's clients read the id from this field.
     if (framing.form == ErrorForm::kAnthropic) head.append("\r\nRequest-Id: ").append(framing.request_id);
   }
   if (!framing.keep_alive) {
@@ -120,7 +120,7 @@ std::string stream_head(std::string_view content_type, const ResponseFraming& fr
   std::string head = common_head(200, framing, {});
   head += "Content-Type: ";
   head += content_type;
-  // Proxies that buffer would hold the stream back.
+  // Buffering proxies would hold the stream back.
   head += "\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
   if (framing.minor_version == 1) head += "Transfer-Encoding: chunked\r\n";
   return head + "\r\n";

@@ -1,5 +1,5 @@
 // Response: a whole HTTP response before it is written. A failure gets its body later, in the error format of the API
-// that was called; a document that all connections share is not copied. Plain value; any thread.
+// that was called; a document shared by all connections is not copied. Plain value; any thread.
 #pragma once
 
 #include <optional>
@@ -17,9 +17,9 @@ struct Response {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::vector<HeaderField> fields = {};  // further fields; names as they are to be written
-  std::optional<Failure> failure = {};   // instead of a body
-  std::string_view document = {};        // instead of a body: bytes that live as long as the process
+  std::vector<HeaderField> fields = {};  // further fields, with names as written
+  std::optional<Failure> failure = {};   // replaces the body
+  std::string_view document = {};        // replaces the body: bytes with the process's lifetime
 
   std::string_view content() const { return document.empty() ? std::string_view(body) : document; }
 };
@@ -29,7 +29,7 @@ struct ResponseFraming {
   int minor_version = 1;
   bool keep_alive = true;
   std::string_view request_id;
-  const std::vector<HeaderField>* fields = nullptr;  // further ones; null: none
+  const std::vector<HeaderField>* fields = nullptr;  // further fields; null: none
   ErrorForm form = ErrorForm::kOpenAi;
 };
 

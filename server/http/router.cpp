@@ -151,7 +151,7 @@ std::span<const Route> routes() {
 }
 
 RouteMatch find_route(std::string_view method, std::string_view path) {
-  // The server as a whole (RFC 9110, 9.3.7).
+  // The request is about the whole server (RFC 9110, 9.3.7).
   if (path == "*") return RouteMatch{nullptr, 405, "GET, HEAD, POST, DELETE, OPTIONS"};
   RouteMatch match{nullptr, 404, ""};
   for (const Route& route : kRoutes) {
@@ -162,7 +162,7 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
     match.allow += route.method;
     if (route.method == "GET") match.allow += ", HEAD";
   }
-  // The root is a page for people, not a resource of the API: only reading it means anything.
+  // The root is a page for people, not a resource of the API: it can only be read.
   if (path == "/" && method != "OPTIONS") return RouteMatch{nullptr, 404, ""};
   if (!match.allow.empty()) match.allow += ", OPTIONS";
   return match;

@@ -17,15 +17,15 @@ namespace quire {
 
 // Makes an operation of one model, which is ready; on a text thread.
 using ModelEndpoint = Result<std::unique_ptr<Operation>> (*)(ModelCall& asked, const Call& call);
-// Lists models, or what is stored in memory; on a text thread.
+// Lists models, or objects stored in memory; on a text thread.
 using ListEndpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models, const Call& call);
 // Reads or changes stored files and batches; on the batch thread.
 using StoredEndpoint = Result<StoredAnswer> (*)(BatchStore& store, const Call& call);
-// A file in a form, which is stored as it arrives.
+// A file in a form, stored as it arrives.
 struct FileUploadRoute {};
 // The Responses API over a WebSocket.
 struct SocketRoute {};
-// Answers about the server itself, from its state alone, whatever the phase: a few words, on the io thread.
+// Answers about the server from its state alone, in any phase: a few words, on the io thread.
 using StateHandler = Response (*)(ServerState& state);
 // A longer report about the server; on the reports thread.
 using ReportHandler = Response (*)(ServerState& state, const ReportReader& reader);
@@ -34,7 +34,7 @@ using PageHandler = Response (*)(const RequestHead& head);
 // An admin's operation; on the admin thread.
 using AdminHandler = Result<AdminTask> (*)(ServerState& state, const Call& call);
 
-// kKey: requires an API key, where keys are configured. kMetrics: as security.metrics says.
+// kKey: requires an API key, if keys are configured. kMetrics: set by security.metrics.
 enum class Access { kOpen, kKey, kMetrics, kAdmin };
 
 struct Route {
@@ -45,7 +45,7 @@ struct Route {
       answer;
   Access access = Access::kKey;
   bool is_queued = true;   // a model's endpoint: it computes, so it needs a place in the model's queue
-  bool is_counted = true;  // against its key's quotas; false: it lists models, or ends what is counted
+  bool is_counted = true;  // counts against quotas; false: lists models or ends counted work
 
   // An endpoint of the API, as opposed to one about the server itself.
   constexpr bool is_api() const {
@@ -60,17 +60,17 @@ struct Route {
 struct RouteMatch {
   const Route* route = nullptr;  // null: see status
   int status = 200;              // 404 or 405
-  std::string allow;             // with 405, and for OPTIONS
+  std::string allow;             // set for 405 and OPTIONS
 };
 
 std::span<const Route> routes();
 RouteMatch find_route(std::string_view method, std::string_view path);
 
-// The call is to be read again once its pictures are there.
+// The call must be read again once its pictures are there.
 struct WantedMedia {};
-// A parsed call of the API: its operation, or what must be there first: a model that sleeps, its pictures.
+// A parsed call of the API: its operation, or the condition for it: a sleeping model to wake, pictures to read.
 using ParsedCall = std::variant<std::unique_ptr<Operation>, SleepingModel, WantedMedia>;
-// Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode where the call's limit was
+// Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode if the call's limit was
 // reached.
 Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call);
 

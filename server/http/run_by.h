@@ -1,5 +1,5 @@
-// run_by: a coroutine runs work on another thread and resumes on its own. guarded: turns an exception of such work into
-// an error. Runs on the coroutine's thread; the work on the thread that it is posted to.
+// run_by: lets a coroutine run work on another thread and resume on its own. guarded: turns an exception of such work
+// into an error. Runs on the coroutine's thread; the work on the thread that it is posted to.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -17,8 +17,8 @@
 
 namespace quire {
 
-// Runs `work` on the thread of `post` and resumes on the caller's executor; throws what `work` or `post` throws. What
-// `work` refers to outlives it: the wait has its memory before the work is posted, and ends with the work alone.
+// Runs `work` on the thread of `post` and resumes on the caller's executor; throws the exception of `work` or `post`.
+// The wait has its memory before the work is posted and ends with the work, so that the caller's frame outlives it.
 template <class T>
 [[gnu::noinline]] boost::asio::awaitable<T> run_by(std::function<void(std::function<void()>)> post,
                                                    std::function<T()> work) {
@@ -51,7 +51,7 @@ template <class T>
   co_return *std::move(shared->result);
 }
 
-// The result of `work`, or an error where it throws.
+// Returns the result of `work`, or an error if it throws.
 template <class T>
 std::function<Result<T>()> guarded(const std::string& request_id, std::function<Result<T>()> work) {
   return [&request_id, work = std::move(work)]() -> Result<T> {

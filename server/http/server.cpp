@@ -26,18 +26,18 @@ namespace asio = boost::asio;
 
 namespace {
 
-// A point of the status page's history.
+// Interval between points of the status page's history.
 constexpr std::chrono::milliseconds kSampleStatusEvery{1000};
-// How often a drain looks whether everything has ended.
+// Interval at which a drain checks whether everything has ended.
 constexpr std::chrono::milliseconds kDrainTick{10};
-// What a cut operation gets to write its last words.
+// Time for a cut operation to send its error.
 constexpr std::chrono::milliseconds kCutGrace{500};
-// What a connection that was accepted just before a handover gets to send its first request.
+// Time for a connection accepted just before a handover to send its first request.
 constexpr std::chrono::milliseconds kFreshGrace{1000};
 
 }  // namespace
 
-// What a key that is gone, or has another value under its name, could still read ends with it.
+// Ends the saved streams of removed or changed keys; open WebSockets then check their keys again.
 void ServerState::set_settings(std::shared_ptr<const Settings> settings) {
   streams.set_max_bytes(settings->options.resume.max_bytes);
   const std::shared_ptr<const Settings> before = this->settings();
@@ -110,7 +110,7 @@ class Server::Impl {
     on_hangup_ = std::move(on_hangup);
     signals_.add(SIGTERM);
     signals_.add(SIGINT);
-    signals_.add(SIGXCPU);  // the limit of CPU time: some seconds are left
+    signals_.add(SIGXCPU);  // the limit of CPU time: a few seconds are left
     if (on_hangup_) signals_.add(SIGHUP);
     keep_running([this] { return signal_loop(); });
   }
@@ -203,7 +203,7 @@ class Server::Impl {
         continue;
       }
       if (error == asio::error::operation_aborted || !listener.acceptor().is_open()) co_return;
-      // Mostly out of file descriptors: those in use continue, new ones wait in the backlog.
+      // Usually file descriptors ran out: open connections continue, new ones wait in the backlog.
       log::warn("accept: {}", error.message());
       pause.expires_after(std::chrono::milliseconds(100));
       co_await pause.async_wait(kUseTuple);
@@ -224,7 +224,7 @@ class Server::Impl {
     asio::co_spawn(home, serve_connection(std::move(counted), listener.is_admin), asio::detached);
   }
 
-  // False where the address has as many connections as it may; 0: no bound.
+  // Returns false if the address has its maximum of connections; 0: no limit.
   bool count_address(const std::string& peer, std::int64_t bound) {
     const std::lock_guard lock(transports_mutex_);
     std::int64_t& count = num_by_address_[peer];
@@ -233,7 +233,7 @@ class Server::Impl {
     return true;
   }
 
-  // A connection among those that are counted, from when it is accepted until its coroutine has ended, however it ends.
+  // Counts a connection from its acceptance until its coroutine ends, however it ends.
   struct OpenConnection {
     OpenConnection(Impl& of, std::string address) : server(&of), peer(std::move(address)) {
       ++server->state_.num_connections;
@@ -279,11 +279,11 @@ class Server::Impl {
     }
   }
 
-  // A coroutine of the first io thread that lasts until the drain's end. One that fails is begun again.
+  // A coroutine of the first io thread that runs until the drain's end, and is restarted if it fails.
   struct LongLoop {
     std::function<asio::awaitable<void>()> run;
     bool is_running = false;
-    bool has_ended = false;  // as it should
+    bool has_ended = false;  // ended normally
   };
   struct Running {
     explicit Running(LongLoop& of) : loop(&of) { loop->is_running = true; }
@@ -301,7 +301,7 @@ class Server::Impl {
     begin(loops_.back());
   }
 
-  // Its exception leaves the event loop, which then calls revive().
+  // An exception leaves the event loop, which then calls revive().
   void begin(LongLoop& loop) {
     asio::co_spawn(io_.first(), run_loop(Running(loop)), [](const std::exception_ptr& failure) {
       if (failure) std::rethrow_exception(failure);
@@ -332,7 +332,7 @@ class Server::Impl {
     }
   }
 
-  // A second stop() cuts it short.
+  // A second stop() ends the pause.
   asio::awaitable<void> pause(std::chrono::milliseconds duration) {
     if (num_stops_.load() < 2) co_await stopped_again_.wait(Clock::now() + duration);
   }
@@ -377,8 +377,8 @@ class Server::Impl {
     io_.release();
   }
 
-  // A socket that was handed over belongs to the next process: what arrives from now on waits for them, and clients
-  // move over with their next request.
+  // A handed-over socket belongs to the next process: new connections wait for it, and clients move over with their
+  // next request.
   void hand_back() {
     for (const auto& listener : listeners_) {
       if (!listener->is_adopted()) continue;
@@ -406,22 +406,22 @@ class Server::Impl {
 
   ServerState state_;
   std::vector<HandedSocket> handed_;
-  std::unique_ptr<BatchService> batches_;  // null: none are served; ends after the sessions that use it
-  // State that coroutines leave when they end, with their loops at the latest.
-  std::list<LongLoop> loops_;  // the first io thread's, once it runs
+  std::unique_ptr<BatchService> batches_;  // null: batches are off; ends after the sessions that use it
+  // Coroutines use these members until they end, at the latest with their loops.
+  std::list<LongLoop> loops_;  // used by the first io thread only, once it runs
   std::mutex transports_mutex_;
   std::map<std::string, std::int64_t> num_by_address_;  // guarded by transports_mutex_
   std::unordered_set<std::shared_ptr<Transport>> transports_;
   EventThreads io_;
   TextPool text_;
   MediaService media_;
-  EventThreads admin_;    // /admin and reload: neither waits for requests, nor do these for it
-  EventThreads reports_;  // metrics, status and documents: they wait for no request, and no socket waits for them
+  EventThreads admin_;    // /admin and reload: independent of requests
+  EventThreads reports_;  // metrics, status and documents: independent of requests
   asio::signal_set signals_;
   Wakeup stopped_;
   Wakeup stopped_again_;
   std::vector<std::unique_ptr<asio::steady_timer>> repeat_timers_;
-  std::vector<std::unique_ptr<Listener>> listeners_;  // closed before the loops they belong to
+  std::vector<std::unique_ptr<Listener>> listeners_;  // closed before the loops that they belong to
   std::function<void()> on_hangup_;
   std::function<void()> on_drain_;
   std::function<void()> on_drained_;

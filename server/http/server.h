@@ -22,14 +22,14 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Throws StartupError where the address cannot be bound.
+  // Throws StartupError if the address cannot be bound.
   void start();
   // Handles SIGTERM and SIGINT: the first drains, the second cuts at once. SIGHUP calls `on_hangup` on the admin
-  // thread. Before start(), so that no signal is missed.
+  // thread. To be called before start(), so that no signal is missed.
   void handle_signals(std::function<void()> on_hangup = nullptr);
-  // Called when a drain begins and when it is over, on an io thread. Before start().
+  // Called when a drain begins and when it is over, on an io thread. To be set before start().
   void on_drain(std::function<void()> begun, std::function<void()> over = nullptr);
-  // Calls it periodically on the first io thread until the end. From one thread at a time.
+  // Calls `callback` periodically on the first io thread until the end. One thread at a time.
   void repeat(std::chrono::milliseconds period, std::function<void()> callback);
   // The first TCP listener's port; 0 without one.
   std::uint16_t port() const;
@@ -39,7 +39,7 @@ class Server {
   // Begins the drain; a second call cuts at once.
   void stop();
   bool stopping() const;
-  // Blocks until the drain is over and all threads are joined. Returns how many operations were cut.
+  // Blocks until the drain is over and all threads are joined. Returns the number of cut operations.
   std::size_t wait();
 
   ServerState& state();

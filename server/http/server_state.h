@@ -1,5 +1,5 @@
-// ServerState: the state that all sessions of one server share. Any thread, as each member says. LiveOperations: the
-// operations in flight, so that a drain can count and cut them.
+// ServerState: the state that all sessions of one server share. Any thread, unless a member says otherwise.
+// LiveOperations: the operations in flight, so that a drain can count and cut them.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ enum class ServerPhase {
   kStopped,
 };
 
-// How a session wakes a model that is not ready: LiveModels' functions, set by connect_models. Any thread.
+// Functions of LiveModels by which sessions wake a model, set by connect_models. Any thread.
 struct ModelWaker {
   using Done = std::function<void(std::optional<Error>)>;
   std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done)> wake =
@@ -67,9 +67,9 @@ class LiveOperations {
   void add(const std::shared_ptr<Mailbox>& mailbox);
   void remove(const std::shared_ptr<Mailbox>& mailbox);
   std::size_t count() const;
-  // Interrupts all of them with this error and returns how many there were.
+  // Interrupts all operations with this error and returns their number.
   std::size_t cut(const Error& error);
-  // Wakes all of them.
+  // Wakes all operations.
   void nudge();
 
  private:
@@ -98,22 +98,22 @@ struct ServerState {
   }
 
   const std::shared_ptr<ResponseStore> responses;
-  const std::shared_ptr<ResponseStore> socket_responses;  // the last ones of WebSockets
+  const std::shared_ptr<ResponseStore> socket_responses;  // last responses of WebSockets
   const std::shared_ptr<BackgroundResponses> background = std::make_shared<BackgroundResponses>();
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
   std::atomic<std::int64_t> num_fresh{0};  // connections that have not sent a whole request head yet
-  std::atomic<bool> handing_over{false};   // a drain whose listening sockets another process takes over
+  std::atomic<bool> handing_over{false};   // another process takes over the listening sockets
   std::atomic<std::int64_t> num_busy{0};   // sessions between a request's head and its response's end
   std::atomic<std::int64_t> num_calls{0};  // requests of the API since the start
   ReloadCounts reloads;
   Metrics metrics;
-  ClientBudget bodies;   // that are not parsed yet
-  ClientBudget answers;  // that are not read yet
+  ClientBudget bodies;   // limits unparsed bodies
+  ClientBudget answers;  // limits unread answers
   LiveOperations live;
   LiveOperations sockets;  // open WebSockets, which a drain closes once they have answered
   QuotaTable quotas;
-  QuotaTable batch_quotas;  // the same bounds, counted apart: a batch takes nothing of its owner's other requests
+  QuotaTable batch_quotas;  // the same limits, counted apart: batches leave their owner's other requests alone
   SharedQuotaCounts shared_quotas;
   FailureLimiter failures;
   StreamStore streams;
@@ -121,13 +121,13 @@ struct ServerState {
   AdminActions admin;  // set before the first session
   ModelWaker waker;    // set before the first session; without it sleeping models are not woken
   RequestTrace request_trace;
-  const std::unique_ptr<SpanExporter> spans;               // null: none are exported
+  const std::unique_ptr<SpanExporter> spans;               // null: spans are not exported
   TextPool* text = nullptr;                                // set before the first session
   MediaService* media = nullptr;                           // set before the first session
   std::atomic<StreamSharer*> shared_streams{nullptr};      // set before the first session; null: streams stay here
-  BatchService* batches = nullptr;                         // set before the first session; null: none are served
-  std::function<void(std::function<void()>)> post_admin;   // runs it on the admin thread; set before the first session
-  std::function<void(std::function<void()>)> post_report;  // the same on the reports thread
+  BatchService* batches = nullptr;                         // set before the first session; null: batches are off
+  std::function<void(std::function<void()>)> post_admin;   // runs a job on the admin thread; set before any session
+  std::function<void(std::function<void()>)> post_report;  // runs a job on the reports thread; set before any session
 
   std::shared_ptr<const Settings> settings() const {
     const std::lock_guard lock(mutex_);

@@ -15,10 +15,10 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Content up to this is sent with the head.
+// Largest content that is sent together with the head.
 constexpr std::size_t kSmallContent = 16 * 1024;
 
-// An id that can be echoed in a header and written to a log.
+// Accepts an id that can be echoed in a header and logged.
 bool is_usable_id(std::string_view id) {
   return !id.empty() && id.size() <= 128 &&
          std::all_of(id.begin(), id.end(), [](char c) { return c > 0x20 && c < 0x7f; });
@@ -60,7 +60,7 @@ asio::awaitable<bool> Connection::serve_next(Clock::time_point idle_until) {
 }
 
 asio::awaitable<bool> Session::serve() {
-  settings_ = state_.settings();  // the head may have taken long
+  settings_ = state_.settings();  // reading the head may have taken long
   head_ = parser_.take_head();
   keep_alive_ = head_.keep_alive && state_.phase.load() < ServerPhase::kRefusing && !state_.handing_over.load();
   const std::string_view asked = head_.field("x-request-id");
@@ -80,7 +80,7 @@ asio::awaitable<bool> Session::serve() {
   co_return answered&& keep_alive_;
 }
 
-// The client hears why, unless a part of its answer was sent: a connection that closes says that the rest is missing.
+// Sends the error unless a part of the answer was sent: then closing the connection shows that the rest is missing.
 asio::awaitable<void> Session::end_failed(const Error& error, std::uint64_t num_written_before) {
   keep_alive_ = false;
   upload_.reset();
@@ -173,7 +173,7 @@ void Session::note_end() {
   if (state_.spans && record_.trace.sampled) state_.spans->offer(record_);
 }
 
-// Before the last bytes of the answer: a client that has them finds its request counted, and room for the next.
+// Counts before the answer's last bytes: a client that has them finds its request counted and its place free.
 void Session::count(int status) {
   place_ = {};
   admission_.lease = {};
@@ -212,7 +212,7 @@ asio::awaitable<bool> Session::respond_with_report(std::function<Response()> mak
   co_return co_await respond_to_head(std::move(response));
 }
 
-// What the client does not read of its answer is charged to its key or address.
+// Charges the unread part of an answer to the client's key or address.
 void Session::limit_reader() {
   transport_->limit_reader({&state_.answers, client_name(), options().max_unread_bytes, options().min_answer_rate});
 }
@@ -223,7 +223,7 @@ asio::awaitable<void> Session::refuse(int status, const char* code, std::string_
   co_await respond(std::move(response));
 }
 
-// Logged as other requests are, with nothing of what the client sent in place of a path.
+// Logs like other requests, but shows none of the client's text in place of a path.
 asio::awaitable<void> Session::refuse_head(int status, const char* code, std::string_view message) {
   request_id_ = make_id("req-");
   begin_record();

@@ -1,5 +1,5 @@
 // Session: one request of a connection, from its first byte to the last of its answer. Connection: a connection as one
-// coroutine with a session after the other; between two of them it holds nothing but its transport. Both run on the
+// coroutine with one session after another; between two of them it holds only its transport. Both run on the
 // connection's io thread. Invariants: a request is answered exactly once; when the coroutine ends early, its requests
 // in the engine are aborted.
 #pragma once
@@ -40,7 +40,7 @@ class Counted {
 
 class Session {
  public:
-  // `is_admin`: the connection came by the admin listener.
+  // `is_admin`: the connection arrived on the admin listener.
   Session(ServerState& state, std::shared_ptr<Transport> transport, bool is_admin)
       : state_(state),
         transport_(std::move(transport)),
@@ -50,9 +50,9 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // False: no request arrived before `idle_until`, or one that was refused.
+  // Returns false if no request arrived before `idle_until`, or if it was refused.
   boost::asio::awaitable<bool> read_head(Clock::time_point idle_until);
-  // The answer to the request whose head was read. Returns, as all that answer do, whether the connection can take
+  // Answers the request whose head was read. Returns, like all functions that answer, whether the connection can take
   // another request.
   boost::asio::awaitable<bool> serve();
 
@@ -78,7 +78,7 @@ class Session {
   // session_socket.cpp
   std::optional<Response> socket_refusal() const;
   boost::asio::awaitable<bool> serve_socket();
-  // `key_hash`: of the key that opened the connection; empty: none did.
+  // `key_hash`: hash of the key that opened the connection; empty without a key.
   boost::asio::awaitable<void> answer_messages(SocketInbox& inbox, std::string key_hash);
   Result<void> admit_message(const std::string& key_name);
   boost::asio::awaitable<void> answer_message(SocketInbox& inbox, WebSocket::Message message);
@@ -90,12 +90,12 @@ class Session {
   // session_body.cpp
   // nullopt: refused, and answered.
   boost::asio::awaitable<std::optional<std::string>> read_body();
-  // Takes what arrived out of the string; false: no more is wanted.
+  // Consumes the string; false: the rest is not wanted.
   using BodyDrain = std::function<boost::asio::awaitable<bool>(std::string& bytes)>;
   boost::asio::awaitable<bool> take_body(std::string* body, const BodyDrain* drain = nullptr);
-  // False: there is no memory for it, and the client was refused.
+  // Returns false if there is no memory for the bytes, after refusing the client.
   boost::asio::awaitable<bool> charge_body(std::size_t num_bytes, std::string& body);
-  // True: bytes follow a request that closes the connection, and it was refused.
+  // Returns true after refusing bytes that follow a closing request.
   boost::asio::awaitable<bool> refuse_further_bytes();
   boost::asio::awaitable<bool> respond_to_head(Response response);
   boost::asio::awaitable<void> refuse_overloaded();
@@ -155,11 +155,11 @@ class Session {
   RequestParser parser_;
   RequestHead head_;
   Admission admission_;
-  ReservedPlace place_;                         // in its model's queue, until it is submitted
+  ReservedPlace place_;                         // place in the model's queue until submission
   std::optional<ClientBudget::Charge> upload_;  // from the body's first byte until it is parsed
   RequestRecord record_;
   std::string request_id_;
-  std::optional<std::size_t> resume_after_;  // the client has so many events of this answer, from another daemon
+  std::optional<std::size_t> resume_after_;  // number of events that the client has from another daemon
   bool keep_alive_ = true;
 };
 
@@ -171,15 +171,15 @@ class Connection {
   boost::asio::awaitable<void> run();
 
  private:
-  // False: nothing arrived, and the connection closes.
+  // Returns false if nothing arrived, and the connection closes.
   boost::asio::awaitable<bool> wait_for_bytes(Clock::time_point until);
-  // False: the connection can take no further request.
+  // Returns false if the connection can take no further request.
   boost::asio::awaitable<bool> serve_next(Clock::time_point idle_until);
 
   ServerState& state_;
   const std::shared_ptr<Transport> transport_;
   const bool is_admin_;
-  std::optional<Counted> fresh_;  // until the first request
+  std::optional<Counted> fresh_;  // set until the first request
 };
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Session: how an admin's request is answered: by one object, or by a download's progress.
+// Session: answers to admin requests: one object, or a download's progress.
 #include <boost/asio/steady_timer.hpp>
 
 #include "server/http/pull_answer.h"
@@ -49,7 +49,7 @@ asio::awaitable<Response> Session::finish_admin(const AdminTask& task) {
   co_return response;
 }
 
-// Until the download's state is another than that of `version`.
+// Waits until the download's state differs from that of `version`.
 asio::awaitable<WaitResult> Session::wait_for_pull(hub::PullJob& job, std::uint64_t version) {
   const std::function<void(std::function<void(std::optional<Error>)>)> begin =
       [&job, version](std::function<void(std::optional<Error>)> done) {
@@ -59,7 +59,7 @@ asio::awaitable<WaitResult> Session::wait_for_pull(hub::PullJob& job, std::uint6
   co_return co_await wait_for_callback(state_, *transport_, begin, unbounded);
 }
 
-// Takes what was downloaded into service, where the client asked for that.
+// Adds the downloaded model to the served ones, if the client asked for that.
 asio::awaitable<WaitResult> Session::serve_pulled(const PullTask& task, const hub::CachedModel& model) {
   if (!task.serves) co_return WaitResult();
   ModelOrder order;
@@ -71,7 +71,7 @@ asio::awaitable<WaitResult> Session::serve_pulled(const PullTask& task, const hu
   co_return co_await wait_for_callback(state_, *transport_, begin, unbounded);
 }
 
-// An error before the first byte was downloaded is a status of its own; later ones end the stream.
+// An error before the first downloaded byte has a status of its own; later ones end the stream.
 asio::awaitable<bool> Session::answer_pull(const PullTask& task) {
   hub::PullJob& job = task.lease->job();
   hub::PullJob::State state = job.state();

@@ -1,4 +1,4 @@
-// Responses in the background: begun for a client that need not wait, and their streams read again.
+// Responses in the background: started for a client that need not wait, and readable again as streams.
 #include "server/http/background_run.h"
 #include "server/http/session.h"
 

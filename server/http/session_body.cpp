@@ -1,4 +1,4 @@
-// Session: how a request's body is read, or skipped, and what bounds it.
+// Session: reading or skipping a request's body, and its limits.
 #include <algorithm>
 
 #include "server/http/session.h"
@@ -12,10 +12,10 @@ namespace asio = boost::asio;
 
 namespace {
 
-// A body that is not needed is read and dropped up to this, to keep the connection; beyond it closing is cheaper.
+// Largest unneeded body that is read to keep the connection; beyond it closing is cheaper.
 constexpr std::size_t kMaxDiscard = 262144;
 constexpr std::chrono::milliseconds kNoTime{0};
-constexpr std::size_t kDrainBytes = 256 * 1024;  // of a body that is not kept in memory
+constexpr std::size_t kDrainBytes = 256 * 1024;  // piece size of a body that is not collected
 
 Error overloaded() {
   return Error{ErrorKind::kUnavailable, "Too many request bodies are being received. Please retry later.",
@@ -24,12 +24,12 @@ Error overloaded() {
 
 }  // namespace
 
-// The client, by key or address, that this connection's bodies are charged to.
+// The key or address that this connection's bodies are charged to.
 std::string Session::client_name() const {
   return record_.key_name.empty() ? "address " + transport_->peer() : "key " + record_.key_name;
 }
 
-// What follows a request that says it is the last one can only be an attempt to smuggle another.
+// Bytes after a request that closes the connection can only be an attempt to smuggle another.
 asio::awaitable<bool> Session::refuse_further_bytes() {
   if (head_.keep_alive || !parser_.done()) co_return false;
   if (transport_->input().find_first_not_of("\r\n") == std::string_view::npos) co_return false;
@@ -57,16 +57,15 @@ asio::awaitable<std::optional<std::string>> Session::read_body() {
 asio::awaitable<bool> Session::charge_body(std::size_t num_bytes, std::string& body) {
   const auto count = static_cast<std::int64_t>(num_bytes);
   if (upload_->take(count, options().max_queued_bytes)) co_return true;
-  // Before the answer, which a client may take long to read.
+  // Frees the body before the refusal, which a client may take long to read.
   body = std::string();
   upload_.reset();
   co_await refuse_overloaded();
   co_return false;
 }
 
-// Until the request is done or refused; null `body`: it is dropped; with `drain` it goes there, a piece at a time.
-// False where the client left, was refused because it was too slow or there is no memory for its body, or `drain` wants
-// no more.
+// Reads the body until the request is done or refused. Null `body`: drops it; with `drain`: passes it on piece by
+// piece. False if the client left, was too slow, there was no memory for the body, or `drain` refused more.
 asio::awaitable<bool> Session::take_body(std::string* body, const BodyDrain* drain) {
   std::string dropped;
   bool invited = !head_.expects_continue;
@@ -87,7 +86,7 @@ asio::awaitable<bool> Session::take_body(std::string* body, const BodyDrain* dra
       co_await transport_->write("HTTP/1.1 100 Continue\r\n\r\n", options().timeout.write);
     }
     invited = true;
-    // A client that drips would otherwise hold its place for ever, one byte before each timeout.
+    // A client that sends one byte before each timeout would otherwise hold its place for ever.
     const auto allowed =
         options().timeout.body +
         std::chrono::milliseconds(static_cast<std::int64_t>(parser_.num_decoded()) * 1000 / options().min_body_rate);
@@ -103,12 +102,12 @@ asio::awaitable<bool> Session::take_body(std::string* body, const BodyDrain* dra
   co_return true;
 }
 
-// Answered without interpreting the body. The body is still read first: a malformed one hides where the next request
-// begins, and this request is refused.
+// Answers without interpreting the body. The body is still read first: if it is malformed, the next request's beginning
+// is unknown, and this request is refused.
 asio::awaitable<bool> Session::respond_to_head(Response response) {
   if (!parser_.done() && head_.expects_continue) {
-    // A client that waits for leave to send its body has not sent it: there is nothing to skip, and no telling what
-    // comes.
+    // A client that waits for "100 Continue" has not sent its body: there is nothing to skip, and whether it will send
+    // the body is unknown.
     keep_alive_ = false;
   } else if (!parser_.done()) {
     parser_.limit_body(kMaxDiscard);
@@ -120,7 +119,7 @@ asio::awaitable<bool> Session::respond_to_head(Response response) {
     co_await refuse(refusal.status, refusal.code, refusal.message);
     co_return false;
   }
-  if (parser_.refused()) keep_alive_ = false;  // longer than is worth reading
+  if (parser_.refused()) keep_alive_ = false;  // too long to be worth reading
   const bool refused = co_await refuse_further_bytes();
   if (refused) co_return false;
   co_return co_await respond(std::move(response));

@@ -15,7 +15,7 @@ namespace quire {
 
 namespace asio = boost::asio;
 
-// All that is known before the body.
+// The call as far as the head determines it.
 Call Session::call_of_head() const {
   Call call;
   call.arrival = Clock::now();
@@ -69,10 +69,10 @@ asio::awaitable<bool> Session::answer_call(Call call) {
   co_return co_await drive(std::move(**parsed), call);
 }
 
-// Where its model is not ready, the request waits here, before anything of it is made, and is read again.
+// While its model is not ready, the request waits here, before anything is built from it, and is read again.
 asio::awaitable<std::optional<Session::Parsed>> Session::parse(Call& call) {
   const auto began = Clock::now();
-  SleepingModel asleep;  // until the request was read again: its adapter stays in memory
+  SleepingModel asleep;  // until the request is read again: its adapter stays in memory
   while (true) {
     auto read = co_await read_once(call);
     if (!read) co_return std::nullopt;
@@ -90,8 +90,8 @@ asio::awaitable<std::optional<Session::Parsed>> Session::parse(Call& call) {
   }
 }
 
-// Begun again where a short body turned out to be costly. Costly work ends early where the client leaves or the server
-// cuts; a stream that is kept for its client outlives the connection.
+// Parses again, as a long job, if a short body turned out to be costly. Costly work stops early if the client leaves or
+// the server cuts it; a stream kept for its client outlives the connection.
 asio::awaitable<std::optional<Result<ParsedCall>>> Session::read_once(Call& call) {
   std::stop_source unwanted;
   bool gone = false;
@@ -119,7 +119,7 @@ asio::awaitable<std::optional<Result<ParsedCall>>> Session::read_once(Call& call
   co_return std::move(read);
 }
 
-// The table is read again each time: a waiting request that held it would delay the destruction of unloaded models.
+// Reads the table again each time: a waiting request that held it would delay the destruction of unloaded models.
 asio::awaitable<Result<ParsedCall>> Session::read_in(TextLane lane, std::stop_token stop, Call& call) {
   const auto table = state_.models();
   const std::int64_t max_context = admission_.key ? admission_.key->quota.max_context : 0;
@@ -142,7 +142,7 @@ bool Session::takes_place() const {
   return route.is_queued && route.method == "POST" && std::holds_alternative<ModelEndpoint>(route.answer);
 }
 
-// The refusal that every model would meet the request with; nothing where one may take it, or has to be woken.
+// The refusal that every model would give; nothing if a model may take the request, or has to be woken.
 std::optional<Error> Session::full_queues() const {
   std::optional<Error> refusal;
   const auto table = state_.models();
@@ -157,7 +157,7 @@ std::optional<Error> Session::full_queues() const {
   return refusal;
 }
 
-// Before the body is parsed. A request whose model is not known yet takes its place when it is submitted.
+// Reserves before the body is parsed. A request whose model is unknown reserves when it is submitted.
 Result<void> Session::reserve_place(const ModelTable& models, const Call& call) {
   if (!takes_place() || place_.has()) return {};
   const TableEntry* const model = peek_model(models, call.body);
@@ -177,7 +177,7 @@ asio::awaitable<WaitResult> Session::wake(const SleepingModel& asleep, const Cal
   };
   auto longest = state_.waker.longest_wait(asleep.name);
   if (longest) *longest -= std::min(*longest, std::chrono::floor<std::chrono::milliseconds>(Clock::now() - since));
-  if (asleep.adapter == nullptr) place_ = {};  // it waits in the bounds of the model that sleeps
+  if (asleep.adapter == nullptr) place_ = {};  // the request now counts in the sleeping model's limits
   co_return co_await wait_for_callback(state_, *transport_, begin, longest);
 }
 
@@ -190,7 +190,7 @@ asio::awaitable<WaitResult> Session::read_media(const Call& call) {
   co_return waited;
 }
 
-// Where one key's requests are counted against what it may use, before anything is queued.
+// Counts the request against its key's quota, before anything is queued.
 Result<void> Session::take_prompt_quota(const Operation& operation) {
   std::int64_t num_tokens = 0;
   std::int64_t num_sequences = 0;
@@ -245,7 +245,7 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
       co_await driver.end_stream(outcome);
     }
   }
-  operation.reset();  // its answer may be long, and be read slowly
+  operation.reset();  // the answer may be long, and be read slowly
   if (outcome.response) co_return co_await respond(std::move(*outcome.response));
   if (!outcome.connection_ok) keep_alive_ = false;
   co_return outcome.connection_ok;

@@ -1,5 +1,5 @@
-// Session: files and batches: a form's file is stored as it arrives, a file's content is sent as it is read. All file
-// access is the batch thread's.
+// Session: files and batches: a form's file is stored as it arrives, a file's content is sent as it is read. Only the
+// batch thread touches files.
 #include <ctime>
 
 #include "server/http/batch_service.h"
@@ -17,7 +17,7 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::size_t kContentPiece = 256 * 1024;
-constexpr std::size_t kFormBytes = 64 * 1024;  // of an upload, beside the file
+constexpr std::size_t kFormBytes = 64 * 1024;  // limit for an upload's other form fields
 constexpr std::size_t kMaxFieldBytes = 4096;
 
 Error batches_are_off() {
@@ -35,7 +35,7 @@ Error too_large(std::int64_t most) {
                "file", std::nullopt};
 }
 
-// A form that is being received. Batch thread only, but for what feeds it.
+// A form being received. Batch thread only, except for feeding it.
 class ReceivedForm {
  public:
   ReceivedForm(BatchService& batches, std::string owner) : batches_(batches), owner_(std::move(owner)) {}
@@ -89,7 +89,7 @@ class ReceivedForm {
   BatchService& batches_;
   const std::string owner_;
   UploadForm form_;
-  std::string* field_ = nullptr;  // null: what comes is the file's
+  std::string* field_ = nullptr;  // null: further bytes are the file's
   std::shared_ptr<FileUpload> upload_;
 };
 
@@ -128,7 +128,7 @@ asio::awaitable<bool> Session::call_stored(StoredEndpoint endpoint) {
   co_return co_await respond(std::move(response));
 }
 
-// Piece by piece, so that its size costs no memory.
+// Sends the content in pieces, so that a large file needs little memory.
 asio::awaitable<bool> Session::send_content(StoredAnswer answer) {
   BatchService* const batches = state_.batches;
   const std::function<void(std::function<void()>)> post = [batches](std::function<void()> job) {
@@ -138,7 +138,7 @@ asio::awaitable<bool> Session::send_content(StoredAnswer answer) {
   const std::shared_ptr<void> closed(nullptr, [&](void*) {
     try {
       batches->post([file] {});
-    } catch (const std::bad_alloc&) {  // closed here
+    } catch (const std::bad_alloc&) {  // no memory: the file is closed here
     }
   });
   count(200);
@@ -150,7 +150,7 @@ asio::awaitable<bool> Session::send_content(StoredAnswer answer) {
         std::min<std::int64_t>(answer.num_bytes - offset, static_cast<std::int64_t>(kContentPiece)));
     const std::function<Result<std::string>()> read = [&] { return file->read(offset, size); };
     const Result<std::string> piece = co_await run_by<Result<std::string>>(post, read);
-    if (!piece || piece->size() < size) co_return false;  // a length that is not met says that something is missing
+    if (!piece || piece->size() < size) co_return false;  // an unmet length shows that the end is missing
     sent = co_await transport_->write(*piece, options().timeout.write);
     offset += static_cast<std::int64_t>(size);
   }

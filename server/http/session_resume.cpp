@@ -1,4 +1,4 @@
-// Session: a stream that is kept for its client, and sent again from the event after the last one that arrived.
+// Session: a stream kept for its client, sent again from the event after the last received one.
 #include <boost/asio/steady_timer.hpp>
 #include <charconv>
 #include <ctime>
@@ -20,16 +20,16 @@ namespace asio = boost::asio;
 namespace {
 
 constexpr std::chrono::milliseconds kLookAgain{250};
-constexpr std::chrono::milliseconds kLongestAnswer{1'500};  // of the store: it is given up by then
+constexpr std::chrono::milliseconds kLongestAnswer{1'500};  // longest wait for the store's answer
 
 }  // namespace
 
-// A client that names its request may come back for its stream.
+// A client that names its request may return for its stream.
 bool Session::keeps_stream() const {
   return options().resume.window.count() > 0 && request_id_ == head_.field("x-request-id");
 }
 
-// The same request once more, by a client that has a part of its answer.
+// Detects a repeated request from a client that has part of its answer.
 bool Session::resumes() const {
   return keeps_stream() && head_.method == "POST" && !head_.field("last-event-id").empty();
 }
@@ -58,7 +58,7 @@ asio::awaitable<bool> Session::refuse_to_resume() {
   co_return co_await respond(std::move(response));
 }
 
-// The same for the same request of the same key on every daemon, and no other's.
+// A stream's name: equal on every daemon for the same request of the same key, and for no other.
 std::string Session::stream_name(const Call& call) const {
   std::string text;
   for (const std::string* part : {&call.key_name, &call.path, &call.query, &request_id_, &call.body})
@@ -66,7 +66,7 @@ std::string Session::stream_name(const Call& call) const {
   return hex_digits(sha256(text));
 }
 
-// Without memory for it the store forgets the stream with its lease.
+// If memory runs out, the store forgets the stream when its lease ends.
 void Session::end_shared(const std::string& name) noexcept {
   try {
     if (StreamSharer* const sharer = state_.shared_streams.load()) sharer->end(name);
@@ -75,7 +75,7 @@ void Session::end_shared(const std::string& name) noexcept {
   }
 }
 
-// Null: the answer is given here or nowhere.
+// Null: other daemons cannot continue the stream.
 std::shared_ptr<const StreamOrigin> Session::new_origin() const {
   if (state_.shared_streams.load() == nullptr || !keeps_stream()) return nullptr;
   std::random_device device;
@@ -85,7 +85,7 @@ std::shared_ptr<const StreamOrigin> Session::new_origin() const {
                                                            .fingerprint = ""});
 }
 
-// A daemon that has just gone counts as there until its lease ends: that is waited for.
+// A daemon that has just died counts as alive until its lease ends, so this waits for that.
 asio::awaitable<StreamSharer::Taken> Session::take_stream(std::string name) {
   StreamSharer& sharer = *state_.shared_streams.load();
   const auto until = Clock::now() + sharer.lease() + kLookAgain;
@@ -105,8 +105,8 @@ asio::awaitable<StreamSharer::Taken> Session::take_stream(std::string name) {
   }
 }
 
-// The daemon that ran the stream has gone: the same answer is made here, without the events that the client has. It is
-// a request like any other, for quotas and the queue too.
+// The stream's daemon has died: this one makes the same answer and omits the events that the client has. It counts like
+// any other request, for quotas and the queue too.
 asio::awaitable<bool> Session::resume_elsewhere(std::string body, std::size_t number) {
   Call call = call_of_head();
   call.body = std::move(body);

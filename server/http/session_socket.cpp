@@ -28,7 +28,7 @@ std::string error_message(const Error& error) {
   return dump_json(message);
 }
 
-// Takes the data of the next event from a stream's text; empty: there is none.
+// Takes the data of the next event from a stream's text; empty: no event is left.
 std::string_view take_message(std::string_view& events) {
   constexpr std::string_view kData = "data: ";
   while (!events.empty()) {
@@ -41,7 +41,7 @@ std::string_view take_message(std::string_view& events) {
 
 }  // namespace
 
-// What the coroutine that reads and the session share, on one thread.
+// State that the reading coroutine and the session share, on one thread.
 struct SocketInbox {
   SocketInbox(const std::shared_ptr<Transport>& transport, ClientBudget& budget, std::string client,
               const WebSocketLimits& limits, std::shared_ptr<SocketMemory> last_response)
@@ -51,10 +51,10 @@ struct SocketInbox {
         memory(std::move(last_response)) {}
 
   WebSocket socket;
-  MailboxReader reader;  // woken by a message, the connection's end, or a drain, which interrupts it
+  MailboxReader reader;  // woken by a message or the connection's end, interrupted by a drain
   std::optional<WebSocket::Message> message;
   asio::steady_timer taken;
-  std::shared_ptr<Mailbox> running;  // of the request that is answered; null: none
+  std::shared_ptr<Mailbox> running;  // mailbox of the request being answered; null: none
   std::shared_ptr<SocketMemory> memory;
   bool has_ended = false;
 };
@@ -65,13 +65,13 @@ std::string hash_of(const ApiKey& key) {
   return std::string(key.hash.begin(), key.hash.end());
 }
 
-// Whether the key of that name is the one that opened the connection; without keys there was none.
+// Returns whether the named key is still the one that opened the connection; without keys, the hash is empty.
 bool has_key(const Settings& settings, const std::string& name, const std::string& hash) {
   const ApiKey* const key = settings.keys.named(name);
   return settings.keys.empty() ? hash.empty() : key != nullptr && hash_of(*key) == hash;
 }
 
-// The end of the reading, whatever ended it: the session hears of it.
+// Marks the end of the reading, for whatever reason, and wakes the session.
 struct ReadingEnd {
   explicit ReadingEnd(SocketInbox& of) : inbox(of) {}
   ~ReadingEnd() {
@@ -122,7 +122,7 @@ std::optional<Response> Session::socket_refusal() const {
     response.fields.push_back({"Upgrade", "websocket"});
     return response;
   }
-  // A page can open a socket to any site, with no question before.
+  // A page can open a socket to any site without asking first.
   if (is_cross_site(head_) && !has_allowed_origin(options().cors, head_)) {
     return error_response(403, "origin_not_allowed", "This page's origin is not among security.cors_origins");
   }
@@ -151,14 +151,14 @@ asio::awaitable<bool> Session::serve_socket() {
 }
 
 asio::awaitable<void> Session::answer_messages(SocketInbox& inbox, std::string key_hash) {
-  // After which a client opens another connection, so that connections follow the servers of a fleet.
+  // Afterwards a client opens another connection, so that connections follow a changing fleet.
   const auto until = Clock::now() + options().timeout.socket;
   while (!inbox.has_ended) {
     if (inbox.reader.mailbox()->interrupted() || state_.phase.load() >= ServerPhase::kRefusing) {
       co_await inbox.socket.close(CloseReason::kGoingAway, "the server shuts down");
       co_return;
     }
-    // A reload, which wakes this, may have taken the key away, or given its name to another one.
+    // A reload, which wakes this, may have removed the key or given its name to another one.
     if (!has_key(*state_.settings(), record_.key_name, key_hash)) {
       co_await inbox.socket.close(CloseReason::kNotAllowed, "the API key is not valid any more");
       co_return;
@@ -182,7 +182,7 @@ asio::awaitable<void> Session::answer_messages(SocketInbox& inbox, std::string k
   }
 }
 
-// The key as it is now: a reload may have taken it away.
+// The current key of that name: a reload may have removed it.
 Result<void> Session::admit_message(const std::string& key_name) {
   admission_ = Admission{};
   admission_.route = find_route("POST", kResponsesPath).route;
@@ -240,7 +240,7 @@ asio::awaitable<void> Session::answer_message(SocketInbox& inbox, WebSocket::Mes
   note_end();
 }
 
-// What went wrong before the first event.
+// Runs the request of one message; returns an error that occurred before its first event.
 asio::awaitable<std::optional<Error>> Session::drive_message(SocketInbox& inbox, std::unique_ptr<Operation> operation,
                                                              const Call& call) {
   for (const std::string& warning : operation->warnings())
@@ -285,7 +285,7 @@ asio::awaitable<std::optional<Error>> Session::drive_message(SocketInbox& inbox,
   co_return std::nullopt;
 }
 
-// Before the last message: a client that has it finds its request counted.
+// Counts before the last message: a client that has it finds its request counted.
 void Session::note_message_end(const Operation& operation, const OperationTimes& times) {
   OperationDriver::Outcome outcome;
   outcome.has_begun = true;

@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestName = 128;
 
-// What a client asks of a slot, and the engine's answer to it. Shared by the engine's thread and the admin's.
+// A client's order for a slot and the engine's result. Shared by the engine's and the admin's threads.
 struct SlotTask {
   SlotOrder::What what = SlotOrder::What::kSave;
   std::int32_t slot = 0;
@@ -46,10 +46,10 @@ struct SlotTask {
   std::weak_ptr<RunningModel> running;
   Clock::time_point began = Clock::now();
   KeptChain chain;
-  std::atomic<bool> has_ended{false};  // the engine has done its part: `chain` is what it made
+  std::atomic<bool> has_ended{false};  // the engine is done, and `chain` is its result
 };
 
-// No separator, no name that a shell or a folder gives a meaning to: it names a file of the directory and no other.
+// Accepts plain names of files in the directory: no separator, and no meaning for a shell.
 bool is_file_name(const std::string& name) {
   const auto is_allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
@@ -89,7 +89,7 @@ Result<SlotOrder::What> wanted_action(const std::string& query) {
   return invalid("'action' must be save, restore or erase", "action");
 }
 
-// The file, and for a save the bytes that it may have.
+// Finds the file and, for a save, its largest size.
 Result<void> find_file(const SlotFileOptions& options, FieldReader& reader, SlotTask& task) {
   const auto name = reader.string("filename");
   if (!name) reader.missing("filename");
@@ -171,7 +171,7 @@ Response slots_response(ServerState& state, const ReportReader& reader) {
   for (const SequenceView& sequence : view.sequences) {
     if (sequence.is_running) slots.push_back(slot_json(std::ssize(slots), model.max_model_len, &sequence, reader));
   }
-  // The engine lists its sequences while they are asked for; until then their number is known.
+  // The engine lists its sequences on request; until then only their number is known.
   const auto num_running = static_cast<std::int64_t>(model.running->stats().num_running);
   const std::int64_t num_slots = std::max<std::int64_t>(model.served ? model.served->max_num_choices : 0, num_running);
   while (std::ssize(slots) < num_slots) {

@@ -1,6 +1,6 @@
 // Handlers of /slots, in llama-server's format. GET: the running sequences of the first model, and max_num_seqs slots
-// in all; the numbers are given per answer, because Quire binds no sequence to a slot. POST, an admin's: a slot's
-// conversation to a file, back, or forgotten; on the admin thread. Any thread.
+// in all; the numbers are given per answer, because Quire binds no sequence to a slot. POST, for admins: saves,
+// restores or erases a slot's conversation; on the admin thread. Any thread.
 #pragma once
 
 #include "server/api/common/operation.h"

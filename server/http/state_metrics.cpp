@@ -52,10 +52,10 @@ MetricFamily single(const char* name, const char* help, FamilyType type, double 
   return made;
 }
 
-// The fields of /proc/self/stat behind the program's name, which may hold anything.
+// The fields of /proc/self/stat after the program's name, which may contain anything.
 struct ProcessStat {
   double cpu_seconds = 0.0;
-  double start_seconds = 0.0;  // since the machine started
+  double start_seconds = 0.0;  // counted from the machine's start
   double virtual_bytes = 0.0;
   double resident_bytes = 0.0;
   double num_threads = 0.0;
@@ -91,7 +91,7 @@ double boot_time() {
   return static_cast<double>(std::time(nullptr)) - static_cast<double>(since_boot.tv_sec);
 }
 
-// Not by std::filesystem, whose iterator ends the process where memory is refused.
+// Avoids std::filesystem, whose iterator ends the process if memory runs out.
 double num_descriptors() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
   double count = 0.0;

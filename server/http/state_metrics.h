@@ -10,6 +10,6 @@
 namespace quire {
 
 std::vector<metrics::MetricFamily> state_families(const ServerState& state);
-double resident_bytes();  // of this process
+double resident_bytes();  // resident memory of this process
 
 }  // namespace quire

@@ -18,7 +18,7 @@ Response status(int code, const char* word) {
 
 namespace {
 
-// A device that failed does not come back: nothing is known of its state any more.
+// A failed device does not recover, so its state is unknown.
 bool device_failed(const ModelTable& table) {
   const auto& models = table.entries();
   return std::any_of(models.begin(), models.end(),

@@ -16,7 +16,7 @@ double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Three digits behind the point; null where nothing was measured.
+// Three decimal places; null if nothing was measured.
 Json number(double value) {
   if (std::isnan(value)) return nullptr;
   return std::round(value * 1000.0) / 1000.0;

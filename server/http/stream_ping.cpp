@@ -18,7 +18,7 @@ void StreamPing::stop() {
   timer_.cancel();
 }
 
-// One timer for a quiet stream and a busy one: what was sent meanwhile only moves the next look.
+// A single timer serves quiet and busy streams: sending only moves the next check.
 void StreamPing::wait() {
   timer_.expires_at(sent_ + interval_);
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {

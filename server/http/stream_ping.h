@@ -19,7 +19,7 @@ class StreamPing : public std::enable_shared_from_this<StreamPing> {
   StreamPing(const boost::asio::any_io_executor& executor, std::shared_ptr<Mailbox> mailbox,
              std::chrono::milliseconds interval);
   void note_sent() { sent_ = Clock::now(); }
-  // Whether the interval passed since the last call that said so.
+  // Returns whether the interval passed since the last call that returned true.
   bool take_due() { return std::exchange(is_due_, false); }
   void stop();
 

@@ -12,9 +12,9 @@ namespace quire {
 
 namespace {
 
-// Clients of a lane that may be remembered without need.
+// Idle clients of a lane that may stay in memory.
 constexpr std::size_t kMostIdle = 256;
-// Of threads with long jobs, so that the threads that compute and answer go first where cores are short.
+// Nice value of threads with long jobs: threads that compute and answer come first when cores are short.
 constexpr int kLongNice = 5;
 
 }  // namespace
@@ -38,7 +38,7 @@ void TextSchedule::withdraw(Lane& lane, Clients::value_type& client) {
 void TextSchedule::add(TextLane lane, const std::string& client, Job job) {
   Lane& own = lanes_[index(lane)];
   const Lane& other = lanes_[1 - index(lane)];
-  // Who was idle has saved nothing up, a lane neither.
+  // A client or lane that was idle has no advance.
   if (own.num_waiting == 0) own.used = std::max(own.used, other.used);
   const auto [at, is_new] = own.clients.try_emplace(client);
   Client& entry = at->second;
@@ -94,7 +94,7 @@ void TextSchedule::charge(TextLane lane, std::string_view client, double seconds
   entry.used += seconds;
   --entry.num_running;
   if (may_run(lane, entry)) enlist(own, *place);
-  // One that has used more than its share is remembered until the others have caught up.
+  // A client that used more than its share is remembered until the others have caught up.
   if (own.clients.size() <= kMostIdle) return;
   std::erase_if(own.clients, [&](const auto& each) {
     return each.second.waiting.empty() && each.second.num_running == 0 && each.second.used <= own.least;
@@ -174,7 +174,7 @@ void TextPool::run(std::size_t number) {
     const std::chrono::duration<double> cost = std::chrono::steady_clock::now() - began;
     lock.lock();
     schedule_.charge(next->lane, next->client, cost.count());
-    // One may have waited for this job's end, and this thread takes a quick one first.
+    // A long job may have waited for this job's end, and this thread takes a quick one next.
     Worker* const idle = schedule_.num_waiting(TextLane::kLong) > 0 ? claim_idle(TextLane::kLong) : nullptr;
     if (idle != nullptr) idle->woken.notify_one();
   }

@@ -1,7 +1,7 @@
 // TextPool: the threads that turn request bodies into requests. Any thread, except start() and join(): one thread at a
-// time. Jobs wait in two lanes, and within a lane by client; the client that has used the least time goes next, so
-// neither a costly request nor a client with many of them holds others up. Where there are several threads, half of
-// them take quick jobs only; the others run at a low priority, and one client's long jobs never have all of them.
+// time. Jobs wait in two lanes, and within a lane by client; the client with the least time used goes next, so that
+// neither a costly request nor a client with many requests holds others up. With several threads, half of them take
+// quick jobs only; the others run at a low priority, and one client's long jobs never occupy all of them.
 #pragma once
 
 #include <array>
@@ -23,27 +23,27 @@
 
 namespace quire {
 
-// kQuick: a short body, whose costly work is given up after kQuickTime and begun again as kLong.
+// kQuick: a short body; its costly work is abandoned after kQuickTime and restarted as kLong.
 enum class TextLane { kQuick, kLong };
 inline constexpr std::chrono::milliseconds kQuickTime{20};
 inline constexpr std::size_t kNumTextLanes = 2;
 
-// Which job runs next. One thread at a time; the times are the caller's. Only add() takes memory.
+// Decides which job runs next. One thread at a time; the caller supplies the times. Only add() allocates memory.
 class TextSchedule {
  public:
   using Job = std::function<void()>;
   struct Next {
     Job job;
     TextLane lane = TextLane::kQuick;
-    std::string_view client;  // until it was charged
+    std::string_view client;  // valid until the client is charged
   };
 
-  // `most_long`: long jobs of one client that run at once.
+  // `most_long`: limit of one client's long jobs that run at once.
   explicit TextSchedule(std::size_t most_long) : most_long_(most_long) {}
 
   void add(TextLane lane, const std::string& client, Job job);
   std::optional<Next> take(bool quick_only);
-  // What a job that was taken has cost.
+  // Charges the cost of a job that was taken.
   void charge(TextLane lane, std::string_view client, double seconds);
   std::size_t num_waiting(TextLane lane) const { return lanes_[index(lane)].num_waiting; }
   double seconds_used(TextLane lane) const { return lanes_[index(lane)].seconds; }
@@ -59,12 +59,12 @@ class TextSchedule {
     double used = 0.0;  // seconds, beginning at the lane's least when it comes back
     std::size_t num_running = 0;
     std::deque<Job> waiting;
-    Candidates::node_type place;  // while it is no candidate
+    Candidates::node_type place;  // empty while it is not a candidate
   };
   struct Lane {
-    Clients clients;        // with something waiting or running
-    Candidates candidates;  // those whose next job may run, by what they used
-    double least = 0.0;     // what the client that was served last had used
+    Clients clients;        // clients with waiting or running jobs
+    Candidates candidates;  // clients whose next job may run, by time used
+    double least = 0.0;     // time used by the client served last
     double used = 0.0;      // seconds, beginning at the other's when it comes back
     double seconds = 0.0;   // since the start
     std::size_t num_waiting = 0;
@@ -97,10 +97,10 @@ class TextPool {
   void start();
   // Jobs must not throw.
   void post(TextLane lane, const std::string& client, TextSchedule::Job job);
-  // Costly work under way ends early from now on: jobs look at cut().
+  // Ends costly work under way early: jobs check cut().
   void interrupt() { cut_.request_stop(); }
   std::stop_token cut() const { return cut_.get_token(); }
-  // No further job begins.
+  // Starts no further job.
   void stop();
   void join();
   Stats stats() const;
@@ -108,11 +108,11 @@ class TextPool {
  private:
   struct Worker {
     std::condition_variable woken;
-    bool is_idle = false;  // and has not been woken
+    bool is_idle = false;  // idle and not woken
   };
 
   void run(std::size_t number);
-  // With the lock held: the idle thread that is to look for a job of the lane, no longer idle; null: all are busy.
+  // Picks an idle thread to look for a job of the lane and marks it busy; null: all are busy. Requires the lock.
   Worker* claim_idle(TextLane lane);
 
   const std::size_t num_threads_;

@@ -45,10 +45,10 @@ class TlsStream {
 
 class TlsContext {
  public:
-  // Throws StartupError: the setting, the file and what is wrong with it.
+  // Throws StartupError with the setting, the file and the error in it.
   explicit TlsContext(const TlsOptions& options);
 
-  // When the server's own certificate expires, Unix time.
+  // Expiry of the server's own certificate, Unix time.
   std::int64_t expiry() const;
   std::unique_ptr<TlsStream> open(int socket) const { return std::make_unique<TlsStream>(context_.get(), socket); }
 

@@ -18,14 +18,14 @@ namespace {
 using Clock = asio::steady_timer::clock_type;
 
 constexpr std::size_t kReadSize = 16384;
-// Read ahead of the request being answered; a client that pipelines more waits in its own socket.
+// Limit of reading ahead during an answer; a client that pipelines more waits in its own socket.
 constexpr std::size_t kMaxReadAhead = 65536;
 constexpr std::chrono::milliseconds kLinger{1000};
-// Written at once before the loop's other connections have their turn.
+// Bytes written before the loop's other connections have their turn.
 constexpr std::size_t kWriteSlice = 256 * 1024;
-// Unsent bytes that the kernel takes beyond what is on its way.
+// Limit of unsent bytes in the kernel beyond those on their way.
 constexpr int kMaxUnsent = 256 * 1024;
-// How often a blocked write is charged again for what waits behind it.
+// Interval at which a blocked write charges the bytes waiting behind it again.
 constexpr std::chrono::milliseconds kChargeEvery{500};
 
 }  // namespace
@@ -38,14 +38,14 @@ Transport::Transport(Socket socket, std::string peer, std::unique_ptr<TlsStream>
       may_write_(socket_.get_executor()) {
   boost::system::error_code ignored;
   socket_.non_blocking(true, ignored);
-  // Both fail on a unix socket, which has neither.
+  // Both options fail on a unix socket, which has neither.
   const int on = 1;
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMaxUnsent, sizeof kMaxUnsent);
 }
 
 IoResult Transport::read_some(char* data, std::size_t size) {
-  // The number of a closed socket may be another connection's by now.
+  // The number of a closed socket may belong to another connection by now.
   if (!socket_.is_open()) return {IoProgress::kGone, 0};
   if (tls_) return tls_->read(data, size);
   boost::system::error_code failure;
@@ -96,8 +96,8 @@ void Transport::on_readable(const boost::system::error_code& error) {
     const std::size_t start = input_.size();
     IoResult result;
     do {
-      // A buffer for all of a thread's connections: buffers of their own, freed among small and lasting allocations,
-      // would leave its size in the heap for each connection that ever idled.
+      // All connections of a thread share this buffer: buffers of their own, freed among small lasting allocations,
+      // would leave their size in the heap for each connection that ever idled.
       thread_local std::array<char, kReadSize> buffer;
       result = read_some(buffer.data(), buffer.size());
       input_.append(buffer.data(), result.count);
@@ -109,7 +109,7 @@ void Transport::on_readable(const boost::system::error_code& error) {
     }
     may_read_.signal();
     if (on_gone_ && input_.size() < kMaxReadAhead) start_read(Socket::wait_read);
-  } catch (const std::bad_alloc&) {  // what arrived has no place
+  } catch (const std::bad_alloc&) {  // no memory for the bytes that arrived
     close();
   }
 }

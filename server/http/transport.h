@@ -27,15 +27,15 @@ inline constexpr auto kUseTuple = boost::asio::as_tuple(boost::asio::use_awaitab
 
 enum class ReadStatus { kMore, kClosed, kTimeout, kWoken };
 
-// What an answer's slow reader is charged to, and how slow it may be.
+// Budget that a slow reader's answer is charged to, and its slowest rate.
 struct ReaderLimits {
   ClientBudget* budget = nullptr;  // null: nothing is charged
   std::string client;
-  std::int64_t max_bytes = 0;  // of all unread answers together
+  std::int64_t max_bytes = 0;  // limit for all unread answers together
   std::int64_t min_rate = 0;   // bytes per second of a write once its timeout has passed; 0: any
 };
 
-// Whether the bytes of a write exist for this write alone.
+// kOwn: the bytes of a write exist for it alone.
 enum class Bytes { kOwn, kShared };
 
 class Transport : public std::enable_shared_from_this<Transport> {
@@ -49,12 +49,12 @@ class Transport : public std::enable_shared_from_this<Transport> {
   std::string_view input() const { return std::string_view(input_).substr(consumed_); }
   void consume(std::size_t count);
 
-  // Before anything else; at once true on a plain connection. False: no client of ours, the connection is closed.
+  // Must come first; true at once on a plain connection. False: the handshake failed, and the connection is closed.
   boost::asio::awaitable<bool> handshake(std::chrono::milliseconds timeout);
 
   // Ends a fill() under way, or the next one, with kWoken. Any thread.
   void wake() noexcept;
-  // The next read or write, or the one under way, resets the connection. Any thread.
+  // Resets the connection at the read or write under way, or at the next one. Any thread.
   void cut() noexcept;
   // Waits for at least one further byte.
   boost::asio::awaitable<ReadStatus> fill(std::chrono::milliseconds timeout);
@@ -62,12 +62,12 @@ class Transport : public std::enable_shared_from_this<Transport> {
   // closed.
   boost::asio::awaitable<bool> write(std::string_view data, std::chrono::milliseconds timeout,
                                      Bytes bytes = Bytes::kOwn);
-  // For the writes from now on.
+  // Applies to the following writes.
   void limit_reader(ReaderLimits limits) { reader_limits_ = std::move(limits); }
   const std::string& client() const { return reader_limits_.client; }
   // Bytes since the connection began.
   std::uint64_t num_written() const { return num_written_; }
-  // Bytes that wait behind what is written, charged with it; null: none.
+  // Charges bytes waiting behind a write together with it; null: none.
   void charge_also(std::function<std::int64_t()> num_waiting) { num_waiting_ = std::move(num_waiting); }
 
   // Calls `on_gone` once when the client closes or the connection breaks; unwatch() forgets it.
@@ -78,7 +78,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
   // response.
   boost::asio::awaitable<void> close_gracefully();
   void close();
-  // Drops what the kernel still holds for the client, too.
+  // Resets the connection and drops what the kernel still holds for the client.
   void reset();
 
   boost::asio::any_io_executor executor() { return socket_.get_executor(); }
@@ -87,9 +87,9 @@ class Transport : public std::enable_shared_from_this<Transport> {
  private:
   IoResult read_some(char* data, std::size_t size);
   IoResult write_some(std::string_view data);
-  // False where `timeout` passed first.
+  // Returns false if `timeout` passed first.
   boost::asio::awaitable<bool> wait(Socket::wait_type what, std::chrono::milliseconds timeout);
-  // Until the client may take more of a write, or false: it is too slow, or was cut.
+  // Waits until the client may take more of a write; false: it is too slow, or was cut.
   boost::asio::awaitable<bool> wait_for_reader(Socket::wait_type what, std::chrono::milliseconds timeout,
                                                std::int64_t num_held, std::optional<ClientBudget::Charge>& charge);
   bool charge_reader(std::int64_t num_held, std::optional<ClientBudget::Charge>& charge);
@@ -100,13 +100,13 @@ class Transport : public std::enable_shared_from_this<Transport> {
   Socket socket_;
   std::string peer_;
   std::unique_ptr<TlsStream> tls_;  // destroyed before the socket it uses
-  Wakeup may_read_;                 // when a read has completed: fill() waits on it
-  Wakeup may_write_;                // the same for write()
+  Wakeup may_read_;                 // signals fill() that a read has completed
+  Wakeup may_write_;                // signals write() that a write has completed
   std::string input_;
   std::size_t consumed_ = 0;
   ReaderLimits reader_limits_;
   std::function<std::int64_t()> num_waiting_;
-  std::int64_t num_charged_ = 0;  // of the write under way
+  std::int64_t num_charged_ = 0;  // bytes charged for the write under way
   bool waiting_ = false;          // wait()'s event has not come yet
   bool reading_ = false;
   bool gone_ = false;

@@ -19,7 +19,7 @@ class Wakeup {
   explicit Wakeup(const boost::asio::any_io_executor& executor) : timer_(std::in_place, executor) {}
 
   void signal() noexcept;
-  // Nothing of the event loop is held from now on; signals are dropped.
+  // Detaches from the event loop; further signals are dropped.
   void close() noexcept;
   // True: it was signalled; false: the time came first.
   boost::asio::awaitable<bool> wait(Time until = Time::max());
@@ -28,7 +28,7 @@ class Wakeup {
 
  private:
   std::mutex mutex_;
-  std::optional<boost::asio::steady_timer> timer_;  // none: closed
+  std::optional<boost::asio::steady_timer> timer_;  // empty: closed
   bool is_signalled_ = false;
 };
 

@@ -25,7 +25,7 @@ constexpr std::chrono::hours kForEver{24 * 365};
 constexpr std::size_t kFrameBytes = 65536;
 // Bytes of a message that are copied for one write.
 constexpr std::size_t kWriteBytes = 65536;
-// Of the handshake at the end.
+// Timeout of the closing handshake.
 constexpr std::chrono::seconds kCloseTimeout{2};
 
 http::request<http::empty_body> handshake_of(const RequestHead& head) {
@@ -40,7 +40,7 @@ struct IoCount {
   std::size_t count = 0;
 };
 
-// What Beast reads from and writes to.
+// The stream that Beast reads from and writes to.
 class TransportStream {
  public:
   using executor_type = asio::any_io_executor;
@@ -131,7 +131,7 @@ class WebSocket::Impl {
     stream_.read_message_max(limits.max_message);
     stream_.auto_fragment(false);
     stream_.text(true);
-    // Deflating would keep two windows for each connection.
+    // Compression would need two windows for each connection.
     websocket::permessage_deflate uncompressed;
     uncompressed.server_enable = false;
     stream_.set_option(uncompressed);

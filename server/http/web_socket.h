@@ -20,12 +20,12 @@ namespace quire {
 
 struct WebSocketLimits {
   std::size_t max_message = 0;
-  std::int64_t max_queued_bytes = 0;          // of all bodies together
-  std::chrono::milliseconds write_timeout{};  // without progress
-  std::chrono::milliseconds idle_timeout{};   // without an answer to a ping
+  std::int64_t max_queued_bytes = 0;          // limit for all bodies together
+  std::chrono::milliseconds write_timeout{};  // longest time without progress
+  std::chrono::milliseconds idle_timeout{};   // longest wait for a ping's answer
 };
 
-// Why a connection is closed, by its number (RFC 6455).
+// Close codes of RFC 6455.
 enum class CloseReason : std::uint16_t {
   kDone = 1000,
   kGoingAway = 1001,
@@ -43,14 +43,14 @@ class WebSocket {
   WebSocket(const WebSocket&) = delete;
   WebSocket& operator=(const WebSocket&) = delete;
 
-  // Whether the head asks for one in a form that can be accepted.
+  // Returns whether the head asks for a WebSocket in an acceptable form.
   static bool is_request(const RequestHead& head);
-  // Answers the head; false where the connection broke.
+  // Answers the head; false if the connection broke.
   boost::asio::awaitable<bool> accept(const RequestHead& head);
 
   struct Message {
     std::string text;
-    std::unique_ptr<ClientBudget::Charge> charge;  // for as long as the text is kept
+    std::unique_ptr<ClientBudget::Charge> charge;  // charged while the text is kept
   };
   // nullopt: the connection is closing or broken, or the message could not be taken.
   boost::asio::awaitable<std::optional<Message>> read();

@@ -25,7 +25,7 @@ constexpr int kMostRetries = 6;
 constexpr int kMostRestarts = 2;
 constexpr std::chrono::milliseconds kFirstWait{250};
 constexpr std::chrono::milliseconds kLockWait{200};
-// A step ends by then, so that its caller can show a transfer that stalls.
+// Limit of one step, so that the caller can report a stalled transfer.
 constexpr std::chrono::milliseconds kReadTime{100};
 constexpr std::size_t kCheckedPiece = std::size_t{4} << 20;
 
@@ -116,7 +116,7 @@ Result<void> BlobDownload::take_lock() {
   return {};
 }
 
-// What an earlier process left goes into the checksum.
+// Adds the bytes that an earlier process left to the checksum.
 Result<void> BlobDownload::check_more() {
   if (num_bytes_ == num_present_) {
     if (num_bytes_ == file_.size) return complete();
@@ -138,7 +138,7 @@ Result<void> BlobDownload::connect() {
   if (!opened) return retry(opened.error());
   source_ = *std::move(opened);
   if (source_.offset != num_bytes_) {
-    // The server sends the whole file: bytes that the disk has already are skipped.
+    // The server sends the whole file: bytes already on the disk are skipped.
     log::debug("{}: the server sends the file from its beginning", file_.path);
   }
   phase_ = Phase::kReading;

@@ -1,7 +1,7 @@
-// BlobDownload: one file of a repository into the cache, a small step at a time. It continues where an earlier process
-// ended: what that one left in CHECKSUM.incomplete is read and kept. One thread at a time. Invariants: the blob gets
-// its name after its checksum was found right and its bytes are on the disk; no byte is requested that is here
-// already, unless the checksum turns out wrong; two processes never write one blob.
+// BlobDownload: downloads one file of a repository into the cache in small steps. It continues from the bytes that an
+// earlier process left in CHECKSUM.incomplete. One thread at a time. Invariants: the blob gets its name only after its
+// checksum was verified and its bytes are on the disk; no byte is requested twice unless the checksum turns out wrong;
+// two processes never write one blob.
 #pragma once
 
 #include <chrono>
@@ -16,10 +16,10 @@
 
 namespace quire::hub {
 
-// Waits between attempts: doubled each time, none for ever.
+// Waits between attempts, doubling each time; the number of attempts is limited.
 class Retries {
  public:
-  // Waits; false: no further attempt, or stopped.
+  // Waits before the next attempt. Returns false if there is none, or if stopped.
   bool wait(const Error& error, const std::stop_token& stop);
   void reset() { num_ = 0; }
 
@@ -37,10 +37,10 @@ class BlobDownload {
   BlobDownload(const BlobDownload&) = delete;
   BlobDownload& operator=(const BlobDownload&) = delete;
 
-  // The next piece of work; true: the blob is there.
+  // Does the next piece of work. Returns true when the blob is complete.
   Result<bool> step();
   Phase phase() const { return phase_; }
-  // Of the file, that are on the disk.
+  // Bytes of the file on the disk.
   std::int64_t num_bytes() const { return num_bytes_; }
 
  private:
@@ -49,7 +49,7 @@ class BlobDownload {
   Result<void> connect();
   Result<void> read_piece();
   Result<void> complete();
-  // Starts again with an empty file; an error where that was done too often.
+  // Starts again with an empty file; an error if that happened too often.
   Result<void> start_over(const std::string& why);
   Result<void> retry(const Error& error);
   Result<void> store(std::string_view bytes);
@@ -60,7 +60,7 @@ class BlobDownload {
   const ModelReference model_;
   const std::string commit_;
   const RemoteFile file_;
-  const std::filesystem::path path_;  // of the incomplete file
+  const std::filesystem::path path_;  // path of the incomplete file
   const std::stop_token stop_;
   Phase phase_ = Phase::kLocking;
   CacheLock lock_;

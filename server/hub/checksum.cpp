@@ -28,7 +28,7 @@ Checksum::Checksum(std::string_view expected, std::int64_t size) : context_(EVP_
   EVP_DigestInit_ex(as_context(context_.get()), is_sha256 ? EVP_sha256() : EVP_sha1(), nullptr);
   if (is_sha256) return;
   const std::string head = fmt::format("blob {}", size);
-  add({head.c_str(), head.size() + 1});  // with the zero at its end
+  add({head.c_str(), head.size() + 1});  // including the terminating zero
 }
 
 void Checksum::add(std::string_view bytes) {

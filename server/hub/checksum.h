@@ -11,11 +11,11 @@ namespace quire::hub {
 
 class Checksum {
  public:
-  // Of the kind that `expected` is, by its length (64 or 40 digits), for a file of `size` bytes.
+  // The kind follows from the length of `expected` (64 or 40 digits). `size`: the file's bytes.
   Checksum(std::string_view expected, std::int64_t size);
 
   void add(std::string_view bytes);
-  // The digits. Nothing can be added afterwards.
+  // Returns the digits. Nothing can be added afterwards.
   std::string finish();
 
  private:

@@ -17,7 +17,7 @@ constexpr const char* kDefaultEndpoint = "https://huggingface.co";
 constexpr std::size_t kLongestToken = 4096;
 constexpr std::size_t kMostTokenFile = std::size_t{1} << 20;
 
-// Empty where it is not set.
+// Empty if the variable is not set.
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? std::string() : std::string(value);

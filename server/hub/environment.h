@@ -12,15 +12,15 @@ namespace quire::hub {
 
 struct HubEnvironment {
   HttpUrl endpoint;
-  std::string endpoint_text;    // as it was given, without a slash at its end
+  std::string endpoint_text;    // the given text without a trailing slash
   std::filesystem::path cache;  // the folder with models--OWNER--NAME
   std::string token;            // empty: none
   bool offline = false;         // the hub is never asked
 };
 
-// The error names a variable with an impossible value.
+// The error names the variable that has an unusable value.
 Result<HubEnvironment> find_environment();
-// The same; throws StartupError.
+// Calls find_environment() and throws StartupError on an error.
 HubEnvironment read_environment();
 
 }  // namespace quire::hub

@@ -59,7 +59,7 @@ std::optional<Shard> shard_of(std::string_view path) {
   return shard;
 }
 
-// A path's words: what stands between its slashes, dots and hyphens, in upper case.
+// The words of a path between slashes, dots and hyphens, in upper case.
 std::vector<std::string> words_of(std::string_view path) {
   std::vector<std::string> words(1);
   const auto shard = shard_of(path);
@@ -100,7 +100,7 @@ std::vector<std::string> gguf_models(const std::vector<std::string>& paths) {
   return models;
 }
 
-// The one with the shortest name: "UD-Q4_K_XL" is not meant by "Q4_K_XL" where there is a plain one.
+// The shortest matching name: "Q4_K_XL" does not mean "UD-Q4_K_XL" if there is a plain one.
 std::optional<std::string> shortest_with(const std::vector<std::string>& models, const std::string& word) {
   std::optional<std::string> found;
   for (const std::string& path : models) {
@@ -134,7 +134,7 @@ bool is_weight_file(std::string_view path, bool has_index) {
   return path == "model.safetensors";
 }
 
-// Beside the weights: the texts that a directory's configuration and tokenizer are read from.
+// Small files beside the weights: texts with a directory's configuration and tokenizer.
 bool is_small_file(std::string_view path) {
   if (path == "1_Pooling/config.json") return true;
   if (path.find('/') != std::string_view::npos) return false;
@@ -196,7 +196,7 @@ std::vector<std::string> choices_of(const std::vector<std::string>& paths) {
 
 namespace {
 
-// The tower of a model: the file in its folder, else at the top, in the type that is the most exact and usual.
+// The tower of a model: the file in its folder, else at the top, of the most exact usual type.
 std::optional<std::string> mmproj_for(const std::vector<std::string>& paths, std::string_view model) {
   const std::string_view folder = model.substr(0, model.rfind('/') + 1);
   std::vector<std::string> found;

@@ -41,7 +41,7 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
-// Every file below a folder that is there, by its path from there; links that lead nowhere are not.
+// All files below a folder, by relative path, without broken links.
 std::vector<std::string> files_below(const fs::path& folder) {
   std::vector<std::string> files;
   std::error_code failed;
@@ -84,7 +84,7 @@ Result<bool> CacheLock::try_take(const fs::path& path, Mode mode) {
   struct stat held {};
   struct stat named {};
   const bool taken = ::flock(file, (mode == Mode::kShared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0;
-  // One who deleted the file meanwhile has left this lock without a name.
+  // If another process deleted the file meanwhile, this lock has no name.
   const bool is_named = taken && ::fstat(file, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
                         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
   if (!is_named) {

@@ -15,8 +15,8 @@
 
 namespace quire::hub {
 
-// A lock on one file's name by flock(2). One on a blob, .locks/models--OWNER--NAME/CHECKSUM.lock, is huggingface_hub's
-// too.
+// A lock on one file's name by flock(2). The lock of a blob, .locks/models--OWNER--NAME/CHECKSUM.lock, is shared with
+// huggingface_hub.
 class CacheLock {
  public:
   enum class Mode { kShared, kExclusive };
@@ -26,7 +26,7 @@ class CacheLock {
   CacheLock(const CacheLock&) = delete;
   CacheLock& operator=(const CacheLock&) = delete;
 
-  // False: another process, or another pull of this one, has it.
+  // Returns false if another process, or another pull of this one, holds the lock.
   Result<bool> try_take(const std::filesystem::path& path, Mode mode);
   void release();
 
@@ -34,11 +34,11 @@ class CacheLock {
   int file_ = -1;
 };
 
-// What the cache has of a model.
+// A model as stored in the cache.
 struct CachedModel {
-  ModelReference reference;  // its `wanted` names the one among several of a repository
+  ModelReference reference;  // `wanted` selects one of a repository's models
   std::string commit;
-  std::filesystem::path path;  // what `quire serve` takes; empty: files are missing
+  std::filesystem::path path;  // path for `quire serve`; empty: files are missing
   std::int64_t num_bytes = 0;
 };
 
@@ -60,9 +60,9 @@ class HubCache {
   const std::filesystem::path& folder() const { return folder_; }
   std::filesystem::path repository_folder(const std::string& repository) const;
   std::filesystem::path blob(const std::string& repository, const std::string& checksum) const;
-  // Taken exclusively to download that blob.
+  // Lock to hold exclusively while downloading that blob.
   std::filesystem::path blob_lock(const std::string& repository, const std::string& checksum) const;
-  // Shared to download from this repository; exclusive to delete from it.
+  // Lock to share while downloading from this repository, and to hold exclusively while deleting from it.
   std::filesystem::path repository_lock(const std::string& repository) const;
   std::filesystem::path snapshot(const std::string& repository, const std::string& commit) const;
 
@@ -74,8 +74,8 @@ class HubCache {
   // The model as it was downloaded last, without asking the hub. Errors: 404 "model_not_cached".
   Result<CachedModel> find(const ModelReference& model) const;
   CacheContent content() const;
-  // Deletes a model, or with an empty `wanted` the whole repository; the bytes that became free. Errors: 404, and 409
-  // where a download of it is under way.
+  // Deletes a model, or the whole repository if `wanted` is empty; returns the bytes freed. Errors: 404; 409 while it
+  // is being downloaded.
   Result<std::int64_t> remove(const ModelReference& model) const;
 
  private:

@@ -56,7 +56,7 @@ std::int64_t size_member(const Json& object, const char* name) {
   return found != object.end() && found->is_number_unsigned() ? found->get<std::int64_t>() : -1;
 }
 
-// One entry of `siblings`; nothing where its path is not usable.
+// Reads an entry of `siblings`; nothing if its path is unusable.
 std::optional<RemoteFile> file_of(const Json& entry) {
   if (!entry.is_object()) return std::nullopt;
   RemoteFile file{member_text(entry, "rfilename"), size_member(entry, "size"), member_text(entry, "blobId")};
@@ -183,7 +183,7 @@ Result<RemoteFile> HubClient::describe(const ModelReference& model, const std::s
   WebReader reader(stop_, kHubPatience);
   WebRequest request = request_for(file_path(model, commit, file.path));
   request.method = "HEAD";
-  request.max_redirects = 0;  // the hub's own answer has the checksum; a storage's may not
+  request.max_redirects = 0;  // the hub's own answer has the checksum; a redirect's target may not
   const auto status = reader.open(request);
   if (!status) return tl::make_unexpected(unreachable(status.error()));
   if (*status >= 400) return tl::make_unexpected(error_of(*status, reader, model));

@@ -1,6 +1,6 @@
 // HubClient: requests to a model hub over HTTP: the files of a revision with their checksums, and their bytes. One
-// thread at a time. Invariants: paths, commits and checksums that a hub answers with are checked before they are used;
-// the token goes to the hub's own origin only; an error says what to do about it.
+// thread at a time. Invariants: paths, commits and checksums in a hub's answers are checked before use; the token goes
+// to the hub's own origin only; an error names the remedy.
 #pragma once
 
 #include <chrono>
@@ -30,12 +30,12 @@ struct RemoteRevision {
 // A reply whose body is read in pieces.
 struct OpenFile {
   std::unique_ptr<WebReader> reader;
-  std::int64_t offset = 0;  // of its first byte in the file
+  std::int64_t offset = 0;  // offset of its first byte in the file
 };
 
-// Whether asking again may help: the network, 408, 429, 5xx. Such errors have this code.
+// Code of errors that a retry may cure: the network, 408, 429, 5xx.
 inline constexpr const char* kTransientCode = "hub_unavailable";
-// The local part of a file does not match the hub's file: download it from its beginning.
+// Code of the error that the local part of a file differs from the hub's file, so that it must be downloaded whole.
 inline constexpr const char* kRangeCode = "range_refused";
 bool is_transient(const Error& error);
 
@@ -44,16 +44,16 @@ class HubClient {
   HubClient(HubEnvironment environment, std::stop_token stop) : hub_(std::move(environment)), stop_(std::move(stop)) {}
 
   Result<RemoteRevision> list(const ModelReference& model) const;
-  // Its size and checksum, where the list had none.
+  // Completes the file's size and checksum if the list lacked them.
   Result<RemoteFile> describe(const ModelReference& model, const std::string& commit, RemoteFile file) const;
-  // The file from `offset` on, or from its beginning where the server cannot do that.
+  // Opens the file at `offset`, or at its beginning if the server does not support ranges.
   Result<OpenFile> open(const ModelReference& model, const std::string& commit, const RemoteFile& file,
                         std::int64_t offset) const;
 
  private:
   WebRequest request_for(const std::string& path) const;
   std::string file_path(const ModelReference& model, const std::string& commit, const std::string& path) const;
-  // What a status other than success says.
+  // The error for a status other than success.
   Error error_of(int status, const WebReader& reader, const ModelReference& model) const;
   Error unreachable(const Error& cause) const;
 

@@ -13,7 +13,7 @@ struct ModelReference {
   std::string revision = "main";  // a branch, a tag, or a commit
   std::string wanted;             // a quantisation such as "Q4_K_M", a GGUF file, or "safetensors"; empty: the usual
 
-  // As parse_reference() reads it.
+  // The text that parse_reference() reads.
   std::string text() const;
 };
 
@@ -21,10 +21,10 @@ struct ModelReference {
 // break a URL.
 Result<ModelReference> parse_reference(std::string_view text);
 
-// Whether a commit's full hash is written here.
+// Returns whether the text is a commit's full hash.
 bool is_commit(std::string_view text);
 
-// Whether a path in a repository stays below it: no "..", no leading slash, no control characters.
+// Returns whether a path stays in its repository: no "..", no leading slash, no control characters.
 bool is_safe_path(std::string_view path);
 
 }  // namespace quire::hub

@@ -24,7 +24,7 @@ constexpr std::string_view kUsualOwner = "library";
 constexpr std::string_view kLatest = ":latest";
 constexpr std::size_t kNumDigits = 64;
 
-// The name that Ollama shows for manifests/HOST/OWNER/NAME/TAG. Nothing where the path has another form.
+// The name that Ollama shows for manifests/HOST/OWNER/NAME/TAG; nothing if the path has another form.
 std::optional<std::string> name_of(const fs::path& manifest) {
   std::vector<std::string> parts;
   for (const fs::path& part : manifest)
@@ -35,7 +35,7 @@ std::optional<std::string> name_of(const fs::path& manifest) {
   return parts[1] == kUsualOwner ? name : parts[1] + "/" + name;
 }
 
-// blobs/sha256-DIGITS; nothing where the digest has another form.
+// blobs/sha256-DIGITS; nothing if the digest has another form.
 std::optional<fs::path> blob_of(const fs::path& folder, const std::string& digest) {
   constexpr std::string_view kAlgorithm = "sha256:";
   if (!digest.starts_with(kAlgorithm)) return std::nullopt;

@@ -1,4 +1,4 @@
-// Models that Ollama has downloaded, read where they lie. One thread at a time.
+// Reads models that Ollama has downloaded, in place. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 namespace quire::hub {
 
 struct OllamaModel {
-  std::string name;  // llama3.2:1b, owner/name:tag or host/owner/name:tag, as Ollama lists it
+  std::string name;  // Ollama's name: llama3.2:1b, owner/name:tag or host/owner/name:tag
   std::filesystem::path path;
   std::uint64_t num_bytes = 0;
 };
 
 struct OllamaStore {
   std::vector<OllamaModel> models;      // by name
-  std::vector<std::string> complaints;  // one for each model that cannot be served, with the reason
+  std::vector<std::string> complaints;  // reasons why models cannot be served
 };
 
 // OLLAMA_MODELS, else the folder of this user, else that of the system's service; empty if there is none.

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Left free on the disk beside the model.
+// Space left free on the disk beside the model.
 constexpr std::int64_t kSpareBytes = std::int64_t{16} << 20;
 
 PullProgress::Phase phase_of(BlobDownload::Phase phase) {
@@ -73,7 +73,7 @@ Result<bool> Pull::find_offline() {
 Result<bool> Pull::list() {
   auto revision = hub_.list(model_);
   if (!revision && is_transient(revision.error()) && !stop_.stop_requested()) {
-    // The hub is out of reach: what was downloaded before is still right.
+    // Without the hub, an earlier download is still valid.
     if (auto found = cache_.find(model_)) {
       log::warn("{}; {} is used as it was downloaded before", revision.error().message, model_.text());
       result_ = *std::move(found);

@@ -1,6 +1,6 @@
-// Pull: a model from a hub into the cache, a small step at a time, so that its caller shows progress, stops it or does
-// other things between two steps. One thread at a time. Invariants: a pull that ends, or whose process is killed, at
-// any time loses no byte that was on the disk; the snapshot and the revision appear once every file is there.
+// Pull: downloads a model from a hub into the cache in small steps, so that its caller can show progress, stop it or do
+// other work in between. One thread at a time. Invariants: a pull that ends or whose process is killed loses no byte on
+// the disk; the snapshot and the revision appear once every file is there.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ namespace quire::hub {
 struct PullProgress {
   enum class Phase { kListing, kWaiting, kChecking, kDownloading, kDone };
   Phase phase = Phase::kListing;
-  std::string file;             // the present one's path
-  std::string checksum;         // and its name in the cache
-  std::int64_t file_bytes = 0;  // of it, on the disk
+  std::string file;             // path of the file under way
+  std::string checksum;         // its checksum, its name in the cache
+  std::int64_t file_bytes = 0;  // its bytes on the disk
   std::int64_t file_size = 0;
-  std::int64_t num_bytes = 0;   // of all files, on the disk
-  std::int64_t size = 0;        // of all files
+  std::int64_t num_bytes = 0;   // bytes on the disk, of all files
+  std::int64_t size = 0;        // total bytes of all files
   std::size_t file_number = 0;  // from 1
   std::size_t num_files = 0;
 };
@@ -34,11 +34,11 @@ class Pull {
   Pull(const HubEnvironment& environment, ModelReference model, std::int64_t max_bytes, std::stop_token stop);
   ~Pull();
 
-  // The next piece of work; true: the model is in the cache.
+  // Does the next piece of work. Returns true when the model is in the cache.
   Result<bool> step();
   const PullProgress& progress() const { return progress_; }
   const ModelReference& model() const { return model_; }
-  // What was pulled, or was there already. After the end.
+  // The model pulled, or found in the cache. To be called after the last step().
   const CachedModel& result() const { return result_; }
 
  private:
@@ -61,7 +61,7 @@ class Pull {
   std::string commit_;
   std::string served_;  // the file to serve; empty: the directory
   std::vector<RemoteFile> files_;
-  std::size_t next_ = 0;  // of files_
+  std::size_t next_ = 0;  // index of the next file in files_
   std::int64_t bytes_before_ = 0;
   std::unique_ptr<BlobDownload> blob_;
   PullProgress progress_;

@@ -74,7 +74,7 @@ Result<std::shared_ptr<PullLease>> PullRunner::pull(const HubEnvironment& enviro
   for (const auto& job : jobs_) {
     if (job->model().text() != model.text() || job->stop_.stop_requested()) continue;
     auto lease = std::make_shared<PullLease>(job);
-    if (!job->stop_.stop_requested()) return lease;  // its last holder may have left just before
+    if (!job->stop_.stop_requested()) return lease;  // its last lease may have ended just before
   }
   if (jobs_.size() == kMostJobs) {
     return tl::make_unexpected(Error{ErrorKind::kRateLimited, fmt::format("{} downloads wait already", kMostJobs),
@@ -93,7 +93,7 @@ Result<CachedModel> PullRunner::download(PullJob& job, const HubEnvironment& env
   Result<bool> done = false;
   while (done && !*done) {
     done = pull.step();
-    if (!done && job.stop_.stop_requested()) done = pull.step();  // says so in one way, wherever it stopped
+    if (!done && job.stop_.stop_requested()) done = pull.step();  // the next step() returns the error of a stop
     const auto now = std::chrono::steady_clock::now();
     const bool grew = reported.num_bytes != pull.progress().num_bytes && now - reported_at >= kReportEvery;
     if (!grew && !is_news(reported, pull.progress())) continue;
@@ -140,7 +140,7 @@ void PullRunner::abandon() {
 void PullRunner::stop() {
   abandon();
   thread_.stop();
-  // Jobs that never began: their callbacks run on the server's loops, which end after this.
+  // The callbacks of jobs that never began run on the server's loops, which end after this.
   std::vector<std::shared_ptr<PullJob>> left;
   std::vector<std::shared_ptr<PullLease>> kept;
   {

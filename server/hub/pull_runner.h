@@ -1,6 +1,6 @@
-// PullRunner: downloads that clients of the server ask for, one after another on the thread `pulls`. PullJob: one of
-// them, shared by all who ask for the same model. Any thread. Invariants: a job that no PullLease holds any more stops,
-// and keeps its bytes for the next pull; a job that ended stays as it is.
+// PullRunner: downloads requested by clients of the server, one after another on the thread `pulls`. PullJob: one of
+// them, shared by all requests for the same model. Any thread. Invariants: a job without any PullLease stops, and keeps
+// its bytes for the next pull; an ended job never changes.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ class PullJob {
   struct State {
     std::uint64_t version = 0;  // grows with every change
     PullProgress progress;
-    std::optional<Error> error;         // it failed
-    std::optional<CachedModel> result;  // it succeeded
+    std::optional<Error> error;         // set if it failed
+    std::optional<CachedModel> result;  // set if it succeeded
 
     bool ended() const { return error || result; }
   };
@@ -33,7 +33,7 @@ class PullJob {
 
   const ModelReference& model() const { return model_; }
   State state() const;
-  // Calls once, when the state is another than that of `version`; at once where it is already.
+  // Calls `call` once, when the state differs from that of `version`; immediately if it does already.
   void on_change(std::uint64_t version, std::function<void()> call);
 
  private:
@@ -41,7 +41,7 @@ class PullJob {
   friend class PullRunner;
   void set(PullProgress progress);
   void end(Result<CachedModel> result);
-  // Takes a new state over; the mutex is held.
+  // Adopts a new state; requires the mutex.
   std::vector<std::function<void()>> changed();
 
   const ModelReference model_;
@@ -75,28 +75,27 @@ class PullRunner {
   PullRunner(const PullRunner&) = delete;
   PullRunner& operator=(const PullRunner&) = delete;
 
-  // The download of that model: the one that is under way, or a new one behind the others. Errors: 429 where too many
-  // wait.
+  // The model's download: the one under way, or a new one behind the others. Errors: 429 if too many wait.
   Result<std::shared_ptr<PullLease>> pull(const HubEnvironment& environment, const ModelReference& model,
                                           std::int64_t max_bytes);
-  // Lets the job end though its last lease goes.
+  // Lets the job finish even after its last lease ends.
   void keep(std::shared_ptr<PullLease> lease);
   // The jobs that have not ended.
   std::vector<std::shared_ptr<PullJob>> jobs() const;
-  // Ends what runs and what waits, with errors.
+  // Ends running and waiting jobs with errors.
   void abandon();
-  // The same, and waits for the thread.
+  // Stops the downloads and waits for the thread.
   void stop();
 
  private:
   void run(const std::shared_ptr<PullJob>& job, const HubEnvironment& environment, std::int64_t max_bytes);
-  // The locks of the cache are free again when this returns: a client that has the answer can delete the model.
+  // The cache's locks are released when this returns, so that a client with the answer can delete the model.
   static Result<CachedModel> download(PullJob& job, const HubEnvironment& environment, std::int64_t max_bytes);
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<PullJob>> jobs_;
   std::vector<std::shared_ptr<PullLease>> kept_;
-  WorkThread thread_;  // ends first
+  WorkThread thread_;  // destroyed first
 };
 
 }  // namespace quire::hub

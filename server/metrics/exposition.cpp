@@ -9,7 +9,7 @@ namespace quire::metrics {
 
 namespace {
 
-// Digits of a value: every number that was written with fewer reads as it was written.
+// Digits of a value: a number written with fewer digits reads the same.
 constexpr int kPrecision = 16;
 
 void append_number(std::string& text, double value) {

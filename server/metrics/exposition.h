@@ -27,12 +27,12 @@ struct HistogramValue {
   std::vector<Bucket> bucket;
 };
 
-// One series of a family.
+// A series of a family.
 struct ClientMetric {
   using Label = metrics::Label;
 
   std::vector<metrics::Label> label;
-  double value = 0.0;  // of a counter or a gauge
+  double value = 0.0;  // value of a counter or a gauge
   HistogramValue histogram;
 };
 
@@ -43,7 +43,7 @@ struct MetricFamily {
   std::vector<ClientMetric> metric;
 };
 
-// Appends one family after the other: its help and type, then a line for each value.
+// Writes each family: its help and type, then a line for each value.
 std::string exposition_text(const std::vector<MetricFamily>& families);
 
 }  // namespace quire::metrics

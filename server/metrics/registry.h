@@ -56,8 +56,8 @@ class Histogram {
   double sum_ = 0.0;
 };
 
-// The series of one name, told apart by their labels. Each family has one kind of value; asking for another is a broken
-// invariant.
+// The series of one name, distinguished by their labels. Each family has one kind of value; requesting another kind is
+// a broken invariant.
 class Family {
  public:
   Family(std::string name, std::string help, MetricType type)

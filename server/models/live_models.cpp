@@ -11,10 +11,10 @@ namespace quire {
 
 namespace {
 
-// A request for a model that could not be loaded tries again, but not before this.
+// A request for a model that failed to load tries again, but not before this.
 constexpr std::chrono::seconds kRetryAfter{10};
 constexpr std::chrono::milliseconds kLongestLook{1000};
-constexpr std::chrono::seconds kUnusedAfter{10};  // a model that has served nothing since it was loaded counts as idle
+constexpr std::chrono::seconds kUnusedAfter{10};  // time after which an unused model counts as idle
 constexpr std::chrono::milliseconds kShortestLook{20};
 
 Error no_such_model(const std::string& name) {
@@ -43,7 +43,7 @@ Error has_canary(const std::string& name) {
                "model_busy", "name", std::nullopt};
 }
 
-// A request's place in a queue while its model wakes; members go in the reverse order.
+// A request's place in a queue while its model wakes; members are destroyed in reverse order.
 struct WaitingRequest {
   std::shared_ptr<RequestQueue> places;
   QueueTicket ticket;
@@ -171,7 +171,7 @@ void LiveModels::begin_load(const EntryPtr& entry, ModelState state) {
   thread_->post([this, entry, stop = entry->loading.get_token()] { load_now(entry, stop); });
 }
 
-// What runs ends on it; its last holder, often a session, hands it to bury().
+// Running requests finish on the old model; its last holder, often a session, hands it to bury().
 void LiveModels::begin_drain(Entry& entry, After after, Outcome& outcome) {
   entry.draining = entry.running.get();
   entry.after = after;
@@ -285,8 +285,8 @@ void LiveModels::give_up(const std::string& name, After after, Done done) {
   outcome.report(std::move(done));
 }
 
-// The model that serves meanwhile continues, or drains to be unloaded; what was to be loaded becomes `after` as soon as
-// the loader has noticed.
+// A model that serves meanwhile continues, or drains to be unloaded. The model being loaded becomes `after` once the
+// loader has noticed.
 void LiveModels::abandon(const EntryPtr& entry, After after, const Error& why, Outcome& outcome) {
   log::info("the load of {} is given up", entry->spec.name);
   entry->loading.request_stop();
@@ -387,7 +387,7 @@ void LiveModels::note_work(Entry& entry, Clock::time_point now) {
   entry.last_steps = stats.num_steps;
 }
 
-// Whether it may give its memory up: it serves nothing, and has served what it was loaded for.
+// Returns whether the model may release its memory: it is unused, and served the request it was loaded for.
 bool LiveModels::is_idle(Entry& entry, Clock::time_point now) {
   if (entry.state != ModelState::kReady || entry.replacing || entry.spec.is_canary || entry.canary_share > 0.0)
     return false;
@@ -397,7 +397,7 @@ bool LiveModels::is_idle(Entry& entry, Clock::time_point now) {
   return has_served && stats.num_running == 0 && stats.num_waiting == 0;
 }
 
-// Where several models are ready and another may need the memory of one, it also looks which works.
+// If several models are ready and another one sleeps, it looks regularly, to know which was used least recently.
 std::optional<Clock::time_point> LiveModels::sleep_idle(Clock::time_point now) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);

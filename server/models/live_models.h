@@ -28,7 +28,7 @@ class LiveModels {
   // function returns. Must not block.
   using Done = std::function<void(std::optional<Error> error)>;
 
-  // `measure` returns what models may take where they are, `measure_host` what the machine has left beside a GPU.
+  // `measure` returns the memory for models on their device, `measure_host` the machine's memory left beside a GPU.
   LiveModels(
       ModelOpener open, std::function<MachineMemory()> measure,
       std::function<MachineMemory()> measure_host = [] { return machine_memory(); });
@@ -36,22 +36,22 @@ class LiveModels {
   LiveModels(const LiveModels&) = delete;
   LiveModels& operator=(const LiveModels&) = delete;
 
-  // Plans the memory of all, kv_cache.memory of `general` being that of all their KV pools (0: chosen by the free
-  // memory), and loads those to be preloaded. `general` is what models that come later begin from. Throws StartupError,
-  // and Interrupted once `interrupted` says so.
+  // Plans the memory of all models and loads those to be preloaded. kv_cache.memory in `general` is the total of their
+  // KV pools (0: chosen by the free memory); later models start from `general`. Throws StartupError, and Interrupted
+  // once `interrupted` returns true.
   void start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
              const std::function<bool()>& interrupted);
-  // Throws StartupError as start() does before it loads weights, and loads none.
+  // Throws StartupError like start() before it loads weights, and loads none.
   void check(std::vector<HostedModelSpec> specs, const EngineOptions& general) const;
   // Calls `publish` with the table now and after each change.
   void publish_to(Publish publish);
-  // Ends all engines' threads: after it no event is sent and no Done is called.
+  // Ends all engines' threads: afterwards no event is sent and no Done is called.
   void stop();
 
-  // The admin's operations, by model name. Each is done at once where the model is already in that state. Errors: 404
-  // for an unknown name, 409 where another operation on the model is under way or its state forbids this one, 400 where
-  // its files are not a model, 507 where it does not fit in memory.
-  // Adds the model; without `preload` its first request loads it.
+  // Admin operations, by model name. Each is done at once if the model is already in that state. Errors: 404 for an
+  // unknown name, 409 if another operation on the model is under way or its state forbids this one, 400 if its files
+  // are not a model, 507 if it does not fit in memory. load(): adds the model; without `preload` its first request
+  // loads it.
   void load(const ModelEntry& model, Done done);
   // Removes it once its requests have ended. A load that is under way is cancelled: its caller gets 409, and this
   // operation is done when the memory of that load is released.
@@ -59,41 +59,41 @@ class LiveModels {
   // Releases its memory once its requests have ended. A load that no request waits for is cancelled as well.
   void sleep(const std::string& name, Done done);
   void wake(const std::string& name, Done done);
-  // Loads another file under the same name. New requests go to it once it is loaded, running ones end on the old one.
-  // `in_place`: unloads the old one first, and requests wait meanwhile; for machines without memory for both.
+  // Loads another file under the same name. New requests go to it once it is loaded; running ones finish on the old
+  // one. `in_place`: unloads the old one first, while requests wait; for machines without memory for both.
   void replace(const std::string& name, const std::filesystem::path& path, bool in_place, Done done);
 
-  // A canary: the model's next file, loaded beside it under canary_name(), gets `share` of the model's conversations; a
-  // later call changes the share (without `path`). 0 unloads it again, 1 makes it the model. Errors: as replace(), 409
-  // "model_busy" where the model does not serve or the canary is another file.
+  // Sets a canary: the model's next file, loaded beside it under canary_name(), gets `share` of the model's
+  // conversations; a later call changes the share (without `path`). 0 unloads it again, 1 makes it the model. Errors:
+  // like replace(); 409 "model_busy" if the model does not serve or the canary is another file.
   void split(const std::string& name, const std::filesystem::path& path, double share, Done done);
 
-  // Loads an adapter of a model that serves (empty: of the first), for requests that ask for it from then on; with
-  // `in_place` it takes the place of the one of its name. Errors: 400 for a name that is taken and a file that is no
-  // adapter of the model, 403 where the model takes no updates, 507 where those in use leave no room.
+  // Loads an adapter of a serving model (empty: the first) for later requests that name it; with `in_place` it replaces
+  // the adapter of its name. Errors: 400 for a name in use or a file that is no adapter of the model, 403 if the model
+  // takes no updates, 507 if the adapters in use leave no room.
   void load_adapter(const std::string& model, const AdapterPath& adapter, bool in_place, Done done);
-  // Its running requests keep it. Errors: 404.
+  // Running requests keep the adapter. Errors: 404.
   void unload_adapter(const std::string& name, Done done);
 
-  // For a request of this key whose model sleeps: wakes the model and calls `done` when it is ready. The requests that
-  // wait so have the same limits as the model's queue. Errors: 404, the queue's refusals, 503 "model_failed".
+  // Wakes the sleeping model of a request with this key and calls `done` when it is ready. Requests that wait here have
+  // the same limits as the model's queue. Errors: 404, the queue's refusals, 503 "model_failed".
   void wake_for(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done);
-  // How long a request may wait for its model; nullopt: without a limit.
+  // Longest time that a request may wait for its model; nullopt: no limit.
   std::optional<std::chrono::milliseconds> longest_wait(const std::string& name) const;
 
-  // For a drain: cancels the loads that no request waits for. Their callers get 503.
+  // Cancels, during a drain, the loads that no request waits for. Their callers get 503.
   void abandon_loads();
 
   std::vector<ModelReport> report() const;
 
   // Puts models to sleep that had no work for their sleep_after; returns when to call it again.
   std::optional<Clock::time_point> sleep_idle(Clock::time_point now);
-  // Applies a reloaded configuration's names, templates, limits and times, all or none. Throws StartupError where a
-  // model was added, removed or moved to another file: these need load(), unload() or replace().
+  // Applies a reloaded configuration's names, templates, limits and times, all or none. Throws StartupError if a model
+  // was added, removed or moved to another file: these need load(), unload() or replace().
   void reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general);
 
  private:
-  // What a model that drains becomes.
+  // The next state of a draining model.
   enum class After { kSleep, kUnload, kLoad };
 
   struct Entry {
@@ -103,27 +103,27 @@ class LiveModels {
     std::string failure;
     std::optional<Clock::time_point> failed_at;
     std::shared_ptr<RunningModel> running;      // null: not ready
-    std::shared_ptr<const ServedModel> served;  // the same
+    std::shared_ptr<const ServedModel> served;  // the API's view of `running`; null: not ready
     std::optional<ModelInfo> info;
     std::int64_t max_model_len = 0;
     std::uint64_t promised = 0;                // bytes, while it runs
     std::uint64_t promised_on_host = 0;        // beside a GPU
-    std::stop_source loading;                  // of the load or replacement that is under way
+    std::stop_source loading;                  // stops the load or replacement under way
     bool begun = false;                        // the load runs on the thread `models`; false: it waits for that thread
-    bool replacing = false;                    // its replacement is being loaded beside it
+    bool replacing = false;                    // its replacement is being loaded meanwhile
     double canary_share = 0.0;                 // the share of its conversations that its canary gets
     const RunningModel* draining = nullptr;    // only compared, never dereferenced
-    const RunningModel* makes_room = nullptr;  // another model's; once its memory is released the load begins again
+    const RunningModel* makes_room = nullptr;  // model whose released memory lets the load resume
     After after = After::kSleep;
-    std::optional<HostedModelSpec> fallback;       // what it was before a replacement in place
-    std::vector<Done> callers;                     // of the operation under way
+    std::optional<HostedModelSpec> fallback;       // state before a replacement in place
+    std::vector<Done> callers;                     // callbacks of the operation under way
     std::vector<Done> waiting;                     // requests, and callers of wake(), that wait until it is ready
     std::shared_ptr<RequestQueue> waiting_places;  // limits the requests in `waiting`; holds no request itself
     std::uint64_t last_steps = 0;
     Clock::time_point active_at{};
 
     bool is_busy() const;      // an operation is under way that excludes others
-    bool can_give_up() const;  // ... and it can be cancelled: it is a load, or leads to one
+    bool can_give_up() const;  // ... but can be cancelled: a load, or leading to one
   };
   using EntryPtr = std::shared_ptr<Entry>;
   // A loaded model that its entry does not hold yet.
@@ -142,7 +142,7 @@ class LiveModels {
     void report(std::vector<Done>& all, const std::optional<Error>& error = std::nullopt);
   };
 
-  // Memory that is a model's, until this and its copies are gone.
+  // A model's promised memory, until this and its copies are gone.
   struct Promises {
     std::shared_ptr<const std::uint64_t> own;
     std::shared_ptr<const std::uint64_t> on_host;
@@ -153,13 +153,13 @@ class LiveModels {
     Promises promises;
   };
 
-  // sleep() and unload().
+  // The common part of sleep() and unload().
   void give_up(const std::string& name, After after, Done done);
 
   // Each requires mutex_.
   EntryPtr find(const std::string& name) const;
   bool is_taken(const HostedModelSpec& spec, const Entry* but) const;
-  static Error not_loaded(const Entry& entry);  // for requests
+  static Error not_loaded(const Entry& entry);  // the error for requests
   void begin_load(const EntryPtr& entry, ModelState state);
   void begin_drain(Entry& entry, After after, Outcome& outcome);
   void abandon(const EntryPtr& entry, After after, const Error& why, Outcome& outcome);
@@ -178,7 +178,7 @@ class LiveModels {
   void publish();
   TableEntry describe(const Entry& entry) const;
 
-  // On the thread `models`, without the mutex.
+  // Runs on the thread `models`, without the mutex.
   void load_now(const EntryPtr& entry, const std::stop_token& stop);
   void replace_beside(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
   void check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
@@ -186,7 +186,7 @@ class LiveModels {
   bool fits_without_idle(const HostedModelSpec& spec);
   void plan_without(const HostedModelSpec& spec, std::uint64_t promised, std::uint64_t promised_on_host) const;
   void load_adapter_now(const EntryPtr& entry, const AdapterPath& adapter, bool in_place, const Done& done);
-  // The error where it cannot be loaded; nullopt where the load was cancelled, or the process ends.
+  // Returns the error if loading fails; nullopt if the load was cancelled or the process ends.
   std::optional<Result<Loaded>> try_load(const HostedModelSpec& spec, const std::stop_token& stop);
   Loaded bring_up(const HostedModelSpec& spec, std::unique_ptr<OpenedModel> opened,
                   const std::function<bool()>& interrupted);

@@ -1,4 +1,4 @@
-// LiveModels: adapters that come and go while their model serves.
+// LiveModels: loading and unloading adapters of serving models.
 #include <algorithm>
 
 #include "core/base/log.h"
@@ -18,7 +18,7 @@ auto find_path(HostedModelSpec& spec, const std::string& name) {
 
 }  // namespace
 
-// Why the model cannot take the adapter now.
+// Reason why the model cannot take the adapter now.
 std::optional<Error> LiveModels::adapter_refusal(const EntryPtr& entry, const std::string& name, bool in_place) const {
   const std::string model = entry->spec.name;
   if (!entry->spec.model.adapter_updates) {
@@ -69,7 +69,7 @@ void LiveModels::load_adapter(const std::string& model, const AdapterPath& adapt
   });
 }
 
-// What may have changed since the call came is looked at again, and once more after the file was read.
+// Checks the model's state again, as it may have changed since the call, and once more after reading the file.
 void LiveModels::load_adapter_now(const EntryPtr& entry, const AdapterPath& adapter, bool in_place, const Done& done) {
   std::shared_ptr<RunningModel> running;
   Outcome outcome;

@@ -1,4 +1,4 @@
-// LiveModels: a canary beside a model, which becomes the model or goes.
+// LiveModels: a canary beside a model, which is promoted or removed.
 #include <ctime>
 
 #include "core/base/log.h"
@@ -47,7 +47,7 @@ void LiveModels::split(const std::string& name, const std::filesystem::path& pat
   publish();
 }
 
-// Loaded beside the model, with the same limit on waiting requests; its callers are answered once it has its share.
+// Loads it beside the model, with the same limit on waiting requests; answers its callers once it has its share.
 void LiveModels::begin_canary(const Entry& entry, const std::filesystem::path& path, double share, Done done) {
   const auto canary = std::make_shared<Entry>();
   canary->spec = entry.spec;
@@ -79,7 +79,7 @@ void LiveModels::drop_canary(const EntryPtr& canary, Done done, Outcome& outcome
   outcome.report(std::move(done));
 }
 
-// What runs on either ends there.
+// Running requests of both versions finish where they are.
 void LiveModels::promote(Entry& entry, const EntryPtr& canary, Outcome& outcome) {
   log::info("{} is {} now, was {}", entry.spec.name, canary->spec.model.path.string(), entry.spec.model.path.string());
   entry.spec.model.path = canary->spec.model.path;

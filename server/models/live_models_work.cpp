@@ -15,7 +15,7 @@ Error load_refusal(const std::string& name, ErrorKind kind, const char* code, co
   return Error{kind, "The model '" + name + "' was not loaded: " + why, code, "", std::nullopt};
 }
 
-// What `work` throws, as the error for an admin; nothing where it succeeded. Interrupted passes.
+// Runs `work` and returns its exception as an admin's error; nothing if it succeeded. Interrupted passes through.
 template <class Work>
 std::optional<Error> refused_by(const std::string& name, const Work& work) {
   try {
@@ -50,7 +50,7 @@ bool same_engine(const HostedModelSpec& a, const HostedModelSpec& b) {
          a.engine.kv_cache.dtype == b.engine.kv_cache.dtype && a.kv_memory == b.kv_memory && a.kv_share == b.kv_share;
 }
 
-// Throws StartupError where a name would belong to two.
+// Throws StartupError if two models share a name.
 void check_names(const std::vector<HostedModelSpec>& specs) {
   for (auto spec = specs.begin(); spec != specs.end(); ++spec) {
     if (const auto twice = repeated_name(*spec)) {
@@ -64,7 +64,7 @@ void check_names(const std::vector<HostedModelSpec>& specs) {
   }
 }
 
-// Of several models, the refused one is named.
+// With several models, the error names the one refused.
 void name_failures(const HostedModelSpec& spec, const std::function<void()>& work) {
   try {
     work();
@@ -161,7 +161,7 @@ void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& 
   general_ = general;
 }
 
-// One model alone takes what it is given or finds, as ever.
+// A single model takes the memory it is given, or all that is free.
 void LiveModels::plan_start(std::vector<HostedModelSpec>& specs, std::int64_t kv_budget,
                             const std::vector<std::unique_ptr<OpenedModel>>& opened) const {
   if (specs.size() == 1 && specs.front().is_only) return;
@@ -188,7 +188,7 @@ LiveModels::Loaded LiveModels::bring_up(const HostedModelSpec& spec, std::unique
   // The promises move with the model: the pointer itself may live longer.
   loaded.running = {
       model.release(), [this, thread = thread_, promises = std::move(promises)](RunningModel* ended) mutable {
-        // A job must be copyable, what it holds is not.
+        // A job must be copyable, but `Ended` is not.
         auto held = std::make_shared<Ended>(Ended{std::unique_ptr<RunningModel>(ended), std::move(promises)});
         thread->post([this, held] { bury(*held); });
       }};
@@ -232,7 +232,7 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   if (stop.stop_requested()) {
-    // The loader may have been too near its end to notice: then this is over once bury() had the model.
+    // The loader may have finished before noticing: then the abandonment ends once bury() had the model.
     if (!loaded || !*loaded) return after_drain(entry, outcome);
     entry->draining = (*loaded)->running.get();
     return;
@@ -247,14 +247,14 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
   publish();
 }
 
-// Throws MemoryShortage where the model would not fit if so much were free.
+// Throws MemoryShortage if the model would not fit with so much more memory free.
 void LiveModels::plan_without(const HostedModelSpec& spec, std::uint64_t promised,
                               std::uint64_t promised_on_host) const {
   const MemoryNeeds needs = open_(spec)->needs();
   plan_memory(needs, pool_of(spec, needs), ledger_.left_without(promised), host_ledger_.left_without(promised_on_host));
 }
 
-// Whether the model would fit if all idle ones slept.
+// Returns whether the model would fit if all idle ones slept.
 bool LiveModels::fits_without_idle(const HostedModelSpec& spec) {
   std::uint64_t promised = 0;
   std::uint64_t promised_on_host = 0;
@@ -270,7 +270,7 @@ bool LiveModels::fits_without_idle(const HostedModelSpec& spec) {
   return !refused_by(spec.name, [&] { plan_without(spec, promised, promised_on_host); });
 }
 
-// The idle model that was used least recently goes to sleep; the load begins again once its memory is released.
+// Puts the least recently used idle model to sleep; the load begins again once its memory is released.
 bool LiveModels::take_room(Entry& entry, Outcome& outcome) {
   const auto now = Clock::now();
   Entry* oldest = nullptr;
@@ -321,7 +321,7 @@ void LiveModels::replace_beside(const EntryPtr& entry, HostedModelSpec spec, con
   publish();
 }
 
-// Before anything is given up: would the new one be loaded?
+// Checks that the new model would load, before the old one is given up.
 void LiveModels::check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop) {
   if (stop.stop_requested()) return;
   const auto error = refused_by(spec.name, [&] { plan_without(spec, entry->promised, entry->promised_on_host); });
@@ -342,7 +342,7 @@ void LiveModels::bury(Ended& ended) {
   ended.model->stop();
   ended.model.reset();
   ended.promises = {};
-  ::malloc_trim(0);  // what it had in small pieces goes back too
+  ::malloc_trim(0);  // returns its small allocations to the system too
   Outcome outcome;
   const std::lock_guard lock(mutex_);
   for (const EntryPtr& entry : std::vector<EntryPtr>(entries_)) {
@@ -363,7 +363,7 @@ void LiveModels::after_drain(const EntryPtr& entry, Outcome& outcome) {
   publish();
 }
 
-// What a reload may change of a model, and what the plan gave it stays.
+// Applies the settings that a reload may change, and keeps the memory that the plan gave.
 void LiveModels::take_over(Entry& entry, const HostedModelSpec& spec, std::shared_ptr<ServedModel> served) {
   const HostedModelSpec before = std::exchange(entry.spec, spec);
   entry.spec.model.path = before.model.path;
@@ -380,7 +380,7 @@ void LiveModels::take_over(Entry& entry, const HostedModelSpec& spec, std::share
 void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general) {
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<EntryPtr, std::shared_ptr<ServedModel>>> matched;
-  std::vector<HostedModelSpec> named;  // with the adapters that they have now
+  std::vector<HostedModelSpec> named;  // specs with their present adapters
   for (const HostedModelSpec& spec : specs) {
     const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const EntryPtr& entry) {
       return entry->spec.name == spec.name || (entry->spec.is_only && spec.is_only);

@@ -84,7 +84,7 @@ std::int64_t useful_kv_bytes(const MemoryNeeds& needs, std::int32_t block_size, 
 
 std::vector<std::int64_t> share_kv(const std::vector<KvClaim>& claims, std::int64_t budget, std::int32_t block_size,
                                    const MachineMemory& machine) {
-  std::uint64_t at_once = 0;  // weights and pools of a size of their own, of what is loaded at once
+  std::uint64_t at_once = 0;  // weights and fixed pools of models loaded together
   std::uint64_t own = 0;
   double shares = 0.0;
   for (const KvClaim& claim : claims) {

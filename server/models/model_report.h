@@ -14,7 +14,7 @@ struct ModelReport {
   TableEntry entry;
   std::filesystem::path path;
   std::vector<AdapterPath> adapters;
-  std::uint64_t memory = 0;  // bytes that are promised to it, while it is loaded
+  std::uint64_t memory = 0;  // promised bytes while it is loaded
   std::chrono::milliseconds sleep_after{0};
   bool replacing = false;
   bool is_configured = true;

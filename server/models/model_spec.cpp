@@ -17,14 +17,14 @@ std::vector<std::string> names_of(const HostedModelSpec& spec) {
   return names;
 }
 
-// What is none is refused when the model is loaded.
+// A malformed entry is refused when the model is loaded.
 void add_adapters(HostedModelSpec& spec) {
   for (const std::string& text : spec.model.adapters) {
     if (auto adapter = adapter_path_of(text)) spec.adapters.push_back(*std::move(adapter));
   }
 }
 
-// A draft model that is named drafts, unless another method is asked for.
+// Naming a draft model turns it on, unless another method is asked for.
 void choose_drafts(HostedModelSpec& spec) {
   SpeculationMethod& method = spec.engine.speculation.method;
   if (!spec.model.draft_model.empty() && method == SpeculationMethod::kNone) method = SpeculationMethod::kDraftModel;
@@ -80,7 +80,7 @@ HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine) {
   spec.engine.kv_cache.memory = entry.kv_memory;
   spec.engine.kv_cache.num_blocks = 0;
   if (std::string& tier = spec.engine.kv_cache.disk_tier_path; !tier.empty()) {
-    // A folder for each: they would take each other's blocks for leftovers.
+    // Each model has a folder: a model would delete another's blocks as leftovers.
     std::string folder = entry.name;
     std::replace(folder.begin(), folder.end(), '/', '_');
     tier = (std::filesystem::path(tier) / folder).string();

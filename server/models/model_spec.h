@@ -1,6 +1,6 @@
 // HostedModelSpec: one model as an operator wants it served: its files, its names, its engine, its share of the memory
-// and when it sleeps. ModelEntry: the same as the configuration's `models` list writes it, where an absent field is the
-// general sections' value. Value types; any thread.
+// and its sleep. ModelEntry: its form in the configuration's `models` list, where an absent field has the general
+// sections' value. Value types; any thread.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace quire {
 // Models that one process may know, loaded or not: each is a label in the metrics.
 inline constexpr std::size_t kMostModels = 64;
 
-// The types that a KV cache may have, as they are called.
+// Names of the types that a KV cache may have.
 inline constexpr std::pair<std::string_view, KvDType> kKvDTypes[] = {{"f16", KvDType::kF16},
                                                                      {"bf16", KvDType::kBF16},
                                                                      {"f32", KvDType::kF32},
@@ -42,11 +42,11 @@ struct ModelOptions {
   std::filesystem::path chat_template;  // a Jinja file instead of the model's own template; empty: the model's
   std::string tool_format;              // how tool calls are written ("hermes", ...); empty: as the chat template says
   std::filesystem::path mmproj;         // the tower that reads pictures for it; empty: one beside the model's file
-  bool uses_mmproj = true;              // false: it reads text only, whatever there is
+  bool uses_mmproj = true;              // false: text only, even with a tower
   PictureForm picture_form = PictureForm::kTrained;
   std::filesystem::path draft_model;   // a smaller model that drafts for it; empty: none does
   std::filesystem::path packed_cache;  // folder of weights packed by an earlier start; empty: none is kept
-  std::int64_t packed_cache_bytes = kDefaultPackedBytes;  // of all files in that folder
+  std::int64_t packed_cache_bytes = kDefaultPackedBytes;  // limit for all files in that folder
   bool ignore_unknown_keys = false;  // settings of its files that Quire does not know: a warning in place of a refusal
 };
 
@@ -57,14 +57,14 @@ struct ModelEntry {
   std::optional<std::int64_t> max_num_seqs;
   std::optional<KvDType> kv_dtype;
   std::int64_t kv_memory = 0;  // bytes of the KV pool; 0: by kv_share
-  double kv_share = 1.0;       // of the pool memory, relative to the other models'
+  double kv_share = 1.0;       // share of the pool memory, relative to other models
   std::optional<std::int64_t> max_queued_requests;
   std::optional<std::chrono::milliseconds> max_queue_time;
   std::chrono::milliseconds sleep_after{0};  // without work; 0: never
   bool preload = true;                       // false: the first request loads it
 };
 
-// NAME=PATH: an adapter by the name that clients ask it by.
+// NAME=PATH: an adapter and the name that clients use.
 struct AdapterPath {
   std::string name{};
   std::filesystem::path path{};
@@ -73,39 +73,39 @@ struct AdapterPath {
 
 struct HostedModelSpec {
   std::string name;
-  std::vector<std::string> aliases;   // answered too
-  std::vector<AdapterPath> adapters;  // at present; model.adapters are those of the configuration
+  std::vector<std::string> aliases;   // further names it answers to
+  std::vector<AdapterPath> adapters;  // current ones; model.adapters are the configured ones
   ModelOptions model;
-  EngineOptions engine;        // kv_cache.memory: what the plan gave it; 0: none was made
+  EngineOptions engine;        // kv_cache.memory: set by the plan; 0: no plan was made
   std::int64_t kv_memory = 0;  // bytes, as asked for; 0: by share
   double kv_share = 1.0;
   std::chrono::milliseconds sleep_after{0};
   bool preload = true;
-  bool is_only = false;                        // from the section `model`: its name may change, it is still the same
-  bool is_configured = true;                   // false: it came by an admin's call, and goes when it is unloaded
-  bool is_canary = false;                      // its adapters are asked for by the names of the other version's
-  std::optional<std::string> template_text{};  // of model.chat_template, where it was read already
+  bool is_only = false;                        // from section `model`; a reload may rename it
+  bool is_configured = true;                   // false: added by an admin's call, removed when unloaded
+  bool is_canary = false;                      // its adapters go by the other version's names
+  std::optional<std::string> template_text{};  // text of model.chat_template once read
 
   bool takes_adapters() const { return !adapters.empty() || model.adapter_updates; }
 };
 
-// Nothing where the text is none.
+// Returns nothing unless the text is NAME=PATH.
 std::optional<AdapterPath> adapter_path_of(std::string_view text);
 
-// What a client may write without quoting, and a log line, a path and a metric's label can hold: at most 128 letters,
-// digits and - _ . : / @ +.
+// Checks that a name needs no quoting by clients, in log lines, paths and metric labels: at most 128 letters, digits
+// and - _ . : / @ +.
 bool is_model_name(std::string_view name);
-// Its name, an alias, or an adapter's name.
+// Returns whether the name is its own, an alias or an adapter's.
 bool answers_to(const HostedModelSpec& spec, std::string_view name);
-// The first name that it has twice; nothing where there is none.
+// The first repeated name; nothing if there is none.
 std::optional<std::string> repeated_name(const HostedModelSpec& spec);
-// Whether both answer to one name.
+// Returns whether both answer to one name.
 bool share_a_name(const HostedModelSpec& a, const HostedModelSpec& b);
-// What `entry` asks for, over the general sections' `engine`.
+// Builds the spec for `entry` on top of the general sections' `engine`.
 HostedModelSpec spec_of(const ModelEntry& entry, const EngineOptions& engine);
-// The same for the section `model`.
+// Builds the spec for the section `model`.
 HostedModelSpec spec_of_only(const ModelOptions& model, const EngineOptions& engine);
-// Reads the text of its model.chat_template, where it has one. Throws StartupError.
+// Reads the text of model.chat_template if it is set. Throws StartupError.
 void read_template(HostedModelSpec& spec);
 
 }  // namespace quire

@@ -1,6 +1,6 @@
-// RunningModel: a model with its engine, as those see it who do not care what it is made of. Any thread, except stop()
-// and the destructor: One thread at a time, when it has no other holder. OpenedModel: a model that was opened and
-// checked while nothing is allocated for it yet; One thread at a time.
+// RunningModel: a model with its engine, for users who need not know its parts. Any thread, except stop() and the
+// destructor: one thread at a time, when it has no other holder. OpenedModel: a model that was opened and checked, with
+// nothing allocated for it yet; one thread at a time.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@
 
 namespace quire {
 
-// Thrown out of a model's loading when the server is asked to end meanwhile.
+// Thrown by a model's loading when the server is asked to end meanwhile.
 struct Interrupted {};
 
-// How a model's KV cache is laid out, as dashboards ask for it.
+// Layout of a model's KV cache, for dashboards.
 struct CacheConfig {
   std::int32_t block_size = 0;
   std::int64_t num_blocks = 0;
@@ -30,7 +30,7 @@ struct CacheConfig {
 class RunningModel {
  public:
   virtual ~RunningModel() = default;
-  // What the API needs to know under the spec's names and template, without the queue. Throws StartupError.
+  // The model as the API sees it under the spec's names and template, without the queue. Throws StartupError.
   virtual std::shared_ptr<ServedModel> describe(const HostedModelSpec& spec) const = 0;
   virtual RequestQueue& queue() = 0;
   virtual EngineStats stats() const = 0;
@@ -40,13 +40,13 @@ class RunningModel {
   virtual StepTrace* step_trace() = 0;                 // may be null
   virtual AdapterPool* adapters() { return nullptr; }  // null: it takes none
   virtual EngineView::Reading view() { return {}; }
-  // Saves, restores or erases a slot. As SlotOrder says.
+  // Saves, restores or erases a slot, as the order says.
   virtual void order_slot(SlotOrder order) {
     (*order.done)(failure(ErrorKind::kInvalidRequest, "This model keeps no slots", "unsupported_operation"));
   }
-  // Takes over what can change while the engine runs: the queue's bounds and the keys' weights.
+  // Applies the settings that can change while the engine runs: the queue's limits and the keys' weights.
   virtual void reconfigure(const EngineOptions& options) = 0;
-  // Ends the engine's thread: nothing is sent any more.
+  // Ends the engine's thread: no event is sent afterwards.
   virtual void stop() = 0;
 };
 
@@ -54,13 +54,13 @@ class OpenedModel {
  public:
   virtual ~OpenedModel() = default;
   virtual MemoryNeeds needs() const = 0;
-  // Refuses what start() would refuse for its other files: template, adapters. Throws StartupError.
+  // Checks the model's other files like start(): template, adapters. Throws StartupError.
   virtual void check() const {}
-  // Loads it and starts its engine. Throws StartupError, and Interrupted once `interrupted` says so.
+  // Loads it and starts its engine. Throws StartupError, and Interrupted once `interrupted` returns true.
   virtual std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) = 0;
 };
 
-// Throws StartupError.
+// Opens a model; throws StartupError.
 using ModelOpener = std::function<std::unique_ptr<OpenedModel>(const HostedModelSpec& spec)>;
 
 }  // namespace quire

@@ -1,6 +1,6 @@
-// WorkThread: one thread that does one thing after another, as they were posted, and looks around at times of its own
-// choosing between them. post(): Any thread. Invariant: what was posted runs on this thread or, once it was stopped, is
-// destroyed unrun on the thread that posted or stopped.
+// WorkThread: a thread that runs posted work in order, and looks around at times of its own choosing in between.
+// post(): any thread. Invariant: posted work runs on this thread or, once stopped, is destroyed without running on the
+// thread that posted or stopped.
 #pragma once
 
 #include <condition_variable>
@@ -18,14 +18,14 @@ namespace quire {
 
 class WorkThread {
  public:
-  // `look_around` runs now and then and says when it wants to run again; nullopt: after the next piece of work.
+  // `look_around` runs at intervals and returns when to run again; nullopt: after the next piece of work.
   WorkThread(const char* name, std::function<std::optional<Clock::time_point>()> look_around);
   ~WorkThread() { stop(); }
   WorkThread(const WorkThread&) = delete;
   WorkThread& operator=(const WorkThread&) = delete;
 
   void post(std::function<void()> work);
-  // Finishes what runs, drops the rest, joins. Idempotent; not from the thread itself.
+  // Finishes running work, drops the rest, joins. Idempotent; not from the thread itself.
   void stop();
 
  private:

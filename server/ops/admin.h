@@ -1,4 +1,4 @@
-// An admin's operations. AdminTask: one that takes time: a wait that blocks no thread, then the function that makes the
+// Operations of an admin. AdminTask: a slow operation: a wait that blocks no thread, then the function that makes the
 // response. AdminActions: the functions behind them, set before the first session; any thread.
 #pragma once
 
@@ -16,11 +16,11 @@ namespace quire {
 
 // A download whose progress is the response.
 struct PullTask {
-  enum class Form { kWhole, kEvents, kLines };  // one object at the end, server-sent events, Ollama's lines
+  enum class Form { kWhole, kEvents, kLines };  // a final object, server-sent events, or Ollama's lines
   std::shared_ptr<hub::PullLease> lease;
   Form form = Form::kWhole;
   bool is_ollama = false;
-  std::optional<ModelEntry> serves;  // taken into service at the end, under this name; its path is the download's
+  std::optional<ModelEntry> serves;  // added to the served models at the end, with the download's path
 };
 
 struct AdminTask {
@@ -38,25 +38,25 @@ struct ModelOrder {
   What what = What::kLoad;
   ModelEntry model;  // its name, and the options of a load or a replacement
   bool in_place = false;
-  std::optional<double> share;  // of a replacement: the new file's share of the traffic, as a canary; absent: all
+  std::optional<double> share;  // canary share of a replacement; absent: replace it all
 };
 
 // An adapter of a model that serves, to be loaded or unloaded.
 struct AdapterOrder {
-  std::string model;  // empty: the first
+  std::string model;  // empty: the first model
   AdapterPath adapter;
   bool in_place = false;
-  bool unloads = false;  // by its name alone
+  bool unloads = false;  // needs only the name
 };
 
 struct AdminActions {
-  // Calls `done` when it was applied or refused, with the response's body.
+  // Calls `done` with the response's body once the order was applied or refused.
   std::function<void(std::function<void(Result<std::string>)> done)> reload;
   // Calls `done` when the operation ends, with the error if it failed.
   std::function<void(const ModelOrder& order, std::function<void(std::optional<Error>)> done)> order;
   std::function<void(const AdapterOrder& order, std::function<void(std::optional<Error>)> done)> order_adapter;
   std::function<std::vector<ModelReport>()> models;
-  hub::PullRunner* pulls = nullptr;  // null: there are none
+  hub::PullRunner* pulls = nullptr;  // null: downloads are not available
 };
 
 }  // namespace quire

@@ -41,7 +41,7 @@ void EndWatch::run() {
 }
 
 std::string names_of_threads() {
-  // They end with the pool that they belong to, and the log's thread after everything else.
+  // Compute threads end with their pool, and the log's thread after everything else.
   constexpr const char* kCompute = "cpu-";
   constexpr const char* kLog = "log";
   std::set<std::string> names;

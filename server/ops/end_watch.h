@@ -1,5 +1,5 @@
-// EndWatch: reports a process that does not come to its end in time, because a thread hangs in a disk or a driver. Any
-// thread. It has a thread of its own from the first time limit on.
+// EndWatch: reports a process that does not end in time, because a thread hangs in a disk or a driver. Any thread. Its
+// own thread starts with the first time limit.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@ class EndWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Once the time has passed `overdue` is called, at most once, on the watch's thread. It must not throw.
+  // Calls `overdue` once the time has passed, at most once, on the watch's thread. It must not throw.
   explicit EndWatch(std::function<void()> overdue) : overdue_(std::move(overdue)) {}
   ~EndWatch();  // the end has come
   EndWatch(const EndWatch&) = delete;
   EndWatch& operator=(const EndWatch&) = delete;
 
-  // The end is due within this time from now. Replaces an earlier limit.
+  // Sets the end's limit to this time from now, replacing an earlier one.
   void expect_within(std::chrono::milliseconds time);
 
  private:
@@ -36,7 +36,7 @@ class EndWatch {
   std::thread thread_;
 };
 
-// Names of this process's threads beside the caller's, those that only compute left out: "engine, kv-io".
+// Names of this process's threads except the caller's and the compute threads: "engine, kv-io".
 std::string names_of_threads();
 
 }  // namespace quire

@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 constexpr int kRequestProcess = 1;
-constexpr int kFirstEngine = 2;  // its process
+constexpr int kFirstEngine = 2;  // process number of the first engine
 constexpr int kStepTrack = 1;
 
 double micros(Clock::duration duration) {
@@ -23,7 +23,7 @@ class TraceWriter {
  public:
   explicit TraceWriter(Clock::time_point began) : began_(began) {}
 
-  // Times before the window are cut off.
+  // Clips the slice to the recorded window.
   void slice(int process, int track, const std::string& name, Clock::time_point begin, Clock::duration length,
              const std::string& arguments = "{}") {
     const Clock::time_point end = begin + length;
@@ -41,7 +41,7 @@ class TraceWriter {
     add(fmt::format(R"({{"name":"process_name","ph":"M","pid":{},"args":{{"name":{}}}}})", process,
                     dump_json(Json(name))));
   }
-  // The track of a request; named when first asked for.
+  // Returns the track of a request and names it on first use.
   int track_of(const std::string& request) {
     const auto [found, added] = tracks_.try_emplace(request, static_cast<int>(tracks_.size()) + 1);
     if (added) name_track(kRequestProcess, found->second, request);
@@ -64,7 +64,7 @@ class TraceWriter {
   std::map<std::string, int> tracks_;
 };
 
-// What `quire simulate --cost` reads: the terms of its price, and the time that it took, with the blocks that it moved.
+// Arguments that `quire simulate --cost` reads: the step's cost terms, its time and the blocks it moved.
 std::string arguments_of(const StepRecord& step) {
   const StepTerms& terms = step.terms;
   return fmt::format(R"({{"tokens":{},"sequences":{},"streams":{},"prompt_tokens":{},"stream_ktokens":{},)"

@@ -14,10 +14,10 @@ namespace quire {
 inline constexpr std::size_t kMostTracedSteps = 200'000;
 inline constexpr std::size_t kMostTracedRequests = 20'000;
 
-// Requests that ended during a recording; nothing is kept otherwise.
+// Requests that ended during a recording; outside a recording nothing is kept.
 class RequestTrace {
  public:
-  // Forgets what was recorded. False where a recording is in progress.
+  // Clears the last recording and starts one. Returns false if one is in progress.
   bool start();
   std::vector<RequestRecord> stop();
   void add(const RequestRecord& record);
@@ -28,15 +28,15 @@ class RequestTrace {
   std::vector<RequestRecord> records_;
 };
 
-// What one model's engine did.
+// Recorded steps of one model's engine.
 struct EngineSteps {
   std::string model;
   std::vector<StepRecord> steps;
 };
 
-// A process for each engine, with its steps and their phases, and one for the requests with a track for each: its share
-// of every step, and, where it ended meanwhile, its whole life. Times are microseconds since `began`; nothing is
-// shown before it.
+// Makes a process for each engine, with its steps and their phases, and one for all requests, with a track for each:
+// its share of every step and, if it ended during the recording, its whole life. Times are microseconds since `began`;
+// earlier events are not shown.
 std::string perfetto_json(const std::vector<EngineSteps>& engines, const std::vector<RequestRecord>& requests,
                           Clock::time_point began);
 

@@ -1,6 +1,6 @@
-// FailureLimiter: limits the requests without a valid key from one address. Any thread. A token bucket by address that
-// holds a minute's worth. Invariant: at most kMostAddresses are known; beyond that the ones that are full again are
-// forgotten, and where none is, further addresses share one bucket.
+// FailureLimiter: limits the requests without a valid key from one address. Any thread. Each address has a token bucket
+// that holds a minute's worth. Invariant: at most kMostAddresses are known; beyond that, addresses with full buckets
+// are forgotten, and if there are none, further addresses share one bucket.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class FailureLimiter {
  public:
   static constexpr std::size_t kMostAddresses = 4096;
 
-  // Counts one failure. The time to wait where the address had more than it may; 0 per minute: no bound.
+  // Counts one failure. Returns the time to wait if the address exceeded its limit; 0 per minute: no limit.
   std::optional<std::chrono::seconds> count(const std::string& address, std::int64_t per_minute, Clock::time_point now);
 
  private:

@@ -29,7 +29,7 @@ class KeyRing {
 
   bool empty() const { return keys_.empty(); }
   const std::vector<ApiKey>& all() const { return keys_; }
-  // Null where there is no such key.
+  // Null if there is no such key.
   const ApiKey* find(std::string_view presented) const;
   const ApiKey* named(std::string_view name) const;
 
@@ -37,7 +37,7 @@ class KeyRing {
   std::vector<ApiKey> keys_;
 };
 
-// What ApiKeyOptions::sha256 takes for a key: 64 hexadecimal digits.
+// Hash of a key as ApiKeyOptions::sha256 writes it: 64 hexadecimal digits.
 std::string hash_of_key(std::string_view key);
 
 }  // namespace quire

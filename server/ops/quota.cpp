@@ -20,7 +20,7 @@ Error over(const std::string& name, const std::string& what, std::optional<doubl
   return error;
 }
 
-// As OpenAI writes it: 120ms, 1s, 6m0s.
+// Formats a duration like OpenAI: 120ms, 1s, 6m0s.
 std::string show(double seconds) {
   const auto ms = std::llround(std::ceil(seconds * 1000.0));
   if (ms < 1000) return fmt::format("{}ms", ms);
@@ -215,7 +215,7 @@ std::vector<QuotaTable::Report> QuotaTable::begin_reports(Clock::time_point now)
   reports.reserve(to_report_.size());
   for (Rate* const rate : to_report_) {
     rate->is_listed = false;
-    if (!rate->shared.wants_report()) continue;  // its answer lists it again
+    if (!rate->shared.wants_report()) continue;  // the answer puts it back on the list
     const SharedRate::Report ask = rate->shared.begin_report(limit_of(*rate), now);
     reports.push_back({rate->bucket, rate->per_minute, ask, rate});
   }
@@ -235,7 +235,7 @@ void QuotaTable::note_failure(Clock::time_point now) {
     for (Rate* const rate : {&usage.requests, &usage.tokens}) {
       if (rate->per_minute == 0) continue;
       rate->shared.note_failure(limit_of(*rate), now);
-      if (wake_) list(*rate);  // until the store is back
+      if (wake_) list(*rate);  // retries until the store is back
     }
   }
 }

@@ -21,15 +21,15 @@
 
 namespace quire {
 
-// What the metrics show of a store that rates are shared through.
+// Metrics of the store that shares the rates.
 struct SharedQuotaCounts {
   std::atomic<bool> is_shared{false};
   std::atomic<bool> is_up{false};
-  std::atomic<std::int64_t> num_replicas{0};  // as the store said last
+  std::atomic<std::int64_t> num_replicas{0};  // from the store's last answer
   std::atomic<std::int64_t> num_failures{0};
 };
 
-// kRuns: the request computes, and holds one of the key's places. kReads: it reads, deletes or resumes what there is.
+// kRuns: the request computes, and holds one of the key's places. kReads: it reads, deletes or resumes stored objects.
 enum class QuotaUse { kRuns, kReads };
 
 class QuotaTable {
@@ -43,12 +43,12 @@ class QuotaTable {
     Lease& operator=(Lease&& other) noexcept;
     ~Lease() { release(); }
 
-    // Takes a request's prompt tokens, and what its sequences count beyond the one that was admitted, or refuses: 429,
-    // with the time after which they are available, where there is one.
+    // Takes a request's prompt tokens, and one request for each sequence beyond the first, or refuses: 429, with the
+    // time after which they are available, if there is one.
     Result<void> take_prompt(std::int64_t num_tokens, std::int64_t num_sequences, Clock::time_point now);
     // Changes how many sequences of the request run or wait, one at first; refuses to exceed the key's bound.
     Result<void> hold(std::int64_t num_sequences);
-    // Takes what was generated.
+    // Takes the generated tokens.
     void take_generated(std::int64_t num_tokens, Clock::time_point now);
 
    private:
@@ -67,8 +67,8 @@ class QuotaTable {
   // OpenAI's x-ratelimit-* header fields, name and value, for the rates that the key has.
   std::vector<std::pair<std::string, std::string>> headers(const ApiKey& key, Clock::time_point now);
 
-  // From now on the rates are shared with other daemons, of which there are num_replicas until set_num_replicas().
-  // `wake` is called, on any thread and under the table's lock, where there is something to report; null: not shared.
+  // Shares the rates with other daemons from now on; there are num_replicas of them until set_num_replicas(). `wake` is
+  // called, on any thread and under the table's lock, when there is something to report; null: not shared.
   void share(std::int64_t num_replicas, std::function<void()> wake);
   void set_num_replicas(std::int64_t num_replicas);
   struct Report {
@@ -77,7 +77,7 @@ class QuotaTable {
     SharedRate::Report ask{};
     Rate* rate = nullptr;
   };
-  // What the store should be asked now. Each is answered, or note_failure() says that none of them will be.
+  // Reports to send to the store now. Each is answered, or note_failure() says that all of them failed.
   std::vector<Report> begin_reports(Clock::time_point now);
   void note_answer(const Report& report, double level, Clock::time_point now);
   void note_failure(Clock::time_point now);
@@ -86,8 +86,8 @@ class QuotaTable {
   struct Rate {
     TokenBucket own;
     SharedRate shared;
-    std::int64_t per_minute = 0;  // as of its last use
-    std::string bucket{};         // its name, where it is shared
+    std::int64_t per_minute = 0;  // limit at the last use
+    std::string bucket{};         // its name in the store, if shared
     bool is_listed = false;       // in to_report_
   };
   struct Usage {
@@ -97,7 +97,7 @@ class QuotaTable {
   };
   Usage& usage_of(const std::string& key_name);
   void list(Rate& rate);
-  // What is left of the rate.
+  // The remaining level of the rate.
   double level(Rate& rate, std::int64_t per_minute, Clock::time_point now);
   bool may_take(Rate& rate, double wanted, std::int64_t per_minute, Clock::time_point now);
   void take(Rate& rate, double amount, std::int64_t per_minute, Clock::time_point now);
@@ -106,7 +106,7 @@ class QuotaTable {
   Error too_soon(const std::string& name, const char* what, double wanted, Rate& rate, Clock::time_point now) const;
 
   std::mutex mutex_;
-  std::unordered_map<std::string, Usage> usage_;  // by key name: bounded by the keys there ever were
+  std::unordered_map<std::string, Usage> usage_;  // by key name; bounded by all keys ever configured
   std::function<void()> wake_;                    // null: rates are not shared
   std::vector<Rate*> to_report_;
   std::int64_t num_replicas_ = 1;

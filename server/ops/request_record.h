@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// When what happened to one operation. The engine's times are those of the choice that took longest.
+// Times of one operation's events. The engine's times are those of the slowest choice.
 struct OperationTimes {
   Clock::time_point arrival{};
   std::optional<Clock::time_point> first_token;
@@ -25,11 +25,11 @@ struct RequestRecord {
   std::string request_id;
   std::string key_name;  // "" where no key was asked for
   std::string peer;
-  std::string method;  // empty, as the path is, where the head could not be read
+  std::string method;  // empty, like the path, if the head was unreadable
   std::string path;
   int status = 0;        // 0: the client left before an answer
-  std::string error;     // the code of the failure that it was answered; empty where it was not
-  bool is_call = false;  // asked a model for something, rather than for a page
+  std::string error;     // code of the error in its answer; empty: none
+  bool is_call = false;  // calls a model, unlike a page
   OperationTimes times;
   TraceContext trace;
   OperationSummary summary;

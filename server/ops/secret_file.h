@@ -1,4 +1,4 @@
-// A secret that lies in a file, as Kubernetes and systemd give them to a process. Any thread.
+// A secret in a file, as Kubernetes and systemd pass them to a process. Any thread.
 #pragma once
 
 #include <string>

@@ -41,8 +41,8 @@ void SharedRate::take(double amount, const Limit& limit, Time now) {
   unreported_ += amount;
 }
 
-// After a failure the parts of all replicas together stand for the bucket: what this one lacks of its part is what it
-// took beyond what the rate refilled.
+// After a failure, the parts of all replicas together replace the bucket: this one's deficit in its part is the amount
+// taken beyond the rate's refill.
 SharedRate::Report SharedRate::begin_report(const Limit& limit, Time now) {
   const double bucket = bucket_.level(capacity_of(limit), now);
   if (!has_store_) unreported_ = std::max(0.0, part_of(bucket, limit) - refilled_part(limit, now));

@@ -1,6 +1,6 @@
 // SpanExporter: sends finished requests as spans to an OpenTelemetry collector (OTLP over HTTP or HTTPS, in JSON), from
-// a thread of its own. offer(): Any thread; never waits: what does not fit into the queue is dropped and counted. A
-// collector that does not answer costs nothing but its spans.
+// a thread of its own. offer(): any thread; never waits: spans beyond the queue's size are dropped and counted. A
+// collector that does not answer costs only its spans.
 #pragma once
 
 #include <atomic>
@@ -21,15 +21,15 @@ struct TracingOptions {
   std::string endpoint;  // "http://host:4318/v1/traces"; empty: nothing is exported
   std::string ca;        // a PEM file of the authorities that an https endpoint must convince; empty: the system's
   std::string service_name = "quire";
-  double sample_ratio = 1.0;  // of the traces that begin here; a caller's decision is kept
+  double sample_ratio = 1.0;  // share of new traces; a caller's decision is kept
   std::int64_t max_queued_spans = 4096;
 };
 
-// Where an endpoint's URL points; its path is OTLP's where it has none. Throws StartupError for what is no such URL.
+// Parses the endpoint's URL; a URL without a path gets OTLP's path. Throws StartupError for an unusable URL.
 HttpUrl parse_collector(const std::string& url);
-// The collector that receives spans. Throws StartupError: the URL, or the file of authorities.
+// Opens the collector that receives spans. Throws StartupError for the URL or the file of authorities.
 WebClient open_collector(const TracingOptions& options);
-// Empty where the collector took the body; otherwise why it did not. Waits for some seconds at most.
+// Returns an empty text if the collector took the body, else the reason. Waits for a few seconds at most.
 std::string post_spans(const WebClient& collector, std::string body);
 
 // The OTLP request for these requests: a span each, with spans for queue, prefill and decode below it.
@@ -39,12 +39,12 @@ class SpanExporter {
  public:
   // Throws StartupError for an unusable endpoint, named in the message.
   explicit SpanExporter(const TracingOptions& options);
-  // Sends what is queued, if the collector takes it within a second, and ends.
+  // Sends the queued spans, if the collector takes them within a second, and ends.
   ~SpanExporter();
   SpanExporter(const SpanExporter&) = delete;
   SpanExporter& operator=(const SpanExporter&) = delete;
 
-  // Whether a trace that begins here is one of those to be exported.
+  // Returns whether to export a trace that begins here.
   bool chooses() const;
   void offer(const RequestRecord& record);
   std::uint64_t num_sent() const { return num_sent_.load(std::memory_order_relaxed); }

@@ -34,7 +34,7 @@ struct StatusPoint {
   double blocks_cached = 0.0;
   double prompt_tokens_s = 0.0;  // computed or found in the cache
   double output_tokens_s = 0.0;
-  double hit_rate = 0.0;  // of prompt tokens that were looked up, 0 to 1
+  double hit_rate = 0.0;  // share of looked-up prompt tokens, 0 to 1
   double busy = 0.0;      // share of the time in steps, 0 to 1
   std::array<double, kStatusQuantiles.size()> first_token_s{};
   std::array<double, kStatusQuantiles.size()> between_tokens_s{};

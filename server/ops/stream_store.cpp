@@ -18,7 +18,7 @@ std::string SavedStream::append(std::string_view events) {
       events.remove_prefix(size);
       if (events_.size() >= begin_after_) numbered += event;
       const auto bytes = static_cast<std::int64_t>(event.size());
-      // The numbers continue without their events, so that what is sent stays consistent.
+      // Numbers continue without the lost events, so that the sent stream stays consistent.
       lost_ = lost_ || !store_.take(owner_, bytes);
       if (!lost_) num_bytes_ += bytes;
       events_.push_back(lost_ ? std::string() : std::move(event));

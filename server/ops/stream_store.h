@@ -21,8 +21,8 @@
 namespace quire {
 
 struct ResumeOptions {
-  std::chrono::milliseconds window{0};              // how long a broken stream waits for its client; 0: not at all
-  std::int64_t max_bytes = std::int64_t{64} << 20;  // of all saved streams together
+  std::chrono::milliseconds window{0};              // a broken stream waits so long; 0: not at all
+  std::int64_t max_bytes = std::int64_t{64} << 20;  // limit for all saved streams together
 };
 
 class StreamStore;
@@ -37,19 +37,19 @@ class SavedStream {
   // Takes whole events and returns them with their numbers ("id: 7").
   std::string append(std::string_view events);
   void finish();
-  // It can be resumed no more, and its readers end.
+  // Ends the stream's readers; it cannot be resumed any more.
   void revoke();
-  // From now on append() returns what comes after that event: the client has the others. Before the first one.
+  // Makes append() return only events after `number`. To be called before the first append().
   void begin_after(std::size_t number) { begin_after_ = number; }
 
   struct Rest {
     std::string events;
     std::size_t last = 0;   // the number of the last of these events
-    bool finished = false;  // nothing will follow
+    bool finished = false;  // no event follows
     bool lost = false;      // dropped at the memory limit: it cannot be resumed
   };
-  // What comes after that event, some kSlice bytes of it at most. Where it is nothing yet, `wake` (may be empty) is
-  // called once when that changes.
+  // Events after that number, at most about kSlice bytes. If there are none yet, `wake` (may be empty) is called once
+  // when that changes.
   Rest after(std::size_t number, std::function<void()> wake);
 
   static constexpr std::size_t kSlice = 128 * 1024;
@@ -73,9 +73,9 @@ class SavedStream {
 
 class StreamStore {
  public:
-  // A new stream, to be closed when it ended; null where that id is taken.
+  // Opens a new stream, which must be closed when it ends; null if that id is taken.
   std::shared_ptr<SavedStream> open(const std::string& key_name, const std::string& request_id, Clock::time_point now);
-  // It can be taken up until that time.
+  // Lets a client resume it until that time.
   void close(const std::string& key_name, const std::string& request_id, Clock::time_point until);
   std::shared_ptr<SavedStream> find(const std::string& key_name, const std::string& request_id, Clock::time_point now);
 
@@ -93,7 +93,7 @@ class StreamStore {
   };
   using Id = std::pair<std::string, std::string>;
   using IdView = std::pair<std::string_view, std::string_view>;
-  // Looking for a stream takes no memory.
+  // Lets a look-up avoid allocating a key.
   struct Before {
     using is_transparent = void;
     bool operator()(const IdView& a, const IdView& b) const { return a < b; }

@@ -54,7 +54,7 @@ ServiceNotifier::ServiceNotifier() {
   if (path == nullptr || (path[0] != '/' && path[0] != '@') || path[1] == '\0') return;
   if (std::strlen(path) >= sizeof(sockaddr_un::sun_path)) return;
   address_ = path;
-  if (address_.front() == '@') address_.front() = '\0';  // the abstract name space
+  if (address_.front() == '@') address_.front() = '\0';  // the abstract namespace
   socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const timeval patience{0, 500'000};
   ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
@@ -70,7 +70,7 @@ void ServiceNotifier::send(const std::string& message, int flags) {
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, address_.data(), address_.size());
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size());
-  // A supervisor that does not read is no reason to fail.
+  // Ignores a supervisor that does not read.
   ::sendto(socket_, message.data(), message.size(), MSG_NOSIGNAL | flags, reinterpret_cast<const sockaddr*>(&address),
            size);
 }
@@ -109,8 +109,8 @@ std::optional<std::chrono::milliseconds> watchdog_period() {
 }
 
 namespace {
-constexpr double kLatestStep = 10.0;        // a step that takes so many times what was predicted hangs
-constexpr double kUnpredictedStep = 600.0;  // seconds: the first one, of which no price is known
+constexpr double kLatestStep = 10.0;        // factor on the prediction that means a hang
+constexpr double kUnpredictedStep = 600.0;  // seconds: limit of the first step, which has no prediction
 constexpr double kSlowDisk = 50e6;          // bytes per second
 }  // namespace
 

@@ -1,6 +1,6 @@
-// What systemd and its like tell a service by its environment, and what it tells them (sd_notify(3), sd_listen_fds(3)):
-// ServiceNotifier sends one line per change of state; Watchdog decides whether the daemon may say that it is alive.
-// ServiceNotifier: any thread. Watchdog: one thread at a time.
+// Messages between systemd, or the like, and this service (sd_notify(3), sd_listen_fds(3)). ServiceNotifier sends one
+// line per change of state; Watchdog decides whether the daemon may report that it is alive. ServiceNotifier: any
+// thread. Watchdog: one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@
 
 namespace quire {
 
-// One listening socket that was open before the process began.
+// A listening socket opened before the process began.
 struct HandedSocket {
   int descriptor = -1;
   std::string name;  // FileDescriptorName= of the socket unit; "admin" makes it the admin listener
 };
 
-// The sockets handed to this process; none where there are none. Forgets the variables, so that no child takes them for
-// its own. Once, before any thread starts.
+// The sockets handed to this process; may be empty. Removes the variables, so that no child process uses them. To be
+// called once, before any thread starts.
 std::vector<HandedSocket> take_handed_sockets();
 
 class ServiceNotifier {
@@ -40,19 +40,19 @@ class ServiceNotifier {
   void alive();
 
  private:
-  // A supervisor that does not read is waited for a moment, unless the flags say otherwise.
+  // Waits a moment for a supervisor that does not read, unless the flags say otherwise.
   void send(const std::string& message, int flags = 0);
 
   int socket_ = -1;
   std::string address_;
 };
 
-// How often the supervisor wants a sign of life (WATCHDOG_USEC, where WATCHDOG_PID is this process).
+// Interval at which the supervisor expects a sign of life (WATCHDOG_USEC, if WATCHDOG_PID is this process).
 std::optional<std::chrono::milliseconds> watchdog_period();
 
-// Is one engine getting anywhere? False while it has work of its own and has taken no step for several times what the
-// step was predicted to take, and the time in which weights that were mapped are read from a slow disk again; and once
-// its device failed: a restart is the only cure. What waits for another engine's step or for the disk is alive.
+// Checks that one engine makes progress. It fails while the engine has work but took no step for several times the
+// predicted time plus the time to read mapped weights from a slow disk again, and once its device failed: only a
+// restart helps. An engine that waits for another one's step or for the disk counts as alive.
 class Watchdog {
  public:
   explicit Watchdog(std::uint64_t weight_bytes = 0) : weight_bytes_(weight_bytes) {}

@@ -12,7 +12,7 @@ class TokenBucket {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // What it has, to be changed by what is taken; it is refilled as of this capacity since the last call.
+  // Refills at this capacity since the last call and returns the level, from which the caller takes.
   double& refill(double capacity, Time now) {
     level_ = level(capacity, now);
     at_ = is_used_ ? std::max(at_, now) : now;
@@ -29,7 +29,7 @@ class TokenBucket {
     at_ = now;
     is_used_ = true;
   }
-  // How long a bucket of this level and capacity takes to have `wanted`.
+  // Time until a bucket of this level and capacity holds `wanted`.
   static double seconds_until(double wanted, double level, double capacity) {
     return std::max(0.0, wanted - level) * kSeconds / capacity;
   }

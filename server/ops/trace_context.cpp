@@ -11,7 +11,7 @@ constexpr std::size_t kTraceDigits = 32;
 constexpr std::size_t kSpanDigits = 16;
 constexpr std::size_t kHeaderSize = 55;  // version, trace, parent and flags with their dashes
 
-// Lower case only, says the standard.
+// Only lower case is allowed by the standard.
 bool is_hex(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
@@ -44,7 +44,7 @@ std::optional<TraceContext> parse_traceparent(std::string_view header) {
   const std::string_view parent = header.substr(36, kSpanDigits);
   const std::string_view flags = header.substr(53, 2);
   if (!is_hex(version) || version == "ff" || !is_id(trace) || !is_id(parent) || !is_hex(flags)) return std::nullopt;
-  // Later versions may say more after a dash; this one may not.
+  // Later versions may add text after a dash; this one may not.
   if (header.size() > kHeaderSize && (version == "00" || header[kHeaderSize] != '-')) return std::nullopt;
   return TraceContext{std::string(trace), std::string(parent), random_hex(kSpanDigits),
                       (digit_value(flags[1]) & 1) != 0};

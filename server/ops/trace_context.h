@@ -15,8 +15,8 @@ struct TraceContext {
   bool sampled = false;
 };
 
-// What a traceparent header says, with a span of our own under it; nothing where it is malformed, as the standard
-// wants.
+// Reads a traceparent header and adds a span of our own under it; nothing if the header is malformed, as the standard
+// requires.
 std::optional<TraceContext> parse_traceparent(std::string_view header);
 // A trace that begins here.
 TraceContext new_trace(bool sampled);

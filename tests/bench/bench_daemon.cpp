@@ -1,4 +1,4 @@
-// What the whole daemon takes: bench_daemon idle BINARY MODEL [CONNECTIONS] | ready BINARY MODEL [FLAGS...].
+// Measures the whole daemon: bench_daemon idle BINARY MODEL [CONNECTIONS] | ready BINARY MODEL [FLAGS...].
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -39,7 +39,7 @@ std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
-// Reads one whole response of Content-Length; its status, 0 where the connection ended.
+// Reads one whole response of Content-Length; returns its status, 0 if the connection ended.
 int read_status(int socket) {
   std::string text;
   std::array<char, 4096> buffer;
@@ -79,7 +79,7 @@ class Daemon {
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  // Asks every millisecond; the seconds from exec to the first 200.
+  // Polls every millisecond; returns the seconds from exec to the first 200.
   double wait_ready() const {
     while (true) {
       if (::waitpid(child_, nullptr, WNOHANG) != 0) std::exit(1);
@@ -99,7 +99,7 @@ class Daemon {
     }
   }
 
-  // "VmRSS:" and the like, in MiB.
+  // Reads a field such as "VmRSS:" in MiB.
   double memory_mib(const std::string& name) const {
     std::ifstream file("/proc/" + std::to_string(child_) + "/status");
     for (std::string line; std::getline(file, line);) {
@@ -115,14 +115,14 @@ class Daemon {
   Clock::time_point began_;
 };
 
-// One short completion of the demo model.
+// A short completion of the demo model.
 std::string completion_request() {
   const std::string body = R"({"model":"quire-demo","prompt":"Once","max_tokens":1})";
   return "POST /v1/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: " +
          std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-// Connections on each of which one completion was answered, and which wait for their next request.
+// Opens connections that complete one request each and then wait for the next.
 void measure_idle(const std::string& binary, const std::string& model, int count) {
   const rlimit limit{static_cast<rlim_t>(count) + 1000, static_cast<rlim_t>(count) + 1000};
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) std::perror("RLIMIT_NOFILE");

@@ -1,6 +1,6 @@
-// What drafts are worth on a real model: bench_draft MODEL [lookup|oracle|wrong|mtp|block|draft:FILE]... Each figure is
-// the decode rate with drafts over that without, the median of engines that take turns, beside what it must be. The
-// texts are the same by construction; the program stops where they are not.
+// Gain of drafts on a real model: bench_draft MODEL [lookup|oracle|wrong|mtp|block|draft:FILE]... Each figure is the
+// decode rate with drafts over the rate without, the median of engines that take turns, beside the required value. The
+// texts are the same by construction; otherwise the program stops.
 #include <functional>
 #include <optional>
 #include <random>
@@ -16,7 +16,7 @@ using namespace quire::bench;
 
 constexpr int kRounds = 5;
 
-// Lets exactly one text through, token by token, without forcing it: what an editing model would say.
+// Allows exactly one text, token by token, without forcing it: the output of an editing model.
 class ReplayGrammar final : public Grammar {
  public:
   explicit ReplayGrammar(std::vector<TokenId> text) : text_(std::move(text)) {}
@@ -32,7 +32,7 @@ class ReplayGrammar final : public Grammar {
       const auto next = static_cast<std::uint32_t>(text_[position_].value);
       mask[next / 32] = 1U << (next % 32);
     }
-    // A wrong draft is not cut here: a model that edits would find out only by computing it.
+    // A wrong draft is not cut here: an editing model would find out only by computing it.
     bool accept(TokenId) override {
       ++position_;
       return true;
@@ -85,7 +85,7 @@ std::vector<TokenId> prompt_of(const BenchModel& model, const Scene& scene, int 
 }
 
 struct Measured {
-  double seconds = 0.0;  // from the last first token on
+  double seconds = 0.0;  // counted from the last first token
   EngineStats stats{};
   std::vector<std::vector<TokenId>> texts{};
 };
@@ -122,7 +122,7 @@ Measured run(BenchModel& model, const Scene& scene, bool drafted) {
   return measured;
 }
 
-// plain: what the rate without drafts is measured on.
+// plain: measures the rate without drafts.
 void measure(BenchModel& plain, BenchModel& model, const std::string& what, Scene scene, double least,
              std::optional<std::uint32_t> percent = std::nullopt) {
   const Measured first = run(plain, scene, false);
@@ -172,7 +172,7 @@ void measure_wrong(BenchModel& model) {
   }
 }
 
-// One stream of each question: short answers that the demo hybrid was trained on.
+// A stream per question: short answers that the demo hybrid was trained on.
 void measure_mtp(BenchModel& plain, const char* path) {
   BenchModel model(path, true);
   if (model.model->drafts_by() != DraftsBy::kNextTokens) return;
@@ -184,12 +184,12 @@ void measure_mtp(BenchModel& plain, const char* path) {
   }
 }
 
-// The block of a file of random weights (`quire synth --next-tokens`), whose drafts an oracle replaces: what drafting
-// with it costs and saves where a step is bound by its weights.
+// The block of a file of random weights (`quire synth --next-tokens`), whose drafts an oracle replaces: measures the
+// cost and gain of drafting with it if a step is bound by its weights.
 void measure_block(BenchModel& plain, const char* path) {
   struct Case {
     std::uint32_t percent;
-    std::int64_t part;  // of the vocabulary, one such
+    std::int64_t part;  // divisor of the vocabulary
     double least;
   };
   for (const Case& its : {Case{70, 1, 1.4}, Case{70, 8, 1.4}, Case{0, 8, 0.97}}) {
@@ -207,7 +207,7 @@ void measure_block(BenchModel& plain, const char* path) {
   }
 }
 
-// A smaller model. Of synthetic weights it is never right, and must cost no load more than any other drafts may; a
+// A smaller model. With synthetic weights it is never right, and may cost no more under load than other drafts; a
 // trained one is right as often as it is.
 void measure_draft_model(BenchModel& plain, const char* path, const std::string& drafter) {
   BenchModel model(path, false, drafter);

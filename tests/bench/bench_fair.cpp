@@ -1,4 +1,4 @@
-// What the scheduler promises to those who share a machine, on a real model: bench_fair MODEL [itl|fair]...
+// Fairness of the scheduler on a real model: bench_fair MODEL [itl|fair]...
 #include <functional>
 #include <map>
 
@@ -22,7 +22,7 @@ void measure_itl(BenchModel& model) {
   constexpr int kStreams = 4;
   constexpr int kStreamTokens = 240;
   constexpr int kLongTokens = 1500;
-  double step_ms = 0.0;  // of those who stream alone
+  double step_ms = 0.0;  // step of the streams alone
   {
     BenchEngine engine(model, 2000, options_of());
     std::vector<std::shared_ptr<TimingSink>> sinks;
@@ -37,7 +37,7 @@ void measure_itl(BenchModel& model) {
     options.scheduler.max_num_batched_tokens = 2048;
     options.scheduler.target_itl_ms = factor * step_ms;
     BenchEngine engine(model, 2000, options);
-    engine.submit(model.tokens(kLongTokens, 7), 1);  // what a prompt token costs is known from here on
+    engine.submit(model.tokens(kLongTokens, 7), 1);  // teaches the price of a prompt token
     engine.run();
     const auto steps_before = engine.engine->stats().num_steps;
     engine.submit(model.tokens(kLongTokens, 8), 1);
@@ -74,7 +74,7 @@ void measure_itl(BenchModel& model) {
   }
 }
 
-// Two keys that both always have something waiting, one of them fifty times as much.
+// Two keys that always have requests waiting, one of them fifty times as many.
 void measure_fair(BenchModel& model) {
   for (const double weight : {1.0, 3.0}) {
     EngineOptions options = options_of();
@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_fair MODEL [itl|fair]...\n");
     return 2;
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was measured is printed even if the run is cut
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a cut run still prints its results
   BenchModel model(argv[1]);
   for (const auto& [name, measure] : all) {
     if (argc == 2 || std::find(argv + 2, argv + argc, name) != argv + argc) measure(model);

@@ -1,4 +1,4 @@
-// What sharing, preemption and a long queue cost on a real model: bench_memory MODEL [shared|pools|waiting]...
+// Cost of sharing, preemption and a long queue on a real model: bench_memory MODEL [shared|pools|waiting]...
 #include <functional>
 #include <map>
 #include <numeric>
@@ -29,12 +29,12 @@ std::vector<TokenId> joined(std::vector<TokenId> head, const std::vector<TokenId
 }
 
 struct FirstTokens {
-  double alone;           // one request, nothing else running
+  double alone;           // a single request, nothing else running
   double together;        // the mean of 31 that arrive at once
   double together_worst;  // the last of them
 };
 
-// Times to first token of requests that have `system` before their own tokens, once it has been computed.
+// Times to first token of requests that begin with `system`, after it has been computed once.
 FirstTokens first_tokens(BenchModel& model, const std::vector<TokenId>& system, int seed) {
   BenchEngine engine(model, 4000, options_of());
   const auto own = [&](int i) { return joined(system, model.tokens(kSuffixTokens, seed + i)); };
@@ -141,7 +141,7 @@ void measure_pools(BenchModel& model) {
   }
 }
 
-// The step of eight streams, with none and with ten thousand requests waiting behind them.
+// The step of eight streams, with no request and with ten thousand waiting behind them.
 void measure_waiting(BenchModel& model) {
   constexpr int kSteps = 200;
   for (const int num_waiting : {0, 10'000, 0, 10'000}) {
@@ -175,7 +175,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "bench_memory MODEL [shared|pools|waiting]...\n");
     return 2;
   }
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // what was measured is printed even if the run is cut
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a cut run still prints its results
   BenchModel model(argv[1]);
   for (const auto& [name, measure] : all) {
     const bool asked = argc == 2 || std::find(argv + 2, argv + argc, name) != argv + argc;

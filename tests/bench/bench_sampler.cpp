@@ -17,7 +17,7 @@ void measure(const char* name, const quire::SamplingParams& params) {
   quire::test::FakeBackend backend;
   quire::Sampler sampler(backend);
   std::vector<float> original(kVocab);
-  // As language models give them: a wide bell, and a few tokens far above it.
+  // Shape of a language model's logits: a wide bell, and a few tokens far above it.
   for (std::size_t i = 0; i < kVocab; ++i) {
     float bell = -6.0F;
     for (std::uint64_t k = 0; k < 12; ++k) {

@@ -50,11 +50,11 @@ void print(const char* what, const std::vector<double>& us) {
               quantile(us, 0.99));
 }
 
-// The first half of the steps warms up.
+// The first half of the steps is a warm-up.
 void measure(const char* name, const Crowd& crowd) {
   CrowdedScheduler scheduler(crowd);
   std::vector<double> plan_us;
-  std::vector<double> preempting_us;  // of the steps that preempt
+  std::vector<double> preempting_us;  // steps that preempt
   std::vector<double> commit_us;
   std::size_t num_allocated = 0;
   std::int64_t num_admitted = 0;

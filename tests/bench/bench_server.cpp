@@ -1,4 +1,4 @@
-// What the server costs over an engine that costs nothing: bench_server streams [IO_THREADS [chat|completions]] |
+// Overhead of the server over an engine that costs nothing: bench_server streams [IO_THREADS [chat|completions]] |
 // overhead. Client and server are two processes that share this machine's cores.
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -31,12 +31,12 @@ struct Run {
   int io_threads = 1;
 };
 
-// Serves until `client`, which runs in a process of its own, has ended; says what the server took.
+// Serves until `client`, in a process of its own, has ended; prints the server's use of CPU and memory.
 void serve_for(const Run& run, const std::function<void(std::uint16_t)>& client) {
   std::fflush(stdout);
   std::array<int, 2> pipe{};
   if (::pipe(pipe.data()) != 0) std::exit(1);
-  const pid_t child = ::fork();  // before there are threads
+  const pid_t child = ::fork();  // fork while there are no other threads
   if (child == 0) {
     std::uint16_t port = 0;
     if (::read(pipe[0], &port, sizeof port) == sizeof port) client(port);
@@ -81,7 +81,7 @@ std::string request_of(bool chat, int max_tokens, bool stream) {
          "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-// A fixed rate is offered instead of the highest one: a delay is meaningful only while the engine does not wait.
+// Offers a fixed rate, not the highest: a delay is meaningful only while the engine does not wait.
 void measure_streams(int io_threads, bool chat) {
   for (const int rate : {100'000, 150'000, 200'000, 250'000}) {
     const std::chrono::nanoseconds period(std::int64_t{1'000'000'000} * kStreams / rate);
@@ -103,8 +103,8 @@ void measure_streams(int io_threads, bool chat) {
   }
 }
 
-// One request after another on one connection: all of the time between sending and the whole answer is the server's,
-// the client's and the kernel's.
+// Sends one request after another on one connection: the time between sending and the whole answer is spent in the
+// server, the client and the kernel only.
 void measure_overhead() {
   constexpr int kRequests = 5000;
   for (const bool stream : {false, true}) {

@@ -1,6 +1,6 @@
-// What reading a shared context once is worth: bench_shared MODEL [STREAMS] [TOKENS]. One decode step of STREAMS
-// sequences behind the same TOKENS tokens, and behind as many of their own, in turns: attention alone, then the whole
-// step. The model's heads are taken to fill its hidden size.
+// Gain of reading a shared context once: bench_shared MODEL [STREAMS] [TOKENS]. One decode step of STREAMS sequences
+// after the same TOKENS tokens, and after as many of their own, in turns: attention alone, then the whole step. The
+// model's heads are assumed to fill its hidden size.
 #include <cmath>
 
 #include "tests/bench/engine_bench.h"
@@ -14,7 +14,7 @@ constexpr std::int64_t kBlock = 16;
 constexpr std::int64_t kOwnBlocks = 4;
 constexpr int kTurns = 7;
 
-// One row of each sequence behind its blocks; the shared ones are blocks 0, 1, 2, ...
+// A row of each sequence after its blocks; the shared ones are blocks 0, 1, 2, ...
 class DecodeStep {
  public:
   DecodeStep(std::int64_t streams, std::int64_t tokens, bool shares) {
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
   layout.block_size = kBlock;
   layout.num_blocks = streams * (tokens / kBlock + kOwnBlocks);
   const auto kv = model.backend->allocate_kv(layout);
-  const std::vector<std::byte> content(kv->block_bytes(), std::byte{0x3c});  // of ordinary size in every type
+  const std::vector<std::byte> content(kv->block_bytes(), std::byte{0x3c});  // a normal number in every type
   for (std::int32_t block = 0; block < layout.num_blocks; ++block)
     kv->write_block(block, content);
   model.model->reserve(streams, streams);

@@ -1,6 +1,6 @@
-// How long one request waits for others on a real model, each figure beside what it must be: bench_time MODEL
-// [alone|shared|small|identical|choices|streams|models][:TOKENS]... where a long prompt has 12,000 tokens, or so many.
-// The engine runs on its own thread, as in the daemon. Build the same file on two commits and run them in turns.
+// Waits of one request for others on a real model, each beside the required value: bench_time MODEL
+// [alone|shared|small|identical|choices|streams|models][:TOKENS]... TOKENS: length of a long prompt (12,000). The
+// engine runs on its own thread, as in the daemon. Build the same file on two commits and run them in turns.
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -113,7 +113,7 @@ double first_token(RunningEngine& engine, std::vector<TokenId> prompt) {
   return seconds_between(sent.at, sent.sink->times().at(0));
 }
 
-// What runs is under way after this: long enough to be in the middle of a step, different in each try.
+// Waits until running requests are in the middle of a step, at a different point in each try.
 void let_it_run(int attempt) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300 + 37 * attempt % 500));
 }
@@ -127,7 +127,7 @@ void measure_alone(BenchModel& model, int num_long) {
   RunningEngine bounded(model, 4000, 64);
   RunningEngine unbounded(model, 4000, 64, nullptr, 0.0);
   for (RunningEngine* engine : {&bounded, &unbounded})
-    first_token(*engine, model.tokens(std::min(3000, num_long / 4), 1));  // the step's price is known from here on
+    first_token(*engine, model.tokens(std::min(3000, num_long / 4), 1));  // teaches the price of a step
   std::vector<double> seconds;
   std::vector<double> without_bound;
   for (int i = 0; i < 3; ++i) {
@@ -140,7 +140,7 @@ void measure_alone(BenchModel& model, int num_long) {
   report_ratio("alone, times unbounded steps", percentile(seconds, 50) / percentile(without_bound, 50), 1.03);
 }
 
-// A long prompt beside small requests that follow each other: its share of the machine is what they leave.
+// A long prompt beside small requests that follow each other: its share of the machine is their remainder.
 void measure_shared(BenchModel& model, int num_long) {
   RunningEngine engine(model, 6000, 64);
   first_token(engine, model.tokens(3000, 1));

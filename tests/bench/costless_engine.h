@@ -1,5 +1,5 @@
-// CostlessEngine: what stands behind a RequestQueue when only the server is to be measured. Each of its steps gives
-// every live request one token; the token's text is the time of that step. Any thread; its own thread is the engine's.
+// CostlessEngine: the engine behind a RequestQueue for measuring the server alone. Each of its steps gives every live
+// request one token; the token's text is the time of that step. Any thread; its own thread is the engine's.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class CostlessEngine {
   CostlessEngine& operator=(const CostlessEngine&) = delete;
 
   RequestQueue& queue() { return queue_; }
-  // Steps that began later than they should have by more than a period.
+  // Steps that began more than a period late.
   std::int64_t num_late() const { return num_late_.load(); }
 
  private:

@@ -77,7 +77,7 @@ class BenchModel {
 
  public:
   const std::unique_ptr<Backend> backend;
-  std::unique_ptr<Model> model;  // of this backend
+  std::unique_ptr<Model> model;  // model on this backend
 };
 
 class BenchEngine {
@@ -117,7 +117,7 @@ class BenchEngine {
     kEngineThread.assume();
     return engine->step(Clock::now());
   }
-  // Until nothing is left to do; the seconds that took.
+  // Steps until no work is left; returns the seconds it took.
   double run() {
     const auto began = Clock::now();
     while (step()) {

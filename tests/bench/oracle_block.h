@@ -19,7 +19,7 @@ class OracleBlock final : public Model {
   OracleBlock(std::unique_ptr<Model> inner, std::uint32_t percent, std::int64_t num_looked_at)
       : inner_(std::move(inner)), percent_(percent), looked_at_{.begin = 0, .end = num_looked_at} {}
 
-  // The sequence to come: a prompt of so many tokens, and the text behind it.
+  // Sets the sequence to come: a prompt of `num_prompt` tokens, and the text after it.
   void follow(std::vector<TokenId> text, std::size_t num_prompt) {
     text_ = std::move(text);
     num_prompt_ = num_prompt;

@@ -20,7 +20,7 @@ using namespace quire;
 constexpr std::int64_t kMaxModelLen = 4096;
 constexpr int kNumVariants = 8;
 
-// A model that is quick to refuse a grammar of much work.
+// A model that soon refuses a costly grammar.
 const ModelTable& fuzz_models() {
   static RequestQueue queue({});
   static const ModelTable kModels = [] {
@@ -54,7 +54,7 @@ OutputEvent event_of(const Request& request, std::int32_t choice, bool last) {
   return event;
 }
 
-// Every value in a document, the document first.
+// All values in a document, the document first.
 void collect(Json& value, std::vector<Json*>& nodes) {
   nodes.push_back(&value);
   if (!value.is_structured()) return;
@@ -62,7 +62,7 @@ void collect(Json& value, std::vector<Json*>& nodes) {
     collect(each, nodes);
 }
 
-// One value replaced by an unlikely one or by another of the document's: what changing bytes seldom makes of JSON.
+// Replaces one value by an unlikely one or by another of the document: mutated bytes seldom yield such JSON.
 Json variant_of(const Json& body, std::minstd_rand& random) {
   static const Json kUnlikely = Json::parse(R"([null, true, 0, -1, 1, 1.5, 1e308, -1e-308, 9223372036854775807,
     18446744073709551615, 2147483648, "", "x", "\u0000\uffff<|im_end|>", [], {}, [[]], [null], [{}], {"": null},
@@ -81,7 +81,7 @@ Json variant_of(const Json& body, std::minstd_rand& random) {
   return made;
 }
 
-// What a request that was taken asks of the engine is within bounds, and the engine's answer can be written.
+// Checks that an accepted request asks for bounded work of the engine, and that the engine's answer can be written.
 void answer(Operation& operation) {
   std::string out;
   if (operation.streams()) operation.begin(out);
@@ -112,8 +112,8 @@ void ask(const Route& route, Call call, std::string body) {
 
 }  // namespace
 
-// The first line is a path, the rest a body: refused with a reason, or an operation that can be answered; and so are
-// bodies that differ from it in one value.
+// The first line is a path, the rest a body: it is refused with a reason, or gives an operation that can be answered;
+// the same holds for bodies that differ from it in one value.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const std::size_t line_end = std::min(input.find('\n'), input.size());

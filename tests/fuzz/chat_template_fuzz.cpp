@@ -18,7 +18,7 @@ const Json& context() {
 
 }  // namespace
 
-// Any text as a template: it renders within its limits or is refused with a message; what comes out keeps to them too.
+// Parses any text as a template: it renders within its limits, output included, or is refused with a message.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto chat_template = quire::ChatTemplate::parse(text);

@@ -26,7 +26,7 @@ const GrammarCompiler& fuzz_compiler() {
   return kCompiler;
 }
 
-// Says yes to whatever is allowed, chosen by `seed`: there is always something, it is accepted, and the rest is not.
+// Accepts any allowed token, chosen by `seed`: there is always one, it is accepted, and forbidden ones are not.
 void walk(const Grammar& grammar, std::uint32_t seed) {
   const TokenVocabulary& vocabulary = fuzz_compiler().vocabulary();
   const auto state = grammar.start();
@@ -54,8 +54,8 @@ void walk(const Grammar& grammar, std::uint32_t seed) {
 
 }  // namespace
 
-// The first byte chooses the kind, the rest is a schema, an expression, a grammar or (by lines) choices: refused with a
-// reason, or never at a loss.
+// The first byte chooses the kind, the rest is a schema, an expression, a grammar or (by lines) choices: it is refused
+// with a reason, or always allows some token.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);

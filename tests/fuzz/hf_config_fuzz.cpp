@@ -8,7 +8,7 @@
 #include "core/model/formats/json_file.h"
 #include "tests/fuzz/refusal.h"
 
-// The same text as each JSON file of a model's directory.
+// Uses the same text as each JSON file of a model's directory.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto with_object = [&](const auto& read) {

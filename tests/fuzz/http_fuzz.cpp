@@ -29,12 +29,12 @@ void check_head(const quire::RequestHead& head) {
   quire::parse_traceparent(head.field("traceparent"));
 }
 
-// A connection that brings a text in pieces of one size.
+// A connection that delivers a text in pieces of one size.
 class Arriving {
  public:
   Arriving(std::string_view text, std::size_t piece) : text_(text), piece_(piece) {}
 
-  // Gives `feed` what arrived and was not taken, and more each time, until `is_over`. False where the text ends first.
+  // Passes unconsumed input to `feed`, and more each time, until `is_over`. False if the text ends first.
   template <class Feed, class IsOver>
   bool feed(const Feed& feed, const IsOver& is_over) {
     while (true) {
@@ -60,7 +60,7 @@ void show(const quire::HttpRefusal& refusal, std::string& shown) {
   shown += "refused " + std::to_string(refusal.status) + " " + refusal.code + "\n";
 }
 
-// What a connection that brings these bytes is understood to ask, request after request.
+// Describes the requests read from a connection with these bytes, one after another.
 std::string understood(std::string_view text, std::size_t piece) {
   std::string shown;
   Arriving connection(text, piece);
@@ -89,7 +89,7 @@ std::string understood(std::string_view text, std::size_t piece) {
 
 }  // namespace
 
-// Any bytes on a connection: what they are taken for does not depend on how they arrive.
+// Reads any bytes on a connection: the result must not depend on how they arrive.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string whole = understood(text, text.size());

@@ -14,7 +14,7 @@ class Mutator {
   // corpus: not empty; must outlive this.
   Mutator(const std::vector<Input>& corpus, std::uint64_t seed) : corpus_(corpus), random_(seed) {}
 
-  // One corpus entry with one to eight changes: bits, bytes, integers of any width, cuts, copies, pieces of other
+  // A corpus entry with one to eight changes: bits, bytes, integers of any width, cuts, copies, pieces of other
   // entries.
   Input next();
 

@@ -1,4 +1,4 @@
-// What every reader of files must do with any bytes: succeed, or refuse with one line. Any thread.
+// Requirement on readers of files: they accept any bytes or refuse them with one line. Any thread.
 #pragma once
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 
 namespace quire::fuzz {
 
-// Runs `read`; a StartupError must be one bounded line of text. Anything else that is thrown ends the process.
+// Runs `read`; a StartupError must be one bounded line of text. Any other exception ends the process.
 template <class Read>
 void expect_value_or_line(const Read& read) noexcept {
   try {

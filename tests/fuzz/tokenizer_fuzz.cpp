@@ -72,7 +72,7 @@ std::shared_ptr<const Tokenizer> byte_pairs(std::string_view pre) {
   return made(std::move(data), pieces);
 }
 
-// WordPiece, which loses case, accents and unknown words: what it gives is of the vocabulary and valid.
+// WordPiece loses case, accents and unknown words, but its tokens must be valid tokens of the vocabulary.
 std::shared_ptr<const Tokenizer> word_pieces() {
   VocabularyData data;
   data.model = "bert";
@@ -123,7 +123,7 @@ void check(const Tokenizer& tokenizer, std::string_view text, bool spaced) {
 
 }  // namespace
 
-// Any text through every kind of tokenizer.
+// Passes any text through every kind of tokenizer.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::vector<std::shared_ptr<const Tokenizer>> kTokenizers = {
       sentence_pieces("llama"), sentence_pieces("gemma4"),  byte_pairs("llama-bpe"), byte_pairs("gpt-2"),

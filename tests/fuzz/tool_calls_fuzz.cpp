@@ -30,8 +30,8 @@ bool same(const quire::ParsedOutput& a, const quire::ParsedOutput& b) {
 
 }  // namespace
 
-// The first line names the format ("!" before it: not eager), the rest is a model's output: however it is cut, the
-// message is the same. A name that is none chooses a format by its first byte.
+// The first line names the format ("!" before it: not eager), the rest is a model's output: the message does not depend
+// on how it is cut. An unknown name chooses a format by its first byte.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const std::size_t line_end = input.find('\n');

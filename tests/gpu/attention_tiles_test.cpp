@@ -1,6 +1,6 @@
-// Attention in tiles on the emulated GPU: the same bits in every order of threads and for every way in which rows come,
-// and each barrier and wait in the kernel is needed and found where it is left out. Its agreement with double precision
-// is in tests/kernels/attention_test.cpp and attention_masks_test.cpp.
+// Attention in tiles on the emulated GPU: the same bits in every order of threads and for every grouping of rows; each
+// barrier and wait in the kernel is needed, and its absence is detected. Its agreement with double precision is in
+// tests/kernels/attention_test.cpp and attention_masks_test.cpp.
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -28,7 +28,7 @@ bool same_bits(const Matrix& a, const Matrix& b) {
   return std::memcmp(a.data.data(), b.data.data(), a.data.size() * sizeof(float)) == 0;
 }
 
-// The numbers of those operations of one kind that attention can do without and nothing shows it.
+// Numbers of the operations of one kind that attention can leave out without an effect.
 std::vector<int> attention_without(AttentionScene& scene, const std::vector<Chunk>& chunks, Mutation::Kind kind,
                                    int count) {
   const Matrix expected = attended_in_tiles(scene, chunks);
@@ -73,7 +73,7 @@ TEST_CASE("rows whose partitions' results do not fit together are computed one a
 }
 
 TEST_CASE("each barrier and wait of attention in tiles is found where it is left out") {
-  // Three slices of keys and as many of values: two barriers before the first sums, two for each slice but one.
+  // Three slices of keys and three of values: two barriers before the first sums, two for each slice but one.
   AttentionScene scene(9, {4, 1, 96}, KvDType::kF16, {250});
   for (const std::vector<Chunk>& chunks : {std::vector<Chunk>{{0, 0, 249}, {0, 249, 250}}}) {
     CHECK(attention_without(scene, chunks, Mutation::Kind::kSkipBlockBarrier, 7).empty());

@@ -1,4 +1,4 @@
-// The GPU backend where bits are promised beyond what every backend promises, and where it must wait or fail.
+// The GPU backend: bits promised beyond those of every backend, waits and failures.
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -26,7 +26,7 @@ std::unique_ptr<Backend> avx512_backend() {
   return make_cpu_backend({.kernels = cpu_levels()[2].table(), .threads = 1, .pin = false});
 }
 
-// Rows that see one token, the borders of partitions, and much.
+// Rows that see one token, the borders of partitions, and many tokens.
 const std::vector<Chunk> kChunks = {{0, 0, 1}, {0, 1, 2}, {1, 0, 300}, {1, 300, 515}};
 
 Matrix attended(Backend& backend, AttentionScene& scene) {
@@ -36,7 +36,7 @@ Matrix attended(Backend& backend, AttentionScene& scene) {
   return out;
 }
 
-// A norm, a product and what is gathered from it, waited for at the end only.
+// A norm, a product and gathered rows of it, with a single wait at the end.
 std::vector<float> three_operations(Backend& backend, std::span<const std::int32_t> chosen) {
   std::mt19937 random(6);
   const Weights weights = random_weights(random, DType::kQ4_K, 48, 256);
@@ -100,7 +100,7 @@ TEST_CASE("operations see what was enqueued before them in every order of a devi
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     const auto gpu = emulated_backend({.seed = seed});
     CHECK(three_operations(*gpu, chosen) == right);
-    CHECK(three_operations(*gpu, chosen) == right);  // the memory of a step's arrays is used again
+    CHECK(three_operations(*gpu, chosen) == right);  // reuses the memory of a step's arrays
   }
 }
 

@@ -10,7 +10,7 @@
 namespace quire::test {
 namespace {
 
-// What one block of weights does to a sum.
+// The contribution of one block of weights to a sum.
 struct ChainWeights {
   int values[32];  // meanings of the codes, zeros subtracted where the form has a fixed one
   float scale[2];

@@ -1,5 +1,5 @@
-// The arithmetic of products in int8, written once more from the blocks that files have: what kernels must give to the
-// bit. Pure functions; any thread.
+// The arithmetic of products in int8, computed again from the files' blocks: kernels must give the same bits. Pure
+// functions; any thread.
 #pragma once
 
 #include <vector>

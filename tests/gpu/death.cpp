@@ -11,7 +11,7 @@ namespace {
 
 [[noreturn]] void die_in_child(const std::function<void()>& body, int errors) {
   for (const int number : {SIGSEGV, SIGABRT, SIGBUS})
-    std::signal(number, SIG_DFL);  // not the test program's handlers
+    std::signal(number, SIG_DFL);  // replaces the test program's handlers
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   dup2(errors, STDERR_FILENO);

@@ -1,4 +1,4 @@
-// Runs what must end the program in a child of its own. One thread at a time.
+// Runs code that must end the program in a child process. One thread at a time.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 namespace quire::test {
 
 struct Death {
-  int signal = 0;       // that ended the child; 0: it lived
-  std::string message;  // what it wrote to its standard error
+  int signal = 0;       // signal that ended the child; 0: it lived
+  std::string message;  // the child's standard error
 };
 
 Death death_of(const std::function<void()>& body);

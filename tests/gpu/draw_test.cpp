@@ -19,7 +19,7 @@ using gpu::EmulatedDeviceOptions;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// One row: what is drawn from it, and after which text.
+// A row of logits with its sampling parameters and text.
 struct DrawCase {
   SamplingParams params;
   std::vector<TokenId> tokens;
@@ -54,7 +54,7 @@ class SceneMaker {
   float share() { return static_cast<float>(below(1000)) / 1000.0f; }
   TokenId token(std::int64_t vocab) { return TokenId{below(vocab)}; }
 
-  // Peaked, flat, with ties, with what is not allowed or no number.
+  // Logits that are peaked, flat, tied, masked or NaN.
   std::vector<float> row_of_logits(std::int64_t vocab) {
     constexpr float kDeviations[] = {0.0f, 0.5f, 2.0f, 6.0f, 40.0f};
     std::vector<float> out = random_floats(random_, vocab, kDeviations[below(5)]);
@@ -141,11 +141,11 @@ std::vector<SampleRow> rows_of(const DrawScene& scene, const std::vector<Sampler
   return out;
 }
 
-// What a step draws, and the scores of the tokens that are asked for.
+// Results of a step's draws and requested scores.
 struct Drawn {
   std::vector<TokenDrawn> tokens;
-  std::vector<TokenScored> scores;  // of the draws with logprobs, then of token 0 of each row
-  std::vector<std::int32_t> asked;  // the token of each score, or below zero the place
+  std::vector<TokenScored> scores;  // scores of draws with logprobs, then token 0 by row
+  std::vector<std::int32_t> asked;  // token of each score; below zero: a place
 };
 
 Drawn drawn_on(Backend& backend, const DrawScene& scene) {
@@ -193,7 +193,7 @@ void check_score(const TokenScored& got, const TokenLogprob& expected) {
   }
 }
 
-// Whether the row has finite logits alone, and those that are not allowed: others have no distribution.
+// Checks that the row has no NaN or infinity and an allowed token: others have no distribution.
 bool has_distribution(std::span<const float> logits) {
   const auto is_spoiled = [](float logit) { return std::isnan(logit) || logit == kInfinity; };
   return std::ranges::none_of(logits, is_spoiled) &&

@@ -1,4 +1,4 @@
-// The emulated device's streams, events, memory and failures: what the host gets wrong is found.
+// The emulated device's streams, events, memory and failures: errors of the host are detected.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>

@@ -1,5 +1,5 @@
-// The emulator itself: collectives, barriers and asynchronous copies do what a GPU's do, and what a kernel gets wrong
-// is found.
+// The emulator itself: collectives, barriers and asynchronous copies work as on a GPU, and errors in a kernel are
+// found.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -22,7 +22,7 @@ using gpu::Mutation;
 struct Buffers {
   const std::uint32_t* in = nullptr;
   std::uint32_t* out = nullptr;
-  std::uint64_t lanes = 0;  // that go astray
+  std::uint64_t lanes = 0;  // mask of the lanes that diverge
 };
 
 using Body = void (*)(EmulatedThread&, const Buffers&);
@@ -38,7 +38,7 @@ EmulatedKernel kernel_of(int threads, int shared_bytes) {
   return kernel;
 }
 
-// Each thread hands its number to the one 33 behind it, round after round.
+// Each thread passes its number to the thread 33 further on, round after round.
 void pass_round(EmulatedThread& t, const Buffers& buffers) {
   auto* shared = reinterpret_cast<std::uint32_t*>(t.shared());
   std::uint32_t value = static_cast<std::uint32_t>(t.index());
@@ -51,7 +51,7 @@ void pass_round(EmulatedThread& t, const Buffers& buffers) {
   buffers.out[t.index()] = value;
 }
 
-// The same in a warp.
+// Does the same in a warp.
 void pass_in_warp(EmulatedThread& t, const Buffers& buffers) {
   auto* shared = reinterpret_cast<std::uint32_t*>(t.shared());
   shared[t.lane()] = static_cast<std::uint32_t>(t.lane());
@@ -66,7 +66,7 @@ void sum_of_warp(EmulatedThread& t, const Buffers& buffers) {
   buffers.out[t.index()] = value;
 }
 
-// Two stages, of which the next is filled while one is read.
+// Two stages: the next one is filled while the other is read.
 void copy_in_stages(EmulatedThread& t, const Buffers& buffers) {
   const auto fetch = [&](int turn) {
     if (turn < 4) {
@@ -120,7 +120,7 @@ std::vector<std::uint32_t> numbers(std::size_t count) {
   return out;
 }
 
-// What a kernel makes of the numbers 1000, 1001, ...
+// Runs a kernel on the numbers 1000, 1001, ...
 std::vector<std::uint32_t> run(const EmulatedKernel& kernel, const EmulatorOptions& options) {
   alignas(16) static const std::vector<std::uint32_t> kNumbers = numbers(512);
   std::vector<std::uint32_t> out(512, 7);
@@ -131,7 +131,7 @@ std::vector<std::uint32_t> run(const EmulatedKernel& kernel, const EmulatorOptio
 
 constexpr std::uint64_t kSeeds = 12;
 
-// Whether some seed shows that the fault changes the result.
+// Returns whether some seed shows that the fault changes the result.
 bool is_found(const EmulatedKernel& kernel, Mutation mutation) {
   const std::vector<std::uint32_t> right = run(kernel, {});
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
@@ -174,7 +174,7 @@ TEST_CASE("emulated kernels give the same result in every order of threads") {
 TEST_CASE("the emulator finds each barrier, warp barrier and wait that is left out") {
   for (int number = 0; number < 6; ++number) {
     INFO("barrier " << number);
-    // The last one keeps nothing apart: the kernel ends behind it.
+    // The last barrier separates no accesses: the kernel ends after it.
     const Mutation skipped{Mutation::Kind::kSkipBlockBarrier, number};
     CHECK(is_found(kernel_of<pass_round>(128, 512), skipped) == (number < 5));
   }

@@ -1,5 +1,5 @@
-// The engine over the GPU backend with two steps in flight: random requests say what they say with one step at a time,
-// and on the processor.
+// The engine over the GPU backend with two steps in flight: random requests give the same text as with one step at a
+// time, and as on the CPU.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -192,7 +192,7 @@ std::vector<Request> made_requests(std::uint32_t seed, int count) {
 
 using Sinks = std::vector<std::shared_ptr<KeepingSink>>;
 
-// All at once, or one after the other.
+// Serves all at once, or one after the other.
 Sinks serve(Served& served, const std::vector<Request>& requests, bool alone) {
   Sinks out;
   for (const Request& request : requests) {

@@ -1,4 +1,4 @@
-// What is missing where a GPU cannot be used is one line that names it.
+// A GPU that cannot be used gives one line that names what is missing.
 #include <catch2/catch.hpp>
 
 #include "kernels/gpu/gpu_facts.h"
@@ -11,7 +11,7 @@ TEST_CASE("a GPU that can be used has no reason against it") {
   CHECK(gpu::why_not({.driver_version = 13000, .needed_version = 13000, .num_gpus = 1, .capability = 90}).empty());
   CHECK(gpu::why_not({.driver_version = 14020, .needed_version = 13000, .num_gpus = 2, .number = 1, .capability = 80})
             .empty());
-  // A driver of the same major version runs what a newer toolkit of it made.
+  // A driver runs code from a newer toolkit of its major version.
   CHECK(gpu::why_not({.driver_version = 13000, .needed_version = 13010, .num_gpus = 1, .capability = 120}).empty());
 }
 

@@ -13,7 +13,7 @@
 namespace quire::test {
 namespace {
 
-constexpr double kLimit = 1e-4;  // of the largest value
+constexpr double kLimit = 1e-4;  // relative to the largest value
 
 std::unique_ptr<Backend> emulated_gpu(std::uint64_t seed) {
   return gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(gpu::EmulatedDeviceOptions{.seed = seed}),
@@ -27,7 +27,7 @@ std::vector<std::int32_t> tokens_of_a_sequence(std::int32_t count) {
   return ids;
 }
 
-// What the model gives for some tokens: a decoder in two steps, others at once.
+// The model's outputs for `count` tokens: a decoder in two steps, others at once.
 Logits outputs_of(const ModelInfo& info, ModelRunner& runner, std::int32_t count) {
   const std::vector<std::int32_t> ids = tokens_of_a_sequence(count);
   if (info.num_labels > 0) return runner.append_labels(ids);

@@ -1,4 +1,4 @@
-// What is launched on the compute stream together: its order, its copies, and the graphs that repeat.
+// Gathered launches of the compute stream: their order, copies, and the graphs that repeat them.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -18,7 +18,7 @@ using gpu::GatheringDevice;
 constexpr std::int64_t kGatheredCols = 32;
 constexpr std::int64_t kGatheredRows = 8;
 
-// Steps of six launches: each gathers rows of what the one before gathered, as an array of its own says.
+// Steps of six launches: each gathers rows of the previous result, in the order of its own array.
 class Shuffler {
  public:
   explicit Shuffler(const EmulatedDeviceOptions& options = {}, bool graphs = true)
@@ -33,7 +33,7 @@ class Shuffler {
       rows_.push_back(std::make_unique<DeviceArray<float>>(device_, values));
   }
 
-  // orders: of each launch, which rows it takes. What the last one leaves.
+  // Runs launches in the given orders of rows and returns the last one's result.
   std::vector<float> step(const std::vector<std::vector<std::int32_t>>& orders, bool repeats) {
     device_.synchronize();
     uploads_.begin(static_cast<std::size_t>(num_steps_++ % 2));

@@ -1,5 +1,5 @@
-// Products of 16-bit weights on the emulated GPU: bit for bit the written chain of instructions, whatever kernel, rows
-// and orders of threads; and each barrier and wait in the kernels is needed and found where it is left out.
+// Products of 16-bit weights on the emulated GPU: bit for bit the written chain of instructions, for any kernel, rows
+// and orders of threads; each barrier and wait in the kernels is needed, and its absence is detected.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -18,9 +18,9 @@ using gpu::Mutation;
 
 constexpr std::int64_t kOnlyWide = 0;
 constexpr std::int64_t kOnlySkinny = 1 << 20;
-constexpr std::int64_t kMiddle = 1;  // of several rows of few outputs
+constexpr std::int64_t kMiddle = 1;  // enough for several rows of few outputs
 
-// A row as it is multiplied: rounded, with what results are multiplied with afterwards.
+// A row after rounding, with the factor of its results.
 struct RoundedRow {
   std::vector<float> values;
   float scale = 1.0f;
@@ -40,8 +40,8 @@ RoundedRow rounded_half_row(const float* x, std::int64_t depth, DType type) {
   return out;
 }
 
-// One chain of instructions over the whole depth. An instruction multiplies 16 features of a block of 32: of each run
-// of eight the first four or the last four, and of these the first two of all runs come before the others.
+// Computes one chain of instructions over the whole depth. An instruction multiplies 16 features of a block of 32: of
+// each run of eight the first or the last four, and of these the first two of all runs come first.
 float half_chain(const std::vector<float>& x, const float* w) {
   const auto depth = static_cast<int>(x.size());
   float sum = 0.0f;
@@ -94,7 +94,7 @@ struct DeepHalfProduct {
   Matrix x;
 };
 
-// The numbers of those operations of one kind that a product can do without and nothing shows it.
+// Numbers of the operations of one kind that can be left out without an effect.
 std::vector<int> without_effect(const DeepHalfProduct& deep, std::int64_t skinny_rows, Mutation::Kind kind, int count) {
   const Matrix expected = half_product(deep.weights, deep.x);
   std::vector<int> out;
@@ -178,7 +178,7 @@ TEST_CASE("rows of any magnitude meet F16 weights without overflow, each by its 
 
 namespace {
 
-// One of each a stage: of two blocks of 32 features for few rows, of one for many.
+// Leaves out one of each kind per stage: a stage is two blocks of 32 features for few rows, one for many.
 void check_mutations(std::int64_t skinny_rows) {
   const DeepHalfProduct few(DType::kBF16, 3);
   CHECK(without_effect(few, skinny_rows, Mutation::Kind::kSkipBlockBarrier, 12).empty());

@@ -1,5 +1,5 @@
-// Products of quantised weights on the emulated GPU: bit for bit the written chain and the CPU level avx512, whatever
-// kernel, rows, seeds and tiles; and each barrier and wait in the kernels is needed and found where it is left out.
+// Products of quantised weights on the emulated GPU: bit for bit the written chain and the CPU level avx512, for any
+// kernel, rows, seeds and tiles; each barrier and wait in the kernels is needed, and its absence is detected.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <numeric>
@@ -39,7 +39,7 @@ struct ProductSetting {
   bool accumulate = false;
 };
 
-// x W^T on a device of its own.
+// Computes x W^T on a device of its own.
 Matrix product(const Weights& weights, const Matrix& x, const ProductSetting& setting = {},
                const Matrix& before = {0, 0}) {
   EmulatedDevice device(setting.device);
@@ -53,7 +53,7 @@ Matrix product(const Weights& weights, const Matrix& x, const ProductSetting& se
   return out.read();
 }
 
-// Of types whose blocks are short, a depth that ends within a strip.
+// A depth that ends within a strip for types of short blocks.
 std::int64_t small_depth(DType type) {
   const std::int64_t block = dtype_info(type).block_size;
   return block == 256 ? 512 : block == 128 ? 384 : block == 64 ? 320 : 352;
@@ -205,7 +205,7 @@ TEST_CASE("linear on the emulated GPU gives the same bits in every order of thre
 
 namespace {
 
-// The numbers of those operations of one kind that a product can do without and nothing shows it.
+// Numbers of the operations of one kind that can be left out without an effect.
 std::vector<int> not_found(const DeepProduct& deep, std::int64_t skinny_rows, Mutation::Kind kind, int count) {
   const Matrix expected = chain_product(deep.weights, deep.x);
   std::vector<int> out;
@@ -228,7 +228,7 @@ TEST_CASE("each barrier and wait of the quantised products is found where it is 
   CHECK(not_found(few, kAlwaysSkinny, Mutation::Kind::kSkipBlockBarrier, 5).empty());
   CHECK(not_found(few, kAlwaysSkinny, Mutation::Kind::kSkipWarpBarrier, 9).empty());
   CHECK(not_found(few, kAlwaysSkinny, Mutation::Kind::kSkipCopyWait, 9).empty());
-  // One row: nine cuts at once on fourteen warps, one barrier.
+  // A single row: nine cuts at once on fourteen warps, one barrier.
   const DeepProduct one(DType::kQ4_K, 1);
   CHECK(not_found(one, kAlwaysSkinny, Mutation::Kind::kSkipBlockBarrier, 1).empty());
   CHECK(not_found(one, kAlwaysSkinny, Mutation::Kind::kSkipWarpBarrier, 4).empty());

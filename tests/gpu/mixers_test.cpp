@@ -1,4 +1,4 @@
-// Experts, recurrent mixers and adapters on the emulated GPU: what does not wait, barriers, and other threads.
+// Experts, recurrent mixers and adapters on the emulated GPU: waits, barriers, and other threads.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
@@ -46,7 +46,7 @@ struct SmallExperts {
   Placed logits, x, made, results;
 };
 
-// Whether a kernel that skips one of its barriers gives other results in one of some orders.
+// Returns whether a kernel without one of its barriers gives other results in some order.
 bool is_needed(Mutation::Kind kind, int number, const std::function<std::vector<float>(Backend&)>& run) {
   const std::vector<float> right = run(*gpu_with({}));
   for (const std::uint64_t seed : {0U, 1U, 2U, 3U, 4U, 5U}) {
@@ -115,7 +115,7 @@ TEST_CASE("experts are routed, grouped and multiplied without waiting for the de
     const SmallExperts experts(*backend);
     const auto first = backend->allocate(kExpertRows * kExpertWidth);
     experts.run(*backend,
-                {first->data(), kExpertRows, kExpertWidth, kExpertWidth});  // memory grows to what a step needs
+                {first->data(), kExpertRows, kExpertWidth, kExpertWidth});  // lets memory grow to a step's needs
     backend->synchronize();
     const auto second = backend->allocate(kExpertRows * kExpertWidth);
     experts.run(*backend, {second->data(), kExpertRows, kExpertWidth, kExpertWidth});
@@ -158,7 +158,7 @@ TEST_CASE("a matrix is loaded and given up on another thread while operations ru
     num_right += product(*own) == right ? 1 : 0;
   other.join();
   CHECK(num_right == 40);
-  // Given up while what is enqueued still uses it.
+  // The matrix is released while enqueued work still uses it.
   auto beside = backend->load_linear_beside(source);
   backend->linear(*beside, x.view, out.view, false);
   beside.reset();

@@ -97,7 +97,7 @@ std::vector<std::byte> reference(const Weights& weights, const PackedGroups& gro
 }
 
 std::vector<std::byte> packed(const WeightSource& source, const PackedGroups& groups) {
-  std::vector<std::byte> out(groups.bytes, std::byte{0xa5});  // all of it is written
+  std::vector<std::byte> out(groups.bytes, std::byte{0xa5});  // every byte is overwritten
   pack_groups(source, groups, 0, groups.count, out.data());
   return out;
 }
@@ -177,7 +177,7 @@ TEST_CASE("each wait for a copy of weights is found where it is left out") {
   const Weights weights = random_weights(random, DType::kQ8_0, 80, 256);
   const PackedGroups groups = gpu::groups_of_weights(DType::kQ8_0, 80, 256);
   const std::vector<std::byte> right = reference(weights, groups);
-  for (int number = 0; number < 3; ++number)  // before the third to fifth part: their buffers are in use
+  for (int number = 0; number < 3; ++number)  // waits before the third to fifth part: their buffers are in use
     CHECK(uploaded({.ignored_wait = number}, weights, 1) != right);
 }
 

@@ -1,5 +1,5 @@
-// What is made of rows on the emulated GPU: int8 tiles of rows as they are, normed and gated, and rows of embedding
-// tables of every type.
+// Rows prepared on the emulated GPU: int8 tiles of plain, normed and gated rows, and rows of embedding tables of every
+// type.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -24,7 +24,7 @@ using gpu::EmulatedDevice;
 using gpu::EmulatedDeviceOptions;
 using gpu::NormQuantiseArgs;
 
-// One row of a product's tiles, its quants in the order of features.
+// A row of a product's tiles, its quants in feature order.
 std::vector<ChainBlock> row_of_tiles(const std::vector<ActTile>& tiles, std::int64_t row, std::int64_t num_blocks) {
   std::vector<ChainBlock> out(static_cast<std::size_t>(num_blocks));
   const auto place = static_cast<std::size_t>(row % 8);

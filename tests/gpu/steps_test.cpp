@@ -1,4 +1,4 @@
-// Two steps in flight on the emulated GPU: what each waits for, and that a wait which is left out is found.
+// Two steps in flight on the emulated GPU: the waits of each, and that leaving a wait out is found.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
@@ -31,7 +31,7 @@ class Chain {
     steps_ = backend_->steps();
     steps_->reserve(8, 8, kTokens);
   }
-  // What is enqueued uses the arrays.
+  // Enqueued work still uses the arrays.
   ~Chain() {
     try {
       backend_->synchronize();
@@ -73,7 +73,7 @@ class Chain {
 const std::vector<std::int32_t> kFirst = {5, 11, 40};
 const std::vector<std::int32_t> kDrawnBefore = {-1, -3, -2};  // places of the step before
 
-// The tokens of five steps, each begun before the one before it is waited for.
+// The tokens of five steps, each begun before the previous one is waited for.
 std::vector<std::vector<std::int32_t>> two_in_flight(const EmulatedDeviceOptions& options) {
   Chain chain(options);
   std::vector<std::vector<std::int32_t>> out;
@@ -99,7 +99,7 @@ std::vector<std::vector<std::int32_t>> one_at_a_time() {
   return out;
 }
 
-// The tokens of the last two of three steps, which all begin before one is waited for.
+// The tokens of the last two of three steps, all begun before one is waited for.
 std::vector<std::vector<std::int32_t>> three_at_once(const EmulatedDeviceOptions& options) {
   Chain chain(options);
   chain.begin({1, 2, 3});
@@ -108,13 +108,13 @@ std::vector<std::vector<std::int32_t>> three_at_once(const EmulatedDeviceOptions
   return {chain.wait(second), chain.wait(third)};
 }
 
-// What moves: blocks, or states. number(n): a transfer of the n-th of them.
+// Blocks or states that move. number(n): a transfer of the n-th of them.
 struct Movable {
   std::size_t bytes;
   std::function<void(std::int32_t, std::span<const std::byte>)> write;
   std::function<void(std::int32_t, std::int32_t)> copy;
   std::function<BlockTransfer(std::int32_t)> number;
-  std::int32_t first_read;              // what the first step reads once `before` is done, as old as 3
+  std::int32_t first_read;              // read by the first step; equals 3 after `before`
   std::vector<BlockTransfer> before{};  // moves of the first step before that
 };
 
@@ -123,8 +123,8 @@ BlockTransfer read_to(BlockTransfer transfer, std::span<std::byte> out) {
   return transfer;
 }
 
-// Two steps that move: what the first reads before it writes, and what the second reads of copies that were made behind
-// the first's moves, and behind none.
+// Two steps that move: the bytes that the first reads before it writes, and those that the second reads of two copies,
+// one made after the first's moves and one after none.
 std::vector<std::vector<std::byte>> moved(Backend& backend, const Movable& what) {
   const std::vector<std::byte> old(what.bytes, std::byte{1});
   std::vector<std::byte> fresh(what.bytes, std::byte{2});
@@ -138,7 +138,7 @@ std::vector<std::vector<std::byte>> moved(Backend& backend, const Movable& what)
   moves.push_back(what.number(3));
   moves.back().in = fresh;
   steps.move_blocks(moves);
-  std::ranges::fill(fresh, std::byte{9});  // it was read
+  std::ranges::fill(fresh, std::byte{9});  // its bytes were read already
   what.copy(3, 1);
   steps.end();
   const std::int64_t second = steps.begin();
@@ -168,7 +168,7 @@ std::vector<std::vector<std::byte>> moved_blocks(const EmulatedDeviceOptions& op
                           .first_read = 3});
 }
 
-// The first step reads a state that another one becomes before.
+// The first step reads a state into which another one was copied before.
 std::vector<std::vector<std::byte>> moved_states(const EmulatedDeviceOptions& options) {
   const auto backend = backend_that_moves(options);
   const auto states = backend->recurrent()->allocate_states({.num_states = 4, .floats = 512});
@@ -181,7 +181,7 @@ std::vector<std::vector<std::byte>> moved_states(const EmulatedDeviceOptions& op
                 .before = {{.states = states.get(), .number = 2, .source = 3}}});
 }
 
-// Right on every device, and wrong on some where it does not wait.
+// Right on every device, and wrong on some if it does not wait.
 template <class Moved>
 void check_order_of_moves(const Moved& moved) {
   const std::vector<std::byte> old(moved({}).at(0).size(), std::byte{1});
@@ -215,14 +215,14 @@ TEST_CASE("a step is waited for alone: what was enqueued behind it is still to b
 
 TEST_CASE("each wait for a step is found where it is left out") {
   const auto right = two_in_flight({});
-  // The first two steps have nothing to wait for when they begin: each further one waits once, and is waited for.
+  // The first two steps wait for nothing when they begin: each further one waits once, and is waited for.
   const int num_waits = 2 + 4 + 6;
-  const int first_wait = 1;  // behind that of loading
+  const int first_wait = 1;  // wait 0 is that of loading
   int num_needed = 0;
   for (int number = first_wait; number < first_wait + num_waits; ++number)
     num_needed += two_in_flight({.ignored_wait = number}) != right ? 1 : 0;
   CHECK(num_needed == 6);  // a result that is read too early
-  // Memory of arrays that is used again too early: the third step's ids take the place of the first one's.
+  // Memory of arrays reused too early: the third step's ids overwrite the first one's.
   CHECK(three_at_once({.ignored_wait = first_wait + 2}) != three_at_once({}));
 }
 

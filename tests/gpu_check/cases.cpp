@@ -111,7 +111,7 @@ std::vector<float> run_experts(Backend& backend, DType type) {
   return read(backend, out.view);
 }
 
-// What a chip's own rounding inside of mma may do to a sum, and to activations that are rounded once more behind it.
+// Tolerances for a chip's own rounding in mma, and for activations rounded once more after it.
 constexpr double kHalfSums = 2e-5;
 constexpr double kRoundedHalfSums = 1e-2;
 
@@ -125,7 +125,7 @@ struct AttentionShape {
   std::int64_t kv_heads;
   std::int64_t head_dim;
   AttentionOptions options = {};
-  std::int32_t rows = 3;  // of the second sequence
+  std::int32_t rows = 3;  // rows of the second sequence
 };
 
 // Two sequences, one of which has rows behind a long context.
@@ -201,7 +201,7 @@ void add_attention_cases(std::vector<DeviceCase>& out) {
     add("cap and slopes", {dtype, 4, 4, 32, {.softcap = 20.0f, .alibi = 8.0f}});
     add("6 heads of 20, 20 rows", {dtype, 6, 1, 20, {}, 20});
     if (dtype != KvDType::kF16 && dtype != KvDType::kBF16) continue;
-    // The kernels for many query vectors, for longer heads, and for the longest.
+    // Uses the kernels for many query vectors, for longer heads, and for the longest.
     add("8 heads of 64, 20 rows", {dtype, 8, 2, 64, {.window = 300}, 20});
     add("2 heads of 256", {dtype, 2, 1, 256});
     add("4 heads of 136, 20 rows", {dtype, 4, 1, 136, {}, 20});

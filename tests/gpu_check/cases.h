@@ -14,13 +14,13 @@ namespace quire::test {
 struct DeviceCase {
   std::string name;
   std::function<std::vector<float>(Backend&)> run;
-  double tolerance = 0.0;  // of the largest value
+  double tolerance = 0.0;  // relative to the largest value
 };
 
 std::vector<DeviceCase> device_cases();
-void add_draw_cases(std::vector<DeviceCase>& out);  // which are among them
+void add_draw_cases(std::vector<DeviceCase>& out);  // called by device_cases()
 
-// Those of routing, recurrent mixers and residual streams, which device_cases() has too.
+// Adds the cases of routing, recurrent mixers and residual streams; called by device_cases().
 void add_mixer_cases(std::vector<DeviceCase>& out);
 
 }  // namespace quire::test

@@ -42,7 +42,7 @@ std::vector<TokenDraw> made_draws(const std::vector<std::uint32_t>& mask, const 
   return out;
 }
 
-// Two steps, of which the second embeds what the first has drawn.
+// Two steps; the second embeds the tokens that the first has drawn.
 std::vector<float> run_draws(Backend& backend) {
   std::mt19937 random(71);
   std::vector<float> logits;

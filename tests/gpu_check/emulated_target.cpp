@@ -1,4 +1,4 @@
-// Another order of threads, blocks and streams than the one that it is compared with.
+// A device whose threads, blocks and streams have another order than the compared one's.
 #include "kernels/emulated/emulated_device.h"
 #include "tests/gpu_check/target.h"
 

@@ -21,7 +21,7 @@ namespace {
 
 using Results = std::vector<std::vector<float>>;
 
-// Each case on an emulated device of its own, on as many threads as there are processors.
+// Runs each case on an emulated device of its own, on as many threads as processors.
 Results emulated_results(const std::vector<DeviceCase>& cases) {
   Results out(cases.size());
   std::atomic<std::size_t> next{0};

@@ -23,7 +23,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The median of some rounds of `each` enqueued `count` times, in seconds a time.
+// The median seconds of one `each`, over rounds that enqueue `count` of them.
 template <class Each, class Wait>
 double seconds_of(int count, const Each& each, const Wait& wait) {
   std::vector<double> rounds;
@@ -40,7 +40,7 @@ double seconds_of(int count, const Each& each, const Wait& wait) {
   return rounds[kRounds / 2];
 }
 
-// Bytes read and written a second by the kernel that copies.
+// Bytes per second, read and written, of the copying kernel.
 double copy_rate(gpu::Device& device) {
   constexpr std::size_t kBytes = std::size_t{1} << 30;
   const gpu::DeviceMemory from(device, kBytes, "the copy's source");
@@ -54,7 +54,7 @@ double copy_rate(gpu::Device& device) {
   return 2.0 * static_cast<double>(kBytes) / seconds;
 }
 
-// A product of an 8B model's shape. Several matrices in turn, which no cache holds together.
+// A product of an 8B model's shape. Uses several matrices in turn, which no cache holds together.
 void measure_linear(Backend& backend, DType type, double rate) {
   constexpr std::int64_t kOutputs = 14336;
   constexpr std::int64_t kDepth = 4096;
@@ -83,7 +83,7 @@ void measure_linear(Backend& backend, DType type, double rate) {
   }
 }
 
-// One layer of 32 heads of 128 with 8 in the cache, at the end of contexts of so many tokens.
+// A layer of 32 heads of 128, with 8 in the cache, at the end of contexts of `context` tokens.
 void measure_attention(Backend& backend, KvDType type, std::int64_t num_seqs, std::int64_t context,
                        std::int64_t rows_each, double rate) {
   constexpr std::int64_t kBlock = 16;

@@ -1,4 +1,4 @@
-// Figures of a device: what its memory moves, and what the kernels take at several numbers of rows. One thread.
+// Figures of a device: its memory's rate, and the kernels' times at several numbers of rows. One thread.
 #pragma once
 
 #include <memory>

@@ -7,7 +7,7 @@
 
 namespace quire::test {
 
-// Throws DeviceError, one line, where there is none.
+// Throws DeviceError, one line, if there is no device.
 std::unique_ptr<gpu::Device> target_device();
 
 }  // namespace quire::test

@@ -26,7 +26,7 @@ Matrix attention_over(const KernelTable& kernels, int threads, AttentionScene& s
   return last;
 }
 
-// Products of one call that computes rows [begin, end) of a sequence; the rows before are there already.
+// Products of one call that computes rows [begin, end) of a sequence whose earlier rows are stored.
 AmxCounts attention_counts(AmxTrap& trap, Heads heads, KvDType dtype, std::int64_t begin, std::int64_t end) {
   AttentionScene scene(9, heads, dtype, {end});
   const auto backend = backend_over(amx_kernels(), 1);
@@ -77,7 +77,7 @@ TEST_CASE("attention on the AMX level multiplies no tile of tokens that no query
   const auto of_block = [](KvDType dtype) { return 4 * (dtype == KvDType::kF16 || dtype == KvDType::kF32 ? 3 : 2); };
   for (const KvDType dtype : kTiledKvTypes) {
     INFO("KV type " << static_cast<int>(dtype));
-    // One row: four vectors in half a pair of tiles.
+    // A single row: four vectors in half a pair of tiles.
     CHECK(attention_counts(trap, {4, 1, 64}, dtype, 511, 512).products == 512 / 16 * of_block(dtype));
     // A prompt: tiles of 32 vectors, eight rows each, see up to the end of the run of 32 tokens that their last row
     // sees.

@@ -21,7 +21,7 @@ struct AmxInstruction {
   std::intptr_t stride = 0;  // bytes from one row to the next
 };
 
-// The instruction at the registers' RIP; false where it is none of these.
+// Decodes the instruction at the registers' RIP; false if it is not one of these.
 bool decode_amx(const gregset_t& registers, AmxInstruction& out);
 
 }  // namespace quire::test

@@ -1,5 +1,4 @@
-// What tests of the AMX level's machine code begin with: whether it runs here, and on which tiles. One thread at a
-// time.
+// Support for tests of the AMX level's machine code: whether it runs here, and on which tiles. One thread at a time.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -23,7 +22,7 @@
 
 namespace quire::test {
 
-// Traps tile instructions where the processor has none.
+// Traps tile instructions if the processor has none.
 struct AmxTiles {
   std::optional<AmxTrap> trap;
   AmxTiles() {

@@ -1,6 +1,6 @@
 // The machine code of the AMX level, over the processor's tiles or over trapped ones, against the same kernels over
-// tiles emulated in C++: bit for bit, whatever the number of rows; what it asks of the tiles, and what the trap
-// refuses.
+// tiles emulated in C++: bit for bit, for any number of rows; the number of its tile instructions, and the faults that
+// the trap refuses.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ struct AmxShape {
   std::int64_t depth;
 };
 
-// Odd numbers of panels, a last one of part of its columns, depths that are no multiples of any block.
+// Odd numbers of panels, a last one with only part of its columns, depths that are no multiples of any block.
 std::vector<AmxShape> amx_shapes(DType type) {
   const std::int64_t block = dtype_info(type).block_size;
   if (block == 1) return {{37, 173}, {80, 1064}};
@@ -57,7 +57,7 @@ void check_machine_code(DType type, AmxShape shape, const std::vector<std::int64
   }
 }
 
-// What a product asks of the tiles.
+// Counts the tile instructions of a product.
 AmxCounts counts_of(AmxTrap& trap, DType type, std::int64_t rows, std::int64_t outputs, std::int64_t depth) {
   std::mt19937 random(3);
   const Weights weights = random_weights(random, type, outputs, depth);
@@ -71,7 +71,7 @@ AmxCounts counts_of(AmxTrap& trap, DType type, std::int64_t rows, std::int64_t o
   return trap.take_counts();
 }
 
-// How a child ends that runs `code` with trapped tiles, and what it says.
+// Runs `code` with trapped tiles in a child; returns its end and its message.
 std::pair<int, std::string> signal_and_message(void (*code)()) {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
@@ -165,7 +165,7 @@ TEST_CASE("a tile product of the AMX level loads no more than one tile, and leav
       const std::int64_t halves = (rows + 15) / 16;
       CHECK(counts.products == halves * (kOutputs / 16) * (kDepth / 32));
       // An odd half multiplies two tiles of weights for three loads. Sums are stored after each block of depth, and
-      // loaded again where it is not the last.
+      // loaded again except after the last.
       const std::int64_t odd_half = halves % 2 == 0 ? 0 : counts.products / halves / 2;
       CHECK(counts.loads <= counts.products + odd_half + counts.stores);
       CHECK(counts.stores <= counts.products / 8);

@@ -35,13 +35,13 @@ struct AtomicCounts {
   std::atomic<std::int64_t> configures{0}, releases{0}, zeros{0}, loads{0}, stores{0}, products{0};
 };
 
-// A signal handler knows nothing but globals.
+// A signal handler can reach globals only.
 thread_local TileState tile_state;
 AtomicCounts amx_counts;
 std::atomic<int> num_configured{0};
 struct sigaction handler_before;
 
-// What is wrong with a step, or null.
+// Description of an instruction's fault; null: none.
 using Fault = const char*;
 
 void set_configured(bool configured) {
@@ -115,7 +115,7 @@ Fault check_product(const AmxInstruction& in) {
 [[gnu::target("avx512f,fma"), gnu::noinline]] void multiply_bf16(Tile& sums, const Tile& a, const Tile& b) {
   constexpr int kPairs = kMaxRowBytes / 4;
   for (int m = 0; m < sums.rows; ++m) {
-    float apart[2][kPairs] = {};  // even and odd elements of the pairs are summed apart
+    float apart[2][kPairs] = {};  // even and odd elements of pairs have separate sums
     for (int k = 0; k < a.row_bytes / 4; ++k) {
       std::uint32_t left;
       std::memcpy(&left, &a.data[m][4 * k], 4);
@@ -169,8 +169,8 @@ Fault multiply(const AmxInstruction& in) {
   const Tile& a = tile_state.tiles[in.rm];
   const Tile& b = tile_state.tiles[in.second];
   if (in.operation == AmxOperation::kMultiplyBf16) {
-    // Rounds to nearest and reads and writes denormals as zeros, whatever the thread has asked for; the thread's own
-    // mode is restored with all its registers when the handler returns.
+    // Rounds to nearest and reads and writes denormals as zeros, regardless of the thread's mode, which is restored
+    // with all its registers when the handler returns.
     _mm_setcsr(0x1f80 | 0x8040);
     multiply_bf16(sums, a, b);
   } else {
@@ -194,8 +194,7 @@ Fault execute(const AmxInstruction& in) {
   return nullptr;
 }
 
-// An instruction that is none of ours, or that the processor would refuse, is raised again for the previous handler of
-// the signal before.
+// An unknown instruction, or one that the processor would refuse, is raised again for the signal's previous handler.
 void on_illegal_instruction(int, siginfo_t*, void* context) {
   mcontext_t& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
   AmxInstruction instruction;

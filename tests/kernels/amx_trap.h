@@ -1,8 +1,8 @@
-// AmxTrap: while one lives, the tile instructions of AMX (configuration, loads, stores, bf16 and int8 products) are
-// executed in software wherever a thread of this process runs into one, so that machine code for AMX runs on processors
-// without it. One thread at a time makes and destroys it; any number of threads may run tiles meanwhile. Invariant:
-// what the processor would refuse (Intel SDM, volume 2, exceptions of AMX) is passed on as the signal it would have
-// been, with a line on stderr that says why.
+// AmxTrap: while one exists, the tile instructions of AMX (configuration, loads, stores, bf16 and int8 products) are
+// executed in software when a thread of this process meets one, so that machine code for AMX runs on processors without
+// it. One thread at a time creates and destroys it; any number of threads may run tiles meanwhile. Invariant: an
+// instruction that the processor would refuse (Intel SDM, volume 2, exceptions of AMX) raises the signal that it would
+// raise, with the reason on stderr.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ class AmxTrap {
   int configured_threads() const;
 };
 
-// Whether this processor executes tile instructions itself, for this process.
+// Returns whether this processor executes tile instructions itself, for this process.
 bool has_amx_tiles();
-// Whether the vector instructions of the AMX level run here, whatever becomes of its tiles.
+// Returns whether the vector instructions of the AMX level run here, with or without its tiles.
 bool has_amx_vectors();
 
 }  // namespace quire::test

@@ -20,7 +20,7 @@ float softmax_scale(Heads heads) {
   return 1.0f / std::sqrt(static_cast<float>(heads.head_dim));
 }
 
-// Rotates the blocks of powers of two that a head consists of, in the cache's order of operations.
+// Rotates the power-of-two blocks of a head, in the cache's order of operations.
 template <class T>
 void rotate(std::vector<T>& x) {
   for (std::size_t begin = 0; begin < x.size();) {
@@ -89,7 +89,7 @@ std::vector<double> int4_sum(const std::vector<const Int4Vector*>& values, std::
   return out;
 }
 
-// One head's vector as the cache keeps it; of int4 a key's.
+// A head's vector as the cache stores it; for int4, a key's.
 std::vector<double> rounded(const float* x, std::int64_t count, KvDType dtype) {
   if (dtype == KvDType::kI4) return rounded_to_int4({x, x + count});
   std::vector<double> out(x, x + count);
@@ -106,7 +106,7 @@ std::vector<double> rounded(const float* x, std::int64_t count, KvDType dtype) {
   return out;
 }
 
-// One head's query as attention takes it: over int4 rotated, to eight bits with a scale for 32 features.
+// A head's query as attention uses it: over int4, rotated and rounded to eight bits with a scale for 32 features.
 std::vector<double> rounded_query(const float* x, std::int64_t count, KvDType dtype) {
   std::vector<float> rotated(x, x + count);
   if (dtype != KvDType::kI4) return {rotated.begin(), rotated.end()};
@@ -297,7 +297,7 @@ double AttentionScene::score(const Kept& from, std::int64_t position, std::int64
   out *= static_cast<double>(options_.scale);
   const auto cap = static_cast<double>(options_.softcap);
   if (cap > 0.0) out = cap * std::tanh(out / cap);
-  if (options_.alibi > 0.0f) {  // of a power of two heads
+  if (options_.alibi > 0.0f) {  // number of heads is a power of two
     const double exponent =
         static_cast<double>(options_.alibi) * static_cast<double>(head + 1) / static_cast<double>(heads_.num_heads);
     out -= std::pow(2.0, -exponent) * static_cast<double>(std::abs(position - token));

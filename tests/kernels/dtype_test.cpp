@@ -40,7 +40,7 @@ std::string field(const std::string& line, const std::string& key) {
   return line.substr(begin, line.find('"', begin) - begin);
 }
 
-// To the bit, but for which NaN it is: infinity times zero has another sign on arm64 than on x86-64.
+// Compares bits, except for the kind of NaN: infinity times zero has another sign on arm64 than on x86-64.
 bool same_numbers(const std::vector<float>& values, const std::vector<std::byte>& expected) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     float other = 0.0f;

@@ -106,8 +106,8 @@ TEST_CASE("element-wise operations give a row the same bits alone, among others 
         bool same = true;
         for (const std::int64_t row : {0, 1, 17, 36}) {
           const std::vector<float> alone = elementwise_results(*level.backend, row, 1, width);
-          std::size_t from = 0;    // in `together`, of the operation's first row
-          std::size_t offset = 0;  // in `alone`
+          std::size_t from = 0;    // index in `together` of the operation's first row
+          std::size_t offset = 0;  // index in `alone`
           for (const std::int64_t cols : {2 * width, width, 2 * width, 2 * width, 2 * width}) {
             const auto count = static_cast<std::size_t>(cols);
             const float* batch = together.data() + from + static_cast<std::size_t>(row) * count;

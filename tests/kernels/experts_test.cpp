@@ -11,7 +11,7 @@ using namespace quire::test;
 namespace {
 
 constexpr std::int64_t kWidth = 256;
-constexpr std::int64_t kSize = 256;  // of an expert
+constexpr std::int64_t kSize = 256;  // width of an expert
 constexpr std::int64_t kExperts = 5;
 constexpr std::int64_t kChosen = 2;
 
@@ -37,7 +37,7 @@ struct Experts {
   ActivationArgs activation;
 };
 
-// What one adapter changes: gate and up of experts 0, 3 and 4 by a matrix each, of the second product that of expert 0.
+// Changes by an adapter: a matrix each for gate and up of experts 0, 3 and 4, and one for expert 0's down product.
 struct Changes {
   Changes(Backend& backend, std::int64_t rank, unsigned seed) : gate_up(kExperts), down(kExperts) {
     std::mt19937 random(seed);
@@ -60,7 +60,7 @@ struct Choices {
   std::vector<float> weights;
 };
 
-// Some experts get many rows, one of them none.
+// Some experts get many rows, one gets none.
 Choices make_choices(std::mt19937& random, std::int64_t rows) {
   Choices out;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -100,7 +100,7 @@ void add_changes(Backend& backend, const std::vector<LowRank>& changes, MatrixVi
   }
 }
 
-// One row by plain products, one expert after the other.
+// Computes a row by plain products, one expert after the other.
 std::vector<double> expected_row(Backend& backend, const Experts& experts, MatrixView x, const std::int32_t* ids,
                                  const float* weights, const Changes* changes = nullptr) {
   std::vector<double> out(kWidth);

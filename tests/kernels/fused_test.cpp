@@ -1,5 +1,5 @@
-// The levels of one arithmetic, bit for bit: avx512 on x86-64 and neon, dotprod and i8mm on arm64 give what the fused
-// scalar level gives, which is the same code on both.
+// Levels of the same arithmetic, bit for bit: avx512 on x86-64, and neon, dotprod and i8mm on arm64 equal the fused
+// scalar level, whose code is the same on both.
 #include "tests/kernels/fused_level.h"
 
 #include <catch2/catch.hpp>

@@ -21,7 +21,7 @@ void check_close(float got, double expected) {
   CHECK(std::fabs(static_cast<double>(got) - expected) <= 2e-4 * (1.0 + std::fabs(expected)));
 }
 
-// What a backend chose, copied: its next route() overwrites it.
+// Copy of a backend's choices, which its next route() overwrites.
 struct Routed {
   Routed(Backend& backend, MatrixView logits, const RouteOptions& options) {
     const ExpertChoices choices = backend.graph()->route(logits, options);
@@ -32,7 +32,7 @@ struct Routed {
   std::vector<float> weights;
 };
 
-// Each row alone, by the host's routing: the same choices, and weights but for the last bits of exponentials.
+// Routes each row alone on the host: the same choices, and the same weights except for exponentials' last bits.
 void check_route(Backend& backend, Matrix& logits, const RouteOptions& options) {
   const Routed all(backend, logits.view(), options);
   RouteRoom room;
@@ -54,7 +54,7 @@ void check_route(Backend& backend, Matrix& logits, const RouteOptions& options) 
 
 }  // namespace
 
-// By hand: 2.0 is near 2.02 and 1.0 is not; below 2.02, 2.0 has 1.98 near it.
+// Computed by hand: 2.0 is near 2.02 and 1.0 is not; below 2.02, 2.0 has 1.98 near it.
 TEST_CASE("A sparse mixer weighs each choice among the logits near it", "[kernels][graph]") {
   const auto backend = std::move(level_backends(1).front().backend);
   Matrix logits(2, 4);

@@ -24,7 +24,7 @@ std::vector<LevelBackend> level_backends(int threads) {
   const auto add_table = [&](const char* name, const KernelTable& kernels) {
     out.push_back({name, make_cpu_backend({.kernels = &kernels, .threads = threads, .pin = false})});
   };
-  // On a processor with AVX-VNNI the level's row is that variant, and the other one would go untested.
+  // With AVX-VNNI the avx2 level is that variant, and the plain one would go untested.
   if (cpu_levels()[1].supported() && cpu_levels()[1].table() != &kAvx2Kernels) add_table("avx2 (plain)", kAvx2Kernels);
   add_table("amx (emulated)", amx_emulated_kernels());
   if (cpu_levels()[2].supported()) add_table("amx (emulated, avx512)", amx_emulated_avx512_kernels());

@@ -17,7 +17,7 @@ struct LevelBackend {
 
 std::vector<LevelBackend> level_backends(int threads);
 
-// Of threads with which these backends may cut an operation differently.
+// Numbers of threads that may divide an operation differently.
 std::vector<int> thread_counts();
 
 }  // namespace quire::test

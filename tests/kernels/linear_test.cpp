@@ -39,7 +39,7 @@ void round_to_f16(std::vector<double>& row) {
   }
 }
 
-// What a level does to activations before multiplying.
+// Rounds activations like a level does before it multiplies.
 std::vector<double> rounded_row(const Matrix& x, std::int64_t row, const std::string& level, DType type) {
   const float* from = x.data.data() + row * x.stride;
   std::vector<double> out(from, from + x.cols);
@@ -259,7 +259,7 @@ TEST_CASE("linear_some gives the outputs that are wanted the bits that linear gi
   }
 }
 
-// Scales from 2^-127 to 2^128; a scale that is decoded as infinite makes such a sum NaN.
+// Scales from 2^-127 to 2^128: if one were decoded as infinite, such a sum would be NaN.
 TEST_CASE("A block of MXFP4 whose elements are zero adds nothing, whatever its scale") {
   constexpr std::size_t kBlockBytes = 17;
   std::mt19937 random(19);
@@ -437,7 +437,7 @@ TEST_CASE("A code of FP8 that is no number makes its output none") {
   }
 }
 
-// Of types whose codes are looked up in books, codes are kept and not indices; scales of six and three bits take eight.
+// Types with code books store codes, not indices; scales of six and three bits take eight.
 double packed_growth(DType type) {
   switch (type) {
     case DType::kQ3_K: return 1.04;

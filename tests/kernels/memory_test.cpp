@@ -17,7 +17,7 @@ TEST_CASE("Matrices smaller than a huge page lie side by side in areas of huge p
   std::size_t num_beside = 0;
   for (std::size_t i = 1; i < taken.size(); ++i)
     num_beside += taken[i].get() == taken[i - 1].get() + 1'769'536 ? 1 : 0;  // the next multiple of 64
-  CHECK(num_beside == 58);                                                   // all but the first of the second block
+  CHECK(num_beside == 58);                                                   // all except the first of the second block
   for (const SharedBytes& bytes : taken) {
     CHECK(reinterpret_cast<std::uintptr_t>(bytes.get()) % 64 == 0);
     if (has_huge_pages()) CHECK(wants_huge_pages(bytes.get()));

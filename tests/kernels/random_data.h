@@ -21,7 +21,7 @@ inline constexpr DType kAllTypes[] = {
     DType::kI4G32, DType::kI4G128, DType::kF8};
 static_assert(std::size(kAllTypes) == kNumWeightTypes);
 
-// One type of each kernel: the others share the form that one of these is packed in.
+// A type for each kernel; the others share the packed form of one of these.
 inline constexpr DType kKernelTypes[] = {DType::kF32,   DType::kF16,    DType::kBF16,    DType::kQ8_0,   DType::kQ4_0,
                                          DType::kQ4_1,  DType::kQ5_0,   DType::kQ5_1,    DType::kQ4_K,   DType::kQ5_K,
                                          DType::kQ6_K,  DType::kIQ4_NL, DType::kIQ4_XS,  DType::kQ3_K,   DType::kQ2_K,
@@ -43,7 +43,7 @@ struct Matrix {
   std::vector<float> data;
 };
 
-// Whether `count` rows of a and of b, from `row_a` and `row_b` on, are the same bits, padding aside.
+// Returns whether `count` rows of a and of b, from `row_a` and `row_b` on, have the same bits, ignoring padding.
 bool same_rows(const Matrix& a, std::int64_t row_a, const Matrix& b, std::int64_t row_b, std::int64_t count);
 
 Matrix random_matrix(std::mt19937& random, std::int64_t rows, std::int64_t cols, float deviation = 1.0f);

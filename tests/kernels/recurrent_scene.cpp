@@ -9,7 +9,7 @@ struct RecurrentStep {
   std::vector<std::int32_t> query_start{0};
   std::vector<std::int32_t> context_len;
   std::vector<std::int32_t> state_ids;
-  std::vector<std::int64_t> rows;  // of the whole input
+  std::vector<std::int64_t> rows;  // rows of the whole input
 
   void add(std::size_t sequence, std::int64_t done, std::int64_t chunk) {
     std::int64_t first = 0;

@@ -13,10 +13,10 @@ namespace quire::test {
 
 inline const std::vector<std::int64_t> kSequenceLengths = {1, 40, 17, 3};
 
-// How the sequences are computed.
+// Division of the sequences into steps.
 struct Cut {
   std::int64_t chunk = 1000;  // tokens of a sequence in one step
-  bool together = true;       // in one batch, else one sequence after the other
+  bool together = true;       // true: in one batch; false: one sequence after another
 };
 
 inline const std::vector<Cut> kCuts = {{1000, true}, {1000, false}, {1, true}, {7, true}, {7, false}, {16, true}};

@@ -130,7 +130,7 @@ void check_conv(const ConvCase& shape) {
                   });
 }
 
-// A head of a row, of length one.
+// A row's head, normalised to length one.
 std::vector<double> unit_head(const Matrix& from, std::int64_t row, std::int64_t head, std::int64_t size) {
   std::vector<double> out(static_cast<std::size_t>(size));
   double sum = 0.0;
@@ -143,7 +143,7 @@ std::vector<double> unit_head(const Matrix& from, std::int64_t row, std::int64_t
   return out;
 }
 
-// One head's row of the delta rule: `s` decays by `decay(key element)`, and is corrected towards the row's value.
+// Computes a head's row by the delta rule: `s` decays by `decay(key element)` and is corrected towards the row's value.
 void delta_row(const DeltaArgs& args, const std::vector<Matrix>& inputs, std::int64_t head, std::int64_t row,
                const std::function<double(std::size_t)>& decay, std::vector<std::vector<double>>& s,
                std::vector<double>& out) {

@@ -1,4 +1,4 @@
-// The registry: what it makes, and the one clear line where it cannot.
+// The registry: the backends it makes, and its one-line errors.
 #include <catch2/catch.hpp>
 #include <stdexcept>
 
@@ -91,7 +91,7 @@ TEST_CASE("of two hyper-threads of a core one is counted") {
   cpus.write("cpu2/topology/thread_siblings_list", "0,2\n");
   cpus.write("cpu3/topology/thread_siblings_list", "1,3\n");
   CHECK(one_per_core({0, 1, 2, 3}, cpus.path()) == std::vector<int>{0, 1});
-  CHECK(one_per_core({2, 3}, cpus.path()) == std::vector<int>{2, 3});  // whose siblings are not ours
+  CHECK(one_per_core({2, 3}, cpus.path()) == std::vector<int>{2, 3});  // their siblings are not among our cores
   CHECK(one_per_core({1, 3, 7, 8}, cpus.path()) == std::vector<int>{1, 7, 8});
 }
 
@@ -102,8 +102,8 @@ TEST_CASE("of big and little cores the big ones compute") {
   cpus.write("cpu2/cpu_capacity", "512\n");
   cpus.write("cpu3/cpu_capacity", "1024\n");
   CHECK(fast_cores({0, 1, 2, 3}, cpus.path()) == std::vector<int>{2, 3});
-  CHECK(fast_cores({0, 1}, cpus.path()) == std::vector<int>{0, 1});        // nothing faster is ours
-  CHECK(fast_cores({2, 3, 9}, cpus.path()) == std::vector<int>{2, 3, 9});  // of one it is not known
+  CHECK(fast_cores({0, 1}, cpus.path()) == std::vector<int>{0, 1});        // no faster core is among ours
+  CHECK(fast_cores({2, 3, 9}, cpus.path()) == std::vector<int>{2, 3, 9});  // the speed of core 9 is unknown
   cpus.write("cpu4/cpu_capacity", "garbage\n");
   CHECK(fast_cores({0, 3, 4}, cpus.path()) == std::vector<int>{0, 3, 4});
 }

@@ -1,4 +1,4 @@
-// Sequences that begin with the same blocks attend to them together: bit for bit as each alone would.
+// Sequences that begin with the same blocks attend to them together, with the bits of each alone.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -30,7 +30,7 @@ struct SharedScene {
   AttentionOptions options;
 };
 
-// A tree of sequences, each with the beginning of one before it, and the rows of each that the last call computes.
+// A tree of sequences, each with the beginning of an earlier one, and the rows of each that the last call computes.
 struct Tree {
   AttentionScene scene;
   std::vector<Chunk> beginnings;
@@ -59,7 +59,7 @@ Tree random_tree(std::uint32_t seed, const SharedScene& shape) {
   return out;
 }
 
-// Results of the last rows, of each sequence those that it has, in calls with the given sequences each.
+// Results of each sequence's last rows, computed in calls with the given sequences.
 std::vector<Matrix> results(Tree& tree, Backend& backend, const std::vector<std::vector<Chunk>>& calls) {
   const auto kv = tree.scene.make_cache(backend);
   tree.scene.run(backend, *kv, tree.beginnings, {});
@@ -78,7 +78,7 @@ std::vector<Matrix> results(Tree& tree, Backend& backend, const std::vector<std:
   return out;
 }
 
-// The last rows in one call, and in a call of each sequence.
+// Computes the last rows in one call, and in one call per sequence.
 bool together_as_alone(std::uint32_t seed, const SharedScene& shape, Backend& backend) {
   Tree tree = random_tree(seed, shape);
   std::vector<std::vector<Chunk>> alone;
@@ -105,7 +105,7 @@ struct Tables {
 
 KernelTable counting_kernels;
 decltype(AttendKernel::run) counted_run = nullptr;
-// Tokens of a head's K and V, by threads whose tile before saw another partition.
+// Tokens of K and V that threads read after a tile of another partition.
 std::atomic<std::int64_t> num_read{0};
 
 void run_counted(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles, std::int64_t num_heads,
@@ -119,7 +119,7 @@ void run_counted(const KvHeadView* kv, const std::int32_t* block_table, const Qu
   counted_run(kv, block_table, tiles, num_heads, num_tiles, partition, scratch, out);
 }
 
-// Of the best level of this machine.
+// A backend of this machine's best level that counts.
 LevelBackend counting_backend() {
   std::string name;
   for (const CpuLevel& level : cpu_levels()) {
@@ -133,7 +133,7 @@ LevelBackend counting_backend() {
 
 constexpr std::int64_t kCountedKvHeads = 2;
 
-// By one decode step of 32 streams behind 4,096 tokens, the same or each its own; heads as a model of 0.5B has them.
+// Counts for one decode step of 32 streams after 4,096 tokens, shared or each its own; heads like a model of 0.5B.
 std::int64_t tokens_read(Backend& backend, bool shares) {
   constexpr std::int64_t kStreams = 32;
   constexpr std::int32_t kShared = 4096 / 16;

@@ -17,7 +17,7 @@
 namespace quire::test {
 namespace {
 
-// Whether all compute threads of this process sleep in the kernel.
+// Returns whether all compute threads of this process sleep in the kernel.
 bool compute_threads_sleep() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream file(task.path() / "stat");

@@ -16,7 +16,7 @@ std::uint32_t permute(std::uint32_t a, std::uint32_t b, std::uint32_t selectors)
   return out;
 }
 
-// Any function of three bits, by its table.
+// Computes any function of three bits, given by its table.
 void logic3(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   for_lanes(lanes, [&](std::size_t i) {
     const auto a = warp.lanes_of(in.registers[1])[i];

@@ -15,14 +15,14 @@ namespace quire::ptx {
 
 class ComparedDevice final : public gpu::Device {
  public:
-  // differences: what differed, or what PTX did that is wrong, a line each with the kernel's name. Both outlive it.
+  // differences: lines of differing memory or of faults in the PTX, each with the kernel's name. Both outlive it.
   ComparedDevice(const KernelPrograms& programs, const RunOptions& options, std::vector<std::string>* differences);
 
-  // Of the last launch of a kernel.
+  // Counts of a kernel's last launch.
   const LaunchCounts& counts(const std::string& kernel) const { return counts_.at(kernel); }
-  // Of all launches of each kernel.
+  // Bank conflicts of each kernel, over all its launches.
   const std::map<std::string, std::int64_t>& bank_conflicts() const { return bank_conflicts_; }
-  // All kernels that there are.
+  // Names of all kernels.
   std::vector<std::string> kernel_names() const;
 
   std::string name() const override { return "emulated GPU and its PTX"; }
@@ -40,7 +40,7 @@ class ComparedDevice final : public gpu::Device {
   const gpu::Kernel& kernel(std::string_view name) const override { return emulated_.kernel(name); }
   void launch_bytes(const gpu::Kernel& kernel, gpu::Grid grid, const void* args, std::size_t args_bytes,
                     gpu::Stream stream) override;
-  // What is compared is launched kernel by kernel.
+  // Graphs are not compared: compared kernels are launched one by one.
   gpu::Graph create_graph(std::span<const gpu::Launch> launches) override { return emulated_.create_graph(launches); }
   void update_graph(gpu::Graph graph, std::size_t index, const gpu::Launch& launch) override {
     emulated_.update_graph(graph, index, launch);
@@ -57,7 +57,7 @@ class ComparedDevice final : public gpu::Device {
   bool done(gpu::Event event) override { return emulated_.done(event); }
   void synchronize(gpu::Event event) override { emulated_.synchronize(event); }
   void synchronize() override { emulated_.synchronize(); }
-  // It works alone.
+  // A compared device has no peers.
   void meet(const gpu::Device& peer) override { emulated_.meet(peer); }
   void wait_for(gpu::Stream stream, const gpu::Device& peer, gpu::Event event) override {
     emulated_.wait_for(stream, peer, event);

@@ -6,7 +6,7 @@
 namespace quire::ptx {
 namespace {
 
-// The value of a float of 16 bits with so many bits of mantissa, exactly.
+// The exact value of a 16-bit float with kMantissa bits of mantissa.
 template <int kMantissa>
 float widened(std::uint16_t bits) {
   constexpr int kExponent = 15 - kMantissa;
@@ -24,7 +24,7 @@ float widened(std::uint16_t bits) {
   return (bits & 0x8000U) != 0 ? -magnitude : magnitude;
 }
 
-// Rounded to the nearest, ties to even; what is too large is infinite.
+// Rounds to the nearest, ties to even; too large values become infinite.
 template <int kMantissa>
 std::uint16_t narrowed(float value) {
   constexpr int kExponent = 15 - kMantissa;
@@ -36,9 +36,9 @@ std::uint16_t narrowed(float value) {
   if (std::isinf(value)) return static_cast<std::uint16_t>(sign | kInfinity);
   int exponent = 0;
   std::frexp(magnitude, &exponent);                                // magnitude = [0.5, 1) * 2^exponent
-  const int unit = std::max(exponent - 1, 1 - kBias) - kMantissa;  // of the last place
+  const int unit = std::max(exponent - 1, 1 - kBias) - kMantissa;  // exponent of the last place
   const auto steps = static_cast<std::int64_t>(std::nearbyint(std::ldexp(magnitude, -unit)));
-  // Steps carry into the exponent where they round up to the next power of two.
+  // Rounding up to the next power of two carries into the exponent.
   const std::int64_t bits = magnitude == 0.0 ? 0 : (std::int64_t{unit + kMantissa + kBias - 1} << kMantissa) + steps;
   return static_cast<std::uint16_t>(sign | std::min<std::int64_t>(bits, kInfinity));
 }
@@ -57,7 +57,7 @@ void convert(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   });
 }
 
-// Two floats rounded, the first one high.
+// Rounds two floats, the first one into the high half.
 template <int kMantissa>
 void narrow_two(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   auto& dest = warp.lanes_of(in.registers[0]);
@@ -69,7 +69,7 @@ void narrow_two(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   });
 }
 
-// Towards zero; what is out of range is the nearest integer, a NaN is zero.
+// Rounds towards zero; a value out of range becomes the nearest integer, a NaN zero.
 template <class To>
 To truncated(float value) {
   if (std::isnan(value)) return 0;

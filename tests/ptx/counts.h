@@ -1,4 +1,4 @@
-// Counts: what a launch executed and moved, by instruction. One thread at a time.
+// Counts: instructions that a launch executed and bytes it moved. One thread at a time.
 #pragma once
 
 #include <array>
@@ -13,15 +13,15 @@ namespace quire::ptx {
 
 inline constexpr int kSectorBytes = 32;
 
-// Of one instruction: each number is of warps, not of their lanes.
+// Counts of one instruction, by warps and not by lanes.
 struct InstructionCounts {
   std::int64_t executed = 0;
   std::int64_t bank_conflicts = 0;  // further cycles of shared memory
-  std::int64_t sectors = 0;         // of global memory, those of each request
+  std::int64_t sectors = 0;         // sectors of global memory, over all requests
 };
 
 struct LaunchCounts {
-  std::vector<InstructionCounts> of;  // instruction
+  std::vector<InstructionCounts> of;  // by instruction
   std::set<std::uint64_t> touched;    // sectors of global memory
 
   std::int64_t executed(const Function& function, const std::function<bool(const Instruction&)>& counts) const;
@@ -32,11 +32,11 @@ struct LaunchCounts {
 struct LaneAddresses {
   std::array<std::uint64_t, kLanes> of{};
   std::uint32_t lanes = 0;
-  int bytes = 0;  // of each lane
+  int bytes = 0;  // bytes that each lane accesses
 };
 
-// How many more cycles than without conflicts: the lanes of a request go in groups that read 128 bytes at most, and in
-// each group a bank delivers one word of four bytes a cycle, to any number of lanes.
+// Cycles beyond those without conflicts: the lanes of a request go in groups that read 128 bytes at most, and in each
+// group a bank delivers one word of four bytes a cycle, to any number of lanes.
 int bank_conflicts(const LaneAddresses& addresses);
 
 // The sectors of a request, each once, in order.

@@ -1,5 +1,4 @@
-// What the interpreter counts in the PTX of the products holds the bounds of the design. Needs the texts of nvcc
-// (run.sh).
+// Instruction counts in the PTX of the products stay within the design's bounds. Needs the texts of nvcc (run.sh).
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -28,7 +27,7 @@ std::vector<DType> types_in_strips() {
   return out;
 }
 
-// What a lane does in f32 for the scales of one output and one block, conversions to f32 included.
+// Instructions in f32 that a lane needs for the scales of one output and one block, conversions to f32 included.
 int scale_instructions(PackedFormat format) {
   const int unit = format.unit != 1.0f ? 1 : 0;
   switch (format.scales) {
@@ -59,14 +58,14 @@ double design_count(PackedFormat format) {
   return elements + 2.0 * scale_instructions(format) / 8;
 }
 
-// Of all instructions, loads, moves, arithmetic on integers and branches, for one in f32. ptxas leaves out some of
-// them.
+// Most instructions of any kind (loads, moves, integer arithmetic, branches) per instruction in f32. ptxas leaves out
+// some of them.
 constexpr double kMostForEach = 3.8;
 
-// Of all instructions, for one product of 16 x 16 by 16 x 8 halves.
+// Most instructions per product of 16 x 16 by 16 x 8 halves.
 constexpr double kMostForHalves = 4.8;
 
-// The same in attention of few rows, whose softmax of 64 scores by 16 vectors comes with 256 products.
+// The bound for attention of few rows, whose softmax of 64 scores by 16 vectors comes with 256 products.
 constexpr double kMostForAttention = 19.0;
 
 double ratio(std::int64_t count, std::int64_t of) {
@@ -96,7 +95,7 @@ TEST_CASE("linear_row moves each byte of the weights once, and at most 1.05 byte
     CHECK(differences.empty());
     const LaunchCounts& counts = device.counts(kernel);
     CHECK(copied_sectors(programs.of(kernel), counts) * ptx::kSectorBytes == weights);
-    // Activations are read again for every 16 outputs, out of the L2: each of their sectors counts once.
+    // Activations are read again for every 16 outputs, from the L2: each of their sectors counts once.
     CHECK(ratio(std::ssize(counts.touched) * ptx::kSectorBytes, weights) <= 1.05);
   }
 }
@@ -122,7 +121,7 @@ TEST_CASE("linear_half moves each byte of the weights once, and at most 1.05 byt
 }
 
 // A warp of the kernel for many rows loads eight operands of weights and eight of rows for 64 instructions; addresses
-// of what is fetched, the barrier and the loop are of a block of 32 features.
+// of fetches, the barrier and the loop belong to a block of 32 features.
 TEST_CASE("linear_half executes few instructions beside each product of fragments", "[.nvcc]") {
   const auto texts = ptx::emitted_texts();
   REQUIRE(texts);
@@ -140,12 +139,12 @@ TEST_CASE("linear_half executes few instructions beside each product of fragment
     CHECK(products == 128 * 256 * 1024 / (16 * 8 * 16));
     const auto loads =
         counts.executed(function, [](const Instruction& in) { return in.text.starts_with("ld.shared"); });
-    CHECK(loads == products / 4 + 8 * 9);  // those of the first block before the loop
+    CHECK(loads == products / 4 + 8 * 9);  // the last term: the first block, before the loop
     CHECK(ratio(counts.executed(function, [](const Instruction&) { return true; }), products) <= kMostForHalves);
   }
 }
 
-// Four heads of 128 share K and V; of one sequence two rows see nine tokens, of the other three rows see 600.
+// Four heads of 128 share K and V; two rows of one sequence see nine tokens, three rows of the other see 600.
 TEST_CASE("attention in tiles reads each byte of K and V once for all heads that share them", "[.nvcc]") {
   const auto texts = ptx::emitted_texts();
   REQUIRE(texts);

@@ -19,7 +19,7 @@ T shift_left(T value, std::uint64_t by) {
   return by >= kWidth<T> ? T{0} : wrapped<T>(static_cast<std::uint64_t>(value) << by);
 }
 
-// Of signed types the sign comes in.
+// Signed types shift in copies of the sign.
 template <class T>
 T shift_right(T value, std::uint64_t by) {
   const int most = std::is_signed_v<T> ? kWidth<T> - 1 : kWidth<T>;
@@ -30,7 +30,7 @@ T shift_right(T value, std::uint64_t by) {
   return static_cast<T>(value >> by);
 }
 
-// The amount is a register of 32 bits, whatever is shifted.
+// The amount is a 32-bit register for every type.
 template <class T, auto kF>
 void shift(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   auto& dest = warp.lanes_of(in.registers[0]);
@@ -57,7 +57,7 @@ T high_product(T a, T b) {
   return static_cast<T>((static_cast<Wide>(a) * static_cast<Wide>(b)) >> kWidth<T>);
 }
 
-// By zero, and of the smallest number by -1: unspecified.
+// Division by zero, and of the smallest number by -1, is unspecified in PTX.
 template <class T>
 T quotient(T a, T b) {
   if (b == 0 || (std::is_signed_v<T> && b == static_cast<T>(-1)))
@@ -99,7 +99,7 @@ void add_comparisons(Operations& out, const std::string& type) {
   out["setp.ge." + type] = {&binary<T, [](T a, T b) { return a >= b; }>, Kind::kSelect};
 }
 
-// Of bits, whatever they mean.
+// Operations on bits of any type.
 template <class T>
 void add_bitwise(Operations& out, const std::string& type) {
   out["and." + type] = {&binary<T, [](T a, T b) { return static_cast<T>(a & b); }>};

@@ -14,7 +14,7 @@
 namespace quire::ptx {
 namespace {
 
-// "quire::gpu::Rope" of the mangled name, or of a function.
+// Extracts "quire::gpu::Rope" from a mangled name, or a function's.
 std::string demangled(const std::string& name) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
@@ -39,7 +39,7 @@ std::map<std::string, std::string> kernels_by_type() {
   return out;
 }
 
-// What stands in kernel_entry<...> of a function's name.
+// The type in kernel_entry<...> of a function's name.
 std::string type_of(const std::string& function) {
   const std::string name = demangled(function);
   const std::size_t begin = name.find("kernel_entry<");

@@ -17,7 +17,7 @@ class KernelPrograms {
   // Throws PtxError where a text is not understood.
   explicit KernelPrograms(const std::vector<std::string>& texts);
 
-  // Throws PtxError where there is none.
+  // Throws PtxError if there is none.
   const Function& of(const std::string& kernel) const;
   void replace(const std::string& kernel, Function function) { functions_[kernel] = std::move(function); }
 
@@ -25,7 +25,7 @@ class KernelPrograms {
   std::map<std::string, Function> functions_;
 };
 
-// The texts of all families, $QUIRE_PTX/*.ptx, in the order of their names; nothing where it is not set (run.sh sets
+// The texts of all families, $QUIRE_PTX/*.ptx, in the order of their names; nothing if that is not set (run.sh sets
 // it).
 std::optional<std::vector<std::string>> emitted_texts();
 

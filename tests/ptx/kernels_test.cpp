@@ -1,4 +1,4 @@
-// What nvcc makes of each kernel, executed by the interpreter, has the emulator's bits: the operations that gpu_check
+// The PTX of each kernel, executed by the interpreter, gives the emulator's bits: for the operations that gpu_check
 // runs, in lockstep and in other orders. Needs the texts of nvcc (run.sh).
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@ using ptx::ComparedDevice;
 using ptx::KernelPrograms;
 using ptx::RunOptions;
 
-// The operations whose name one of the parts is in.
+// The operations whose name contains one of the parts.
 std::vector<DeviceCase> cases_with(std::initializer_list<std::string_view> parts) {
   std::vector<DeviceCase> out = device_cases();
   std::erase_if(out, [&](const DeviceCase& test) {
@@ -45,14 +45,14 @@ std::map<std::string, std::int64_t> compare(const KernelPrograms& programs, cons
   };
   for (const DeviceCase& test : cases) {
     compare_on(test, false);
-    // Also by the kernels of large products.
+    // Runs the kernels of large products too.
     if (test.name.ends_with(", 1 rows") || test.name.ends_with(", 33 rows") || test.name.ends_with(", 130 rows"))
       compare_on(test, true);
   }
   return conflicts;
 }
 
-// The same of the sum of several devices' shares, which no operation of one backend launches.
+// Compares the sum of several devices' shares, which no operation of one backend launches.
 std::int64_t compare_sum_of_ranks(const KernelPrograms& programs, const RunOptions& options) {
   constexpr std::int64_t kRows = 3;
   constexpr std::int64_t kCols = 300;

@@ -5,7 +5,7 @@
 namespace quire::ptx {
 namespace {
 
-// How many instructions of a warp go by before another one may, drawn up to this.
+// Limit of the random number of instructions that a warp executes before another one may.
 constexpr std::uint64_t kMostSteps = 400;
 
 }  // namespace

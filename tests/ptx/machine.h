@@ -1,6 +1,5 @@
 // Executes a function of PTX for a grid, a block after the other. Global addresses are the process's own; each access
-// is checked against the ranges that were given. Shared memory that nothing wrote must not be read. One thread at a
-// time.
+// is checked against the given ranges. Shared memory must be written before it is read. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +29,7 @@ struct RunOptions {
   bool early_copies = false;  // asynchronous copies land when they are issued
 };
 
-// One block while it is executed.
+// A block under execution.
 class Block {
  public:
   Block(const Function& function, const Launch& launch, std::span<const MemoryRange> memory, const RunOptions& options,
@@ -44,7 +43,7 @@ class Block {
   std::int64_t x() const { return x_; }
   std::int64_t y() const { return y_; }
   std::span<std::byte> shared() { return shared_; }
-  std::span<std::uint8_t> written() { return written_; }  // of shared memory: 1
+  std::span<std::uint8_t> written() { return written_; }  // 1: the byte of shared memory was written
   bool in_range(std::uint64_t address, int bytes) const;
   InstructionCounts& counts_of(const Instruction& in);
   void count_access(const Instruction& in, Space space, const LaneAddresses& addresses);
@@ -55,7 +54,7 @@ class Block {
 
   const Function& function_;
   const Launch& launch_;
-  std::span<const MemoryRange> memory_;  // in order
+  std::span<const MemoryRange> memory_;  // sorted by address
   const RunOptions& options_;
   LaunchCounts& counts_;
   std::int64_t x_ = 0;
@@ -65,7 +64,7 @@ class Block {
   std::vector<std::unique_ptr<Warp>> warps_;
 };
 
-// memory: in order of addresses. Throws PtxError.
+// memory: sorted by address. Throws PtxError.
 LaunchCounts execute(const Function& function, const Launch& launch, std::span<const MemoryRange> memory,
                      const RunOptions& options);
 

@@ -10,7 +10,7 @@ std::uint64_t address_of(Warp& warp, const Address& address, std::size_t lane) {
   return warp.lanes_of(address.base)[lane] + static_cast<std::uint64_t>(address.offset);
 }
 
-// Addresses of a request, each aligned to what a lane moves.
+// Addresses of a request, each aligned to a lane's access size.
 LaneAddresses request_of(Warp& warp, const Instruction& in, std::uint32_t lanes) {
   LaneAddresses request{.lanes = lanes, .bytes = in.bytes * in.elements};
   for_lanes(lanes, [&](std::size_t lane) {

@@ -1,5 +1,5 @@
-// Each barrier and each wait in the PTX of the kernels is needed: a text without one differs from the emulator, or does
-// what the interpreter forbids. Needs the texts of nvcc (run.sh).
+// Each barrier and each wait in the PTX of the kernels is needed: a text without one differs from the emulator or
+// breaks a rule of the interpreter. Needs the texts of nvcc (run.sh).
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <functional>
@@ -23,7 +23,7 @@ std::size_t count_of(const std::string& text, const std::string& what) {
   return count;
 }
 
-// The statement that begins with `what` for the `number`-th time becomes blanks.
+// Blanks the `number`-th statement that begins with `what`.
 std::string without(std::string text, const std::string& what, std::size_t number) {
   std::size_t at = text.find(what);
   for (; number > 0; --number)
@@ -32,10 +32,10 @@ std::string without(std::string text, const std::string& what, std::size_t numbe
   return text.replace(at, end - at + 1, end - at + 1, ' ');
 }
 
-// What a test does on a device.
+// A test's use of a device.
 using Work = std::function<void(std::unique_ptr<ComparedDevice>)>;
 
-// Whether the work differs in one of some orders.
+// Returns whether the work shows a difference in some order.
 bool differs(const KernelPrograms& programs, const Work& work, std::vector<std::string>& said) {
   for (const std::uint64_t seed : {0U, 1U, 2U, 3U, 4U, 5U}) {
     for (const bool early : {false, true}) {
@@ -46,7 +46,7 @@ bool differs(const KernelPrograms& programs, const Work& work, std::vector<std::
   return false;
 }
 
-// Leaves out each statement that begins with `what` and returns the numbers of those that nothing needs.
+// Leaves out each statement that begins with `what`; returns the numbers of those without effect.
 std::vector<std::size_t> not_needed(const std::vector<std::string>& texts, const std::string& kernel,
                                     const std::string& what, const Work& work) {
   const std::string text = ptx::text_of_kernel(texts, kernel);

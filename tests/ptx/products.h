@@ -11,7 +11,7 @@ struct ProductShape {
   std::int64_t rows = 1;
   std::int64_t outputs = 16;
   std::int64_t depth = 256;
-  bool is_wide = false;  // of quantised types: linear_wide, else linear_skinny
+  bool is_wide = false;  // quantised types: linear_wide, else linear_skinny
 };
 
 // The weights' bytes in the device's memory.

@@ -14,7 +14,7 @@ namespace quire::ptx {
 
 inline constexpr int kLanes = 32;
 
-// What is wrong with a text, or with what its execution does; names the line.
+// An error in a text or in its execution; names the line.
 class PtxError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -25,7 +25,7 @@ class Warp;
 // Executes an instruction for the lanes of a mask.
 using Handler = void (*)(Warp& warp, const Instruction& in, std::uint32_t lanes);
 
-// What instructions are counted as.
+// Classes in which instructions are counted.
 enum class Kind : std::uint8_t {
   kFloat,    // arithmetic in f32
   kConvert,  // to and from f32
@@ -35,13 +35,13 @@ enum class Kind : std::uint8_t {
   kMma,
   kShuffle,
   kMemory,
-  kCopyAsync,  // its commits and waits too
+  kCopyAsync,  // includes its commits and waits
   kBarrier,
   kBranch,
 };
 inline constexpr int kNumKinds = 11;
 
-// How an instruction is met by a warp.
+// How a warp proceeds after an instruction.
 enum class Flow : std::uint8_t { kNext, kBranch, kExit, kCollective, kBlockBarrier };
 
 enum class Space : std::uint8_t { kNone, kGlobal, kShared, kLocal, kParam };
@@ -60,25 +60,25 @@ struct Instruction {
   std::vector<int> registers;  // destinations, then sources
   Address addresses[2];
   int num_addresses = 0;
-  int target = -1;  // of a branch
+  int target = -1;  // instruction that a branch goes to
   Space space = Space::kNone;
-  int bytes = 0;  // of one element in memory
+  int bytes = 0;  // size of one element in memory
   bool is_signed = false;
-  int elements = 1;             // of a vector
+  int elements = 1;             // elements of a vector
   int member_mask = -1;         // register of the lanes that meet; -1: all
-  std::uint64_t dest_mask = 0;  // of the first destination's width
+  std::uint64_t dest_mask = 0;  // mask of the first destination's width
   int line = 0;
   std::string text;
 };
 
-// A register that has its value from the first instruction on.
+// A register with a value from the first instruction on.
 struct Constant {
   int number;
   std::uint64_t value;
 };
 
 struct Function {
-  std::string name;  // as mangled
+  std::string name;  // mangled name
   int param_bytes = 0;
   int local_bytes = 0;
   int num_registers = 0;
@@ -91,7 +91,7 @@ struct Module {
   std::vector<Function> functions;
 };
 
-// What the address of the block's shared memory begins with.
+// Address of the first byte of shared memory.
 inline constexpr std::uint64_t kSharedBase = 1024;
 
 }  // namespace quire::ptx

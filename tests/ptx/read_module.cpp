@@ -25,7 +25,7 @@ std::string_view take_word(std::string_view& text) {
   return word;
 }
 
-// At commas that are not inside of brackets.
+// Splits at commas outside of brackets.
 std::vector<std::string_view> split_operands(std::string_view text) {
   std::vector<std::string_view> out;
   int depth = 0;
@@ -59,7 +59,7 @@ std::uint64_t immediate_of(std::string_view text) {
   return number_of<std::uint64_t>(text, 10);
 }
 
-// In bits; 0 where it is no type of a register.
+// Width in bits; 0 if the type is not a register's.
 int width_of(std::string_view type) {
   if (type == ".pred") return 1;
   if (type == ".b64" || type == ".u64" || type == ".s64" || type == ".f64") return 64;
@@ -74,7 +74,7 @@ std::uint64_t mask_of(int bits) {
 
 using Symbols = std::map<std::string, std::uint64_t, std::less<>>;
 
-// One function's body, a statement after the other.
+// Reads one function's body, statement by statement.
 class FunctionReader {
  public:
   FunctionReader(Function& out, const Symbols& symbols) : out_(out), symbols_(symbols) {}
@@ -102,7 +102,7 @@ class FunctionReader {
   Function& out_;
   Symbols symbols_;
   std::map<std::string, Register, std::less<>> registers_;
-  std::vector<int> widths_;  // of registers by number
+  std::vector<int> widths_;  // width of each register, by number
   std::map<std::uint64_t, int> constants_;
   std::map<std::string, int, std::less<>> labels_;
   std::vector<std::pair<std::size_t, std::string>> branches_;  // instruction, label
@@ -260,7 +260,7 @@ void FunctionReader::finish() {
   if (!ends) throw PtxError(out_.name + ": does not end");
 }
 
-// The whole text: what is between functions, and their bodies.
+// Reads the whole text: declarations between functions, and their bodies.
 class ModuleReader {
  public:
   explicit ModuleReader(std::string_view text) : text_(without_comments(text)) {}
@@ -303,7 +303,7 @@ class ModuleReader {
     at_ = at;
   }
 
-  // ".extern .shared .align 16 .b8 name[]" behind what names version and target.
+  // ".extern .shared .align 16 .b8 name[]" after the lines of version and target.
   void declare(std::string_view text) {
     const std::size_t shared = text.find(".shared");
     const std::size_t bracket = text.find("[]");
@@ -314,7 +314,7 @@ class ModuleReader {
     symbols_[std::string(name)] = kSharedBase;
   }
 
-  // ".param .align 8 .b8 name[72]" or ".param .u64 name", each behind the one before.
+  // ".param .align 8 .b8 name[72]" or ".param .u64 name", each after the one before.
   static void add_param(std::string_view text, Function& function, Symbols& symbols) {
     int alignment = 0;
     int bytes = 0;
@@ -352,7 +352,7 @@ class ModuleReader {
     out_.functions.push_back(std::move(function));
   }
 
-  // Braces that begin a statement are scopes, those of inline assembly.
+  // Braces that begin a statement are scopes of inline assembly.
   void read_body(FunctionReader& reader) {
     int depth = 1;
     while (depth > 0) {

@@ -1,4 +1,4 @@
-// Reads the text of a PTX module. Any thread. Throws PtxError, which names line and what is not known.
+// Reads the text of a PTX module. Any thread. Throws PtxError, which names the line and the unknown word.
 #pragma once
 
 #include <string_view>

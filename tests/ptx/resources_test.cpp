@@ -1,4 +1,4 @@
-// What ptxas says of every kernel: nothing is spilled, and as many blocks as are wanted fit a multiprocessor of each
+// ptxas's report of every kernel: no register is spilled, and the wanted number of blocks fits a multiprocessor of each
 // architecture. Needs the table of nvcc (tests/gpu/nvcc.sh).
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 namespace quire::test {
 namespace {
 
-// Of a multiprocessor, as NVIDIA's table of compute capabilities has it; each has 65536 registers.
+// A multiprocessor in NVIDIA's table of compute capabilities; each has 65536 registers.
 struct Architecture {
   const char* name;
   int shared_kib;
@@ -21,20 +21,20 @@ constexpr Architecture kArchitectures[] = {{"80", 164, 163, 2048},  {"86", 100, 
                                            {"90a", 228, 227, 2048}, {"100", 228, 227, 2048}, {"120", 100, 99, 1536}};
 
 constexpr int kRegisters = 65536;
-constexpr int kWarpRegisters = 256;    // are handed out together
-constexpr int kReservedShared = 1024;  // of each block, by the system
+constexpr int kWarpRegisters = 256;    // unit of allocation
+constexpr int kReservedShared = 1024;  // reserved by the system in each block
 
-// How many blocks a multiprocessor is to hold at once.
+// Number of blocks that a multiprocessor should hold at once.
 int wanted_blocks(const std::string& kernel, const Architecture& architecture) {
   if (kernel.starts_with("linear_wide") || kernel.ends_with(" wide")) return 1;
-  // Stages of weights, or of K and V, for four warps: what is left of it hides the latency of memory.
+  // Stages of weights, or of K and V, for four warps: further blocks in shared memory hide memory's latency.
   if (kernel.starts_with("attend_tiles") && kernel.find(" 1 ") != std::string::npos)
     return architecture.shared_kib >= 200 ? 3 : 1;
   if (kernel.starts_with("linear_skinny") || kernel.starts_with("linear_row") || kernel.starts_with("linear_half") ||
       kernel.starts_with("attend_tiles"))
     return architecture.shared_kib >= 200 ? 2 : 1;
   if (kernel.starts_with("linear_f32") || kernel.starts_with("advance_state")) return 2;
-  if (kernel.ends_with("_pick")) return 2;  // one block for each drawn token
+  if (kernel.ends_with("_pick")) return 2;  // each drawn token takes one block
   return 4;
 }
 

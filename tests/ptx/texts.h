@@ -19,7 +19,7 @@ struct TextLaunch {
   int threads = 32;
   int shared_bytes = 0;
   ptx::RunOptions options = {};
-  std::vector<std::uint32_t> input = {};  // in device memory, whose address is %rd30
+  std::vector<std::uint32_t> input = {};  // in device memory at address %rd30
 };
 
 // Executes statements of a kernel that has 32 registers of each type (%p, %rs, %r, %f, %rd), %r31 = %tid.x and shared

@@ -81,7 +81,7 @@ void Warp::merge() {
   }
 }
 
-// All lanes that are at an instruction execute it as one.
+// All lanes at an instruction execute it together.
 void Warp::meet(const Instruction& in, int at) {
   ++block_.counts_of(in).executed;
   const std::uint32_t lanes = lanes_at(at);
@@ -110,7 +110,7 @@ void Warp::branch(const Instruction& in, std::size_t number) {
   }
 }
 
-// False where other lanes have to come first.
+// Returns false if other lanes have to come first.
 bool Warp::try_group(std::size_t number, bool lockstep) {
   const Group group = groups_[number];
   const Instruction& in = block_.function().instructions[static_cast<std::size_t>(group.at)];
@@ -131,7 +131,7 @@ bool Warp::try_group(std::size_t number, bool lockstep) {
   return true;
 }
 
-// Of lanes in lockstep those go that are furthest behind, so that they come together where branches end.
+// In lockstep the lanes furthest behind go first, so that they come together where branches end.
 bool Warp::step(std::mt19937_64* random) {
   if (groups_.size() == 1) return try_group(0, true);
   if (is_scattered_) {

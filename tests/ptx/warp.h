@@ -1,6 +1,6 @@
-// Warp: 32 lanes with their registers, program counters and asynchronous copies. Lanes go together where they are at
-// the same instruction (lockstep: as counts want it), or each alone until it has to meet others (scattered). One
-// thread. Invariant: an instruction of which lanes must meet is executed when all of them are there.
+// Warp: 32 lanes with their registers, program counters and asynchronous copies. Lanes at the same instruction run
+// together (lockstep, for counts), or each runs alone until it has to meet others (scattered). One thread. Invariant:
+// an instruction at which lanes must meet is executed once all of them are there.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class Warp {
  public:
   Warp(Block& block, int number);
 
-  // Executes at most so many instructions; fewer where it has to wait, or is done. random: null for lockstep.
+  // Executes at most `most` instructions; fewer if it has to wait or is done. random: null for lockstep.
   void run(std::int64_t most, std::mt19937_64* random);
 
   bool is_done() const { return groups_.empty(); }
@@ -27,13 +27,13 @@ class Warp {
   void pass_barrier() { is_at_barrier_ = false; }
   int number() const { return number_; }
 
-  // What instructions work on.
+  // The warp's state that instructions use.
   Block& block() { return block_; }
   LaneValues& lanes_of(int reg) { return registers_[static_cast<std::size_t>(reg)]; }
-  // Where memory is, its range and its access checked.
+  // Address in the process of a checked access to memory.
   std::byte* read_at(const Instruction& in, std::uint64_t address, int bytes, std::size_t lane);
   std::byte* write_at(const Instruction& in, std::uint64_t address, int bytes, std::size_t lane);
-  // Sixteen bytes or fewer that land when they are waited for.
+  // Copies up to sixteen bytes, which arrive when they are waited for.
   void copy_async(const Instruction& in, std::uint64_t to, std::uint64_t from, int bytes, std::size_t lane);
   void commit_copies(std::size_t lane) { ++num_commits_[lane]; }
   void wait_copies(const Instruction& in, int left, std::size_t lane);
@@ -66,7 +66,7 @@ class Warp {
   int number_;
   std::vector<LaneValues> registers_;
   std::vector<std::byte> local_;  // [lane][bytes]
-  std::vector<Group> groups_;     // of lanes that have not exited
+  std::vector<Group> groups_;     // groups of lanes that have not exited
   std::size_t current_ = 0;       // the group whose turn it is when scattered
   bool is_scattered_ = false;
   bool is_at_barrier_ = false;

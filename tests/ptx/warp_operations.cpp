@@ -69,7 +69,7 @@ std::int32_t byte_of(Warp& warp, const Instruction& in, std::size_t first, std::
 // % 4.
 template <std::size_t kDepth, class A, class B>
 void multiply(Warp& warp, const Instruction& in, std::uint32_t /*lanes*/) {
-  constexpr std::size_t kA = 4;  // behind four registers of D
+  constexpr std::size_t kA = 4;  // after four registers of D
   constexpr std::size_t kB = kA + kDepth / 8;
   constexpr std::size_t kC = kB + kDepth / 16;
   std::int32_t a[16][kDepth];
@@ -106,7 +106,7 @@ void multiply(Warp& warp, const Instruction& in, std::uint32_t /*lanes*/) {
 // C and the products, which are exact, are added in f64 in the order of the depth and rounded to f32 once.
 template <class Half>
 void multiply_halves(Warp& warp, const Instruction& in, std::uint32_t /*lanes*/) {
-  constexpr std::size_t kA = 4;  // behind four registers of D
+  constexpr std::size_t kA = 4;  // after four registers of D
   constexpr std::size_t kB = kA + 4;
   constexpr std::size_t kC = kB + 2;
   const auto element = [&](std::size_t first, std::size_t lane, std::size_t i) {

@@ -1,4 +1,4 @@
-// Warps, memory and counts of the interpreter: on small texts, each with what it must find.
+// Warps, memory and counts of the interpreter, tested on small texts.
 #include <bit>
 #include <catch2/catch.hpp>
 #include <numeric>
@@ -18,7 +18,7 @@ std::string exchange(const char* between, const char* distance) {
          "; and.b32 %r3, %r3, 127; shl.b32 %r3, %r3, 2; add.s32 %r3, %r1, %r3; ld.shared.u32 %r0, [%r3];";
 }
 
-// Whether some order of lanes and warps shows that what is between is not enough.
+// Returns whether some order of lanes and warps shows that the synchronisation between is insufficient.
 bool some_order_fails(const std::string& text) {
   for (const std::uint64_t seed : {0U, 1U, 2U, 3U}) {
     try {
@@ -221,7 +221,7 @@ TEST_CASE("the PTX interpreter counts instructions, bank conflicts and sectors")
                     {.shared_bytes = 32 * 128});
   };
   CHECK(accesses("4").counts.bank_conflicts() == 0);
-  CHECK(accesses("0").counts.bank_conflicts() == 0);  // one word for all
+  CHECK(accesses("0").counts.bank_conflicts() == 0);  // all lanes read the same word
   CHECK(accesses("8").counts.bank_conflicts() == 1);
   CHECK(accesses("128").counts.bank_conflicts() == 31);
   CHECK(accesses("132").counts.bank_conflicts() == 0);
@@ -237,7 +237,7 @@ TEST_CASE("the PTX interpreter counts instructions, bank conflicts and sectors")
   CHECK(vectors("144") == 0);
   CHECK(ptx::sectors_of({.of = {0, 4, 28, 32}, .lanes = 15, .bytes = 4}).size() == 2);
   CHECK(ptx::sectors_of({.of = {30}, .lanes = 1, .bytes = 4}).size() == 2);
-  // Halves of a warp go different ways and come together again.
+  // Halves of a warp diverge and come together again.
   const TextRun split = run_text(
       "setp.lt.u32 %p0, %r31, 16; @%p0 bra $low; mov.u32 %r0, 1; bra.uni $out; $low: mov.u32 %r0, 2; $out: neg.s32 "
       "%r0, %r0;");

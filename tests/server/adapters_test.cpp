@@ -16,7 +16,7 @@ HostedModelSpec spec_with(const std::vector<std::string>& adapters, std::int64_t
   return spec_of(entry, {});
 }
 
-// With an admin listener, and adapters in /srv/models.
+// A server with an admin listener, and adapters in /srv/models.
 class AdapterServer {
  public:
   explicit AdapterServer(HostedModelSpec spec)
@@ -116,7 +116,7 @@ TEST_CASE("a call for an adapter that cannot be followed changes nothing") {
   CHECK(server.unload("").status == 400);
   CHECK(server.list() == Json{"one", "sql"});
   CHECK(server.says("sql") == "abcde");
-  // Not without an admin key or the admin listener.
+  // Refused without an admin key or the admin listener.
   HttpClient client(server.server.port());
   CHECK(client.post("/v1/load_lora_adapter", R"({"lora_name":"x","lora_path":"/srv/models/x"})").status == 403);
   CHECK(client.post("/v1/unload_lora_adapter", R"({"lora_name":"sql"})").status == 403);
@@ -172,7 +172,7 @@ TEST_CASE("adapters beyond their memory come back from their files, and those in
   engine.wait_live(2);
   for (const char* name : {"c", "d", "c"})
     ask(name);
-  // Plain requests are not held up by those that wait.
+  // Waiting requests do not hold up plain ones.
   ask("one");
   engine.wait_live(3);
   const std::string metrics = server.metrics();

@@ -1,4 +1,4 @@
-// What a request may occupy before it is computed: places in the queue and a key's quota.
+// Limits on a request before it is computed: places in the queue and a key's quota.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
@@ -167,7 +167,7 @@ TEST_CASE("a full queue refuses before the body is read") {
   first.send(posted_completion(R"({"prompt":"a","max_tokens":1})"));
   server.engine().wait_live(1);
   HttpClient client(server.port());
-  // What is no JSON would be a 400.
+  // The body is not JSON: reading it would give a 400.
   const HttpReply refused = client.post("/v1/completions", "no json");
   CHECK(refused.status == 503);
   CHECK(error_code(refused) == "server_overloaded");
@@ -175,7 +175,7 @@ TEST_CASE("a full queue refuses before the body is read") {
   client.send(
       "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n");
   CHECK(client.receive().status == 503);
-  // What computes nothing needs no place.
+  // A request that computes nothing needs no place.
   HttpClient counter(server.port());
   CHECK(counter.post("/tokenize", R"({"prompt":"abc"})").status == 200);
   server.engine().hold(false);

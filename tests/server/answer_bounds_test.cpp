@@ -1,6 +1,5 @@
-// Each handler, the slowest reader, the longest answer that a client can ask it for: every route of the router is in
-// one row of the table of deploy/docs/security.md, and what waits for readers that do not read keeps to that row's
-// bound.
+// Each handler with the slowest reader and the longest answer that a client can request: every route of the router is
+// in one row of the table of deploy/docs/security.md, and the bytes waiting for slow readers keep to that row's bound.
 #include <deque>
 #include <set>
 #include <thread>
@@ -24,7 +23,7 @@ constexpr const char* kRowOfOneCopy = "one copy for all connections";
 constexpr const char* kRowOfCharged = "`server.max_unread_bytes`, charged to the key or address";
 
 struct BoundRow {
-  std::vector<std::string> paths;  // one that ends with '*' stands for all that begin so
+  std::vector<std::string> paths;  // a final '*' matches every path that begins so
   std::string bound;
 };
 
@@ -49,7 +48,7 @@ std::vector<BoundRow> bound_table() {
   return rows;
 }
 
-// The row with the longest path that the route's path begins with, or is.
+// The row with the longest path that matches the route.
 std::string bound_of(const std::vector<BoundRow>& rows, std::string_view route) {
   std::string bound;
   std::size_t longest = 0;
@@ -66,7 +65,7 @@ std::string bound_of(const std::vector<BoundRow>& rows, std::string_view route) 
   return bound;
 }
 
-// A route's request for an answer of a megabyte, where a client can have one.
+// A request to the route for an answer of a megabyte, if it can give one.
 std::string longest_request(const Route& route, const std::string& conversation) {
   const std::string path(route.path);
   const std::string text(kLong, 'x');
@@ -86,7 +85,7 @@ ServerOptions unread_options(const BatchFolder& folder) {
   return options;
 }
 
-// Readers that take the answer's head and nothing more. What waits for them is bounded while they stay.
+// Readers that take the answer's head and nothing more. Their waiting bytes are bounded while they stay.
 void check_slow_readers(TestServer& server, const std::string& request, bool is_long, bool is_shared) {
   std::deque<HttpClient> readers;
   for (int i = 0; i < kNumReaders; ++i)

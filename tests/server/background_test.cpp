@@ -65,7 +65,7 @@ TEST_CASE("a background response is queued, in progress and completed, and its c
   CHECK(body["output"][0]["content"][0]["text"] == "Hello.");
   CHECK(body["usage"]["output_tokens"].get<int>() > 0);
   CHECK(server.server().state().background->count() == 0);
-  // It is a response as any other: continued, and not to be cancelled any more.
+  // A finished response can be continued like any other, and not be cancelled any more.
   const Json next = answer_to(other, "/v1/responses", R"({"input":"More","previous_response_id":")" + id + "\"}");
   CHECK(next["status"] == "completed");
   CHECK(Json::parse(other.post(kPath + id + "/cancel", "").body)["status"] == "completed");
@@ -168,7 +168,7 @@ TEST_CASE("a background response belongs to its key, and counts among what the k
   CHECK(ask("DELETE " + kPath + id, "bob", "").status == 404);
   CHECK(ask("POST /v1/responses", "alice", R"({"background":true,"input":"Hi"})").status == 429);
   CHECK(ask("GET " + kPath + id, "alice", "").status == 200);
-  // Cancelling takes no place of its own, and frees the one that is held.
+  // Cancelling takes no place of its own, and frees the held one.
   CHECK(ask("POST " + kPath + id + "/cancel", "alice", "").status == 200);
   server.engine().wait_live(0);
 }

@@ -9,7 +9,7 @@ using namespace quire::test;
 namespace batch_file_failure {
 
 constexpr int kNumLines = 5;
-constexpr int kMostRounds = 500;  // nothing hangs
+constexpr int kMostRounds = 500;  // more means a hang
 
 std::unique_ptr<BatchStore> open_after_failures(const BatchFolder& folder) {
   auto store = std::make_unique<BatchStore>(folder.options);
@@ -43,7 +43,7 @@ std::optional<std::string> try_batch(BatchStore& store, const std::string& input
   return made ? std::optional(made->id) : std::nullopt;
 }
 
-// The client sends again what was refused.
+// The client uploads a refused file again.
 template <class Step>
 std::string until_done(const Step& step) {
   for (int i = 0; i < 3; ++i) {
@@ -53,7 +53,7 @@ std::string until_done(const Step& step) {
   return "";
 }
 
-// As BatchService does: an answer that could not be kept is kept later.
+// Works like BatchService: an answer that could not be stored is stored later.
 void work_to_the_end(BatchStore& store, const std::string& batch) {
   std::int64_t now = 20;
   for (int round = 0; round < kMostRounds; ++round, now += 60) {
@@ -77,7 +77,7 @@ using namespace batch_file_failure;
 
 TEST_CASE("a disk that fails at any step loses no request of a batch, and answers none twice", "[batches]") {
   const FileStep step = GENERATE(FileStep::kWrite, FileStep::kSync, FileStep::kRename);
-  const bool is_restarted = GENERATE(false, true);  // once the step has failed
+  const bool is_restarted = GENERATE(false, true);  // after the step has failed
   int num_failed = 0;
   for (std::int64_t n = 0; n < kMostRounds; ++n) {
     INFO("step " << static_cast<int>(step) << ", number " << n << ", restarted " << is_restarted);

@@ -65,7 +65,7 @@ inline std::string make_batch(BatchStore& store, const std::string& input, const
   return made->id;
 }
 
-// Until there is nothing to do without an answer.
+// Works until only requests without answers are left.
 inline void work_off(BatchStore& store, std::int64_t now = 20) {
   while (store.work(now)) {
   }

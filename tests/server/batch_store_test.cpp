@@ -85,7 +85,7 @@ TEST_CASE("a batch's requests are given out once, answered, and put into its two
 }
 
 TEST_CASE("a process that ends at any point loses nothing and answers nothing twice", "[batches]") {
-  // The store is left as kill -9 leaves it: whatever was written is there, nothing else is.
+  // Leaves the store like kill -9: only finished writes are there.
   const BatchFolder folder;
   std::string batch;
   {
@@ -95,7 +95,7 @@ TEST_CASE("a process that ends at any point loses nothing and answers nothing tw
   for (int life = 0; life < 60; ++life) {
     const auto store = opened(folder);
     if (store->find(batch, "")->has_ended()) break;
-    // A different number of slices and answers each time; some requests are out as the process ends.
+    // Varies the number of slices and answers; some requests are given out as the process ends.
     for (int slice = 0; slice <= life % 3; ++slice)
       store->work(20);
     for (int i = 0; i < life % 5; ++i) {
@@ -128,7 +128,7 @@ TEST_CASE("records that end at any byte, or have garbage behind them, lose at mo
       const std::string whole = records.substr(0, length);
       const auto num_whole = std::count(whole.begin(), whole.end(), '\n');
       const auto num_known = store->find(batch, "")->num_completed;
-      // A record without the end of its line is whole.
+      // A record is whole even without the end of its line.
       CHECK((num_known == num_whole || (garbage.empty() && num_known == num_whole + 1)));
       const auto line = next_line(*store);
       REQUIRE(line);
@@ -164,7 +164,7 @@ TEST_CASE("a record with a changed byte is none, and its request is called again
     CHECK(store->find(batch, "")->num_completed < 3);
     CHECK(next_line(*store));
   }
-  // A record of another batch is none either.
+  // Another batch's record is invalid here.
   CHECK_FALSE(decode_record("batch_other", records.substr(0, records.find('\n'))));
   CHECK(decode_record(batch, records.substr(0, records.find('\n'))));
 }
@@ -227,7 +227,7 @@ TEST_CASE("a full disk while the files are written delays a batch's end", "[batc
     CHECK_FALSE(store->find(batch, "")->has_ended());
   }
   work_off(*store, 22);
-  CHECK_FALSE(store->find(batch, "")->has_ended());  // not tried at once again
+  CHECK_FALSE(store->find(batch, "")->has_ended());  // not retried at once
   work_off(*store, 40);
   check_answered_once(*store, batch, 30);
 }
@@ -250,7 +250,7 @@ TEST_CASE("the bounds on what is stored hold for uploads and answers, and for on
   REQUIRE(beyond);
   CHECK_FALSE((*beyond)->write(std::string(25'000, 'x')));
   beyond->reset();
-  // Answers that do not fit wait, and nothing of them is lost.
+  // Answers that do not fit wait and are not lost.
   const std::string batch = make_batch(*store, put_file(*store, request_lines(90), "a"), "a");
   work_off(*store);
   int num_kept = 0;
@@ -347,7 +347,7 @@ TEST_CASE("a cancelled batch has what was answered, and the rest in its error fi
   CHECK_FALSE(store->is_wanted(*out));
   CHECK_FALSE(next_line(*store));
   work_off(*store, 31);
-  CHECK(store->find(batch, "a")->status == BatchStatus::kCancelling);  // one is out
+  CHECK(store->find(batch, "a")->status == BatchStatus::kCancelling);  // a request is still given out
   store->drop(*out);
   work_off(*store, 32);
   CHECK(store->find(batch, "a")->status == BatchStatus::kCancelled);

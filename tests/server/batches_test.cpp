@@ -33,7 +33,7 @@ std::string upload_request(const std::string& content, const std::string& key = 
          "\r\n\r\n" + body;
 }
 
-// With a key.
+// Sends a request with a key.
 HttpReply ask(HttpClient& client, const std::string& method, const std::string& path, const std::string& body = "",
               const std::string& key = "") {
   client.send(method + " " + path + " HTTP/1.1\r\nHost: a\r\n" +
@@ -58,7 +58,7 @@ std::string batch_body(const std::string& file, const std::string& endpoint = "/
   return R"({"input_file_id":")" + file + R"(","endpoint":")" + endpoint + R"(","completion_window":"24h"})";
 }
 
-// Until it has one of the words' states.
+// Waits until the batch has one of the states.
 Json wait_for(HttpClient& client, const std::string& id, const std::string& states, const std::string& key = "") {
   while (true) {
     Json batch = json_of(ask(client, "GET", "/v1/batches/" + id, "", key));

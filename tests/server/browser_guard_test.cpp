@@ -101,7 +101,7 @@ TEST_CASE("a web page cannot order anything of the admin listener") {
   const std::uint16_t port = server.server().admin_port();
   const std::string host = "Host: 127.0.0.1:" + std::to_string(port) + "\r\n";
   const std::string json = "Content-Type: application/json\r\n";
-  // What a page can send without asking first.
+  // Requests that a page can send without asking first.
   CHECK(status_of(port, sleep_order(host + "Origin: https://evil.example.com\r\nContent-Type: text/plain\r\n")) == 403);
   CHECK(status_of(port, sleep_order(host + "Origin: null\r\n" + json)) == 403);
   CHECK(status_of(port, sleep_order(host + "Sec-Fetch-Site: cross-site\r\n" + json)) == 403);
@@ -109,7 +109,7 @@ TEST_CASE("a web page cannot order anything of the admin listener") {
   CHECK(status_of(port, sleep_order(host)) == 415);
   CHECK(status_of(port, sleep_order("Host: evil.example.com\r\n" + json)) == 403);
   CHECK(server.state("one") == ModelState::kReady);
-  // What tools and the server's own page send.
+  // Requests that tools and the server's own page send.
   CHECK(status_of(port, "POST /sleep HTTP/1.1\r\n" + host + "Content-Length: 0\r\n\r\n") == 200);
   CHECK(server.state("one") == ModelState::kSleeping);
   CHECK(status_of(port, "POST /wake_up HTTP/1.1\r\n" + host + "Origin: http://127.0.0.1:" + std::to_string(port) +

@@ -107,7 +107,7 @@ TEST_CASE("chunked uploads are charged as they arrive: the largest is refused, a
   TestServer server(says("x"), small_budget());
   const std::string chunk = "10000\r\n" + std::string(65536, ' ') + "\r\n";
   std::deque<HttpClient> attackers;
-  // In turn, so that each has a sixteenth of the budget more than it had, until there is none left.
+  // Sends in turns, so that each gains a sixteenth of the budget until it is full.
   for (int i = 0; i < 4; ++i)
     attackers.emplace_back(server.port()).send(head_of("Transfer-Encoding: chunked"));
   for (int round = 0; round < 8; ++round) {

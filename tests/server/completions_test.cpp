@@ -33,8 +33,8 @@ TEST_CASE("a completion is answered whole with text, reason and usage") {
   CHECK(body["choices"][0]["text"] == "hello");
   CHECK(body["choices"][0]["finish_reason"] == "stop");
   CHECK(body["choices"][0]["logprobs"].is_null());
-  CHECK(body["usage"]["prompt_tokens"] == 6);      // with BOS
-  CHECK(body["usage"]["completion_tokens"] == 6);  // with EOS
+  CHECK(body["usage"]["prompt_tokens"] == 6);      // counts BOS
+  CHECK(body["usage"]["completion_tokens"] == 6);  // counts EOS
   CHECK(body["usage"]["total_tokens"] == 12);
   CHECK(body["usage"]["prompt_tokens_details"]["cached_tokens"] == 0);
 }

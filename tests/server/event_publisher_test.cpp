@@ -19,7 +19,7 @@ namespace {
 using Packed = nlohmann::json;
 constexpr std::chrono::seconds kLongestWait{60};
 
-// Rebuilds what a pool holds from what is published, as a router does.
+// Rebuilds a pool's content from the published events, like a router.
 class Subscriber {
  public:
   explicit Subscriber(const std::string& endpoint) {
@@ -28,7 +28,7 @@ class Subscriber {
     socket_.connect(endpoint);
   }
 
-  // The next message, whose number that is; nothing where there is none yet and it does not wait.
+  // Receives the next message and returns its number; nothing if none has arrived and it does not wait.
   std::optional<std::uint64_t> receive(bool waits, zmq::message_t& payload) {
     zmq::message_t topic;
     zmq::message_t number;
@@ -49,7 +49,7 @@ class Subscriber {
     return number;
   }
 
-  // As vLLM's own: [time, events, rank], each event an array that begins with its name.
+  // Applies a batch in vLLM's form: [time, events, rank], each event an array that begins with its name.
   void apply(const zmq::message_t& payload) {
     const Packed batch =
         Packed::from_msgpack(payload.data<std::uint8_t>(), payload.data<std::uint8_t>() + payload.size());
@@ -83,7 +83,7 @@ class Subscriber {
     }
   }
 
-  std::map<std::uint64_t, Packed> parents;  // of the blocks that are there
+  std::map<std::uint64_t, Packed> parents;  // parent of each stored block
   std::size_t num_tokens = 0;
 
  private:
@@ -104,7 +104,7 @@ std::map<std::uint64_t, bool> hashes_in(const KvCache& kv) {
   return hashes;
 }
 
-// A prompt of random length out of few beginnings is computed and released.
+// Computes and releases a prompt of random length with one of a few beginnings.
 void serve(KvCache& kv, std::uint32_t& state) {
   const auto random = [&state](std::uint32_t bound) {
     state = state * 1664525U + 1013904223U;
@@ -193,7 +193,7 @@ TEST_CASE("a subscriber rebuilds what the pool holds, through evictions, from wh
   std::optional<std::uint64_t> number;
   for (; !number; number = subscriber.receive(false, first))
     serve_some(1);
-  // What came before it subscribed is asked for.
+  // Requests the events published before it subscribed.
   zmq::context_t context;
   zmq::socket_t request(context, zmq::socket_type::dealer);
   request.set(zmq::sockopt::rcvtimeo, static_cast<int>(std::chrono::milliseconds(kLongestWait).count()));

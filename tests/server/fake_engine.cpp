@@ -68,7 +68,7 @@ void FakeEngine::allow_steps(int count) {
 
 namespace {
 
-// A vector that is the same for every text, or scores that grow with the text's length.
+// A vector that is equal for all texts, or scores that grow with the text's length.
 std::vector<float> pooled_output(const Request& request) {
   const auto length = static_cast<float>(request.prompt.size());
   if (request.pooled_output == PooledOutput::kLabels) return {length / 64.0F, 0.0F};
@@ -140,7 +140,7 @@ void FakeEngine::emit(Live& live, std::int32_t index) {
   live.submission.sink->send(std::move(event));
 }
 
-// As the engine does, each choice has an end.
+// Ends each choice, like the engine.
 void FakeEngine::end_aborted(Live& live, std::optional<std::int32_t> only) {
   for (std::size_t i = 0; i < live.choices.size(); ++i) {
     const auto index = static_cast<std::int32_t>(i);
@@ -154,7 +154,7 @@ bool FakeEngine::step() {
   bool worked = false;
   for (auto each = live_.begin(); each != live_.end();) {
     Live& live = each->second;
-    live.submission.ticket = {};  // it waits no longer
+    live.submission.ticket = {};  // leaves the queue
     for (std::size_t i = 0; i < live.choices.size(); ++i) {
       if (!live.choices[i].ended) emit(live, static_cast<std::int32_t>(i));
     }

@@ -35,13 +35,13 @@ class FakeEngine {
   void wait_live(std::size_t count);
   // Blocks until this many aborts of whole requests were asked for since the start.
   void wait_aborted(std::size_t count);
-  // What runs, and the steps that were done.
+  // Numbers of running requests and of steps.
   EngineStats stats() const;
   std::shared_ptr<const Request> last_request() const;
 
-  // While held no token is produced; requests are still taken and aborted.
+  // While held it produces no token, but still takes and aborts requests.
   void hold(bool held);
-  // While held: lets this many steps happen as soon as there is something live.
+  // While held: allows this many steps as soon as a request is live.
   void allow_steps(int count);
 
  private:

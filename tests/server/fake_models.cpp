@@ -4,7 +4,7 @@ namespace quire::test {
 
 namespace {
 
-// A matrix that says that it takes memory.
+// A matrix that only claims to take memory.
 class FakeLinear final : public Linear {
  public:
   explicit FakeLinear(std::size_t bytes) : bytes_(bytes) {}
@@ -92,7 +92,7 @@ class FakeModels::Opened final : public OpenedModel {
     std::unique_lock lock(models_.mutex_);
     ++models_.num_begun_;
     models_.changed_.notify_all();
-    // As often as a loader has done another tensor.
+    // A loader checks between tensors.
     while (models_.held_ && !interrupted())
       models_.changed_.wait_for(lock, std::chrono::milliseconds(1));
     if (interrupted()) throw Interrupted{};

@@ -24,19 +24,20 @@ class FakeModels {
   // The next loads wait until release().
   void hold_loads();
   void release_loads();
-  void wait_loading(int count);    // until so many loads have begun
-  void wait_destroyed(int count);  // until so many models are gone
+  void wait_loading(int count);    // waits until so many loads have begun
+  void wait_destroyed(int count);  // waits until so many models are destroyed
   int num_loads() const;
   int num_alive() const;
   // The engine that was started last from this path. Must be alive.
   FakeEngine& engine(const std::string& path);
 
-  // From now on it cannot be read. Any other path is an adapter of kAdapterBytes, whose answers say its file's name.
+  // Makes the path unreadable from now on. Any other path is an adapter of kAdapterBytes, whose answers contain its
+  // file's name.
   void remove_adapter(const std::string& path);
   static constexpr std::uint64_t kAdapterBytes = 10 * kMegabyte;
 
   std::uint64_t weight_bytes = 100 * kMegabyte;
-  std::uint64_t host_bytes = 0;  // beside a GPU
+  std::uint64_t host_bytes = 0;  // host memory of a model on a GPU
 
  private:
   class Running;

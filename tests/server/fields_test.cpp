@@ -78,7 +78,7 @@ TEST_CASE("a field that looks misspelt is named in a header, and only such a one
     many += fmt::format(R"("unlike_any_{}":0,)", i);
   CHECK(warned(chat, many + R"("temprature":1)").empty());
   CHECK(warned(chat, R"("temprature":1,)" + many + R"("x":1)").find("temperature") != std::string::npos);
-  // Nothing of a client's choice gets into the head but letters of a field's name.
+  // The header contains only letters of a field's name from a client's text.
   CHECK(warned(chat, R"("max_tokens\r\nSet-Cookie: a":1)").empty());
   CHECK(warned(chat, R"("max_tokens\u00e9":1)").empty());
 }

@@ -1,4 +1,4 @@
-// Stored files on disk: bounds, expiry, and what an upload that never ended leaves.
+// Stored files on disk: limits, expiry, and the remains of unfinished uploads.
 #include <catch2/catch.hpp>
 #include <fstream>
 
@@ -51,7 +51,7 @@ TEST_CASE("an upload that never ends leaves nothing", "[batches]") {
     CHECK(store->counts().num_bytes == 0);
     CHECK(std::filesystem::is_empty(folder.path / "files"));
   }
-  // As kill -9 leaves it: a part, a description that was not finished, content without a description.
+  // Leaves files like kill -9: a part, an unfinished description, content without a description.
   write_content(folder.path / "files" / "file-a.part", "half");
   write_content(folder.path / "files" / "file-b", "content");
   write_content(folder.path / "files" / "file-c.json.new", "{");

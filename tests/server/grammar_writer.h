@@ -25,7 +25,7 @@ class GrammarWriter {
     text_ += c;
     return true;
   }
-  // All of it, or nothing.
+  // Writes all of the text, or nothing.
   bool write(std::string_view text) {
     tried_->assign(*state_);
     for (const char c : text) {
@@ -37,7 +37,7 @@ class GrammarWriter {
   }
   char any_allowed(std::mt19937& random) {
     std::vector<char> allowed;
-    // Other bytes only where the text must continue with one of a mark.
+    // Tries other bytes only if the text must continue with a mark's.
     for (int c = 1; c < 256 && (c < 128 || allowed.empty()); ++c) {
       if (allows(TokenId{c})) allowed.push_back(static_cast<char>(c));
     }

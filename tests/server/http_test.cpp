@@ -32,7 +32,7 @@ std::string decode_base64(const std::string& text) {
   return out;
 }
 
-// Sends raw bytes, says that no more will come, and returns every reply until the server closes.
+// Sends raw bytes, ends sending, and returns every reply until the server closes.
 std::vector<HttpReply> replies(std::uint16_t port, const std::string& raw) {
   HttpClient client(port);
   client.send(raw);
@@ -55,7 +55,7 @@ std::optional<HttpRefusal> refusal_of(const std::string& raw) {
   return parser.refused();
 }
 
-// What whole requests a text was taken for, as one text.
+// The whole requests read from a text, as one text.
 std::string understood(std::string_view raw) {
   std::string shown;
   while (raw.find_first_not_of("\r\n") != std::string_view::npos) {
@@ -74,7 +74,7 @@ std::string understood(std::string_view raw) {
   return shown;
 }
 
-// The same of the spans that another parser found: "off=0 len=3 span[method]=...".
+// The requests in another parser's spans: "off=0 len=3 span[method]=...".
 std::string understood(const std::string& raw, const Json& events) {
   std::string shown;
   std::string request;
@@ -120,7 +120,7 @@ TEST_CASE("the given raw requests are refused or answered as a strict parser wou
     // The suite's other modes are lenient ones, whose examples are to be refused too, and ends in mid-request.
     const bool lenient = row["parser_mode"].get<std::string>().starts_with("request-lenient");
     if (!row["llhttp_error"].is_null() || lenient) {
-      // A head is judged when it is whole.
+      // A head is judged once it is whole.
       if (found.empty()) found = replies(server.port(), raw + "\r\n\r\n");
       REQUIRE(!found.empty());
       const int status = found.back().status;
@@ -130,8 +130,8 @@ TEST_CASE("the given raw requests are refused or answered as a strict parser wou
       CHECK(std::none_of(found.begin(), found.end(), [](const HttpReply& reply) {
         return reply.status == 400 && reply.body.find("missing_host") == std::string::npos;
       }));
-      // Other protocols than HTTP and other codings than chunked are refused by their own statuses, and one example is
-      // read as if bodies were left out.
+      // Other protocols than HTTP and other codings than chunked are refused with their own statuses, and one example
+      // is read without bodies.
       const bool left_out = row["events"].dump().find("skip body") != std::string::npos;
       const bool unserved = found.size() == 1 && (found[0].status == 505 || found[0].status == 501);
       if (!left_out && !unserved) CHECK(understood(raw) == understood(raw, row["events"]));
@@ -179,7 +179,7 @@ TEST_CASE("lenient spellings of heads and chunks that a proxy may read otherwise
   CHECK(refusal_of(rest("X : y\r\n\r\n")));
   CHECK(refusal_of(rest(": y\r\n\r\n")));
   CHECK(refusal_of(rest("X\r\n\r\n")));
-  // These are refused as they arrive: there may never be an end to them.
+  // Endless input is refused as it arrives.
   CHECK(refusal_of(rest("X: y\n")));
   CHECK(refusal_of(rest("X: y\rz")));
   CHECK(refusal_of(rest(std::string("X: y\0z", 6))));

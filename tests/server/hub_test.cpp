@@ -113,7 +113,7 @@ TEST_CASE("checksums are SHA-256 or git's, by their length") {
     sum.add(text.substr(1));
     return sum.finish();
   };
-  // By sha256sum and git hash-object.
+  // Results of sha256sum and git hash-object.
   CHECK(sum_of(kSum, "hello\n") == "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03");
   CHECK(sum_of(kCommit, "hello\n") == "ce013625030ba8dba906f756967f9e9ca394464a");
 }

@@ -166,7 +166,7 @@ TEST_CASE("requests per minute: a minute's worth at once, then as time passes") 
   CHECK_FALSE(table.admit(key, start + 29s));
   CHECK(table.admit(key, start + 30s));
   CHECK_FALSE(table.admit(key, start + 30s));
-  // It never holds more than a minute's worth.
+  // The bucket never holds more than a minute's worth.
   CHECK(table.admit(key, start + 3600s));
   CHECK(table.admit(key, start + 3600s));
   CHECK_FALSE(table.admit(key, start + 3600s));
@@ -237,7 +237,7 @@ TEST_CASE("a key over its share gets 429 and the connection stays") {
   CHECK(second.fields.at("x-ratelimit-limit-requests") == "1");
   CHECK(Json::parse(second.body)["error"]["code"] == "rate_limit_exceeded");
   CHECK(complete_with(client, "x-api-key: alice-secret\r\n").status == 200);
-  // Reading pages is not what the quota is about.
+  // Reading pages does not count against the quota.
   CHECK(read_page(client, "/v1/models", bob).status == 200);
 }
 

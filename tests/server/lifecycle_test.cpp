@@ -12,7 +12,7 @@ using namespace quire::test;
 
 namespace {
 
-// Never ends by itself before max_tokens.
+// Ends only at max_tokens.
 std::vector<TokenId> endless(const Request& request, std::int32_t) {
   return std::vector<TokenId>(static_cast<std::size_t>(request.sampling.max_tokens) + 1, TokenId{'x'});
 }

@@ -41,7 +41,7 @@ struct TlsClient {
   int max_version = TLS1_3_VERSION;
   bool with_certificate = false;
 
-  // One request, read to the connection's end.
+  // Sends a request and reads to the connection's end.
   TlsReply ask(std::uint16_t port, const std::string& request) const {
     SSL_CTX* context = SSL_CTX_new(TLS_client_method());
     SSL_CTX_set_min_proto_version(context, TLS1_VERSION);
@@ -183,7 +183,7 @@ TEST_CASE("a unix socket is served, has the asked mode, and goes with the server
     CHECK(::recv(socket, reply.data(), reply.size(), 0) > 0);
     CHECK(reply.find("200 OK") != std::string::npos);
     ::close(socket);
-    // In use: a second server must not steal it.
+    // The path is in use: a second server must not steal it.
     Server second(options);
     CHECK_THROWS_AS(second.start(), StartupError);
   }
@@ -240,7 +240,7 @@ TEST_CASE("a path that is no abandoned socket is refused and left as it is") {
     CHECK(std::filesystem::symlink_status(path).type() != std::filesystem::file_type::not_found);
   }
   CHECK(std::filesystem::file_size(folder / "precious") == 4);
-  // One that another process listens on, and one that took this one's place.
+  // A socket that another process listens on, and a file that replaced this one's.
   const std::string path = folder / "socket";
   auto first = Listener::unix_path(context, "server.unix_socket", path, "0660");
   CHECK_THROWS_WITH(Listener::unix_path(context, "server.admin_listen", path, "0660"),

@@ -43,7 +43,7 @@ class CodeTokenizer : public ByteTokenizer {
                                                              "<|file_sep|>"};
 };
 
-// Counts what it reads. One thread.
+// Counts the bytes that it tokenizes. One thread.
 class CountingTokenizer final : public CodeTokenizer {
  public:
   std::vector<TokenId> encode(std::span<const TextPiece> pieces, bool add_special) const override {
@@ -97,7 +97,7 @@ TEST_CASE("llama-server's completion is answered in its own shape") {
   CHECK(body["truncated"] == false);
   CHECK(body["has_new_line"] == true);
   CHECK(body["tokens_predicted"] == 7);
-  CHECK(body["tokens_evaluated"] == 8);  // with BOS
+  CHECK(body["tokens_evaluated"] == 8);  // counts BOS
   CHECK(body["timings"]["prompt_n"] == 8);
   CHECK(body["timings"]["predicted_n"] == 7);
   CHECK(body["generation_settings"]["n_predict"] == 7);
@@ -158,7 +158,7 @@ TEST_CASE("its stream ends with the result, and has no DONE") {
   const Json last = Json::parse(data.back());
   CHECK(last["stop"] == true);
   CHECK(last["content"] == "");
-  CHECK(last["timings"]["predicted_n"] == 4);  // with EOS
+  CHECK(last["timings"]["predicted_n"] == 4);  // counts EOS
 }
 
 TEST_CASE("its result can be asked for in part") {

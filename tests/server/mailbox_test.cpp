@@ -1,4 +1,4 @@
-// A mailbox whose reader goes before those that write to it, as when a server is cut while its engine still computes.
+// A mailbox whose reader is destroyed before its writers, as when a server is cut while its engine still computes.
 #include "server/http/mailbox.h"
 
 #include <boost/asio/io_context.hpp>

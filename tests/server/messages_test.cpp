@@ -147,7 +147,7 @@ TEST_CASE("reasoning comes as a thinking block, left empty where it is to be omi
   extra["thinking"]["display"] = "omitted";
   body = Json::parse(client.post("/v1/messages", body_of(extra)).body);
   CHECK(body["content"][0]["thinking"] == "");
-  // Without being asked to, the model is not to think.
+  // The model does not think unless asked to.
   client.post("/v1/messages", body_of());
   CHECK(prompt_text(server).find("</think>") != std::string::npos);
 }

@@ -26,12 +26,12 @@ TEST_CASE("what does not fit into memory is refused with the numbers, and in pla
   CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "first");
   CHECK(server.replace("one", "other", true) == std::nullopt);
   CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "other");
-  // What is no model is found out before the old one goes; what breaks later brings the old one back.
+  // An invalid model is detected before the old one goes; a later failure brings the old one back.
   CHECK(server.replace("one", "missing", true)->code == "invalid_model");
   CHECK(server.fakes.num_loads() == 2);
   CHECK(server.replace("one", "broken", true)->code == "invalid_model");
   CHECK(text_of(client.post("/v1/completions", completion("one", 5))) == "other");
-  // Room that a sleeper leaves.
+  // Sleeping models leave room.
   CHECK(server.sleep("one") == std::nullopt);
   CHECK(server.load("two", "second") == std::nullopt);
   CHECK(client.post("/v1/completions", completion("one", 5)).status == 503);
@@ -51,7 +51,7 @@ TEST_CASE("a sleeping model that lacks room takes it from the idle one that was 
   CHECK(server.state("one") == ModelState::kReady);
   CHECK(server.state("two") == ModelState::kReady);
   CHECK(server.state("three") == ModelState::kSleeping);
-  // Models that work keep their memory.
+  // Models that are in use keep their memory.
   std::vector<std::unique_ptr<HttpClient>> streams;
   for (const auto& [name, path] : {std::pair("one", "first"), std::pair("two", "second")}) {
     server.fakes.engine(path).hold(true);
@@ -85,7 +85,7 @@ TEST_CASE("operations are done at once where nothing is left to do, and refused 
   CHECK(server.unload("two") == std::nullopt);
   CHECK(server.sleep("two")->code == "model_unloaded");
   CHECK(server.replace("two", "x")->code == "model_unloaded");
-  // What came by an admin's call goes with it.
+  // A model that an admin's call added is removed with it.
   CHECK(server.load("three", "third") == std::nullopt);
   CHECK(server.models().report().size() == 3);
   CHECK(server.unload("three") == std::nullopt);
@@ -116,7 +116,7 @@ TEST_CASE("unloading gives up a load that is under way, and its memory is back w
   server.models().load(entry_of("two", "/usr"), loader.done());
   DoneWaiter queued;
   server.models().load(entry_of("three", "/etc"), queued.done());
-  // The one that waits for the other goes at once, the one that is being loaded as soon as the loader looks.
+  // The load that waits for the other ends at once, the one under way as soon as the loader checks.
   CHECK(server.unload("three") == std::nullopt);
   CHECK(queued.wait()->code == "model_load_cancelled");
   CHECK(server.state("two") == ModelState::kWaking);
@@ -225,7 +225,7 @@ TEST_CASE("a trace shows the engines of all models that are ready, one at a time
   REQUIRE(tokens.size() == 2);
   CHECK(tokens[processes["engine of one"]] == 4);
   CHECK(tokens[processes["engine of two"]] == 5);
-  // Another may trace now, and who traces keeps no model alive.
+  // Another trace may begin now, and a running trace keeps no model alive.
   const auto next = admin_trace(state, call);
   REQUIRE(next);
   CHECK(server.unload("two") == std::nullopt);
@@ -243,7 +243,7 @@ TEST_CASE("the memory of several models is one plan, which names them where it d
   // An explicit budget is divided by the shares, and no model gets more than it can use.
   CHECK(share_kv(claims, megabytes(40), 16, machine) == std::vector{megabytes(30), megabytes(10)});
   CHECK(share_kv(claims, megabytes(200), 16, machine) == std::vector{megabytes(100), megabytes(50)});
-  // Without one it is 40% of what the models leave: 1024 - 2 * 293 = 438.
+  // Without a budget it is 40% of the memory that the models leave: 1024 - 2 * 293 = 438.
   const auto by_default = share_kv(claims, 0, 16, machine);
   CHECK(by_default[0] == megabytes(100));
   CHECK(by_default[1] / megabytes(1) == 43);
@@ -303,9 +303,9 @@ TEST_CASE("a reload changes names and bounds, and says which operation adds, rem
   refused({one, moved}, "POST /admin/models/replace");
   refused({broken, two}, "there is no format 'unknown'");
   refused({one, larger}, "'two' cannot change its memory");
-  // Not one of these took effect in part.
+  // None of these took effect in part.
   CHECK(text_of(client.post("/v1/completions", completion("zwei", 6))) == "second");
-  // What an operation did first, the file may say then.
+  // A reload may confirm changes that operations made first.
   CHECK(server.replace("two", "third") == std::nullopt);
   CHECK(server.load("three", "x") == std::nullopt);
   server.models().reconfigure({one, moved, fake_spec("three", "x")}, {});
@@ -352,7 +352,7 @@ TEST_CASE("the admin's pages move models for admins only") {
   CHECK(ask("/admin/models/replace", {{"name", "three"}, {"path", "y"}, {"wait", false}}).status == 409);
   server.fakes.release_loads();
   CHECK(ask("/admin/models/wake", {{"name", "three"}}).status == 200);
-  // As llama-server's router and vLLM have it.
+  // Paths of llama-server's router and of vLLM.
   CHECK(Json::parse(ask("/models/unload", {{"model", "three"}}).body)["success"] == true);
   CHECK(Json::parse(ask("/models/load", {{"model", "two"}}).body)["success"] == true);
   CHECK(admin.post("/sleep?level=1", "").status == 200);

@@ -16,7 +16,7 @@ TEST_CASE("several models answer by their names, and the first where none is giv
   CHECK(text_of(client.post("/v1/completions", completion("two", 6))) == "second");
   CHECK(text_of(client.post("/v1/completions", R"({"prompt":"x","max_tokens":5})")) == "first");
   CHECK(client.post("/v1/completions", completion("three", 5)).status == 404);
-  // Each model's requests are its own in the metrics, and a family is listed once.
+  // Each model counts its own requests in the metrics, and a family is listed once.
   const std::string metrics = client.get("/metrics").body;
   CHECK(metrics.find("vllm:request_prompt_tokens_count{model_name=\"one\"} 2") != std::string::npos);
   CHECK(metrics.find("vllm:request_prompt_tokens_count{model_name=\"two\"} 1") != std::string::npos);
@@ -99,7 +99,7 @@ TEST_CASE("a canary gets its share of the conversations, and each stays where it
         return std::get<ModelCall>(*table.open(body, key_name)).model == canary.served;
       };
       on_canary.push_back(ask(""));
-      // Its next turn.
+      // The conversation's next turn.
       CHECK(ask(R"(,{"role":"assistant","content":"a"},{"role":"user","content":"and?"})") == on_canary.back());
     }
     return on_canary;
@@ -115,8 +115,8 @@ TEST_CASE("a canary gets its share of the conversations, and each stays where it
   const std::vector<bool> half = versions(0.5, "a");
   for (std::size_t i = 0; i < half.size(); ++i)
     CHECK((half[i] || !tenth[i]));
-  CHECK(versions(0.1, "b") != tenth);  // another tenant's
-  // A canary that is not ready takes nothing.
+  CHECK(versions(0.1, "b") != tenth);  // versions of another tenant
+  // A canary that is not ready gets no requests.
   canary.served.reset();
   CHECK(count(versions(0.5, "a")) == 0);
 }
@@ -204,7 +204,7 @@ TEST_CASE("a request waits for a waking model no longer than the queue's bound, 
 TEST_CASE("a model that cannot be loaded answers by name, and does not try again at once") {
   ModelsServer server({fake_spec("one", "first"), fake_spec("two", "/usr", false)});
   CHECK(server.replace("two", "broken")->code == "invalid_model");
-  // It went back to what it was.
+  // The failed replacement left the previous model in place.
   CHECK_FALSE(outcome_of([&](auto done) { server.models().wake("two", done); }));
   CHECK(server.fakes.num_loads() == 2);
   CHECK(server.unload("two") == std::nullopt);
@@ -240,7 +240,7 @@ TEST_CASE("a model is unloaded after its last stream, which ends as if nothing h
   CHECK(server.fakes.num_alive() == 1);
   CHECK(server.state("two") == ModelState::kUnloaded);
   CHECK(Json::parse(late.get("/v1/models").body)["data"].size() == 1);
-  // Again, and back.
+  // Unloads it again and loads it back.
   CHECK(server.unload("two") == std::nullopt);
   CHECK(server.load("two", "") == std::nullopt);
   CHECK(text_of(late.post("/v1/completions", completion("two", 6))) == "second");
@@ -302,7 +302,7 @@ TEST_CASE("a model is replaced under streaming load, and no request fails") {
           if (event != "[DONE]") text += Json::parse(event)["choices"][0]["text"].get<std::string>();
         }
       }
-      // One model answers a request, from its first token to its last.
+      // A single model answers a request, from its first token to its last.
       std::string old_text;
       std::string new_text;
       while (old_text.size() < 30) {

@@ -24,14 +24,13 @@ namespace {
 const std::string kTraceId = "4bf92f3577b34da6a3ce929d0e0e4736";
 const std::string kParentId = "00f067aa0ba902b7";
 
-// A collector that takes one batch and keeps what it said; `secure`: over TLS, with the certificate for 127.0.0.1
-// alone.
+// A collector that takes one batch and keeps its text; `secure`: over TLS, with a certificate for 127.0.0.1 alone.
 class Collector {
  public:
   explicit Collector(bool secure = false)
       : secure_(secure), acceptor_(context_, {boost::asio::ip::address_v4::any(), 0}), thread_([this] { run(); }) {}
   ~Collector() {
-    ::shutdown(acceptor_.native_handle(), SHUT_RDWR);  // where no client came
+    ::shutdown(acceptor_.native_handle(), SHUT_RDWR);  // in case no client came
     thread_.join();
   }
   std::string url(const std::string& host = "127.0.0.1") const {
@@ -74,7 +73,7 @@ class Collector {
       head = end + 4;
       length = std::stoul(text.substr(text.find("Content-Length: ") + 16));
     }
-    if (error) return;  // who does not believe the certificate says no more
+    if (error) return;  // a client that rejects the certificate closes
     boost::asio::write(socket, boost::asio::buffer(std::string("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")),
                        error);
     const std::lock_guard lock(mutex_);

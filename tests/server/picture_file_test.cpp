@@ -179,7 +179,7 @@ TEST_CASE("files that end too early are refused, whatever byte is the last") {
         CHECK(picture.error().kind == ErrorKind::kInvalidRequest);
         continue;
       }
-      CHECK(size > seed.size() / 2);  // all pixels were there: only an end mark is missing
+      CHECK(size > seed.size() / 2);  // all pixels are there: only an end mark is missing
     }
   }
 }

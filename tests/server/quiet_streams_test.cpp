@@ -1,4 +1,4 @@
-// What a stream shows before its first token and while none comes: progress of the prompt, and comment lines.
+// Streams before their first token and between tokens: progress of the prompt, and comment lines.
 #include <algorithm>
 #include <catch2/catch.hpp>
 

@@ -23,7 +23,7 @@ ApiKey key_of(const std::string& name, std::int64_t requests_per_minute, std::in
   return key;
 }
 
-// Buckets that gain nothing, as the script answers for so many daemons. `levels` is the server's thread's.
+// Buckets without refill; the script reports `num_daemons`. Only the server's thread uses `levels`.
 FakeRedis::Behaviour buckets(std::map<std::string, double>& levels, int num_daemons = 2) {
   return [&levels, num_daemons](const FakeRedis::Words& words, const std::string& reply) {
     if (words[0] != "EVAL") return reply;
@@ -37,7 +37,7 @@ FakeRedis::Behaviour buckets(std::map<std::string, double>& levels, int num_daem
   };
 }
 
-// What was reported of a bucket so far.
+// Sum of the reports for a bucket so far.
 double reported(const FakeRedis& redis, const std::string& bucket) {
   double sum = 0.0;
   for (const FakeRedis::Words& words : redis.commands()) {
@@ -65,7 +65,7 @@ struct Daemon {
   void wait_up(std::int64_t num_daemons = 2) {
     wait_for([&] { return counts.is_up && counts.num_replicas == num_daemons; });
   }
-  // Requests until one is refused; `now` stands still, so that nothing is refilled here.
+  // Sends requests until one is refused; `now` stands still, so that nothing is refilled here.
   int burst(const ApiKey& key) {
     int num_admitted = 0;
     while (table.admit(key, now))
@@ -96,8 +96,8 @@ TEST_CASE("two daemons together admit what a key may, and batches count apart") 
     total += first.burst(alice) + second.burst(alice);
     return first.remaining(alice) == 0.0 && second.remaining(alice) == 0.0;
   });
-  // A burst at one of them passes the limit by no more than the other's part, and all is reported but what was
-  // refilled before the first answer.
+  // A burst at one of them exceeds the limit by at most the other's part, and everything is reported except for the
+  // refill before the first answer.
   CHECK((total >= 100 && total <= 150));
   Daemon::wait_for([&] { return reported(redis, "{test:quotas}:alice:requests") > total - 20; });
   CHECK(first.burst(key_of("bob", 10)) >= 5);
@@ -135,7 +135,7 @@ TEST_CASE("tokens that were generated beyond the limit are owed by all daemons")
   lease->take_generated(700, first.now);
   Daemon::wait_for([&] { return reported(redis, "{test:quotas}:alice:tokens") > 1'300.0; });
   auto other = second.table.admit(alice, second.now);
-  REQUIRE(other);  // it knows nothing yet, and has its half
+  REQUIRE(other);  // it has no answer yet, and takes its half
   CHECK(other->take_prompt(400, 1, second.now));
   Daemon::wait_for([&] { return second.remaining(alice) == 0.0; });
   const auto refused = second.table.admit(alice, second.now);
@@ -178,7 +178,7 @@ TEST_CASE("a store that answers with anything but levels is given up: no request
   Daemon::wait_for([&] { return daemon.counts.num_failures >= 3; });
   CHECK(daemon.burst(alice) == 0);
   redis.behave(buckets(levels, 4));
-  // A report that was on its way when the connection was given up may count as well as the one after it: 2.5 each.
+  // A report under way when the connection was given up may count as well as the next one: 2.5 each.
   Daemon::wait_for([&] { return daemon.counts.is_up && daemon.remaining(alice) > 2.0; });
   CHECK(daemon.remaining(alice) <= 8);
 }

@@ -17,7 +17,7 @@ std::vector<std::string> names(std::uint64_t gigabytes, double gigabytes_per_sec
 }  // namespace
 
 TEST_CASE("three models are recommended that fit, the best first, as fast as memory allows") {
-  // All fit: the best reads 19.8 GB for a token, the others what their experts in use take.
+  // All fit: the best reads 19.8 GB for a token, the others their experts in use.
   CHECK(names(64, 60.0) == std::vector<std::string>{"Qwen/Qwen3-32B-GGUF:Q4_K_M", "Qwen/Qwen3-30B-A3B-GGUF:Q4_K_M",
                                                     "ggml-org/gpt-oss-20b-GGUF:MXFP4"});
   // Eight gigabytes: 8B fits but is slow here.

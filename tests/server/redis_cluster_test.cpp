@@ -19,7 +19,7 @@ namespace {
 
 using Words = FakeRedis::Words;
 
-// Two servers that act as a cluster: the first one has the slots below `border`, and what a test changes.
+// Two servers that act as a cluster: the first one has the slots below `border`; tests change the state.
 struct FakeCluster {
   FakeCluster() {
     for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -54,9 +54,9 @@ struct FakeCluster {
     how();
   }
 
-  std::mutex mutex;                  // of all below but the nodes
-  std::uint16_t border = 8192;       // as the map says
-  std::uint16_t real_border = 8192;  // as redirections do
+  std::mutex mutex;                  // guards all below but the nodes
+  std::uint16_t border = 8192;       // in the map that nodes report
+  std::uint16_t real_border = 8192;  // in redirections
   std::set<std::string> moving;
   std::string refusal;
   bool always_elsewhere = false;
@@ -87,7 +87,7 @@ struct ClusterClient {
   void wait_up() {
     wait_for([this] { return link.is_up(); });
   }
-  // The text or error that answers, "null" where there is no answer.
+  // The reply's text or error, or "null".
   std::string ask(const Words& words) {
     std::mutex mutex;
     std::optional<std::string> answer;
@@ -109,7 +109,7 @@ struct ClusterClient {
   RedisLink link;
 };
 
-// One key for each half of the slots.
+// A key in the lower or upper half of the slots.
 std::string key_in(bool upper, int number = 0) {
   for (int i = 0;; ++i) {
     std::string key = fmt::format("key-{}-{}", number, i);
@@ -231,14 +231,14 @@ TEST_CASE("where one node dies the keys of the others are answered, and its own 
   CHECK(client.ask({"GET", key_in(false)}) == "2");
   CHECK(client.link.is_up());
   CHECK(client.num_failures == 0);
-  // Another one takes its slots over: the map says so.
+  // Another node takes its slots over and the map says so.
   cluster.change([&] {
     cluster.border = 16384 - 1;
     cluster.real_border = 16384;
   });
   ClusterClient::wait_for([&] { return client.ask({"SET", key_in(true), "3"}) == "OK"; });
   CHECK(cluster.nodes[0].values().contains(key_in(true)));
-  // And with the last one the link fails.
+  // The link fails with its last node.
   cluster.change([&] { cluster.is_silent[0] = true; });
   ClusterClient::wait_for([&] { return client.ask({"GET", key_in(false)}) == "null" && client.num_failures > 0; });
   CHECK_FALSE(client.link.is_up());

@@ -44,7 +44,7 @@ struct Client {
     ++num_ready;
     changed.notify_all();
   }
-  // Looks again whenever the store says that there is something, and now and then where it says nothing of it.
+  // Checks the condition whenever the store signals, and at intervals otherwise.
   template <class Condition>
   void wait_for(Condition condition) {
     std::unique_lock lock(mutex);
@@ -247,7 +247,7 @@ TEST_CASE("a store that stops answering is noticed, nothing waits for it, and it
   CHECK(client.answered().record.payload == nullptr);
   CHECK(client.answered().record.payload == nullptr);
   client.wait_for([&] { return client.store.stats().num_failures >= 3; });  // connecting again fails too
-  // It is answered at once, not after another patience: the store is not asked.
+  // The request is answered at once, without another patience: the store is not asked.
   CHECK_FALSE(client.store.is_up());
   CHECK_FALSE(client.store.can_take(1));
   CHECK(client.write(record_of(3)).kind == TierEvent::Kind::kLost);

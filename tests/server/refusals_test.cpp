@@ -1,4 +1,4 @@
-// One condition has one status and one code on every API, whatever the form of its errors.
+// Each condition has one status and one code on every API, whatever the form of its errors.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace {
 
 struct Api {
   const char* path;
-  std::string body;  // with TEXT in place of its text
+  std::string body;  // TEXT stands for the text
 };
 
-// Those that take a place in a model's queue.
+// The APIs that take a place in a model's queue.
 const std::vector<Api>& queued_apis() {
   static const std::vector<Api> kApis = {
       {"/v1/completions", R"({"prompt":"TEXT","max_tokens":1})"},
@@ -108,7 +108,7 @@ TEST_CASE("a model that is not served is model_not_found on every API") {
 
 TEST_CASE("a prompt far beyond the context is context_length_exceeded on every API") {
   TestServer server(says("x"), test_options(), [](ServedModel& model) { model.info.pooling = Pooling::kMean; });
-  // Of 2,048 tokens, each a byte: twice as many are counted, for the message.
+  // The context has 2,048 tokens, each a byte: twice as many are counted, for the message.
   const std::string counted(4'000, 'x');
   const std::string far(500'000, 'x');
   for (const Api& api : queued_apis()) {
@@ -119,7 +119,7 @@ TEST_CASE("a prompt far beyond the context is context_length_exceeded on every A
     const HttpReply refused = client.post(path, body_with(api, far));
     check_refusal(refused, path, 400, "context_length_exceeded");
     INFO(refused.body);
-    // Anthropic's clients recover by Anthropic's words.
+    // Anthropic's clients recognise Anthropic's wording.
     const bool in_its_words = path.starts_with("/v1/messages");
     CHECK(refused.body.find(in_its_words ? "prompt is too long: 4096 tokens > " : "more than 4096 tokens") !=
           std::string::npos);
@@ -259,7 +259,7 @@ TEST_CASE("what a response keeps of its input's items beside the prompt is bound
 TEST_CASE("an error repeats little of what was sent") {
   TestServer server(says("x"));
   HttpClient client(server.port());
-  std::string text;  // of characters of three bytes
+  std::string text;  // characters of three bytes
   while (text.size() < 300'000)
     text += "\xE2\x82\xAC";
   const std::vector<std::pair<const char*, Json>> requests = {
@@ -292,7 +292,7 @@ TEST_CASE("what drains is cut with server_draining in each stream's own form") {
         std::find_if(queued_apis().begin(), queued_apis().end(), [&](const Api& each) { return each.path == path; });
     clients.push_back(std::make_unique<HttpClient>(server.port()));
     std::string body = R"({"stream":true,)" + body_with(*api, "a").substr(1);
-    body.replace(body.rfind(":1}"), 3, ":50}");  // not over with its first token
+    body.replace(body.rfind(":1}"), 3, ":50}");  // continues after its first token
     clients.back()->send(posted(path, body));
     server.engine().wait_live(clients.size());
     server.engine().allow_steps(1);
@@ -315,7 +315,7 @@ TEST_CASE("a client whose requests hold all the grammars that it may have waits,
   spec.text = regex_of(1);
   const GrammarCompiler measured(vocabulary);
   REQUIRE(measured.compile(spec).has_value());
-  GrammarLimits limits;  // one such grammar at a time
+  GrammarLimits limits;  // room for a single such grammar
   limits.max_client_bytes = measured.memory().num_bytes * 3 / 2;
   TestServer server(says("x"), test_options(), [&](ServedModel& model) {
     model.grammar_compiler = std::make_shared<const GrammarCompiler>(vocabulary, limits);
@@ -339,7 +339,7 @@ TEST_CASE("a client whose requests hold all the grammars that it may have waits,
   server.engine().hold(false);
   for (HttpClient* client : {&first, &same, &plain})
     CHECK(client->receive().status == 200);
-  // The grammar of those that ended is only kept now, and gives way once they are destroyed.
+  // The grammar of ended requests is only cached, and can be evicted once they are destroyed.
   int status = 429;
   while (status == 429)
     status = refused.post("/v1/completions", body_of(2)).status;

@@ -35,7 +35,7 @@ class ReloadedServer {
     return options;
   }
 
-  // "" where it was applied, else why not.
+  // Returns "" if the reload was applied, else the reason.
   std::string reload() {
     std::promise<Result<std::string>> promise;
     reloader.reload([&](Result<std::string> outcome) { promise.set_value(std::move(outcome)); });
@@ -138,7 +138,7 @@ TEST_CASE("a reload whose files do not answer is given up, and what they bring l
   REQUIRE_FALSE(given_up);
   CHECK(given_up.error().kind == ErrorKind::kTimeout);
   CHECK(given_up.error().code == "configuration_timeout");
-  CHECK_THAT(scene.reload(), Catch::Contains("were not read within"));  // none waits behind one that hangs
+  CHECK_THAT(scene.reload(), Catch::Contains("were not read within"));  // no reload waits behind a hanging one
   release.set_value();
   while (!scene.reload().empty()) {
   }

@@ -103,7 +103,7 @@ TEST_CASE("a stream whose connection broke is resumed, token by token") {
     server.engine().allow_steps(3);
     CHECK(client.receive_until("id: 3\n"));
   }
-  // It is not aborted: it waits for its client.
+  // The stream is not aborted: it waits for its client.
   server.engine().allow_steps(2);
   HttpClient again(server.port());
   again.send(stream_request("r-1", "Last-Event-ID: 2\r\n"));
@@ -113,7 +113,7 @@ TEST_CASE("a stream whose connection broke is resumed, token by token") {
   CHECK(reply.fields.at("content-type").find("text/event-stream") == 0);
   CHECK(text_of_stream(reply.body) == "cdefghij");
   CHECK(sse_data(reply.body).back() == "[DONE]");
-  // Once more, after its end; the connection was kept.
+  // Resumes again after the stream's end; the connection was kept.
   again.send(stream_request("r-1", "Last-Event-ID: 5\r\n"));
   CHECK(text_of_stream(again.receive().body) == "fghij");
 }

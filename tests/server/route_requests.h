@@ -47,7 +47,7 @@ inline std::string open_socket_request(const std::string& path, const std::strin
                         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n");
 }
 
-// The bodies by the end of the path; those that are not here take none.
+// Bodies by the end of the path; other paths take none.
 inline const std::map<std::string, std::string>& route_bodies() {
   static const std::map<std::string, std::string> kBodies = {
       {"/v1/completions", R"({"prompt":"ab","max_tokens":9})"},

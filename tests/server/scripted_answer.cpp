@@ -154,7 +154,7 @@ void run(Operation& operation, const std::string& text, std::size_t tokens_per_e
 
 namespace {
 
-// The operation that answers a request; nothing where it is refused.
+// The operation that answers a request; null if the request is refused.
 std::unique_ptr<Operation> begin(const ServedModel& model, Endpoint endpoint, const std::string& body,
                                  RawAnswer& answer) {
   const ModelTable table = ready_table(std::make_shared<const ServedModel>(model));

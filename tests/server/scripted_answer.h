@@ -1,5 +1,5 @@
 // answer_with: a scripted model in process: an endpoint's answer to a request whose model writes a given text under the
-// request's grammar, in events of so many tokens, as accepted drafts come. No thread, socket or weights.
+// request's grammar, in events of several tokens, like accepted drafts. No thread, socket or weights.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@ namespace quire::test {
 
 struct HeardCall {
   std::string name;
-  nlohmann::json arguments;  // in any order; a string where they are no JSON
+  nlohmann::json arguments;  // members in any order; a string if not JSON
 };
 
 struct HeardAnswer {
-  std::string refused;  // the text from the first byte on that the grammar forbids; "(end)": it forbids the end there
-  std::string error;    // of the request; empty: it was answered
+  std::string refused;  // the text from the first byte that the grammar forbids; "(end)": it forbids the end there
+  std::string error;    // error of the request; empty: it was answered
   std::vector<HeardCall> calls;
   std::string text;
   std::string finish;  // in the API's own word
@@ -28,15 +28,15 @@ struct HeardAnswer {
 
 using Endpoint = Result<std::unique_ptr<Operation>> (*)(ModelCall&, const Call&);
 
-// An answer as it is sent.
+// The bytes of an answer.
 struct RawAnswer {
   std::optional<Error> error = {};  // the request was refused
   std::string body = {};
   std::vector<std::string> warnings = {};
-  std::shared_ptr<const Request> request = {};  // the engine's
+  std::shared_ptr<const Request> request = {};  // the request as the engine gets it
 };
 
-// The model writes `text` whatever the request's grammar says; each token has a log probability where they are wanted.
+// The model writes `text` regardless of the request's grammar; each token has a log probability if requested.
 RawAnswer raw_answer(const ServedModel& model, Endpoint endpoint, const std::string& body, const std::string& text);
 
 enum class ChatApi { kChat, kResponses, kMessages, kOllama };

@@ -23,7 +23,7 @@ ServerOptions failing_options(const BatchFolder& folder) {
   return options;
 }
 
-// An engine whose own thread is not under test: what it says to the server is.
+// An engine whose own thread may not fail: only its messages to the server are under test.
 FakeEngine::Script exempt_script() {
   return [](const Request&, std::int32_t) {
     exempt_this_thread();
@@ -31,7 +31,7 @@ FakeEngine::Script exempt_script() {
   };
 }
 
-// Nothing is counted or charged any more, once the coroutines of the request have ended.
+// Waits until the request's coroutines have ended, so that nothing is counted or charged.
 void await_idle(TestServer& server) {
   const auto is_idle = [](ServerState& state) {
     return state.num_busy.load() == 0 && state.live.count() == 0 && state.sockets.count() == 0 &&

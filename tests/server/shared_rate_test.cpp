@@ -1,4 +1,4 @@
-// A fleet of replicas over one store, in simulated time: what all of them admit together.
+// A fleet of replicas over one store, in simulated time: the sum of their admissions.
 #include "server/ops/shared_rate.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Replica {
   SharedRate rate{};
   double per_second = 0.0;  // requests that arrive
   std::chrono::milliseconds one_way{1};
-  std::chrono::hours clock{0};  // its clock's difference from the store's
+  std::chrono::hours clock{0};  // offset of its clock from the store's
   std::function<bool(std::chrono::milliseconds)> reaches_store = [](auto) { return true; };
   std::int64_t num_admitted = 0;
 
@@ -100,7 +100,7 @@ struct Fleet {
       sum += static_cast<double>(each.num_admitted) * wanted;
     return sum;
   }
-  // What one daemon alone would have admitted: a minute's worth, and what the rate gave since.
+  // Requests that a single daemon would have admitted: a minute's worth, and the refill since.
   double allowed() const {
     return static_cast<double>(limit.per_minute) * (1.0 + std::chrono::duration<double>(now).count() / 60.0);
   }
@@ -122,7 +122,7 @@ TEST_CASE("replicas at three times a rate admit the rate, however long the store
   fleet.run(2min);
   CHECK(fleet.admitted() <= 1.01 * fleet.allowed());
   CHECK(fleet.admitted() >= 0.97 * fleet.allowed());
-  // None of them got much more than another.
+  // No replica got much more than another.
   for (const Replica& each : fleet.replicas)
     CHECK(static_cast<double>(each.num_admitted) == Approx(fleet.allowed() / 3).epsilon(0.2));
 }
@@ -159,7 +159,7 @@ TEST_CASE("a store that comes and goes does not raise the rate") {
     each.reaches_store = [period](auto now) { return now / period % 2 == 1; };
   fleet.run(5min);
   CHECK(fleet.admitted() <= 1.01 * fleet.allowed() + 3);
-  // What was on its way when the store went may count twice.
+  // Reports under way when the store went away may count twice.
   CHECK(fleet.admitted() >= 0.9 * fleet.allowed());
 }
 

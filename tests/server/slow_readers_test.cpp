@@ -12,7 +12,7 @@ using namespace quire::test;
 namespace slow_readers {
 
 constexpr std::int64_t kBound = 4 << 20;
-constexpr std::int64_t kLongest = 1 << 20;  // of one answer that is asked for here, about
+constexpr std::int64_t kLongest = 1 << 20;  // approximate size of an answer requested here
 
 ServerOptions bounded() {
   ServerOptions options = test_options();
@@ -31,7 +31,7 @@ std::string slow_get(const std::string& path) {
   return "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n";
 }
 
-// Until that many unread answers were cut, or nothing more can come.
+// Waits until so many unread answers were cut.
 void await_cuts(TestServer& server, std::int64_t count) {
   while (server.server().state().answers.num_cut() < count)
     std::this_thread::yield();

@@ -1,4 +1,4 @@
-// The status page's history: rates and percentiles between two samples, and what the engine shows of its inside.
+// The status page's history: rates and percentiles between two samples, and the engine's internal state.
 #include <catch2/catch.hpp>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What the health pages and /metrics say of the server's state.
+// Health pages and /metrics for the server's states.
 #include <catch2/catch.hpp>
 
 #include "server/models/running_model.h"
@@ -10,7 +10,7 @@ using namespace quire::test;
 
 namespace {
 
-// A model of which only its health and its cache are known.
+// A model that has only health and a cache.
 class StubModel final : public RunningModel {
  public:
   explicit StubModel(bool healthy) : healthy_(healthy) {}
@@ -36,7 +36,7 @@ TableEntry entry(const std::string& name, ModelState state, std::shared_ptr<Runn
   return made;
 }
 
-// A server that says that it serves these.
+// A server with these models in its table.
 class StatusServer {
  public:
   explicit StatusServer(std::vector<TableEntry> entries, const ServerOptions& options = test_options())

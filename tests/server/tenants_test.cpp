@@ -1,4 +1,4 @@
-// What a tenant stores and asks counts for that tenant: shares, ids, quotas, keys that a reload replaces.
+// Separation of tenants: shares of storage, ids, quotas, keys that a reload replaces.
 #include <sys/stat.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
@@ -51,7 +51,7 @@ TEST_CASE("an owner that stores much loses what is its own, by number and by byt
   CHECK(by_count.find("b2", "bob"));
   CHECK(by_count.find("a99", "alice"));
   CHECK_FALSE(by_count.find("a97", "alice"));
-  // A third owner takes from those with more than a third.
+  // A third owner's charges cut those of owners with more than a third.
   by_count.put(stored("c1", "carol"));
   CHECK(by_count.find("c1", "carol"));
   CHECK(by_count.count() == 4);

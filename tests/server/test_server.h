@@ -33,7 +33,7 @@ inline ServerOptions test_options() {
   return options;
 }
 
-// Every choice says this text.
+// A script in which every choice says this text.
 inline FakeEngine::Script says(std::string text) {
   return [text = std::move(text)](const Request&, std::int32_t) { return bytes(text); };
 }
@@ -63,7 +63,7 @@ class TestServer {
   Server server_;
 };
 
-// What the engine was given last, as text.
+// The engine's last prompt as text.
 inline std::string prompt_text(TestServer& server) {
   std::string text;
   const ByteTokenizer tokenizer;
@@ -72,7 +72,7 @@ inline std::string prompt_text(TestServer& server) {
   return text;
 }
 
-// The body of the answer to a request that is served.
+// The answer's body for a request that must succeed.
 inline Json answer_to(HttpClient& client, const std::string& path, const std::string& body) {
   const HttpReply reply = client.post(path, body);
   INFO(reply.body);
@@ -80,7 +80,7 @@ inline Json answer_to(HttpClient& client, const std::string& path, const std::st
   return Json::parse(reply.body);
 }
 
-// What the refusal of a request names; empty where it names nothing.
+// The parameter named by a request's refusal; empty if none.
 inline std::string refused_param(HttpClient& client, const std::string& path, const std::string& body) {
   const HttpReply reply = client.post(path, body);
   INFO(reply.body);

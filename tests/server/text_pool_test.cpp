@@ -13,7 +13,7 @@ using namespace quire::test;
 
 namespace {
 
-// A schedule whose jobs say which they were.
+// A schedule whose jobs record their names.
 struct Spoken {
   TextSchedule schedule{1};
   std::string said;
@@ -21,7 +21,7 @@ struct Spoken {
   void add(TextLane lane, const std::string& client, const std::string& word) {
     schedule.add(lane, client, [this, word] { said += word; });
   }
-  // Runs the next job at this cost; false where there is none.
+  // Runs the next job at this cost; returns false if there is none.
   bool run(double seconds, bool quick_only = false) {
     auto next = schedule.take(quick_only);
     if (!next) return false;
@@ -42,7 +42,7 @@ TEST_CASE("clients of a lane take turns by the time that they used") {
   while (spoken.run(1.0)) {
   }
   CHECK(spoken.said == "ababaa");
-  // An expensive job sets its client back by what it cost.
+  // An expensive job sets its client back by the job's cost.
   spoken.said.clear();
   for (int i = 0; i < 3; ++i) {
     spoken.add(TextLane::kLong, "key c", "c");
@@ -124,7 +124,7 @@ TEST_CASE("a client's long jobs leave a thread to the others") {
 
 namespace {
 
-// A different one for each number. Its automaton has 2^15 states, which costs the compiler far more than kQuickTime.
+// A different request for each number, whose automaton of 2^15 states takes the compiler far longer than kQuickTime.
 std::string costly_request(int number) {
   const std::string pattern = "[ab]*a[ab]{14}" + std::string(static_cast<std::size_t>(number), 'x');
   return dump_json(Json{{"prompt", "a"}, {"max_tokens", 1}, {"guided_regex", pattern}});
@@ -151,7 +151,7 @@ TEST_CASE("a costly grammar in a short body is compiled among the long jobs; a c
   double spent = 0.0;
   while (spent == 0.0)
     spent = metric(client, long_time);
-  // What came of it is kept.
+  // The result is cached.
   CHECK(client.post("/v1/completions", costly_request(0)).status == status);
   CHECK(metric(client, long_time) == spent);
 }

@@ -13,7 +13,7 @@ TEST_CASE("a bucket is full before its first use, holds no more than its capacit
   CHECK(bucket.level(60.0, begin + 20s) == Approx(30.0));
   CHECK(bucket.level(60.0, begin + 10min) == 60.0);
   CHECK(bucket.level(5.0, begin) == 5.0);  // the limit was lowered
-  // A debt is refilled like all else.
+  // A debt is refilled like any level.
   bucket.refill(60.0, begin) -= 40.0;
   CHECK(bucket.level(60.0, begin) == Approx(-30.0));
   CHECK(bucket.level(60.0, begin + 30s) == Approx(0.0));
@@ -28,7 +28,7 @@ TEST_CASE("a clock that was set back gives a bucket nothing, and nothing twice")
   CHECK(bucket.refill(60.0, begin - 30s) == Approx(0.0));
   CHECK(bucket.refill(60.0, begin) == Approx(0.0));
   CHECK(bucket.refill(60.0, begin + 10s) == Approx(10.0));
-  // What was said of it counts from when that was said.
+  // The level set counts from its own time.
   bucket.set(20.0, begin);
   CHECK(bucket.level(60.0, begin + 10s) == Approx(30.0));
 }

@@ -1,4 +1,4 @@
-// Whether the watchdog takes an engine for hung: judged by what the engine publishes and a time that the test gives.
+// Decisions of the watchdog from the engine's published state and a time that the test gives.
 #include <catch2/catch.hpp>
 
 #include "server/ops/systemd.h"
@@ -35,7 +35,7 @@ TEST_CASE("the watchdog is fed while the engine steps or has nothing to do", "[w
   CHECK(watchdog.is_alive(stats, true, kBegan + hours(6) + seconds(4)));
   CHECK_FALSE(watchdog.is_alive(stats, true, kBegan + hours(6) + seconds(6)));
   stats.num_running = 0;
-  stats.num_waiting = 1;  // which could start, and does not
+  stats.num_waiting = 1;  // it could start, and does not
   CHECK_FALSE(watchdog.is_alive(stats, true, kBegan + hours(6) + seconds(8)));
   stats.num_waiting = 0;
   CHECK(watchdog.is_alive(stats, true, kBegan + hours(6) + seconds(10)));
@@ -91,7 +91,7 @@ TEST_CASE("an engine that waits for another one's step, or for the disk, is aliv
   stats.awaits_others = 1;
   CHECK(watchdog.is_alive(stats, true, kBegan));
   CHECK(watchdog.is_alive(stats, true, kBegan + minutes(5)));
-  stats.awaits_others = 0;  // its own step's time begins now
+  stats.awaits_others = 0;  // its own step's time starts here
   CHECK(watchdog.is_alive(stats, true, kBegan + minutes(5) + std::chrono::milliseconds(900)));
   CHECK_FALSE(watchdog.is_alive(stats, true, kBegan + minutes(5) + seconds(2)));
 }

@@ -19,7 +19,7 @@ std::string top_field(const std::string& param) {
   return param.substr(0, param.find_first_of(".["));
 }
 
-// By the reference: refused, or taken only where something is as its note says.
+// Returns whether the reference documents the field as refused, or as accepted under a condition.
 bool may_be_refused(const std::string& path, const std::string& field) {
   for (const reference::FieldTable* table : reference::field_tables()) {
     if (std::find(table->paths.begin(), table->paths.end(), path) == table->paths.end()) continue;

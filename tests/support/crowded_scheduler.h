@@ -1,5 +1,5 @@
 // CrowdedScheduler: a scheduler that serves a steady crowd: whenever a sequence ends another one arrives, and the pool
-// has too little room for all that run, so that steps admit and preempt. Deterministic. One thread at a time.
+// is too small for all running ones, so that steps admit and preempt. Deterministic. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct Crowd {
   int min_output = 100;
   int max_output = 800;
   int num_keys = 50;
-  int num_choices = 1;  // of every sixteenth request; of the others one
+  int num_choices = 1;  // choices of every sixteenth request; others have one
   SchedulerPolicy policy = SchedulerPolicy::kFcfs;
 };
 
@@ -43,7 +43,7 @@ class CrowdedScheduler {
         0.02 + 1e-5 * static_cast<double>(plan.num_streaming) + 1e-4 * static_cast<double>(plan.num_prompt_tokens);
     scheduler_.commit(plan, {.seconds = seconds});
   }
-  // Tokens are drawn; sequences that have all of theirs end, and others arrive.
+  // Draws tokens; finished sequences end, and others arrive in their place.
   void turn_over() {
     for (const StepEntry& entry : plan.entries) {
       Sequence& sequence = *entry.sequence;
@@ -63,7 +63,7 @@ class CrowdedScheduler {
 
   const Scheduler& scheduler() const { return scheduler_; }
   StepPlan plan;
-  std::int64_t num_admitted = 0;  // in the plan, for the first time or again
+  std::int64_t num_admitted = 0;  // sequences admitted in the plan, first or again
 
  private:
   static SchedulerOptions options_of(const Crowd& crowd) {
@@ -77,7 +77,7 @@ class CrowdedScheduler {
 
   int below(int bound) { return static_cast<int>(random_() % static_cast<unsigned>(bound)); }
 
-  // Half of the prompts begin with one of a few that are the same for many.
+  // Half of the prompts begin with one of a few shared texts.
   void arrive() {
     auto request = std::make_shared<Request>();
     const int common = below(8);

@@ -1,7 +1,6 @@
-// DeferredExecutor: an Executor of depth two whose device completes late: what was submitted is computed at
-// some later call, in the order of a stream, at the latest when it is waited for; when exactly is drawn from a seed.
-// Results that are not ready are poison, and arrays that change before they were computed are found. One thread at a
-// time.
+// DeferredExecutor: an Executor of depth two whose device completes late: a submitted step is computed at some later
+// call, in the order of a stream, at the latest when it is waited for; a seed decides when. Results that are not ready
+// are poison, and arrays that change before they were computed are detected. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +37,7 @@ class DeferredExecutor final : public Executor {
     complete_some();
     return slot;
   }
-  // No step is in flight then.
+  // Called only while no step is in flight.
   bool can_draft() const override { return device_->can_draft(); }
   DraftOutput draft(const DraftArrays& arrays, std::span<const DrawRow> draws) override {
     if (!work_.empty()) throw std::logic_error("drafts beside a step in flight");
@@ -55,7 +54,7 @@ class DeferredExecutor final : public Executor {
   static constexpr TokenId kPoison{-123'456};
   static constexpr float kNoNumber = std::numeric_limits<float>::quiet_NaN();
 
-  // A copy of what the arrays view.
+  // A copy of the data that the arrays view.
   struct ArraysCopy {
     std::vector<std::int32_t> token_ids, positions, query_start, context_len, table_start, tables, slots, states,
         window_tables, window_slots, logit_rows, hidden_rows, label_rows;
@@ -164,7 +163,7 @@ class DeferredExecutor final : public Executor {
     StepArrays arrays;
     ArraysCopy copied;
     std::uint64_t number = 0;
-    Ticket* ticket = nullptr;  // of the device
+    Ticket* ticket = nullptr;  // ticket of the device
     std::vector<DrawCopy> draws;
     std::vector<ScoreRow> scores;
     StepOutput output;
@@ -174,7 +173,7 @@ class DeferredExecutor final : public Executor {
     bool waited = true;
   };
 
-  // Blocks and states change in steps only: other reads and writes of them are found.
+  // Blocks and states change in steps only: other reads and writes of them are detected.
   class Storage final : public KvStorage {
    public:
     explicit Storage(const KvStorage& device) : device_(device) {}
@@ -227,7 +226,7 @@ class DeferredExecutor final : public Executor {
   std::array<Slot, 2> slots_;
   std::uint64_t num_submitted_ = 0;
   std::deque<Work> work_;
-  std::vector<TokenId> drawn_;  // by the step before, in the device's memory
+  std::vector<TokenId> drawn_;  // drawn by the previous step, in the device's memory
 };
 
 }  // namespace quire::test

@@ -54,11 +54,11 @@ class FakeStorage : public KvStorage {
 
  public:
   std::vector<std::int32_t> tokens;          // by slot: the "keys and values"
-  std::vector<std::int32_t> row_tokens;      // by slot: of the row that was computed there last, by either model
+  std::vector<std::int32_t> row_tokens;      // by slot: token of the row last computed there, by either model
   std::vector<std::int32_t> drafter_tokens;  // the "keys and values" of a drafting model, which knows no adapters
 };
 
-// Only what the engine itself calls does anything.
+// Implements only the calls that the engine itself makes.
 class FakeBackend : public Backend {
  public:
   std::string name() const override { return "fake"; }
@@ -97,7 +97,7 @@ class FakeBackend : public Backend {
 
 class FakeModel : public Model {
  public:
-  // right_percent: of the model's own drafts; below zero: it makes none.
+  // right_percent: share of right drafts by the model itself; below zero: it drafts none.
   explicit FakeModel(std::int64_t vocab = 64, std::int64_t context = 100'000, std::int64_t window = 0,
                      int right_percent = -1, DraftsBy drafts_by = DraftsBy::kNextTokens)
       : right_drafts_percent(right_percent), vocab_(vocab), context_(context), window_(window), drafts_by_(drafts_by) {}
@@ -143,7 +143,7 @@ class FakeModel : public Model {
             .labels = made_rows(arrays, storage, storage.tokens, arrays.label_rows, end, num_labels(), labels_)};
   }
   DraftsBy drafts_by() const override { return right_drafts_percent >= 0 ? drafts_by_ : DraftsBy::kNothing; }
-  // Writes where the pass after it does, and knows so many of its logits. As a drafting model it must have been given
+  // Writes where the next pass does, and gets this share of its logits right. A drafting model must have been given
   // every row of its sequences.
   MatrixView draft(const DraftArrays& arrays, KvStorage& kv) override {
     auto& storage = dynamic_cast<FakeStorage&>(kv);
@@ -179,16 +179,16 @@ class FakeModel : public Model {
   KvSplit kv_split() const override { return {.window = window_, .full = kv_layout(), .windowed = kv_layout()}; }
 
   std::int64_t num_rows = 0;                   // computed so far
-  std::int64_t num_logit_rows = 0;             // of them, those of which logits or hidden states were asked
-  std::int64_t most_logit_rows = 0;            // of one step
-  std::int64_t fail_after_rows = -1;           // then the device fails
-  std::vector<std::int64_t> sequences_a_step;  // of each pass
+  std::int64_t num_logit_rows = 0;             // rows with requested logits or hidden states
+  std::int64_t most_logit_rows = 0;            // maximum in one step
+  std::int64_t fail_after_rows = -1;           // the device fails after so many rows; -1: never
+  std::vector<std::int64_t> sequences_a_step;  // sequences of each pass
   std::function<void()> before_slice;
   int right_drafts_percent = -1;
-  std::int64_t num_rounds = 0;        // of drafting
+  std::int64_t num_rounds = 0;        // drafting rounds
   std::int64_t num_drafter_rows = 0;  // computed in them
-  std::int64_t num_looked_at = 0;     // tokens of the vocabulary, in the last of them
-  std::int64_t num_wrong_rows = 0;    // that a drafting model read as another token's, or as nothing computed
+  std::int64_t num_looked_at = 0;     // tokens of the vocabulary in the last round
+  std::int64_t num_wrong_rows = 0;    // rows with missing or outdated drafting K/V
 
  private:
   static std::uint64_t mix(std::uint64_t x) {
@@ -197,7 +197,7 @@ class FakeModel : public Model {
     return x ^ (x >> 31);
   }
 
-  // What the sequence's adapter changes of its "keys and values" and of its logits: read from the adapter's memory.
+  // The adapter's change of "keys and values" and of logits, read from the adapter's memory.
   static std::int32_t adapted(const StepArrays& arrays, std::size_t sequence) {
     const Adapter* const adapter = arrays.adapters.empty() ? nullptr : arrays.adapters[sequence];
     std::int32_t change = 0;
@@ -218,7 +218,7 @@ class FakeModel : public Model {
     }
   }
 
-  // Of the wanted rows before row `end`; `kept`: by slot, what layers that see all tokens keep of them.
+  // Makes results of the wanted rows before row `end`; `kept`: by slot, the K/V of layers that see all tokens.
   MatrixView made_rows(const StepArrays& arrays, const FakeStorage& storage, const std::vector<std::int32_t>& kept,
                        std::span<const std::int32_t> wanted, std::int64_t end, std::int64_t width,
                        std::vector<float>& out) const {

@@ -1,4 +1,4 @@
-// Whether huge pages were asked for. Any thread.
+// Checks whether huge pages were requested. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace quire::test {
 
-// Where `address` is ("hg" of its area's flags).
+// Looks for "hg" in the flags of the address's area.
 inline bool wants_huge_pages(const std::byte* address) {
   std::ifstream areas("/proc/self/smaps");
   bool is_here = false;

@@ -12,10 +12,10 @@ namespace quire::test {
 std::filesystem::path source_folder();
 
 // The file or folder `relative` inside the material ($QUIRE_TEST_MATERIAL, else ../shared/material beside the source
-// tree), or nothing where it is absent.
+// tree); nothing if it is absent.
 std::optional<std::filesystem::path> material(const std::string& relative);
 
-// The lines of a text file, gunzipped by name (.gz); fails the running test where it cannot be read.
+// The lines of a text file, gunzipped by name (.gz); fails the running test if it cannot be read.
 std::vector<std::string> read_lines(const std::filesystem::path& path);
 
 // The whole file, gunzipped by name (.gz).

@@ -1,4 +1,4 @@
-// OracleDrafter: a drafter that knows the text to come, and proposes as much of it rightly as a test asks for. One
+// OracleDrafter: a drafter that knows the coming text, and proposes the share of right tokens that a test asks for. One
 // thread at a time.
 #pragma once
 
@@ -38,10 +38,10 @@ class OracleDrafter final : public Drafter {
     drafts.clear();
     for (std::size_t i = 0; i < most; ++i)
       drafts.push_back(oracle_draft(text_, tokens.size() - num_prompt_ + i, percent_, num_tokens_));
-    return DraftStrength::kStrong;  // however wrong they are
+    return DraftStrength::kStrong;  // strong even if they are wrong
   }
 
-  // Of all requests whose text is known; the texts must outlive the engine.
+  // Drafts for requests with known texts, which must outlive the engine.
   static DrafterFactory factory(const KnownTexts& texts, std::uint32_t percent, std::int32_t num_tokens) {
     return [&texts, percent, num_tokens](const Request& request, std::int32_t choice) -> std::unique_ptr<Drafter> {
       const auto found = texts.find({request.id, choice});

@@ -1,5 +1,5 @@
-// Which sanitizer a test was built for: what is single-threaded and long need not take half an hour under
-// ThreadSanitizer. Immutable facts; any thread.
+// The sanitizer that a test was built with: long single-threaded tests are shortened under ThreadSanitizer. Immutable
+// facts; any thread.
 #pragma once
 
 namespace quire::test {

@@ -1,6 +1,6 @@
-// ScriptedExecutor: an Executor whose tokens are those of a script: what the engine computes, caches and schedules is
-// the model's, what it says is not. One thread at a time. Invariant: a scripted token is one that the request's
-// grammar allows; where it allows none of the script's, the model's own stands.
+// ScriptedExecutor: an Executor whose tokens come from a script: computing, caching and scheduling are the model's, the
+// text is not. One thread at a time. Invariant: a scripted token is allowed by the request's grammar; if the grammar
+// allows none of the script's tokens, the model's own stands.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace quire::test {
 
-// What is said behind a prompt in which `after` is the last of the script's marks.
+// Answer to a prompt whose last mark of the script is `after`.
 struct ScriptLine {
   std::string after;
   std::string say;
@@ -57,7 +57,7 @@ class ScriptedExecutor final : public Executor {
 
     const ScriptedExecutor& executor;
     Ticket* device = nullptr;
-    std::vector<std::optional<TokenId>> says;  // by draw
+    std::vector<std::optional<TokenId>> says;  // scripted token of each draw, if any
   };
 
   std::string text_of(std::span<const TokenId> tokens) const {

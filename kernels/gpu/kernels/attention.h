@@ -40,7 +40,7 @@ struct AttendTile {
   std::int32_t end;
 };
 
-// How many heads of a row come together in a tile, and how many such parts those have that share K and V.
+// Division of a row's heads into tiles: heads together in a tile, and tiles per group of heads that share K and V.
 struct TileHeads {
   std::int32_t group = 0;  // heads that share K and V
   std::int32_t together = 0;
@@ -66,7 +66,7 @@ struct AttentionArgs {
   bool value_in_key = false;  // V is the first value_dim elements of K
   float scale = 1.0f;
   float softcap = 0.0f;           // 0: none
-  const float* slopes = nullptr;  // [num_heads] what a score loses with each token of distance; null: nothing
+  const float* slopes = nullptr;  // [num_heads] subtracted from a score per token of distance; null: zero
   const float* sinks = nullptr;   // [num_heads] one more score, without a value; null: none
   float* partials = nullptr;      // [item][head][partial_floats(value_dim)]
   float* out = nullptr;
@@ -194,7 +194,7 @@ struct MergePartitions {
         const float* parts = partial_of(args, item.first_item + i, head);
         const float* own = t.lane() < count ? partial_of(args, item.first_item + i + t.lane(), head) : nullptr;
         const Factors mine = factors_of(t, own, row.maximum);
-        t.sync_warp();  // those before have been read
+        t.sync_warp();  // the previous factors have been read
         factors[t.lane()] = mine;
         t.sync_warp();
         merge(args, factors, parts, first, count, row);

@@ -61,7 +61,7 @@ struct TileOperands {
     int first_head;
     int num_vectors;       // vectors of the block that exist
     std::uint32_t groups;  // bit i: some row sees some of group i
-    std::uint32_t own;     // the same of the groups that the warp computes
+    std::uint32_t own;     // the groups among them that the warp computes
     int key_slices;
     int value_slices;
   };
@@ -72,7 +72,7 @@ struct TileOperands {
   struct Feed {
     const std::byte* from[kKeys / 16];  // first token of each sixteen that this lane copies, in the next slice
     std::int32_t eight;                 // bytes of eight tokens
-    std::int32_t columns;               // from the next slice on
+    std::int32_t columns;               // bytes to the next slice
     std::uint32_t tokens;               // bit i: some row sees token 8 * i + lane / 4
     std::int32_t turn;                  // the next slice; kNoTurn: none
   };
@@ -194,7 +194,7 @@ struct TileOperands {
     ++feed.turn;
   }
 
-  // Waits for the slice of a turn and fetches the one that takes the place of the slice before.
+  // Waits for the slice of a turn and fetches the slice that replaces the previous one.
   template <bool kIsKey, class Thread>
   static QUIRE_DEVICE void take_slice(Thread& t, const Args& args, const Work& work, Shared& shared, Feed& feed) {
     t.template wait_copies<kStages - 2>();
@@ -249,7 +249,7 @@ struct TileOperands {
     }
   }
 
-  // A warp takes every fourth vector; those that there are not are zeros.
+  // A warp takes every fourth vector; absent vectors are zeros.
   template <class Thread>
   static QUIRE_DEVICE void split_queries(Thread& t, const Args& args, const Work& work, Shared& shared) {
     const auto dim = static_cast<int>(args.kv.key_dim);

@@ -1,7 +1,7 @@
 // attend: attention by f32 multiply-adds, of one row over one partition, for each K/V head. Four heads that share K and
 // V are computed together; a thread has two tokens for the scores, then a column of V. The order of every sum is that
-// of the CPU level avx512, so that both give the same bits, but where V lies in K: a score is one chain over the head,
-// what it weighs one chain over the tokens.
+// of the CPU level avx512, so that both give the same bits, except if V lies in K: then a score is one chain over the
+// head, and a weighted sum one chain over the tokens.
 #pragma once
 
 #include "kernels/gpu/kernels/attention.h"
@@ -11,7 +11,7 @@ namespace quire::gpu {
 // Elements of a key that are loaded at once.
 inline constexpr int kEight = 8;
 
-// From a multiple of sixteen bytes, or of eight for int8.
+// Loads from a multiple of sixteen bytes, or of eight for int8.
 template <KvType kType, class Thread>
 QUIRE_DEVICE void load_eight(Thread& t, const std::byte* from, float (&out)[kEight]) {
   if constexpr (kType == KvType::kI8) {
@@ -163,7 +163,7 @@ struct Attend {
     float sum = 0.0f;
     for (int i = t.lane(); i < count && t.lane() < kChains; i += kChains) {
       if (i < from) continue;
-      const Four scores = shared.scores[i];  // one of each token alone would have banks in common
+      const Four scores = shared.scores[i];  // all heads: the scores of one alone share banks
       float score = scores.of[0];
       QUIRE_UNROLL
       for (int h = 1; h < kHeads; ++h)
@@ -191,7 +191,7 @@ struct Attend {
     }
   }
 
-  // All tokens' V, a column by each thread.
+  // Weighs all tokens' V, a column by each thread.
   template <class Thread>
   static QUIRE_DEVICE void weigh_columns(Thread& t, const Args& args, const Shared& shared, int from, int count,
                                          std::int64_t first, int num_heads) {

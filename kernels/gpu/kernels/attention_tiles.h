@@ -11,7 +11,7 @@
 
 namespace quire::gpu {
 
-// 2^(x + kExponent) for x <= 0, as exp2_of; zero for what is less than 2^-126 of the largest.
+// 2^(x + kExponent) for x <= 0, like exp2_of; zero if less than 2^-126 of the largest.
 template <int kExponent>
 QUIRE_DEVICE float weight_of(float x) {
   constexpr float kRounding = 12582912.0f + kExponent;
@@ -67,7 +67,7 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
     LaneWeights parts[2];
     QUIRE_UNROLL
     for (int part = 0; part < 2; ++part) {
-      const std::byte* from = shared.queries[part][slice][16 * tile_of(t)] + 16 * t.lane();  // as far as another row
+      const std::byte* from = shared.queries[part][slice][16 * tile_of(t)] + 16 * t.lane();  // reaches over eight rows
       parts[part] = {load_as<Words4>(from), load_as<Words4>(from + 8 * kSliceBytes)};
     }
     QUIRE_UNROLL
@@ -82,7 +82,7 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
           keys[i] = load_as<Words4>(stage + chunk_at(key_of(k + i, t.lane() / 4), t.lane() % 4));
         QUIRE_UNROLL
         for (int i = 0; i < 4 * kInterleaved; ++i) {
-          const int step = i / kInterleaved;  // both halves of the columns by high parts, then by low ones
+          const int step = i / kInterleaved;  // all columns by high parts, then by low ones
           const LaneWeights& part = parts[step / 2];
           const Words4& key = keys[i % kInterleaved];
           const int at = step % 2 * 2;
@@ -93,8 +93,8 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
     }
   }
 
-  // A lane has of two vectors elements 2 * half and 2 * half + 1 of each eight scores. Those that there are not see
-  // what the tile sees.
+  // A lane has, of two vectors, elements 2 * half and 2 * half + 1 of each eight scores. Absent vectors see all that
+  // the tile sees.
   template <class Thread>
   static QUIRE_DEVICE Vector vector_of(Thread& t, const Args& args, const Work& work, int half) {
     Vector out{16 * tile_of(t) + 8 * half + t.lane() / 4, work.tile.begin, work.tile.end};
@@ -322,7 +322,7 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
       const float mine = finish_scores(t, args, work, half, shared, scores);
       if (t.lane() % 4 == 0) shared.maxima[t.warp()][8 * half + t.lane() / 4] = mine;
     }
-    t.sync_block();  // all maxima are known, and nothing reads the queries any more
+    t.sync_block();  // all maxima are known, and the queries are unused
     Weights weights = {};
     QUIRE_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -370,7 +370,7 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
     out[1] = sum * kWeightUnit;
   }
 
-  // Vectors of one warp, which has all that there is of them.
+  // Finishes the vectors of one warp, which has all of their sums.
   template <class Thread>
   static QUIRE_DEVICE void finish_own(Thread& t, const Args& args, const Work& work, Shared& shared, Feed& feed,
                                       Scores& scores) {

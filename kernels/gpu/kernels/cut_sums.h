@@ -18,7 +18,7 @@ struct CutSums {
   template <class Thread>
   QUIRE_DEVICE void add(Thread& t, float* room, float (&acc)[kTiles][kLaneElements], int cut, int num_cuts,
                         bool was_used) {
-    if (was_used) t.sync_block();  // those have been read
+    if (was_used) t.sync_block();  // the earlier sums have been read
     QUIRE_UNROLL
     for (int i = 0; i < kTiles * kLaneElements; ++i) {
       float& mine = acc[i / kLaneElements][i % kLaneElements];

@@ -44,8 +44,8 @@ class Candidates {
     return sum;
   }
 
-  // How many tokens have a logit of at least `threshold`; then these become the candidates, ascending by id, with
-  // weights where they are wanted.
+  // Counts the tokens with a logit of at least `threshold`; write_above() then makes them the candidates, ascending by
+  // id, with weights if requested.
   QUIRE_DEVICE std::int32_t count_above(float threshold);
   QUIRE_DEVICE void write_above(float maximum, float threshold, float scale, bool with_weights);
   QUIRE_DEVICE void sort(std::int32_t count);
@@ -55,7 +55,7 @@ class Candidates {
       weights_[i] = sampling_exp((logit(i) - best) / temperature);
     t_.sync_block();
   }
-  // In the order of the candidates.
+  // Adds the weights in the order of the candidates.
   QUIRE_DEVICE double total_weight(std::int32_t count) const {
     double sum = 0.0;
     for (std::int32_t i = 0; i < count; ++i)
@@ -116,7 +116,7 @@ QUIRE_DEVICE std::int32_t Candidates<Thread>::count_above(float threshold) {
   return publish(shared_->count, begin);
 }
 
-// After count_above() of the same threshold.
+// To be called after count_above() with the same threshold.
 template <class Thread>
 QUIRE_DEVICE void Candidates<Thread>::write_above(float maximum, float threshold, float scale, bool with_weights) {
   constexpr int kEach = kDrawChunk / kWarpLanes;
@@ -214,7 +214,7 @@ struct DrawPick {
     return last;
   }
 
-  // Gathers what can still be drawn after top_k, or after top_p where that comes first, best first. How many.
+  // Gathers the tokens left after top_k, or after top_p if that comes first, best first; returns their number.
   template <class Thread>
   static QUIRE_DEVICE std::int32_t collect(Thread& t, Candidates<Thread>& all, const DrawRow& row, float maximum) {
     const float temperature = row.filter_temperature();
@@ -242,7 +242,7 @@ struct DrawPick {
     return count;
   }
 
-  // How many of the first candidates reach `mass` together, at least one.
+  // Number of first candidates, at least one, whose weights reach `mass`.
   template <class Thread>
   static QUIRE_DEVICE std::int32_t cut_top_p(const Candidates<Thread>& all, std::int32_t count, double mass) {
     double sum = 0.0;
@@ -282,7 +282,7 @@ struct DrawPick {
     return all.id(count - 1);
   }
 
-  // Whether any logit is not a number.
+  // Returns whether any logit is NaN.
   template <class Thread>
   static QUIRE_DEVICE bool has_no_number(Thread& t, Candidates<Thread>& all, const DrawArgs& args, const DrawRow& row) {
     bool found = false;

@@ -22,7 +22,7 @@ struct RowMaximum {
 // A row to draw from or to score, as a device reads it.
 struct DrawRow {
   const float* logits = nullptr;
-  float* edited = nullptr;  // a copy with masks and edits; null: the row is read as it is
+  float* edited = nullptr;  // copy with masks and edits; null: reads the row itself
   const std::uint32_t* masks[2] = {};
   std::int32_t mask_words[2] = {};
   const DrawEdit* edits = nullptr;

@@ -1,6 +1,5 @@
-// How rows lie when each of them takes some experts: choices are ordered by expert, those of one expert by row. Arrays
-// that kernels make and kernels read, so that the host waits for none. Invariant: a range of tiles holds rows of one
-// expert alone.
+// Layout of rows when each takes some experts: choices are ordered by expert, those of one expert by row. Kernels make
+// and read these arrays, so that the host waits for none. Invariant: a range of tiles holds rows of one expert alone.
 #pragma once
 
 #include "kernels/gpu/kernels/portable.h"
@@ -14,7 +13,7 @@ struct ExpertRange {
   std::int32_t first_tile;  // first tile of eight rows with its quantised rows
 };
 
-// Work of one block of rows of a product; rows: 0 where there is none.
+// Work of one block of rows of a product; rows: 0 if there is none.
 struct ExpertItem {
   std::int32_t expert;
   std::int32_t first_tile;

@@ -1,4 +1,4 @@
-// Sums of what a row's experts gave, each times its weight, in the order of the choice: as on the CPU levels.
+// Weighted sums of a row's experts' results, in the order of the choice, as on the CPU levels.
 #pragma once
 
 #include "kernels/gpu/kernels/portable.h"

@@ -20,7 +20,7 @@ struct alignas(16) Four {
   float of[kFour];
 };
 
-// Whether a row's fours lie on multiples of 16 bytes and the last one is whole.
+// Returns whether a row's fours are aligned to 16 bytes and the last one is whole.
 QUIRE_DEVICE bool lies_in_fours(const float* row, int count) {
   return (reinterpret_cast<std::uintptr_t>(row) | (4u * static_cast<unsigned>(count))) % sizeof(Four) == 0;
 }

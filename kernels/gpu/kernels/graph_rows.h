@@ -94,7 +94,7 @@ enum class RowMathKind : std::uint8_t {
 
 struct RowMathArgs {
   RowMathKind kind = RowMathKind::kActivate;
-  const float* x = nullptr;  // the gate's input, or what is added; a stride of 0 repeats one row
+  const float* x = nullptr;  // the gate's input, or the summand; stride 0 repeats one row
   std::int64_t x_stride = 0;
   const float* up = nullptr;
   std::int64_t up_stride = 0;

@@ -22,7 +22,7 @@ struct KvLayerView {
   std::int64_t block_size = 0;    // tokens
   std::int64_t key_dim = 0;
   std::int64_t value_dim = 0;
-  std::int64_t key_bytes = 0;  // one head in a block, its scales included
+  std::int64_t key_bytes = 0;  // a head in a block, its scales included
   std::int64_t value_bytes = 0;
   std::int64_t value_offset = 0;  // from the layer's first key to its first value
 };

@@ -1,7 +1,7 @@
 // linear_f32: weights of float types, as the file's rows, times f32 activations: one fused multiply-add per feature in
 // order, as on the CPU level avx512. A block has 64 outputs and 64 rows, 256 threads of four by four elements; depth
 // goes through shared memory 16 features at a time. Grid: x outputs / 64, y rows / 64, or items of experts, each of at
-// most 64 rows. Invariant: an element is one chain over the depth, whatever rows come with it.
+// most 64 rows. Invariant: an element is one chain over the depth, independent of the rows beside it.
 #pragma once
 
 #include "kernels/gpu/kernels/embed.h"

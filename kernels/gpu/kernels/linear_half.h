@@ -60,7 +60,7 @@ struct HalfSource {
   std::uint32_t offsets[kCopies];  // from there
 };
 
-// Grid: x outputs of a shape, y rows of a shape, or items of experts, each of at most so many rows.
+// Grid: x outputs of a shape, y rows of a shape, or items of experts, each of at most a shape's rows.
 template <DType kType, HalfShape kShape>
 struct LinearHalf {
   using Args = LinearHalfArgs;
@@ -140,8 +140,8 @@ struct LinearHalf {
     t.commit_copies();
   }
 
-  // Before the first block of a stage: it and the stage behind it have landed for all threads, and all have read the
-  // stage that is filled next.
+  // Begins a stage's first block: the stage and the next one have landed for all threads, and all have read the stage
+  // that is refilled.
   template <class Thread>
   static QUIRE_DEVICE void begin_block(Thread& t, int block) {
     if (block % kShape.stage_blocks != 0) return;
@@ -168,8 +168,8 @@ struct LinearHalf {
       rows[i] = load_as<Words4>(from + i * sizeof(HalfTile));
   }
 
-  // acc += the block of the depth in `slot`, of which `now` is loaded; loads `next` of the slot `next_slot`, and where
-  // it fetches a stage, while the first products are computed.
+  // acc += the block of the depth in `slot`, whose operands are `now`; meanwhile loads `next` from `next_slot` and, if
+  // it fetches, a stage.
   template <class Thread>
   static QUIRE_DEVICE void multiply_slot(Thread& t, Ring& ring, bool fetches, int slot, int next_slot,
                                          const Operands& now, Operands& next,
@@ -220,7 +220,7 @@ struct LinearHalf {
       if (block > 0) begin_block(t, block);
       const bool fetches = block % kShape.stage_blocks == 0;
       if (kFetchesFirst && fetches) fetch_stage(t, ring);
-      const int next_slot = block + 1 < num_blocks ? slot_behind(slot) : slot;  // behind the end: not used
+      const int next_slot = block + 1 < num_blocks ? slot_behind(slot) : slot;  // past the end: unused
       multiply_slot(t, ring, !kFetchesFirst && fetches, slot, next_slot, now, next, acc);
       now = next;
       slot = next_slot;

@@ -23,7 +23,7 @@ struct LinearOutput {
   float scale = 1.0f;           // factor of all products
   bool accumulate = false;
 
-  // From here on the rows of one expert, which begin in the block's own.
+  // Narrows the output to one expert's rows, which begin within the block's own.
   QUIRE_DEVICE void narrow_to(const ExpertItem& item, const ExpertWeights& expert) {
     rows = item.rows;
     out += item.first_row * out_stride;
@@ -32,7 +32,7 @@ struct LinearOutput {
   }
 };
 
-// tiles_bytes: of tiles_of_rows() at least, or as many beyond an item's first tile.
+// tiles_bytes: at least tiles_of_rows(), or as many bytes beyond an item's first tile.
 struct LinearIntArgs {
   const std::byte* strips = nullptr;  // [outputs / 16][strips of the depth]
   const ActTile* tiles = nullptr;     // [num_blocks][tiles of rows]
@@ -41,7 +41,7 @@ struct LinearIntArgs {
   LinearOutput output;
   ExpertProduct experts = {};  // strips and bias are the first one's; not for linear_wide
 
-  // From here on what the item of the block's y computes. False: nothing.
+  // Narrows the work to the item of the block's y. Returns false if it is empty.
   QUIRE_DEVICE bool narrow_to_item(std::int64_t y) {
     const ExpertItem item = experts.items[y];
     strips += experts.weights[item.expert].weights;
@@ -173,7 +173,7 @@ struct BlockWeights {
   std::uint32_t a[kGroups][4];
   OutputScales scales[kGroups][2];
 
-  // Blocks of a strip in order. strip(g): where that of a group lies.
+  // Loads blocks of a strip in order. strip(g): the address of a group's strip.
   template <class Thread, class StripOf>
   QUIRE_DEVICE void load(Thread& t, unsigned block, const StripOf& strip) {
     QUIRE_UNROLL
@@ -186,7 +186,7 @@ struct BlockWeights {
   }
 };
 
-// Scales, adds bias and what is already there as asked.
+// Applies scale, bias and accumulation as requested.
 QUIRE_DEVICE void write_element(const LinearOutput& args, std::int64_t row, std::int64_t output, float value) {
   if (row >= args.rows || output >= args.outputs) return;
   float* out = args.out + row * args.out_stride + output;

@@ -40,7 +40,7 @@ struct WarpStrips {
   template <class Thread>
   QUIRE_DEVICE int next(Thread& t) {
     t.template wait_copies<kStages - 2>();
-    t.sync_warp();  // all lanes' copies have landed, and all have read the stage that is filled next
+    t.sync_warp();  // all lanes' copies have landed, and the refilled stage is read
     fetch(t, stage_);
     stage_ = stage_ + 1 == kStages ? 0 : stage_ + 1;
     const int strip = current_;
@@ -146,7 +146,7 @@ struct LinearRow {
     }
     const auto group = static_cast<int>(t.block_x());
     Strips strips(t, own, group);
-    t.wait_for_kernels();  // weights are there already
+    t.wait_for_kernels();  // the weights are prefetched
     float* sums = reinterpret_cast<float*>(t.shared() + Strips::kRingBytes);
     const int num_cuts = strips.num_cuts();
     float total = 0.0f;
@@ -173,7 +173,7 @@ struct LinearRow {
   }
 };
 
-// For a depth of more than four cuts: as many warps as registers and stages allow beside another block.
+// Warps for a depth of more than four cuts: as many as registers and stages allow beside another block.
 template <DType kType>
 using LinearRowDeep =
     LinearRow<kType, (Form<kType>::kRegisters == 0 && Form<kType>::kLayout.bytes <= 3072 ? 14 : 8), 3>;
@@ -229,7 +229,7 @@ struct LinearSkinny {
     }
     const int first_group = static_cast<int>(t.block_x()) * kGroups;
     Strips strips(t, own, first_group);
-    t.wait_for_kernels();  // weights are there already
+    t.wait_for_kernels();  // the weights are prefetched
     Sums sums[kGroups];
     float* room = reinterpret_cast<float*>(t.shared() + Strips::kRingBytes);
     const int num_cuts = strips.num_cuts();

@@ -78,7 +78,7 @@ struct LinearWide {
     const int step = strip * kStripSteps + sub;
     const int num_strips = args.num_strips();
     t.template wait_copies<kStages - 2>();
-    t.sync_block();  // all copies have landed, and all threads have read the stages that are filled next
+    t.sync_block();  // all copies have landed, and the refilled stages are read
     if (step + kStages - 1 < num_strips * kStripSteps)
       fetch_tiles(t, args, step + kStages - 1, stage == 0 ? kStages - 1 : stage - 1);
     if (sub == 0 && strip + 1 < num_strips) fetch_strips(t, args, strip + 1);
@@ -123,7 +123,7 @@ struct LinearWide {
       fetch_tiles(t, args, step, step);
       t.commit_copies();
     }
-    volatile float total[kElements] = {};  // not in registers, of which there are not enough: it is used once a cut
+    volatile float total[kElements] = {};  // kept out of registers, which are short: used once a cut
     float acc[kGroups][kTiles][kLaneElements] = {};
     BlockWeights<F, kGroups> weights{};
     int stage = 0;

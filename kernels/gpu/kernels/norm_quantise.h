@@ -63,7 +63,7 @@ QUIRE_DEVICE float norm_factor(Thread& t, const NormQuantiseArgs& args, const fl
     QUIRE_UNROLL
     for (int j = 0; j < kBatch; ++j) {
       for (const float value : values[j].of)
-        sum = __builtin_fmaf(value, value, sum);  // zeros behind the end leave it as it is
+        sum = __builtin_fmaf(value, value, sum);  // zeros past the end change nothing
     }
   }
   sum = block_sum(t, sum, warp_sums);
@@ -87,10 +87,10 @@ struct WeightsAhead {
 template <RowForm kForm>
 struct MadeRow {
   const float* x;
-  const float* second;  // the norm's weights, or what is gated
+  const float* second;  // the norm's weights, or the gated factor
   const std::int32_t* order;
   int depth;
-  bool at_once;  // whether fours can be loaded as they lie
+  bool at_once;  // fours can be loaded directly
   float factor = 1.0f;
   WeightsAhead ahead{};
 
@@ -189,7 +189,7 @@ struct NormQuantise {
     ActTile* tiles = args.tiles + row / kTileRows;
     const int end =
         begin + static_cast<int>(args.piece) < made.depth ? begin + static_cast<int>(args.piece) : made.depth;
-    // A warp goes round as one, so that all its lanes meet in the shuffles.
+    // A warp iterates as one, so that all its lanes meet in the shuffles.
     for (int first = begin + kFour * kWarpLanes * t.warp(); first < end; first += kMadeSweep) {
       const int at = first + kFour * t.lane();
       quantise(t, made.make(at), row, at < end ? tiles + at / 32 * args.tile_stride : nullptr);

@@ -1,7 +1,7 @@
-// Device code for two compilers: nvcc for devices, g++ for the emulator. Kernels are
-// templates over `Thread`, one thread of a block with its operations (cuda/cuda_thread.h, emulated/emulated_thread.h),
-// so that nothing below kernels/gpu/ asks which compiler reads it but this file.
-// Invariant: arithmetic in f32 is spelt out (no contraction, fma where it is meant), so that both give the same bits.
+// Device code for two compilers: nvcc for devices, g++ for the emulator. Kernels are templates over `Thread`, one
+// thread of a block with its operations (cuda/cuda_thread.h, emulated/emulated_thread.h), so that below kernels/gpu/
+// only this file depends on the compiler. Invariant: arithmetic in f32 is spelt out (no contraction, fma if meant), so
+// that both give the same bits.
 #pragma once
 
 #include <cstddef>

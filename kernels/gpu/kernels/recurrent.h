@@ -45,7 +45,7 @@ struct SequenceRun {
   std::int64_t begin;
   std::int64_t end;
   float* state;
-  bool fresh;  // it begins from zeros
+  bool fresh;  // starts from zeros
 
   QUIRE_DEVICE SequenceRun(const SequenceStates& args, std::int64_t sequence)
       : begin(args.query_start[sequence]),
@@ -177,7 +177,7 @@ struct AdvanceState {
   static constexpr int kTokens = 4;
   static constexpr bool kIsDelta = kForm != StateForm::kStateSpace;
   static constexpr int kFactors = kForm == StateForm::kDeltaPerChannel ? 4 : 2;  // k, q, decays, decays times k
-  static constexpr int kTokenFloats = kFactors * kMostKeys + 4;                  // and decay, beta
+  static constexpr int kTokenFloats = kFactors * kMostKeys + 4;                  // plus decay and beta
   static constexpr int kSharedBytes = (kMostKeys * kColumns + kTokens * kTokenFloats) * static_cast<int>(sizeof(float));
 
   struct Place {
@@ -186,7 +186,7 @@ struct AdvanceState {
     std::int64_t column;  // index among the head's values
     float* state;         // state of this thread's column
     std::int64_t stride;  // floats from one row of the state to the next
-    bool is_used;         // the column is there
+    bool is_used;         // the column exists
   };
 
   template <class Thread>
@@ -202,7 +202,7 @@ struct AdvanceState {
     return place;
   }
 
-  // By one warp: what the token of `row` does to the head's state.
+  // Computes, by one warp, the factors by which the token of `row` changes the head's state.
   template <class Thread>
   static QUIRE_DEVICE void prepare(Thread& t, const Args& args, const Place& place, std::int64_t row, float* factors) {
     const float* k = args.k.at(row) + place.key_head * args.key_dim;
@@ -363,7 +363,7 @@ struct GatedNormRowsArgs {
   float eps = 0.0f;
 };
 
-// In place, a block for each group of each row: x rows, y groups.
+// Works in place, with a block for each group of each row: x rows, y groups.
 struct GatedNorm {
   using Args = GatedNormRowsArgs;
   static constexpr int kThreads = 256;
@@ -382,7 +382,7 @@ struct GatedNorm {
       if (args.gates_first) x[i] = gated(i, x[i]);
       sum = __builtin_fmaf(x[i], x[i], sum);
     }
-    if (!args.norms) return;  // all threads
+    if (!args.norms) return;  // true for all threads
     sum = block_sum(t, sum, reinterpret_cast<float*>(t.shared()));
     const float factor = 1.0f / __builtin_sqrtf(sum / static_cast<float>(args.group) + args.eps);
     const float* weight = args.weight + (args.shared_weight ? 0 : first);

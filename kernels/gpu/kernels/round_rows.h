@@ -1,7 +1,7 @@
-// round_rows: makes the rows that a product multiplies (as they are, RMSNorm, SwiGLU), rounds them to bf16 or f16 and
-// puts them into HalfTiles. Rows of f16 are first multiplied by a power of two of their own, which takes their largest
-// magnitude to [2^14, 2^15): nothing overflows, and what is 2^28 times smaller still has all its bits. Grid
-// as norm_quantise's: each block of a row of f16 finds its largest magnitude itself. Invariant: a row's bits depend on
+// round_rows: makes the rows that a product multiplies (plain, RMSNorm, SwiGLU), rounds them to bf16 or f16 and puts
+// them into HalfTiles. Rows of f16 are first multiplied by a power of two of their own, which takes their largest
+// magnitude to [2^14, 2^15): no value overflows, and values 2^28 times smaller still have all their bits. Grid as
+// norm_quantise's: each block of a row of f16 finds its largest magnitude itself. Invariant: a row's bits depend on
 // that row alone; features beyond the depth are zeros.
 #pragma once
 

@@ -16,7 +16,7 @@ struct RouteArgs {
   RouteOptions options = {};
   float* groups = nullptr;      // room: [rows][num_groups]
   std::int32_t* ids = nullptr;  // [rows][num_chosen]
-  float* weights = nullptr;     // as many
+  float* weights = nullptr;     // [rows][num_chosen]
 };
 
 // A warp computes a row. A lane computes the scores of every 32nd expert as often as they are asked for: they are kept
@@ -110,7 +110,7 @@ struct Route {
   static QUIRE_DEVICE void keep_best_groups(Thread& t, Row& row, float* groups) {
     const std::int64_t count = row.args.options.num_groups;
     const std::int64_t size = row.args.num_experts / count;
-    // From the last on: each is read by another lane than the one that writes it.
+    // Iterates from the last: another lane reads each value than writes it.
     for (std::int64_t group = count - 1 - t.lane(); group >= 0; group -= kWarpLanes) {
       float best = -infinity();
       float second = -infinity();
@@ -121,7 +121,7 @@ struct Route {
       }
       groups[group] = size > 1 ? best + second : best;
     }
-    t.sync_warp();  // the groups' scores are there for all lanes
+    t.sync_warp();  // makes the groups' scores visible to all lanes
     Ranked last = before_all();
     for (std::int64_t n = 0; n < row.args.options.num_groups_chosen; ++n)
       last = next(t, count, last, [&](std::int64_t i) { return row.groups[i]; });
@@ -143,7 +143,7 @@ struct Route {
     return 1.0f / warp_sum(t, sum);
   }
 
-  // By one lane, which wrote the weights.
+  // Runs on the lane that wrote the weights.
   static QUIRE_DEVICE void finish(const RouteOptions& options, const std::int32_t* ids, float* weights) {
     const std::int64_t count = options.num_chosen;
     if (options.gate == Gate::kSoftmaxOfChosen) {
@@ -213,7 +213,7 @@ struct GroupChoicesArgs {
   std::int32_t* places = nullptr;   // [num_choices] by choice
 };
 
-// A warp for each expert; a lane goes through a run of choices.
+// A warp serves each expert; a lane goes through a run of choices.
 struct GroupChoices {
   using Args = GroupChoicesArgs;
   static constexpr int kThreads = 128;
@@ -251,7 +251,7 @@ struct PlanExpertsArgs {
   ExpertRange* ranges = nullptr;
   std::int64_t num_experts = 0;
   std::int32_t item_rows = 0;  // rows of an item, a multiple of eight
-  std::int64_t num_items = 0;  // as many as there can be
+  std::int64_t num_items = 0;  // the largest number of items
   ExpertItem* items = nullptr;
 };
 

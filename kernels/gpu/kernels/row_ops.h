@@ -54,7 +54,7 @@ struct HeadNormArgs {
   float eps = 0.0f;
 };
 
-// In place, a warp for each head of each row. Sums are in the order of rms_norm's, whose warps have 128 features each.
+// Works in place, a warp for each head of each row. Sums have the order of rms_norm's warps of 128 features each.
 struct HeadNorm {
   using Args = HeadNormArgs;
   static constexpr int kThreads = 128;

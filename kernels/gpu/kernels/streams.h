@@ -70,7 +70,7 @@ struct RowSumsArgs {
   std::int64_t cols = 0;
 };
 
-// By a block of 256 threads.
+// Computed by a block of 256 threads.
 template <class Thread>
 QUIRE_DEVICE float sum_of_squares(Thread& t, const float* x, std::int64_t count, float mean, float* room) {
   float sum = 0.0f;
@@ -99,7 +99,7 @@ struct MatchLength {
   }
 };
 
-// A block computes a row: the part that exceeds the mean by so many deviations; zero elsewhere.
+// A block computes a row: the part that exceeds the mean by `deviations` deviations; zero elsewhere.
 struct KeepExcess {
   using Args = RowSumsArgs;
   static constexpr int kThreads = 256;

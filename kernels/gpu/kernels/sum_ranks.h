@@ -8,7 +8,7 @@ namespace quire::gpu {
 inline constexpr int kMostShares = 8;
 
 struct SumRanksArgs {
-  const float* shares[kMostShares] = {};  // dense, of which num_ranks are there
+  const float* shares[kMostShares] = {};  // dense; the first num_ranks are set
   int num_ranks = 0;
   std::int64_t cols = 0;
   float* out = nullptr;

@@ -1,5 +1,5 @@
-// Codes and scales of strips, as one lane of a warp wants them: the A operand of a product, unsigned, and what the sums
-// of two outputs are multiplied with. The values are the CPU levels' own (gemm_int_impl.h).
+// Codes and scales of strips in the form that a warp's lane needs: the A operand of a product, unsigned, and the
+// factors of two outputs' sums. The values are the CPU levels' own (gemm_int_impl.h).
 #pragma once
 
 #include "kernels/gpu/kernels/portable.h"
@@ -18,7 +18,7 @@ struct Form {
   static constexpr bool kHalves = kFormat.has_halves();
   static constexpr bool kTable = kFormat.table != CodeTable::kLinear;
   static constexpr bool kSubtracts = kScales == ScaleForm::kPair8 || kScales == ScaleForm::kFloatZero;  // the minimum
-  // Registers that unpacking takes: few, more, or many (kernels ask for as many blocks on a multiprocessor as fit).
+  // Registers that unpacking takes: few, more, or many (kernels request as many blocks per multiprocessor as fit).
   static constexpr int kRegisters = kBits == 3 || kBits == 5 || (kHalves && kTable) ? 2
                                     : kBits == 2 || kBits == 6 || kHalves || kTable ? 1
                                                                                     : 0;
@@ -46,7 +46,7 @@ QUIRE_DEVICE std::uint32_t look_up(Thread& t, std::uint32_t codes) {
   const std::uint32_t low = t.byte_permute(kWords.of[0], kWords.of[1], selectors & 0x7777u);
   if constexpr (F::kBits == 3) return low;
   const std::uint32_t high = t.byte_permute(kWords.of[2], kWords.of[3], selectors & 0x7777u);
-  const std::uint32_t upper = ((codes >> 3) & 0x01010101u) * 255u;  // all bits of a byte whose code is 8 or more
+  const std::uint32_t upper = ((codes >> 3) & 0x01010101u) * 255u;  // all bits set in bytes whose code is 8 or more
   return (high & upper) | (low & ~upper);
 }
 
@@ -56,10 +56,10 @@ struct LaneCodes {
   Words4 low;
   Words4 high;
 
-  // How many blocks 16 bytes of a lane hold.
+  // Blocks in 16 bytes of a lane.
   static constexpr int kLowBlocks = F::kBits == 8 ? 1 : F::kBits >= 4 ? 2 : 4;
   static constexpr int kHighBlocks = F::kBits == 3 || F::kBits == 5 ? 8 : F::kBits == 6 ? 4 : 0;
-  // How many blocks a loop takes at once, so that which part of a word is whose is known to the compiler.
+  // Blocks that a loop takes at once, so that the compiler knows the position of each code in its word.
   static constexpr unsigned kTogether = kLowBlocks > kHighBlocks ? kLowBlocks : kHighBlocks;
 
   // codes: of the strip, behind its scales.

@@ -19,14 +19,14 @@ class BackgroundResponses {
   void add(const std::string& id, std::string owner, std::string body, std::function<void()> interrupt);
   void update(const std::string& id, std::string body);
 
-  // Its body; an empty text where it was deleted; nullopt where none runs.
+  // The response's body; an empty text if it was deleted; nullopt if none runs.
   std::optional<std::string> find(std::string_view id, std::string_view owner) const;
-  // The same, after the run was ended unless its end had come.
+  // Ends the run unless it has ended already; returns as find().
   std::optional<std::string> cancel(std::string_view id, std::string_view owner);
   // False where none runs.
   bool erase(std::string_view id, std::string_view owner);
 
-  // The run's end has come: from now on it cannot be cancelled. False where it was.
+  // Marks the run's end: from now on it cannot be cancelled. Returns false if it was cancelled.
   bool settle(const std::string& id);
   bool is_cancelled(const std::string& id) const;
   bool is_erased(const std::string& id) const;
@@ -43,7 +43,7 @@ class BackgroundResponses {
     bool is_cancelled = false;
     bool is_erased = false;
   };
-  // With the lock held; null where there is none of that owner.
+  // Requires the lock; null if this owner has none.
   Running* running(std::string_view id, std::string_view owner);
 
   mutable std::mutex mutex_;

@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-// Of a conversation's first text: enough to tell conversations apart, and never changed by their later turns.
+// Length of the first text that identifies a conversation; its later turns never change it.
 constexpr std::size_t kMostOfText = 1024;
 constexpr const char* kConversationFields[] = {"prompt_cache_key", "session_id", "user", "safety_identifier"};
 constexpr const char* kTextFields[] = {"prompt", "input", "query", "text_1", "input_prefix"};
@@ -21,7 +21,7 @@ const Json* text_member(const Json& object, const char* name) {
   return found == object.end() || !found->is_string() ? nullptr : &*found;
 }
 
-// The first message of a user; what stands before it, such as a system prompt, is the same in many conversations.
+// The first message of a user; a system prompt before it is the same in many conversations.
 const Json* first_question(const Json& messages) {
   for (const Json& message : messages) {
     const Json* const role = message.is_object() ? text_member(message, "role") : nullptr;

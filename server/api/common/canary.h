@@ -13,8 +13,9 @@ namespace quire {
 // The name of a model's canary, under which it can be asked too.
 std::string canary_name(std::string_view model);
 
-// In [0, 1): the same for all requests of one conversation and key. A conversation is known by what its client calls it
-// (prompt_cache_key, session_id, user, safety_identifier, metadata.user_id), else by how its first text begins.
+// A number in [0, 1), the same for all requests of one conversation and key. A conversation is identified by its
+// client's name for it (prompt_cache_key, session_id, user, safety_identifier, metadata.user_id), else by the beginning
+// of its first text.
 double place_in_traffic(const Json& body, std::string_view key_name);
 
 }  // namespace quire

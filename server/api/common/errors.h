@@ -12,14 +12,14 @@ namespace quire {
 int http_status(ErrorKind kind);
 // OpenAI's name for the family of an HTTP status: "invalid_request_error", "server_error", ...
 const char* error_type(int status);
-// The code that stands for a kind where an error brings none.
+// The code for a kind of error that has no code of its own.
 const char* default_code(ErrorKind kind);
 
-// Refusals before all is loaded, and once the server drains.
+// Refusals before everything is loaded, and while the server drains.
 Error still_starting();
 Error shutting_down();
 
-// What went wrong, before it is put into the form of the API that was asked.
+// An error before it takes the form of the API that was called.
 struct Failure {
   int status = 500;  // HTTP's
   std::string code;
@@ -29,7 +29,7 @@ struct Failure {
 Failure failure_of(const Error& error);
 
 enum class ErrorForm { kOpenAi, kAnthropic, kOllama };
-// The form that the API at this path has.
+// The error form of the API at this path.
 ErrorForm error_form(std::string_view path);
 std::string error_body(const Failure& failure, ErrorForm form, const std::string& request_id);
 std::string error_body(const Error& error);  // OpenAI's

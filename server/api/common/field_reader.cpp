@@ -23,7 +23,7 @@ const char* type_name(const Json& value) {
   return "null";
 }
 
-// One of more than 64 bits is kept as its digits.
+// A number of more than 64 bits is kept as its digits.
 bool is_any_number(const Json& value) {
   return value.is_number() || value.is_binary();
 }
@@ -41,11 +41,11 @@ std::optional<std::int64_t> whole_number(const Json& value) {
   return static_cast<std::int64_t>(number);
 }
 
-// Of unknown fields: shorter names are near to everything, longer ones are none of ours.
+// Limits for unknown fields: shorter names are near to any other, longer ones are no misspelling.
 constexpr std::size_t kMostWarnings = 4;
 constexpr std::size_t kShortestMisspelling = 4;
 constexpr std::size_t kLongestMisspelling = 48;
-constexpr std::size_t kManyFields = 96;  // that an API asks for
+constexpr std::size_t kManyFields = 96;  // room for the fields that an API reads
 
 bool is_field_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -260,7 +260,7 @@ void FieldReader::warn(std::string_view text) {
 }
 
 void take_error(FieldReader& reader, FieldReader& inner) {
-  if (!reader.error_) reader.error_ = inner.error_;  // which names its field by the whole path
+  if (!reader.error_) reader.error_ = inner.error_;  // its text names the field by the whole path
   for (const std::string& line : inner.take_warnings())
     reader.warn(line);
 }

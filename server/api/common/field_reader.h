@@ -1,7 +1,7 @@
-// FieldReader: takes typed values out of a JSON object and remembers the first that is wrong, named by its path.
-// One thread at a time. null counts as absent everywhere, as OpenAI's clients send it so.
-// A field that Quire knows and cannot honour is refused by name with refuse(); members that are not asked for are
-// ignored, and named by misspelt() where they look like one that was.
+// FieldReader: takes typed values out of a JSON object and remembers the first error, named by its path. One thread at
+// a time. null counts as absent everywhere, as OpenAI's clients send it so. A field that Quire knows and cannot honour
+// is refused by name with refuse(); unread members are ignored, and named by misspelt() if they resemble one that was
+// read.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace quire {
 
 inline constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 
-// The name of a field that is asked for: a literal, or else something that outlives the reader; so not a std::string.
+// The name of a field to read: a literal, or else something that outlives the reader; so not a std::string.
 class FieldName {
  public:
   constexpr FieldName(const char* name) : name_(name) {}
@@ -33,7 +33,7 @@ class FieldReader {
  public:
   static constexpr std::size_t kMaxWarnings = 8;
   static constexpr std::size_t kMaxWarningBytes = 200;
-  static constexpr std::size_t kMaxMessageBytes = 1'000;  // of an error's message and of its field's path
+  static constexpr std::size_t kMaxMessageBytes = 1'000;  // limit for an error's message and its field's path
   static constexpr std::size_t kMostCompared = 32;
 
   // `object` must be an object and outlive the reader; `path` goes before the names of its members ("messages[0].").
@@ -48,21 +48,21 @@ class FieldReader {
   // Whole numbers, also written as 3.0.
   std::optional<std::int64_t> integer(FieldName name, std::int64_t low, std::int64_t high);
   std::optional<std::string> string(FieldName name);
-  // At most so many bytes: for texts that are kept longer than the request is read.
+  // Reads a text of at most max_bytes: for texts that are kept longer than the request is read.
   std::optional<std::string> short_string(FieldName name, std::size_t max_bytes);
-  // One of the listed words.
+  // Reads one of the listed words.
   std::optional<std::string> word(FieldName name, std::initializer_list<std::string_view> words);
   const Json* object(FieldName name);
   const Json* array(FieldName name);
   std::optional<std::vector<std::string>> strings(FieldName name, std::size_t max_count);
-  // One string or an array of them.
+  // Reads a string or an array of strings.
   std::optional<std::vector<std::string>> string_or_strings(FieldName name, std::size_t max_count);
   std::optional<std::vector<std::int32_t>> integers(FieldName name, std::int32_t low, std::int32_t high,
                                                     std::size_t max_count);
 
-  // Refuses the field where it is present.
+  // Refuses the field if it is present.
   void refuse(FieldName name, std::string_view reason);
-  // Refuses the field where it is present with any value but `neutral`.
+  // Refuses the field if it is present with any value but `neutral`.
   void refuse_unless(FieldName name, const Json& neutral, std::string_view reason);
 
   // Notes an error about a member found elsewhere.
@@ -70,34 +70,34 @@ class FieldReader {
   // Notes an error that is not the request's own.
   void fail(Error error);
   void missing(std::string_view name);
-  // Whether a member found elsewhere is an object; notes an error where it is not.
+  // Returns whether a member found elsewhere is an object; notes an error if it is not.
   bool is_object(std::string_view name, const Json& value);
   std::string path(std::string_view name) const { return path_ + std::string(name); }
 
-  // Notes what is left out of a request that is answered all the same; the response's header and the log say it. At
+  // Notes an ignored part of a request that is answered all the same; the response's header and the log show it. At
   // most kMaxWarnings are kept, each a line of printable ASCII.
   void warn(std::string_view text);
   std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
 
   const std::optional<Error>& error() const { return error_; }
-  // "unknown field 'max_tokns'; did you mean 'max_tokens'?" for each member that was not asked for and is near to a
-  // name that was; a few at most, in printable ASCII. Only the first kMostCompared members that were not asked for are
-  // compared. For the outermost object (its path is empty), after everything was read.
+  // "unknown field 'max_tokns'; did you mean 'max_tokens'?" for each unread member that resembles a name that was read;
+  // a few at most, in printable ASCII. Only the first kMostCompared unread members are compared. To be called on the
+  // outermost object (its path is empty) after everything was read.
   std::vector<std::string> misspelt() const;
-  // Of costly work on what is read.
+  // Limit for costly work on the read values.
   const WorkLimit& limit() const { return limit_; }
   void set_limit(WorkLimit limit) { limit_ = std::move(limit); }
-  // Notes the error and the warnings of a reader of something inside, if it has any.
+  // Takes over the error and the warnings of a reader of an inner object, if it has any.
   friend void take_error(FieldReader& reader, FieldReader& inner);
 
  private:
   const Json* short_array(FieldName name, std::size_t max_count);
   void wrong_type(std::string_view name, std::string_view wanted, const Json& value);
 
-  // By name, so that a lookup costs the same whichever names a client has chosen.
+  // Sorted by name, so that a lookup costs the same for any names that a client chooses.
   std::vector<std::pair<std::string_view, const Json*>> members_;
   const Json* object_;
-  mutable std::vector<std::string_view> asked_;  // what was asked for, of the outermost object alone
+  mutable std::vector<std::string_view> asked_;  // names read so far, of the outermost object only
   std::string path_;
   std::optional<Error> error_;
   std::vector<std::string> warnings_;

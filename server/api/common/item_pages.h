@@ -20,7 +20,7 @@ struct StoredPath {
 };
 StoredPath split_stored_path(std::string_view path, std::string_view prefix);
 
-// Not percent-decoded: the names and values here are plain words and ids.
+// Not percent-decoded: names and values here are plain words and ids.
 std::map<std::string, std::string> read_query(std::string_view query);
 
 // Items of a page.
@@ -30,7 +30,7 @@ struct PageLimits {
 };
 // The page of `items`, an array in the order they came, that `limit`, `order` and `after` of the query ask for.
 Result<Json> page_of_items(const std::string& query, Json items, bool ascending_by_default, PageLimits limits = {});
-// The same of stored items, as JSON text.
+// A page of stored items, as JSON text.
 Result<std::string> page_of_stored_items(const std::string& query, StoredItems items, bool ascending_by_default,
                                          const WorkLimit& limit);
 

@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// parse_json() of a request's body. Errors also: "invalid_type" where it is no object.
+// Calls parse_json() on a request's body. Further error: "invalid_type" if it is not an object.
 Result<Json> parse_json_object(std::string_view body, const WorkLimit& limit = {});
 
 }  // namespace quire

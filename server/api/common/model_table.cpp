@@ -16,7 +16,7 @@ Error not_served(std::string_view name) {
                "model_not_found", "model", std::nullopt};
 }
 
-// By its name as the model, or by llama-server's `lora`. Null: none.
+// The adapter named by the model's name, or by llama-server's `lora`. Null: none.
 const NamedAdapter* asked_adapter(const TableEntry& model, std::string_view name, FieldReader& reader) {
   const NamedAdapter* asked = find_adapter(model, name);
   const Json* const list = reader.array("lora");
@@ -37,7 +37,7 @@ const NamedAdapter* asked_adapter(const TableEntry& model, std::string_view name
   return asked;
 }
 
-// The model as it is with its adapter; null: the adapter is not in memory, and `asleep` waits for it.
+// The model with its adapter; null: the adapter is not in memory, and `asleep` waits for it.
 Result<std::shared_ptr<const ServedModel>> with_adapter(const std::shared_ptr<const ServedModel>& model,
                                                         const NamedAdapter& adapter, SleepingModel& asleep) {
   auto taken = model->adapters != nullptr ? model->adapters->take(adapter.name) : std::nullopt;

@@ -1,5 +1,5 @@
-// ModelTable: the models that there are, by name, as they stand at one moment. Immutable after construction; any
-// thread. Invariant: no name, alias or adapter's name belongs to two.
+// ModelTable: the models by name, as they are at one moment. Immutable after construction; any thread. Invariant: no
+// name, alias or adapter's name belongs to two models.
 #pragma once
 
 #include <memory>
@@ -18,25 +18,25 @@ namespace quire {
 class RunningModel;
 
 enum class ModelState {
-  kUnloaded,  // taken out of service: as if it were not there
-  kLoading,   // for the first time, or as another file
+  kUnloaded,  // taken out of service: requests get a 404
+  kLoading,   // loads for the first time, or another file
   kReady,
-  kSleeping,  // without memory; a request wakes it
+  kSleeping,  // has no memory; a request wakes it
   kWaking,
-  kDraining,  // its last requests end, then it sleeps, is unloaded or replaced
+  kDraining,  // its last requests end; then it sleeps, is unloaded or replaced
   kFailed,    // could not be loaded; a request tries again after a while
 };
 
 const char* model_state_name(ModelState state);
 
-// What an endpoint that asks a model begins with.
+// A parsed call to a model.
 struct ModelCall {
-  std::unique_ptr<const Json> body;  // an object; stays where it is, for the reader points into it
+  std::unique_ptr<const Json> body;  // an object that never moves, because the reader points into it
   FieldReader reader;
   std::shared_ptr<const ServedModel> model;
 };
 
-// What must be loaded before the model can be asked: the model itself, which is to be woken, or its adapter.
+// The part to load before a request can run: the sleeping model itself, or its adapter.
 struct SleepingModel {
   std::string name;
   std::shared_ptr<AdapterWait> adapter = nullptr;  // null: the model
@@ -44,24 +44,24 @@ struct SleepingModel {
 
 struct NamedAdapter {
   std::string name;
-  std::string file;  // its name, without the folder
+  std::string file;  // file name without the folder
 };
 
 struct TableEntry {
   std::string name;
   std::vector<std::string> aliases;
-  std::vector<NamedAdapter> adapters;  // each a name of its own, by which the model is asked with it
+  std::vector<NamedAdapter> adapters;  // each has its own name, which selects it in requests
   std::int64_t created = 0;            // Unix seconds
   ModelState state = ModelState::kReady;
-  std::string failure;                        // why it could not be loaded
+  std::string failure;                        // reason why loading failed
   std::optional<ModelInfo> info;              // absent: it was never loaded
   std::int64_t max_model_len = 0;             // 0: it was never loaded
   std::shared_ptr<const ServedModel> served;  // null: not ready
   std::shared_ptr<RunningModel> running;      // null: not ready, or not watched
-  double canary_share = 0.0;                  // of its conversations, that the model canary_name() gets
+  double canary_share = 0.0;                  // share of its conversations that canary_name() gets
 };
 
-// The adapter of the model that the name stands for, with or without ":latest"; null: it is the model's own.
+// The adapter that the name stands for, with or without ":latest"; null: the name is the model's own.
 const NamedAdapter* find_adapter(const TableEntry& model, std::string_view name);
 
 class ModelTable {
@@ -69,10 +69,10 @@ class ModelTable {
   explicit ModelTable(std::vector<TableEntry> entries) : entries_(std::move(entries)) {}
 
   const std::vector<TableEntry>& entries() const { return entries_; }
-  // By name, alias or adapter; the first where the name is empty. What is not there is looked for without the tag
-  // ":latest", which Ollama's clients add. Errors: 404 "model_not_found", also for the unloaded.
+  // Finds a model by name, alias or adapter; the first if the name is empty. An unknown name is looked up again without
+  // the tag ":latest", which Ollama's clients add. Errors: 404 "model_not_found", also for unloaded models.
   Result<const TableEntry*> entry(std::string_view name) const;
-  // The same models with contexts of at most this many tokens.
+  // A copy of the table whose models have contexts of at most this many tokens.
   ModelTable limited_to(std::int64_t max_context) const;
   // Parses a body and finds the model it names, or that one's canary, with the adapter that `model` or `lora` names.
   // Errors: the body is no JSON object, its `model` no text or not served, its `lora` no adapter of the model.

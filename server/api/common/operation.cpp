@@ -35,7 +35,7 @@ std::string make_id(std::string_view prefix) {
   constexpr std::string_view kAlphabet = "0123456789abcdefghijklmnopqrstuvwxyz";
   // The largest multiple of the alphabet's size that a byte holds: below it every letter is equally likely.
   constexpr std::size_t kFair = 256 / kAlphabet.size() * kAlphabet.size();
-  // An id opens what is stored under it, so it cannot be guessed from earlier ones.
+  // An id gives access to its stored object, so it must not be predictable from earlier ones.
   thread_local RandomBytes random;
   std::string id(prefix);
   const std::size_t size = prefix.size() + 24;

@@ -1,5 +1,5 @@
-// PooledOperation: a call that asks the engine for no new tokens: a vector, scores or logits of each of its texts, and
-// one body made of them all. One thread at a time.
+// PooledOperation: a call that needs no new tokens from the engine: a vector, scores or logits of each of its texts,
+// and one body made of them all. One thread at a time.
 #pragma once
 
 #include <functional>
@@ -23,15 +23,15 @@ struct PooledWants {
 // A text, or a pair of texts as one.
 struct PooledText {
   std::vector<TokenId> tokens;
-  std::int64_t second_text = 0;  // where the second one begins; 0: there is none
+  std::int64_t second_text = 0;  // start of the second text; 0: there is none
 };
 
 struct PooledAnswer {
   std::string id;
   std::int64_t created = 0;  // Unix seconds
   std::string model;
-  std::int64_t num_tokens = 0;              // of all texts
-  std::vector<std::vector<float>> outputs;  // one per text
+  std::int64_t num_tokens = 0;              // tokens of all texts
+  std::vector<std::vector<float>> outputs;  // a result per text
   Json usage() const { return {{"prompt_tokens", num_tokens}, {"total_tokens", num_tokens}}; }
 };
 
@@ -41,7 +41,7 @@ using PooledRender = std::function<Json(const PooledAnswer& answer)>;
 // item, without a tree of all of it.
 struct PooledBody {
   PooledRender head;
-  std::string list = {};  // its name; empty: `head` is the body
+  std::string list = {};  // the list's name; empty: `head` is the body
   std::function<Json(const PooledAnswer& answer, std::size_t index)> item = {};
   PooledRender tail = {};
 };
@@ -70,13 +70,13 @@ class PooledOperation final : public Operation {
   std::size_t num_written_ = 0;  // items
 };
 
-// How much of a text that is too long is kept, and which end.
+// Truncation of a text that is too long: length and kept end.
 struct TextTruncation {
   enum class Keep : std::uint8_t { kAll, kTokens, kWhatFits };
   Keep keep = Keep::kAll;
   std::int64_t num_tokens = 0;                         // with kTokens
-  std::optional<bool> keeps_first;                     // absent: as the model reads texts best
-  std::int64_t limit(const ServedModel& model) const;  // tokens that are kept at most
+  std::optional<bool> keeps_first;                     // absent: the end that suits the model
+  std::int64_t limit(const ServedModel& model) const;  // most tokens to keep
 };
 
 // truncate_prompt_tokens and truncation_side as vLLM has them; truncate: true as text-embeddings-inference and "START"
@@ -88,7 +88,7 @@ TextTruncation read_text_truncation(FieldReader& reader);
 Result<std::vector<TokenId>> fitted(std::vector<TokenId> tokens, const TextTruncation& truncation,
                                     const ServedModel& model, const std::string& param);
 
-// A vector's first dimensions, of length 1 again where `normalize` is set: what OpenAI's models do.
+// The vector's first dimensions, scaled to length 1 if `normalize` is set, like OpenAI's models.
 std::vector<float> shortened(std::vector<float> vector, std::size_t dimensions, bool normalize);
 
 // A vector as numbers, or as OpenAI's clients decode it: base64 of little-endian 32-bit floats.

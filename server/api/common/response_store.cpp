@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-// What an entry costs beside its texts: list and map nodes, string headers.
+// Estimated memory of an entry beside its texts: list and map nodes, string headers.
 constexpr std::int64_t kEntryBytes = 512;
 constexpr std::int64_t kItemBytes = 128;
 
@@ -46,7 +46,7 @@ bool ResponseStore::replace(const Entry& old, StoredResponse other) {
   return true;
 }
 
-// The owner of the new entry counts with it.
+// The new entry's owner counts with it.
 void ResponseStore::make_room(const std::string& owner, std::int64_t size) {
   while (num_entries_ > 0) {
     const bool is_full = num_entries_ >= options_.max_count;
@@ -62,7 +62,7 @@ void ResponseStore::make_room(const std::string& owner, std::int64_t size) {
 }
 
 void ResponseStore::insert(StoredResponse response, std::int64_t size) {
-  // A chat's id can be of the client's choosing: its latest is the one that is meant.
+  // A client may choose a chat's id: the latest chat of that id counts.
   if (const auto shelf = shelves_.find(response.owner); shelf != shelves_.end()) {
     if (const auto same = shelf->second.ids.find(response.id); same != shelf->second.ids.end())
       remove(shelf, same->second);

@@ -1,7 +1,7 @@
-// ResponseStore: finished responses and conversations that clients may name again: to read them, to continue from them,
-// to delete them. Any thread. Invariants: no more than max_count responses and max_bytes of their text; what goes first
-// is of the owner with the most, unused for longest: an owner below a fair share loses nothing to others;
-// what one API key stored no other can see, or hide by an id of its choosing. A restart forgets all.
+// ResponseStore: finished responses and conversations that clients may refer to later: to read, continue or delete
+// them. Any thread. Invariants: it holds at most max_count responses and max_bytes of their text; evicted first are the
+// least recently used entries of the owner with the most: an owner below a fair share loses nothing to others; one API
+// key's entries are invisible to other keys, and cannot be hidden by their ids. A restart forgets all.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ namespace quire {
 struct ResponseStoreOptions {
   std::int64_t max_count = 4096;  // 0: nothing is stored
   std::int64_t max_bytes = std::int64_t{256} << 20;
-  std::int64_t socket_bytes = std::int64_t{128} << 20;  // of the last responses of WebSockets
+  std::int64_t socket_bytes = std::int64_t{128} << 20;  // last responses of WebSockets
 };
 
-// A response and what it answered, as JSON text: a tree would take several times the memory.
+// A response and its input, as JSON text: a tree would take several times the memory.
 struct StoredResponse {
   std::string id;
   std::string owner;                  // the API key's name
-  std::string previous;               // the id of the response that this one went on from; empty: none
+  std::string previous;               // id of the response that it continues; empty: none
   std::string body;                   // without the items of its output, which are `output`
   StoredItems input;                  // its own items, not those of the responses before it
-  std::vector<std::string> item_ids;  // of those items of its input and output whose ids the server made: unique
+  std::vector<std::string> item_ids;  // unique ids of its items that the server made
   StoredItems output = {};
-  std::size_t output_at = 0;  // where `output` stands in `body`
+  std::size_t output_at = 0;  // place of `output` in `body`
 
   // The body with its output.
   std::string whole_body() const;
@@ -47,17 +47,17 @@ class ResponseStore {
 
   bool enabled() const { return options_.max_count > 0; }
 
-  // A response that is larger than all the room there is is not kept.
+  // Stores a response, unless it exceeds the whole limit.
   void put(StoredResponse response);
-  // Null where there is none of that owner.
+  // Null if this owner has no such response.
   Entry find(std::string_view id, std::string_view owner);
   // The response that has an item of that id.
   Entry find_item(std::string_view item_id, std::string_view owner);
-  // The response and those before it, oldest first; empty where one of them is gone.
+  // The response and its predecessors, oldest first; empty if one of them is gone.
   std::vector<Entry> conversation(std::string_view id, std::string_view owner);
   bool erase(std::string_view id, std::string_view owner);
-  // Puts the other one in the place of `old`. False where that is not there any more; one for which there is no room
-  // leaves nothing in its place.
+  // Replaces `old` by `other`. Returns false if `old` is not stored any more; if there is no room for `other`, nothing
+  // takes its place.
   bool replace(const Entry& old, StoredResponse other);
 
   std::size_t count() const;
@@ -74,7 +74,7 @@ class ResponseStore {
   };
   using Shelves = std::map<std::string, Shelf, std::less<>>;  // by owner; none is empty
 
-  // With the lock held.
+  // Requires the lock.
   static Entry use(Shelf& shelf, Ids& ids, std::string_view id);
   void insert(StoredResponse response, std::int64_t size);
   void make_room(const std::string& owner, std::int64_t size);
@@ -87,7 +87,7 @@ class ResponseStore {
   std::int64_t num_bytes_ = 0;
 };
 
-// The last response of one WebSocket that is not stored otherwise, for its next message to continue from: in a store
+// The last response of one WebSocket, if it is not stored otherwise, for its next message to continue from: in a store
 // that all WebSockets share. One thread at a time. Forgotten with the connection.
 class SocketMemory {
  public:
@@ -102,7 +102,7 @@ class SocketMemory {
     id_ = response.id;
     store_->put(std::move(response));
   }
-  // Null where it is not the last one, or gave way to others.
+  // Null if it is not the last one, or was evicted.
   ResponseStore::Entry find(std::string_view id) const { return id == id_ ? store_->find(id, owner_) : nullptr; }
 
  private:

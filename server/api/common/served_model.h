@@ -20,8 +20,8 @@
 namespace quire {
 
 struct ServedModel {
-  std::string name;                  // the first is what responses and /v1/models call it
-  std::vector<std::string> aliases;  // answered too
+  std::string name;                  // the first name, used in responses and /v1/models
+  std::vector<std::string> aliases;  // further names it answers to
   std::int64_t created = 0;          // Unix seconds
   ModelInfo info;
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -30,12 +30,12 @@ struct ServedModel {
   ToolFormat tool_format;                                   // how its tool calls and reasoning are written
   std::shared_ptr<const GrammarCompiler> grammar_compiler;  // null: texts cannot be constrained
   GenerationDefaults defaults;
-  std::shared_ptr<const MediaSight> sight;  // null: it reads text only
+  std::shared_ptr<const MediaSight> sight;  // null: the model reads text only
   TextTasks tasks;                          // embedding, judging and classifying texts
-  std::shared_ptr<AdapterPool> adapters;    // null: it takes none
-  bool has_draft_model = false;             // that may draft for it
-  std::shared_ptr<const Adapter> adapter;   // that every request has: this is the model under the adapter's name
-  std::string fingerprint;                  // of its files, arithmetic and version: the same one gives the same bits
+  std::shared_ptr<AdapterPool> adapters;    // null: the model takes no adapters
+  bool has_draft_model = false;             // a draft model may draft for it
+  std::shared_ptr<const Adapter> adapter;   // adapter of every request to the model under this name
+  std::string fingerprint;                  // equal for equal files, arithmetic and version
   std::int64_t max_model_len = 0;           // prompt and new tokens of one choice together
   std::int32_t max_num_choices = 1;
   std::shared_ptr<RequestQueue> queue;  // holding it keeps the model's engine alive

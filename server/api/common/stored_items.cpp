@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-// Stored texts are a few levels deeper than what a client may send.
+// Stored texts are nested a few levels deeper than a client's.
 constexpr std::size_t kStoredDepth = 2 * kDefaultJsonDepth;
 
 bool is_call(std::string_view type) {

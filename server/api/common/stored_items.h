@@ -1,5 +1,5 @@
-// StoredItem: an item of a stored conversation, response or chat: its JSON text beside the parts that are looked up, so
-// that no lookup parses what is stored. Immutable, so that the states of a conversation share them. Any thread.
+// StoredItem: an item of a stored conversation, response or chat: its JSON text beside the members used in lookups, so
+// that no lookup parses the text. Immutable, so that the states of a conversation share items. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,10 @@ struct StoredItem {
 using StoredItems = std::vector<std::shared_ptr<const StoredItem>>;
 
 StoredItems store_items(const Json& items);
-// One that was stored, as it was.
+// Parses a stored item's text.
 Json read_item(const StoredItem& item);
 std::size_t num_bytes(const StoredItems& items);
-// Null where there is none.
+// Null if there is none.
 const StoredItem* find_item(const StoredItems& items, std::string_view id);
 // The items' texts, separated by commas.
 void append_items(const StoredItems& items, std::string& out);

@@ -1,5 +1,5 @@
-// StreamOrigin: all that an answer depends on beside its request: with it another daemon gives the same answer, event
-// by event. Value type; any thread.
+// StreamOrigin: everything besides its request that an answer depends on: with it another daemon gives the same answer,
+// event by event. Value type; any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 namespace quire {
 
 struct StreamOrigin {
-  std::uint64_t seed = 0;    // where the request has none
+  std::uint64_t seed = 0;    // used if the request has none
   std::int64_t created = 0;  // Unix seconds
-  std::string id_tail;       // of the response's id and its calls': 24 letters and digits
-  std::string fingerprint;   // of the model, its arithmetic and version; empty: not known yet
+  std::string id_tail;       // end of the ids of response and calls: 24 letters and digits
+  std::string fingerprint;   // identifies model, arithmetic and version; empty: unknown
 };
 
 inline bool is_id_tail(const std::string& text) {

@@ -9,13 +9,13 @@ namespace {
 constexpr const char* kAnyObject = R"({"type":"object"})";
 constexpr const char* kAnyArguments = "arguments";
 
-// What every format's rules may call.
+// Rules that every format may use.
 constexpr const char* kCommonRules = R"GBNF(
 ws ::= [ \t\r\n]*
 id ::= "\"" [^"\\\x00-\x1f]* "\"" | "0" | [1-9] [0-9]{0,8}
 )GBNF";
 
-// The text as a literal of GBNF; nothing where it is empty.
+// The text as a literal of GBNF; an empty text gives nothing.
 std::string literal(std::string_view text) {
   if (text.empty()) return "";
   std::string quoted = "\"";
@@ -77,7 +77,7 @@ ArgumentForm form_of(const ToolFormat& format) {
   return form;
 }
 
-// Tools whose arguments are alike.
+// Tools with equal arguments.
 struct ToolGroup {
   std::vector<std::string_view> names;
   std::string arguments;  // the rule's name
@@ -152,7 +152,7 @@ class CallGrammar {
 
   std::string more(const std::string& item) const { return spec_.parallel ? "(" + item + ")* " : ""; }
 
-  // What closes calls, as a rule or as the text that must be there.
+  // The end of calls, as a rule or as the required text.
   std::string_view end() const { return format_.ends.empty() || format_.may_lack_end ? "" : format_.ends.front(); }
   std::string optional_end() const {
     return format_.may_lack_end && !format_.ends.empty() ? "(ws " + literal(format_.ends.front()) + ")? " : "";
@@ -177,7 +177,7 @@ class CallGrammar {
 
   std::string json_list() const { return "ws \"[\" ws item ws " + more("\",\" ws item ws") + "\"]\" "; }
 
-  // Objects of JSON behind each mark, one or, where the format has them so, in a list.
+  // JSON objects after each mark: one or, if the format allows it, in a list.
   void add_marked_json() {
     const std::string item = "item ::= " + json_item();
     if (!format_.list_mark.empty()) {
@@ -190,7 +190,7 @@ class CallGrammar {
       add_tag(start, "root ::= (" + one + ") ws " + optional_end() + "\n" + item, end());
   }
 
-  // JSON that begins the text: an object with a tool's name, or a list of such.
+  // JSON that begins the text: an object with a tool's name, or a list of them.
   void add_bare_json() {
     const std::string space = R"([ \t\r\n]*)";
     std::string begin = space;
@@ -206,7 +206,7 @@ class CallGrammar {
     }
   }
 
-  // The name as text and JSON behind it: alone behind its mark, or in a section of such.
+  // The name as text and JSON after it: alone after its mark, or in a section of several.
   void add_named() {
     if (format_.may_be_list) return add_mistral();
     if (!format_.prompt_start.empty()) return add_prompted();
@@ -226,7 +226,7 @@ class CallGrammar {
     }
   }
 
-  // Mistral's: a name and its arguments behind each mark, or a list of objects behind the first.
+  // Mistral's: a name and its arguments after each mark, or a list of objects after the first.
   void add_mistral() {
     const std::string middle =
         "ws (" + literal(format_.call_id) + "ws [A-Za-z0-9_-]{1,64} ws)? " + optional(format_.name_end) + "ws ";
@@ -234,7 +234,7 @@ class CallGrammar {
             "root ::= ws " + named_call(middle) + "| " + json_list() + "\nitem ::= " + json_item(), "");
   }
 
-  // The first call's mark is the end of the prompt; behind other marks of the kind content may stand.
+  // The first call's mark ends the prompt; after other marks of the kind, content may follow.
   void add_prompted() {
     add_tag(format_.starts.front(), "root ::= " + named_call(literal(format_.name_end) + "ws ") + "ws | \"all\\n\"",
             "");
@@ -281,8 +281,8 @@ class CallGrammar {
       add_tag(start, "root ::= ws " + literal(format_.name_begin) + named_call("") + "ws", end());
   }
 
-  // Between the format's marks, in brackets or not; and, where calls may do without marks, in brackets at the text's
-  // beginning or anywhere.
+  // Calls between the format's marks, in brackets or not; if calls need no marks, in brackets at the text's beginning
+  // or anywhere.
   void add_pythonic() {
     const std::string call = "call ::= " + named_call("ws \"(\" ws ") + "\n";
     const std::string calls = "calls ::= call " + more("ws \",\" ws call") + "ws\n" + call;

@@ -1,5 +1,5 @@
-// The grammar of a model's calls, made from the description of their format: free text until a call begins, which then
-// has the format's form and arguments by its tool's schema. Pure functions; any thread.
+// The grammar of a model's calls, made from their format's description: free text until a call begins, which must then
+// have the format's form, with arguments by its tool's schema. Pure functions; any thread.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@ namespace quire {
 
 struct CalledTool {
   std::string name;
-  std::string schema = {};  // of its arguments, as JSON text; empty: any object
-  bool exact = false;       // what of the schema the format cannot be held to is refused, not left out
+  std::string schema = {};  // schema of its arguments, as JSON text; empty: any object
+  bool exact = false;       // refuses schema parts that the format cannot enforce
 };
 
-// Nothing where the format has no calls, or where no call of these names can be written in it.
+// Returns nothing if the format has no calls, or if it can write no call of these names.
 std::optional<GrammarSpec> call_grammar_spec(const ToolFormat& format, const std::vector<CalledTool>& tools,
                                              bool parallel);
 

@@ -13,7 +13,7 @@ namespace quire {
 
 namespace {
 
-// A call of a custom tool as a call of the function that stands for it.
+// A custom tool's call as a call of the function that represents it.
 Json read_custom_call(FieldReader& call) {
   const Json* custom = call.object("custom");
   if (custom == nullptr) call.missing("custom");
@@ -26,7 +26,7 @@ Json read_custom_call(FieldReader& call) {
   return Json{{"id", call.string("id").value_or("")}, {"type", "function"}, {"function", std::move(function)}};
 }
 
-// Arguments stay as they came: OpenAI sends them as JSON text, other APIs as an object.
+// Arguments stay unchanged: OpenAI sends them as JSON text, other APIs as an object.
 Json read_tool_calls(FieldReader& message) {
   const Json* calls = message.array("tool_calls");
   if (calls == nullptr || calls->empty()) return nullptr;
@@ -70,8 +70,8 @@ Json read_tool_calls(FieldReader& message) {
   return list;
 }
 
-// OpenAI's first form of a call has no id, and its result is the message after it. Templates that show ids want both to
-// have the same; some take nine letters only.
+// OpenAI's first form of a call has no id, and its result is the message after it. Templates that show ids need the
+// same id in both; some accept nine letters only.
 std::string function_call_id(std::size_t index) {
   return fmt::format("call{:05}", index);
 }
@@ -152,7 +152,7 @@ std::vector<TextPiece> cut_at(std::vector<TextPiece> pieces, std::size_t size) {
   return kept;
 }
 
-// The prompt up to the end of the last message's text, which is then there to the letter: templates trim.
+// The prompt up to the end of the last message's text, which it then contains exactly: templates trim.
 std::optional<std::vector<TextPiece>> cut_after_text(std::vector<TextPiece> pieces, const std::string& mark,
                                                      const std::string& content) {
   std::string whole;
@@ -218,7 +218,7 @@ std::optional<std::vector<TextPiece>> render(FieldReader& reader, const ServedMo
   return std::nullopt;
 }
 
-// Where the template does not show the last message, the text goes where an answer would begin.
+// If the template does not show the last message, its text goes where an answer would begin.
 std::optional<std::vector<TextPiece>> render_continued(FieldReader& reader, const ServedModel& model,
                                                        const ChatPromptFields& fields) {
   const Json& last = fields.messages.back();
@@ -256,10 +256,10 @@ namespace {
 
 struct ContentText {
   std::string text;
-  bool is_mark = false;  // it stands for a picture
+  bool is_mark = false;  // the text stands for a picture
 };
 
-// A part's text; what is wrong with it stays in the reader of the message.
+// A part's text; an error in it stays in the reader of the message.
 std::optional<ContentText> read_content_part(FieldReader& message, const std::string& name, const Json& part,
                                              bool refusals, MediaList* media) {
   const Json* type = part.is_object() && part.contains("type") ? &part["type"] : nullptr;
@@ -330,13 +330,13 @@ void read_template_fields(FieldReader& reader, ChatPromptFields& fields) {
       reader.fail("chat_template_kwargs", fmt::format("'chat_template_kwargs' must not set '{}'", name));
     }
   }
-  // DeepSeek's name of the same switch.
+  // DeepSeek's name for this switch.
   if (const Json thinking = fields.template_kwargs.value("thinking", Json());
       thinking.is_boolean() && !fields.template_kwargs.contains("enable_thinking"))
     fields.template_kwargs["enable_thinking"] = thinking;
   if (const auto enable = reader.boolean("enable_thinking")) fields.template_kwargs["enable_thinking"] = *enable;
   for (const char* name : {"thinking_token_budget", "thinking_budget"}) {
-    // vLLM's -1 is no budget.
+    // vLLM's -1 means no budget.
     if (const auto budget = reader.integer(name, -1, std::numeric_limits<std::int32_t>::max()); budget && *budget >= 0)
       fields.thinking_budget = static_cast<std::int32_t>(*budget);
   }

@@ -17,8 +17,8 @@ class MediaList;
 
 struct ChatPromptFields {
   Json messages = Json::array();     // normalised: content is a string or null, arguments of calls are as they came
-  std::shared_ptr<MediaList> media;  // whose marks the messages have; null: they can have none
-  Json tools;                        // null where there are none
+  std::shared_ptr<MediaList> media;  // pictures marked in messages; null: none are allowed
+  Json tools;                        // null without tools
   Json template_kwargs = Json::object();
   bool add_generation_prompt = true;
   bool continue_final_message = false;
@@ -36,12 +36,12 @@ ChatPromptFields read_chat_prompt_fields(FieldReader& reader, std::shared_ptr<Me
 // The part of it beside the messages, that other conversation APIs share: chat_template_kwargs, enable_thinking, ...
 void read_template_fields(FieldReader& reader, ChatPromptFields& fields);
 
-// How much the model is to think, as templates know it; what `name` says, or nullopt.
+// Requested amount of reasoning, for templates; returns the value of `name`, or nullopt.
 std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char* name, ChatPromptFields& fields);
 
-// The text of a member that holds a message's content: a string, or parts that are all text, joined by line breaks as
-// vLLM joins them; pictures are marks of `media`. nullopt where it is absent, or wrong: the error stays in the reader.
-// `refusals`: parts may be those.
+// The text of a member that holds a message's content: a string, or parts that are all text, joined by line breaks like
+// vLLM; pictures become marks of `media`. nullopt if it is absent or invalid: the error stays in the reader.
+// `refusals`: allows refusal parts.
 std::optional<std::string> read_content(FieldReader& message, const char* member, bool refusals,
                                         MediaList* media = nullptr);
 

@@ -47,7 +47,7 @@ std::pair<std::string, bool> read_tool(FieldReader& reader, const Json& tool, co
   return {name, strict};
 }
 
-// A custom tool as the function that stands for it; any other tool as it is.
+// A custom tool as the function that represents it; other tools unchanged.
 Json as_function(FieldReader& reader, const Json& tool, const std::string& path) {
   if (!tool.is_object() || tool.value("type", Json()) != "custom") return tool;
   FieldReader fields(tool, path + ".");
@@ -157,7 +157,7 @@ bool is_strict(const Json& tool) {
   return function_of(tool).value("strict", Json()) == true;
 }
 
-// The tools as their calls are held: to the schema where it is asked for, else to an object.
+// The tools with their calls' constraints: the schema if it is enforced, else any object.
 std::vector<CalledTool> called_tools(const ToolFields& fields) {
   std::vector<CalledTool> tools;
   const bool required = fields.choice == ToolFields::Choice::kRequired;
@@ -239,7 +239,7 @@ std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const Served
     const auto constraint = compile_constraint(reader, model, "tools", *std::move(spec));
     return constraint == nullptr ? nullptr : constraint->grammar;
   }
-  // A call that is only held to its form is free where there are too many tools for a grammar.
+  // With too many tools for a grammar, calls that only need the right form are free.
   if (model.grammar_compiler == nullptr) return nullptr;
   auto grammar = model.grammar_compiler->compile(*spec, reader.limit());
   if (grammar) return *grammar;

@@ -16,11 +16,11 @@ namespace quire {
 
 struct ToolFields {
   enum class Choice { kNone, kAuto, kRequired };
-  Json tools;  // as given, checked; null where none may be called
+  Json tools;  // checked and unchanged; null if no call is allowed
   Choice choice = Choice::kAuto;
   bool parallel = true;
   bool constrained = false;   // some calls must fit their schemas: required, named, or a strict tool's
-  bool as_functions = false;  // asked for in OpenAI's first form, `functions` and `function_call`
+  bool as_functions = false;  // requested by `functions` and `function_call`
   bool offered() const { return !tools.is_null(); }
 };
 
@@ -28,11 +28,11 @@ struct ToolFields {
 // stay in the reader.
 ToolFields read_tool_fields(FieldReader& reader);
 
-// The format that calls are written in: the model's own, or JSON where they are constrained and it has none.
+// The format of calls: the model's own, or JSON if they are constrained and it has none.
 const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields);
 
 // The grammar that holds constrained calls to their tools' schemas and any other call, once begun, to a form that
-// parses; null where calls are free. `answer`: what is demanded of a text without calls; null: nothing.
+// parses; null if calls are free. `answer`: the constraint of a text without calls; null: none.
 std::shared_ptr<const Grammar> tool_constraint(FieldReader& reader, const ServedModel& model, const ToolFields& fields,
                                                const TextConstraint* answer);
 

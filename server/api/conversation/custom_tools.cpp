@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-// What the model is shown of the grammar; empty: the input is any text. The Responses API has the grammar's members
+// The grammar's description for the model; empty: the input is any text. The Responses API has the grammar's members
 // beside the type, chat completions in a member of their own.
 std::string about_input(FieldReader& tool, const Json& format) {
   FieldReader fields(format, tool.path("format."));

@@ -16,7 +16,7 @@ constexpr std::string_view kMarkEnd = "e";
 constexpr std::int64_t kMostKwargPixels = std::int64_t{1} << 40;
 constexpr const char* kSubstitute = "[an image was left out: this model reads text only]";
 
-// Members of the last message of a user are what the model is asked about now.
+// Pictures in the last message of a user belong to the present question.
 bool is_current(const Json& messages, std::string_view mark) {
   for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
     if ((*message)["role"] != "user") continue;

@@ -19,7 +19,7 @@ namespace quire {
 
 struct MediaPart {
   std::string path;       // place in the body, for errors
-  std::string type_path;  // its member that says what it is
+  std::string type_path;  // path of the member that names its type
   std::string type;
   MediaSource source{};
   PictureSettings settings{};
@@ -31,7 +31,7 @@ struct MediaRead {
   MediaKey key;
   MediaLayout layout;
   MediaPiece piece;        // null where tokens are only counted
-  std::string substitute;  // the text in place of a piece that is left out; empty: it is there
+  std::string substitute;  // text in place of a removed piece; empty: not removed
 };
 
 class MediaList {

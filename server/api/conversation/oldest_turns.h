@@ -10,7 +10,7 @@
 namespace quire {
 
 // Leaves out a conversation's oldest turns, as few as make it fit; the system's message and the last turn stay. `tools`
-// and `grammar` are what the conversation is rendered with. Errors stay in the reader.
+// and `grammar` are those of the rendering. Errors stay in the reader.
 void leave_out_oldest(FieldReader& reader, const ServedModel& model, const GenerationFields& fields,
                       ChatPromptFields& prompt, const ToolFields& tools,
                       const std::shared_ptr<const TextConstraint>& grammar);

@@ -48,9 +48,9 @@ bool closes_reasoning(const ToolFormat& format, std::string_view prompt_end) {
   return prompt_end.ends_with(format.think_end);
 }
 
-// How the answer's text is read, and its grammar where a reasoning section stands before what is constrained or has a
-// budget. `free_text`: the grammar lets the text begin as it likes. A prompt that says nothing of reasoning gets the
-// section opened where the model was asked to think: a constraint leaves it no other place to begin one.
+// Sets how the answer's text is read, and its grammar if a reasoning section precedes the constrained text or has a
+// budget. `free_text`: the grammar allows any beginning. If the prompt does not mention reasoning and the model should
+// think, the section is opened in the prompt: with a constraint the model could not begin one.
 void place_reasoning(const ServedModel& model, const ChatPromptFields& prompt, const ToolFields& tools, bool free_text,
                      std::vector<TextPiece>& pieces, PreparedChat& prepared) {
   const ToolFormat& format = model.tool_format;

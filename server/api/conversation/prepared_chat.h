@@ -1,5 +1,5 @@
 // Turns a conversation's typed fields into the engine's input: the prompt's tokens, the grammar, and the reader of the
-// answer's text. Every API of conversations goes through it: constrain, render, place the reasoning, encode, fit. Pure
+// answer's text. Every API of conversations uses it: constrain, render, place the reasoning, encode, fit. Pure
 // functions; any thread; meant for text threads.
 #pragma once
 
@@ -30,9 +30,9 @@ std::optional<PreparedChat> prepare_chat(FieldReader& reader, const ServedModel&
                                          ChatPromptFields prompt, const ToolFields& tools,
                                          std::shared_ptr<const TextConstraint> grammar);
 
-// Compiles what constrains the conversation, renders and encodes it, and decides how the answer's text is read;
-// max_tokens is left open, and the prompt may be longer than the context. `grammar` is what the request itself
-// demanded of a final text; null where it demanded nothing. Errors stay in the reader.
+// Compiles the conversation's constraints, renders and encodes it, and decides how the answer's text is read;
+// max_tokens is left open, and the prompt may be longer than the context. `grammar` is the request's own constraint of
+// a final text; null without one. Errors stay in the reader.
 std::optional<PreparedChat> encode_conversation(FieldReader& reader, const ServedModel& model, ChatPromptFields prompt,
                                                 const ToolFields& tools, std::shared_ptr<const TextConstraint> grammar);
 
@@ -41,7 +41,7 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
 bool fit_chat(FieldReader& reader, const ServedModel& model, GenerationFields& fields, const std::string& param,
               PreparedChat& chat);
 
-// Whether the model's template, or the way it writes, has a section of reasoning.
+// Returns whether the model's template, or its format, has a section of reasoning.
 bool writes_reasoning(const ServedModel& model);
 
 }  // namespace quire

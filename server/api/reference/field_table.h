@@ -1,6 +1,6 @@
 // The API's reference as data: fields with their types, ranges, support and examples, and the operations that take
-// them. /openapi.json and the tables of server/API.md are made from it. Immutable; any thread.
-// Invariant: a row says what the endpoint's reader does; tests send every row's example, and values out of its range.
+// them. /openapi.json and the tables of server/API.md are made from it. Immutable; any thread. Invariant: a row
+// describes the endpoint's reader; tests send every row's example, and values out of its range.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace quire::reference {
 
 enum class Support {
   kSupported,    // the answer depends on it
-  kAccepted,     // taken, and nothing in the answer depends on it
+  kAccepted,     // accepted without an effect on the answer
   kConditional,  // supported under the condition that the note names; the example alone is refused
   kRefused,      // 400 unless it has one of the type's values
 };
 
-// What a field may hold, besides null, which counts as absent.
+// Values of a field, besides null, which counts as absent.
 struct FieldType {
   enum class Kind { kTypes, kWords, kOnly, kNumber, kInteger, kTexts, kTextOrTexts, kTokenIds };
   Kind kind = Kind::kTypes;
@@ -25,7 +25,7 @@ struct FieldType {
       {};            // kTypes: JSON's types, kWords: texts, both divided by '|'; kOnly: a JSON array of values
   double low = 0.0;  // kNumber, kInteger: bounds, where low <= high
   double high = -1.0;
-  std::int32_t most = 0;  // kTexts, kTextOrTexts: so many at most
+  std::int32_t most = 0;  // kTexts, kTextOrTexts: largest number of texts
 };
 
 using Kind = FieldType::Kind;
@@ -82,7 +82,7 @@ struct FieldRow {
   std::string_view note;
 };
 
-// One table of the page: fields of the bodies that are posted to each of the paths.
+// A table of the page: fields of the bodies posted to each of the paths.
 struct FieldTable {
   std::string_view title;
   std::string_view inside;  // the member of the body that the fields stand in; empty: the body itself
@@ -100,16 +100,16 @@ struct OperationRow {
   std::string_view paths;  // divided by ", "; the first is the one to use, the others do the same
   std::string_view text;
   std::string_view tag;
-  std::span<const FieldTable* const> body = {};  // of equal names the first table's row counts; none: no body is read
+  std::span<const FieldTable* const> body = {};  // the first table's row of a name counts; empty: no body
   std::string_view required = {};                // fields of the body, divided by ", "
   AnswerForm answer = AnswerForm::kJson;
-  std::string_view members = {};  // of the answer, whatever was asked, divided by ", "
+  std::string_view members = {};  // of every answer, divided by ", "
   std::string_view query = {};    // parameters, divided by ", "
   Audience audience = Audience::kKey;
   ErrorShape errors = ErrorShape::kOpenAi;
 };
 
-// All of the page, in its order.
+// All tables of the page, in its order.
 std::span<const FieldTable* const> field_tables();
 std::vector<OperationRow> operations();
 

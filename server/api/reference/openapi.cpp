@@ -92,7 +92,7 @@ void add_fields(Json& schema, const FieldTable& table) {
   }
 }
 
-// Fields of a member's own table (Ollama's options) stand in that member.
+// Fields of a member's own table (Ollama's options) belong to that member.
 Json body_schema(const OperationRow& operation) {
   Json schema{{"type", "object"}, {"properties", Json::object()}};
   for (const FieldTable* table : operation.body) {
@@ -133,7 +133,7 @@ Json answer_content(const OperationRow& operation) {
 Json security_of(Audience audience) {
   if (audience == Audience::kOpen) return Json::array({Json::object()});
   Json security = Json::array({{{"bearer", Json::array()}}, {{"api_key", Json::array()}}});
-  // Where no keys are configured, none is needed.
+  // Without configured keys, no key is needed.
   if (audience != Audience::kAdmin) security.push_back(Json::object());
   return security;
 }

@@ -10,11 +10,11 @@ namespace quire::reference {
 
 // "## Completions: POST /v1/completions"
 std::string heading(const FieldTable& table);
-// The same page with its tables generated again: the first table below the heading of each field table, and of "##
-// Endpoints". Nothing else is changed; a heading of fields that no table has stays as it is.
+// The page with its tables generated again: the first table below the heading of each field table, and of "##
+// Endpoints". The rest is unchanged, and so is a heading of fields that no table has.
 std::string with_tables(std::string_view page);
 std::string_view support_word(Support support);
-// What a field may hold, in words: "number, 0 to 2".
+// Values of a field in words: "number, 0 to 2".
 std::string type_words(const FieldType& type);
 
 }  // namespace quire::reference

@@ -178,7 +178,7 @@ void run_kernel(KernelArguments& arguments) {
     show_progress_line("done", true);
     fmt::print("{}", bench::to_table(report));
     if (!arguments.json_path.empty()) std::ofstream(arguments.json_path) << bench::to_json(report).dump(2) << '\n';
-  } catch (const std::runtime_error& error) {  // an option that names what there is not
+  } catch (const std::runtime_error& error) {  // the option names something unknown
     throw StartupError(std::string("quire bench kernel: ") + error.what());
   }
 }

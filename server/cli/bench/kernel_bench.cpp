@@ -50,10 +50,10 @@ double kv_token_bytes(Backend& backend, const KvLayout& layout) {
   return static_cast<double>(backend.kv_block_bytes(one)) / kBlockSize;
 }
 
-// Equal parts side by side.
+// Loads `parts` equal weights side by side.
 std::unique_ptr<Linear> LevelBench::load(DType type, std::int64_t outputs, std::int64_t inputs, std::int64_t parts) {
   const auto cols = static_cast<std::size_t>(inputs);
-  constexpr std::int64_t kDistinct = 16;  // rows that are really random; the others repeat them
+  constexpr std::int64_t kDistinct = 16;  // random rows, which the others repeat
   const std::size_t row_bytes = dtype_bytes(type, inputs);
   std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
   std::vector<float> values(cols);
@@ -62,7 +62,7 @@ std::unique_ptr<Linear> LevelBench::load(DType type, std::int64_t outputs, std::
     std::byte* at = source.data() + static_cast<std::size_t>(row) * row_bytes;
     if (row >= kDistinct) {
       std::copy_n(source.data() + static_cast<std::size_t>(row % kDistinct) * row_bytes, row_bytes, at);
-    } else if (can_quantize(type)) {  // blocks of types that are only read stay zeros, which take the same time
+    } else if (can_quantize(type)) {  // other types keep zeros, which take the same time
       std::ranges::generate(values, [&] { return uniform(random_); });
       quantize(type, values, {at, row_bytes});
     }
@@ -111,7 +111,7 @@ void LevelBench::decode(KvStorage& kv, const std::string& name, std::int64_t seq
   if (sequences * each > layout.num_blocks) return;
   progress_(fmt::format("{} attention {} {} sequences of {}", limits_.level, name, sequences, context));
   const auto blocks = shuffled_blocks(layout.num_blocks, random_);
-  // Each turn is another layer and, where there is room, other blocks.
+  // Each turn uses another layer and, if the cache is large enough, other blocks.
   const std::int64_t sets = layout.num_blocks / (sequences * each);
   std::vector<Scene> scenes(static_cast<std::size_t>(sets));
   for (std::size_t set = 0; set < scenes.size(); ++set) {
@@ -150,11 +150,11 @@ void LevelBench::prefill(KvStorage& kv, const std::string& name, std::int64_t co
       [&](std::int64_t) { backend_->attention(kv, 0, scene.batch(), q, kHeads, 0.125f, y); }, out);
 }
 
-// More blocks than a cache of the processor holds.
+// Allocates more blocks than the processor's caches hold.
 std::unique_ptr<KvStorage> LevelBench::filled_cache(KvLayout layout, std::int64_t least_blocks) {
   layout.num_blocks = std::max(static_cast<std::int64_t>(kColdBytes / backend_->kv_block_bytes(layout)), least_blocks);
   auto kv = backend_->allocate_kv(layout);
-  const std::vector<std::byte> ones(kv->block_bytes(), std::byte{0x3c});  // of ordinary size in every type
+  const std::vector<std::byte> ones(kv->block_bytes(), std::byte{0x3c});  // a normal number in every type
   for (std::int32_t block = 0; block < layout.num_blocks; ++block)
     kv->write_block(block, ones);
   return kv;
@@ -211,7 +211,7 @@ KernelReport run_kernel_bench(const KernelBenchOptions& options,
   const auto wants = [&](const char* operation) {
     return std::ranges::find(options.operations, operation) != options.operations.end();
   };
-  // Everything that can be refused is, before anything is measured.
+  // Checks all options before anything is measured.
   for (const std::string& type : options.types)
     type_of(type);
   for (const std::string& shape : options.shapes)

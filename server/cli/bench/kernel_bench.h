@@ -1,5 +1,5 @@
-// `quire bench kernel`: single operations of the backend by shape, type and ISA level, beside what this machine can do
-// at most, which is measured too. One thread at a time.
+// `quire bench kernel`: times single operations of the backend by shape, type and ISA level, and compares them with the
+// machine's measured limits. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct KernelBenchOptions {
   std::vector<std::int64_t> rows{1, 8, 32, 512};
   std::vector<std::string> shapes{"8192x2048"};  // outputs x inputs
   std::vector<std::int64_t> contexts{512, 8192};
-  int passes = 5;  // medians over these
+  int passes = 5;  // number of passes behind each median
 };
 
-// One operation. The ideal time is the longer of its bytes at the read rate and its arithmetic at the multiply rate.
+// A measured row. The ideal time is the longer of its bytes at the read rate and its arithmetic at the multiply rate.
 struct KernelRow {
   std::string level;
   std::string operation;
@@ -38,11 +38,11 @@ struct KernelRow {
 };
 
 struct KernelReport {
-  std::vector<MachineLimits> limits;  // one per level
+  std::vector<MachineLimits> limits;  // measured, one per level
   std::vector<KernelRow> rows;
 };
 
-// Throws StartupError for an option that names something unknown. `progress` receives what is being measured.
+// Throws StartupError for an option that names something unknown. `progress` is called with each measurement's name.
 KernelReport run_kernel_bench(const KernelBenchOptions& options,
                               const std::function<void(const std::string&)>& progress);
 std::string to_table(const KernelReport& report);

@@ -1,4 +1,4 @@
-// What layers of other families than llama's consist of: experts, masked attention, recurrent mixers.
+// Benchmarks of layers beyond llama's: experts, masked attention, recurrent mixers.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -79,7 +79,7 @@ struct LevelBench::AttentionShape {
   AttentionOptions options;
 };
 
-// `sequences` of `context` tokens, the last `rows` of each computed.
+// Measures `sequences` of `context` tokens, computing the last `rows` of each.
 void LevelBench::masked(const AttentionShape& shape, std::int64_t sequences, std::int64_t rows, std::int64_t context,
                         std::vector<KernelRow>& out) {
   progress_(fmt::format("{} attention {}: {} x {} of {}", limits_.level, shape.name, sequences, rows, context));
@@ -143,9 +143,9 @@ void LevelBench::masked_attention(std::vector<KernelRow>& out) {
 struct LevelBench::Mixer {
   const char* name;
   const char* shape;
-  std::int64_t widths[5];  // of the inputs that one call takes, then of its result
+  std::int64_t widths[5];  // columns of each input, then of the result
   std::int64_t state_floats;
-  double operations;  // of one token
+  double operations;  // operations per token
   std::function<void(const AttentionBatch&, const StatePart&, const MatrixView*)> run;
 };
 

@@ -13,12 +13,12 @@
 
 namespace quire::bench {
 
-// Weights, keys and values are spread over this much, so that no cache holds them when they are next read.
+// Memory that weights, keys and values are spread over, so that no cache still holds them at their next read.
 inline constexpr std::size_t kColdBytes = std::size_t{256} << 20;
 inline constexpr double kPassSeconds = 0.04;
 
 inline constexpr std::int64_t kBlockSize = 16;
-// As weights of this type, attention is multiplied with tiles where there are any, in f32 elsewhere.
+// Attention products of this weight type: on matrix tiles if the level has them, else in f32.
 inline constexpr DType kAttentionProducts = DType::kF16;
 
 struct Shape {
@@ -49,7 +49,7 @@ std::vector<std::int32_t> shuffled_blocks(std::int64_t count, std::mt19937& rand
 double kv_token_bytes(Backend& backend, const KvLayout& layout);
 KernelRow row_of(const char* operation, const std::string& type, const std::string& shape, std::int64_t rows);
 
-// The median seconds of one call of body(turn), over passes of enough calls; every turn is another number.
+// The median seconds of one call of body(turn), over several passes; every call gets another turn number.
 template <class Body>
 double median_seconds(int passes, const Body& body) {
   using Clock = std::chrono::steady_clock;
@@ -86,9 +86,9 @@ class LevelBench {
   void linear(DType type, Shape shape, std::vector<KernelRow>& out);
   void attention(KvDType dtype, const std::string& name, std::vector<KernelRow>& out);
   void elementwise(std::vector<KernelRow>& out);
-  // A feed-forward of experts in Qwen3-30B-A3B's shape: gate, up and down of those that rows choose.
+  // A feed-forward of experts in Qwen3-30B-A3B's shape: gate, up and down of the experts that rows choose.
   void experts(DType type, std::vector<KernelRow>& out);
-  // Attention as the families beside llama's have it: windows, sinks, both directions, latent rows.
+  // Attention of families other than llama: windows, sinks, both directions, latent rows.
   void masked_attention(std::vector<KernelRow>& out);
   // Mixers that keep a state, over a prompt and over sequences of one token each.
   void recurrent(std::vector<KernelRow>& out);
@@ -99,8 +99,8 @@ class LevelBench {
   struct Work {
     double bytes = 0;
     double operations = 0;
-    DType multiplied = DType::kF32;  // as weights of this type are
-    std::size_t working_set = 0;     // bytes the reads are spread over
+    DType multiplied = DType::kF32;  // weight type that the multiply limit is measured with
+    std::size_t working_set = 0;     // bytes that the reads are spread over
   };
 
   // Measures body(turn) between two measurements of the limit that binds it.
@@ -123,7 +123,7 @@ class LevelBench {
     out.push_back(std::move(row));
   }
 
-  // Floats in the backend's memory, of ordinary size.
+  // A matrix of normal numbers in the backend's memory.
   MatrixView matrix(std::int64_t rows, std::int64_t cols) {
     buffers_.push_back(backend_->allocate(rows * cols));
     std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);

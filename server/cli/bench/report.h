@@ -10,17 +10,17 @@
 
 namespace quire::bench {
 
-// One finished request, times in seconds since the run began.
+// A finished request, times in seconds since the run began.
 struct RequestRecord {
   bool ok = false;
-  int status = 0;     // HTTP status; 0 where there was no answer
-  std::string error;  // where not ok
+  int status = 0;     // HTTP status; 0: no answer
+  std::string error;  // empty if ok
   double sent = 0;
   double finished = 0;
-  std::vector<double> events;  // arrival of each event that carried text, or a token's id
+  std::vector<double> events;  // arrival of each event with text or a token id
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
-  std::int64_t output_tokens = 0;  // the server's own count where it gives one, else the events that carried text
+  std::int64_t output_tokens = 0;  // the server's own count, else the number of events with text
 };
 
 struct Summary {
@@ -39,10 +39,10 @@ struct ServeReport {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::int64_t num_events = 0;             // that carried text, or a token's id
-  double seconds = 0;                      // first request sent to last one finished
-  Summary ttft;                            // seconds to the first of these events
-  Summary itl;                             // seconds between them
+  std::int64_t num_events = 0;             // events with text or a token id
+  double seconds = 0;                      // from the first request sent to the last one finished
+  Summary ttft;                            // seconds to the first such event
+  Summary itl;                             // seconds between such events
   Summary e2e;                             // seconds to the end of the answer
   std::vector<std::string> sample_errors;  // the first few, distinct
 };

@@ -51,7 +51,7 @@ class LoadRun {
  private:
   double now() const { return std::chrono::duration<double>(SteadyClock::now() - start_).count(); }
 
-  // Before the run.
+  // Runs before the workload.
   Result<std::string> first_model() {
     Result<std::string> listed = std::string();
     asio::co_spawn(io_, list_models(listed), asio::detached);
@@ -197,7 +197,7 @@ class LoadRun {
   const std::vector<PlannedRequest>& workload_;
   std::vector<RequestRecord> records_;
   asio::io_context io_;
-  asio::steady_timer tick_{io_};  // of the progress line
+  asio::steady_timer tick_{io_};  // timer of the progress line
   std::string model_;
   SteadyClock::time_point start_;
   std::size_t next_ = 0;

@@ -1,6 +1,6 @@
-// `quire bench serve`: loads any OpenAI-compatible server and measures what its users would see. One thread at a time.
-// Closed loop: `concurrency` clients, each sending its next request when its last one ended. Open loop: requests leave
-// at their planned arrival, however many are under way.
+// `quire bench serve`: puts load on any OpenAI-compatible server and measures what its users would see. One thread at a
+// time. Closed loop: `concurrency` clients, each sending its next request when its last one ended. Open loop: requests
+// leave at their planned arrival, regardless of the number under way.
 #pragma once
 
 #include <functional>
@@ -15,12 +15,12 @@ namespace quire::bench {
 
 struct ServeBenchOptions {
   std::string url = "http://127.0.0.1:8080";  // scheme, host, port; "/v1/completions" is added
-  std::string model;                          // empty: the first that /v1/models lists
+  std::string model;                          // empty: the first in /v1/models
   std::string api_key;
   int concurrency = 32;
   double temperature = 0;
-  double timeout_seconds = 3600;  // of one request
-  bool token_ids = false;         // asks for them, so that a token without text of its own counts too
+  double timeout_seconds = 3600;  // limit for one request
+  bool token_ids = false;         // asks for token ids, so that tokens without text count
 };
 
 struct Progress {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kStepsBlockSize = 16;
 
-// Sequences of one step, with blocks of their own; what the blocks hold does not change what computing them costs.
+// Sequences of one step, with blocks of their own; the blocks' content does not change the cost.
 class StepsBench {
  public:
   StepsBench(const StepsOptions& options, const LoadedModel& loaded)
@@ -39,7 +39,7 @@ class StepsBench {
   std::string backend_name() const { return backend_->name(); }
   std::int64_t max_context() const { return max_context_; }
 
-  // Streams that each have `context` tokens behind them, and a prompt's chunk that has `before` tokens before it.
+  // Measures streams with a context of `context` tokens each, and a chunk of a prompt after its first `before` tokens.
   sim::MeasuredStep measure(std::int64_t num_streams, std::int64_t context, std::int64_t chunk, std::int64_t before) {
     sequences_.clear();
     input_.clear();
@@ -50,7 +50,7 @@ class StepsBench {
     for (std::int64_t i = 0; i < num_streams; ++i)
       step.terms.add_stream(context);
     step.terms.add_prompt(before, chunk);
-    compute();  // pays for the pages of blocks and buffers that no step has touched before
+    compute();  // touches the pages of blocks and buffers for the first time
     std::vector<double> seconds;
     for (int i = 0; i < repeats_; ++i)
       seconds.push_back(compute());
@@ -60,7 +60,7 @@ class StepsBench {
   }
 
  private:
-  // Seconds.
+  // Returns seconds.
   double compute() {
     const auto began = Clock::now();
     model_->forward(input_.arrays(1), *storage_);

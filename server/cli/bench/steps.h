@@ -1,5 +1,5 @@
-// `quire bench steps`: what one step of a model costs, by its batch: streams, prompt tokens, and the context of
-// both. One thread at a time: the caller's thread becomes the engine thread.
+// `quire bench steps`: the cost of one step of a model, by its batch: streams, prompt tokens, and the context of both.
+// One thread at a time: the caller's thread becomes the engine thread.
 #pragma once
 
 #include <filesystem>
@@ -18,9 +18,9 @@ struct StepsOptions {
   BackendOptions backend;
   KvDType kv_dtype = KvDType::kF16;
   std::int64_t max_streams = 32;
-  std::int64_t max_prompt = 512;    // tokens of one step
-  std::int64_t max_context = 2048;  // cut to the model's
-  int repeats = 3;                  // the median counts, behind one that touches memory
+  std::int64_t max_prompt = 512;    // most prompt tokens in a step
+  std::int64_t max_context = 2048;  // limited to the model's context
+  int repeats = 3;                  // measured steps per median, after one that touches memory
 };
 
 struct StepsReport {
@@ -29,7 +29,7 @@ struct StepsReport {
   std::vector<sim::MeasuredStep> steps;
 };
 
-// Throws StartupError for a bad model. `progress` receives what is being measured.
+// Throws StartupError for a bad model. `progress` is called with each measurement's name.
 StepsReport run_steps(const StepsOptions& options, const std::function<void(const std::string&)>& progress);
 
 }  // namespace quire::bench

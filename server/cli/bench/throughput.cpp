@@ -16,7 +16,7 @@ namespace quire::bench {
 
 namespace {
 
-// Counts what the engine emits; the bench needs no text.
+// Counts the emitted tokens; the bench needs no text.
 class CountingSink final : public OutputSink {
  public:
   void send(OutputEvent event) noexcept override {
@@ -146,7 +146,7 @@ ThroughputReport run_throughput(const ThroughputOptions& options,
       const Measurement measured = bench.measure(num_sequences);
       const auto sequences = static_cast<double>(num_sequences);
       prompt.push_back(sequences * static_cast<double>(options.prompt_tokens) / measured.prompt_seconds);
-      // An encoder ends where the prompt does.
+      // An encoder's run ends with the prompt.
       const double per_second = measured.decode_steps > 0 ? 1.0 / measured.decode_seconds : 0.0;
       decode.push_back(static_cast<double>(measured.decode_tokens) * per_second);
       steps.push_back(static_cast<double>(measured.decode_steps) * per_second);

@@ -43,7 +43,7 @@ struct TraceRow {
 
 constexpr std::int64_t kTraceBlockTokens = 512;
 
-// "2023-11-16 18:15:46.6805900,374,44"
+// A row of Azure's trace: "2023-11-16 18:15:46.6805900,374,44".
 std::optional<TraceRow> parse_azure(const std::string& line) {
   std::tm when{};
   const char* rest = strptime(line.c_str(), "%Y-%m-%d %H:%M:%S", &when);
@@ -122,13 +122,13 @@ Result<std::vector<PlannedRequest>> plan_trace(const WorkloadOptions& options) {
 }
 
 constexpr std::int64_t kLineWords = 12;
-constexpr std::int64_t kSystemWords = 600;  // of agents, where no shared prefix is asked for
+constexpr std::int64_t kSystemWords = 600;  // system text of agents without a shared prefix
 
 std::string_view common_word(Generator& random) {
   return kCommonWords[std::uniform_int_distribution<std::size_t>(0, kCommonWords.size() - 1)(random)];
 }
 
-// Lines of words behind their numbers.
+// Lines of words with their numbers.
 std::string numbered_text(Generator& random, std::int64_t num_words) {
   std::string out;
   for (std::int64_t line = 1; num_words > 0; ++line, num_words -= kLineWords) {
@@ -140,7 +140,7 @@ std::string numbered_text(Generator& random, std::int64_t num_words) {
   return out;
 }
 
-// Words and the numbers of their lines.
+// Estimated tokens of a numbered text: its words and line numbers.
 std::int64_t num_tokens_of(std::int64_t num_words) {
   return num_words + 2 * ((num_words + kLineWords - 1) / kLineWords);
 }
@@ -226,7 +226,7 @@ std::vector<PlannedRequest> plan_texts(const WorkloadOptions& options) {
   return {};
 }
 
-// A Poisson process.
+// Adds the arrivals of a Poisson process.
 void add_arrivals(const WorkloadOptions& options, std::vector<PlannedRequest>& plan) {
   Generator generator(options.seed ^ 0x9e3779b97f4a7c15U);
   std::exponential_distribution<double> gap(options.requests_per_second);

@@ -21,11 +21,11 @@ struct Range {
 // "128-512" or "256".
 std::optional<Range> parse_range(const std::string& text);
 
-// What prompts are made of. edit: each has a numbered text of its own, which the answer is to repeat with one word
-// replaced, and has room for. agent: conversations of kAgentTurns turns behind one system text of shared_prefix_words
-// words (0: 600), each prompt being that of the turn before and what a tool returned; turns of the same number come
-// together. rag: each has kRagDocuments of a fixed set of documents, some more often than others, and a question.
-// prompt_words: of an edited text, of what a turn adds, of a document.
+// Kinds of prompts. edit: each has a numbered text of its own, which the answer has to repeat with one word replaced;
+// max_tokens allows for it. agent: conversations of kAgentTurns turns that share a system text of shared_prefix_words
+// words (0: 600), each prompt being the previous turn's plus a tool's result; turns of the same number arrive together.
+// rag: each has kRagDocuments of a fixed set of documents, some more often than others, and a question. prompt_words:
+// the length of an edited text, of a turn's addition, or of a document.
 enum class Scenario : std::uint8_t { kWords, kEdit, kAgent, kRag };
 std::optional<Scenario> scenario_of(std::string_view name);
 
@@ -41,7 +41,7 @@ struct WorkloadOptions {
   std::int64_t shared_prefix_words = 0;  // the same first words in every prompt
   double requests_per_second = 0;        // 0: closed loop; otherwise Poisson arrivals at this rate
   std::filesystem::path trace;           // recorded lengths and arrivals: Azure's .csv or Mooncake's .jsonl[.gz]
-  double trace_speed = 1;                // arrivals of the trace, that many times faster
+  double trace_speed = 1;                // factor by which the trace's arrivals are sped up
   std::uint64_t seed = 1;
 };
 

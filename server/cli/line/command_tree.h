@@ -7,12 +7,12 @@
 
 namespace quire::cli {
 
-// Without groups of options, which CLI11 keeps as commands without a name.
+// Subcommands without option groups, which CLI11 keeps as commands without a name.
 inline std::vector<const CLI::App*> commands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty(); });
 }
 
-// Those of its groups too.
+// Options of a command and of its option groups.
 inline std::vector<const CLI::Option*> options_of(const CLI::App& app) {
   std::vector<const CLI::Option*> options = app.get_options();
   for (const CLI::App* group : app.get_subcommands([](const CLI::App* each) { return each->get_name().empty(); })) {

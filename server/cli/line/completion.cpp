@@ -10,7 +10,7 @@ namespace quire::cli {
 
 namespace {
 
-// The first sentence, without what a quoted string or a bracketed description ends at.
+// The first sentence, without characters that would end a completion script's string or description.
 std::string brief(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, std::min(text.find(". "), text.size()))) {

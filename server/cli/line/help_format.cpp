@@ -7,7 +7,7 @@ namespace {
 constexpr std::size_t kLineWidth = 100;
 constexpr std::size_t kColumn = 30;
 
-// `left` in the first column, the words of `right` wrapped beside it; below it where it is too long.
+// Puts `left` in the first column and wraps `right` beside it, or below it if it is too long.
 std::string two_columns(const std::string& left, const std::string& right) {
   std::string out;
   std::string line = "  " + left;

@@ -10,7 +10,7 @@ class HelpFormat : public CLI::Formatter {
  public:
   HelpFormat();
   std::string make_option(const CLI::Option* option, bool is_positional) const override;
-  // Its own, as CLI11's versions differ: " TYPE=DEFAULT".
+  // Replaces CLI11's, whose versions differ: " TYPE=DEFAULT".
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_subcommand(const CLI::App* command) const override;
 };

@@ -12,7 +12,7 @@ namespace quire::cli {
 
 namespace {
 
-// Text as roff takes it: a backslash and a hyphen are escaped, and a line does not begin with a control character.
+// Escapes text for roff: backslashes, hyphens, and control characters at the beginning of a line.
 std::string roff(std::string_view text) {
   std::string out;
   for (const char c : text) {

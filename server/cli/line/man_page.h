@@ -9,9 +9,9 @@ class App;
 
 namespace quire::cli {
 
-// Of a command, which has a parent; its name is "quire-serve" or "quire-bench-serve".
+// Name of a subcommand's page: "quire-serve" or "quire-bench-serve".
 std::string man_page_name(const CLI::App& command);
-// In roff's man macros; `command` is the program itself, or one of its commands.
+// Writes the page in roff's man macros; `command` is the program itself or one of its commands.
 std::string man_page(const CLI::App& command);
 
 }  // namespace quire::cli

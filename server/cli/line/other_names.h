@@ -1,5 +1,4 @@
-// Names under which Ollama's and other users look for commands that Quire has under its own. Pure functions; any
-// thread.
+// Names by which users of Ollama and other programs look for commands of Quire. Pure functions; any thread.
 #pragma once
 
 #include <string>
@@ -7,10 +6,10 @@
 
 namespace quire::cli {
 
-// The same command line in Quire's words: `list` is `models`, `rm` is `models remove`, `-v` is `--version`.
+// Translates other programs' words: `list` is `models`, `rm` is `models remove`, `-v` is `--version`.
 std::vector<std::string> own_command_words(std::vector<std::string> words);
 
-// How to get what `command` does elsewhere, where no command of Quire does it. Empty for any other word.
+// Advice for a `command` of other programs that Quire lacks. Empty for any other word.
 std::string other_command_advice(const std::string& command);
 
 }  // namespace quire::cli

@@ -15,7 +15,7 @@ std::string suggestion(const std::string& written, const std::vector<std::string
   return (likely ? fmt::format("did you mean '{}'? ", *likely) : std::string()) + fmt::format("'{}' lists all", help);
 }
 
-// The command that the words lead to, after a parse.
+// The command that the words select, after a parse.
 const CLI::App& reached(const CLI::App& app) {
   const CLI::App* at = &app;
   while (!at->get_subcommands().empty())

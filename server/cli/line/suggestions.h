@@ -10,13 +10,13 @@ class App;
 
 namespace quire::cli {
 
-// Empty where the first words of `words` are commands, else the line that names the unknown one and the nearest.
+// Empty if the first words of `words` are commands, else the line that names the unknown one and the nearest.
 std::string complain_of_command(const CLI::App& app, const std::vector<std::string>& words);
 
-// After a parse that left words over: the line that names the first and the nearest flag of the command.
+// The line for words left after a parse: it names the first and the command's nearest flag.
 std::string complain_of_rest(const CLI::App& app);
 
-// The line for another mistake: the command that was being read, and what is wrong with its arguments.
+// The line for any other mistake: the command being read, and the error in its arguments.
 std::string complain_of_arguments(const CLI::App& app, const std::string& what);
 
 }  // namespace quire::cli

@@ -22,7 +22,7 @@ using nlohmann::json;
 
 constexpr std::chrono::milliseconds kAnswerPatience = std::chrono::hours(24);  // Ctrl-C ends it sooner
 
-// OpenAI's error body, or what came instead.
+// The message of OpenAI's error body, or else the HTTP status.
 Error refusal_of(int status, const std::string& body) {
   const json parsed = json::parse(body, nullptr, false);
   const auto error = parsed.is_object() ? parsed.value("error", json()) : json();
@@ -48,12 +48,12 @@ asio::awaitable<void> read_whole(const WebClient& server, const ClientRequest& r
   if (reply && *status != 200) reply = tl::make_unexpected(refusal_of(*status, *reply));
 }
 
-// One streamed answer, read event by event.
+// Reads a streamed answer, event by event.
 class AnswerReader {
  public:
   explicit AnswerReader(const std::function<void(const ChatPiece&)>& on_piece) : on_piece_(on_piece) {}
 
-  // False where the stream reported an error.
+  // Returns false if the stream reported an error.
   bool push(std::string_view bytes) {
     for (const std::string& data : events_.push(bytes)) {
       const json event = json::parse(data, nullptr, false);
@@ -145,7 +145,7 @@ Result<ChatAnswer> ChatClient::ask(const json& body, const std::function<void(co
   const ClientRequest request{"POST", server_.server().path + "/v1/chat/completions", fields(),
                               body.dump(-1, ' ', false, json::error_handler_t::replace)};
   {
-    asio::io_context io;  // its end closes the connection
+    asio::io_context io;  // destroying it closes the connection
     asio::signal_set interrupts(io, SIGINT);
     interrupts.async_wait([&io](const boost::system::error_code& error, int) {
       if (!error) io.stop();

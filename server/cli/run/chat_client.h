@@ -25,14 +25,14 @@ struct ChatAnswer {
 
 class ChatClient {
  public:
-  // `api_key` empty: none is sent. Throws StartupError for a bad file of `trust`.
+  // `api_key`: empty: not sent. Throws StartupError for a bad file of `trust`.
   ChatClient(HttpUrl server, const ClientTrust& trust, std::string api_key);
 
-  // The first model of /v1/models. The error says what the server answered, or that it did not within `patience`.
+  // The first model of /v1/models. The error quotes the server's answer, or says that none came within `patience`.
   Result<std::string> first_model(std::chrono::milliseconds patience) const;
 
-  // Posts `body` to /v1/chat/completions and hands out the pieces as they arrive; returns when the stream ended, or
-  // after SIGINT, which closes the connection so that the server stops computing.
+  // Posts `body` to /v1/chat/completions and passes the pieces on as they arrive; returns at the stream's end, or after
+  // SIGINT, which closes the connection so that the server stops computing.
   Result<ChatAnswer> ask(const nlohmann::json& body, const std::function<void(const ChatPiece&)>& on_piece) const;
 
  private:

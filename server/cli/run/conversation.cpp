@@ -52,7 +52,7 @@ bool fits(const json& value, Kind kind) {
 
 constexpr std::size_t kMostImageBytes = std::size_t{10} << 20;
 
-// A text, or the pictures and the text.
+// Content of a message: the text, or the pictures and the text.
 json content_of(const json& pictures, const std::string& text) {
   if (pictures.empty()) return text;
   json content = pictures;
@@ -80,7 +80,7 @@ std::string Conversation::help() {
 Result<void> Conversation::attach(const std::string& path) {
   const auto bytes = read_regular_file(path, kMostImageBytes);
   if (!bytes) return invalid(fmt::format("{} {}", path, bytes.error()));
-  // The server reads the format from the bytes.
+  // The server detects the format from the bytes.
   const std::string url = "data:application/octet-stream;base64," + encode_base64(*bytes);
   attached_.push_back({{"type", "image_url"}, {"image_url", {{"url", url}}}});
   return {};

@@ -12,27 +12,27 @@ namespace quire::cli {
 
 class Conversation {
  public:
-  // What `/help` prints.
+  // The text that `/help` prints.
   static std::string help();
 
-  // `/set`'s part: "temperature", "0.2". The error names what would be right.
+  // Applies `/set NAME VALUE`, such as "temperature", "0.2". The error lists the accepted values.
   Result<void> set(std::string_view name, std::string_view value);
-  std::string settings() const;  // one line each
+  std::string settings() const;  // a line per setting
 
-  // Puts a picture before the next question. The error says why it cannot be read.
+  // Adds a picture to the next question. The error says why it cannot be read.
   Result<void> attach(const std::string& path);
   std::size_t num_attached() const { return attached_.size(); }
 
-  // The request for an answer to `question`; the question is kept once the answer is.
+  // The request for an answer to `question`; the question becomes part of the conversation with its answer.
   nlohmann::json body(const std::string& model, const std::string& question) const;
   void add(const std::string& question, const std::string& answer);
-  // Takes the last question back, with its answer; its pictures are attached again. Empty where there is none.
+  // Removes the last question and its answer, attaches its pictures again and returns its text; empty if there is none.
   std::string take_back();
   void clear();
 
  private:
   std::string system_;
-  nlohmann::json fields_ = nlohmann::json::object();  // of the request
+  nlohmann::json fields_ = nlohmann::json::object();  // fields of the request
   nlohmann::json messages_ = nlohmann::json::array();
   nlohmann::json attached_ = nlohmann::json::array();  // parts of the next question
 };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostLines = 1000;
 
-// $XDG_STATE_HOME/quire_history, or ~/.local/state/quire_history; empty where there is no home.
+// $XDG_STATE_HOME/quire_history, or ~/.local/state/quire_history; empty if there is no home folder.
 std::filesystem::path history_file() {
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");
@@ -64,7 +64,7 @@ LineEditor::LineEditor() {
       });
   el_set(editor, EL_EDITOR, "emacs");
   el_set(editor, EL_HIST, history, terminal.history);
-  el_set(editor, EL_SETTY, "-d", "-isig", nullptr);  // Ctrl-C is a key like others while a line is typed
+  el_set(editor, EL_SETTY, "-d", "-isig", nullptr);  // Ctrl-C is an ordinary key while a line is typed
   el_set(editor, EL_ADDFN, "quire-clear-line", "clear the line", clear_line);
   el_set(editor, EL_BIND, "^C", "quire-clear-line", nullptr);
   el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
@@ -85,7 +85,7 @@ LineEditor::~LineEditor() {
 std::optional<std::string> LineEditor::read_line(bool continued) {
   std::string line;
   if (!terminal_) return std::getline(std::cin, line) ? std::optional(line) : std::nullopt;
-  std::signal(SIGINT, SIG_IGN);  // Ctrl-C just after an answer's end, before the editor reads keys, ends nothing
+  std::signal(SIGINT, SIG_IGN);  // Ctrl-C between an answer's end and the next line has no effect
   terminal_->continued = continued;
   int count = 0;
   const char* typed = el_gets(terminal_->editor, &count);

@@ -1,5 +1,5 @@
-// LineEditor: lines typed at a terminal, edited and kept in a history by libedit; plain lines where standard input is
-// not a terminal. One thread at a time.
+// LineEditor: lines typed at a terminal, edited and kept in a history by libedit; plain lines if standard input is not
+// a terminal. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ class LineEditor {
   LineEditor& operator=(const LineEditor&) = delete;
 
   bool is_terminal() const { return terminal_ != nullptr; }
-  // Without its line end; nothing at the end of the input (Ctrl-D). Ctrl-C clears the line. `continued`: the line
-  // belongs to a text that has begun, and is prompted for as such.
+  // Reads a line, without its end; nothing at the end of the input (Ctrl-D). Ctrl-C clears the line. `continued`: the
+  // line continues a text, and its prompt shows that.
   std::optional<std::string> read_line(bool continued = false);
 
  private:

@@ -49,8 +49,8 @@ int listen_locally(std::uint16_t& port) {
   return socket;
 }
 
-// In the child: becomes the server. Ctrl-C in the terminal is for the chat, so that this has a process group of its
-// own.
+// Runs in the child, which becomes the server. Ctrl-C in the terminal is meant for the chat, so the child gets a
+// process group of its own.
 [[noreturn]] void become_server(int socket, int log, const std::string& key, std::vector<std::string> arguments) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -60,7 +60,7 @@ int listen_locally(std::uint16_t& port) {
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(log, STDERR_FILENO);
-  // Where the socket has that number already, dup2 would leave it to be closed by exec.
+  // dup2 onto the same number would leave FD_CLOEXEC set, and exec would close the socket.
   if (socket == kHandedDescriptor) {
     ::fcntl(socket, F_SETFD, 0);
   } else {
@@ -90,7 +90,7 @@ LocalServer::LocalServer(const std::vector<std::string>& arguments) : api_key_(r
 
 LocalServer::~LocalServer() {
   if (process_ > 0) {
-    ::kill(process_, SIGKILL);  // nothing of it is kept
+    ::kill(process_, SIGKILL);  // it has nothing to save
     ::waitpid(process_, nullptr, 0);
   }
   if (log_ >= 0) ::close(log_);

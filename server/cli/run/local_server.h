@@ -1,5 +1,5 @@
-// LocalServer: `quire serve` as a child process for one terminal chat, on a loopback port of its own that needs a key
-// made for it. Ends with its owner, however that ends. One thread at a time.
+// LocalServer: `quire serve` as a child process for one terminal chat, on its own loopback port with a key made for it.
+// The process ends with its owner, however that ends. One thread at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,8 @@ namespace quire::cli {
 
 class LocalServer {
  public:
-  // Starts the server with these arguments of `quire serve`. It loads its model meanwhile; a connection waits until it
-  // has. Throws StartupError where no process or socket can be made.
+  // Starts the server with these arguments of `quire serve`. A connection waits until the model is loaded. Throws
+  // StartupError if the process or socket cannot be made.
   explicit LocalServer(const std::vector<std::string>& arguments);
   ~LocalServer();
   LocalServer(const LocalServer&) = delete;
@@ -22,14 +22,14 @@ class LocalServer {
   std::uint16_t port() const { return port_; }
   const std::string& api_key() const { return api_key_; }
 
-  // Empty while the process lives; else the last line that it logged.
+  // Empty while the process lives; else its last logged line.
   std::string failure();
 
  private:
   pid_t process_ = -1;
   std::uint16_t port_ = 0;
   std::string api_key_;
-  int log_ = -1;  // a file without a name that holds what the process logs
+  int log_ = -1;  // unnamed file with the process's log
 };
 
 }  // namespace quire::cli

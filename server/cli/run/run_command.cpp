@@ -27,7 +27,7 @@ constexpr std::chrono::milliseconds kLoadTick{1'000};
 
 struct RunArguments {
   std::string model;
-  std::string hf;  // a hub's repository instead
+  std::string hf;  // a hub's repository in place of `model`
   std::vector<std::string> question;
   std::string url;
   std::string model_name;
@@ -35,10 +35,10 @@ struct RunArguments {
   ClientTrust trust;
   std::vector<std::string> settings;  // NAME=VALUE
   std::string system;
-  std::vector<std::string> serve;  // flags of the server that is started
+  std::vector<std::string> serve;  // flags of the started server
 };
 
-// What the terminal shows of an answer: reasoning dimmed, where it is a terminal.
+// Prints an answer; reasoning is dimmed if stdout is a terminal.
 class AnswerPrinter {
  public:
   void operator()(const ChatPiece& piece) {
@@ -68,7 +68,7 @@ class TerminalChat {
   TerminalChat(const ChatClient& client, std::string model, Conversation& conversation)
       : client_(client), model_(std::move(model)), conversation_(conversation) {}
 
-  // False where there was no answer.
+  // Returns false if there was no answer.
   bool ask(const std::string& question) {
     AnswerPrinter printer;
     const auto answer =
@@ -92,7 +92,7 @@ class TerminalChat {
   }
 
  private:
-  // A line, or the lines between two """.
+  // Reads a line, or the lines between two """.
   static std::optional<std::string> read_text(LineEditor& editor) {
     constexpr std::string_view kQuotes = "\"\"\"";
     auto line = editor.read_line();
@@ -106,7 +106,7 @@ class TerminalChat {
     return text.substr(0, text.size() - kQuotes.size());
   }
 
-  // False ends the chat.
+  // Returns false if the chat ends.
   bool command(const std::string& line) {
     const std::size_t space = std::min(line.find(' '), line.size());
     const std::string name = line.substr(0, space);
@@ -147,7 +147,7 @@ class TerminalChat {
   Conversation& conversation_;
 };
 
-// The name of the model once the server that was started has loaded it.
+// Returns the model's name once the started server has loaded it.
 std::string wait_for(const ChatClient& client, LocalServer& server, const std::string& path) {
   for (int seconds = 0;; ++seconds) {
     const auto model = client.first_model(kLoadTick);
@@ -172,7 +172,7 @@ Conversation begun(const RunArguments& arguments) {
   return conversation;
 }
 
-// Without a model file, all words are text. A model of a hub becomes its file here, where its progress is seen.
+// Given --url or --hf, all words are the question. A model of a hub is downloaded here, where its progress shows.
 void settle_model(RunArguments& arguments) {
   if (!arguments.url.empty() && !arguments.hf.empty()) throw StartupError("--hf and --url exclude each other");
   const bool is_text = !arguments.url.empty() || !arguments.hf.empty();

@@ -19,7 +19,7 @@ struct Pipe {
     ::close(ends[0]);
     if (ends[1] >= 0) ::close(ends[1]);
   }
-  // To the end of what was written; closes the writer's end.
+  // Closes the writer's end and reads all that was written.
   std::string drain() {
     ::close(ends[1]);
     ends[1] = -1;
@@ -78,7 +78,7 @@ TEST_CASE("a reader that does not drain stops nothing: lines are dropped, counte
       buffer.append("line " + std::to_string(i) + "\n");
     num_dropped = buffer.num_dropped();
     REQUIRE(num_dropped > 0);
-    // From now on it drains; the last line is written after the announcement.
+    // The buffer drains from now on; the last line is written after the announcement.
     char piece[4096];
     while (text.find("dropped ") == std::string::npos) {
       const ssize_t count = ::read(pipe.ends[0], piece, sizeof piece);
@@ -99,7 +99,7 @@ TEST_CASE("a reader that does not drain stops nothing: lines are dropped, counte
     if (line.starts_with("dropped ")) {
       const std::uint64_t count = std::stoull(line.substr(8));
       announced += count;
-      next += static_cast<std::int64_t>(count);  // it stands where the lines would
+      next += static_cast<std::int64_t>(count);  // stands in place of the dropped lines
     } else {
       CHECK(line == "line " + std::to_string(next));
       ++next;

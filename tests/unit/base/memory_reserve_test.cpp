@@ -43,7 +43,7 @@ void release(Block*& blocks) {
   }
 }
 
-// 0 where the reserve did what it is for.
+// Returns 0 if the reserve worked.
 int child() {
   MemoryReserve reserve;
   rlimit limit{};
@@ -53,7 +53,7 @@ int child() {
   std::fclose(file);
   limit.rlim_cur = limit.rlim_max = static_cast<rlim_t>(pages) * 4096 + (rlim_t{1} << 20);
   if (::setrlimit(RLIMIT_AS, &limit) != 0) return 11;
-  // A large block is refused, and leaves the reserve as it is.
+  // A large block is refused and leaves the reserve unchanged.
   try {
     const std::unique_ptr<char[]> large(new char[std::size_t{1} << 30]);
     return 12;
@@ -70,7 +70,7 @@ int child() {
 
 TEST_CASE("where the system refuses memory, small blocks are available for a while") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return;  // these take address space of their own
+  return;  // sanitizers take address space of their own
 #endif
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(child());

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kBytes = 1 << 16;
 constexpr int kExitCode = 42;
 
-// In a child: maps the file, cuts it short and reads its last byte.
+// Runs in a child: maps the file, truncates it and reads its last byte.
 [[noreturn]] void read_what_is_gone(const std::string& path, bool is_named, int standard_error) {
   ::dup2(standard_error, STDERR_FILENO);
   end_when_truncated(kExitCode);

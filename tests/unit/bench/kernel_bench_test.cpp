@@ -1,4 +1,4 @@
-// How the kernel benchmark prints its results.
+// Printed results of the kernel benchmark.
 #include "server/cli/bench/kernel_bench.h"
 #include "core/base/json.h"
 

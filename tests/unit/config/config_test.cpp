@@ -44,7 +44,7 @@ TEST_CASE("the shipped file lists every key with its default", "[config]") {
     const std::string last = key.path.substr(key.path.rfind('.') + 1);
     CHECK(shipped_file().find((key.path == last ? "\n" : " ") + last + ": ") != std::string::npos);
   }
-  // It parses to exactly the defaults, from a configuration that differs in all it can.
+  // It parses to exactly the defaults, even over a configuration in which every key differs.
   Config config = loaded("server: {port: 1, threads: 9}\nlog: {level: debug}\nmodel: {path: x, alias: [a, b]}\n");
   CHECK(render_config(config) != render_config({}));
   load_config_text(config, shipped_file(), "config/quire.yaml");
@@ -60,7 +60,7 @@ TEST_CASE("every key can be written and is printed as it was written", "[config]
     CHECK(paths.insert(key.path).second);
     CHECK_FALSE(key.help.empty());
     Config config;
-    // What is printed is read back.
+    // Printed values can be read back.
     const std::string shown = key.get(config);
     std::string yaml;
     std::string indentation;
@@ -259,7 +259,7 @@ TEST_CASE("an unknown key is refused with file, line and the nearest key", "[con
   CHECK(refusal("\n\nscheduler:\n  max_num_seq: 3\n") ==
         "quire.yaml:4: unknown key 'scheduler.max_num_seq'; did you mean 'scheduler.max_num_seqs'?");
   CHECK(refusal("schedular: {max_num_seqs: 3}") == "quire.yaml:1: unknown key 'schedular'; did you mean 'scheduler'?");
-  // Right but for its section, as vLLM's flat options are.
+  // Keys that are right except for their section, like vLLM's flat options.
   CHECK(refusal("max_num_seqs: 3") ==
         "quire.yaml:1: unknown key 'max_num_seqs'; did you mean 'scheduler.max_num_seqs'?");
   CHECK(refusal("server:\n  isa: avx2\n") == "quire.yaml:2: unknown key 'server.isa'; did you mean 'backend.cpu.isa'?");
@@ -318,7 +318,7 @@ TEST_CASE("what YAML allows and a configuration should not hold is refused", "[c
   for (int i = 0; i < 200'000; ++i)
     many += "a,";
   CHECK(refusal(many + "a]}") == "quire.yaml:1: too many values");
-  // The billion laughs: each line ten of the line before.
+  // The billion laughs attack: each line repeats the line before ten times.
   std::string bomb = "a0: &a0 [x, x]\n";
   for (int i = 1; i < 30; ++i) {
     const std::string before = "*a" + std::to_string(i - 1);
@@ -358,15 +358,15 @@ TEST_CASE("a file that looks half written is no successor of one that was whole"
   CHECK_THAT(refusal_of(whole, ""), Catch::StartsWith("quire.yaml: sets nothing any more"));
   CHECK_THAT(refusal_of(whole, "# soon\nsecurity:\n"), Catch::StartsWith("quire.yaml: sets nothing any more"));
   CHECK_THAT(refusal_of(whole, whole.substr(0, whole.size() - 1)), Catch::Contains("has no line break"));
-  // Cut between two lines: what protects is missed by name.
+  // If the file is cut between two lines, the missing protection is named.
   CHECK_THAT(refusal_of(whole, whole.substr(0, whole.find("server:"))), Catch::Contains("'server.tls.certificate'"));
   const std::string keys = "security:\n  keys: [{name: a, env: A}]\n";
   CHECK_THAT(refusal_of(keys + "  metrics: key\n", keys), Catch::Contains("write 'security.metrics: open'"));
   CHECK_THAT(refusal_of(keys, "queue: {max_queued_requests: 7}\n"), Catch::Contains("write 'security.keys: []'"));
-  // What only limits may go, and so may protection that is named.
+  // Keys that only limit may be left out, and so may protection that is named in the message.
   CHECK(refusal_of(whole, whole.substr(0, whole.find("queue:"))).empty());
   CHECK(refusal_of("security: {metrics: key}\n", "security: {metrics: open}\n").empty());
-  // A file that never ended its last line, and a daemon without a file.
+  // A file whose last line never ended, and a daemon without a file.
   CHECK(refusal_of("queue: {max_queued_requests: 7}", "queue: {max_queued_requests: 8}").empty());
   CHECK(refusal_of("", "").empty());
 }

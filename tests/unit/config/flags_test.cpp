@@ -153,7 +153,7 @@ TEST_CASE("flags that Quire does not have are answered with the setting to use, 
     if (flag.use != ForeignUse::kRefused) continue;
     CAPTURE(flag.name);
     CHECK(flag_refusal({std::string(flag.name)}).starts_with("option '" + std::string(flag.name) + "' is another"));
-    // What is advised exists.
+    // The advised flag exists.
     const std::size_t use = flag.text.find("--");
     if (use == std::string_view::npos) continue;
     const std::string advised(flag.text.substr(use, flag.text.find_first_of(" ;,", use) - use));

@@ -1,5 +1,5 @@
-// A small tower in the form of Qwen3-VL that tests make themselves, and its rows computed naively in double precision.
-// One thread at a time.
+// A small tower in the form of Qwen3-VL, made by tests, and its rows computed naively in double precision. One thread
+// at a time.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ struct MadeTower {
 
   struct Tensor {
     std::vector<std::int64_t> shape;  // outermost first
-    std::vector<float> values;        // as the file holds them, decoded
+    std::vector<float> values;        // decoded values from the file
     DType type = DType::kF32;
   };
 
-  // Random weights, those of matrices in `type`.
+  // Random weights; matrices have the type `type`.
   explicit MadeTower(DType type);
   void write(const std::filesystem::path& path, const std::string& projector = "qwen3vl_merger",
              std::uint32_t said_ffn = kFfn) const;

@@ -80,7 +80,7 @@ TEST_CASE("Sizes by the rules that the families were trained with", "[encode]") 
   const PictureSize full_hd = {1920, 1080};
   CHECK(smart_size(full_hd, 28, {3136, 12845056}, false) == PictureSize{1932, 1092});
   CHECK(smart_size(full_hd, 32, {65536, 16777216}, false) == PictureSize{1920, 1088});
-  // Halves go to the even multiple where models were trained, away from zero in llama.cpp.
+  // Models were trained with halves rounded to the even multiple; llama.cpp rounds them away from zero.
   CHECK(smart_size({70, 70}, 28, {0, 1 << 20}, false) == PictureSize{56, 56});
   CHECK(smart_size({70, 70}, 28, {0, 1 << 20}, true) == PictureSize{84, 84});
   // A line is shortened rather than given more pixels than the limit allows.
@@ -140,7 +140,7 @@ TEST_CASE("Joined tiles lose their bars and end lines with the break row", "[enc
   spec.cells = {};
   spec.picture.candidates = {{112, 112}};
   spec.picture.always_tiles = spec.picture.overview_first = spec.picture.joins_tiles = true;
-  // Of 8 lines of 8 patches, two are left out above and below; the overview has 16 rows.
+  // Two of 8 lines of 8 patches are left out above and below; the overview has 16 rows.
   const PicturePlan plan = plan_picture(spec, {112, 56}, {});
   CHECK(plan.layout.num_rows == 16 + 4 * (8 + 1));
   CHECK(plan.break_rows == std::vector<std::int64_t>{24, 33, 42, 51});

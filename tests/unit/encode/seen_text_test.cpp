@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Another order of summation makes 6e-5; patches of one grey, whose variance is all rounding, make 1e-3.
+// Another order of summation differs by 6e-5; patches of one grey, whose variance is all rounding, by 1e-3.
 constexpr double kMostDeviation = 2e-3;
 
 // The engine that made the references of Qwen2-VL's text model does not read its file's epsilon: it computed with zero.
@@ -33,7 +33,7 @@ std::filesystem::path text_model(const std::filesystem::path& family, const Temp
   std::string bytes(std::istreambuf_iterator<char>(file), {});
   const std::size_t found = bytes.find(key);
   if (found == std::string::npos) return family / "text.gguf";
-  const std::size_t value = found + key.size() + sizeof(std::uint32_t);  // behind its type
+  const std::size_t value = found + key.size() + sizeof(std::uint32_t);  // the value follows its type
   bytes.replace(value, sizeof(float), sizeof(float), '\0');
   std::ofstream(folder.path() / "text.gguf", std::ios::binary) << bytes;
   return folder.path() / "text.gguf";

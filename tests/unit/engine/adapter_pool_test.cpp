@@ -1,4 +1,4 @@
-// Adapters that are made of nothing, of sizes and files that the test chooses, in a pool of a hundred bytes.
+// Adapters without matrices, with sizes and files that the test chooses, in a pool of a hundred bytes.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <condition_variable>
@@ -15,7 +15,7 @@ using namespace quire::test;
 
 namespace adapter_pool {
 
-// A matrix of so many bytes, counted while it lives.
+// A matrix of a given size, counted while it lives.
 class CountedLinear final : public Linear {
  public:
   CountedLinear(std::size_t bytes, std::atomic<std::uint64_t>& alive) : bytes_(bytes), alive_(alive) {
@@ -31,7 +31,7 @@ class CountedLinear final : public Linear {
   std::atomic<std::uint64_t>& alive_;
 };
 
-// Files whose first byte is the content, and whose size is the adapter's.
+// Files whose first byte is the content and whose size is the adapter's.
 class Files {
  public:
   std::filesystem::path write(const std::string& name, std::size_t bytes, char content = 'a') {
@@ -93,7 +93,7 @@ bool is_over(const Ended& ended) {
   return ended.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 
-// As a request does: takes it, or waits and takes it again.
+// Takes the adapter like a request: at once, or again after the wait.
 std::shared_ptr<const Adapter> taken(AdapterPool& pool, const std::string& name) {
   auto first = pool.take(name);
   REQUIRE(first);
@@ -137,7 +137,7 @@ TEST_CASE("an adapter in use never leaves, and who needs its room waits for its 
   auto wait = pool->take("b")->wait;
   REQUIRE(wait != nullptr);
   const Ended ended = begin(*wait);
-  // The next that asks for the one in use waits behind it: otherwise the room would never come.
+  // The next request for the one in use waits behind it: otherwise the room would never become free.
   std::shared_ptr<AdapterWait> behind;
   while (behind == nullptr)
     behind = pool->take("a")->wait;  // until the pool's thread has seen the wait
@@ -170,7 +170,7 @@ TEST_CASE("a wait that its request gave up makes no room and is not called back"
   while (pool->take("a")->wait == nullptr) {
   }
   wait.reset();
-  while (pool->take("a")->adapter == nullptr) {  // until the pool's thread has seen that it is gone
+  while (pool->take("a")->adapter == nullptr) {  // until the pool's thread notices that it is gone
   }
   pool->stop();
   CHECK_FALSE(is_called);
@@ -212,7 +212,7 @@ TEST_CASE("a file that changed or is gone fails the requests for it alone", "[en
   CHECK(changed->message ==
         "The adapter 'a' cannot be used: its file was changed since it was loaded; load it again in place");
   CHECK(files.alive == 0);
-  // Asked again at once, it is not read again.
+  // Requested again at once, it is not read again.
   const int num_read = files.num_begun();
   auto again = pool->take("a")->wait;
   CHECK(begin(*again).get()->code == "adapter_failed");

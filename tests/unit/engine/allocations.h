@@ -6,19 +6,19 @@
 namespace quire::test {
 
 std::int64_t num_allocations();
-// From now on every operator new throws, or none.
+// Makes every operator new throw from now on, or none.
 void fail_allocations(bool fails);
-// Which allocations fail_next_allocation() counts: all; those of threads that are in a Fallible scope; those of all
-// threads but the one that calls it.
+// Allocations that fail_next_allocation() counts: all; those of threads in a Fallible scope; those of all threads
+// except the caller's.
 enum class FailsIn { kAll, kFallible, kOtherThreads };
-// The next operator new throws, once; or the one after `num_before` others.
+// Makes one operator new throw: the next one, or the one after `num_before` others.
 void fail_next_allocation(std::int64_t num_before = 0, FailsIn where = FailsIn::kAll);
-// FailsIn::kOtherThreads leaves the calling thread out from now on.
+// Excludes the calling thread from FailsIn::kOtherThreads from now on.
 void exempt_this_thread();
-// Takes that back; false where it has thrown already.
+// Cancels the failure; returns false if it has happened already.
 bool forget_failure();
 
-// While one lives, what its thread does is under test. They do not nest.
+// Marks its thread's work as under test while it lives. Scopes do not nest.
 class Fallible {
  public:
   Fallible();

@@ -1,4 +1,4 @@
-// Background requests use what others leave: of a step's time, of places and of blocks.
+// Background requests use the remainder of a step's time, of places and of blocks.
 #include <catch2/catch.hpp>
 #include <deque>
 
@@ -13,7 +13,7 @@ namespace {
 constexpr StepPrice kMachinePrice{.fixed = 0.04, .stream = 0.002, .prompt_token = 0.0015};
 constexpr SchedulerPolicy kPolicies[] = {SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair};
 
-// A scheduler whose steps cost what kMachinePrice says.
+// A scheduler whose steps cost kMachinePrice.
 class SharedMachine {
  public:
   explicit SharedMachine(SchedulerOptions options = {}, std::int64_t num_blocks = 10'000)
@@ -67,7 +67,7 @@ class SharedMachine {
 
   StepPlan plan;
   double seconds = 0.0;
-  StepTerms foreground;  // of the step's streams
+  StepTerms foreground;  // terms of the step's streams
   int num_background = 0;
   int num_foreground = 0;
 

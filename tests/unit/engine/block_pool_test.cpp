@@ -17,7 +17,7 @@ std::vector<BlockId> take(BlockPool& pool, std::size_t count) {
   return blocks;
 }
 
-// All cached blocks, in the order in which they are given up.
+// All cached blocks, in the order of eviction.
 std::vector<BlockId> leaving(BlockPool& pool) {
   std::vector<BlockId> order;
   while (pool.num_cached() > 0) {

@@ -10,7 +10,7 @@ using namespace quire::test;
 
 namespace {
 
-// One choice, whole.
+// Collects a choice and returns it whole.
 class WholeSink : public OutputSink {
  public:
   void send(OutputEvent event) noexcept override {
@@ -29,7 +29,7 @@ struct Restored {
   std::uint64_t num_restored = 0;
 };
 
-// By an engine of its own, with a disk tier in the folder.
+// Serves by an engine of its own, with a disk tier in the folder.
 Restored serve(const TemporaryFolder& folder, KvDType dtype, const ModelIdentity& identity) {
   EngineOptions options;
   options.kv_cache.dtype = dtype;

@@ -10,7 +10,7 @@ using namespace quire::test;
 
 namespace chain_transfer {
 
-// What became of a chain, once it has.
+// Result of a chain's transfer, once it has ended.
 struct ChainEnd {
   ChainTransfer::Done done() {
     return [this](Result<KeptChain> result) { ended = std::move(result); };

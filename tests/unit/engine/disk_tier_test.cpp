@@ -31,7 +31,7 @@ std::vector<std::byte> payload_of(int value, std::size_t size = 100) {
 
 using Payloads = std::vector<std::vector<std::byte>>;
 
-// One process' tree with its tier.
+// A process's prefix tree with its tier.
 class Owner {
  public:
   explicit Owner(
@@ -43,7 +43,7 @@ class Owner {
     }
   }
 
-  // Until the folder has done everything and the tree knows of it.
+  // Waits until the folder has done everything and the tree knows of it.
   void settle() {
     tier.wait_idle();
     while (tier.receive(index, arrived)) {
@@ -75,7 +75,7 @@ class Owner {
     return nodes;
   }
 
-  // The records of the chain that chain(count, seed, salt) wrote, as far as they are there.
+  // The chain's nodes, as chain(count, seed, salt) wrote them, up to the first missing record.
   std::vector<PrefixNode> find(int count, int seed, const std::string& salt = "") {
     std::vector<PrefixNode> nodes;
     PrefixNode node = index.acquire_root(salt);
@@ -88,7 +88,7 @@ class Owner {
     return nodes;
   }
 
-  // What is read of them; empty for what is not there any more.
+  // Payloads read for the nodes; empty for missing records.
   Payloads read(const std::vector<PrefixNode>& nodes) {
     arrived.clear();
     for (const PrefixNode node : nodes)
@@ -117,7 +117,7 @@ TEST_CASE("blocks on disk are found again by another process", "[tier]") {
   Owner owner(options_of(folder.path()));
   CHECK(owner.tier.num_records() == 3);
   CHECK(owner.find(3, 1, "other").empty());
-  CHECK(owner.find(1, 2).empty());  // the same tokens elsewhere are not the same block
+  CHECK(owner.find(1, 2).empty());  // the same tokens after another beginning are another block
   const std::vector<PrefixNode> nodes = owner.find(3, 1, "salt");
   REQUIRE(nodes.size() == 3);
   CHECK(owner.read(nodes) == Payloads({payload_of(1), payload_of(2), payload_of(3)}));
@@ -224,10 +224,10 @@ TEST_CASE("of two owners of a folder one writes, the other reads and takes over"
   CHECK_FALSE(second.put(own, payload_of(30)));
   first->chain(1, 10);
   first.reset();
-  CHECK_FALSE(second.tier.can_take(100));  // but now the lock is tried
+  CHECK_FALSE(second.tier.can_take(100));  // this call tries to take the lock
   second.settle();
   CHECK(second.tier.can_write());
-  CHECK(second.find(1, 10).size() == 1);  // what the other wrote meanwhile
+  CHECK(second.find(1, 10).size() == 1);  // written by the other owner meanwhile
   CHECK(second.put(own, payload_of(30)));
   Owner third(options_of(folder.path()));
   CHECK(third.tier.num_records() == 4);
@@ -424,7 +424,7 @@ TEST_CASE("blocks move where nothing is computed, and no step is counted", "[tie
   harness.engine.start();
   served(harness.engine, made_tokens(41, 1), 10);
   const std::uint64_t num_steps = harness.engine.stats().num_steps;
-  harness.engine.stop();  // which writes what is cached
+  harness.engine.stop();  // stopping writes the cached blocks
   CHECK(records_in(folder.path()).size() == 12);
   CHECK(harness.engine.stats().num_steps == num_steps);
 }
@@ -453,7 +453,7 @@ TEST_CASE("three processes on one folder say what each says alone", "[tier][engi
   const TemporaryFolder folder;
   std::vector<std::vector<TokenId>> prompts;
   std::vector<std::vector<TokenId>> expected;
-  for (int i = 0; i < 6; ++i) {  // the same tokens behind different beginnings
+  for (int i = 0; i < 6; ++i) {  // the same tokens after different beginnings
     std::vector<TokenId> prompt = made_tokens(8, i);
     const std::vector<TokenId> shared = made_tokens(176, 77);
     prompt.insert(prompt.end(), shared.begin(), shared.end());

@@ -1,5 +1,5 @@
-// A small model that drafts for a large one: what it has computed of each block, what catching up may take, and that
-// every text is the same with and without it.
+// A small model that drafts for a large one: the rows it has computed of each block, the time that catching up may
+// take, and equal texts with and without it.
 #include <catch2/catch.hpp>
 #include <thread>
 
@@ -16,7 +16,7 @@ using namespace quire::test;
 
 namespace {
 
-// How much is drafted follows from prices: not from this machine's, so that it is the same in each run.
+// Fixed prices decide how much is drafted, not this machine's, so that it is the same in each run.
 constexpr StepPrice kDraftedPrice{.fixed = 0.01, .stream = 0.0005, .prompt_token = 0.0001};
 
 HarnessOptions with_fake_drafter(int right_percent, std::int64_t num_blocks = 60) {
@@ -42,7 +42,7 @@ std::filesystem::path tiny_model(const std::string& shape, std::uint64_t seed = 
   return path;
 }
 
-// Of every kind that drafting could change.
+// Requests of every kind that drafting could affect.
 Request drafted_request(int i) {
   Request request = request_of(made_tokens(10 + 23 * (i % 7), i % 4, 300), 30 + 5 * (i % 6));
   SamplingParams& sampling = request.sampling;
@@ -99,7 +99,7 @@ EngineOptions roomy_options() {
   return options;
 }
 
-// Prompts are cut, sequences give way and come back from the host.
+// Prompts are cut; sequences are preempted and return from the host.
 EngineOptions cramped_options() {
   EngineOptions options = roomy_options();
   options.scheduler.max_num_batched_tokens = 24;
@@ -109,7 +109,7 @@ EngineOptions cramped_options() {
   return options;
 }
 
-// After a long prompt alone the price of streams would be learned from many steps.
+// After a long prompt alone, the price of streams would be learned from many steps.
 void learn_prices(Harness& harness) {
   Request request = request_of(made_tokens(3, 99), 30);
   request.speculation = {SpeculationMethod::kNone};
@@ -163,7 +163,7 @@ TEST_CASE("catching up costs a share of the time at most where drafts are never 
   CHECK(spent < 0.0102 * 10'000);
   CHECK(catch_up.rows_within(0.1) == CatchUp::kLeastRows);
   CHECK(catch_up.rows_within(2.0) == 100);
-  // What drafts save is there for others, and where they are right some are begun in advance.
+  // Other sequences get the time that drafts save; if drafts are right, some are begun in advance.
   catch_up.note_drafts(5.0, 1.0);
   CHECK(catch_up.may_begin());
   CatchUp trusting;
@@ -190,7 +190,7 @@ TEST_CASE("a drafting model has computed every row before it drafts, and yields 
   CHECK(harness.engine.stats().num_accepted_tokens == harness.engine.stats().num_draft_tokens);
   CHECK(harness.engine.stats().num_accepted_tokens > 50);
   CHECK(num_steps < 75);
-  // Each row once, and a few of drafts that were never verified.
+  // Computes each row once, and a few rows of drafts that were never verified.
   CHECK(harness.model.num_drafter_rows < 300 + 120 + 30);
 }
 
@@ -224,7 +224,7 @@ TEST_CASE("a drafting model that is never right costs little and stops", "[engin
   harness.run();
   CHECK(harness.engine.stats().num_accepted_tokens == 0);
   CHECK(harness.engine.stats().num_draft_tokens < 40);
-  // The first sequences earned nothing, so that most are not caught up with.
+  // The first sequences earned nothing, so most others are not caught up.
   CHECK(harness.model.num_drafter_rows < 64 * 8 / 2);
 }
 

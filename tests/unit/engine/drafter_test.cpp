@@ -1,4 +1,4 @@
-// Where drafts come from: the suffix automaton against a search of the whole text, prompt lookup, and when a sequence
+// Sources of drafts: the suffix automaton against a search of the whole text, prompt lookup, and how often a sequence
 // is drafted whose drafts fail.
 #include <catch2/catch.hpp>
 #include <random>
@@ -92,7 +92,7 @@ TEST_CASE("reading what room was made for allocates nothing", "[draft][steady]")
 TEST_CASE("prompt lookup proposes what followed, and continues with its own tokens", "[draft]") {
   PromptLookup lookup(100);
   CHECK(proposed(lookup, tokens_of({1, 2, 3, 4, 5, 6, 7, 8})).empty());
-  // Two tokens are no match; of a repetition the draft repeats itself.
+  // Two tokens are no match; the draft of a repetition repeats it.
   PromptLookup short_match(100);
   CHECK(proposed(short_match, tokens_of({1, 2, 9, 1, 2})).empty());
   CHECK(proposed(short_match, tokens_of({1, 2, 9, 1, 2, 9}), 7) == tokens_of({1, 2, 9, 1, 2, 9, 1}));
@@ -124,7 +124,7 @@ TEST_CASE("prompt lookup keeps the last tokens of a text beyond its bound", "[dr
   std::vector<TokenId> tokens = made_tokens(PromptLookup::kMostIndexed, 5, 1 << 30);
   PromptLookup lookup(1 << 30);
   CHECK(proposed(lookup, tokens).empty());
-  // What is beyond the bound is forgotten, what is within is found.
+  // Tokens beyond the bound are forgotten, those within are found.
   const std::vector<TokenId> early(tokens.begin() + 10, tokens.begin() + 20);
   const std::vector<TokenId> late(tokens.end() - 20, tokens.end() - 10);
   tokens.insert(tokens.end(), early.begin(), early.begin() + 5);
@@ -146,7 +146,7 @@ TEST_CASE("a sequence whose drafts all fail is drafted ever more rarely", "[draf
   }
   CHECK(num_verified <= 10 + 4 + 4096 / 256);
   CHECK(times[times.size() - 1] - times[times.size() - 2] == 256);
-  // One that is right again is drafted at once, as at the beginning.
+  // A sequence that is right again is drafted at once, as at the beginning.
   const std::int64_t next = times.back() + 256;
   REQUIRE(record.is_due(next));
   record.note(1, 1, next);
@@ -166,7 +166,7 @@ TEST_CASE("the acceptance rate follows what was verified", "[draft]") {
     record.note(4, num_accepted, i);
     if (i >= 2000) sum += record.rate();
   }
-  CHECK(sum / 2000.0 > 0.63);  // most of what is verified ends with a draft that is wrong
+  CHECK(sum / 2000.0 > 0.63);  // most verified runs end with a wrong draft
   CHECK(sum / 2000.0 < 0.73);
 }
 
@@ -221,7 +221,7 @@ TEST_CASE("likely tokens are those of the vocabulary's parts that texts use, unt
   likely.note(TokenId{-5000});  // no token
   likely.note(TokenId{1 << 30});
 
-  LikelyTokens small(4096);  // not worth it
+  LikelyTokens small(4096);  // too small to be worth it
   for (int i = 0; i < 2000; ++i)
     small.note(TokenId{1});
   CHECK(small.ranges().empty());

@@ -1,4 +1,4 @@
-// The same requests with and without drafts: the same tokens and logprobs, in fewer steps where the drafts are right.
+// Requests with and without drafts: the same tokens and logprobs, in fewer steps if the drafts are right.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/engine/allocations.h"
@@ -89,7 +89,7 @@ TEST_CASE("drafts that are never right cost no step and next to no row, alone an
   const int num_streams = GENERATE(1, 8, 32);
   CAPTURE(num_streams);
   struct Counted {
-    double seconds = 0.0;  // at the price of the steps' rows
+    double seconds = 0.0;  // priced by the steps' rows
     std::int64_t num_steps = 0;
   };
   const auto counted = [&](std::optional<std::uint32_t> percent, KnownTexts& texts) {
@@ -163,7 +163,7 @@ TEST_CASE("drafts change no text of samplers in a row, and those that follow the
 }
 
 TEST_CASE("prompt lookup saves steps where the text repeats itself", "[engine][draft]") {
-  // Only these may be said, and the penalty makes the text go round.
+  // Only these tokens are allowed, and the penalty makes the text cycle.
   Request request = named(request_of(tokens_of({1, 2, 3, 4, 5, 6, 1, 2, 3}), 120));
   request.sampling.allowed_token_ids = tokens_of({1});
   HarnessOptions options = one_in_flight();
@@ -201,7 +201,7 @@ TEST_CASE("what a grammar forces between drafts is not drawn", "[engine][draft]"
   CHECK(with.choices[0].logprobs.size() == without.choices[0].logprobs.size());
   CHECK(with.stats.num_accepted_tokens > 20);
   CHECK(with.num_steps < without.num_steps);
-  // What the grammar forbids is never verified.
+  // Forbidden drafts are never verified.
   const Run wrong = run_of(drafted(texts, 0), request);
   CHECK(wrong.choices[0].tokens == without.choices[0].tokens);
 }
@@ -210,7 +210,7 @@ TEST_CASE("a draft that would end the generation is not computed", "[engine][dra
   Request request = named(request_of(made_tokens(9, 1), 100));
   const Run without = run_of(one_in_flight(), request);
   const KnownTexts texts = texts_of(request);
-  // A token that comes somewhere in the middle ends it.
+  // A token in the middle of the text ends it.
   request.sampling.stop_token_ids = {without.choices[0].tokens[40]};
   const Run stopped = run_of(one_in_flight(), request);
   const Run with = run_of(drafted(texts, 100), request);

@@ -1,4 +1,4 @@
-// Drafts on a device that takes a step before the one before it is finished.
+// Drafts on a device that takes a step before the previous one is finished.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/engine/drafted_runs.h"
@@ -15,7 +15,7 @@ struct Flights {
   std::vector<std::vector<TokenId>> texts;
 };
 
-// A device for two steps in flight.
+// A device with two steps in flight.
 Flights flights_of(HarnessOptions options, const std::vector<Request>& requests) {
   Flights out;
   const Engine* engine = nullptr;
@@ -88,5 +88,5 @@ TEST_CASE("drafts that no step has room for are not waited for", "[engine][draft
   const Flights with = flights_of(options, {request});
   CHECK(with.texts[0] == texts.begin()->second);
   CHECK(with.stats.num_draft_tokens == 0);
-  CHECK(with.num_overlapped > 180);  // one in seventeen is alone
+  CHECK(with.num_overlapped > 180);  // a step in seventeen is alone
 }

@@ -1,4 +1,4 @@
-// What a request may ask of the engine besides tokens: constraints, budgets, probabilities, embeddings.
+// Features of requests besides tokens: constraints, budgets, probabilities, embeddings.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -56,7 +56,7 @@ class FixedGrammar : public Grammar {
   std::vector<TokenId> tail_;
 };
 
-// Forbids nothing, yet forces `forced` after every token that it was not asked to take as forced.
+// Forbids nothing, but forces `forced` after every token that was drawn.
 class EchoGrammar : public Grammar {
  public:
   explicit EchoGrammar(std::vector<TokenId> forced) : forced_(std::move(forced)) {}
@@ -84,7 +84,7 @@ class EchoGrammar : public Grammar {
   std::vector<TokenId> forced_;
 };
 
-// Gives up once it has taken `most` tokens: when it is asked for the next mask or, `early`, with the last of them.
+// Gives up after `most` tokens: at the request for the next mask or, `early`, with the last of them.
 class CostlyGrammar : public Grammar {
  public:
   CostlyGrammar(int most, bool early) : most_(most), early_(early) {}
@@ -125,7 +125,7 @@ Request constrained(int max_tokens) {
 
 struct JumpedAndAsked {
   std::shared_ptr<KeepingSink> jumped;  // forced text was not asked of the model
-  std::shared_ptr<KeepingSink> asked;   // it was, for its logprobs
+  std::shared_ptr<KeepingSink> asked;   // the request with logprobs
 };
 
 JumpedAndAsked jumped_and_asked(Request request, int num_logprobs) {
@@ -153,7 +153,7 @@ TEST_CASE("a grammar decides what is generated, and forced text is not asked of 
   CHECK(choice.tokens.back() == TokenId{35});
   CHECK(choice.finishes.at(0).reason == FinishReason::kStop);
   CHECK(choice.num_events == 3);  // the forced tail came with the choice before it
-  // And was never computed: the generation ended with it. With two steps in flight one more row was computed in vain.
+  // It was never computed: the generation ended with it. With two steps in flight, one more row was computed in vain.
   CHECK(harness.model.num_rows == 6 + 2 + (harness.depth - 1));
 }
 
@@ -203,7 +203,7 @@ TEST_CASE("max_tokens cuts forced text too", "[engine]") {
 }
 
 TEST_CASE("forced text survives preemption", "[engine]") {
-  // A tail longer than what streams, in a pool that is too small for all.
+  // The tail is longer than the streaming limit, and the pool is too small for all.
   std::vector<TokenId> tail = made_tokens(45, 9);
   const auto grammar = std::make_shared<FixedGrammar>(tokens_of({1}), tokens_of({2, 3}), tail);
   Request request = request_of(made_tokens(6, 1), 100);
@@ -298,7 +298,7 @@ TEST_CASE("however many ask for prompt logprobs, a step keeps the logits of a fe
   for (const Request& request : requests)
     sinks.push_back(harness.submit(request));
   harness.step();
-  // Requests 3, 7 and 11 did not stand behind those who ask.
+  // Requests 3, 7 and 11 were not queued behind those that scored prompts.
   const std::int64_t num_others = (90 + 7 * 3) + (90 + 7 * 7) + (90 + 7 * 11);
   if (harness.depth == 1) CHECK(harness.model.num_rows == kMaxPromptLogitRows + num_others);
   harness.run();

@@ -1,6 +1,6 @@
 // Random requests of every kind, with adapters and without, in engines of every size, submitted and aborted at random:
-// each must say what the same request says alone. QUIRE_PROPERTY_LIVES sets how many engines, QUIRE_PROPERTY_SEED the
-// first one's seed; that of a failure is printed.
+// each must give the text that it gives alone. QUIRE_PROPERTY_LIVES sets the number of engines, QUIRE_PROPERTY_SEED the
+// first one's seed; a failure prints its seed.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <random>
@@ -24,8 +24,8 @@ std::uint32_t mixed(std::uint32_t a, std::uint32_t b) {
   return x ^ (x >> 13);
 }
 
-// Which tokens may follow depends on what was said so far; every seventh token begins a forced run, as long as what a
-// grammar of JSON forces, or longer than what streams.
+// The allowed tokens depend on the text so far; every seventh token begins a forced run, of the length that a grammar
+// of JSON forces, or longer than a stream computes in a step.
 class MazeGrammar : public Grammar {
  public:
   MazeGrammar(std::uint32_t salt, int length) : salt_(salt), length_(length) {}
@@ -67,7 +67,7 @@ class MazeGrammar : public Grammar {
 
    private:
     static TokenId forced_after(std::uint32_t path) { return TokenId{static_cast<int>(path % 62)}; }
-    // Where text is forced other spellings are allowed too, as in a grammar over text.
+    // Forced text may be spelled in other tokens too, as in a grammar over text.
     bool allows(TokenId token) const {
       if (finished()) return token == kEnd;
       if (token == kEnd) return num_forced_ == 0 && num_accepted_ % 5 == 4;
@@ -101,7 +101,7 @@ class Life {
     if (harness_.model.num_wrong_rows != 0) FAIL("a drafting model read rows that it had not computed");
     if (harness_.engine.stats().num_blocks_used != 0) FAIL("blocks are held without a holder");
     if (harness_.engine.stats().num_parts_used != 0) FAIL("parts are held without a holder");
-    // A step in flight keeps what it names. After it blocks may move, a step's share in each: not for ever.
+    // A step in flight keeps its blocks. Afterwards each step may move a share of the blocks, but not for ever.
     for (int num_steps = 0; harness_.step(); ++num_steps)
       if (num_steps == 1000) FAIL("an engine with nothing to do never comes to rest");
     for (const auto& adapter : adapters_)
@@ -117,7 +117,7 @@ class Life {
  private:
   struct Served {
     Request request;
-    std::shared_ptr<KeepingSink> alone;  // what it says where nothing else runs, without drafts
+    std::shared_ptr<KeepingSink> alone;  // its output alone and without drafts
     std::shared_ptr<KeepingSink> sink;
     std::vector<bool> may_be_cut;  // by choice: an abort was asked for
   };
@@ -146,7 +146,7 @@ class Life {
     }
     if (!one_in(3)) {
       engine.speculation = {SpeculationMethod::kPromptLookup, 1 + below(12)};
-      // How much is verified follows from prices: not from this machine's, so that it is the same in each run.
+      // Fixed prices decide how much is verified, not this machine's, so that it is the same in each run.
       options.price = {.fixed = 0.01, .stream = 0.0001 * (1 + below(20)), .prompt_token = 0.0001};
       constexpr std::array<std::uint32_t, 3> kPercents = {0, 70, 100};
       if (one_in(3)) {
@@ -210,7 +210,7 @@ class Life {
     return request;
   }
 
-  // Each request has an adapter of its own in memory, of equal content by number, which ends with the request.
+  // Each request has its own adapter in memory, of a content that its number decides, which ends with the request.
   std::shared_ptr<const Adapter> made_adapter(int number) {
     auto adapter = std::make_shared<const Adapter>(std::vector<Adapter::Layer>(), Adapter::Group(),
                                                    "an adapter with the hash " + std::to_string(number));

@@ -63,7 +63,7 @@ TEST_CASE("an end is counted before it is reported") {
 
 TEST_CASE("logits are asked for where a token is drawn, and nowhere else", "[engine]") {
   HarnessOptions options;
-  options.engine.scheduler.max_num_batched_tokens = 6;  // prompts go in chunks, beside those who stream
+  options.engine.scheduler.max_num_batched_tokens = 6;  // prompts are computed in chunks beside streams
   Harness harness(options);
   for (int i = 0; i < 3; ++i)
     harness.submit(request_of(made_tokens(10 + 3 * i, i), 5));
@@ -338,7 +338,7 @@ TEST_CASE("a deadline cuts a request with a timeout", "[engine]") {
     REQUIRE(choice.finishes.size() == 1);
     CHECK(choice.finishes[0].error->kind == ErrorKind::kTimeout);
     CHECK(choice.tokens.size() <= 4);
-    CHECK(choice.tokens.size() >= (harness.depth == 1 ? 4U : 2U));  // a step later, and again one where it was forked
+    CHECK(choice.tokens.size() >= (harness.depth == 1 ? 4U : 2U));  // a step later for depth 2, and for a fork
   }
 }
 

@@ -91,8 +91,8 @@ TEST_CASE("a drain refuses new requests, finishes old ones, and reports when it 
 }
 
 TEST_CASE("what came before a drain is finished, however late in a step it came", "[engine]") {
-  // When its own request ends, submits the next one and drains: the engine has looked for arrivals in this step
-  // already, and has nothing to compute in it.
+  // Submits the next request when its own ends, and drains: the engine has already taken this step's arrivals, and has
+  // nothing to compute in it.
   class DrainingSink : public CountingSink {
    public:
     explicit DrainingSink(Engine& engine) : engine_(engine) {}

@@ -38,7 +38,7 @@ class FakeStore final : public SharedStore {
   void drop_writes() override {}
   SharedStoreStats stats() const override { return {.is_up = up ? 1U : 0U, .num_failures = num_failures}; }
 
-  // What was asked so far is done; where the store is not up, in vain.
+  // Performs all queued reads, writes and look-ups; they fail if the store is not up.
   void answer() {
     for (TierEvent& event : queued_)
       event.kind == TierEvent::Kind::kRead ? answer_read(event) : answer_write(event);
@@ -56,7 +56,7 @@ class FakeStore final : public SharedStore {
   bool up = true;
   bool full = false;
   bool answers = true;
-  double seconds = 1e-6;  // that each answer claims to have taken
+  double seconds = 1e-6;  // claimed time of each answer
   std::uint64_t num_failures = 0;
   int num_reads = 0;
   int num_writes = 0;

@@ -27,7 +27,7 @@ KeptChain chain_of(int seed, std::size_t payload_bytes) {
   return chain;
 }
 
-// Everything that a conversation of two turns says, in a process of its own over the folder.
+// Returns all tokens of a conversation's answers, served by an engine of its own over the folder.
 std::vector<TokenId> converse(const std::filesystem::path& folder) {
   HarnessOptions options{.num_blocks = 16};
   options.engine.kv_cache.disk_tier_path = folder.string();

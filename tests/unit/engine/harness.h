@@ -34,7 +34,7 @@ struct ChoiceOutput {
   std::vector<TokenLogprob> logprobs;
   std::vector<std::optional<TokenLogprob>> prompt_logprobs;
   std::vector<float> embedding;
-  std::vector<FinishInfo> finishes;  // exactly one, if all is well
+  std::vector<FinishInfo> finishes;  // exactly one unless something is wrong
   std::size_t num_events = 0;
 };
 
@@ -90,15 +90,15 @@ struct HarnessOptions {
   std::int64_t num_blocks = 64;
   std::int64_t block_size = 4;
   std::int64_t vocab = 64;
-  std::int64_t window = 0;  // of the model; with engine.num_window_parts it keeps no more than that
+  std::int64_t window = 0;  // the model's; engine.num_window_parts limits the cache to it
   std::vector<TokenId> eos = {};
   EngineOptions engine = {};
   std::optional<std::uint32_t> deferred_seed = default_deferred_seed();  // absent: steps are computed at once
   std::optional<std::uint32_t> interrupt_seed = {};                      // steps are ended early; not with the other
-  int right_drafts_percent = -1;  // of the model's own; below zero: it makes none
+  int right_drafts_percent = -1;  // share of the model's own drafts; below zero: none
   DraftsBy drafts_by = DraftsBy::kNextTokens;
-  std::optional<StepPrice> price = {};  // that steps take; absent: the machine's time
-  OnSubmit on_submit = {};              // sees each step; what it throws fails there
+  std::optional<StepPrice> price = {};  // price of steps; absent: the machine's time
+  OnSubmit on_submit = {};              // called for each step; its exceptions fail the step
 };
 
 inline std::vector<TokenId> tokens_of(std::initializer_list<int> values) {
@@ -162,7 +162,7 @@ class Harness {
     return engine.step(now);
   }
 
-  // Until nothing is left to do; returns the number of steps.
+  // Steps until no work is left; returns the number of steps.
   int run() {
     int num_steps = 0;
     while (step())
@@ -175,13 +175,13 @@ class Harness {
   FakeModel model;
   const int depth;  // steps in flight
   Engine engine;
-  Result<void> refused;  // what the last submit said
+  Result<void> refused;  // result of the last submit
 
  private:
   int num_submitted_ = 0;
 };
 
-// Does what the tier wants moved, as an executor does with a step.
+// Performs the moves that the tier wants, like an executor with a step.
 inline std::vector<BlockMove> do_moves(LowerTier& tier, KvStorage& storage, StateStorage* states = nullptr,
                                        KvStorage* windows = nullptr) {
   std::vector<BlockMove> moves;
@@ -190,7 +190,7 @@ inline std::vector<BlockMove> do_moves(LowerTier& tier, KvStorage& storage, Stat
   return moves;
 }
 
-// A cache of blocks of four tokens; what a block holds are its tokens.
+// A cache of blocks of four tokens; a block's content is its tokens.
 struct SmallCache {
   explicit SmallCache(std::int32_t num_blocks = 6)
       : storage({.num_layers = 1, .num_blocks = num_blocks, .block_size = 4, .num_kv_heads = 1, .head_dim = 1}),

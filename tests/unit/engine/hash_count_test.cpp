@@ -1,4 +1,4 @@
-// That the hash of each of a prompt's blocks is computed once and kept on its sequence: hash operations are counted.
+// The hash of each block of a prompt is computed once and kept on its sequence: hash operations are counted.
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -9,9 +9,9 @@ using namespace quire::test;
 
 namespace {
 
-constexpr std::int64_t kHashedBlockSize = 16;  // of a ScheduledMachine
+constexpr std::int64_t kHashedBlockSize = 16;  // block size of a ScheduledMachine
 
-// By the key of the content. The cache takes a plain function, so that its counts have no other place.
+// Counts by key of the content; global because the cache takes a plain function.
 std::map<std::pair<std::uint64_t, std::uint64_t>, int> num_key_hashes;
 
 ChainKey counted_hash(const ChainKey& parent, std::span<const TokenId> tokens) {
@@ -68,13 +68,13 @@ TEST_CASE("while sequences wait for the prefix that another computes no hash is 
     const int before = num_hash_operations();
     const std::int64_t computed_before = machine.sequences()[0].num_computed;
     machine.step();
-    // The one that computes names its blocks as they become full; each of the others looks at its next block once.
+    // The sequence that computes names its blocks as they become full; each other one looks at its next block once.
     const std::int64_t computed = machine.sequences()[0].num_computed - computed_before;
     CHECK(num_hash_operations() - before <= computed / kHashedBlockSize + 1 + (i == 0 ? kNumEqual : 0));
   }
   while (!all_done(machine) && machine.num_steps < 10'000)
     machine.step();
-  // Once for each sequence that has the block.
+  // Each sequence that has the block may compute its hash once.
   CHECK(most_for_one_block() <= kNumEqual);
 }
 

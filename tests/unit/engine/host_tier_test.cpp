@@ -40,7 +40,7 @@ TEST_CASE("a node may be in a tier before the one it follows", "[tier]") {
   order.remove(PrefixNode{2});
   CHECK(order.next_to_leave() == PrefixNode{1});
   order.add(PrefixNode{3}, PrefixNode{1}, 10, false);
-  CHECK(order.next_to_leave() == kNoNode);  // one is followed, the other not there yet
+  CHECK(order.next_to_leave() == kNoNode);  // node 1 has a follower, node 3 is not there yet
   order.set_there(PrefixNode{3});
   CHECK(order.next_to_leave() == PrefixNode{3});
   order.remove(PrefixNode{1});
@@ -74,7 +74,7 @@ TEST_CASE("what is cached moves to the host tier until all that fits is there, a
     SmallHost cache(num_host_blocks);
     std::vector<std::vector<TokenId>> texts{made_tokens(12, life)};
     for (int i = 0; i < 20; ++i) {
-      // Continues a prefix of one of them: the cached blocks form trees.
+      // Continues a prefix of an earlier prompt: the cached blocks form trees.
       std::vector<TokenId> text = texts[random() % texts.size()];
       text.resize(random() % (text.size() + 1));
       text = longer(std::move(text), 4 + static_cast<int>(random() % 16), static_cast<int>(random() % 1000));

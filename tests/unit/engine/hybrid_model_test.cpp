@@ -104,7 +104,7 @@ TEST_CASE("a hybrid model's bits do not depend on drafts", "[engine][model][stat
     options.scheduler.max_num_seqs = 8;
     options.num_states = 20;
     const auto run = [&] {
-      // How much is drafted follows from prices: not from this machine's.
+      // Fixed prices decide how much is drafted, not this machine's.
       ServedModel served(path, 60, options, StepPrice{.fixed = 0.01, .stream = 0.0005, .prompt_token = 0.0001});
       std::vector<std::shared_ptr<KeepingSink>> sinks;
       for (int i = 0; i < 6; ++i) {

@@ -66,7 +66,7 @@ TEST_CASE("the last token is computed even where all of it is cached", "[kv]") {
   Holder second = hold(kv, tokens_of({1, 2, 3, 4, 5, 6, 7, 8}));
   CHECK(second.num_cached == 7);
   CHECK(second.table.blocks[0] == BlockId{0});
-  // Its own copy of the second block turned out equal to the old one, which it holds instead.
+  // Its own copy of the second block turned out equal to the cached one, which it holds instead.
   CHECK(second.table.blocks[1] == BlockId{1});
   CHECK(kv.pool().num_referenced() == 2);
   kv.check_integrity();
@@ -135,7 +135,7 @@ TEST_CASE("a hash is never identity", "[kv]") {
     holders.push_back(hold(kv, made_tokens(10, i)));
   for (const Holder& holder : holders)
     CHECK(holder.num_cached == 0);
-  // The same second block after another first block is not the same content.
+  // An equal second block after another first block is other content.
   Holder crossed = hold(kv, [&] {
     std::vector<TokenId> tokens = made_tokens(4, 0);
     const std::vector<TokenId> other = made_tokens(10, 1);
@@ -172,7 +172,7 @@ TEST_CASE("a plan without room changes nothing", "[kv]") {
   BlockTable table;
   kv.open(table, "");
   std::vector<BlockCopy> copies;
-  // Two blocks are matched, both of the cached ones: three more do not fit.
+  // Two cached blocks are matched: three more do not fit.
   const std::vector<TokenId> tokens = tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13});
   const PrefixMatch match = kv.match(table, tokens, 12);
   CHECK(match.num_blocks == 2);
@@ -249,13 +249,13 @@ TEST_CASE("a salt's root is forgotten with its last block", "[kv]") {
     Holder holder = hold(kv, made_tokens(8, i), "salt " + std::to_string(i));
     let_go(kv, holder);
   }
-  CHECK(kv.index().num_roots() == 2);  // of the four cached blocks, two each
+  CHECK(kv.index().num_roots() == 2);  // for the four cached blocks, two each
   kv.check_integrity();
 }
 
 namespace {
 
-// Serves a prompt and an answer under a cache with states; what of the prompt was found.
+// Serves a prompt and an answer under a cache with states; returns the prompt's matched tokens.
 std::int64_t serve_turn(KvCache& kv, std::vector<TokenId> tokens, const std::vector<TokenId>& answer,
                         std::vector<BlockCopy>* copies_out = nullptr) {
   BlockTable table;
@@ -293,13 +293,13 @@ TEST_CASE("with recurrent layers a prefix is matched as far as a state is kept",
   // The conversation continues: where the answer ended.
   std::vector<BlockCopy> copies;
   CHECK(serve_turn(kv, joined(joined(prompt, answer), made_tokens(9, 3)), answer, &copies) == 35);
-  REQUIRE(copies.size() == 3);  // of the prompt's end's snapshot, of the state, and of the last block's beginning
+  REQUIRE(copies.size() == 3);  // the prompt's snapshot, the state, the last block's beginning
   CHECK(copies[0].of == BlockCopy::Of::kState);
   CHECK(copies[1].of == BlockCopy::Of::kState);
   CHECK(copies[2].of == BlockCopy::Of::kBlock);
-  // With another answer: where the prompt ended, within a block.
+  // With another answer: matched to the prompt's end, within a block.
   CHECK(serve_turn(kv, joined(prompt, made_tokens(9, 4)), answer) == 30);
-  // Without its last token: blocks are there, but no state.
+  // Without the prompt's last token: its blocks match, but no state does.
   CHECK(serve_turn(kv, std::vector<TokenId>(prompt.begin(), prompt.end() - 1), {}) == 0);
 }
 
@@ -421,7 +421,7 @@ TEST_CASE("a retained prompt is found after others filled the pool many times ov
   CHECK(num_found(kv, agent) == 7 * kBlockSize);
   CHECK(num_found(kv, plain) == 0);
   kv.check_integrity();
-  // Room is room: a request that needs the whole pool has it.
+  // A request that needs the whole pool gets it.
   run_as(kv, distinct_tokens(100'000, 32 * kBlockSize), CacheClass::kPlain);
   CHECK(num_found(kv, agent) == 0);
   kv.check_integrity();

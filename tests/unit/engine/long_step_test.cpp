@@ -1,5 +1,5 @@
-// Steps that are longer than what others may wait for: who ends them early, what of them is kept, how long they were
-// said to take, and how long a step may be at all.
+// Steps longer than others may wait for: their early end, the results kept, the published predictions, and the longest
+// step at all.
 #include <catch2/catch.hpp>
 #include <set>
 #include <thread>
@@ -13,7 +13,7 @@ using namespace quire::test;
 
 namespace {
 
-// What was submitted of a step.
+// A step as it was submitted.
 struct Submitted {
   std::vector<std::pair<std::string, std::int64_t>> entries;  // request and tokens
   std::int64_t slice_tokens = 0;
@@ -50,7 +50,7 @@ struct LongSteps {
     };
     return options;
   }
-  // Until the prompt that is alone has a step of several slices; returns how much of it was computed before.
+  // Steps until the only prompt has a step of several slices; returns how much of it was computed before.
   std::int64_t step_until_long() {
     while (steps.empty() || !steps.back().interruptible || steps.back().entries[0].second < 4 * slice()) {
       num_before = harness.model.num_rows;
@@ -61,7 +61,7 @@ struct LongSteps {
   std::int64_t slice() const { return steps.back().slice_tokens; }
 
   std::vector<Submitted> steps;
-  int num_slices = 0;  // of the step that is computed, begun
+  int num_slices = 0;  // slices begun in the step being computed
   std::int64_t num_before = 0;
   std::function<void()> before_slice;
   Harness harness;
@@ -103,7 +103,7 @@ TEST_CASE("a request that arrives ends a long step after the slice being compute
   CHECK(harness.engine.stats().computed_tokens == static_cast<std::uint64_t>(num_before + 2 * slice));
   scene.before_slice = nullptr;
   harness.step();
-  // The small prompt whole, and what is left of a step that others wait for goes to the long one.
+  // The small prompt is computed whole; the long one gets the rest of a step that others wait for.
   REQUIRE(scene.steps.back().entries.size() == 2);
   CHECK(scene.steps.back().entries[1] == std::pair<std::string, std::int64_t>("small", 20));
   CHECK(scene.steps.back().entries[0].first == "long");
@@ -111,7 +111,7 @@ TEST_CASE("a request that arrives ends a long step after the slice being compute
   CHECK(scene.steps.back().predicted_s <= 1.01 * 0.25);
   CHECK(second->choices[0].tokens.size() == 1);
   harness.run();
-  // No row was computed twice, but for each sequence's last token, which is never computed.
+  // No row was computed twice, except for each sequence's last token, which is never computed.
   CHECK(harness.model.num_rows == 12'000 + 4 + 20 + 4);
   CHECK(first->choices[0].tokens == text_alone(lengthy));
   CHECK(second->choices[0].tokens == text_alone(small));
@@ -138,7 +138,7 @@ TEST_CASE("an engine that asks for its turn ends another one's long step after t
   CHECK(computing.num_slices == 2);
   CHECK(computing.harness.model.num_rows == num_before + 2 * computing.slice());
   CHECK(asking.harness.engine.stats().computed_tokens == 16);  // before it knows a price
-  // Beside an engine that has work, steps are as short as beside a request.
+  // Beside a busy engine, steps are as short as beside a request.
   computing.before_slice = nullptr;
   computing.harness.step();
   CHECK_FALSE(computing.steps.back().interruptible);

@@ -27,7 +27,7 @@ TEST_CASE("blocks that are cheaper to recompute are not offloaded, and others re
   CHECK(tiered.restored(prompt, 0.0) == 0);  // it is all here
   tiered.flood(4);
   CHECK(tiered.restored(prompt, 1e-12) == 0);
-  CHECK(tiered.restored(prompt, 1.0, 11) == 2);  // as far as it may be used
+  CHECK(tiered.restored(prompt, 1.0, 11) == 2);  // limited to the usable blocks
   CHECK(tiered.restored(prompt, 1.0) == 2);
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("blocks held for a restore give way to those who run, and go with a re
 
 namespace {
 
-// The folder's thread stops where it reports a read, for as long as the gate is shut.
+// The folder's thread blocks in reporting a read while the gate is shut.
 class Gate {
  public:
   std::function<void()> pass() {
@@ -222,7 +222,7 @@ TEST_CASE("a disk that does not answer is not waited for longer than computing t
   REQUIRE(given_up);
   tiered.tier.begin_step(*given_up - std::chrono::milliseconds(1));
   CHECK(table.is_restoring);
-  CHECK(tiered.tier.is_restoring());  // which the engine publishes as waiting for others
+  CHECK(tiered.tier.is_restoring());  // the engine publishes this as waiting for others
   tiered.tier.begin_step(*given_up);
   CHECK_FALSE(table.is_restoring);
   CHECK_FALSE(tiered.tier.is_restoring());

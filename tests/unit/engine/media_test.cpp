@@ -1,5 +1,5 @@
-// Prompts with media in an engine over a small trained model. Rows that are the embeddings of tokens must give what
-// those tokens give: the oracle needs no encoder.
+// Prompts with media in an engine over a small trained model. Rows that are embeddings of tokens must give the same
+// text as those tokens: the oracle needs no encoder.
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -173,7 +173,7 @@ TEST_CASE("a sequence that awaits rows starts once another one has computed them
   constexpr std::int64_t kLongWork = std::int64_t{1} << 62;  // many slices, however fast they are
   const auto two_pieces = [&](std::int64_t first_work, std::int64_t second_work) {
     const Shown parts = shown(40, 11);
-    const std::vector<TokenId> seen = made_tokens(3, 12, 500);  // one step computes it with all that follows
+    const std::vector<TokenId> seen = made_tokens(3, 12, 500);  // a single step computes it with all that follows
     Request request = request_of(parts.before, 3);
     add_media(request, 1, table.of(parts.seen, first_work));
     add_media(request, 2, table.of(seen, second_work));

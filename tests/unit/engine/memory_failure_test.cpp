@@ -1,5 +1,5 @@
-// Memory that is exhausted at any one place of the engine's step: the requests that needed it end with that error, the
-// others generate what they generate alone, and the engine continues.
+// Memory that runs out at any one place of the engine's step: the requests that needed it end with that error, the
+// others generate the same text as alone, and the engine continues.
 #include <catch2/catch.hpp>
 #include <thread>
 
@@ -75,13 +75,13 @@ struct MemoryScene {
     const bool is_submitted = harness.engine.queue().submit(std::move(submission)).has_value();
     REQUIRE(is_submitted);
   }
-  // Requests that take memory in every way that there is; more than there is room for.
+  // Requests that allocate in every possible way, more than the pool has room for.
   void submit_all(const std::shared_ptr<const Grammar>& grammar) {
     Request request = request_of(made_tokens(21, 1, 257), 12);
     submit(request);
     request.grammar = grammar;
     submit(request);
-    request.prompt = made_tokens(22, 6, 257);  // what one of them prepares, the other one uses
+    request.prompt = made_tokens(22, 6, 257);  // both use what the first one prepares
     submit(request);
     request.grammar = nullptr;
     request.num_choices = 3;
@@ -104,10 +104,10 @@ struct MemoryScene {
     request = request_of(made_tokens(40, 5, 257), 30);
     request.sampling.dry.multiplier = 0.5F;
     submit(request);
-    request.deadline = harness.now + std::chrono::milliseconds(9);  // which passes
+    request.deadline = harness.now + std::chrono::milliseconds(9);  // passes before the end
     submit(request);
   }
-  // The number of steps until all has ended, each of which may fail to get memory.
+  // Steps until all requests have ended; each step may fail to get memory.
   void run() {
     for (bool works = true; works; works = harness.step())
       CHECK(harness.engine.healthy());
@@ -119,7 +119,7 @@ struct MemoryScene {
 
 using Kind = GrammarSpec::Kind;
 
-// With every allocation in turn.
+// Fails each allocation in turn.
 void check_exhausted(SchedulerPolicy policy, Kind kind, const char* text) {
   MemoryScene whole(policy);
   whole.submit_all(compiled(kind, text));
@@ -142,7 +142,7 @@ void check_exhausted(SchedulerPolicy policy, Kind kind, const char* text) {
         REQUIRE(got.num_finishes == 1);
         const bool lacked_memory = got.error != nullptr && got.error->code == "out_of_memory";
         num_errors += lacked_memory ? 1 : 0;
-        // How far the one comes whose deadline passes depends on its neighbours.
+        // The progress of the request whose deadline passes depends on its neighbours.
         const bool is_cut = lacked_memory || expected.error != nullptr;
         const std::size_t num_same = std::min(got.tokens.size(), expected.tokens.size());
         REQUIRE(std::equal(got.tokens.begin(), got.tokens.begin() + static_cast<std::ptrdiff_t>(num_same),
@@ -189,7 +189,7 @@ TEST_CASE("a request whose sampler finds no memory ends alone", "[engine][memory
   options.deferred_seed.reset();
   Harness harness(options);
   Request scored = request_of(made_tokens(6, 1), 20);
-  scored.sampling.num_logprobs = 5;  // takes memory for what it returns
+  scored.sampling.num_logprobs = 5;  // its results need memory
   const auto failing = harness.submit(scored);
   const auto neighbour = harness.submit(request_of(made_tokens(6, 2), 20));
   harness.step();

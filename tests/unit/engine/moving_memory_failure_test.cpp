@@ -1,6 +1,6 @@
-// Memory that is exhausted at any one place of a whole engine while blocks move between its pool, host memory and disk,
-// on the engine's thread or on the disk folder's: at most the request that needed it ends, what is found of the others
-// is right, and the engine serves and shuts down as before.
+// Memory that runs out at any one place of a whole engine while blocks move between its pool, host memory and disk, on
+// the engine's thread or on the disk folder's: at most the request that needed it ends, the blocks found for others are
+// right, and the engine serves and shuts down as before.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/engine/allocations.h"
@@ -30,7 +30,7 @@ class PlainSink final : public OutputSink {
   bool lacked_memory = false;
 };
 
-// Conversations that push each other out of 14 blocks, over host memory for some more and a disk.
+// Conversations that evict each other from 14 blocks, over host memory for some more and a disk.
 class MovingScene {
  public:
   explicit MovingScene(const TemporaryFolder& folder, std::int64_t window = 0) : harness_(options(folder, window)) {
@@ -46,7 +46,7 @@ class MovingScene {
     serve({made_tokens(20, 3), joined(first, made_tokens(9, 2))});
   }
 
-  // As a drain with time enough: a wait that has no end is one of the test.
+  // Drains with time enough: an endless wait would show in the test.
   void end() {
     const Fallible scope;
     harness_.engine.drain(Clock::now() + std::chrono::hours(1));
@@ -77,7 +77,7 @@ class MovingScene {
     return harness_.step();
   }
 
-  // All at once, to their ends.
+  // Submits all at once and runs them to their ends.
   void serve(const std::vector<std::vector<TokenId>>& prompts) {
     const std::size_t before = sinks_.size();
     for (const std::vector<TokenId>& prompt : prompts) {
@@ -91,7 +91,7 @@ class MovingScene {
     }
     const auto has_ended = [](const std::shared_ptr<PlainSink>& sink) { return sink->num_finishes > 0; };
     while (!std::all_of(sinks_.begin() + static_cast<std::ptrdiff_t>(before), sinks_.end(), has_ended)) {
-      // What waits for the disk is woken by it, or gives it up.
+      // A request that waits for the disk is woken by it, or gives it up.
       if (!step()) harness_.engine.queue().wait(Clock::now() + std::chrono::milliseconds(1));
     }
   }
@@ -110,7 +110,7 @@ TEST_CASE("memory that is exhausted anywhere while blocks move costs at most the
   MovingScene whole(untouched, window);
   whole.converse();
   whole.end();
-  // With a window, what the scene itself comes back to still has its parts: only the next process restores.
+  // With a window, the scene's own returning prompts still have their parts: only the next process restores.
   if (window == 0) REQUIRE(whole.stats().num_blocks_restored > 0);
   REQUIRE_FALSE(records_in(untouched.path()).empty());
   std::int64_t num_before = 0;
@@ -144,7 +144,7 @@ TEST_CASE("memory that is exhausted anywhere while blocks move costs at most the
       check(scene);
     }
     if (num_before % 5 != 0) continue;
-    // What it left on the disk is whole.
+    // The files it left on the disk are whole.
     MovingScene next(folder, window);
     next.converse();
     next.end();

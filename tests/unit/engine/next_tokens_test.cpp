@@ -15,7 +15,7 @@ const char* const kQuestions[] = {"What is continuous batching, and why is it us
                                   "What is a KV cache?", "Why is prefill slower for long prompts?",
                                   "Tell me about paged attention."};
 
-// How much is drafted follows from prices: not from this machine's, so that it is the same in each run.
+// Fixed prices decide how much is drafted, not this machine's, so that it is the same in each run.
 constexpr StepPrice kPrice{.fixed = 0.01, .stream = 0.0005, .prompt_token = 0.0001};
 
 std::filesystem::path trained_hybrid() {
@@ -46,7 +46,7 @@ std::shared_ptr<const Grammar> grammar_of(const ServedModel& served, const std::
   return *compiled;
 }
 
-// Of every kind that drafting could change.
+// Requests of every kind that drafting could affect.
 Request request_number(const ServedModel& served, int i) {
   Request request = question(served, i, 40 + 7 * (i % 6));
   SamplingParams& sampling = request.sampling;
@@ -148,7 +148,7 @@ TEST_CASE("the model's own drafts are mostly right where it was trained", "[engi
 
 TEST_CASE("what the block keeps is the same however prompts are cut, cached and continued",
           "[engine][model][state][draft]") {
-  // Drafts follow from what the block has kept: as many are right in a conversation's next turn from the cache.
+  // Drafts depend on the block's kept state: as many are right in a conversation's next turn from the cache.
   const auto accepted = [](bool caches, std::int32_t batched) {
     EngineOptions options = drafting(SpeculationMethod::kNextTokens, 1);
     options.kv_cache.enable_prefix_caching = caches;

@@ -1,5 +1,5 @@
-// How a step is driven: what is in flight at once, what waits for what, and what becomes of a request whose own work
-// fails.
+// The order of work around steps: what is in flight at once, which calls wait for which, and the end of a request whose
+// own work fails.
 #include <catch2/catch.hpp>
 #include <new>
 #include <stdexcept>
@@ -100,7 +100,7 @@ class FailingGrammar : public Grammar {
   std::vector<std::string>* notes_;
 };
 
-// Allows everything, and notes when what it keeps for a request is destroyed.
+// Allows everything, and notes when a request's grammar state is destroyed.
 class NotedGrammar : public Grammar {
  public:
   explicit NotedGrammar(std::vector<std::string>& notes) : notes_(notes) {}
@@ -128,7 +128,7 @@ struct NotedRun {
   std::vector<bool> pending_ids;
 };
 
-// One constrained request of three tokens.
+// Runs a constrained request of three tokens.
 NotedRun noted_run(std::optional<std::uint32_t> deferred_seed) {
   NotedRun run;
   FakeBackend backend;
@@ -206,7 +206,7 @@ TEST_CASE("prices of steps are learned with one step in flight and with two", "[
   const int num_steps = harness.run();
   CHECK(sink->finished());
   CHECK(harness.engine.stats().predicted_step_s > 0.0);
-  CHECK(num_steps < 50);  // of the 250 that take 16 tokens each, as long as nothing is known
+  CHECK(num_steps < 50);  // without prices, 250 steps of 16 tokens each
 }
 
 TEST_CASE("a request whose grammar fails ends alone, memory included", "[engine]") {

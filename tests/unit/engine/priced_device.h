@@ -1,5 +1,5 @@
-// PricedDevice: an Executor whose steps take what a price says instead of the machine's time, so that a test's choices
-// do not depend on its load. One thread at a time.
+// PricedDevice: an Executor whose steps take the time of a price, not the machine's, so that a test's choices do not
+// depend on the machine's load. One thread at a time.
 #pragma once
 
 #include <memory>

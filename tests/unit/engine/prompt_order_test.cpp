@@ -1,5 +1,5 @@
-// How the prompts in progress share a step, token by token: the shortest remainder first, a fixed share for the oldest,
-// by key under kFair, by class under kPriority. And that a prompt which finds no room keeps no other from starting.
+// Division of a step among the prompts in progress, token by token: the shortest remainder first, a fixed share for the
+// oldest, by key under kFair, by class under kPriority; and a prompt without room keeps no other from starting.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/engine/scheduler_scene.h"
@@ -10,7 +10,7 @@ using namespace quire::test;
 namespace {
 
 constexpr std::int32_t kBudget = 128;     // tokens of a step
-constexpr std::int64_t kOldestPart = 32;  // of them, a quarter
+constexpr std::int64_t kOldestPart = 32;  // a quarter of a step's tokens
 
 SchedulerOptions with_policy(SchedulerPolicy policy) {
   SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = kBudget};
@@ -27,9 +27,9 @@ TEST_CASE("of a step's tokens the oldest prompt has a quarter, the others go by 
   scene.add(300);
   scene.add(90);
   scene.add(40);
-  // The shortest in full, then the next one with what is left.
+  // The shortest is computed in full, the next one gets the rest.
   CHECK(scene.step() == Plan{{0, kOldestPart}, {2, kBudget - kOldestPart - 40}, {3, 40}});
-  // One token streams; a quarter of 127 is 31, rounded down.
+  // A single token streams; a quarter of 127 is 31, rounded down.
   const Plan third = scene.step();
   REQUIRE(third.size() == 4);
   CHECK(third[0] == Planned{3, 1});

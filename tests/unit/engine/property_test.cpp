@@ -32,9 +32,9 @@ struct World {
   std::int64_t num_blocks;
   bool prefix_caching;
   BlockHash hash;
-  std::int64_t tier_bytes = 0;  // of a host tier below the pool
-  std::int64_t num_states = 0;  // of a model with recurrent layers
-  KvWindow window{};            // of layers that see no more
+  std::int64_t tier_bytes = 0;  // size of a host tier below the pool
+  std::int64_t num_states = 0;  // states of a model with recurrent layers
+  KvWindow window{};            // window of layers that see no more
 };
 
 class Random {
@@ -47,7 +47,7 @@ class Random {
   std::mt19937 engine_;
 };
 
-// The sequences, a memory of what each block really holds, and the checks.
+// The sequences, a record of each block's real content, and the checks.
 class Shadow {
  public:
   Shadow(const World& world, std::uint32_t seed)
@@ -148,7 +148,7 @@ class Shadow {
     sequences_.remove_if([](const Sequence& sequence) { return sequence.state == Sequence::State::kDone; });
   }
 
-  // As the engine does before each step.
+  // Restores like the engine before each step.
   void restore() {
     for (Sequence* sequence : scheduler_.next_to_start()) {
       lower_tier_->restore(sequence->table, sequence->tokens, sequence->prefix_limit(),
@@ -166,7 +166,7 @@ class Shadow {
     if (plan_.num_tokens > options_.max_num_batched_tokens) FAIL("more tokens than the budget");
     if (std::cmp_greater(plan_.entries.size(), options_.max_num_seqs)) FAIL("more sequences than allowed");
     for (const Sequence* preempted : plan_.preempted) {
-      // A choice or a list's prompt also gives its place to a request that has none.
+      // A choice or a list's prompt may also give its place to a request that has none.
       const bool for_another =
           preempted->is_one_of_many() || std::any_of(sequences_.begin(), sequences_.end(), [&](const Sequence& other) {
             return other.state == Sequence::State::kRunning && importance(other) <= importance(*preempted);
@@ -218,7 +218,7 @@ class Shadow {
     return window_memory_.at(static_cast<std::size_t>(part.value * kWorldBlockSize + position % kWorldBlockSize));
   }
 
-  // What the rows from num_computed to `end` see, and the next one; what is read beside that is computed too.
+  // Checks the window that rows from num_computed to `end` see, and the next row's; other tokens read are computed too.
   void check_window(const Sequence& sequence, std::int64_t end) {
     if (!kv_.has_window()) return;
     const std::int64_t known = std::min(end, sequence.num_tokens());
@@ -258,7 +258,7 @@ class Shadow {
       const int num_new = random_.one_in(10) ? 1 + random_.below(40) : 1;  // sometimes a grammar forces many
       for (int i = 0; i < num_new; ++i) {
         if (each->num_generated() == each->request->sampling.max_tokens) break;
-        // What is forced is the same for many, so that one finds it computed by another.
+        // Forced tokens are the same for many, so that one finds a block computed by another.
         each->tokens.push_back(TokenId{num_new > 1 ? i % 3 : random_.below(3)});
       }
       if (each->num_generated() == each->request->sampling.max_tokens) {
@@ -319,7 +319,7 @@ class Shadow {
   StateMemory states_;
   const std::int64_t window_;
   FakeStorage window_storage_;
-  std::vector<std::int32_t>& window_memory_ = window_storage_.tokens;  // by slot of a part: what windows show
+  std::vector<std::int32_t>& window_memory_ = window_storage_.tokens;  // by slot of a part: content of windows
   HostTier host_;
   std::optional<LowerTier> lower_tier_;
   Scheduler scheduler_;

@@ -1,4 +1,4 @@
-// What a model with recurrent layers computes again, and where its states are kept, by scheduler and cache alone.
+// Tokens that a model with recurrent layers computes again, and the places of its states: scheduler and cache alone.
 #include <catch2/catch.hpp>
 #include <deque>
 
@@ -13,7 +13,7 @@ namespace {
 
 struct Served {
   std::int64_t num_computed = 0;     // tokens, the answer's among them
-  std::vector<std::int64_t> chunks;  // of the prompt
+  std::vector<std::int64_t> chunks;  // chunks of the prompt
 };
 
 // Serves one request after another with a cache that has room for all of them.
@@ -49,7 +49,7 @@ class Server {
     return served;
   }
 
-  // Serves the prompts at once and without answers; the tokens that are computed.
+  // Serves the prompts at once and without answers; returns the number of computed tokens.
   std::int64_t serve_together(const std::vector<std::vector<TokenId>>& prompts) {
     std::vector<Sequence*> left;
     for (const auto& prompt : prompts)
@@ -82,7 +82,7 @@ std::vector<TokenId> operator+(std::vector<TokenId> tokens, const std::vector<To
   return tokens;
 }
 
-// Streams that are drafted; their states are the tokens that they stand after.
+// Streams with drafts; a state's content is the tokens that it stands after.
 class DraftedStates {
  public:
   DraftedStates(int num_streams, int num_states)
@@ -99,7 +99,7 @@ class DraftedStates {
     }
   }
 
-  // Each stream gets `num_drafts`, of which `num_right` are right; the number that was verified.
+  // Gives each stream `num_drafts`, of which `num_right` are right; returns the number verified.
   std::int64_t step(int num_drafts, int num_right) {
     for (Sequence& sequence : sequences_) {
       sequence.drafts.clear();
@@ -169,7 +169,7 @@ TEST_CASE("a state that went over a wrong draft goes back, and what was right is
   CHECK(scene.sequence(0).num_computed == 9);
   CHECK(scene.step(2, 1) == 4);
   CHECK(scene.sequence(0).num_tokens() == 12);
-  CHECK(scene.sequence(0).num_computed == 9);  // as before
+  CHECK(scene.sequence(0).num_computed == 9);  // unchanged
   CHECK(scene.step(2, 2) == 0);
   CHECK(scene.sequence(0).num_tokens() == 13);
   CHECK(scene.sequence(0).num_computed == 12);
@@ -191,7 +191,7 @@ TEST_CASE("drafts take no state that another sequence needs", "[state][draft]") 
 TEST_CASE("the next turn of a conversation computes only what is new", "[state]") {
   Server server;
   const std::vector<TokenId> history = made_tokens(4000, 1);
-  const std::vector<TokenId> opening = made_tokens(5, 2);  // with which a template lets the answer begin
+  const std::vector<TokenId> opening = made_tokens(5, 2);  // text with which the template begins the answer
   const std::vector<TokenId> answer = made_tokens(40, 3);
   const std::vector<TokenId> question = made_tokens(30, 4);
   CHECK(server.serve(history + opening, answer).num_computed == 4045);

@@ -150,7 +150,7 @@ TEST_CASE("places are sequences: a request of several choices takes several", "[
   Submission three = choices(3);
   three.ticket = *std::move(reserved);
   const auto accepted = queue.submit(std::move(three));
-  CHECK(accepted);  // one of its places was there already
+  CHECK(accepted);  // the ticket already reserved a place
   CHECK(queue.reserve("", 0));
 }
 

@@ -140,7 +140,7 @@ void apply_step(Logits& logits, const SamplingParams& params, Step step, const s
   }
 }
 
-// The probability of each token, for a chain without chance but the draw itself.
+// The probability of each token, for a chain whose only random step is the draw.
 std::vector<double> expected(const SamplingParams& params, const std::vector<float>& row,
                              const std::vector<TokenId>& seen, std::vector<Step> steps) {
   Logits logits(row.begin(), row.end());
@@ -158,7 +158,7 @@ std::vector<Step> whole_order(bool temperature_last) {
           Step::kTypicalP,  Step::kTopP, Step::kMinP,      Step::kXtc};
 }
 
-// One draw; `state` is the sequence's own.
+// Draws once; `state` is the sequence's own.
 DrawnToken draw(SamplerState& state, std::vector<float> row, const std::vector<TokenId>& tokens) {
   FakeBackend backend;
   Sampler sampler(backend);
@@ -182,7 +182,7 @@ std::vector<int> draws(const SamplingParams& params, const std::vector<float>& r
   return counts;
 }
 
-// A token that cannot be drawn is not; the others by their shares: chi-square within six standard deviations.
+// Impossible tokens are never drawn, the others by their shares: chi-square within six standard deviations.
 void check_draws(const std::vector<double>& p, const std::vector<int>& counts) {
   double square = 0.0, rare_expected = 0.0, rare_count = 0.0, freedom = -1.0;
   for (std::size_t id = 0; id < p.size(); ++id) {
@@ -376,7 +376,7 @@ TEST_CASE("adaptive-p weighs by the distance to its target, corrected by what wa
   for (int round = 0; round < 20; ++round) {
     const std::vector<float> row = random.row(12);
     const std::vector<double> p = softmax(Logits(row.begin(), row.end()));
-    const double before = round % 2 == 0 ? -1.0 : 0.9;  // what was drawn before, if anything
+    const double before = round % 2 == 0 ? -1.0 : 0.9;  // probability of the token drawn before; -1: none
     const double weight = 0.3 / (1.0 - 0.8), total = 1.0 / (1.0 - 0.8);
     const double mean = before < 0.0 ? weight / total : (before + 0.8 * weight) / (1.0 + 0.8 * total);
     const double target = std::clamp(2.0 * 0.3 - mean, 0.0, 1.0);

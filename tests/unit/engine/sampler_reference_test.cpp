@@ -1,4 +1,4 @@
-// The sampler against a plain reading of what it documents: every step over the whole vocabulary, in double precision
+// The sampler against a plain reading of its documentation: every step over the whole vocabulary, in double precision
 // and without any short cut. Draws are compared by chi-square over fixed seeds.
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -26,7 +26,7 @@ bool is_breaker(const DryParams& dry, TokenId token) {
   return std::find(dry.breakers.begin(), dry.breakers.end(), std::vector<TokenId>{token}) != dry.breakers.end();
 }
 
-// What follows each place where the text's end occurred before costs by the length of that repetition.
+// Subtracts a penalty from tokens that would continue a repetition of the text's end, by its length.
 void penalize_repetition(const Situation& at, Weights& logits) {
   const DryParams& dry = at.params.dry;
   if (dry.multiplier <= 0.0F) return;
@@ -174,7 +174,7 @@ Situation random_situation(std::mt19937& random) {
 
 constexpr int kDraws = 3000;
 
-// Of kDraws seeds from `first_seed` on.
+// Counts draws with kDraws seeds from `first_seed` on.
 std::vector<int> draws(const Situation& at, std::uint64_t first_seed) {
   FakeBackend backend;
   Sampler sampler(backend);
@@ -225,7 +225,7 @@ TEST_CASE("draws follow a plain reading of what is documented", "[sampler]") {
     if (rare >= 8.0) add(rare, num_rare);
     const double freedom = std::max(num_terms - 1, 1);
     CHECK(chi_square <
-          freedom + 5.0 * std::sqrt(2.0 * freedom) + 10.0);  // of fifty thousand lists of seeds, one is so far off
+          freedom + 5.0 * std::sqrt(2.0 * freedom) + 10.0);  // exceeded by a list of seeds in fifty thousand
   }
 }
 

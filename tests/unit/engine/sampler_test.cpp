@@ -36,7 +36,7 @@ Sampled sample(const SamplingParams& params, std::vector<float> logits, std::vec
   return {rows[0].drawn.token, rows[0].drawn.logprob};
 }
 
-// How often each token comes out of 4,000 seeds, as shares.
+// Shares of each token among 4,000 seeds.
 std::map<int, double> shares(const SamplingParams& params, const std::vector<float>& logits) {
   std::map<int, double> found;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
@@ -290,7 +290,7 @@ TEST_CASE("DRY costs what continues a repetition, by its length", "[sampler]") {
   CHECK(found[0].penalty == 2.0F);  // three repeated tokens, one more than allowed
   params.breakers = {tokens_of({2})};
   CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch).empty());
-  params.breakers = {tokens_of({4})};  // what would be next ends repetitions itself
+  params.breakers = {tokens_of({4})};  // the penalised token itself ends repetitions
   CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch).empty());
   params.breakers = {tokens_of({4, 8})};
   CHECK(dry_penalties(params, tokens_of({5, 1, 2, 3, 4, 9, 1, 2, 3}), scratch).size() == 1);

@@ -1,4 +1,4 @@
-// ScheduledMachine: a scheduler with a cache, on a machine whose steps take what a price says; sequences get a token
+// ScheduledMachine: a scheduler with a cache, on a machine whose steps take the time of a price; sequences get a token
 // whenever one is due, and end. One thread at a time.
 #pragma once
 
@@ -55,7 +55,7 @@ class ScheduledMachine {
     ++num_steps;
   }
 
-  // A lower tier brings back some of what a waiting sequence's prompt needs.
+  // Starts restoring a part of a waiting sequence's prompt from a lower tier.
   void begin_restore(Sequence& sequence) { kv_.begin_restore(sequence.table); }
   void end_restore(Sequence& sequence) { kv_.end_restore(sequence.table); }
   std::span<Sequence* const> next_to_start() { return scheduler_.next_to_start(); }

@@ -1,4 +1,4 @@
-// How many drafts a step verifies: exact choices under known prices.
+// Number of drafts that a step verifies: exact choices under known prices.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <deque>
@@ -58,7 +58,7 @@ class DraftedScene {
   Counts step(std::int64_t num_accepted = 0) {
     return step_of([this](double num_rows) { return 0.01 + stream_s_ * num_rows; }, num_accepted);
   }
-  // As step(), with the given time of a number of rows.
+  // Steps with the given times by number of rows.
   template <class SecondsOfRows>
   Counts step_of(const SecondsOfRows& seconds_of, std::int64_t num_accepted = 0) {
     scheduler.schedule(plan, limits);
@@ -96,8 +96,8 @@ class DraftedScene {
 }  // namespace
 
 TEST_CASE("drafts are verified while they yield more for their time than the streams do", "[scheduler][draft]") {
-  // A row takes 1 ms, one stream 11 ms. Of rate 0.5 the third is right once in 8 times: 8 ms for a token, where the
-  // step with two drafts yields 1.75 tokens in 13 ms. That is not worth the margin.
+  // A row takes 1 ms, one stream 11 ms. At rate 0.5 the third draft is right once in 8 times: 8 ms for a token, while
+  // the step with two drafts yields 1.75 tokens in 13 ms. That is below the margin.
   DraftedScene scene(1, 1.0);
   scene.draft(scene.sequences[0], 8, 0.5);
   CHECK(scene.step() == Counts{2});
@@ -122,7 +122,7 @@ TEST_CASE("where the fifth row is expensive three drafts are verified, and other
   CHECK(counts.at(3) > 370);
   CHECK(counts.at(2) > 0);
   CHECK(counts.at(4) > 0);
-  // The machine is twice as slow for a while: that is no news of the rows.
+  // The machine is twice as slow for a while: this changes nothing about rows.
   DraftedScene scene(1, 1.0);
   int num_threes = 0;
   for (int i = 0; i < 800; ++i) {
@@ -168,7 +168,7 @@ TEST_CASE("before prices are known a few drafts are verified", "[scheduler][draf
   DraftedScene fresh(0, 0.0);
   Sequence& sequence = fresh.add(3);
   fresh.scheduler.schedule(fresh.plan);
-  fresh.scheduler.commit(fresh.plan, {.seconds = 0.0});  // nothing is learned of it
+  fresh.scheduler.commit(fresh.plan, {.seconds = 0.0});  // no price is learned from it
   sequence.tokens.push_back(TokenId{1});
   fresh.draft(sequence, 8, 0.9);
   fresh.scheduler.schedule(fresh.plan);
@@ -218,7 +218,7 @@ TEST_CASE("nothing is preempted for a draft, and none takes a block that others 
   CHECK(scene.plan.preempted.empty());
 
   DraftedScene small(2, 0.0, {.max_num_seqs = 4}, 3);  // prices unknown: two drafts each
-  // Three blocks, of which each holds one: a draft's block would leave the other none for its next.
+  // Three blocks, one held by each: a draft's block would leave the other none for its next.
   while (small.sequences[0].num_tokens() % 4 != 0)
     small.step();
   small.draft(small.sequences[0], 2, 1.0);

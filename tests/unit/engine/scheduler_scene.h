@@ -55,13 +55,13 @@ class Scene {
     return add(made_tokens(num_tokens, 1000 + num_added_), "", 0, max_tokens);
   }
 
-  // Of the same request and time as another.
+  // Adds a sequence of the same request and time as another.
   Sequence& add_beside(const Sequence& other, int num_tokens) {
     Request request = *other.request;
     request.prompt = made_tokens(num_tokens, 5000);
     return add(std::make_shared<const Request>(std::move(request)));
   }
-  // Another choice of a sequence that just drew its first token.
+  // Adds another choice of a sequence that just drew its first token.
   Sequence& fork(Sequence& parent) {
     Sequence& child = sequences.emplace_back();
     child.id = SequenceId{static_cast<std::int64_t>(sequences.size()) - 1};

@@ -57,7 +57,7 @@ TEST_CASE("without free blocks the youngest is preempted and keeps its place", "
   CHECK(scene.step() == Plan{{0, 1}, {1, 1}});
   for (int i = 0; i < 3; ++i)
     scene.step();
-  // Both now want a third block, and one is left.
+  // Both sequences need a third block, and one is left.
   CHECK(scene.step() == Plan{{0, 1}});
   CHECK(scene.sequences[1].num_preemptions == 1);
   CHECK(scene.sequences[1].num_computed == 0);
@@ -298,8 +298,8 @@ TEST_CASE("prompt chunks shrink to the target latency while someone streams", "[
   SchedulerOptions options{.max_num_seqs = 8, .max_num_batched_tokens = 1000};
   options.target_itl_ms = target_ms;
   Scene scene(options, 10'000);
-  // 10 ms for those who stream, 0.5 ms for each prompt token. Where streams alone take longer than the target, prompts
-  // get a quarter of the step.
+  // 10 ms for streams, 0.5 ms for each prompt token. If streams alone take longer than the target, prompts get a
+  // quarter of the step.
   const auto step = [&] {
     scene.scheduler.schedule(scene.plan, scene.limits);
     const double seconds = 0.010 + 0.0005 * static_cast<double>(scene.plan.num_prompt_tokens);
@@ -384,7 +384,7 @@ TEST_CASE("choices of a request wait for places like any other sequence, and hol
   CHECK(waiting.state == Sequence::State::kWaiting);
   CHECK(scene.step() == Plan{{0, 1}, {2, 1}, {1, 1}});
   scene.scheduler.finish(other);
-  // Its prompt is found where the first choice computed it: one token is left.
+  // The first choice has computed its prompt: one token is left.
   CHECK(scene.step() == Plan{{0, 1}, {2, 1}, {3, 1}});
   CHECK(waiting.num_computed == 9);
 }

@@ -30,14 +30,14 @@ struct Replica : SmallCache {
     return do_moves(*tier, storage);
   }
   void before_computing() override { do_moves(*tier, storage); }
-  // A prompt is computed, and what is new goes to the store.
+  // Computes a prompt and writes its new blocks to the store.
   void serve_and_publish(const std::vector<TokenId>& prompt) {
     step();
     serve(prompt);
     step();
     step();
   }
-  // How many of the prompt's blocks came back; each byte of them is compared.
+  // Returns how many of the prompt's blocks came back; each of their bytes is compared.
   std::int64_t restored(const std::vector<TokenId>& prompt, double compute_seconds = 0.0, std::int64_t limit = 16,
                         int most_steps = 50) {
     const std::uint64_t before = tier->num_restored();
@@ -89,12 +89,12 @@ TEST_CASE("what one process computed another restores, before anything was evict
   CHECK(second.restored(fleet.prompt) == 4);
   CHECK(second.store->num_look_ups == 1);
   CHECK(second.store->num_reads == 4);
-  // It is there now: nothing is asked, and nothing is written again.
+  // The block is stored now: it is neither looked up nor written again.
   CHECK(second.restored(fleet.prompt) == 0);
   CHECK(second.store->num_look_ups == 1);
   second.step();
   CHECK(second.store->num_writes == 0);
-  // A conversation continues: what the first one lacks of it comes back too.
+  // The conversation continues: blocks missing from its beginning come back too.
   const std::vector<TokenId> turn = longer(std::vector(fleet.prompt.begin(), fleet.prompt.begin() + 16), 8, 5);
   second.serve_and_publish(turn);
   CHECK(first.restored(turn, 0.0, 24) == 2);
@@ -105,7 +105,7 @@ TEST_CASE("records of another model, layout or level are never restored", "[tier
   Replica(fleet.records, 7).serve_and_publish(fleet.prompt);
   Replica other(fleet.records, 8);
   CHECK(other.restored(fleet.prompt) == 0);
-  // Even where such a record lies under the other one's name.
+  // The other's records are refused even under this one's name.
   StoredRecords moved;
   for (auto& [place, bytes] : *fleet.records)
     moved[{8, std::get<1>(place), std::get<2>(place)}] = bytes;
@@ -119,7 +119,7 @@ TEST_CASE("what is damaged, truncated, exchanged or gone in the store is a miss"
   Replica(fleet.records).serve_and_publish(fleet.prompt);
   REQUIRE(fleet.records->size() == 4);
   Replica reader(fleet.records);
-  // It was there when the store was asked.
+  // The block was there at the look-up.
   const auto spoil = [&](const std::function<void(StoredRecords&)>& how) {
     BlockTable table;
     reader.kv.open(table, "");
@@ -186,7 +186,7 @@ TEST_CASE("a store that is down is not asked, and one that stops answering holds
   replica.tier->begin_step(replica.tier->next_deadline().value());
   CHECK_FALSE(table.is_restoring);
   replica.kv.close(table);
-  // It took longer than computing: the next one does not wait.
+  // The read took longer than computing: the next one does not wait.
   replica.kv.open(table, "");
   CHECK_FALSE(replica.tier->restore(table, other, 16, 1e-3, now));
   replica.kv.close(table);
@@ -201,7 +201,7 @@ TEST_CASE("a daemon that has computed nothing yet waits for a long prompt as lon
   const std::vector<TokenId> prompt = made_tokens(4 * kNumBlocks + 1, 1);
   Replica(records, 7, {}, 1 << 10, 500).serve_and_publish(prompt);
   REQUIRE(std::ssize(*records) == kNumBlocks);
-  // Steps a second apart; each brings so many blocks.
+  // Takes steps a second apart, each of which restores `blocks_per_second` blocks.
   const auto restored = [&](std::int64_t blocks_per_second, double compute_seconds) {
     LowerTierOptions options;
     options.max_bytes_in_flight = blocks_per_second * kSmallBlockBytes;
@@ -236,7 +236,7 @@ TEST_CASE("a store that failed may have lost everything: what is there is asked 
   replica.step();
   CHECK(replica.shared->num_known() == 0);
   replica.kv.check_integrity();
-  replica.serve(made_tokens(24, 2));  // what leaves the pool is written again
+  replica.serve(made_tokens(24, 2));  // evicted blocks are written again
   replica.step();
   CHECK(Replica(fleet.records).restored(fleet.prompt) > 0);
 }
@@ -247,7 +247,7 @@ TEST_CASE("a full store keeps what it has, and is written again once it has room
   replica.store->full = true;
   replica.serve_and_publish(fleet.prompt);
   CHECK(fleet.records->empty());
-  CHECK_FALSE(replica.tier->is_moving());  // nothing is tried in vain
+  CHECK_FALSE(replica.tier->is_moving());  // no read is tried in vain
   replica.store->full = false;
   replica.step();
   CHECK(fleet.records->size() == 4);
@@ -312,7 +312,7 @@ TEST_CASE("a recurrent state behind a block goes to the store with it, and comes
     return cache.serve(tokens);
   };
   CHECK(computed(7, prompt) == 16);
-  CHECK(computed(7, longer(prompt, 4, 9)) == 4);  // from the state behind the prompt, which serve() compares
+  CHECK(computed(7, longer(prompt, 4, 9)) == 4);  // from the state after the prompt, which serve() compares
   CHECK(computed(7, longer(longer(prompt, 4, 9), 4, 10)) == 4);
   CHECK(computed(8, longer(prompt, 4, 9)) == 20);
 }
@@ -356,7 +356,7 @@ TEST_CASE("a prompt is published once the store has its blocks, or will not have
     CHECK(prefix.num_tokens == 16);
     CHECK(prefix.num_blocks == 4);
     CHECK(fleet.records->size() == 4);
-    // Its name holds for this prompt, in this arithmetic, and nothing else.
+    // Its name holds only for this prompt in this arithmetic.
     BlockTable table;
     replica.kv.open(table, "");
     CHECK(replica.tier->is_prefix(prefix, table, fleet.prompt));
@@ -395,12 +395,12 @@ TEST_CASE("what another process published for a prompt is fetched once at any pr
   BlockTable table;
   second.kv.open(table, "");
   const auto now = LowerTier::Clock::now();
-  constexpr double kNothing = 1e-12;  // what computing costs
+  constexpr double kNothing = 1e-12;  // price of computing
   REQUIRE(second.tier->restore(table, fleet.prompt, 16, kNothing, now));
   second.tier->begin_step(second.tier->next_deadline().value());
   CHECK_FALSE(table.is_restoring);
   second.kv.close(table);
-  // The store took longer than computing: it is not asked, but for this.
+  // The store took longer than computing: it is not asked except for this.
   second.kv.open(table, "");
   CHECK_FALSE(second.tier->restore(table, fleet.prompt, 16, kNothing, now));
   REQUIRE(second.tier->restore(table, fleet.prompt, 16, kNothing, now, true));

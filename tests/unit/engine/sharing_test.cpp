@@ -1,4 +1,4 @@
-// How the prompts in progress share a step, and that what cannot start does not hold up what can: in steps.
+// Division of steps among the prompts in progress; a prompt that cannot start holds up no other. Counted in steps.
 #include <array>
 #include <catch2/catch.hpp>
 #include <map>
@@ -47,7 +47,7 @@ TEST_CASE("no step is predicted to take longer than its bound, and a long prompt
     machine.step();
     if (num_steps > 10) CHECK(machine.plan.predicted_seconds <= 1.01 * kStepSeconds);
   }
-  // A quarter of what a step has room for is its own: 140 tokens fit beside the fixed price.
+  // The long prompt gets a quarter of a step's room: 140 tokens fit beside the fixed price.
   CHECK(num_steps <= 12'000 / (140 / 4) + 20);
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("streams that exceed a step's bound take turns, and what comes starts 
     machine.add(20, i);
   for (int i = 0; i < 40; ++i)
     machine.step();
-  // All of them would take 0.44 s: two steps of 105 at most.
+  // Together they would take 0.44 s: two steps of at most 105.
   std::map<const Sequence*, int> last_step;
   int longest_gap = 0;
   const Sequence* small = nullptr;
@@ -133,7 +133,7 @@ TEST_CASE("whatever comes, the first that waits starts once those that ran when 
     ScheduledMachine machine({.max_num_seqs = 64}, 80);  // too few blocks for what comes
     const Sequence* first = nullptr;
     int num_bypassed = 0;
-    std::set<const Sequence*> ran;  // when it became the first, or another one, while there was room, went before it
+    std::set<const Sequence*> ran;  // running when it became first or was last overtaken
     int num_steps_too_long = 0;
     for (int i = 0; i < 400; ++i) {
       machine.add(request_of(made_tokens(16 + below(i % 8 == 0 ? 300 : 60), 1000 + i, 50'000), 1 + below(200)));
@@ -205,7 +205,7 @@ TEST_CASE("beside lists a request finds a place, and starts in the next step, wh
     machine.step();
     CHECK(machine.plan.predicted_seconds <= 1.01 * kListSeconds);
   }
-  // The lists advanced meanwhile, and advance even where such requests never end.
+  // The lists advanced meanwhile, and advance even beside endless requests of this kind.
   CHECK(std::ranges::count_if(machine.sequences(), [&](const Sequence& each) {
           return is_of_list(each) && each.state == Sequence::State::kDone;
         }) > 100);
@@ -297,7 +297,7 @@ TEST_CASE("what other engines leave bounds prompt tokens, and neither one stream
     CHECK(num_rows_of(alone) == 1);
     CHECK_FALSE(machine.plan.interruptible);
   }
-  // A step of 15 streams takes 70 ms: more than is left, and no reason to leave one out. Prompts get a quarter of it.
+  // A step of 15 streams takes 70 ms: more than is left, but none is left out. Prompts get a quarter of it.
   for (int i = 2; i < 16; ++i)
     machine.add(20, i);
   while (machine.sequences().back().num_generated() == 0)
@@ -326,7 +326,7 @@ TEST_CASE("a stream alone has steps of its own token, which nothing needs to end
   CHECK(machine.steps_to_start(machine.add(20, 2)) == 1);
 }
 
-// What server/ops/systemd.h takes for a hang.
+// The watchdog in server/ops/systemd.h takes a slower step for a hang.
 TEST_CASE(
     "whatever comes, no step takes ten times what it was predicted to take, the machine six times slower included",
     "[sharing][property]") {

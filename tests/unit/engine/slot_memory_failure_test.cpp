@@ -1,5 +1,5 @@
-// Memory that is exhausted at any one place of an engine while a slot is saved, restored or erased: the order is
-// answered once, with an error or with all that it is about, and the next one does what it says.
+// Memory that runs out at any one place of an engine while a slot is saved, restored or erased: the order is answered
+// once, with an error or with its whole result, and the next one works.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/engine/allocations.h"
@@ -10,11 +10,11 @@ using namespace quire::test;
 
 namespace {
 
-// What an order was answered with. Takes no memory.
+// The answer to an order. Allocates no memory.
 struct SlotAnswer {
   int num_calls = 0;
   bool lacked_memory = false;
-  std::string code{};  // of another error
+  std::string code{};  // code of an error other than lacking memory
   std::optional<KeptChain> chain;
 };
 
@@ -33,7 +33,7 @@ class SlotScene {
     return sink->choices[0].tokens;
   }
 
-  // With the n-th allocation of the engine failing, where n is not negative. True where one has failed.
+  // Runs with the engine's n-th allocation failing, unless n is negative. Returns whether one has failed.
   bool order(SlotOrder::What what, SlotAnswer& answer, std::int64_t num_before, KeptChain chain = {}) {
     SlotOrder order{.what = what, .slot = 0, .max_bytes = 1 << 20, .chain = std::move(chain)};
     order.done = std::make_shared<const std::function<void(Result<KeptChain>)>>([&answer](Result<KeptChain> result) {
@@ -51,7 +51,7 @@ class SlotScene {
     return num_before >= 0 && !forget_failure();
   }
 
-  // Of the last conversation's prompt.
+  // Cached tokens of the last conversation's prompt.
   std::int32_t num_cached() const { return num_cached_; }
   bool is_idle_and_healthy() const { return harness_.engine.healthy() && harness_.engine.stats().num_blocks_used == 0; }
 

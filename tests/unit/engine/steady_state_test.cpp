@@ -1,5 +1,5 @@
-// What must not grow with load or time: the allocations of a schedule, and of a whole step in which no request comes or
-// goes.
+// Costs that must not grow with load or time: the allocations of a schedule, and of a whole step in which no request
+// comes or goes.
 #include <catch2/catch.hpp>
 
 #include "core/grammar/compiler.h"
@@ -63,7 +63,7 @@ class EvenGrammar : public Grammar {
   };
 };
 
-// Steps until everything streams and the last arrays have their size, then counts over `num_steps`.
+// Steps until everything streams and arrays have their final size, then counts over `num_steps`.
 std::int64_t allocations_of(Engine& engine, int num_warm, int num_steps) {
   kEngineThread.assume();
   Clock::time_point now{std::chrono::seconds(1000)};
@@ -80,7 +80,7 @@ std::int64_t allocations_of(Engine& engine, int num_warm, int num_steps) {
 TEST_CASE("a schedule that admits and preempts allocates nothing", "[scheduler][steady]") {
   Crowd crowd{.num_running = 100, .num_waiting = 1000, .num_keys = 20};
   crowd.policy = GENERATE(SchedulerPolicy::kFcfs, SchedulerPolicy::kPriority, SchedulerPolicy::kFair);
-  // Choices give their places up; or the pool is too small for what runs.
+  // Choices give up their places, or the pool is too small for the running sequences.
   crowd.num_choices = GENERATE(8, 1);
   crowd.num_blocks = crowd.num_choices > 1 ? 5000 : 1600;
   CrowdedScheduler scheduler(crowd);
@@ -134,7 +134,7 @@ TEST_CASE("a step with compiled grammars, penalties, windows and DRY allocates n
     spec.text = text;
     return *compiler.compile(spec);
   };
-  // Texts without an end, whose states are soon all prepared; a generation's stack has been compacted by then.
+  // Endless texts whose states are soon all prepared; a generation's stack has been compacted by then.
   using Kind = GrammarSpec::Kind;
   const std::vector<std::shared_ptr<const Grammar>> grammars = {
       grammar(Kind::kJsonSchema, R"({"type":"array","items":{"enum":["ab","ac",12,13.5,true]},"minItems":100000})"),

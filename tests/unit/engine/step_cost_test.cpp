@@ -1,4 +1,4 @@
-// What a step costs on synthetic machines: learned from whatever steps there are, in a number of steps.
+// Prices of steps on synthetic machines: learned from any mix of steps within a number of steps.
 #include "core/sched/step_cost.h"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ struct Machine {
   }
 };
 
-// Steps as they come: streams that come and go beside a prompt of 12,000 tokens, cut to what fits 250 ms.
+// A mix of steps: streams that come and go beside a prompt of 12,000 tokens, cut to fit 250 ms.
 class Traffic {
  public:
   StepTerms next(const StepCost& cost) {
@@ -119,7 +119,7 @@ TEST_CASE("a change of speed that only streams show holds for prompts too", "[st
   const Machine slower{.speed = 0.5};
   worst_error(cost, slower, traffic, 0, 20);
   CHECK(relative_error(cost, slower, prompt_of(2000, 100)) < 0.15);
-  worst_error(cost, slower, traffic, 0, 2000);  // and is not forgotten while no prompt comes
+  worst_error(cost, slower, traffic, 0, 2000);  // and is remembered while no prompt comes
   CHECK(relative_error(cost, slower, prompt_of(2000, 100)) < 0.2);
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("runs of steps that only stream do not make prompts look cheap", "[ste
   std::mt19937 random(GENERATE(1U, 2U, 3U));
   std::normal_distribution<double> noise(0.0, 0.05);
   StepCost cost;
-  double worst = 0.0;  // of steps with prompts: what they took over what was predicted
+  double worst = 0.0;  // longest time over prediction, steps with prompts
   for (int step = 0; step < 2000; ++step) {
     StepTerms terms;
     for (int i = 0; i < 32; ++i)
@@ -176,7 +176,7 @@ TEST_CASE("one step that took ten times as long is forgotten after five", "[step
 TEST_CASE("prompt tokens that fit a time shrink as the context grows, and grow from few to many by steps",
           "[step_cost]") {
   StepCost cost;
-  CHECK(cost.prompt_tokens_within(0.25, 0) == 16);  // nothing is known yet
+  CHECK(cost.prompt_tokens_within(0.25, 0) == 16);  // no price is known yet
   cost.observe(prompt_of(0, 16), Machine{}.seconds(prompt_of(0, 16)));
   CHECK(cost.prompt_tokens_within(100.0, 0) == 64);
   Traffic traffic;

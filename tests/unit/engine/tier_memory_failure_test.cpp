@@ -1,5 +1,5 @@
-// Memory that is exhausted at any one place of the tiers below the pool: what they were about to keep is not kept, and
-// nothing else is lost. On the engine's side, and on the thread of the disk's folder.
+// Memory that runs out at any one place of the tiers below the pool, on the engine's side or on the thread of the
+// disk's folder: the block being stored is lost, and nothing else.
 #include <catch2/catch.hpp>
 
 #include "core/kv/lower_tier.h"
@@ -17,8 +17,8 @@ constexpr std::int64_t kNumBlocks = 8;
 constexpr std::int64_t kBlockBytes = 16;
 constexpr std::int64_t kDiskBytes = 6'000;  // some records of a block with its state
 
-// A cache of eight blocks of four tokens, with recurrent states or without, over host memory and a disk. What a block
-// holds are its tokens, what a state holds are those before it. The engine's calls are fallible, the test's are not.
+// A cache of eight blocks of four tokens, with recurrent states or without, over host memory and a disk. A block's
+// content is its tokens, a state's is the tokens before it. The engine's calls are fallible, the test's are not.
 class TieredScene {
  public:
   TieredScene(const TemporaryFolder& folder, std::int64_t num_states)
@@ -31,7 +31,7 @@ class TieredScene {
     copies_.reserve(64);
   }
 
-  // Computes a prompt from where its blocks, and its state, are found: what is found must be right.
+  // Computes a prompt from where its blocks and its state are found, and checks them.
   void serve(const std::vector<TokenId>& prompt) {
     const auto count = static_cast<std::int64_t>(prompt.size());
     BlockTable table;
@@ -62,7 +62,7 @@ class TieredScene {
     step();
   }
 
-  // A step in which nothing is computed; then the disk does all that it was asked.
+  // Takes a step that computes nothing; then the disk does all its work.
   void step() {
     {
       const Fallible scope;
@@ -72,7 +72,7 @@ class TieredScene {
     disk_.wait_idle();
   }
 
-  // As at the engine's end.
+  // Persists like the engine at its end.
   void persist() {
     bool has_more = true;
     while (has_more) {
@@ -143,7 +143,7 @@ class TieredScene {
   std::vector<BlockCopy> copies_;
 };
 
-// Conversations that push each other out of the pool, and out of both tiers.
+// Conversations that evict each other from the pool and from both tiers.
 void converse(TieredScene& scene) {
   const std::vector<TokenId> first = made_tokens(12, 1);
   scene.serve(first);
@@ -158,7 +158,7 @@ void converse(TieredScene& scene) {
 
 namespace {
 
-// With every allocation in turn.
+// Fails each allocation in turn.
 void check_exhausted(FailsIn where, std::int64_t num_states) {
   std::int64_t num_before = 0;
   std::uint64_t num_restored = 0;
@@ -179,7 +179,7 @@ void check_exhausted(FailsIn where, std::int64_t num_states) {
       num_restored += scene.num_restored();
     }
     if (num_before % 3 != 0) continue;
-    // And where a later process finds what is there.
+    // A later process finds the stored blocks too.
     TieredScene next(folder, num_states);
     fail_next_allocation(num_before / 3, where);
     next.step();

@@ -1,5 +1,5 @@
-// Small caches over a LowerTier: Tiered, and TieredStates for models with recurrent layers; what a block or a state
-// holds are its tokens. One thread at a time.
+// Small caches over a LowerTier: Tiered, and TieredStates for models with recurrent layers; a block's or a state's
+// content is its tokens. One thread at a time.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@
 
 namespace quire::test {
 
-inline constexpr std::int64_t kSmallBlockBytes = 16;  // of SmallCache
+inline constexpr std::int64_t kSmallBlockBytes = 16;  // block size of SmallCache
 
 // A small cache over host memory, over a disk, or over both.
 struct Tiered : SmallCache {
@@ -29,19 +29,19 @@ struct Tiered : SmallCache {
     settle();
   }
 
-  // A step in which nothing is computed; what moved with it.
+  // Takes a step that computes nothing; returns the moves.
   std::vector<BlockMove> step() {
     tier.begin_step();
     return do_moves(tier, storage);
   }
   void before_computing() override { do_moves(tier, storage); }
-  // Until the disk has done all that it was asked, and the tree knows of it.
+  // Waits until the disk has done its work and the tree knows of it.
   void settle() {
     step();
     disk->wait_idle();
     step();
   }
-  // As at the end of an engine.
+  // Persists like an engine at its end.
   void persist_all(LowerTier::Clock::time_point until = LowerTier::Clock::time_point::max()) {
     bool has_more = true;
     while (has_more && tier.wait_for_room(until)) {
@@ -51,7 +51,7 @@ struct Tiered : SmallCache {
     tier.end_persisting(until);
   }
 
-  // How many blocks of the prompt came back, all other things having been done.
+  // Returns how many of the prompt's blocks came back, after all other work.
   std::int64_t restored(const std::vector<TokenId>& prompt, double compute_seconds, std::int64_t limit = 16) {
     const std::uint64_t before = tier.num_restored();
     BlockTable table;
@@ -77,7 +77,7 @@ struct Tiered : SmallCache {
   LowerTier tier;
 };
 
-// What a table's blocks hold, compared with the tokens they stand for.
+// Compares the content of a table's blocks with its tokens.
 inline void check_content(Tiered& tiered, const std::vector<TokenId>& prompt, std::int64_t num_tokens) {
   BlockTable table;
   tiered.kv.open(table, "");
@@ -96,7 +96,7 @@ struct TieredStates {
   explicit TieredStates(HostTier* host, DiskTier* disk, SharedTier* shared = nullptr)
       : tier(kv, kSmallBlockBytes, static_cast<std::int64_t>(states.state_bytes()), host, disk, {}, shared) {}
 
-  // Computes a prompt of whole blocks from where its state is found, and keeps its state; the tokens computed.
+  // Computes a prompt of whole blocks from where its state is found, and keeps its state; returns the tokens computed.
   std::int64_t serve(const std::vector<TokenId>& prompt) {
     const auto count = static_cast<std::int64_t>(prompt.size());
     BlockTable table;

@@ -1,4 +1,4 @@
-// What an engine publishes of itself while it waits for another one's turn.
+// Statistics of an engine that waits for another one's turn.
 #include <catch2/catch.hpp>
 #include <thread>
 

@@ -24,7 +24,7 @@ SchedulerOptions waiting_options(SchedulerPolicy policy, std::int32_t max_num_se
   return options;
 }
 
-// A machine whose places are partly taken, and that waiting sequences of chosen kinds crowd.
+// A machine whose places are partly taken, and in which sequences of chosen kinds wait.
 class CrowdedMachine : public ScheduledMachine {
  public:
   using ScheduledMachine::ScheduledMachine;
@@ -39,7 +39,7 @@ class CrowdedMachine : public ScheduledMachine {
     for (int i = 0; i < count; ++i)
       step();
   }
-  // Streams that hold their places, then a request with as many choices as there are places.
+  // Adds streams that hold their places, then a request with as many choices as places.
   void add_streams(int count) {
     for (int i = 0; i < count; ++i)
       add(made(kSmallTokens, kForEver));
@@ -57,7 +57,7 @@ class CrowdedMachine : public ScheduledMachine {
   int num_made_ = 0;
 };
 
-// What crowds a machine, and how a small request that comes then is related to it.
+// Random sequences that crowd a machine, and their relation to a small request.
 class RandomCrowd {
  public:
   explicit RandomCrowd(unsigned seed)
@@ -76,7 +76,7 @@ class RandomCrowd {
       choices.num_choices = 2 + below(places_ - 1);
       machine_.add(std::move(choices));
     }
-    machine_.steps(20);  // those prompts are computed
+    machine_.steps(20);  // computes those prompts
     for (int i = few_or_many(60); i > 0; --i)
       machine_.add(request(kForEver), true);
     for (int i = few_or_many(60); i > 0; --i) {
@@ -94,7 +94,7 @@ class RandomCrowd {
     machine_.steps(below(10));
   }
 
-  // The longest wait of small requests, which come one after another or together.
+  // The longest wait of small requests that arrive one after another or together.
   int longest_wait() {
     int longest = 0;
     for (int i = 0; i < 8; ++i) {
@@ -146,7 +146,7 @@ TEST_CASE("of the places that a request's choices have, another request gets one
   };
   int num_steps = 0;
   for (; num_steps < 2000 && !have_ended(); ++num_steps) {
-    // Where small requests never end to come, a choice is passed over eight times.
+    // Endless small requests pass a choice over eight times.
     if (num_steps % 4 == 0) machine.add(machine.made(kSmallTokens, kForEver / 1000));
     machine.step();
   }
@@ -198,7 +198,7 @@ TEST_CASE("those that are being restored count among the next to start", "[waiti
   };
   Sequence& first = machine.add(machine.made(kSmallTokens, 2));
   machine.begin_restore(first);
-  machine.step();  // it is in its lane now
+  machine.step();  // moves it into its lane
   Sequence& second = machine.add(machine.made(kSmallTokens, 2));
   machine.begin_restore(second);
   machine.add(machine.made(kSmallTokens, 2));
@@ -206,7 +206,7 @@ TEST_CASE("those that are being restored count among the next to start", "[waiti
 }
 
 TEST_CASE("whatever waits, a small request starts within a bounded number of steps", "[waiting][property]") {
-  // A choice keeps the place that it has come back to for eight steps.
+  // A choice keeps the place that it came back to for eight steps.
   constexpr int kMostSteps = 12;
   for (unsigned seed = 0; seed < 300; ++seed) {
     INFO("seed " << seed);

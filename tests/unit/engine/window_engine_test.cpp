@@ -1,5 +1,5 @@
-// The engine over a model whose layers see a window: what it keeps, and that no text depends on it. The model's every
-// output depends on each token of its sequence, and once more on those in the window.
+// The engine over a model whose layers see a window: the tokens kept, and texts that do not depend on it. The model's
+// every output depends on each token of its sequence, and once more on those in the window.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/engine/harness.h"
@@ -50,7 +50,7 @@ TEST_CASE("a sequence far longer than the window holds the window and a chunk", 
 }
 
 TEST_CASE("windows make room for sequences that would not run together without", "[engine][window]") {
-  // As many bytes for layers with a window: 45 parts, instead of one for each of 160 blocks.
+  // The same bytes for layers with a window: 45 parts, instead of one for each of 160 blocks.
   Harness harness(windowed(160, 45));
   std::vector<std::shared_ptr<KeepingSink>> sinks;
   for (int i = 0; i < 4; ++i)

@@ -12,7 +12,7 @@ constexpr const char* kWindowed[] = {"gemma2",  "gemma3", "gemma4", "gemma4-moe"
                                      "cohere2", "olmo3",  "mimo2",  "exaone4-swa"};
 constexpr int kWindowedStreams = 10;
 
-// Some begin alike for longer than a window, others grow into theirs.
+// Some share a beginning longer than a window, others grow into theirs.
 Request windowed_stream(int i) {
   const int num_alike = i % 3 == 0 ? 60 : 4;
   Request request =

@@ -30,7 +30,7 @@ TEST_CASE("parts are given in order, and the least recently used one is taken fi
   CHECK(pool.unpin(block(2)));
   CHECK(pool.unpin(block(0)));
   CHECK(pool.num_cached() == 2);
-  pool.assign(block(5));  // in place of block 2's
+  pool.assign(block(5));  // takes the place of block 2's part
   CHECK(pool.part_of(block(5)) == PartId{2});
   CHECK_FALSE(pool.has_part(block(2)));
   CHECK(pool.has_part(block(0)));
@@ -79,7 +79,7 @@ TEST_CASE("promised parts are not available to others", "[window]") {
 
 namespace {
 
-// Forty blocks of four tokens, of which layers that see eight tokens keep thirteen.
+// Forty blocks of four tokens; layers that see eight tokens keep thirteen of them.
 struct Windowed {
   KvCache kv{40, 4, true, content_hash, "", 0, {8, 13}};
   std::vector<BlockCopy> copies;
@@ -109,7 +109,7 @@ struct Windowed {
     kv.check_integrity();
   }
 
-  // Computes a prompt in steps of a block, and frees it; returns the tokens that were found.
+  // Computes a prompt in steps of a block, and frees it; returns the matched tokens.
   std::int64_t serve(const std::vector<TokenId>& prompt) {
     const auto count = static_cast<std::int64_t>(prompt.size());
     BlockTable table = open();
@@ -227,7 +227,7 @@ TEST_CASE("without parts nothing is admitted or grown, and nothing changes", "[w
   BlockTable c = windowed.open();
   CHECK_FALSE(windowed.kv.admit(c, windowed.kv.match(c, second, 3), 4, windowed.copies));
   CHECK(c.blocks.empty());
-  // Of its five blocks it is promised parts for four.
+  // Its five blocks are promised four parts.
   CHECK(windowed.kv.tokens_with_parts(b, 0) == 16);
   CHECK_FALSE(windowed.kv.grow(b, 0, 20, windowed.copies));
   CHECK(windowed.kv.window().num_promised() == 4);
@@ -247,7 +247,7 @@ TEST_CASE("a fork shares its parent's window; who writes first copies the block 
   windowed.admit(parent, prompt);
   windowed.compute(parent, prompt, 0, 30);
   CHECK(windowed.kv.can_fork(parent, 30));
-  CHECK_FALSE(windowed.kv.can_fork(parent, 20));  // what its next token sees may be gone
+  CHECK_FALSE(windowed.kv.can_fork(parent, 20));  // its next token's window may be gone
   BlockTable child = windowed.open();
   windowed.kv.fork(parent, child, 30);
   CHECK(child.pinned_begin == parent.pinned_begin);

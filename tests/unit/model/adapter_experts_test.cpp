@@ -13,7 +13,7 @@ using namespace quire::test;
 
 namespace {
 
-// A model with experts, and what is asked of it with one adapter or another.
+// A model with experts, and requests to it with different adapters.
 class Scene {
  public:
   explicit Scene(const std::string& shape)

@@ -24,7 +24,7 @@ std::int64_t matrices_of(const Change& change) {
   return std::max<std::int64_t>(1, change.num_experts);
 }
 
-// What PEFT calls the matrix of a GGUF name, from the layers' part on.
+// PEFT's name of the matrix with a GGUF name, from the layer's part on.
 std::string peft_name(const std::string& gguf) {
   static const std::map<std::string, std::string> kNames{
       {"attn_q", "self_attn.q_proj"}, {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
@@ -36,7 +36,7 @@ std::string peft_name(const std::string& gguf) {
   return "layers." + gguf.substr(4, dot - 4) + "." + kNames.at(name);
 }
 
-// [experts][rows][cols] as [cols][rows * experts], the expert counting fastest.
+// Turns [experts][rows][cols] into [cols][rows * experts], with the expert counting fastest.
 std::vector<float> experts_last(const std::vector<float>& values, std::int64_t experts, std::int64_t rows,
                                 std::int64_t cols) {
   std::vector<float> out;
@@ -223,7 +223,7 @@ void write_merged(const std::filesystem::path& model, const std::vector<Change>&
     auto* weights =
         reinterpret_cast<float*>(bytes.data() + (reinterpret_cast<const char*>(tensor->data.data()) - bytes.data()));
     for (std::int64_t row = 0; row < matrices_of(change) * change.outputs; ++row) {
-      const std::int64_t first = row / change.outputs * change.rank;  // of the matrix's rows of `down`
+      const std::int64_t first = row / change.outputs * change.rank;  // the matrix's first row of `down`
       for (std::int64_t column = 0; column < change.inputs; ++column) {
         double sum = 0.0;
         for (std::int64_t k = 0; k < change.rank; ++k)

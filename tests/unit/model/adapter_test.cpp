@@ -15,7 +15,7 @@ using namespace quire::test;
 
 namespace {
 
-// Alone, in chunks and beside other adapters and rows without one, on every level.
+// Runs alone, in chunks and beside rows of other adapters or none, on every level.
 void check_rows_of_adapters(const std::string& shape, std::span<const std::string> isa_levels) {
   CAPTURE(shape);
   const TemporaryFolder folder;
@@ -101,7 +101,7 @@ TEST_CASE("Neighbours with one adapter are multiplied together, and rows without
   std::vector<std::shared_ptr<const Adapter>> loaded;
   for (int i = 0; i < 16; ++i)
     loaded.push_back(runner.model().load_adapter(folder / std::to_string(i)));
-  // Products of a step of 32 sequences of a token, of which the first `num_with` have adapters.
+  // Counts the products of a step of 32 sequences of one token; the first `num_with` have adapters.
   const auto products = [&](std::size_t num_with, std::size_t num_adapters) {
     std::vector<const Adapter*> adapters(32);
     for (std::size_t i = 0; i < num_with; ++i)
@@ -113,7 +113,7 @@ TEST_CASE("Neighbours with one adapter are multiplied together, and rows without
     return std::ssize(runner.take_recording());
   };
   const std::int64_t plain = products(0, 1);
-  std::int64_t of_layers = 0;  // that the adapters change; those of the head are computed for each row
+  std::int64_t of_layers = 0;  // changed products of layers; the head's run per row
   for (const Change& change : changes)
     of_layers += change.name.starts_with("blk.") ? 1 : 0;
   const std::int64_t of_head = 2 * (std::ssize(changes) - of_layers);

@@ -1,4 +1,4 @@
-// What the cache's element type costs in quality: perplexity of the trained models on a fixed text.
+// Cost of the cache's element type in quality: perplexity of the trained models on a fixed text.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -19,7 +19,7 @@ constexpr std::size_t kSequenceTokens = 1000;
 constexpr std::size_t kChunk = 100;
 constexpr std::size_t kAllSequences = 100;
 
-// Text as tokens; the models have learned to write only the answers.
+// Text as tokens; the models were trained to write the answers only.
 struct Chats {
   std::vector<std::int32_t> ids;
   std::vector<bool> answers;
@@ -32,7 +32,7 @@ struct Chats {
   }
 };
 
-// Chats about the topics that the models have learned, one after the other.
+// Chats about the topics of the training, one after another.
 Chats chats(const LoadedModel& model) {
   Chats out;
   std::string topic;

@@ -26,7 +26,7 @@ struct ExamPrompt {
 struct ExamReference {
   bool is_embedding = false;
   std::string pooling;
-  std::int64_t context = 0;  // that the other engine served
+  std::int64_t context = 0;  // context that the other engine served
   std::vector<std::int32_t> columns;
   std::vector<ExamPrompt> prompts;
 };
@@ -35,11 +35,11 @@ ExamReference read_exam(const std::filesystem::path& reference_json);
 
 struct ExamResult {
   double worst = 0.0;  // largest difference of a stored logit, or of an embedding over its length
-  std::string where;   // of the worst
+  std::string where;   // place of the worst difference
   bool greedy_agrees = true;
 };
 
-// What a model gives against its reference; chunk 0: each prompt in one step.
+// Compares a model's outputs with its reference; chunk 0: each prompt in one step.
 ExamResult take_exam(const std::filesystem::path& model, const ExamReference& reference, std::size_t chunk,
                      bool with_greedy);
 

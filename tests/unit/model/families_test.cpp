@@ -1,5 +1,4 @@
-// One tiny synthetic model of each family, and legal variations of it, against the scalar reference in double
-// precision.
+// A tiny synthetic model of each family, and legal variations of it, against the scalar reference in double precision.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -61,7 +60,7 @@ TEST_CASE("Every family agrees with the scalar reference on the scalar level", "
   check_families("scalar");
 }
 
-// Sizes that are no multiple of a vector, a block or each other; other numbers of layers, heads and experts.
+// Sizes that are no multiples of a vector, a block or each other; other numbers of layers, heads and experts.
 TEST_CASE("Every family agrees with the scalar reference in other shapes", "[model][families][.long]") {
   struct Change {
     const char* keys;
@@ -88,7 +87,7 @@ TEST_CASE("Every family agrees with the scalar reference in other shapes", "[mod
       }
       if (is_illegal) continue;
       std::string keys = change.keys;
-      // A norm is of one kind.
+      // A norm has a single kind.
       if (keys.starts_with("eps"))
         keys = shape.keys.find("leps=") == std::string::npos ? "eps=0.00001" : "leps=0.00001";
       INFO(name << " with " << keys);

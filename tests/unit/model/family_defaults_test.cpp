@@ -1,4 +1,4 @@
-// What files leave out: the numbers that llama.cpp's readers have for keys that are absent, by family.
+// Defaults for keys missing from files: the numbers in llama.cpp's readers, by family.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -9,7 +9,7 @@ using namespace quire;
 
 namespace {
 
-// `changes`: keys that replace those of the tiny shape; one without a value is taken away.
+// `changes`: keys that replace those of the tiny shape; a key without a value is removed.
 ModelSpec spec_with(const std::string& name, const std::string& changes) {
   FamilyShape shape = find_family_shape(name).value();
   shape.keys += " " + changes;
@@ -115,7 +115,7 @@ TEST_CASE("YaRN's magnitude without a log multiplier is 1 + 0.1 ln of the factor
   const ModelSpec mistral = spec_with("tiny-mistral3", "rope.scaling.yarn_log_multiplier=");
   CHECK(mistral.ropes[0].attention_factor == Approx(plain));
   CHECK(mistral.ropes[0].beta_fast == 4.0);
-  // Only some readers take these keys; others' files must have what is computed.
+  // Only some readers take these keys; files of other families must agree with the computation.
   CHECK_NOTHROW(spec_with("tiny-gpt-oss", "rope.scaling.yarn_beta_fast=32.0"));
   CHECK_THROWS_AS(spec_with("tiny-gpt-oss", "rope.scaling.yarn_beta_fast=4.0"), StartupError);
 }

@@ -19,12 +19,12 @@ namespace {
 // Copies a GGUF file with its scalar metadata, string arrays and tensors, with changes.
 struct Changes {
   std::vector<std::int32_t> numbers = {};  // the value of set_key, a list
-  bool pads_shapes = false;                // with dimensions of one
+  bool pads_shapes = false;                // adds dimensions of one
   std::string drop_tensor = {};
   std::string add_tensor = {};
   std::string drop_key = {};
   std::string set_key = {};
-  std::string text = {};  // of set_key; where empty, `number`
+  std::string text = {};  // value of set_key; if empty, `number`
   std::uint32_t number = 0;
 };
 

@@ -14,7 +14,7 @@ using namespace quire::test;
 namespace {
 
 struct ShardOptions {
-  std::uint32_t number = 0;  // as the key says it, from zero on
+  std::uint32_t number = 0;  // value of the key, counted from zero
   std::uint32_t count = 3;
   std::uint32_t total = 3;
   std::string tensor;

@@ -32,7 +32,7 @@ GgufBytes one_key(std::uint32_t type) {
   return GgufBytes().header(0, 1).key("k", type);
 }
 
-// One F32 tensor of 4x2 at offset 0 of the data.
+// A file with a single F32 tensor of 4x2 at offset 0 of the data.
 GgufBytes one_tensor(const std::vector<std::uint64_t>& shape, std::uint32_t type, std::uint64_t offset) {
   return GgufBytes().header(1, 0).tensor("t", shape, type, offset);
 }

@@ -52,9 +52,9 @@ TEST_CASE("Every class of checkpoint gives the logits of its GGUF twin", "[model
 
 namespace {
 
-// Of every step-th key.
+// Checks every step-th key.
 void check_renamed_keys(int step) {
-  // Keys that the tensors' sizes and names say as well, or that say nothing about the arithmetic.
+  // Keys that the tensors' sizes and names repeat, or that have no effect on the arithmetic.
   const std::set<std::string> said_twice{"vocab_size", "model_type", "max_position_embeddings", "torch_dtype"};
   int number = 0;
   for (const HfClass& of : hf_classes()) {

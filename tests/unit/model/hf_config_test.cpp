@@ -24,7 +24,7 @@ struct Read {
   std::vector<std::string> warnings;
 };
 
-// Beside a table that has no layers: their tensors show nothing here.
+// Reads with a table that has no layers: their tensors do not matter here.
 Read read(const std::string& changes, const SpecWishes& wishes = {}) {
   json config = base_config();
   config.merge_patch(json::parse(changes));

@@ -15,8 +15,8 @@ struct HfDirectoryOptions {
   int num_shards = 1;                       // 1: model.safetensors alone; more: an index beside the shards
   bool bare_names = false;                  // without "model.", as embedding models are published
   bool head_name_only = false;              // the tied matrix under lm_head.weight
-  std::optional<WeightFormat> format = {};  // of the layers' matrices
-  bool decoded = false;                     // what the format stands for, in F32
+  std::optional<WeightFormat> format = {};  // type of the layers' matrices
+  bool decoded = false;                     // values in F32 that the format stands for
 };
 
 // `gguf`: a file of F32 matrices. Llama's query and key rows go back from interleaved pairs to halves.

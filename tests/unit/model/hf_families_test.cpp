@@ -1,4 +1,4 @@
-// What a Hugging Face configuration says under GGUF's keys, where files leave keys out or have unknown ones.
+// Translation of Hugging Face configurations into GGUF's keys, including missing and unknown keys.
 #include "core/model/architectures/hf_families.h"
 
 #include <catch2/catch.hpp>

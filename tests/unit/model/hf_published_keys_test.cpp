@@ -1,4 +1,4 @@
-// Published configurations hold more keys than tell what is computed: a checkpoint is read with all of its class's.
+// Published configurations hold more keys than the computation needs: a checkpoint with all keys of its class loads.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -17,10 +17,10 @@ namespace {
 
 struct Published {
   const char* model_type;
-  const char* keys;  // beside those of the shape; of the class's published files, with values that fit a tiny model
+  const char* keys;  // extra keys of published files, with values that fit a tiny model
 };
 
-// What transformers writes into files of every class, in one of its releases.
+// Keys that some release of transformers writes into files of every class.
 constexpr const char* kEverywhere =
     R"({"_name_or_path": "a/b", "add_cross_attention": false, "bad_words_ids": null, "begin_suppress_tokens": null,
         "chunk_size_feed_forward": 0, "diversity_penalty": 0.0, "do_sample": false, "early_stopping": false,
@@ -88,7 +88,7 @@ constexpr Published kPublished[] = {
          "reference_compile": null})"},
 };
 
-// Of the material, whose directories are tiny models of other classes.
+// Keys of the material, whose directories are tiny models of other classes.
 constexpr Published kOfMaterial[] = {
     {"glm4moe",
      R"({"attention_bias": true, "use_qk_norm": true, "scoring_func": "sigmoid", "topk_method": "noaux_tc",

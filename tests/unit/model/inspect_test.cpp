@@ -67,7 +67,7 @@ TEST_CASE("inspect plans for a GPU of any memory", "[inspect]") {
       nlohmann::json::parse(inspect_model_as_json(path, *backend, {}, {.max_num_seqs = 8}, gpu, {}, gpu.limited_by));
   CHECK(shown.at("plan").at("backend") == "a GPU of 24.0 GiB");
   CHECK(shown.at("plan").at("available_bytes") == gpu.available);
-  CHECK_FALSE(shown.contains("identity"));  // of a backend that is not here
+  CHECK_FALSE(shown.contains("identity"));  // the backend is not on this machine
 }
 
 TEST_CASE("inspect is brief where nothing more is asked for", "[inspect]") {

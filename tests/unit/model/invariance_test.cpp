@@ -69,7 +69,7 @@ TEST_CASE("The head and the last feed-forward multiply the rows whose logits are
   ModelRunner runner(*model, "scalar");
   const auto ids = tokens_from(600, 4);  // more than a slice
   const std::vector<float> last = runner.append_for_last(ids);
-  // Of each slice Q, K and V and what attention gives; then gate and up, down, and the head.
+  // Q, K, V and attention's result of each slice; then gate and up, down, and the head.
   CHECK(rows_of(runner.take_recording()) == std::vector<std::size_t>{512, 512, 88, 88, 1, 1, 1});
   runner.reset();
   CHECK(runner.append(ids).back() == last);
@@ -96,7 +96,7 @@ TEST_CASE("Wanted rows have the same bits whatever else is wanted, and leave the
     };
     const Logits all = compute(ids);
     const Logits next = is_causal ? compute(tokens_from(3, 8)) : Logits{};
-    // In slices of 16 some are wanted of the first and the last, and none of the second.
+    // Slices of 16: some rows of the first and last are wanted, none of the second.
     const std::vector<std::int32_t> wanted{0, 3, 4, 39};
     runner.reset();
     runner.edit = [&](StepArrays& arrays) {

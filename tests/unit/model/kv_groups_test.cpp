@@ -36,7 +36,7 @@ TEST_CASE("layers without a window keep all tokens", "[model][window]") {
   CHECK(kv_groups_of(spec)[0].kind == KvGroupKind::kFull);
   CHECK(kv_groups_of(spec)[0].num_layers == 3);
   for (LayerSpec& layer : spec.layers)
-    layer.attention.window = 1000;  // as long as the context
+    layer.attention.window = 1000;  // equal to the context
   CHECK(kv_split_of(spec).window == 0);
 }
 

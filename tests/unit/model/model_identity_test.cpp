@@ -1,4 +1,4 @@
-// What tells two models apart, and what does not: contents, options, adapters; and hashes that are remembered.
+// Differences that distinguish two models, and those that do not: contents, options, adapters; and remembered hashes.
 #include "core/model/layers/model_identity.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ ModelContent content(const fs::path& path, std::int64_t served_context = 0, cons
   return ContentReading(open_model(path, false, {.served_context = served_context}), folder).wait();
 }
 
-// Changes a byte and leaves the size and the time of modification as they were.
+// Changes a byte but neither the size nor the time of modification.
 void change_byte(const fs::path& path, std::uintmax_t at) {
   struct stat before {};
   REQUIRE(::stat(path.c_str(), &before) == 0);
@@ -49,7 +49,7 @@ void change_byte(const fs::path& path, std::uintmax_t at) {
   REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
 }
 
-// The shards of a file: the metadata and the first tensors in the first, the others in the second.
+// The shards of a file: metadata and the first tensors in the first, the other tensors in the second.
 fs::path write_shards(const fs::path& model, const fs::path& folder) {
   const auto file = GgufFile::open(model);
   const std::size_t half = file->tensors().size() / 2;
@@ -78,7 +78,7 @@ fs::path write_shards(const fs::path& model, const fs::path& folder) {
   return folder / "m-00001-of-00002.gguf";
 }
 
-// The stamp of a file on a system whose times can be relied on, made so for tests on others.
+// The stamp of a file with reliable times, simulated on file systems without them.
 FileStamp reliable(FileStamp stamp) {
   stamp.is_reliable = true;
   return stamp;
@@ -179,7 +179,7 @@ TEST_CASE("an adapter is known by its weights and by the scale that is used", "[
     std::ofstream(folder / name / "adapter_config.json")
         << R"({"peft_type": "LORA", "r": 4, "target_modules": ["q_proj"], )" << members << "}";
   };
-  // All with the rank 4: 16 / 4 is used, 16 / sqrt(4), then the first two scales again, said otherwise.
+  // All have rank 4: 16 / 4 is used, 16 / sqrt(4), then the first two scales again, written differently.
   write_config("plain", R"("lora_alpha": 16)");
   write_config("root", R"("lora_alpha": 16, "use_rslora": true)");
   write_config("same as plain", R"("lora_alpha": 8, "use_rslora": true)");
@@ -205,7 +205,7 @@ TEST_CASE("an adapter is known by its weights and by the scale that is used", "[
     writer.append(std::as_bytes(std::span(change.up)));
     writer.finish();
   };
-  write_gguf("zero.gguf", 0.0F, 4);  // alpha 0: the change as it is
+  write_gguf("zero.gguf", 0.0F, 4);  // alpha 0: the change is not scaled
   write_gguf("one.gguf", 1.0F, 4);
   write_gguf("four.gguf", 4.0F, 4);
   write_gguf("other.gguf", 1.0F, 4, 2);
@@ -255,7 +255,7 @@ TEST_CASE("a hash is remembered for the very file and time of change", "[identit
   const KnownContents both(folder.path());
   CHECK(both.find(stamp) == hash);
   CHECK(both.last_use(stamp) < both.last_use(others[0]));
-  // A bit that changes on the disk makes the line void.
+  // A bit that changes on the disk invalidates the line.
   change_byte(folder / "content-hashes", 3);
   CHECK_FALSE(KnownContents(folder.path()).find(stamp));
   CHECK(KnownContents(folder.path()).find(others[0]));
@@ -265,7 +265,7 @@ TEST_CASE("a file that may still change under the same stamp is not settled", "[
   const TemporaryFolder folder;
   folder.write("model", "bytes");
   FileStamp stamp = stamp_of(folder / "model").value();
-  if (!stamp.is_reliable) return;  // such as on tmpfs
+  if (!stamp.is_reliable) return;  // for example on tmpfs
   CHECK_FALSE(settle(folder / "model", stamp, stamp.changed));
   CHECK_FALSE(settle(folder / "model", stamp, stamp.changed - kSecond));
   CHECK(settle(folder / "model", stamp, stamp.changed + 3 * kSecond));
@@ -287,7 +287,7 @@ TEST_CASE("a remembered content is that of the file as it is", "[identity]") {
   const ModelContent second = read();
   CHECK(second != first);
   CHECK(second == content(folder / "model.gguf"));
-  // One file moved over another, of the same size and time.
+  // Another file of the same size and time, moved over the first.
   write_tiny(folder / "other.gguf");
   struct stat other {};
   REQUIRE(::stat((folder / "model.gguf").c_str(), &other) == 0);

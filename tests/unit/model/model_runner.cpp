@@ -32,7 +32,7 @@ std::unique_ptr<Backend> make_backend(const std::string& isa, int threads) {
   return create_backend({.device = "cpu", .cpu = {.isa = isa, .threads = threads, .pin = false}});
 }
 
-// All rows, or the last of each sequence.
+// All rows, or the last row of each sequence.
 std::vector<std::int32_t> wanted_rows(std::span<const std::int32_t> query_start, bool last_alone) {
   std::vector<std::int32_t> rows;
   for (std::size_t i = 1; i < query_start.size(); ++i) {

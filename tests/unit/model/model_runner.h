@@ -15,31 +15,31 @@
 
 namespace quire::test {
 
-using Logits = std::vector<std::vector<float>>;  // one row per token
+using Logits = std::vector<std::vector<float>>;  // a row per token
 
 class ModelRunner {
  public:
   ModelRunner(const LoadedModel& model, const std::string& isa, KvDType kv_dtype = KvDType::kF32, int threads = 2,
               const PackedCacheOptions& cache = {});
-  // On any backend, without recording.
+  // Runs on any backend, without recording.
   ModelRunner(const LoadedModel& model, std::unique_ptr<Backend> backend);
   ~ModelRunner();
 
   // Begins a new sequence.
   void reset();
-  // Appends the tokens in one step; the logits of every one of them.
+  // Appends the tokens in one step; returns the logits of each.
   Logits append(std::span<const std::int32_t> ids);
-  // The same, but the logits of the last one alone.
+  // Appends the tokens in one step; returns the logits of the last.
   std::vector<float> append_for_last(std::span<const std::int32_t> ids);
-  // The same as append, in steps of at most `chunk` tokens.
+  // Appends the tokens in steps of at most `chunk`; returns the logits of each.
   Logits append_chunked(std::span<const std::int32_t> ids, std::size_t chunk);
-  // Several new sequences in one step; the logits of each.
+  // Computes several new sequences in one step; returns the logits of each.
   std::vector<Logits> append_together(const std::vector<std::vector<std::int32_t>>& sequences);
-  // The logits of the last token of each.
+  // Computes them in one step; returns the logits of each sequence's last token.
   Logits append_together_for_last(const std::vector<std::vector<std::int32_t>>& sequences);
-  // The final hidden states instead of logits.
+  // Appends the tokens; returns the final hidden states.
   Logits append_hidden(std::span<const std::int32_t> ids);
-  // A classifier's scores instead of logits.
+  // Appends the tokens; returns a classifier's scores.
   Logits append_labels(std::span<const std::int32_t> ids);
   // Continues a fresh sequence greedily after `prompt`.
   std::vector<std::int32_t> greedy(std::span<const std::int32_t> prompt, std::size_t count);
@@ -50,7 +50,7 @@ class ModelRunner {
   Model& model() { return *model_; }
   KvStorage& kv() { return *kv_; }
 
-  // Changes the arrays of each step from now on, before they are computed.
+  // Called to change the arrays of each step before it is computed.
   std::function<void(StepArrays&)> edit;
 
  private:
@@ -73,10 +73,10 @@ inline constexpr const char* kVectorIsa = "neon";
 inline constexpr const char* kVectorIsa = "avx2";
 #endif
 
-// The levels that this machine can run; where it has no AMX, that level's logic over emulated tiles too.
+// The levels that this machine can run, and AMX's logic over emulated tiles if it has no AMX.
 std::vector<std::string> supported_isa_levels();
-std::string best_isa_level();  // that this processor has
-// How a level rounds the inputs of its matrix products.
+std::string best_isa_level();  // best level of this processor
+// Rounding of the inputs of a level's matrix products.
 Rounding rounding_of(const std::string& isa);
 
 std::int32_t argmax(std::span<const float> logits);

@@ -1,4 +1,4 @@
-// Weights packed once and kept: the same model from the cache, and a start that nothing wrong with the cache can stop.
+// Weights packed once and kept: the same model from the cache; no fault of the cache stops a start.
 #include "core/model/layers/packed_cache.h"
 
 #include <catch2/catch.hpp>
@@ -31,7 +31,7 @@ Logits logits_with(const LoadedModel& model, const PackedCacheOptions& cache) {
 
 constexpr std::int64_t kBound = std::int64_t{1} << 30;
 
-// But for the remembered hashes.
+// Lists the files except for the remembered hashes.
 std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   std::error_code absent;
@@ -71,7 +71,7 @@ TEST_CASE("Packed weights of another content are not taken", "[model]") {
     return PackedCacheOptions{.folder = folder / "cache", .model = {files, options}};
   };
   logits_with(*first, cache_of("first", ""));
-  // Of the same shapes.
+  // The second model has the same shapes.
   CHECK(logits_with(*second, cache_of("second", "")) == logits_with(*second, {}));
   CHECK(files_in(folder / "cache").size() == 2);
   logits_with(*first, cache_of("first", "other options"));
@@ -90,7 +90,7 @@ TEST_CASE("A damaged cache of packed weights is replaced", "[model]") {
     CHECK(logits_with(*model, cache) == plain);
     CHECK(std::filesystem::file_size(file) == whole);
   }
-  // A byte among the weights, with the time of modification set back.
+  // Changes a byte among the weights and restores the time of modification.
   for (const std::uintmax_t at : {whole / 5, whole / 2}) {
     const auto before = std::filesystem::last_write_time(file);
     {
@@ -136,7 +136,7 @@ TEST_CASE("Writers of packed weights do not disturb each other, and one that sto
 TEST_CASE("Packed weights of any size come back as they were, each at a page of its own", "[model]") {
   const TemporaryFolder folder;
   const PackedCache cache(folder.path(), "identity", kBound);
-  // Smaller and larger than what is written at once.
+  // Sizes below and above those of a single write.
   std::vector<std::vector<std::byte>> entries;
   for (const std::size_t size : {1U, 4096U, 1'800'000U, 9'000'001U, 5U, 4'194'304U}) {
     auto& entry = entries.emplace_back(size);

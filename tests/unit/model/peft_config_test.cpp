@@ -105,7 +105,7 @@ TEST_CASE("Changes of several ranks and alphas compute what the same ones of a G
   std::erase_if(changes, [](const Change& change) { return change.name == "output.weight"; });
   write_adapter(changes, "qwen3", folder / "adapter.gguf");
   const Logits wanted = logits_with(folder / "adapter.gguf");
-  // The same change with twice the alpha and half of the matrix.
+  // An equal change with twice the alpha and half of the matrix.
   for (Change& change : changes) {
     if (!change.name.ends_with("attn_v.weight")) continue;
     for (float& value : change.up)

@@ -40,7 +40,7 @@ void check_against_reference(const std::filesystem::path& model_path, const std:
   }
 }
 
-// As the reference keeps K and V, and as Quire does unless told otherwise.
+// Types of K and V: the reference's, and Quire's default.
 constexpr KvDType kBoth[] = {KvDType::kF32, KvDType::kF16};
 
 void check_stories(std::span<const std::string> isa_levels, std::span<const KvDType> kv_dtypes) {

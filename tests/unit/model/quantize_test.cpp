@@ -10,7 +10,7 @@ namespace {
 
 struct Expected {
   DType type;
-  double worst;  // of the difference, as a part of the block's largest magnitude
+  double worst;  // largest difference, relative to the block's largest magnitude
 };
 
 std::vector<float> round_trip(DType type, const std::vector<float>& values) {

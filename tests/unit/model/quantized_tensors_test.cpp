@@ -1,4 +1,4 @@
-// The quantised formats of Hugging Face checkpoints: what is read of them equals their definition.
+// The quantised formats of Hugging Face checkpoints: read values equal the formats' definitions.
 #include "core/model/formats/quantized_tensors.h"
 
 #include <catch2/catch.hpp>
@@ -103,7 +103,7 @@ TEST_CASE("Weights of every quantised format have the values of its definition",
     }
     CHECK(wrong == 0);
     const bool is_coarse = format == WeightFormat::kGptq2 || format == WeightFormat::kGptq3;
-    CHECK(distance < (is_coarse ? 0.12 : 0.06));  // it is the matrix that was written and not another order of it
+    CHECK(distance < (is_coarse ? 0.12 : 0.06));  // the matrix was read in its written order
   }
 }
 

@@ -19,7 +19,7 @@ class ShapeDrawer {
  public:
   explicit ShapeDrawer(std::uint32_t seed) : random_(seed) {}
 
-  // Changes of keys and parts that fit together; what the shape fixes by other numbers stays.
+  // Draws changes of keys and parts that fit together; keys that other numbers of the shape determine stay.
   SynthSpec draw(const std::string& name) {
     SynthSpec spec = find_synth_shape(name).value();
     FamilyShape& shape = *spec.family;
@@ -67,7 +67,7 @@ class ShapeDrawer {
     return out;
   }
 
-  // The numbers that files may hold once or for every layer.
+  // Numbers that files hold once or for every layer.
   static std::string as_lists(const std::string& keys, std::int64_t num_layers) {
     std::string out;
     for (const std::string key : {" ff=", " h=", " kv="}) {
@@ -83,7 +83,7 @@ class ShapeDrawer {
     return out;
   }
 
-  // What every expert model's files may state.
+  // Keys that files of any expert model may state.
   std::string routing() {
     return pick({"", " expert_gating_func=1", " expert_gating_func=2", " expert_gating_func=3"}) +
            pick({"", " expert_weights_norm=true", " expert_weights_norm=false"}) +
@@ -108,7 +108,7 @@ class ShapeDrawer {
     return "";
   }
 
-  // Of the keys' last values; 0 where the shape cannot be.
+  // Number of rotated pairs for the keys' last values; 0 if the shape is impossible.
   static std::int64_t rotated_pairs(const FamilyShape& shape) {
     try {
       return read_family_shape(shape).spec.config.rope.rotary_dim / 2;
@@ -131,7 +131,7 @@ class ShapeDrawer {
 };
 
 std::uint32_t num_rounds() {
-  // More than the usual ones, by hand.
+  // QUIRE_TEST_SHAPES asks for more rounds by hand.
   const char* text = std::getenv("QUIRE_TEST_SHAPES");
   return text == nullptr ? 3 : static_cast<std::uint32_t>(std::max(1, std::atoi(text)));
 }
@@ -153,7 +153,7 @@ TEST_CASE("Every family agrees with the scalar reference in shapes drawn at rand
       try {
         read_family_shape(*spec.family);
       } catch (const StartupError& error) {
-        // A shape that the family cannot have.
+        // The family cannot have this shape.
         ++num_refused;
         if (std::getenv("QUIRE_TEST_SHAPES") != nullptr) WARN(name << ": " << error.what());
         continue;
@@ -169,8 +169,8 @@ TEST_CASE("Every family agrees with the scalar reference in shapes drawn at rand
   CHECK(num_refused * 10 < num_drawn);
 }
 
-// Integer products round activations to eight bits: attention scores of random models that are not scaled down move by
-// some tenths, and what is near a tie between experts may change (families without). A wrong scale or order is beyond.
+// Integer products round activations to eight bits: attention scores of random models without scaling move by some
+// tenths, and near ties between experts may change (so: families without). A wrong scale or order differs by more.
 TEST_CASE("Every family without experts agrees in Q8_0 within the rounding of activations", "[model][families]") {
   constexpr double kRounding = 0.35;
   for (const std::string& name : family_shape_names()) {

@@ -45,7 +45,7 @@ double relative_difference(const Logits& logits, const std::vector<std::vector<d
   return worst;
 }
 
-// Every level against the reference that rounds as the level says it does, and, loosely, against the one that does not.
+// Compares every level with the reference that rounds like it and, loosely, with the one that does not round.
 void check_levels(const SynthSpec& spec, std::int32_t num_tokens) {
   const TemporaryFolder folder;
   const auto path = folder / "model.gguf";

@@ -1,6 +1,6 @@
 // RecordingBackend: passes every operation to another backend and keeps the inputs of its matrix products. One thread
-// at a time. A backend that quantises activations rounds values near a rounding edge one way or the other for the last
-// bit of a float; a reference that rounds the very values that the backend was given needs no luck to agree.
+// at a time. A backend that quantises activations rounds values near a rounding edge either way, depending on a float's
+// last bit; a reference agrees reliably only if it rounds the very values that the backend had.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace quire::test {
 
-// inputs[call][row]: what the call-th product of a step was given.
+// inputs[call][row]: the input of a step's call-th product.
 using Recording = std::vector<std::vector<std::vector<float>>>;
 
 class RecordingBackend final : public Backend {
@@ -22,7 +22,7 @@ class RecordingBackend final : public Backend {
       : backend_(std::move(backend)), records_(records) {}
 
   Recording take() { return std::exchange(inputs_, {}); }
-  // What the last call of embed() gave, row after row.
+  // Rows from the last call of embed().
   const std::vector<float>& embedded() const { return embedded_; }
 
   void linear(const Linear& weights, const ProductInput& x, MatrixView out, bool accumulate) override {

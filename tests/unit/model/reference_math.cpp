@@ -60,7 +60,7 @@ double rotation_speed(const RopeConfig& rope, std::size_t pair) {
   if (!rope.frequency_divisors.empty()) theta /= static_cast<double>(rope.frequency_divisors.at(pair));
   if (rope.scaling == RopeScaling::kNone) return theta;
   if (rope.scaling == RopeScaling::kLinear) return theta / rope.factor;
-  double extrapolated = 0.0;  // how much of the speed stays
+  double extrapolated = 0.0;  // share of the speed that stays
   if (rope.scaling == RopeScaling::kLlama3) {
     const double turns = rope.original_context * theta / (2.0 * std::numbers::pi);
     extrapolated = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
@@ -113,7 +113,7 @@ void leave_groups(const RouteOptions& route, std::vector<double>& scores) {
                 -std::numeric_limits<double>::infinity());
 }
 
-// The softmax among the logits that are near the chosen one, of those that are not ahead of it.
+// Softmax of the chosen logit among those near it that do not precede it.
 double mixed_weight(const RouteOptions& route, const std::vector<double>& logits, const std::vector<std::size_t>& order,
                     std::size_t place) {
   const double best = logits[order[place]];

@@ -12,7 +12,7 @@ namespace quire::test {
 
 double sigmoid(double x);
 double softplus(double x);
-// What a gate makes of the other factor.
+// The product of an activated gate and the other factor.
 double activated(const ActivationArgs& args, double gate, double up);
 void add_scaled(std::vector<double>& x, const std::vector<double>& y, double scale = 1.0);
 

@@ -51,7 +51,7 @@ ReferenceModel::Vector ReferenceModel::rounded(const Vector& x, const Row& row, 
     float largest = 0.0F;
     for (std::size_t i = begin; i < begin + 32; ++i)
       largest = std::max(largest, std::fabs(seen[i]));
-    // In single precision, because which way a value near an edge goes is part of what is documented.
+    // Single precision, because the documentation specifies how a value near an edge is rounded.
     const float inverse = largest > 0.0F ? 127.0F / largest : 0.0F;
     const auto step = static_cast<double>(largest / 127.0F);
     for (std::size_t i = begin; i < begin + 32; ++i) {

@@ -15,7 +15,7 @@
 
 namespace quire::test {
 
-// How a backend rounds what goes into its matrix products; the products themselves are exact here.
+// Rounding of a backend's inputs to matrix products; the products themselves are exact here.
 enum class Rounding {
   kNone,
   kInt8Activations,  // before quantised matrices: each 32 activations to int8 with one scale
@@ -27,9 +27,8 @@ class ReferenceModel {
  public:
   ReferenceModel(const ModelConfig& config, const GgufFile& weights, Rounding rounding);
 
-  // Logits of every token of one sequence. With kNone `recording` is not used; otherwise the values that are rounded
-  // are those that the backend under test rounded in the same step, after they were seen to agree with the ones
-  // computed here.
+  // Logits of every token of one sequence. With kNone `recording` is not used; otherwise rounding uses the values that
+  // the backend under test rounded in the same step, after checking that they agree with those computed here.
   std::vector<std::vector<double>> logits(std::span<const std::int32_t> ids, const Recording& recording = {}) const;
 
  private:
@@ -41,11 +40,11 @@ class ReferenceModel {
   };
   using Vector = std::vector<double>;
   struct Cache {
-    std::vector<Vector> keys;  // one per token: all heads
+    std::vector<Vector> keys;  // a row per token: all heads
     std::vector<Vector> values;
   };
 
-  // One row on its way through the layers.
+  // A row on its way through the layers.
   struct Row {
     std::size_t position = 0;
     std::size_t product = 0;  // products so far, as the backend counts them
@@ -53,7 +52,7 @@ class ReferenceModel {
   };
 
   const Matrix& matrix(const std::string& name) const { return matrices_.at(name); }
-  // kNone, kInt8Activations or kBf16: what happens before this one.
+  // kNone, kInt8Activations or kBf16: the rounding before this product.
   Rounding rounding_before(const Matrix& weights) const;
   Vector multiply(const std::string& stem, const Vector& x, const Row& row) const;
   Vector rounded(const Vector& x, const Row& row, Rounding rounding) const;

@@ -22,7 +22,7 @@ std::vector<float> read_npy(const std::filesystem::path& path) {
   return values;
 }
 
-// The same parameters as a config.json would hold them.
+// The parameters as a config.json holds them.
 RopeConfig rope_of(const json& args) {
   json parameters = args.at("rope_parameters");
   const double head_size = args.at("head_size");

@@ -1,4 +1,4 @@
-// What stands behind the transformer of a sentence-transformers directory is computed or refused, never left out.
+// Modules after the transformer in a sentence-transformers directory are computed or refused, never skipped.
 #include "core/model/formats/sentence_modules.h"
 
 #include <catch2/catch.hpp>

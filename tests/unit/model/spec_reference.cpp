@@ -58,7 +58,7 @@ bool SpecReference::has(WeightRole role, std::int64_t layer, const char* suffix)
 
 const Vector& SpecReference::values(WeightRole role, std::int64_t layer, const char* suffix) const {
   const auto found = tensors_.find(name_of(role, layer, suffix));
-  // Some files leave the suffix of a norm away.
+  // Some files omit a norm's suffix.
   return found != tensors_.end() ? found->second : tensors_.at(name_of(role, layer, ""));
 }
 

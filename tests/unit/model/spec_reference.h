@@ -1,6 +1,6 @@
-// SpecReference: what a ModelSpec computes, in double precision and without kernels, caches or steps: every token of
-// one sequence, layer by layer, as the architectures' papers and NOTES describe them. One thread at a time. It shares
-// no code with the graph but the decoding of tensor types, which has golden files of its own.
+// SpecReference: the outputs of a ModelSpec in double precision, without kernels, caches or steps: every token of one
+// sequence, layer by layer, as the architectures' papers and NOTES describe them. One thread at a time. It shares no
+// code with the graph except the decoding of tensor types, which has golden files of its own.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace quire::test {
 class SpecReference {
  public:
   using Vector = std::vector<double>;
-  using Rows = std::vector<Vector>;  // one for each token
+  using Rows = std::vector<Vector>;  // a row per token
 
   SpecReference(const ModelSpec& spec, const GgufFile& weights);
 
   Rows hidden(std::span<const std::int32_t> ids) const;      // after the last norm
-  Rows embeddings(std::span<const std::int32_t> ids) const;  // behind the products of embedding models
+  Rows embeddings(std::span<const std::int32_t> ids) const;  // after the products of embedding models
   Rows logits(std::span<const std::int32_t> ids) const;
   Vector labels(std::span<const std::int32_t> ids) const;  // a classifier's scores of the whole sequence
 
@@ -31,7 +31,7 @@ class SpecReference {
     Rows keys;
     Rows values;
   };
-  // Of one token, before norms and rotation.
+  // Projections of a token, before norms and rotation.
   struct Projections {
     Vector query, key, value, gate;
   };
@@ -50,7 +50,7 @@ class SpecReference {
   Rows embed(std::span<const std::int32_t> ids, std::vector<Rows>& per_layer) const;
   void run_layer(std::int64_t index, Rows& x, std::vector<Kv>& kv) const;
   Vector per_layer_branch(std::int64_t index, const Vector& x, const Vector& own) const;
-  // By stream; none where there is one.
+  // Splits rows by stream; empty if there is one stream.
   std::vector<Rows> split_streams(const Rows& x) const;
   Rows merged(const std::vector<Rows>& streams) const;
   void run_streams(std::int64_t index, std::vector<Rows>& streams, const Rows& per_layer, std::vector<Kv>& kv) const;

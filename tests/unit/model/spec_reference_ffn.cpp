@@ -13,7 +13,7 @@ using Role = WeightRole;
 
 namespace {
 
-// What exceeds the mean by so many standard deviations.
+// The part above the mean plus `deviations` standard deviations.
 Vector excess(Vector x, double deviations, bool of_sample) {
   const auto count = static_cast<double>(x.size());
   const double mean = std::accumulate(x.begin(), x.end(), 0.0) / count;

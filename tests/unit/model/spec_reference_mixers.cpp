@@ -32,7 +32,7 @@ Vector unit(Vector x, double least, double factor) {
   return x;
 }
 
-// One head of the gated delta rule: what the state predicts for the key is corrected towards the value.
+// A head of the gated delta rule: the state's prediction for the key is corrected towards the value.
 class DeltaState {
  public:
   DeltaState(std::size_t key_dim, std::size_t value_dim) : state_(key_dim, Vector(value_dim)) {}

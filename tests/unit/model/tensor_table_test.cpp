@@ -30,7 +30,7 @@ TEST_CASE("A matrix takes the scale that lies beside it", "[gguf]") {
                stored("c.scale", DType::kF32, {2}, vector)});
   CHECK(table.take_matrix("a.weight", 2, 64).scale == 0.25F);
   CHECK(table.take_matrix("b.weight", 2, 64).scale == 1.0F);
-  CHECK(table.take_matrix("c.weight", 2, 64).scale == 1.0F);  // another role's vector, which is left to it
+  CHECK(table.take_matrix("c.weight", 2, 64).scale == 1.0F);  // vector of another role, left for that role
   CHECK(table.take_vector("c.scale", 2) == vector);
   table.refuse_unused("test");
 }

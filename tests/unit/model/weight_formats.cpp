@@ -22,7 +22,7 @@ RawTensor raw(std::string name, std::string dtype, std::vector<std::int64_t> sha
   return {std::move(name), std::move(dtype), std::move(shape), {bytes.begin(), bytes.end()}};
 }
 
-// The code whose value is nearest, by trying all.
+// The code of the nearest value, found by trying all.
 std::uint8_t nearest_e4m3(double value) {
   int best = 0;
   double least = HUGE_VAL;
@@ -60,7 +60,7 @@ FormattedWeight format_fp8(const std::string& stem, const std::vector<float>& we
   return out;
 }
 
-// Quants as plain arrays, from which each format makes its words.
+// Quants as plain arrays, from which each format builds its words.
 struct Ints {
   int bits;
   std::int64_t rows;
@@ -233,7 +233,7 @@ FormattedWeight format_nvfp4(const std::string& stem, const std::vector<float>& 
 }
 
 void put_awq(const std::string& stem, const Ints& q, FormattedWeight& out) {
-  constexpr std::int64_t kOutput[] = {0, 2, 4, 6, 1, 3, 5, 7};  // of the nibbles of a word
+  constexpr std::int64_t kOutput[] = {0, 2, 4, 6, 1, 3, 5, 7};  // output of each nibble in a word
   const auto words = words_of(q.cols * q.rows / 8, [&](std::int64_t word, std::int64_t place) {
     return q.quant(word % (q.rows / 8) * 8 + kOutput[place], word / (q.rows / 8));
   });

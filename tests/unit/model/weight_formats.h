@@ -14,7 +14,7 @@ enum class WeightFormat {
   kFp8Block,     // weight_scale_inv per 128 x 128
   kFp8Channel,   // compressed-tensors: weight_scale per output
   kPacked,       // compressed-tensors: groups of 128, symmetric
-  kPackedZeros,  // the same, groups of 32 with zeros
+  kPackedZeros,  // groups of 32, with zeros
   kGptq,         // groups of 128
   kGptqOrder,    // groups of 32, by desc_act
   kAwq,          // groups of 64
@@ -22,9 +22,9 @@ enum class WeightFormat {
   kGptq3,        // three bits, groups of 64, by desc_act
   kGptq2,        // two bits, groups of 32
   kBytes,        // compressed-tensors: signed bytes, one scale for each output
-  kPacked8,      // the same in words, groups of 128
+  kPacked8,      // eight bits in words, groups of 128
   kNvfp4,        // compressed-tensors: divided by a factor of the matrix
-  kNvfp4Times,   // Model Optimizer: multiplied by one
+  kNvfp4Times,   // Model Optimizer: multiplied by a factor
 };
 inline constexpr WeightFormat kWeightFormats[] = {
     WeightFormat::kFp8Block, WeightFormat::kFp8Channel, WeightFormat::kPacked, WeightFormat::kPackedZeros,
@@ -34,7 +34,7 @@ inline constexpr WeightFormat kWeightFormats[] = {
 
 struct RawTensor {
   std::string name;
-  std::string dtype;  // as safetensors names it
+  std::string dtype;  // safetensors' name of the type
   std::vector<std::int64_t> shape;
   std::vector<std::byte> data;
 };
@@ -48,10 +48,10 @@ struct FormattedWeight {
 FormattedWeight format_weight(WeightFormat format, const std::string& stem, const std::vector<float>& weights,
                               std::int64_t rows, std::int64_t cols);
 
-// What config.json says of it.
+// The quantization_config member of config.json.
 nlohmann::json quantization_config(WeightFormat format);
 
-// As a reader of the file finds it; keeps a view of the data.
+// The tensor as a reader of the file finds it; keeps a view of the data.
 StoredTensor stored_tensor(const RawTensor& tensor);
 
 }  // namespace quire::test

@@ -14,7 +14,7 @@ using namespace quire::test;
 
 namespace {
 
-// A CPU's, so that steps of prompts come to the bound of a step's time.
+// Prices of a CPU, so that prompts' steps reach the bound of a step's time.
 constexpr StepPrice kPrice{
     .fixed = 0.02, .stream = 0.002, .prompt_token = 0.001, .stream_ktoken = 0.0005, .prompt_ktoken = 0.0001};
 
@@ -36,7 +36,7 @@ class ListSource final : public TraceSource {
   std::size_t position_ = 0;
 };
 
-// Bursts and pauses; most prompts are short, some long, many begin alike.
+// Bursts and pauses; most prompts are short, some long, and many share a beginning.
 std::vector<TraceRequest> made_trace(std::uint32_t seed, int num_requests) {
   std::mt19937 random(seed);
   std::vector<TraceRequest> trace;
@@ -58,7 +58,7 @@ std::vector<TraceRequest> made_trace(std::uint32_t seed, int num_requests) {
   return trace;
 }
 
-// What the requests of a trace do as the device's clock advances.
+// Submits a trace's requests as the device's clock advances.
 class Arrivals {
  public:
   Arrivals(const std::vector<TraceRequest>& trace, RequestQueue& queue) : trace_(trace), queue_(queue) {}
@@ -86,7 +86,7 @@ class Arrivals {
   std::size_t next_ = 0;
 };
 
-// A device whose steps take what the price says; requests that arrive meanwhile are there between two slices.
+// A device whose steps take the price's time; requests that arrive meanwhile are seen between two slices.
 class PricedExecutor final : public Executor, private Ticket {
  public:
   PricedExecutor(FakeModel& model, std::unique_ptr<Executor> device, std::int64_t num_states)
@@ -97,7 +97,7 @@ class PricedExecutor final : public Executor, private Ticket {
   std::int64_t depth() const override { return 1; }
   Ticket& submit(const StepPlan& plan, const StepArrays& arrays) override {
     plan_ = &plan;
-    if (plan.empty()) {  // it moves blocks only, in no time
+    if (plan.empty()) {  // a step that only moves blocks takes no time
       ticket_ = &device_->submit(plan, arrays);
       return *this;
     }
@@ -151,8 +151,8 @@ class PricedExecutor final : public Executor, private Ticket {
   StepPlan of_blocks_;
   Ticket* ticket_ = nullptr;
   std::int64_t slice_rows_ = 0;
-  std::int64_t num_rows_ = 0;  // at the end of the slice that is being computed
-  double ends_s_ = 0.0;        // that slice, or the arrival that cuts it
+  std::int64_t num_rows_ = 0;  // end of the slice being computed
+  double ends_s_ = 0.0;        // end of that slice, or the arrival that cuts it
 };
 
 struct EngineRun {
@@ -166,7 +166,7 @@ EngineRun run_engine(const SimOptions& options, const std::vector<TraceRequest>&
   EngineOptions engine_options;
   engine_options.scheduler = options.scheduler;
   const std::int64_t block_bytes = options.block_size * static_cast<std::int64_t>(sizeof(TokenId));
-  engine_options.kv_cache.host_tier_bytes = options.tier_blocks * 2 * block_bytes;  // with a block's tokens
+  engine_options.kv_cache.host_tier_bytes = options.tier_blocks * 2 * block_bytes;  // a block holds its tokens
   engine_options.num_window_parts = options.num_window_parts;
   engine_options.queue.max_queued_requests = 1 << 20;
   engine_options.queue.max_queued_tokens = 1 << 30;
@@ -198,7 +198,7 @@ std::string text_of(const SimStep& step) {
   return text.str();
 }
 
-// The number of steps, which are the same for both.
+// Returns the number of steps, which both have in common.
 std::size_t check_same_steps(SimOptions options, const std::vector<TraceRequest>& trace, SimReport& report) {
   options.price = kPrice;
   options.keeps_steps = true;
@@ -277,7 +277,7 @@ TEST_CASE("with host memory below the pool too the simulator makes the engine's 
   SimOptions options = small_machine();
   options.tier_blocks = 2000;
   options.tier_block_ms = 0.0;
-  options.scheduler.preemption = Preemption::kSwap;  // whatever the engine measures
+  options.scheduler.preemption = Preemption::kSwap;  // regardless of the engine's measurements
   SimReport report;
   const std::size_t num_steps = check_same_steps(options, made_trace(GENERATE(1U, 9U), 120), report);
   CHECK(num_steps > 500);

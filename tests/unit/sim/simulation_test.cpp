@@ -68,8 +68,7 @@ SimReport simulated(const SimOptions& options, const std::string& synthetic) {
   return simulated(options, *make_synthetic(*traffic));
 }
 
-// Blocks that a cache of `capacity` blocks would have had, each request's in turn, the least recently used leaving
-// first.
+// Blocks that a cache of `capacity` blocks would have found, for each request in turn, with LRU eviction.
 std::int64_t plain_lru_hits(const std::vector<TraceRequest>& requests, std::size_t capacity) {
   std::list<std::int32_t> order;
   std::unordered_map<std::int32_t, std::list<std::int32_t>::iterator> places;
@@ -260,7 +259,7 @@ TEST_CASE("the timeline is sampled by time: a backlog behind the last arrival is
   const auto behind = std::count_if(report.timeline.begin(), report.timeline.end(),
                                     [&](const TimelinePoint& point) { return point.time_s > last_arrival_s; });
   CHECK(behind * 2 > static_cast<std::ptrdiff_t>(report.timeline.size()));
-  // It sinks: no point repeats the backlog of the last arrival until the end.
+  // The backlog shrinks: no point repeats the last arrival's backlog until the end.
   CHECK(report.timeline[report.timeline.size() / 2].num_waiting > report.timeline.back().num_waiting);
   for (std::size_t i = 1; i < report.timeline.size(); ++i)
     CHECK(report.timeline[i].time_s > report.timeline[i - 1].time_s);
@@ -384,7 +383,7 @@ TEST_CASE("a prompt that is handed over waits for its blocks to be written and r
   options.num_prefill_replicas = 1;
   const SimReport split = simulated(options, *opened(trace.path()));
   CHECK(split.num_handed_over == 2);
-  // 62 blocks, each a millisecond to the store, some while the others are computed, and one from it.
+  // 62 blocks, each a millisecond to the store, some of it while others are computed, and one from it.
   for (const double share : {50.0, 99.0}) {
     CHECK(split.ttft_s.percentile(share) > whole_s + 0.03);
     CHECK(split.ttft_s.percentile(share) < whole_s + 0.2);
@@ -392,7 +391,7 @@ TEST_CASE("a prompt that is handed over waits for its blocks to be written and r
 }
 
 TEST_CASE("replicas that share a machine slow each other down while they compute", "[sim]") {
-  // A second each, alone; the second one comes when the first is half done.
+  // Each takes a second alone; the second one comes when the first is half done.
   const TemporaryFile trace(
       "{\"timestamp\": 0, \"input_length\": 1000, \"output_length\": 1, \"hash_ids\": [1, 2]}\n"
       "{\"timestamp\": 500, \"input_length\": 1000, \"output_length\": 1, \"hash_ids\": [3, 4]}\n");
@@ -409,7 +408,7 @@ TEST_CASE("replicas that share a machine slow each other down while they compute
   };
   CHECK(first_token_s(0) == Approx(1.0).epsilon(0.02));
   CHECK(first_token_s(2) == Approx(1.0).epsilon(0.02));
-  // Both share half a second's rest of the first; then the second has the machine for itself.
+  // Both share the machine for the first one's remaining half second; then the second has it alone.
   CHECK(first_token_s(1) == Approx(1.5).epsilon(0.02));
 }
 
@@ -420,7 +419,7 @@ TEST_CASE("replicas with a machine each are simulated alike one by one and toget
   options.num_prefill_replicas = GENERATE(0, 2);
   const SimReport apart = simulated(options, traffic);
   options.steps_at_once = 3;
-  // One by one, a replica does not see what others write until the next arrival, if they are simulated behind it.
+  // Simulated one by one, a replica sees the writes of replicas simulated after it at the next arrival only.
   const SimReport together = simulated(options, traffic);
   CHECK(together.num_output_tokens == apart.num_output_tokens);
   CHECK(together.num_handed_over == apart.num_handed_over);

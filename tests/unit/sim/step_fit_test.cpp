@@ -10,7 +10,7 @@ using namespace quire::sim;
 
 namespace {
 
-// One request each second, of 100 prompt tokens and five of output.
+// A request each second, of 100 prompt tokens and five of output.
 class EachSecond final : public TraceSource {
  public:
   explicit EachSecond(int num_requests) : num_left_(num_requests) {}
@@ -27,7 +27,7 @@ class EachSecond final : public TraceSource {
   double now_s_ = 0.0;
 };
 
-// Percentiles are those of a histogram.
+// Percentiles come from a histogram.
 Approx near(double seconds) {
   return Approx(seconds).epsilon(0.01);
 }
