@@ -48,8 +48,9 @@ Scheduler::Scheduler(const SchedulerOptions& options, KvCache& kv) : options_(op
   drafted_.reserve(max_num_seqs);
   draft_order_.reserve(kMostDraftsOfStep);
   next_to_start_.reserve(kNextToStart);
-  collected_.reserve(kNumLanes * kMostOfLane);
-  candidates_.reserve(kNumLanes * kMostOfLane);
+  constexpr std::size_t kMostCollected = kNumLanes * (kMostOfLane + WaitingQueue::kMostInTurn);
+  collected_.reserve(kMostCollected);
+  candidates_.reserve(kMostCollected);
 }
 
 Result<void> Scheduler::check(const Request& request) const {
@@ -79,7 +80,7 @@ void Scheduler::add(Sequence& sequence) {
   sequence.num_started_before = num_started_;
   begin(sequence);
   waiting_.add(sequence);
-  blocked_need_.reset();
+  room_changed();
 }
 
 std::span<Sequence* const> Scheduler::next_to_start() {
@@ -100,21 +101,27 @@ std::span<Sequence* const> Scheduler::next_to_start() {
   return next_to_start_;
 }
 
+void Scheduler::room_changed() {
+  blocked_need_.reset();
+  num_turns_blocked_ = 0;
+}
+
 void Scheduler::media_arrived() {
   waiting_.leave_restoring_lanes();
-  blocked_need_.reset();
+  room_changed();
 }
 
 void Scheduler::schedule(StepPlan& plan, const StepLimits& limits) {
   plan.clear();
   limits_ = limits;
   ++num_steps_;
+  waiting_.begin_turn();
   budget_ = options_.max_num_batched_tokens;
   num_bounded_ = 0;
   if (num_restores_seen_ != kv_.num_restores_ended()) {
     num_restores_seen_ = kv_.num_restores_ended();
     waiting_.leave_restoring_lanes();
-    blocked_need_.reset();
+    room_changed();
   }
   const bool has_lists_alone = num_running() + num_waiting() == num_of_lists_;
   num_steps_with_lists_alone_ = has_lists_alone ? num_steps_with_lists_alone_ + 1 : 0;
@@ -212,7 +219,7 @@ void Scheduler::preempt(StepPlan& plan, Sequence& sequence) {
   ++num_preemptions_;
   waiting_.add(sequence);
   plan.preempted.push_back(&sequence);
-  blocked_need_.reset();
+  room_changed();
 }
 
 // Only unshared blocks are lost, and of a block that is not full at most its tokens: those are computed either way.
@@ -280,7 +287,7 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
       if (sequence.borders.empty() && num_known == sequence.num_computed)
         kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
       waiting_.wake(sequence);
-      blocked_need_.reset();
+      room_changed();
     }
   }
   if (output.cut_slice) {
@@ -326,6 +333,7 @@ void Scheduler::fork(Sequence& parent, Sequence& child) {
   child.has_started = true;
   child.is_choice = true;
   child.level = parent.level;
+  child.first_start = parent.first_start;
   child.num_started_before = num_started_;
   const std::int64_t num_shared = std::min(parent.num_computed, child.num_tokens());
   const bool can_share =
@@ -346,10 +354,10 @@ void Scheduler::finish(Sequence& sequence) {
   if (sequence.state == Sequence::State::kRunning) {
     leave_running(sequence);
     release(sequence, WhenEvicted::kOffered);
-    blocked_need_.reset();
+    room_changed();
   } else if (sequence.state == Sequence::State::kWaiting) {
     waiting_.remove(sequence);
-    blocked_need_.reset();
+    room_changed();
   } else {
     return;
   }

@@ -194,6 +194,9 @@ class Scheduler {
   void admit_waiting(StepPlan& plan);
   void take_places(StepPlan& plan);
   bool find_candidates(Lanes lanes);
+  bool set_roomless_aside();
+  void note_blocked(const KvRoom& need);
+  void room_changed();
   bool has_list_place() const;
   Candidate* choose_candidate();
   bool goes_before(const Candidate& a, const Candidate& b) const;
@@ -252,7 +255,8 @@ class Scheduler {
 
   double uncut_seconds_ = std::numeric_limits<double>::infinity();  // of steps, since an arrival cut a slice
   double oldest_credit_ = 0.0;                                      // tokens that are due to the oldest prompt
-  std::optional<KvRoom> blocked_need_;                              // nothing starts before so much is available
+  std::optional<KvRoom> blocked_need_;                              // the least that was lacking since room_changed()
+  std::int64_t num_turns_blocked_ = 0;                              // turns of those without room since then
   std::int64_t num_started_ = 0;                                    // each time that a sequence began to run
   std::int64_t num_steps_ = 0;                                      // planned
   std::uint64_t num_restores_seen_ = 0;                             // that have ended

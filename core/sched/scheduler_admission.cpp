@@ -31,11 +31,13 @@ CacheClass cache_class_of(const Request& request, bool is_returning) {
 
 // In policy order, but a shorter one first as long as the prompts in progress leave it something of this step.
 void Scheduler::admit_waiting(StepPlan& plan) {
-  if (blocked_need_ && !running_.empty() && !blocked_need_->fits(kv_.available())) return;
-  blocked_need_.reset();
+  const bool has_seen_all = num_turns_blocked_ >= waiting_.turns_of_all();
+  if (has_seen_all && blocked_need_ && !running_.empty() && !blocked_need_->fits(kv_.available())) return;
+  ++num_turns_blocked_;
+  int num_looks = 0;
   bool has_started = true;
   while (has_started && num_places_left() > 0 && find_candidates(kStartingLanes)) {
-    has_started = false;
+    has_started = set_roomless_aside() && ++num_looks < kCollections;  // others are looked at in their place
     for (Candidate* chosen = choose_candidate(); chosen != nullptr && num_places_left() > 0;
          chosen = choose_candidate()) {
       Sequence& sequence = *chosen->sequence;
@@ -52,6 +54,7 @@ void Scheduler::admit_waiting(StepPlan& plan) {
 void Scheduler::take_places(StepPlan& plan) {
   if (num_running_choices_ + num_running_of_lists_ == 0 && !by_class()) return;
   if (!find_candidates(kPlacelessLanes)) return;
+  set_roomless_aside();
   for (int i = 0; i < kMostDisplaced && !candidates_.empty(); ++i) {
     const auto best = std::min_element(candidates_.begin(), candidates_.end(),
                                        [&](const Candidate& a, const Candidate& b) { return goes_before(a, b); });
@@ -81,21 +84,24 @@ bool Scheduler::has_list_place() const {
   return num_running_of_lists_ < options_.max_num_seqs - options_.max_num_seqs / kPlacesNotOfLists;
 }
 
-// False where nothing could start. Those whose next tokens another is computing wait for it out of the order.
+// False where nothing could start. Sequences that turn out to wait for something leave the lane, and others are looked
+// at in their place.
 bool Scheduler::find_candidates(Lanes lanes) {
-  if (!has_list_place()) lanes &= ~only(Lane::kLists);
-  bool has_parked = true;
-  for (int i = 0; i < kCollections && has_parked; ++i) {
-    has_parked = false;
+  if (!has_list_place()) lanes &= ~both(Lane::kLists);
+  bool has_left = true;
+  for (int i = 0; i < kCollections && has_left; ++i) {
+    has_left = false;
     candidates_.clear();
     collected_.clear();
     waiting_.collect(lanes, options_.policy == SchedulerPolicy::kFair ? kKeyWindow : kWindow, kMostOfLane, collected_);
     for (Sequence* sequence : collected_) {
-      if (sequence->request->is_background && !has_background_room(*sequence)) continue;
+      if (sequence->request->is_background && !has_background_room(*sequence)) {
+        has_left |= waiting_.set_aside(*sequence);
+        continue;
+      }
       const PrefixMatch match = kv_.match(sequence->table, sequence->tokens, sequence->prefix_limit());
-      if (waits_for_media(*sequence, match)) continue;
-      if (parks(*sequence, match)) {
-        has_parked = true;
+      if (waits_for_media(*sequence, match) || parks(*sequence, match)) {
+        has_left = true;
         continue;
       }
       const bool counts_cached = options_.prefix_aware || sequence->has_started;
@@ -105,6 +111,27 @@ bool Scheduler::find_candidates(Lanes lanes) {
   }
   find_head();
   return !candidates_.empty();
+}
+
+// Candidates for which there is no room leave the candidates, and the lane in which they waited. Whether that makes
+// place for others in it.
+bool Scheduler::set_roomless_aside() {
+  if (running_.empty()) return false;
+  bool has_left = false;
+  std::erase_if(candidates_, [&](const Candidate& each) {
+    const KvRoom need = room_needed(each);
+    const bool has_room = need.fits(kv_.available());
+    if (!has_room) note_blocked(need);
+    if (has_room && may_bypass(*each.sequence)) return false;
+    has_left |= waiting_.set_aside(*each.sequence);
+    return true;
+  });
+  return has_left;
+}
+
+void Scheduler::note_blocked(const KvRoom& need) {
+  const KvRoom least = blocked_need_.value_or(need);
+  blocked_need_ = KvRoom{std::min(least.blocks, need.blocks), std::min(least.parts, need.parts)};
 }
 
 void Scheduler::find_head() {
@@ -117,13 +144,12 @@ void Scheduler::find_head() {
   head_ = first->sequence;
   if (!running_.empty() && !room_needed(*first).fits(kv_.available())) {
     blocked_ = head_;
-    blocked_need_ = room_needed(*first);
     head_->num_bypassed = kMaxBypassed;  // once there is room it is the next
     room_beside_blocked_ = kv_.capacity();
     room_beside_blocked_ -= kv_.room_needed({}, {}, head_->num_tokens());
     room_beside_blocked_.parts -= parts_of_step();
     for (const Sequence* running : running_) {
-      if (running->num_started_before >= head_->num_started_before) room_beside_blocked_ -= most_room(*running);
+      if (running->first_start >= head_->num_started_before) room_beside_blocked_ -= most_room(*running);
     }
   }
 }
@@ -244,7 +270,7 @@ KvRoom Scheduler::most_room(const Sequence& sequence) const {
 }
 
 // Where there is no room for the head, later ones start as long as there is going to be room for it beside them: it
-// waits no longer than for those that ran when it began to wait.
+// waits no longer than for requests that ran when it began to wait, those that were preempted since included.
 bool Scheduler::may_bypass(const Sequence& sequence) const {
   return blocked_ == nullptr || blocked_ == &sequence || most_room(sequence).fits(room_beside_blocked_);
 }
@@ -252,13 +278,13 @@ bool Scheduler::may_bypass(const Sequence& sequence) const {
 bool Scheduler::try_start(StepPlan& plan, Sequence& sequence) {
   if (sequence.continues_list && !has_list_place()) return false;
   const PrefixMatch match = kv_.match(sequence.table, sequence.tokens, sequence.prefix_limit());
-  if (waits_for_media(sequence, match) || parks(sequence, match) || !may_bypass(sequence)) return false;
+  if (waits_for_media(sequence, match) || parks(sequence, match)) return false;
   const KvRoom need = room_needed({&sequence, match, {}});
-  if ((!running_.empty() && !need.fits(kv_.available())) ||
+  const bool has_room = running_.empty() || need.fits(kv_.available());
+  if (!has_room) note_blocked(need);
+  if (!has_room || !may_bypass(sequence) ||
       !kv_.admit(sequence.table, match, sequence.num_tokens(), plan.transfers.copies)) {
-    blocked_need_ =
-        blocked_need_ ? KvRoom{std::min(blocked_need_->blocks, need.blocks), std::min(blocked_need_->parts, need.parts)}
-                      : need;
+    waiting_.set_aside(sequence);
     return false;
   }
   if (head_ != nullptr && head_ != &sequence) {
@@ -291,7 +317,8 @@ void Scheduler::start(StepPlan& plan, Sequence& sequence, const PrefixMatch& mat
   } else {
     sequence.turn_end = num_steps_ + kTurn;
   }
-  sequence.num_started_before = num_started_++;
+  if (sequence.first_start < 0) sequence.first_start = num_started_;
+  ++num_started_;
   sequence.num_bypassed = 0;
   sequence.keeps_blocks = true;
   enter_running(sequence);

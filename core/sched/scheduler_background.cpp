@@ -27,21 +27,22 @@ bool Scheduler::has_background_room(const Sequence& sequence) const {
   return held == 0 || held + needed <= kv_.pool().num_blocks() / 2;
 }
 
-// A request that waits for a place or for blocks gets them from background sequences, if all that these hold is enough.
+// The first request for which all that background sequences hold is enough gets a place and blocks from them.
 void Scheduler::displace_background(StepPlan& plan) {
   const auto holds = [](const Sequence* running) { return is_background(running) && running->num_scheduled == 0; };
   if (std::none_of(running_.begin(), running_.end(), holds) || !find_candidates(kForegroundLanes)) return;
-  const auto best = std::min_element(candidates_.begin(), candidates_.end(),
-                                     [&](const Candidate& a, const Candidate& b) { return goes_before(a, b); });
-  const auto fits = [&](const KvRoom& room) { return room_needed(*best).fits(room); };
   KvRoom held = kv_.available();
   for (const Sequence* running : running_) {
     if (!holds(running)) continue;
     const auto num_blocks = static_cast<std::int64_t>(running->table.blocks.size());
     held += {num_blocks, num_blocks};
   }
-  if (!fits(held)) return;
-  while (num_places_left() == 0 || !fits(kv_.available())) {
+  std::erase_if(candidates_,
+                [&](const Candidate& each) { return !room_needed(each).fits(held) || !may_bypass(*each.sequence); });
+  if (candidates_.empty()) return;
+  const auto best = std::min_element(candidates_.begin(), candidates_.end(),
+                                     [&](const Candidate& a, const Candidate& b) { return goes_before(a, b); });
+  while (num_places_left() == 0 || !room_needed(*best).fits(kv_.available())) {
     const auto victim = std::find_if(running_.rbegin(), running_.rend(), holds);
     if (victim == running_.rend()) return;
     preempt(plan, **victim);

@@ -26,6 +26,7 @@ enum class Lane : std::uint8_t;
 struct WaitingState {
   KeyQueue* queue = nullptr;   // of the sequence's key, from add() to finish()
   std::int64_t length = 0;     // tokens when it was added
+  bool lacks_room = false;     // when the scheduler looked at it last
   Lane lane{};                 // in which it waits, unless it is parked
   Sequence* behind = nullptr;  // parked until this one has computed enough
   Sequence* next = nullptr;    // parked behind the same one
@@ -73,7 +74,8 @@ struct Sequence {
   std::int64_t level = 0;               // of importance, lower first; then the older
   std::int64_t num_scheduled = 0;       // tokens in the plan being made
   std::int32_t num_bypassed = 0;        // times a later request was started first
-  std::int64_t num_started_before = 0;  // those that had started when this one began to wait, or to run
+  std::int64_t num_started_before = 0;  // those that had started when this one began to wait
+  std::int64_t first_start = -1;        // those that had when its request first started; -1: it has not
   bool streams_now = false;             // continues its prompt in the plan being made
   bool keeps_blocks = false;            // started in the plan being made: nothing is taken from it
   std::int64_t turn_end = 0;            // the step until which one of many keeps the place that it has come back to

@@ -20,14 +20,26 @@ std::int64_t nanoseconds(Clock::time_point time) {
 constexpr double kMostWeight = 3e18;
 constexpr std::size_t kNodes = 2;  // of a sequence that waits: by rank and by length
 
+Lane kind_of(const Sequence& sequence) {
+  if (sequence.request->is_background) return sequence.has_bound() ? Lane::kBackgroundBounded : Lane::kBackground;
+  if (sequence.continues_list) return Lane::kLists;
+  if (sequence.is_choice) return Lane::kChoices;
+  return sequence.has_bound() ? Lane::kBounded : Lane::kRequests;
+}
+
+Lane without_room(Lane kind) {
+  return static_cast<Lane>(static_cast<unsigned>(kind) + kNumStartingKinds);
+}
+
+bool is_without_room(Lane lane) {
+  return lane >= Lane::kFirstWithoutRoom && lane < Lane::kRestoring;
+}
+
 Lane lane_of(const Sequence& sequence) {
   const bool is_background = sequence.request->is_background;
   if (sequence.table.is_restoring || sequence.awaits_media)
     return is_background ? Lane::kBackgroundRestoring : Lane::kRestoring;
-  if (is_background) return sequence.has_bound() ? Lane::kBackgroundBounded : Lane::kBackground;
-  if (sequence.continues_list) return Lane::kLists;
-  if (sequence.is_choice) return Lane::kChoices;
-  return sequence.has_bound() ? Lane::kBounded : Lane::kRequests;
+  return sequence.waiting.lacks_room ? without_room(kind_of(sequence)) : kind_of(sequence);
 }
 
 KeyQueue::Orders& orders_of(const Sequence& sequence) {
@@ -120,6 +132,7 @@ bool WaitingQueue::changes_lane(Sequence& sequence) {
 
 void WaitingQueue::add(Sequence& sequence) {
   sequence.waiting.length = sequence.num_tokens();
+  sequence.waiting.lacks_room = false;
   enter(sequence);
   ++num_waiting_;
 }
@@ -139,6 +152,7 @@ void WaitingQueue::remove(Sequence& sequence) {
 void WaitingQueue::park(Sequence& sequence, Sequence& behind, std::int64_t until) {
   leave(sequence);
   WaitingState& state = sequence.waiting;
+  state.lacks_room = false;
   WaitingState& other = behind.waiting;
   other.first_wakes_at = other.first_parked == nullptr ? until : std::min(other.first_wakes_at, until);
   state.behind = &behind;
@@ -164,6 +178,15 @@ void WaitingQueue::wake_computed(Sequence& behind) {
   if (behind.waiting.first_parked != nullptr && behind.num_computed >= behind.waiting.first_wakes_at) wake(behind);
 }
 
+bool WaitingQueue::set_aside(Sequence& sequence) {
+  sequence.waiting.lacks_room = true;
+  return changes_lane(sequence);
+}
+
+std::int64_t WaitingQueue::turns_of_all() const {
+  return num_waiting_ / static_cast<std::int64_t>(kMostInTurn) + std::ssize(queues_) + 1;
+}
+
 // Among equals the key that came first.
 std::span<KeyQueue* const> WaitingQueue::first_by_counter(Lane lane, std::size_t most) {
   const std::vector<KeyQueue*>& queues = queues_of(lane);
@@ -177,8 +200,35 @@ std::span<KeyQueue* const> WaitingQueue::first_by_counter(Lane lane, std::size_t
 
 void WaitingQueue::collect(Lanes lanes, std::size_t window, std::size_t most, std::vector<Sequence*>& found) {
   for (std::size_t lane = 0; lane < kNumLanes; ++lane) {
-    if ((lanes & only(static_cast<Lane>(lane))) != 0) collect_lane(static_cast<Lane>(lane), window, most, found);
+    if ((lanes & only(static_cast<Lane>(lane))) == 0) continue;
+    const std::size_t first = found.size();
+    collect_lane(static_cast<Lane>(lane), window, most, found);
+    if (is_without_room(static_cast<Lane>(lane))) collect_turn(static_cast<Lane>(lane), first, found);
   }
+}
+
+// Of one key, so that each sequence has a turn however many keys there are. The end of a key's order ends a turn.
+void WaitingQueue::collect_turn(Lane lane, std::size_t first, std::vector<Sequence*>& found) {
+  LaneTurn& state = turns_[static_cast<unsigned>(lane) - kNumStartingKinds];
+  if (std::exchange(state.turn, turn_) != turn_) state.begin = state.end;
+  const std::vector<KeyQueue*>& queues = queues_of(lane);
+  const auto comes_first = [&](const KeyQueue* a, const KeyQueue* b) {  // those with smaller numbers come round again
+    return std::pair(a->number < state.begin.number, a->number) < std::pair(b->number < state.begin.number, b->number);
+  };
+  const auto queue = std::min_element(queues.begin(), queues.end(), comes_first);
+  if (queue == queues.end()) return;
+  const std::int64_t number = (*queue)->number;
+  const auto& places = (*queue)->lanes[static_cast<std::size_t>(lane)].by_rank;
+  auto place = number == state.begin.number ? places.upper_bound(state.begin.last) : places.begin();
+  std::size_t left = kMostInTurn;
+  for (; place != places.end() && left > 0; --left) {
+    state.end = {number, *place};
+    Sequence& sequence = *(place++)->sequence;
+    if (changes_lane(sequence)) continue;
+    const auto begin = found.begin() + static_cast<std::ptrdiff_t>(first);
+    if (std::find(begin, found.end(), &sequence) == found.end()) found.push_back(&sequence);
+  }
+  if (place == places.end()) state.end = {.number = number + 1};
 }
 
 // A sequence whose restore has begun goes to its lane here: that costs each of them once what adding it cost.

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
@@ -25,30 +26,37 @@ inline constexpr std::int64_t kBackgroundLevel = std::int64_t{1} << 62;
 // Under kPriority: the arrival in nanoseconds, later by what the priority weighs in waiting.
 std::int64_t aged_rank(const Request& request, double priority_aging_s);
 
-// The kinds of waiting: however many sequences of one kind wait, the first ones of every other kind are found.
+// The kinds of waiting: however many sequences of one kind wait, the first ones of every other kind are found. Each
+// kind that can start has a second lane, for sequences that had no room when the scheduler looked at them.
 enum class Lane : std::uint8_t {
   kRequests,
-  kBounded,    // with a bounded chunk
-  kChoices,    // further choices of a request
-  kLists,      // what continues a list
-  kRestoring,  // blocks are being brought back from a lower tier, or media encoded
+  kBounded,  // with a bounded chunk
+  kChoices,  // further choices of a request
+  kLists,    // what continues a list
   kBackground,
   kBackgroundBounded,
+  kFirstWithoutRoom,                                   // in the order of the kinds above
+  kRestoring = kFirstWithoutRoom + kFirstWithoutRoom,  // blocks are brought back from a lower tier, or media encoded
   kBackgroundRestoring,
 };
-inline constexpr std::size_t kNumLanes = 8;
+inline constexpr unsigned kNumStartingKinds = static_cast<unsigned>(Lane::kFirstWithoutRoom);
+inline constexpr std::size_t kNumLanes = 2 * kNumStartingKinds + 2;
 
 // A set of lanes, one bit each.
 using Lanes = std::uint32_t;
 constexpr Lanes only(Lane lane) {
   return Lanes{1} << static_cast<unsigned>(lane);
 }
+// Both lanes of a kind that can start.
+constexpr Lanes both(Lane kind) {
+  return only(kind) | only(kind) << kNumStartingKinds;
+}
 inline constexpr Lanes kAllLanes = (Lanes{1} << kNumLanes) - 1;
 // Requests without a place, and all that waits outside of the background.
-inline constexpr Lanes kPlacelessLanes = only(Lane::kRequests) | only(Lane::kBounded);
-inline constexpr Lanes kForegroundLanes = kPlacelessLanes | only(Lane::kChoices) | only(Lane::kLists);
+inline constexpr Lanes kPlacelessLanes = both(Lane::kRequests) | both(Lane::kBounded);
+inline constexpr Lanes kForegroundLanes = kPlacelessLanes | both(Lane::kChoices) | both(Lane::kLists);
 // Whatever can start.
-inline constexpr Lanes kStartingLanes = kForegroundLanes | only(Lane::kBackground) | only(Lane::kBackgroundBounded);
+inline constexpr Lanes kStartingLanes = kForegroundLanes | both(Lane::kBackground) | both(Lane::kBackgroundBounded);
 
 struct QueuedSequence {
   std::int64_t rank;        // in policy order
@@ -78,6 +86,19 @@ struct KeyQueue {
   std::int64_t number = 0;  // in the order in which keys came
 };
 
+// Where the turns among the sequences of a lane are: they go key by key, by rank.
+struct LaneTurn {
+  static constexpr std::int64_t kFirst = std::numeric_limits<std::int64_t>::min();
+  struct Place {
+    std::int64_t number = 0;  // of the key
+    QueuedSequence last{kFirst, 0, 0, kFirst, nullptr};
+  };
+
+  std::uint64_t turn = 0;
+  Place begin;  // of this turn
+  Place end;
+};
+
 class WaitingQueue {
  public:
   explicit WaitingQueue(const SchedulerOptions& options) : options_(options) {}
@@ -92,9 +113,18 @@ class WaitingQueue {
   void wake(Sequence& behind);           // all that are parked behind it
   void wake_computed(Sequence& behind);  // if one of them waits for no more than it has computed
 
+  // The sequence had no room: it takes no place among the first of its kind from now on. False: it took none.
+  bool set_aside(Sequence& sequence);
+  // Another turn begins: of each lane without room collect() returns further sequences.
+  void begin_turn() { ++turn_; }
+  // Turns within which each sequence without room is collected.
+  std::int64_t turns_of_all() const;
+
   // Appends, of each of `lanes`, the first `window` of each key in policy order, and the `window` shortest, key by key
-  // in the order of their counters, until there are `most` of the lane; each once.
+  // in the order of their counters, until there are `most` of the lane; each once. Of a lane without room up to
+  // kMostInTurn more, whose turn it is.
   void collect(Lanes lanes, std::size_t window, std::size_t most, std::vector<Sequence*>& found);
+  static constexpr std::size_t kMostInTurn = 8;
   // Restores have ended: their sequences go to the lanes of their kinds.
   void leave_restoring_lanes();
 
@@ -117,6 +147,7 @@ class WaitingQueue {
   void leave(Sequence& sequence);
   bool changes_lane(Sequence& sequence);
   void collect_lane(Lane lane, std::size_t window, std::size_t most, std::vector<Sequence*>& found);
+  void collect_turn(Lane lane, std::size_t first, std::vector<Sequence*>& found);
   Node node_of(const QueuedSequence& place);
   void reserve(std::int64_t num_begun);
   double weight_of(const std::string& key_name) const;
@@ -127,6 +158,8 @@ class WaitingQueue {
   KeyQueue background_;
   std::array<std::vector<KeyQueue*>, kNumLanes> not_empty_;  // by lane, in no order
   std::vector<KeyQueue*> first_;                             // scratch of first_by_counter
+  std::array<LaneTurn, kNumStartingKinds> turns_{};          // of the lanes without room
+  std::uint64_t turn_ = 0;
   std::vector<Node> spare_;  // two for each sequence that has begun and has no place in the order
   std::int64_t num_begun_ = 0;
   std::int64_t num_waiting_ = 0;

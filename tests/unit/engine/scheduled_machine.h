@@ -22,7 +22,9 @@ class ScheduledMachine {
       : kv_(num_blocks, 16, true, hash), scheduler_(with_bound(std::move(options)), kv_) {}
 
   Sequence& add(Request request, bool continues_list = false) {
-    request.arrival = Clock::time_point(std::chrono::milliseconds(++num_added_));
+    ++num_added_;
+    if (request.arrival == Clock::time_point{})
+      request.arrival = Clock::time_point(std::chrono::milliseconds(num_added_));
     auto& sequence = sequences_.emplace_back();
     sequence.id = SequenceId{num_added_};
     sequence.tokens = request.prompt;
