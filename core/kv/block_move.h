@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "core/kv/pool/window_pool.h"
 #include "core/kv/prefix_index.h"
 #include "core/kv/tier_record.h"
-#include "core/kv/window_pool.h"
 
 namespace quire {
 

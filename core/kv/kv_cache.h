@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "core/kv/block_pool.h"
 #include "core/kv/block_table.h"
+#include "core/kv/pool/block_pool.h"
+#include "core/kv/pool/state_pool.h"
+#include "core/kv/pool/window_pool.h"
 #include "core/kv/prefix_index.h"
-#include "core/kv/state_pool.h"
-#include "core/kv/window_pool.h"
 
 namespace quire {
 

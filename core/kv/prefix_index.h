@@ -17,19 +17,15 @@
 
 #include "core/base/ids.h"
 #include "core/content/media_names.h"
-#include "core/kv/block_pool.h"
 #include "core/kv/cache_events.h"
 #include "core/kv/chain_key.h"
+#include "core/kv/pool/pool.h"
 
 namespace quire {
 
 // A place in the tree: a block's content, or the root of one salt.
 using PrefixNode = Id<struct PrefixNodeTag, std::int32_t>;
 inline constexpr PrefixNode kNoNode{std::numeric_limits<std::int32_t>::min()};
-
-// A recurrent state, of a running sequence or as a snapshot.
-using StateId = Id<struct StateTag, std::int32_t>;
-inline constexpr StateId kNoState{-1};
 
 enum class TierKind : std::uint8_t { kHost = 1, kDisk = 2, kShared = 4 };
 

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "core/base/result.h"
-#include "core/kv/window_pool.h"
+#include "core/kv/pool/window_pool.h"
 #include "core/model/layers/abilities.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/sched/scheduler_options.h"

@@ -1,5 +1,5 @@
 // Parts of blocks, which layers with a window keep, by pool and cache alone.
-#include "core/kv/window_pool.h"
+#include "core/kv/pool/window_pool.h"
 
 #include <catch2/catch.hpp>
 
