@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "core/kv/pool/window_pool.h"
+#include "core/kv/groups/kv_group.h"
 #include "core/kv/prefix_index.h"
 #include "core/kv/tier_record.h"
 
@@ -22,15 +22,14 @@ struct BlockMove {
   enum class Kind : std::uint8_t {
     kOffload,    // from the pool to `bytes`
     kLoad,       // from `bytes` to the pool
-    kCopyState,  // from `source` to `state`, where a load may follow into either
+    kCopyState,  // from `source` to the state in `extras`, where a load may follow into either
   };
   Kind kind;
   PrefixNode node = kNoNode;  // whose content it is
   BlockId block = kNoBlock;   // kNoBlock: the state or the part alone
-  StateId state = kNoState;   // after the block's last token; kNoState: none
-  PartId part = kNoPart;      // of the block, for layers with a window; kNoPart: none
+  KvExtras extras{};          // what groups keep beside the block
   StateId source = kNoState;
-  BlockPayload bytes{};                        // the block's, then the state's or the part's
+  BlockPayload bytes{};                        // the block's, then what the groups keep, as RecordLayout says
   std::vector<std::byte>* unfilled = nullptr;  // of kOffload: the vector that `bytes` holds
   std::uint8_t records = 0;                    // of kOffload: bits of TierKind, where it is written once it is filled
   std::uint64_t chain = 0;                     // of ChainTransfer, the chain that it belongs to; 0: none

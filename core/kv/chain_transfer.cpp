@@ -87,16 +87,6 @@ void ChainTransfer::give_up(const Error& error) {
   if (is_moving()) end(&error);
 }
 
-std::int64_t ChainTransfer::first_with_extra(std::int64_t num_blocks) const {
-  if (extra_bytes_ == 0) return num_blocks;
-  return kv_.has_window() ? kv_.first_kept(num_blocks * kv_.block_size()) : num_blocks - 1;
-}
-
-bool ChainTransfer::has_extra(PrefixNode node) const {
-  if (extra_bytes_ == 0) return true;
-  return kv_.has_window() ? kv_.has_part(node) : kv_.has_state_after(node);
-}
-
 std::span<const TokenId> ChainTransfer::block_tokens(std::int64_t index) const {
   const auto block_size = static_cast<std::size_t>(kv_.block_size());
   return std::span(tokens_).subspan(static_cast<std::size_t>(index) * block_size, block_size);
@@ -111,13 +101,13 @@ PrefixNode ChainTransfer::child(std::int64_t index) {
 std::int64_t ChainTransfer::num_in_pool() {
   const PrefixIndex& index = kv_.mutable_index();
   PrefixNode node = table_.root;
-  std::int64_t first_whole = 0;  // from here on all extras are there
+  KvPath path(layout_.groups(), 0);
   std::int64_t num_found = 0;
   for (std::int64_t i = 0; (i + 1) * kv_.block_size() <= std::ssize(tokens_); ++i) {
     node = index.find(node, kv_.key_at(table_, tokens_, i), block_tokens(i));
     if (node == kNoNode || index.block(node) == kNoBlock) break;
-    if (!has_extra(node)) first_whole = i + 1;
-    if (first_whole <= first_with_extra(i + 1)) num_found = i + 1;
+    path.add([&](std::size_t group) { return layout_.groups()[group]->has(node); });
+    if (path.goes_on()) num_found = i + 1;
   }
   return num_found;
 }
@@ -125,8 +115,9 @@ std::int64_t ChainTransfer::num_in_pool() {
 Result<void> ChainTransfer::hold_saved() {
   const std::int64_t num_found = num_in_pool();
   if (num_found == 0) return nothing_cached();
-  const std::int64_t first_extra = first_with_extra(num_found);
-  const std::int64_t num_bytes = num_found * block_bytes_ + (num_found - first_extra) * extra_bytes_;
+  std::int64_t num_bytes = 0;
+  for (std::int64_t i = 0; i < num_found; ++i)
+    num_bytes += layout_.payload_bytes(layout_.needed(i, num_found));
   if (num_bytes > max_bytes_) {
     return failure(ErrorKind::kTooLarge, "The slot has " + std::to_string(num_bytes) + " bytes, more than may be saved",
                    "slot_too_large");
@@ -134,7 +125,7 @@ Result<void> ChainTransfer::hold_saved() {
   keep_first(num_found * kv_.block_size());
   chain_.payloads.resize(static_cast<std::size_t>(num_found));
   for (std::int64_t i = 0; i < num_found; ++i) {
-    const KvCache::Taken taken = kv_.take(table_, child(i), kv_.has_window() && i >= first_extra);
+    const KvCache::Taken taken = kv_.take(table_, child(i), layout_.needed(i, num_found));
     if (taken.block == kNoBlock) return tl::make_unexpected(no_room());
   }
   num_left_ = num_found;
@@ -154,9 +145,8 @@ void ChainTransfer::keep_first(std::int64_t num_tokens) {
 Result<void> ChainTransfer::check_sizes() const {
   const std::int64_t num_blocks = std::ssize(chain_.payloads);
   bool fits = num_blocks > 0 && std::ssize(tokens_) == num_blocks * kv_.block_size();
-  const std::int64_t first_extra = first_with_extra(num_blocks);
   for (std::int64_t i = 0; i < num_blocks; ++i) {
-    const std::int64_t wanted = block_bytes_ + (i >= first_extra ? extra_bytes_ : 0);
+    const std::int64_t wanted = layout_.payload_bytes(layout_.needed(i, num_blocks));
     fits = fits && std::ssize(*chain_.payloads[static_cast<std::size_t>(i)]) == wanted;
   }
   if (fits) return {};
@@ -183,19 +173,17 @@ bool ChainTransfer::add_moves(std::vector<BlockMove>& moves, std::int64_t& bytes
 // The last block first: the state behind it, which the table does not hold, may leave later.
 void ChainTransfer::add_saves(std::vector<BlockMove>& moves, std::int64_t& bytes) {
   PrefixIndex& index = kv_.mutable_index();
-  const std::int64_t first_extra = first_with_extra(std::ssize(chain_.payloads));
-  while (num_left_ > 0 && bytes >= block_bytes_) {
+  while (num_left_ > 0 && bytes >= layout_.block_bytes()) {
     const std::int64_t i = num_left_ - 1;
-    const bool with_extra = i >= first_extra;
+    const std::size_t num_groups = layout_.needed(i, std::ssize(chain_.payloads));
     const BlockId block = table_.blocks[static_cast<std::size_t>(i)];
     const PrefixNode node = index.node_of(block);
-    const std::int64_t num_bytes = block_bytes_ + (with_extra ? extra_bytes_ : 0);
+    const std::int64_t num_bytes = layout_.payload_bytes(num_groups);
     auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(num_bytes));
     moves.push_back({.kind = BlockMove::Kind::kOffload,
                      .node = node,
                      .block = block,
-                     .state = with_extra && !kv_.has_window() ? index.snapshot(node) : kNoState,
-                     .part = with_extra && kv_.has_window() ? kv_.part_of(node) : kNoPart,
+                     .extras = layout_.located(node, num_groups),
                      .bytes = content,
                      .unfilled = content.get(),
                      .chain = number_});
@@ -207,7 +195,7 @@ void ChainTransfer::add_saves(std::vector<BlockMove>& moves, std::int64_t& bytes
 }
 
 bool ChainTransfer::add_loads(std::vector<BlockMove>& moves, std::int64_t& bytes) {
-  while (table_.num_entered < num_blocks() && bytes >= block_bytes_) {
+  while (table_.num_entered < num_blocks() && bytes >= layout_.block_bytes()) {
     if (!load_next(moves, bytes)) {
       give_up(no_room());
       return false;
@@ -221,15 +209,15 @@ bool ChainTransfer::add_loads(std::vector<BlockMove>& moves, std::int64_t& bytes
 bool ChainTransfer::load_next(std::vector<BlockMove>& moves, std::int64_t& bytes) {
   PrefixIndex& index = kv_.mutable_index();
   const std::int64_t i = table_.num_entered;
-  const bool with_extra = i >= first_with_extra(num_blocks());
-  const bool with_part = with_extra && kv_.has_window();
+  const std::size_t num_groups = layout_.needed(i, num_blocks());
   PrefixNode node = child(i);
   const bool is_there = node != kNoNode && index.block(node) != kNoBlock;
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
-  if (with_part && kv_.available().parts <= kv_.capacity().parts / 16) return false;
+  if (!layout_.has_spare(num_groups)) return false;
   moves.reserve(moves.size() + 2 + static_cast<std::size_t>(kv_.states().num_states()));
   if (node == kNoNode) node = index.insert(table_.node, kv_.key_at(table_, tokens_, i), block_tokens(i));
-  const KvCache::Taken taken = kv_.take(table_, node, with_part);
+  if (num_groups > 0) move_due_copies(moves);
+  const KvCache::Taken taken = kv_.take(table_, node, num_groups);
   if (taken.block == kNoBlock) {
     index.forget_unused(node);
     return false;
@@ -237,11 +225,10 @@ bool ChainTransfer::load_next(std::vector<BlockMove>& moves, std::int64_t& bytes
   BlockMove load{.kind = BlockMove::Kind::kLoad,
                  .node = node,
                  .block = taken.is_new ? taken.block : kNoBlock,
-                 .part = taken.new_part,
+                 .extras = taken.extras,
                  .bytes = chain_.payloads[static_cast<std::size_t>(i)],
                  .chain = number_};
-  if (with_extra && !kv_.has_window() && !kv_.has_state_after(node)) load_extra(moves, load, node);
-  if (load.block == kNoBlock && load.part == kNoPart && load.state == kNoState) return true;
+  if (load.block == kNoBlock && load.extras.part == kNoPart && load.extras.state == kNoState) return true;
   bytes -= std::ssize(*load.bytes);
   moves.push_back(std::move(load));
   ++num_in_flight_;
@@ -249,16 +236,15 @@ bool ChainTransfer::load_next(std::vector<BlockMove>& moves, std::int64_t& bytes
 }
 
 // States that the next step's copies begin with are copied before one is loaded.
-void ChainTransfer::load_extra(std::vector<BlockMove>& moves, BlockMove& load, PrefixNode node) {
+void ChainTransfer::move_due_copies(std::vector<BlockMove>& moves) {
   std::vector<BlockCopy> copies;
   copies.reserve(static_cast<std::size_t>(kv_.states().num_states()));
   kv_.take_due_copies(copies);
   for (const BlockCopy& copy : copies) {
     moves.push_back({.kind = BlockMove::Kind::kCopyState,
-                     .state = StateId{copy.destination.value},
+                     .extras = {.state = StateId{copy.destination.value}},
                      .source = StateId{copy.source.value}});
   }
-  load.state = kv_.keep_state_after(node);
 }
 
 void ChainTransfer::note_done(const BlockMove& move) {

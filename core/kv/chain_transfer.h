@@ -13,6 +13,7 @@
 #include "core/base/result.h"
 #include "core/kv/block_move.h"
 #include "core/kv/chain_file.h"
+#include "core/kv/groups/record_layout.h"
 #include "core/kv/kv_cache.h"
 
 namespace quire {
@@ -22,9 +23,7 @@ class ChainTransfer {
   // A chain that was saved, or of one that was restored what is in the pool now, without its bytes.
   using Done = std::function<void(Result<KeptChain>)>;
 
-  // extra_bytes: of a recurrent state or a window's part, as in LowerTier.
-  ChainTransfer(KvCache& kv, std::int64_t block_bytes, std::int64_t extra_bytes)
-      : kv_(kv), block_bytes_(block_bytes), extra_bytes_(extra_bytes) {}
+  ChainTransfer(KvCache& kv, const RecordLayout& layout) : kv_(kv), layout_(layout) {}
 
   bool is_moving() const { return done_ != nullptr; }
   bool is_saving() const { return is_moving() && saves_; }
@@ -49,8 +48,6 @@ class ChainTransfer {
   void begin(KeptChain chain, std::optional<std::vector<TokenId>> tokens, Done done);
   void end(const Error* error);
   std::int64_t num_blocks() const { return kv_.blocks_for(std::ssize(tokens_)); }
-  std::int64_t first_with_extra(std::int64_t num_blocks) const;
-  bool has_extra(PrefixNode node) const;
   PrefixNode child(std::int64_t index);
   std::span<const TokenId> block_tokens(std::int64_t index) const;
   std::int64_t num_in_pool();
@@ -60,11 +57,10 @@ class ChainTransfer {
   void add_saves(std::vector<BlockMove>& moves, std::int64_t& bytes);
   bool add_loads(std::vector<BlockMove>& moves, std::int64_t& bytes);
   bool load_next(std::vector<BlockMove>& moves, std::int64_t& bytes);
-  void load_extra(std::vector<BlockMove>& moves, BlockMove& load, PrefixNode node);
+  void move_due_copies(std::vector<BlockMove>& moves);
 
   KvCache& kv_;
-  const std::int64_t block_bytes_;
-  const std::int64_t extra_bytes_;
+  const RecordLayout layout_;
   KeptChain chain_;
   std::vector<TokenId> tokens_;  // the chain's content, as this process names it
   BlockTable table_;

@@ -1,6 +1,7 @@
 #include "core/kv/lower_tier.h"
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <utility>
 
@@ -33,18 +34,17 @@ LowerTier::Clock::duration patience(double compute_seconds, std::int64_t num_tok
 
 }  // namespace
 
-LowerTier::LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t extra_bytes, HostTier* host, DiskTier* disk,
-                     const LowerTierOptions& options, SharedTier* shared)
+LowerTier::LowerTier(KvCache& kv, const KvBytes& bytes, HostTier* host, DiskTier* disk, const LowerTierOptions& options,
+                     SharedTier* shared)
     : kv_(kv),
       index_(kv.mutable_index()),
       host_(host),
       disk_(disk),
       shared_(shared),
       options_(options),
-      block_bytes_(block_bytes),
-      extra_bytes_(extra_bytes),
-      chain_(kv, block_bytes, extra_bytes),
-      bytes_out_(std::max(options.max_bytes_per_step, block_bytes_)) {
+      layout_(kv.beside(), bytes),
+      chain_(kv, layout_),
+      bytes_out_(std::max(options.max_bytes_per_step, block_bytes())) {
   due_copies_.reserve(static_cast<std::size_t>(kv_.states().num_states()));
   if (disk_ != nullptr) sources_.push_back({disk_});
   if (shared_ != nullptr) {
@@ -115,67 +115,56 @@ std::int64_t LowerTier::num_blocks_to_restore(const Restore& restore) {
     if (source.is_refused) source.read_seconds *= kRefused;
   }
   PrefixNode node = restore.table->root;
-  bool is_below = false;         // something of the prefix so far
-  std::int64_t last_below = -1;  // the last block of it whose extra is below alone
-  std::int64_t first_whole = 0;  // from here on all extras are available
-  std::int64_t num_found = 0;    // blocks, up to where the sequence can go on
+  bool is_below = false;       // something of the prefix so far
+  std::int64_t num_found = 0;  // blocks, up to where the sequence can go on
   bool is_found_below = false;
+  const KvGroups groups = layout_.groups();
+  KvPath path(groups, 0);
+  std::array<std::int64_t, kMostKvGroups> last_below;  // by group, the last block whose content is below alone
+  last_below.fill(-1);
   for (std::int64_t index = 0; (index + 1) * kv_.block_size() <= restore.limit; ++index) {
     node = child(restore, node, index);
     if (node == kNoNode) break;
-    const auto is_kept = [&](bool with_extra) {
-      return (!refuses_host && is_on_host(node, with_extra)) || source_of(node, with_extra, true) != nullptr;
+    const auto is_kept = [&](std::size_t num_groups) {
+      return (!refuses_host && is_on_host(node, num_groups)) || source_of(node, num_groups, true) != nullptr;
     };
     if (index_.block(node) == kNoBlock) {
-      if (!is_kept(false)) break;
+      if (!is_kept(0)) break;
       is_below = true;
     }
-    if (!pool_has_extra(node)) {
-      last_below = index;
-      if (!is_kept(true)) first_whole = index + 1;
-    }
-    const std::int64_t first_needed = first_with_extra(index + 1);
-    if (first_whole > first_needed) continue;
+    path.add([&](std::size_t i) {
+      if (groups[i]->has(node)) return true;
+      last_below.at(i) = index;
+      return is_kept(i + 1);
+    });
+    if (!path.goes_on()) continue;
     num_found = index + 1;
-    is_found_below = is_below || last_below >= first_needed;
+    is_found_below = is_below;
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      is_found_below = is_found_below || last_below.at(i) >= groups[i]->first_needed(num_found);
   }
   return is_found_below ? num_found : 0;
 }
 
-bool LowerTier::is_on_host(PrefixNode node, bool with_extra) const {
-  if (host_ == nullptr || !host_->contains(node)) return false;
-  return !with_extra || has_extra(std::ssize(*host_->payload(node)));
+bool LowerTier::is_on_host(PrefixNode node, std::size_t num_groups) const {
+  return host_ != nullptr && host_->contains(node) && holds(std::ssize(*host_->payload(node)), num_groups);
 }
 
-bool LowerTier::has_record(const RecordTier& tier, PrefixNode node, bool with_extra) const {
-  return tier.is_readable(node) && (!with_extra || has_extra(tier.payload_bytes(node)));
+bool LowerTier::has_record(const RecordTier& tier, PrefixNode node, std::size_t num_groups) const {
+  return tier.is_readable(node) && holds(tier.payload_bytes(node), num_groups);
 }
 
-const LowerTier::Source* LowerTier::source_of(PrefixNode node, bool with_extra, bool if_cheap) const {
+const LowerTier::Source* LowerTier::source_of(PrefixNode node, std::size_t num_groups, bool if_cheap) const {
   const Source* cheapest = nullptr;
   for (const Source& source : sources_) {
-    if ((if_cheap && source.is_refused) || !has_record(*source.tier, node, with_extra)) continue;
+    if ((if_cheap && source.is_refused) || !has_record(*source.tier, node, num_groups)) continue;
     if (cheapest == nullptr || source.read_seconds < cheapest->read_seconds) cheapest = &source;
   }
   return cheapest;
 }
 
-bool LowerTier::pool_has_extra(PrefixNode node) const {
-  if (extra_bytes_ == 0) return true;
-  return kv_.has_window() ? kv_.has_part(node) : kv_.has_state_after(node);
-}
-
-std::int64_t LowerTier::first_with_extra(std::int64_t num_blocks) const {
-  return kv_.has_window() ? kv_.first_kept(num_blocks * kv_.block_size()) : num_blocks - 1;
-}
-
-// The last block comes with the state that the sequence continues from, the last ones with the parts that it sees.
-bool LowerTier::lacks_extra(const Restore& restore, PrefixNode node, std::int64_t index) const {
-  return index >= first_with_extra(restore.num_blocks) && !pool_has_extra(node);
-}
-
 void LowerTier::begin_step(Clock::time_point now) {
-  bytes_in_ = bytes_out_ = std::max(options_.max_bytes_per_step, block_bytes_);
+  bytes_in_ = bytes_out_ = std::max(options_.max_bytes_per_step, block_bytes());
   is_moving_ = false;
   receive();
   for (auto restore = restores_.begin(); restore != restores_.end();) {
@@ -235,7 +224,7 @@ void LowerTier::receive(Source& source) {
 bool LowerTier::note_arrived(Source& source, RecordTier::Arrived& arrived, std::uint64_t restore) {
   if (arrived.payload == nullptr) return false;
   const std::int64_t num_bytes = std::ssize(*arrived.payload);
-  if (num_bytes != block_bytes_ && !has_extra(num_bytes)) return false;
+  if (!layout_.groups_in(num_bytes)) return false;
   follow(source.read_seconds, of_block(arrived.seconds, num_bytes));
   try {
     const auto [place, is_new] = arrived_.try_emplace(arrived.node, Waiting{arrived.payload, restore});
@@ -260,15 +249,15 @@ bool LowerTier::advance(Restore& restore) {
   while (restore.held.num_entered < restore.num_blocks) {
     const PrefixNode node = child(restore, restore.held.node, restore.held.num_entered);
     if (node == kNoNode) return true;
-    const bool with_extra = lacks_extra(restore, node, restore.held.num_entered);
-    if (index_.block(node) != kNoBlock && !with_extra) {
+    const std::size_t num_groups = lacking(restore, node);
+    if (index_.block(node) != kNoBlock && num_groups == 0) {
       if (!hold(restore, node)) return true;
       continue;
     }
-    const BlockPayload payload = payload_of(node, with_extra);
+    const BlockPayload payload = payload_of(node, num_groups);
     if (payload == nullptr) return !read_ahead(restore);
     if (!may_hold_more(restore)) return false;
-    if (bytes_in_ < block_bytes_) {
+    if (bytes_in_ < block_bytes()) {
       is_moving_ = true;
       return false;
     }
@@ -283,22 +272,22 @@ bool LowerTier::may_hold_more(const Restore& restore) const {
   return (restore.num_copied + 1) * 4 * std::ssize(restores_) <= kv_.pool().num_blocks();
 }
 
-BlockPayload LowerTier::payload_of(PrefixNode node, bool with_extra) const {
-  if (is_on_host(node, with_extra)) return host_->payload(node);
+BlockPayload LowerTier::payload_of(PrefixNode node, std::size_t num_groups) const {
+  if (is_on_host(node, num_groups)) return host_->payload(node);
   const auto arrived = arrived_.find(node);
   if (arrived == arrived_.end()) return nullptr;
   const BlockPayload& payload = arrived->second.payload;
-  return with_extra && !has_extra(std::ssize(*payload)) ? nullptr : payload;
+  return holds(std::ssize(*payload), num_groups) ? payload : nullptr;
 }
 
 // The restore continues with the node's block, which is kept until it has ended; its new parts are listed in `load`.
 // False without room.
 bool LowerTier::hold(Restore& restore, PrefixNode node, BlockMove* load) {
-  const bool with_part = kv_.has_window() && restore.held.num_entered >= first_with_extra(restore.num_blocks);
-  const KvCache::Taken taken = kv_.take(restore.held, node, with_part);
+  const KvCache::Taken taken =
+      kv_.take(restore.held, node, layout_.needed(restore.held.num_entered, restore.num_blocks));
   if (taken.block == kNoBlock) return false;
   if (load != nullptr && taken.is_new) load->block = taken.block;
-  if (load != nullptr) load->part = taken.new_part;
+  if (load != nullptr) load->extras = taken.extras;
   return true;
 }
 
@@ -306,17 +295,14 @@ bool LowerTier::hold(Restore& restore, PrefixNode node, BlockMove* load) {
 bool LowerTier::copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload) {
   const bool is_there = index_.block(node) != kNoBlock;
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
-  if (kv_.has_window() && kv_.available().parts <= kv_.capacity().parts / 16) return false;
-  const bool with_extra = lacks_extra(restore, node, restore.held.num_entered);
-  reserve_moves(1 + kMovesOfRoom + (with_extra ? static_cast<std::size_t>(kv_.states().num_states()) : 0));
+  if (!layout_.has_spare(layout_.groups().size())) return false;
+  const std::size_t num_groups = lacking(restore, node);
+  reserve_moves(1 + kMovesOfRoom + (num_groups > 0 ? static_cast<std::size_t>(kv_.states().num_states()) : 0));
+  if (num_groups > 0) move_due_copies();
   BlockMove load{.kind = BlockMove::Kind::kLoad, .node = node, .bytes = payload};
   if (!hold(restore, node, &load)) return false;
-  if (with_extra && !kv_.has_window()) {
-    move_due_copies();
-    load.state = kv_.keep_state_after(node);
-  }
   moves_.push_back(std::move(load));
-  bytes_in_ -= payload_bytes(with_extra);
+  bytes_in_ -= layout_.payload_bytes(num_groups);
   ++restore.num_copied;
   ++num_restored_;
   if (arrived_.erase(node) > 0) index_.drop_user(node);
@@ -329,7 +315,7 @@ void LowerTier::move_due_copies() {
   kv_.take_due_copies(due_copies_);
   for (const BlockCopy& copy : due_copies_) {
     moves_.push_back({.kind = BlockMove::Kind::kCopyState,
-                      .state = StateId{copy.destination.value},
+                      .extras = {.state = StateId{copy.destination.value}},
                       .source = StateId{copy.source.value}});
   }
 }
@@ -367,10 +353,10 @@ bool LowerTier::read_ahead(const Restore& restore) {
   const PrefixNode next = child(restore, restore.held.node, restore.held.num_entered);
   PrefixNode node = next;
   for (std::int64_t index = restore.held.num_entered; node != kNoNode;) {
-    const bool with_extra = lacks_extra(restore, node, index);
-    const Source* const source = source_of(node, with_extra);
-    const bool is_to_be_read = (with_extra || index_.block(node) == kNoBlock) &&
-                               payload_of(node, with_extra) == nullptr && source != nullptr && !reading_.contains(node);
+    const std::size_t num_groups = layout_.lacking(node, index, restore.num_blocks);
+    const Source* const source = source_of(node, num_groups);
+    const bool is_to_be_read = (num_groups > 0 || index_.block(node) == kNoBlock) &&
+                               payload_of(node, num_groups) == nullptr && source != nullptr && !reading_.contains(node);
     if (is_to_be_read) {
       const std::int64_t in_flight = num_bytes_in_flight();
       const std::int64_t num_bytes = source->tier->payload_bytes(node);
@@ -387,7 +373,7 @@ bool LowerTier::read_ahead(const Restore& restore) {
     if (++index >= restore.num_blocks) break;
     node = child(restore, node, index);
   }
-  return reading_.contains(next) || source_of(next, lacks_extra(restore, next, restore.held.num_entered)) != nullptr;
+  return reading_.contains(next) || source_of(next, lacking(restore, next)) != nullptr;
 }
 
 std::int64_t LowerTier::num_bytes_in_flight() const {

@@ -2,8 +2,8 @@
 // step's executor moves them. Engine thread only; never waits for a file or socket. What the pool evicts is kept in all
 // of them, unless computing it again costs less; what is new in the pool goes to the shared store at once; what a
 // request could use comes back before it is started, where that costs less than computing it. Prices are averages of
-// what was measured; one that is refused falls by a hundredth each time. With a block goes its extra: the recurrent
-// state behind it, or its part for windows where that is worth keeping. Invariants: a step moves max_bytes_per_step in
+// what was measured; one that is refused falls by a hundredth each time. With a block goes what groups keep
+// beside it, where that is worth keeping. Invariants: a step moves max_bytes_per_step in
 // and as many out, or one block; max_bytes_in_flight are being read or wait to be copied; a node is read once at a
 // time.
 #pragma once
@@ -22,6 +22,7 @@
 #include "core/kv/block_move.h"
 #include "core/kv/chain_transfer.h"
 #include "core/kv/disk_tier.h"
+#include "core/kv/groups/record_layout.h"
 #include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
 #include "core/kv/shared_tier.h"
@@ -38,10 +39,9 @@ class LowerTier : public KvCacheListener {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // All must outlive it; a null tier is not there. extra_bytes: of a recurrent state, or of a part for windows; 0: the
-  // model has neither.
-  LowerTier(KvCache& kv, std::int64_t block_bytes, std::int64_t extra_bytes, HostTier* host, DiskTier* disk,
-            const LowerTierOptions& options = {}, SharedTier* shared = nullptr);
+  // All must outlive it; a null tier is not there.
+  LowerTier(KvCache& kv, const KvBytes& bytes, HostTier* host, DiskTier* disk, const LowerTierOptions& options = {},
+            SharedTier* shared = nullptr);
   ~LowerTier() override;
 
   // Asks for what follows the cached part of a waiting sequence's tokens, at most `limit` of them. The table is
@@ -95,7 +95,7 @@ class LowerTier : public KvCacheListener {
   void set_swap_seconds(double of_block);
 
   // Whether the disk takes another block now.
-  bool has_disk_room() const { return disk_ != nullptr && can_write(*disk_, block_bytes_); }
+  bool has_disk_room() const { return disk_ != nullptr && can_write(*disk_, block_bytes()); }
   // Moves what is cached to the disk, of the pool's next `num_blocks` as much as there is room and a step's share;
   // false once all of it has been looked at (and the next call starts from the beginning).
   bool persist_some(std::int64_t num_blocks);
@@ -105,8 +105,7 @@ class LowerTier : public KvCacheListener {
   void end_persisting(Clock::time_point until);
 
   void before_eviction(PrefixNode node, WhenEvicted what) override;
-  void before_snapshot_leaves(PrefixNode node) override { keep_below(node); }
-  void before_part_leaves(PrefixNode node) override { keep_below(node); }
+  void before_loss(PrefixNode node) override { keep_below(node); }
   void after_entry(PrefixNode node) noexcept override;
   void before_close(BlockTable& table) override;
   bool give_way() override;
@@ -153,32 +152,34 @@ class LowerTier : public KvCacheListener {
   bool try_to_advance(Restore& restore);
   bool read_ahead(const Restore& restore);
   bool may_hold_more(const Restore& restore) const;
-  bool lacks_extra(const Restore& restore, PrefixNode node, std::int64_t index) const;
-  bool is_on_host(PrefixNode node, bool with_extra) const;
+  std::size_t lacking(const Restore& restore, PrefixNode node) const {
+    return layout_.lacking(node, restore.held.num_entered, restore.num_blocks);
+  }
+  bool is_on_host(PrefixNode node, std::size_t num_groups) const;
   // Where the node can be read, the cheapest first; null: nowhere.
-  const Source* source_of(PrefixNode node, bool with_extra, bool if_cheap = false) const;
-  bool has_record(const RecordTier& tier, PrefixNode node, bool with_extra) const;
-  BlockPayload payload_of(PrefixNode node, bool with_extra) const;
+  const Source* source_of(PrefixNode node, std::size_t num_groups, bool if_cheap = false) const;
+  bool has_record(const RecordTier& tier, PrefixNode node, std::size_t num_groups) const;
+  BlockPayload payload_of(PrefixNode node, std::size_t num_groups) const;
   bool hold(Restore& restore, PrefixNode node, BlockMove* load = nullptr);
   bool copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload);
   // So that `count` more moves take no memory.
   void reserve_moves(std::size_t count);
   void move_due_copies();
-  void move_out(PrefixNode node, bool with_extra, bool to_host, std::uint8_t records);
-  std::int64_t payload_bytes(bool with_extra) const { return with_extra ? block_bytes_ + extra_bytes_ : block_bytes_; }
+  void move_out(PrefixNode node, std::size_t num_groups, bool to_host, std::uint8_t records);
+  std::int64_t block_bytes() const { return layout_.block_bytes(); }
   std::int64_t token_bytes(PrefixNode node) const {
     return static_cast<std::int64_t>(index_.tokens(node).size_bytes());
   }
   // Of what took so long for so many bytes.
   double of_block(double seconds, std::int64_t num_bytes) const {
-    return seconds * static_cast<double>(block_bytes_) / static_cast<double>(num_bytes);
+    return seconds * static_cast<double>(block_bytes()) / static_cast<double>(num_bytes);
   }
   bool can_write(RecordTier& tier, std::int64_t num_bytes) const { return tier.can_take(outgoing_bytes_ + num_bytes); }
-  bool has_extra(std::int64_t bytes) const { return extra_bytes_ > 0 && bytes == block_bytes_ + extra_bytes_; }
-  // Whether the pool has a node's extra, where the model has any.
-  bool pool_has_extra(PrefixNode node) const;
-  // Of so many blocks, the first whose extra is needed to go on behind them.
-  std::int64_t first_with_extra(std::int64_t num_blocks) const;
+  // Whether a payload holds what so many groups keep.
+  bool holds(std::int64_t payload_bytes, std::size_t num_groups) const {
+    const auto held = layout_.groups_in(payload_bytes);
+    return held && *held >= num_groups;
+  }
   PrefixNode child(const Restore& restore, PrefixNode node, std::int64_t index) const;
   Restores::iterator finish(Restores::iterator restore);
   bool brings_enough(Restore& restore, Clock::time_point now);
@@ -188,10 +189,9 @@ class LowerTier : public KvCacheListener {
   bool note_arrived(Source& source, RecordTier::Arrived& arrived, std::uint64_t restore);
   void drop_unwanted();
   void keep_below(PrefixNode node, std::span<const PrefixNode> kept = {});
-  bool is_for_host(PrefixNode node, bool with_extra, std::span<const PrefixNode> kept) const;
+  bool is_for_host(PrefixNode node, std::size_t num_groups, std::span<const PrefixNode> kept) const;
   void clean_oldest();
-  bool takes_extra(PrefixNode node) const;
-  std::uint8_t records_to_write(PrefixNode node, bool with_extra, std::span<const PrefixNode> kept) const;
+  std::uint8_t records_to_write(PrefixNode node, std::size_t num_groups, std::span<const PrefixNode> kept) const;
 
   // lower_tier_shared.cpp
   bool look_up(Restore& restore);
@@ -213,8 +213,7 @@ class LowerTier : public KvCacheListener {
   SharedTier* const shared_;
   std::vector<Source> sources_;  // disk, then store, as far as they are there
   const LowerTierOptions options_;
-  const std::int64_t block_bytes_;
-  const std::int64_t extra_bytes_;
+  const RecordLayout layout_;
   ChainTransfer chain_;
   Restores restores_;
   struct Reading {

@@ -27,50 +27,47 @@ void LowerTier::before_eviction(PrefixNode node, WhenEvicted what) {
   }
 }
 
-bool LowerTier::takes_extra(PrefixNode node) const {
-  return extra_bytes_ > 0 && (kv_.has_window() ? kv_.keeps_part(node) : kv_.has_state_after(node));
-}
-
-// The record tiers that lack the node, or have it without its extra, and take it without pushing out first what is
-// `kept`.
-std::uint8_t LowerTier::records_to_write(PrefixNode node, bool with_extra, std::span<const PrefixNode> kept) const {
+// The record tiers that lack the node, or have it with less, and take it without pushing out first what is `kept`.
+std::uint8_t LowerTier::records_to_write(PrefixNode node, std::size_t num_groups,
+                                         std::span<const PrefixNode> kept) const {
   std::uint8_t records = 0;
   if (outgoing_.contains(node)) return records;
   for (const Source& source : sources_) {
     RecordTier& tier = *source.tier;
     const bool is_on_its_way = tier.contains(node) && !tier.is_readable(node);
-    if (is_on_its_way || has_record(tier, node, with_extra) || !can_write(tier, payload_bytes(with_extra))) continue;
-    if (tier.makes_room(outgoing_bytes_ + payload_bytes(with_extra), kept)) records |= bit_of(source);
+    const std::int64_t num_bytes = layout_.payload_bytes(num_groups);
+    if (is_on_its_way || has_record(tier, node, num_groups) || !can_write(tier, num_bytes)) continue;
+    if (tier.makes_room(outgoing_bytes_ + num_bytes, kept)) records |= bit_of(source);
   }
   return records;
 }
 
-bool LowerTier::is_for_host(PrefixNode node, bool with_extra, std::span<const PrefixNode> kept) const {
-  return host_ != nullptr && !is_on_host(node, with_extra) &&
-         host_->makes_room(payload_bytes(with_extra) + token_bytes(node), kept);
+bool LowerTier::is_for_host(PrefixNode node, std::size_t num_groups, std::span<const PrefixNode> kept) const {
+  return host_ != nullptr && !is_on_host(node, num_groups) &&
+         host_->makes_room(layout_.payload_bytes(num_groups) + token_bytes(node), kept);
 }
 
-// In the tiers that do not have it yet, or have it without its extra, as far as a step's share allows. A tier that
+// In the tiers that do not have it yet, or have it with less, as far as a step's share allows. A tier that
 // would have to push out one of `kept` first does without it.
 void LowerTier::keep_below(PrefixNode node, std::span<const PrefixNode> kept) {
   if (!index_.is_full(node)) return;
-  const bool with_extra = takes_extra(node);
-  const bool to_host = is_for_host(node, with_extra, kept);
-  const std::uint8_t records = records_to_write(node, with_extra, kept);
+  const std::size_t num_groups = layout_.worth(node);
+  const bool to_host = is_for_host(node, num_groups, kept);
+  const std::uint8_t records = records_to_write(node, num_groups, kept);
   if (host_ != nullptr && host_->contains(node)) host_->touch(node);
   for (const Source& source : sources_) {
     if (source.tier->contains(node)) source.tier->touch(node);
   }
-  if ((!to_host && records == 0) || bytes_out_ < block_bytes_) return;
+  if ((!to_host && records == 0) || bytes_out_ < block_bytes()) return;
   try {
-    move_out(node, with_extra, to_host, records);
+    move_out(node, num_groups, to_host, records);
   } catch (const std::bad_alloc&) {  // it is not kept, but recomputed
   }
 }
 
 // One copy for all. It is filled before anything that comes after it in the step reads it.
-void LowerTier::move_out(PrefixNode node, bool with_extra, bool to_host, std::uint8_t records) {
-  const std::int64_t num_bytes = payload_bytes(with_extra);
+void LowerTier::move_out(PrefixNode node, std::size_t num_groups, bool to_host, std::uint8_t records) {
+  const std::int64_t num_bytes = layout_.payload_bytes(num_groups);
   const auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(num_bytes));
   reserve_moves(1);
   index_.reserve_nodes();
@@ -79,8 +76,7 @@ void LowerTier::move_out(PrefixNode node, bool with_extra, bool to_host, std::ui
   moves_.push_back({.kind = BlockMove::Kind::kOffload,
                     .node = node,
                     .block = index_.block(node),
-                    .state = with_extra && !kv_.has_window() ? index_.snapshot(node) : kNoState,
-                    .part = with_extra && kv_.has_window() ? kv_.part_of(node) : kNoPart,
+                    .extras = layout_.located(node, num_groups),
                     .bytes = content,
                     .unfilled = content.get(),
                     .records = records});
@@ -111,7 +107,7 @@ void LowerTier::clean_oldest() {
     block = pool.next_cached(block);
   }
   const std::span<const PrefixNode> oldest = std::span(nodes).first(num_nodes);
-  for (std::size_t i = 0; i < num_nodes && bytes_out_ >= 2 * block_bytes_; ++i)
+  for (std::size_t i = 0; i < num_nodes && bytes_out_ >= 2 * block_bytes(); ++i)
     keep_below(oldest[i], oldest);
 }
 

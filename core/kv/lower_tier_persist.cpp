@@ -9,9 +9,9 @@
 namespace quire {
 
 bool LowerTier::persist_some(std::int64_t num_blocks) {
-  bytes_out_ = std::max(options_.max_bytes_per_step, block_bytes_);
+  bytes_out_ = std::max(options_.max_bytes_per_step, block_bytes());
   const std::int64_t end = std::min(next_to_persist_ + num_blocks, kv_.pool().num_blocks());
-  for (; next_to_persist_ < end && bytes_out_ >= block_bytes_ && has_disk_room(); ++next_to_persist_) {
+  for (; next_to_persist_ < end && bytes_out_ >= block_bytes() && has_disk_room(); ++next_to_persist_) {
     const PrefixNode node = index_.node_of(BlockId{static_cast<std::int32_t>(next_to_persist_)});
     if (node != kNoNode) keep_below(node);
   }

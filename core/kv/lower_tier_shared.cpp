@@ -20,7 +20,7 @@ constexpr double kShareOfComputing = 0.5;  // of what it could save, asking may 
 bool LowerTier::look_up(Restore& restore) {
   if (shared_ == nullptr || restore.table->is_looked_up || !shared_->is_up()) return false;
   std::int64_t index = 0;
-  for (PrefixNode node = restore.table->root; extra_bytes_ == 0; ++index) {
+  for (PrefixNode node = restore.table->root; layout_.groups().empty(); ++index) {
     if ((index + 1) * kv_.block_size() > restore.limit) break;
     node = child(restore, node, index);
     if (node == kNoNode || (index_.block(node) == kNoBlock && !index_.is_below(node))) break;
@@ -111,10 +111,9 @@ void LowerTier::publish_new() {
   bool is_over = false;  // of this step's share, or of the store's room
   for (std::size_t i = 0; i < to_publish_.size(); ++i) {
     const PrefixNode node = to_publish_[i];
-    const bool awaits_state = extra_bytes_ > 0 && !kv_.has_window() && index_.block(node) != kNoBlock &&
-                              kv_.awaits_state(node) && !kv_.has_state_after(node);
-    is_over = is_over || (is_up && !awaits_state && !publish(node));
-    if (is_up && (is_over || awaits_state)) {
+    const bool awaits_more = index_.block(node) != kNoBlock && layout_.awaits(node);
+    is_over = is_over || (is_up && !awaits_more && !publish(node));
+    if (is_up && (is_over || awaits_more)) {
       to_publish_[num_left++] = node;
       continue;
     }
@@ -122,17 +121,17 @@ void LowerTier::publish_new() {
     index_.forget_unused(node);
   }
   to_publish_.resize(num_left);
-  if (num_left > 0 && can_write(*shared_, payload_bytes(extra_bytes_ > 0))) is_moving_ = true;
+  if (num_left > 0 && can_write(*shared_, layout_.most_bytes())) is_moving_ = true;
 }
 
 // False where there is no room for it now. What has left the pool by now is in the tiers that took it.
 bool LowerTier::publish(PrefixNode node) {
   if (index_.block(node) == kNoBlock || outgoing_.contains(node)) return true;
-  const bool with_extra = takes_extra(node);
-  if (has_record(*shared_, node, with_extra) || (shared_->contains(node) && !shared_->is_readable(node))) return true;
-  if (bytes_out_ < block_bytes_ || !can_write(*shared_, payload_bytes(with_extra))) return false;
+  const std::size_t num_groups = layout_.worth(node);
+  if (has_record(*shared_, node, num_groups) || (shared_->contains(node) && !shared_->is_readable(node))) return true;
+  if (bytes_out_ < block_bytes() || !can_write(*shared_, layout_.payload_bytes(num_groups))) return false;
   try {
-    move_out(node, with_extra, false, static_cast<std::uint8_t>(TierKind::kShared));
+    move_out(node, num_groups, false, static_cast<std::uint8_t>(TierKind::kShared));
   } catch (const std::bad_alloc&) {  // it is not published
   }
   return true;

@@ -25,7 +25,7 @@ bool SharedTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) 
                                 .position = static_cast<std::uint32_t>(index.position(node)),
                                 .content = index.media().exported(index.tokens(node)),
                                 .payload = std::move(payload)},
-                     .only_if_absent = options_.extra_bytes > 0 && num_bytes == options_.block_bytes});
+                     .only_if_absent = num_bytes < options_.payload_bytes.back()});
     if (contains(node)) order_.remove(node);
     if (remember(index, node, num_bytes, false)) store_->write(std::move(write));
   } catch (const std::bad_alloc&) {  // it is not kept
@@ -68,7 +68,7 @@ std::optional<std::int64_t> SharedTier::payload_in(std::int64_t record_bytes, st
   const std::int64_t head = quire::record_bytes({}) + options_.block_size * static_cast<std::int64_t>(sizeof(TokenId)) +
                             static_cast<std::int64_t>(num_media * sizeof(MediaRef));
   const std::int64_t payload = record_bytes - head;
-  const bool is_right = payload == options_.block_bytes || payload == options_.block_bytes + options_.extra_bytes;
+  const bool is_right = std::ranges::find(options_.payload_bytes, payload) != options_.payload_bytes.end();
   return is_right && record_bytes > 0 ? std::optional(payload) : std::nullopt;
 }
 

@@ -20,8 +20,7 @@ namespace quire {
 struct SharedTierOptions {
   ChainKey fingerprint{};  // of the model, its arithmetic and the layout of a block
   std::int32_t block_size = 16;
-  std::int64_t block_bytes = 0;
-  std::int64_t extra_bytes = 0;  // of what may stand beside a block
+  std::vector<std::int64_t> payload_bytes{};  // that a record may have, ascending
   std::int64_t max_known = 1 << 16;
 };
 
