@@ -153,17 +153,17 @@ Result<void> ChainTransfer::check_sizes() const {
   return invalid("The saved slot has another layout than this model's cache", "filename", "slot_mismatch");
 }
 
-bool ChainTransfer::add_moves(std::vector<BlockMove>& moves, std::int64_t& bytes_in, std::int64_t& bytes_out) {
+bool ChainTransfer::add_moves(StepMoves& step) {
   if (!is_moving() || table_.is_restoring) return false;
   try {
-    if (!saves_) return add_loads(moves, bytes_in);
+    if (!saves_) return add_loads(step);
     if (!is_held_) {
       if (const auto held = hold_saved(); !held) {
         give_up(held.error());
         return false;
       }
     }
-    add_saves(moves, bytes_out);
+    add_saves(step);
   } catch (const std::bad_alloc&) {
     give_up(out_of_memory());
   }
@@ -171,32 +171,32 @@ bool ChainTransfer::add_moves(std::vector<BlockMove>& moves, std::int64_t& bytes
 }
 
 // The last block first: the state behind it, which the table does not hold, may leave later.
-void ChainTransfer::add_saves(std::vector<BlockMove>& moves, std::int64_t& bytes) {
+void ChainTransfer::add_saves(StepMoves& step) {
   PrefixIndex& index = kv_.mutable_index();
-  while (num_left_ > 0 && bytes >= layout_.block_bytes()) {
+  while (num_left_ > 0 && step.bytes_out >= layout_.block_bytes()) {
     const std::int64_t i = num_left_ - 1;
     const std::size_t num_groups = layout_.needed(i, std::ssize(chain_.payloads));
     const BlockId block = table_.blocks[static_cast<std::size_t>(i)];
     const PrefixNode node = index.node_of(block);
     const std::int64_t num_bytes = layout_.payload_bytes(num_groups);
     auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(num_bytes));
-    moves.push_back({.kind = BlockMove::Kind::kOffload,
-                     .node = node,
-                     .block = block,
-                     .extras = layout_.located(node, num_groups),
-                     .bytes = content,
-                     .unfilled = content.get(),
-                     .chain = number_});
+    step.moves.push_back({.kind = BlockMove::Kind::kOffload,
+                          .node = node,
+                          .block = block,
+                          .extras = layout_.located(node, num_groups),
+                          .bytes = content,
+                          .unfilled = content.get(),
+                          .chain = number_});
     chain_.payloads[static_cast<std::size_t>(i)] = std::move(content);
     ++num_in_flight_;
     --num_left_;
-    bytes -= num_bytes;
+    step.bytes_out -= num_bytes;
   }
 }
 
-bool ChainTransfer::add_loads(std::vector<BlockMove>& moves, std::int64_t& bytes) {
-  while (table_.num_entered < num_blocks() && bytes >= layout_.block_bytes()) {
-    if (!load_next(moves, bytes)) {
+bool ChainTransfer::add_loads(StepMoves& step) {
+  while (table_.num_entered < num_blocks() && step.bytes_in >= layout_.block_bytes()) {
+    if (!load_next(step)) {
       give_up(no_room());
       return false;
     }
@@ -206,7 +206,7 @@ bool ChainTransfer::add_loads(std::vector<BlockMove>& moves, std::int64_t& bytes
 }
 
 // False without room: some is left to those who run.
-bool ChainTransfer::load_next(std::vector<BlockMove>& moves, std::int64_t& bytes) {
+bool ChainTransfer::load_next(StepMoves& step) {
   PrefixIndex& index = kv_.mutable_index();
   const std::int64_t i = table_.num_entered;
   const std::size_t num_groups = layout_.needed(i, num_blocks());
@@ -214,9 +214,9 @@ bool ChainTransfer::load_next(std::vector<BlockMove>& moves, std::int64_t& bytes
   const bool is_there = node != kNoNode && index.block(node) != kNoBlock;
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;
   if (!layout_.has_spare(num_groups)) return false;
-  moves.reserve(moves.size() + 2 + static_cast<std::size_t>(kv_.states().num_states()));
+  step.moves.reserve(step.moves.size() + 2 + static_cast<std::size_t>(kv_.states().num_states()));
   if (node == kNoNode) node = index.insert(table_.node, kv_.key_at(table_, tokens_, i), block_tokens(i));
-  if (num_groups > 0) move_due_copies(moves);
+  if (num_groups > 0) step.add_due_copies();
   const KvCache::Taken taken = kv_.take(table_, node, num_groups);
   if (taken.block == kNoBlock) {
     index.forget_unused(node);
@@ -229,22 +229,10 @@ bool ChainTransfer::load_next(std::vector<BlockMove>& moves, std::int64_t& bytes
                  .bytes = chain_.payloads[static_cast<std::size_t>(i)],
                  .chain = number_};
   if (load.block == kNoBlock && load.extras.part == kNoPart && load.extras.state == kNoState) return true;
-  bytes -= std::ssize(*load.bytes);
-  moves.push_back(std::move(load));
+  step.bytes_in -= std::ssize(*load.bytes);
+  step.moves.push_back(std::move(load));
   ++num_in_flight_;
   return true;
-}
-
-// States that the next step's copies begin with are copied before one is loaded.
-void ChainTransfer::move_due_copies(std::vector<BlockMove>& moves) {
-  std::vector<BlockCopy> copies;
-  copies.reserve(static_cast<std::size_t>(kv_.states().num_states()));
-  kv_.take_due_copies(copies);
-  for (const BlockCopy& copy : copies) {
-    moves.push_back({.kind = BlockMove::Kind::kCopyState,
-                     .extras = {.state = StateId{copy.destination.value}},
-                     .source = StateId{copy.source.value}});
-  }
 }
 
 void ChainTransfer::note_done(const BlockMove& move) {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "core/kv/block_move.h"
 #include "core/kv/chain_file.h"
 #include "core/kv/groups/record_layout.h"
 #include "core/kv/kv_cache.h"
+#include "core/kv/step_moves.h"
 
 namespace quire {
 
@@ -34,9 +34,8 @@ class ChainTransfer {
   BlockTable& table() { return table_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
 
-  // Adds the step's share to `moves` and subtracts it from the bytes that may still move. True where the next step has
-  // more to do.
-  bool add_moves(std::vector<BlockMove>& moves, std::int64_t& bytes_in, std::int64_t& bytes_out);
+  // Adds the chain's share of a step. True where the next step has more to do.
+  bool add_moves(StepMoves& step);
   void note_done(const BlockMove& move);
   // After all moves of a step were noted.
   void end_if_done();
@@ -54,10 +53,9 @@ class ChainTransfer {
   Result<void> hold_saved();
   void keep_first(std::int64_t num_tokens);
   Result<void> check_sizes() const;
-  void add_saves(std::vector<BlockMove>& moves, std::int64_t& bytes);
-  bool add_loads(std::vector<BlockMove>& moves, std::int64_t& bytes);
-  bool load_next(std::vector<BlockMove>& moves, std::int64_t& bytes);
-  void move_due_copies(std::vector<BlockMove>& moves);
+  void add_saves(StepMoves& step);
+  bool add_loads(StepMoves& step);
+  bool load_next(StepMoves& step);
 
   KvCache& kv_;
   const RecordLayout layout_;
