@@ -36,6 +36,7 @@ void ExecutorMemory::list_moves(std::span<const BlockMove> moves, std::vector<Bl
       continue;
     }
     const auto add = [&](BlockTransfer transfer, std::size_t begin, std::size_t bytes) {
+      if (bytes == 0) return;  // blocks of a model whose layers all have a window
       if (move.kind == BlockMove::Kind::kOffload) {
         transfer.out = std::span(*move.unfilled).subspan(begin, bytes);
       } else {

@@ -97,6 +97,7 @@ struct HarnessOptions {
   std::optional<std::uint32_t> interrupt_seed = {};                      // steps are ended early; not with the other
   int right_drafts_percent = -1;  // of the model's own; below zero: it makes none
   DraftsBy drafts_by = DraftsBy::kNextTokens;
+  bool recurs = false;                  // the model keeps a recurrent state, too
   std::optional<StepPrice> price = {};  // that steps take; absent: the machine's time
   OnSubmit on_submit = {};              // sees each step; what it throws fails there
 };
@@ -136,7 +137,7 @@ inline Request request_of(std::vector<TokenId> prompt, int max_tokens) {
 class Harness {
  public:
   explicit Harness(const HarnessOptions& options = {})
-      : model(options.vocab, 100'000, options.window, options.right_drafts_percent, options.drafts_by),
+      : model(options.vocab, 100'000, options.window, options.right_drafts_percent, options.drafts_by, options.recurs),
         depth(options.deferred_seed && !options.interrupt_seed ? 2 : 1),
         engine(make_executor(model, backend,
                              backend.allocate_kv({.num_layers = 1,
