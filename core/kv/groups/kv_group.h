@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/kv/block_table.h"
+#include "core/kv/index/prefix_index.h"
 #include "core/kv/pool/block_pool.h"
-#include "core/kv/prefix_index.h"
 
 namespace quire {
 

@@ -12,19 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "core/base/ids.h"
+#include "core/kv/kv_ids.h"
 
 namespace quire {
-
-inline constexpr BlockId kNoBlock{-1};
-
-// A part of a block, which layers with a window keep.
-using PartId = Id<struct PartTag, std::int32_t>;
-inline constexpr PartId kNoPart{-1};
-
-// A recurrent state, of a running sequence or as a snapshot.
-using StateId = Id<struct StateTag, std::int32_t>;
-inline constexpr StateId kNoState{-1};
 
 // In the order in which they leave. A block has the latest class among those of its users.
 enum class CacheClass : std::uint8_t {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/kv/pool/pool.h"
-#include "core/kv/prefix_index.h"
 #include "kernels/check.h"
 
 namespace quire {

@@ -1,4 +1,4 @@
-#include "core/kv/disk_tier.h"
+#include "core/kv/tiers/disk_tier.h"
 
 #include <catch2/catch.hpp>
 #include <condition_variable>

@@ -13,7 +13,7 @@
 
 #include "core/engine/engine.h"
 #include "core/kv/kv_cache.h"
-#include "core/kv/lower_tier.h"
+#include "core/kv/moves/lower_tier.h"
 #include "tests/support/deferred_executor.h"
 #include "tests/support/fake_model.h"
 #include "tests/unit/engine/interrupted_executor.h"

@@ -1,4 +1,4 @@
-#include "core/kv/host_tier.h"
+#include "core/kv/tiers/host_tier.h"
 
 #include <catch2/catch.hpp>
 #include <random>

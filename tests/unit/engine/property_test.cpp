@@ -9,8 +9,8 @@
 #include <random>
 #include <set>
 
-#include "core/kv/host_tier.h"
-#include "core/kv/lower_tier.h"
+#include "core/kv/moves/lower_tier.h"
+#include "core/kv/tiers/host_tier.h"
 #include "core/sched/scheduler.h"
 #include "tests/unit/engine/harness.h"
 #include "tests/unit/engine/state_memory.h"

@@ -1,4 +1,4 @@
-#include "core/kv/shared_tier.h"
+#include "core/kv/tiers/shared_tier.h"
 
 #include <catch2/catch.hpp>
 #include <limits>

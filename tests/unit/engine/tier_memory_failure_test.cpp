@@ -2,7 +2,7 @@
 // nothing else is lost. On the engine's side, and on the thread of the disk's folder.
 #include <catch2/catch.hpp>
 
-#include "core/kv/lower_tier.h"
+#include "core/kv/moves/lower_tier.h"
 #include "tests/unit/engine/allocations.h"
 #include "tests/unit/engine/harness.h"
 #include "tests/unit/engine/state_memory.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/kv/lower_tier.h"
+#include "core/kv/moves/lower_tier.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/engine/harness.h"
 #include "tests/unit/engine/state_memory.h"
