@@ -41,10 +41,12 @@ KvWindow window_of(Executor& executor) {
           .num_parts = executor.window_storage()->layout().num_blocks};
 }
 
-// Bytes of the state or window part kept beside a block.
-std::int64_t extra_bytes(Executor& executor) {
-  if (KvStorage* const windows = executor.window_storage()) return static_cast<std::int64_t>(windows->block_bytes());
-  return executor.states() == nullptr ? 0 : static_cast<std::int64_t>(executor.states()->state_bytes());
+KvBytes bytes_of(Executor& executor) {
+  const auto bytes = [](const KvStorage* storage) { return storage == nullptr ? 0 : storage->block_bytes(); };
+  const StateStorage* const states = executor.states();
+  return {.block = static_cast<std::int64_t>(bytes(&executor.storage())),
+          .part = static_cast<std::int64_t>(bytes(executor.window_storage())),
+          .state = states == nullptr ? 0 : static_cast<std::int64_t>(states->state_bytes())};
 }
 
 std::uint64_t first_seed(std::uint64_t configured) {
@@ -56,7 +58,8 @@ std::uint64_t first_seed(std::uint64_t configured) {
 Step make_step(const EngineOptions& options, const KvCache& kv, const Scheduler& scheduler) {
   const std::int32_t max_num_seqs = options.scheduler.max_num_seqs;
   return {kv.block_size(), scheduler.max_step_tokens(), max_num_seqs,
-          max_num_seqs * kv.blocks_for(scheduler.max_model_len()), kv.has_window() ? &kv.window() : nullptr};
+          max_num_seqs * kv.blocks_for(scheduler.max_model_len()),
+          kv.window().num_parts() > 0 ? &kv.window() : nullptr};
 }
 
 // Completes the options with limits of the model and its memory.
@@ -109,21 +112,20 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                                                        .block_size = kv_.block_size()},
                                        [this] { queue.wake(); });
   }
-  const auto block_bytes = static_cast<std::int64_t>(executor_->storage().block_bytes());
+  const KvBytes bytes = bytes_of(*executor_);
   if (kv_.prefix_caching() && options.shared_store) {
-    shared_ = std::make_unique<SharedTier>(SharedTierOptions{.fingerprint = fingerprint_,
-                                                             .block_size = kv_.block_size(),
-                                                             .block_bytes = block_bytes,
-                                                             .extra_bytes = extra_bytes(*executor_)},
-                                           options.shared_store([this] { queue.wake(); }));
+    shared_ =
+        std::make_unique<SharedTier>(SharedTierOptions{.fingerprint = fingerprint_,
+                                                       .block_size = kv_.block_size(),
+                                                       .payload_bytes = RecordLayout(kv_.beside(), bytes).sizes()},
+                                     options.shared_store([this] { queue.wake(); }));
   }
   if (options.encoder != nullptr)
     media_ = std::make_unique<MediaEncoding>(*options.encoder, *executor_, options.media_bytes);
   keeps_slots = options.keeps_slots && kv_.prefix_caching();
   if (keeps_slots) slots_ = std::make_unique<SlotRecords>(options.scheduler.max_num_seqs, kv_.mutable_index().media());
   if (host_ != nullptr || disk_ != nullptr || shared_ != nullptr || keeps_slots) {
-    lower_tier_ = std::make_unique<LowerTier>(kv_, block_bytes, extra_bytes(*executor_), host_.get(), disk_.get(),
-                                              LowerTierOptions{}, shared_.get());
+    lower_tier_ = std::make_unique<LowerTier>(kv_, bytes, host_.get(), disk_.get(), LowerTierOptions{}, shared_.get());
   }
   limits = {.max_model_len = scheduler_.max_model_len(),
             .max_num_choices = options.scheduler.max_num_seqs,

@@ -31,11 +31,11 @@
 #include "core/engine/stats_board.h"
 #include "core/engine/step.h"
 #include "core/engine/step_meter.h"
-#include "core/kv/disk_tier.h"
-#include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
-#include "core/kv/lower_tier.h"
-#include "core/kv/shared_tier.h"
+#include "core/kv/moves/lower_tier.h"
+#include "core/kv/tiers/disk_tier.h"
+#include "core/kv/tiers/host_tier.h"
+#include "core/kv/tiers/shared_tier.h"
 #include "core/sched/scheduler.h"
 
 namespace quire {

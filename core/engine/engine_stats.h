@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/kv/shared_store.h"
+#include "core/kv/tiers/shared_store.h"
 #include "core/request/speculation_options.h"
 
 namespace quire {

@@ -32,10 +32,11 @@ void ExecutorMemory::copy(std::span<const BlockCopy> copies) const {
 void ExecutorMemory::list_moves(std::span<const BlockMove> moves, std::vector<BlockTransfer>& out) const {
   for (const BlockMove& move : moves) {
     if (move.kind == BlockMove::Kind::kCopyState) {
-      out.push_back({.states = states.get(), .number = move.state.value, .source = move.source.value});
+      out.push_back({.states = states.get(), .number = move.extras.state.value, .source = move.source.value});
       continue;
     }
     const auto add = [&](BlockTransfer transfer, std::size_t begin, std::size_t bytes) {
+      if (bytes == 0) return;  // blocks of a model whose layers all have a window
       if (move.kind == BlockMove::Kind::kOffload) {
         transfer.out = std::span(*move.unfilled).subspan(begin, bytes);
       } else {
@@ -45,10 +46,11 @@ void ExecutorMemory::list_moves(std::span<const BlockMove> moves, std::vector<Bl
     };
     const std::size_t block_bytes = storage->block_bytes();
     if (move.block != kNoBlock) add({.storage = storage.get(), .number = move.block.value}, 0, block_bytes);
-    if (move.state != kNoState)
-      add({.states = states.get(), .number = move.state.value}, block_bytes, states->state_bytes());
-    if (move.part != kNoPart)
-      add({.storage = window_storage.get(), .number = move.part.value}, block_bytes, window_storage->block_bytes());
+    const auto& [part, state] = move.extras;
+    const std::size_t part_bytes = window_storage == nullptr ? 0 : window_storage->block_bytes();
+    if (part != kNoPart) add({.storage = window_storage.get(), .number = part.value}, block_bytes, part_bytes);
+    if (state != kNoState)
+      add({.states = states.get(), .number = state.value}, block_bytes + part_bytes, states->state_bytes());
   }
 }
 

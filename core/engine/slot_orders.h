@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "core/kv/chain_file.h"
+#include "core/kv/moves/chain_file.h"
 
 namespace quire {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/kv/prefix_index.h"
-#include "core/kv/window_pool.h"
+#include "core/kv/index/prefix_index.h"
+#include "core/kv/pool/window_pool.h"
 
 namespace quire {
 

@@ -1,41 +1,24 @@
-// KvCache: the blocks of sequences: match a prefix, grow, commit, fork, release. Engine thread only. It knows the
-// tokens of each block, never its content: copies are returned for the caller to do before the next forward pass.
-// Invariants: what asks for blocks gets all or nothing; a block is written only by its one owner, a shared one is
+// KvCache: the blocks of sequences: match a prefix, grow, commit, fork, release. Engine thread only. It is a tree of
+// contents and a short list of groups, and asks each. It knows the tokens of each block, never its content: copies are
+// returned for the caller to do before the next forward pass.
+// Invariants: a request for blocks gets all or nothing; a block is written only by its one owner, a shared one is
 // copied first; a block is found by its content only once that content has been computed; a parent outlives its
-// children. Of models with recurrent layers a prefix is matched only as far as a snapshot of the state, of those that
-// keep parts for a window as far as the window before its end is there.
+// children; a prefix is matched as far as all groups can go on: the minimum over them.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "core/kv/block_pool.h"
 #include "core/kv/block_table.h"
-#include "core/kv/prefix_index.h"
-#include "core/kv/state_pool.h"
-#include "core/kv/window_pool.h"
+#include "core/kv/groups/full_group.h"
+#include "core/kv/groups/kv_group.h"
+#include "core/kv/groups/state_group.h"
+#include "core/kv/groups/window_group.h"
 
 namespace quire {
-
-// What of a sequence is already computed: whole blocks to share, then the first tokens of one block to copy.
-struct PrefixMatch {
-  PrefixNode node{};
-  std::int32_t num_blocks = 0;        // beyond those the table has entered
-  std::int32_t num_unreferenced = 0;  // of what is taken and copied, blocks in the pool's cached list
-  std::int32_t num_unpinned = 0;      // and parts that no sequence pins
-  BlockId partial_block = kNoBlock;
-  std::int32_t num_partial_tokens = 0;
-  StateId state = kNoState;  // the snapshot after all of that
-};
-
-// Layers with a window keep less than the others: parts of some blocks.
-struct KvWindow {
-  std::int64_t num_tokens = 0;  // that a token sees, itself among them
-  std::int64_t num_parts = 0;   // 0: there are no such layers, or they keep as much as the others
-};
 
 // Room in the pool of blocks, and among the parts that layers with a window keep.
 struct KvRoom {
@@ -53,28 +36,6 @@ struct KvRoom {
     parts -= other.parts;
     return *this;
   }
-};
-
-// What becomes of a block's content when its room is needed: others may be offered it, or it is computed again.
-enum class WhenEvicted { kOffered, kForgotten };
-
-// What the tiers below hear of.
-class KvCacheListener {
- public:
-  virtual ~KvCacheListener() = default;
-  // In the moment before a block's content leaves the pool.
-  virtual void before_eviction(PrefixNode node, WhenEvicted what) = 0;
-  // In the moment before a node's recurrent state, which stands after all of its tokens, leaves the pool of states.
-  virtual void before_snapshot_leaves(PrefixNode node) = 0;
-  // In the moment before a block loses the part for windows that was worth keeping.
-  virtual void before_part_leaves(PrefixNode node) = 0;
-  // A full node's content has entered the pool by being computed, or something beside it is worth keeping from now on:
-  // a recurrent state that will stand after all of its tokens, or its part for windows.
-  virtual void after_entry(PrefixNode node) noexcept = 0;
-  // A table whose prefix is being restored is closed.
-  virtual void before_close(BlockTable& table) = 0;
-  // A running sequence lacks blocks: frees those that are only held to be handed over; false where there are none.
-  virtual bool give_way() = 0;
 };
 
 class KvCache {
@@ -105,30 +66,31 @@ class KvCache {
   // Enters the last block although it is not full: others may copy it. Returns the node that holds these tokens, which
   // may be another one's; kNoNode where there is none.
   PrefixNode enter_partial(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
-  // Keeps a copy of the sequence's recurrent state, which stands after num_computed tokens, where a prompt that begins
-  // with them finds it. The copy is one of take_due_copies().
+  // Keeps what a sequence needs to go on after num_computed tokens where a prompt that begins with them finds it: a
+  // copy of a recurrent state, which is one of take_due_copies(), with the parts before it.
   void keep_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
-  // Where in a prompt snapshots are to be made, and chunks to end; ascending, at ends of blocks. A little before its
-  // end, since what a template adds there is often not repeated in the conversation's next turn; after its first
-  // message, which many conversations begin with; and before its last one, which a client may ask again. message_ends:
-  // the tokens up to the end of each message.
+  // Places in a prompt where that is to be done, and chunks end; ascending, at ends of blocks: a little before its end,
+  // since what a template adds there is often not repeated in the conversation's next turn; after its first message,
+  // which many conversations begin with; and before its last one, which a client may ask again. message_ends: the
+  // tokens up to the end of each message. None where a sequence can go on after any block.
   std::vector<std::int64_t> snapshot_borders(std::int64_t num_prompt_tokens,
                                              std::span<const std::int64_t> message_ends) const;
-  // A snapshot is made at least after so many computed tokens, besides those
-  // of prompts and of sequences that end.
-  void set_retained_share(double share) { pool_.set_retained_share(share); }
+  void set_retained_share(double share) { shared_.blocks.set_retained_share(share); }
+  // A snapshot is made at least after so many computed tokens, besides those of prompts and of sequences that end.
   void set_snapshot_interval(std::int64_t num_tokens) { snapshot_interval_ = num_tokens; }
   // Puts what is to be copied before anything else of the next step, recurrent states, at the beginning of its copies.
-  void take_due_copies(std::vector<BlockCopy>& copies);
+  void take_due_copies(std::vector<BlockCopy>& copies) { states_.take_due_copies(copies); }
   // `to` (open, empty) shares the blocks of `from`'s first num_computed tokens.
   void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed);
   // Frees the recurrent state, which was computed from other tokens than the table's.
-  void drop_state(BlockTable& table);
-  // The next step takes the recurrent state over drafts: a copy of it is kept from before, where more than `num_others`
-  // places are free. False, and nothing changed, where not.
-  bool keep_state_before_drafts(BlockTable& table, std::int64_t num_others, std::vector<BlockCopy>& copies);
+  void drop_state(BlockTable& table) { states_.drop(table); }
+  // The next step may go over wrong drafts: a copy of a recurrent state is kept from before, where more than
+  // `num_others` places are free. False, and nothing changed, where not.
+  bool keep_before_drafts(BlockTable& table, std::int64_t num_others, std::vector<BlockCopy>& copies) {
+    return skips_tokens_ || states_.keep_before_drafts(table, num_others, copies);
+  }
   // All drafts of that step were right, or the state is that from before the step again.
-  void settle_drafts(BlockTable& table, bool all_right);
+  void settle_drafts(BlockTable& table, bool all_right) { states_.settle_drafts(table, all_right); }
   // Frees all blocks, last first; computed content stays in the cache until its blocks are needed. A recurrent state
   // becomes a snapshot: it must stand after num_computed tokens.
   void release(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
@@ -143,125 +105,83 @@ class KvCache {
   std::uint64_t num_restores_ended() const { return num_restores_ended_; }
 
   // For the tiers below. `listener` must outlive the cache's use; null: there is none.
-  void set_listener(KvCacheListener* listener) { listener_ = listener; }
-  PrefixIndex& mutable_index() { return index_; }
+  void set_listener(KvCacheListener* listener) { shared_.listener = listener; }
+  PrefixIndex& mutable_index() { return shared_.index; }
+  // The groups that keep something beside blocks, in the order in which a record holds that behind the block.
+  KvGroups beside() const { return beside_; }
   // The key of the table's block number `index`, which `tokens` fill.
   const ChainKey& key_at(BlockTable& table, std::span<const TokenId> tokens, std::int64_t index) const;
   // The table, all of whose blocks are entered, continues with `node`, a child of its present node: with the block that
-  // the node has, or a new one whose content the caller writes at once. kNoBlock, and nothing changed, without room.
+  // the node has, or a new one whose content the caller writes at once; the first `num_groups` groups beside it hold
+  // what they keep. kNoBlock, and nothing changed, without room.
   struct Taken {
     BlockId block = kNoBlock;
     bool is_new = false;
-    PartId new_part = kNoPart;
+    KvExtras extras{};  // that are new
   };
-  // with_part: the table pins the block's part from then on, or a new one whose content the caller writes as well. So
-  // it must for all blocks that it takes after this one.
-  Taken take(BlockTable& table, PrefixNode node, bool with_part = false);
-  // Of a node in the pool: its block's part for windows, and whether that is worth keeping.
-  PartId part_of(PrefixNode node) const { return parts_.part_of(index_.block(node)); }
-  bool has_part(PrefixNode node) const { return index_.block(node) != kNoBlock && part_of(node) != kNoPart; }
-  bool keeps_part(PrefixNode node) const { return has_part(node) && parts_.is_kept(index_.block(node)); }
-  // Of the blocks of so many computed tokens, the first whose part is kept for the next ones: that which the first
-  // token after the last full block sees, so that a sequence can go on there where what follows is lost. A full one at
-  // least is kept, for kernels read past a window's beginning.
-  std::int64_t first_kept(std::int64_t num_computed) const {
-    const std::int64_t num_full = num_computed / block_size_;
-    const std::int64_t first_seen =
-        std::max<std::int64_t>(0, num_full * block_size_ - window_tokens_ + 1) / block_size_;
-    return std::min(first_seen, std::max<std::int64_t>(0, num_full - 1));
-  }
-  // Whether a state will stand there once copies that are due are done.
-  bool awaits_state(PrefixNode node) const { return index_.snapshot_tokens(node) == block_size_; }
-  // Whether a state is kept that stands after all of a full node's tokens, and has been computed.
-  bool has_state_after(PrefixNode node) const;
-  // A place for such a state, whose content the caller writes at once; kNoState without room.
-  StateId keep_state_after(PrefixNode node);
+  Taken take(BlockTable& table, PrefixNode node, std::size_t num_groups = 0);
 
-  std::int32_t block_size() const { return block_size_; }
-  std::int64_t blocks_for(std::int64_t num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
-  // New blocks that admit() would have to find, with those the match would take out of the cached list.
-  std::int64_t blocks_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const;
+  std::int32_t block_size() const { return shared_.block_size; }
+  std::int64_t blocks_for(std::int64_t num_tokens) const { return shared_.blocks_for(num_tokens); }
   std::int64_t match_tokens(const PrefixMatch& match) const {
-    return std::int64_t{match.num_blocks} * block_size_ + match.num_partial_tokens;
+    return std::int64_t{match.num_blocks} * block_size() + match.num_partial_tokens;
   }
   // Room that admit() would take out of what is available, and that there is now and in all.
-  KvRoom room_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const;
-  KvRoom available() const { return {pool_.num_available(), parts_.num_available()}; }
-  KvRoom capacity() const { return {pool_.num_blocks(), parts_.num_parts()}; }
-  // What a sequence of so many tokens holds at most when it grows token by token.
-  KvRoom most_room(std::int64_t num_tokens) const;
+  KvRoom room_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const {
+    return {full_.blocks_needed(table, match, num_tokens), window_.parts_needed(table, match, num_tokens)};
+  }
+  KvRoom available() const { return {pool().num_available(), window().num_available()}; }
+  KvRoom capacity() const { return {pool().num_blocks(), window().num_parts()}; }
+  // Room that a sequence of so many tokens holds at most when it grows token by token.
+  KvRoom most_room(std::int64_t num_tokens) const {
+    return {blocks_for(num_tokens) + 1, window_.most_parts(num_tokens)};
+  }
+  // Room that so many blocks take while they are computed.
+  KvRoom room_of_blocks(std::int64_t num_blocks) const {
+    return {num_blocks, window().num_parts() > 0 ? num_blocks : 0};
+  }
   // Tokens to which the table can grow with the parts that are promised to it and available; no fewer than a block more
   // where room_needed() was there when it was admitted for them.
-  std::int64_t tokens_with_parts(const BlockTable& table, std::int64_t num_computed) const;
+  std::int64_t tokens_with_parts(const BlockTable& table, std::int64_t num_computed) const {
+    return window_.tokens_with_parts(table, num_computed);
+  }
   // The parts that a token after the first `position` tokens sees, which are computed and not yet behind the window,
   // are to be cached longer than others: sequences are likely to branch off there.
-  void keep_window(BlockTable& table, std::int64_t position);
-  const WindowPool& window() const { return parts_; }
-  bool has_window() const { return parts_.num_parts() > 0; }
-  const BlockPool& pool() const { return pool_; }
-  const PrefixIndex& index() const { return index_; }
-  const StatePool& states() const { return states_; }
-  bool can_keep_state() const { return !has_states() || states_.num_available() > 0; }
-  // Whether the table's first num_computed tokens can be shared: what is kept beside blocks is kept of the end only.
-  bool can_fork(const BlockTable& table, std::int64_t num_computed) const {
-    return can_keep_state() && (!has_window() || first_kept(num_computed) >= table.pinned_begin);
-  }
-  bool has_states() const { return states_.num_states() > 0; }
+  void keep_window(BlockTable& table, std::int64_t position) { window_.keep(table, position); }
+  const WindowPool& window() const { return window_.pool(); }
+  const BlockPool& pool() const { return shared_.blocks; }
+  const PrefixIndex& index() const { return shared_.index; }
+  const StatePool& states() const { return states_.pool(); }
+  // Whether a sequence may go on after any block: otherwise only at borders, and a wrong draft costs a step.
+  bool skips_tokens() const { return skips_tokens_; }
+  bool can_admit() const;
+  // Whether num_shared of the table's num_computed tokens can be shared.
+  bool can_fork(const BlockTable& table, std::int64_t num_shared, std::int64_t num_computed) const;
   bool prefix_caching() const { return prefix_caching_; }
   void check_integrity() const;  // O(num_blocks)
 
  private:
-  bool make_room(std::int64_t num_blocks);
   void leave_tree(BlockId block);
-  PrefixMatch match_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
-
-  // kv_cache_window.cpp: parts of blocks.
-  PrefixMatch match_window(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
-  std::int64_t parts_per_sequence() const { return WindowPool::parts_per_sequence(window_tokens_, block_size_); }
-  std::int64_t parts_to_promise(std::int64_t num_matched, std::int64_t num_tokens) const;
-  void begin_window(BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens);
-  void copy_partial_part(BlockTable& table, const PrefixMatch& match, std::vector<BlockCopy>& copies);
-  void pin_computed(BlockTable& table, std::int64_t num_computed);
-  bool pin_adopted(BlockTable& table, BlockId found);
-  bool has_parts_to_grow(const BlockTable& table, std::int64_t num_tokens, bool shared_tail) const;
-  void give_part(BlockTable& table, BlockId block);
-  PartId hold_part(BlockTable& table);
-  void give_parts(BlockTable& table, std::int64_t num_tokens);
-  void hand_over_part(BlockId from, BlockId to);
-  void unpin_behind(BlockTable& table, std::int64_t num_computed);
-  void unpin_all(BlockTable& table);
-  void check_parts() const;
-
-  void release_block(BlockId block, bool keep);
-  void copy_shared_tail(BlockTable& table, std::size_t tail, std::vector<BlockCopy>& copies);
-  StateId take_state();
-  StateId leaving_snapshot() const;
-  bool is_due(StateId snapshot) const;
-  struct Snapshot {
-    StateId state = kNoState;
-    std::int32_t num_tokens = 0;  // of its node
-  };
-  Snapshot take_off(PrefixNode node);
-  void put_on(PrefixNode node, const Snapshot& snapshot);
-  void keep_part(BlockId block);
-  // Where the state after num_computed tokens is kept, after how many tokens of that node; kNoNode where it cannot be.
-  PrefixNode node_for_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed,
-                               std::int32_t& num_tokens);
-  void let_go_of_state(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
-  void evict_oldest();
-  void append_new(BlockTable& table, std::int64_t num_blocks);
   void enter_full(BlockTable& table, const ChainKey& key, std::span<const TokenId> content);
+  NodePlace place_after(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
+  // The full child of `node` that holds the block of `tokens` at `position`, if its block is in the pool.
+  PrefixNode pooled_child(BlockTable& table, PrefixNode node, std::span<const TokenId> tokens,
+                          std::int64_t position) const;
+  PrefixIndex::Partial find_inside(PrefixNode parent, std::span<const TokenId> tokens) const;
+  std::optional<PrefixMatch> inside(const PrefixMatch& path, const KvPath& whole,
+                                    const PrefixIndex::Partial& partial) const;
+  PrefixMatch best_of(const BlockTable& table, PrefixMatch whole, std::optional<PrefixMatch> inside,
+                      std::int64_t num_tokens) const;
 
-  const std::int32_t block_size_;
   const bool prefix_caching_;
-  BlockPool pool_;
-  PrefixIndex index_;
-  StatePool states_;
-  const std::int64_t window_tokens_;
-  WindowPool parts_;
+  KvShared shared_;
+  std::vector<KvGroup*> beside_;  // the groups below that the model has, but for `full_`
+  FullGroup full_;
+  WindowGroup window_;
+  StateGroup states_;
+  std::vector<KvGroup*> groups_;  // in the order in which they take; they give in the other
+  bool skips_tokens_ = true;
   std::int64_t snapshot_interval_ = 2048;
-  std::vector<BlockCopy> due_copies_;
-  KvCacheListener* listener_ = nullptr;
   std::uint64_t num_restores_ended_ = 0;
 };
 

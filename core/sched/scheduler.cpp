@@ -309,7 +309,6 @@ std::int64_t Scheduler::num_kept_after(const StepEntry& entry, const EntryOutput
 
 // Where the last num_computed tokens of a prompt passed a border, others are likely to branch off.
 void Scheduler::keep_windows(Sequence& sequence, std::int64_t num_computed) {
-  if (!kv_.has_window()) return;
   const auto passed = [&](std::int64_t border) {
     return border <= sequence.num_computed && border > sequence.num_computed - num_computed;
   };
@@ -336,8 +335,7 @@ void Scheduler::fork(Sequence& parent, Sequence& child) {
   child.first_start = parent.first_start;
   child.num_started_before = num_started_;
   const std::int64_t num_shared = std::min(parent.num_computed, child.num_tokens());
-  const bool can_share =
-      kv_.can_fork(parent.table, num_shared) && (!kv_.has_states() || num_shared == parent.num_computed);
+  const bool can_share = kv_.can_fork(parent.table, num_shared, parent.num_computed);
   if (num_places_left() == 0 || parent.state != Sequence::State::kRunning || !can_share) {
     child.state = Sequence::State::kWaiting;
     waiting_.add(child);

@@ -201,7 +201,7 @@ bool Scheduler::waits_for_media(Sequence& sequence, const PrefixMatch& match) co
 
 bool Scheduler::parks(Sequence& sequence, const PrefixMatch& match) {
   if (!kv_.prefix_caching()) return false;
-  const Park park = kv_.has_states() ? state_made_by_another(sequence, match) : computed_by_another(sequence, match);
+  const Park park = kv_.skips_tokens() ? computed_by_another(sequence, match) : state_made_by_another(sequence, match);
   if (park.behind == nullptr) return false;
   waiting_.park(sequence, *park.behind, park.until);
   return true;
@@ -234,7 +234,7 @@ std::int64_t Scheduler::alike_until(const Sequence& sequence, const Sequence& ot
 
 // With recurrent layers only what stands before a border is shared: its state is kept there.
 Scheduler::Park Scheduler::state_made_by_another(const Sequence& sequence, const PrefixMatch& match) const {
-  if (!kv_.can_keep_state()) return {};
+  if (!kv_.can_admit()) return {};
   const std::int64_t found = kv_.match_tokens(match);
   for (const Share& share : shares_) {
     const Sequence& other = *share.sequence;
@@ -252,7 +252,6 @@ Scheduler::Park Scheduler::state_made_by_another(const Sequence& sequence, const
 // For a step's prompt tokens, as far as that leaves most parts to sequences: without them prompts advance by small
 // chunks.
 std::int64_t Scheduler::parts_of_step() const {
-  if (!kv_.has_window()) return 0;
   return std::min(kv_.blocks_for(options_.max_num_batched_tokens), kv_.capacity().parts / kPartsOfStep);
 }
 
@@ -260,7 +259,8 @@ std::int64_t Scheduler::parts_of_step() const {
 KvRoom Scheduler::room_needed(const Candidate& candidate) const {
   const Sequence& sequence = *candidate.sequence;
   KvRoom room = kv_.room_needed(sequence.table, candidate.match, sequence.num_tokens());
-  room += {num_running(), kv_.has_window() ? num_running() + parts_of_step() : 0};
+  room += kv_.room_of_blocks(num_running());
+  room.parts += parts_of_step();
   return room;
 }
 

@@ -128,8 +128,7 @@ std::int64_t Scheduler::take_room_for_drafts(Sequence& sequence, std::int64_t mo
   if (tail < blocks.size() && kv_.pool().num_references(blocks[tail]) > 1) return 0;
   const std::int64_t num_held = std::ssize(blocks) * kv_.block_size() - sequence.num_tokens();
   if (num_held >= most) return most;
-  if (!KvRoom{num_running() + 1, kv_.has_window() ? num_running() + 1 : 0}.fits(kv_.available()))
-    return std::max<std::int64_t>(num_held, 0);
+  if (!kv_.room_of_blocks(num_running() + 1).fits(kv_.available())) return std::max<std::int64_t>(num_held, 0);
   std::vector<BlockCopy> none;
   const bool has_grown = kv_.grow(sequence.table, sequence.num_computed, sequence.num_tokens() + most, none);
   QUIRE_CHECK(none.empty(), "a block of one sequence is not copied");
@@ -143,7 +142,7 @@ DraftBudget Scheduler::draft_budget() const {
     if (sequence->streams()) terms.add_stream(sequence->num_computed);
   }
   return {cost_.known() ? cost_.seconds(terms) : 0.0, terms.num_streams, price.stream,
-          kv_.has_states() ? kMarginOfStates : kMargin};
+          kv_.skips_tokens() ? kMargin : kMarginOfStates};
 }
 
 bool DraftBudget::take(double num_expected, std::int64_t num_sequences, double round) {
@@ -169,15 +168,11 @@ bool Scheduler::place_draft(StepPlan& plan, StepEntry& entry) {
   Sequence& sequence = *entry.sequence;
   const std::int64_t end = sequence.num_computed + entry.num_tokens;
   const bool needs_block = kv_.blocks_for(end + 1) > static_cast<std::int64_t>(sequence.table.blocks.size());
-  if (needs_block && !KvRoom{num_running() + 1, kv_.has_window() ? num_running() + 1 : 0}.fits(kv_.available()))
-    return false;
+  if (needs_block && !kv_.room_of_blocks(num_running() + 1).fits(kv_.available())) return false;
   if (!kv_.grow(sequence.table, sequence.num_computed, end + 1, plan.transfers.copies)) return false;
   const bool is_first = entry.num_drafts == 0;
   // Those that could start in this step need a state each.
-  if (kv_.has_states() && is_first &&
-      !kv_.keep_state_before_drafts(sequence.table, num_places_left(), plan.transfers.copies)) {
-    return false;
-  }
+  if (is_first && !kv_.keep_before_drafts(sequence.table, num_places_left(), plan.transfers.copies)) return false;
   plan.terms.add_stream(end, 1);
   ++entry.num_tokens;
   ++entry.num_drafts;

@@ -178,7 +178,7 @@ std::int64_t Scheduler::wanted_of(const Share& share) const {
   const std::int64_t wanted =
       std::min(sequence.num_remaining() - share.num_tokens, sequence.embedded_until(from) - from);
   const auto border = std::ranges::upper_bound(sequence.borders, sequence.num_computed);
-  return kv_.has_states() && border != sequence.borders.end() ? std::min(wanted, *border - from) : wanted;
+  return !kv_.skips_tokens() && border != sequence.borders.end() ? std::min(wanted, *border - from) : wanted;
 }
 
 void Scheduler::add_to(Share& share, std::int64_t num_tokens) {

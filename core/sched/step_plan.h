@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/kv/block_move.h"
 #include "core/kv/block_table.h"
+#include "core/kv/moves/block_move.h"
 #include "core/request/request.h"
 #include "core/sched/sequence.h"
 #include "core/sched/step_cost.h"

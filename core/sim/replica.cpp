@@ -53,10 +53,11 @@ Replica::Replica(const SimOptions& options, std::int32_t number, std::int64_t nu
   if (store != nullptr) {
     auto client = std::make_unique<SimStoreClient>(*store, options_, clock_s_, report);
     client_ = client.get();
-    shared_.emplace(SharedTierOptions{.block_size = options.block_size, .block_bytes = block_bytes}, std::move(client));
+    shared_.emplace(SharedTierOptions{.block_size = options.block_size, .payload_bytes = {block_bytes}},
+                    std::move(client));
   }
-  lower_tier_.emplace(kv_, block_bytes, 0, options.tier_blocks > 0 ? &tier_ : nullptr, nullptr, LowerTierOptions{},
-                      shared_ ? &*shared_ : nullptr);
+  lower_tier_.emplace(kv_, KvBytes{.block = block_bytes}, options.tier_blocks > 0 ? &tier_ : nullptr, nullptr,
+                      LowerTierOptions{}, shared_ ? &*shared_ : nullptr);
   if (options.tier_blocks > 0) lower_tier_->set_swap_seconds(options.tier_block_ms / 1000.0);
 }
 

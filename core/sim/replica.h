@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "core/draft/draft_record.h"
-#include "core/kv/host_tier.h"
 #include "core/kv/kv_cache.h"
-#include "core/kv/lower_tier.h"
+#include "core/kv/moves/lower_tier.h"
+#include "core/kv/tiers/host_tier.h"
 #include "core/sched/scheduler.h"
 #include "core/sim/sim_store.h"
 #include "core/sim/simulation.h"

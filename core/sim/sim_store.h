@@ -9,7 +9,7 @@
 #include <list>
 #include <unordered_map>
 
-#include "core/kv/shared_store.h"
+#include "core/kv/tiers/shared_store.h"
 #include "core/sim/simulation.h"
 
 namespace quire::sim {

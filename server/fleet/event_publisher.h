@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "core/engine/adapter_pool.h"
-#include "core/kv/cache_events.h"
+#include "core/kv/index/cache_events.h"
 #include "server/fleet/event_options.h"
 
 namespace quire {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "core/kv/tier_record.h"
+#include "core/kv/tiers/tier_record.h"
 #include "server/fleet/redis_url.h"
 #include "server/fleet/resp_reader.h"
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <string>
 
-#include "core/kv/shared_store.h"
+#include "core/kv/tiers/shared_store.h"
 #include "server/fleet/redis_link.h"
 #include "server/fleet/redis_options.h"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "core/base/log.h"
-#include "core/kv/chain_file.h"
+#include "core/kv/moves/chain_file.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/field_reader.h"
 #include "server/models/running_model.h"

@@ -1,6 +1,6 @@
 // Each VIOLATION breaks one thread rule: threads.sh checks that Clang's analysis rejects it, and that 0 is accepted.
 #include "core/engine/engine_impl.h"
-#include "core/kv/tier_folder.h"
+#include "core/kv/tiers/tier_folder.h"
 
 namespace quire {
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "core/base/private_folder.h"
-#include "core/kv/tier_record.h"
+#include "core/kv/tiers/tier_record.h"
 #include "server/http/report_reader.h"
 #include "tests/server/test_server.h"
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "core/model/layers/model.h"
 #include "kernels/backend.h"
 #include "kernels/device_error.h"
+#include "kernels/recurrent_ops.h"
 
 namespace quire::test {
 
@@ -58,7 +60,50 @@ class FakeStorage : public KvStorage {
   std::vector<std::int32_t> drafter_tokens;  // the "keys and values" of a drafting model, which knows no adapters
 };
 
-// Implements only the calls that the engine itself makes.
+// A state is a hash of all tokens before a place, and their number.
+class FakeStates : public StateStorage {
+ public:
+  struct State {
+    std::uint64_t hash = 0;
+    std::int64_t num_tokens = 0;
+  };
+  explicit FakeStates(const StateLayout& layout)
+      : states(static_cast<std::size_t>(layout.num_states), State{.num_tokens = -1}), layout_(layout) {}
+
+  const StateLayout& layout() const override { return layout_; }
+  std::size_t state_bytes() const override { return sizeof(State); }
+  void copy_state(std::int32_t source, std::int32_t destination) override { at(destination) = at(source); }
+  void read_state(std::int32_t state, std::span<std::byte> out) const override {
+    std::memcpy(out.data(), &states.at(static_cast<std::size_t>(state)), sizeof(State));
+  }
+  void write_state(std::int32_t state, std::span<const std::byte> in) override {
+    std::memcpy(&at(state), in.data(), sizeof(State));
+  }
+  State& at(std::int32_t state) { return states.at(static_cast<std::size_t>(state)); }
+
+  std::vector<State> states;
+
+ private:
+  StateLayout layout_;
+};
+
+class FakeRecurrentOps : public RecurrentOps {
+ public:
+  std::unique_ptr<StateStorage> allocate_states(const StateLayout& layout) override {
+    return std::make_unique<FakeStates>(layout);
+  }
+  void short_conv(const AttentionBatch&, const StatePart&, const ConvArgs&, MatrixView, MatrixView, MatrixView,
+                  MatrixView) override {}
+  void delta_rule(const AttentionBatch&, const StatePart&, const DeltaArgs&, MatrixView, MatrixView, MatrixView,
+                  MatrixView, MatrixView, MatrixView) override {}
+  void state_space(const AttentionBatch&, const StatePart&, const StateSpaceArgs&, MatrixView, MatrixView, MatrixView,
+                   MatrixView, MatrixView) override {}
+  void selective_scan(const AttentionBatch&, const StatePart&, const SelectiveScanArgs&, MatrixView, MatrixView,
+                      MatrixView, MatrixView, MatrixView) override {}
+  void gated_norm(const GatedNormArgs&, MatrixView, MatrixView) override {}
+};
+
+// Only what the engine itself calls does anything.
 class FakeBackend : public Backend {
  public:
   std::string name() const override { return "fake"; }
@@ -91,16 +136,25 @@ class FakeBackend : public Backend {
     if (around_parallel) around_parallel(false);
   }
   void synchronize() override {}
+  RecurrentOps* recurrent() override { return &recurrent_; }
 
   std::function<void(bool begins)> around_parallel;
+
+ private:
+  FakeRecurrentOps recurrent_;
 };
 
 class FakeModel : public Model {
  public:
   // right_percent: share of right drafts by the model itself; below zero: it drafts none.
   explicit FakeModel(std::int64_t vocab = 64, std::int64_t context = 100'000, std::int64_t window = 0,
-                     int right_percent = -1, DraftsBy drafts_by = DraftsBy::kNextTokens)
-      : right_drafts_percent(right_percent), vocab_(vocab), context_(context), window_(window), drafts_by_(drafts_by) {}
+                     int right_percent = -1, DraftsBy drafts_by = DraftsBy::kNextTokens, bool recurs = false)
+      : right_drafts_percent(right_percent),
+        vocab_(vocab),
+        context_(context),
+        window_(window),
+        drafts_by_(drafts_by),
+        recurs_(recurs) {}
 
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override {
     logits_.reserve(static_cast<std::size_t>(max_logit_rows * vocab_));
@@ -126,6 +180,7 @@ class FakeModel : public Model {
     most_logit_rows = std::max(most_logit_rows, num_wanted);
     if (fail_after_rows >= 0 && num_rows > fail_after_rows) throw DeviceError("device lost");
     sequences_a_step.push_back(static_cast<std::int64_t>(batch.context_len.size()));
+    if (recurs_) recurrent_.assign(arrays.token_ids.size(), 0);
     std::size_t sequence = 0;
     for (std::size_t row = 0; std::cmp_less(row, end); ++row) {
       while (std::cmp_less_equal(batch.query_start[sequence + 1], row))
@@ -135,6 +190,7 @@ class FakeModel : public Model {
       storage.row_tokens[static_cast<std::size_t>(batch.slots[row])] = arrays.token_ids[row];
       if (parts_of(arrays) != nullptr)
         parts_of(arrays)->tokens[static_cast<std::size_t>(arrays.window.slots[row])] = kept;
+      if (recurs_) recurrent_[row] = advanced(arrays, sequence, arrays.positions[row], kept);
     }
     return {.num_rows = end,
             .cut_slice = is_cut,
@@ -171,6 +227,7 @@ class FakeModel : public Model {
     }
     return made;
   }
+  std::int64_t state_floats() const override { return recurs_ ? sizeof(FakeStates::State) / sizeof(float) : 0; }
   std::int64_t vocab_size() const override { return vocab_; }
   std::int64_t hidden_size() const override { return 4; }
   std::int64_t num_labels() const override { return 3; }
@@ -187,8 +244,9 @@ class FakeModel : public Model {
   int right_drafts_percent = -1;
   std::int64_t num_rounds = 0;        // drafting rounds
   std::int64_t num_drafter_rows = 0;  // computed in them
-  std::int64_t num_looked_at = 0;     // tokens of the vocabulary in the last round
-  std::int64_t num_wrong_rows = 0;    // rows with missing or outdated drafting K/V
+  std::int64_t num_looked_at = 0;     // tokens of the vocabulary, in the last of them
+  std::int64_t num_wrong_rows = 0;    // that a drafting model read as another token's, or as nothing computed
+  std::int64_t num_wrong_states = 0;  // that stood elsewhere than before the row that they met
 
  private:
   static std::uint64_t mix(std::uint64_t x) {
@@ -204,6 +262,16 @@ class FakeModel : public Model {
     for (const char c : adapter == nullptr ? std::string() : adapter->content_key())
       change = (change * 31 + c) % 1'000'003;
     return change;
+  }
+
+  // The state after a row, which moves on from before it.
+  std::uint64_t advanced(const StepArrays& arrays, std::size_t sequence, std::int32_t position, std::int32_t token) {
+    FakeStates::State& state = dynamic_cast<FakeStates&>(*arrays.state_storage).at(arrays.states[sequence]);
+    if (position == 0) state = {};
+    num_wrong_states += state.num_tokens != position ? 1 : 0;
+    state.hash = mix(state.hash * 31 + static_cast<std::uint64_t>(token) + 7);
+    ++state.num_tokens;
+    return state.hash;
   }
 
   void count_wrong_rows(const AttentionBatch& batch, const FakeStorage& storage) {
@@ -234,6 +302,7 @@ class FakeModel : public Model {
       const std::int32_t position = arrays.positions[static_cast<std::size_t>(row)];
       std::uint64_t state = context_hash(kept, block_size, batch, sequence, 0, position) +
                             static_cast<std::uint64_t>(adapted(arrays, sequence));
+      if (recurs_ && arrays.state_storage != nullptr) state += recurrent_[static_cast<std::size_t>(row)];
       if (window_ > 0) {
         const auto first = static_cast<std::int32_t>(std::max<std::int64_t>(0, position - window_ + 1));
         const FakeStorage* const parts = parts_of(arrays);
@@ -268,6 +337,8 @@ class FakeModel : public Model {
   std::int64_t context_;
   std::int64_t window_;
   DraftsBy drafts_by_;
+  const bool recurs_;
+  std::vector<std::uint64_t> recurrent_;  // by row: the state after it
   std::vector<float> logits_;
   std::vector<float> hidden_;
   std::vector<float> labels_;

@@ -67,7 +67,7 @@ KvSplit kv_split_of(const ModelSpec& spec) {
   const std::vector<std::int64_t> windows = kept_windows(spec);
   KvSplit split;
   split.window = std::ranges::max(windows);
-  if (split.window == 0 || state_floats(spec) > 0) return {};
+  if (split.window == 0) return {};
   split.full = kv_layout_of(spec);
   if (split.full.layers.empty()) split.full.layers.assign(spec.layers.size(), split.full.shape(0));
   split.windowed = split.full;

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "core/base/result.h"
-#include "core/kv/window_pool.h"
+#include "core/kv/pool/window_pool.h"
 #include "core/model/layers/abilities.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/sched/scheduler_options.h"
@@ -258,15 +258,13 @@ MemoryNeeds memory_needs(const LoadedModel& model, const Backend& backend, const
       is_causal ? limits.max_num_batched_tokens : std::max(limits.max_num_batched_tokens, model_len);
   const std::int64_t num_logit_rows = std::min(limits.max_num_seqs + kMaxPromptLogitRows, num_rows);
   const bool is_device = limits.is_device || backend.has_own_memory();
-  // A window as long as the longest sequence saves nothing. The tiers below the pool require blocks with bytes.
-  const bool has_tier = options.host_tier_bytes > 0 || !options.disk_tier_path.empty();
   const ModelInfo& info = model.info();
   const KvSplit split = drafter == nullptr ? info.kv_split : with_drafter(info.kv_split, drafter->info().kv_layout);
   const KvLayout layout = drafter == nullptr ? info.kv_layout : with_drafter(info.kv_layout, drafter->info().kv_layout);
   KvLayout kept = layout;
   kept.dtype = options.dtype;
   require_cache(kept, backend);
-  const bool splits = split.window > 0 && split.window < model_len && !(has_tier && block_bytes(split.full) == 0);
+  const bool splits = split.window > 0 && split.window < model_len;  // a longer one frees nothing
   const std::size_t part_bytes = splits ? block_bytes(split.windowed) : 0;
   const std::size_t whole_bytes = splits ? block_bytes(split.full) + part_bytes : block_bytes(layout);
   const std::size_t drafter_weights = drafter == nullptr ? 0 : drafter->weight_bytes(backend, num_ranks);

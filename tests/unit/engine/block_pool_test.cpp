@@ -1,4 +1,4 @@
-#include "core/kv/block_pool.h"
+#include "core/kv/pool/block_pool.h"
 
 #include <array>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "core/kv/chain_transfer.h"
+#include "core/kv/moves/chain_transfer.h"
 
 #include <catch2/catch.hpp>
 #include <optional>

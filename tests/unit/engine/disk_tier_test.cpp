@@ -1,4 +1,4 @@
-#include "core/kv/disk_tier.h"
+#include "core/kv/tiers/disk_tier.h"
 
 #include <catch2/catch.hpp>
 #include <condition_variable>
@@ -395,11 +395,12 @@ TEST_CASE("after a restart the first repeated conversation is served from the di
   CHECK(harness.engine.stats().num_blocks_restored == (damaged ? 5 : 10));
 }
 
-TEST_CASE("after a restart a conversation of windows is served from the disk", "[tier][engine][window]") {
+TEST_CASE("after a restart a conversation of windows is served from the disk", "[tier][engine][window][states]") {
   const TemporaryFolder folder;
   const std::vector<TokenId> prompt = made_tokens(121, 1);
   HarnessOptions options = with_tier(folder.path());
   options.window = 12;
+  options.recurs = GENERATE(false, true);
   options.engine.num_window_parts = WindowPool::least_parts(options.window, options.block_size);
   std::vector<TokenId> expected;
   {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/kv/shared_store.h"
+#include "core/kv/tiers/shared_store.h"
 
 namespace quire::test {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <mutex>
 
-#include "core/kv/chain_file.h"
+#include "core/kv/moves/chain_file.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/engine/file_failures.h"
 #include "tests/unit/engine/harness.h"

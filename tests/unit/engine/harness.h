@@ -13,7 +13,7 @@
 
 #include "core/engine/engine.h"
 #include "core/kv/kv_cache.h"
-#include "core/kv/lower_tier.h"
+#include "core/kv/moves/lower_tier.h"
 #include "tests/support/deferred_executor.h"
 #include "tests/support/fake_model.h"
 #include "tests/unit/engine/interrupted_executor.h"
@@ -97,8 +97,9 @@ struct HarnessOptions {
   std::optional<std::uint32_t> interrupt_seed = {};                      // steps are ended early; not with the other
   int right_drafts_percent = -1;  // share of the model's own drafts; below zero: none
   DraftsBy drafts_by = DraftsBy::kNextTokens;
-  std::optional<StepPrice> price = {};  // price of steps; absent: the machine's time
-  OnSubmit on_submit = {};              // called for each step; its exceptions fail the step
+  bool recurs = false;                  // the model keeps a recurrent state, too
+  std::optional<StepPrice> price = {};  // that steps take; absent: the machine's time
+  OnSubmit on_submit = {};              // sees each step; what it throws fails there
 };
 
 inline std::vector<TokenId> tokens_of(std::initializer_list<int> values) {
@@ -136,7 +137,7 @@ inline Request request_of(std::vector<TokenId> prompt, int max_tokens) {
 class Harness {
  public:
   explicit Harness(const HarnessOptions& options = {})
-      : model(options.vocab, 100'000, options.window, options.right_drafts_percent, options.drafts_by),
+      : model(options.vocab, 100'000, options.window, options.right_drafts_percent, options.drafts_by, options.recurs),
         depth(options.deferred_seed && !options.interrupt_seed ? 2 : 1),
         engine(make_executor(model, backend,
                              backend.allocate_kv({.num_layers = 1,

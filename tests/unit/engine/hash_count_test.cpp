@@ -103,7 +103,7 @@ TEST_CASE("looking for a prompt below the pool computes no hash twice", "[hashes
   KvCache kv(6, 4, true, counted_hash);
   FakeStorage storage({.num_layers = 1, .num_blocks = 6, .block_size = 4, .num_kv_heads = 1, .head_dim = 1});
   HostTier host(1 << 20);
-  LowerTier tier(kv, 16, 0, &host, nullptr);
+  LowerTier tier(kv, {16}, &host, nullptr);
   const auto serve = [&](const std::vector<TokenId>& prompt) {
     const auto count = static_cast<std::int64_t>(prompt.size());
     BlockTable table;

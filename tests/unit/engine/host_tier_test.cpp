@@ -1,4 +1,4 @@
-#include "core/kv/host_tier.h"
+#include "core/kv/tiers/host_tier.h"
 
 #include <catch2/catch.hpp>
 #include <random>
@@ -52,9 +52,7 @@ TEST_CASE("a node may be in a tier before the one it follows", "[tier]") {
 // A cache of 24 blocks over a host tier of fewer.
 struct SmallHost : SmallCache {
   explicit SmallHost(std::int64_t num_host_blocks)
-      : SmallCache(24),
-        host(num_host_blocks * (kSmallBlockBytes + 16)),
-        tier(kv, kSmallBlockBytes, 0, &host, nullptr) {}
+      : SmallCache(24), host(num_host_blocks * (kSmallBlockBytes + 16)), tier(kv, {kSmallBlockBytes}, &host, nullptr) {}
   void before_computing() override { do_moves(tier, storage); }
   std::size_t step() {
     tier.begin_step();

@@ -1,4 +1,4 @@
-#include "core/kv/lower_tier.h"
+#include "core/kv/moves/lower_tier.h"
 
 #include <catch2/catch.hpp>
 #include <condition_variable>

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "core/content/media_names.h"
-#include "core/kv/prefix_index.h"
+#include "core/kv/index/prefix_index.h"
 #include "tests/unit/engine/harness.h"
 
 using namespace quire;

@@ -9,8 +9,8 @@
 #include <random>
 #include <set>
 
-#include "core/kv/host_tier.h"
-#include "core/kv/lower_tier.h"
+#include "core/kv/moves/lower_tier.h"
+#include "core/kv/tiers/host_tier.h"
 #include "core/sched/scheduler.h"
 #include "tests/unit/engine/harness.h"
 #include "tests/unit/engine/state_memory.h"
@@ -61,11 +61,10 @@ class Shadow {
         host_(world.tier_bytes),
         scheduler_(world.options, kv_) {
     kv_.set_snapshot_interval(16);
-    const auto extra_bytes = static_cast<std::int64_t>(world.num_states > 0         ? states_.state_bytes()
-                                                       : world.window.num_parts > 0 ? window_storage_.block_bytes()
-                                                                                    : 0);
-    if (world.tier_bytes > 0)
-      lower_tier_.emplace(kv_, static_cast<std::int64_t>(storage_.block_bytes()), extra_bytes, &host_, nullptr);
+    const KvBytes bytes{.block = static_cast<std::int64_t>(storage_.block_bytes()),
+                        .part = static_cast<std::int64_t>(window_storage_.block_bytes()),
+                        .state = static_cast<std::int64_t>(states_.state_bytes())};
+    if (world.tier_bytes > 0) lower_tier_.emplace(kv_, bytes, &host_, nullptr);
   }
 
   void operate() {
@@ -186,7 +185,7 @@ class Shadow {
   }
 
   void compute() {
-    if (lower_tier_) do_moves(*lower_tier_, storage_, &states_, &window_storage_);
+    if (lower_tier_) do_moves(*lower_tier_, storage_, &states_, window_ > 0 ? &window_storage_ : nullptr);
     for (const BlockCopy& copy : plan_.transfers.copies) {
       if (copy.of == BlockCopy::Of::kState) {
         states_.copy_state(copy.source.value, copy.destination.value);
@@ -198,13 +197,13 @@ class Shadow {
     }
     for (const StepEntry& entry : plan_.entries) {
       const Sequence& sequence = *entry.sequence;
-      if (kv_.has_states()) recur(sequence, entry.num_tokens);
+      if (kv_.states().num_states() > 0) recur(sequence, entry.num_tokens);
       for (std::int64_t p = sequence.num_computed; p < sequence.num_computed + entry.num_tokens; ++p) {
         const BlockId block = sequence.table.blocks.at(static_cast<std::size_t>(p / kWorldBlockSize));
         if (kv_.pool().num_references(block) != 1) FAIL("a shared block is written");
         if (p / kWorldBlockSize < sequence.table.num_entered) FAIL("a finished block is written");
         memory_[at(block, static_cast<int>(p % kWorldBlockSize))] = sequence.tokens[static_cast<std::size_t>(p)].value;
-        if (kv_.has_window()) in_window(sequence, p) = sequence.tokens[static_cast<std::size_t>(p)].value;
+        if (kv_.window().num_parts() > 0) in_window(sequence, p) = sequence.tokens[static_cast<std::size_t>(p)].value;
       }
     }
     for (const StepEntry& entry : plan_.entries)
@@ -220,7 +219,7 @@ class Shadow {
 
   // Checks the window that rows from num_computed to `end` see, and the next row's; other tokens read are computed too.
   void check_window(const Sequence& sequence, std::int64_t end) {
-    if (!kv_.has_window()) return;
+    if (kv_.window().num_parts() == 0) return;
     const std::int64_t known = std::min(end, sequence.num_tokens());
     for (std::int64_t p = std::max<std::int64_t>(0, sequence.num_computed - window_ + 1); p < known; ++p) {
       if (in_window(sequence, p) != sequence.tokens[static_cast<std::size_t>(p)].value)
@@ -299,7 +298,8 @@ class Shadow {
     if (std::cmp_not_equal(pinned.size(), kv_.window().num_pinned())) FAIL("parts are pinned without a holder");
     if (num_promised != kv_.window().num_promised()) FAIL("parts are promised without a holder");
     if (num_running != scheduler_.num_running() || num_waiting != scheduler_.num_waiting()) FAIL("sequences were lost");
-    if (kv_.has_states() && kv_.states().num_live() != num_running) FAIL("a running sequence has one state");
+    if (kv_.states().num_states() > 0 && kv_.states().num_live() != num_running)
+      FAIL("a running sequence has one state");
     if (num_running > options_.max_num_seqs) FAIL("more places taken than there are");
     if (std::cmp_not_equal(references.size(), kv_.pool().num_referenced())) FAIL("blocks are held without a holder");
     for (const auto& [block, count] : references) {
@@ -364,6 +364,10 @@ TEST_CASE("random operations keep every invariant of pool, cache and scheduler",
         worlds.push_back({options, num_blocks, false, content_hash, 0, 0, tight});
         worlds.push_back({options, num_blocks, true, weak_hash, 500, 0, tight});
         worlds.push_back({options, num_blocks, true, content_hash, kMostTierBytes, 0, wide});
+        worlds.push_back({options, num_blocks, true, content_hash, 0, options.max_num_seqs, tight});
+        worlds.push_back({options, num_blocks, true, weak_hash, 0, options.max_num_seqs + 20, wide});
+        worlds.push_back({options, num_blocks, true, weak_hash, 3000, options.max_num_seqs + 2, wide});
+        worlds.push_back({options, num_blocks, true, content_hash, kMostTierBytes, options.max_num_seqs + 20, wide});
       }
       worlds.push_back({options, num_blocks, true, weak_hash, 3000, options.max_num_seqs + 1});
       worlds.push_back({options, num_blocks, true, content_hash, kMostTierBytes, options.max_num_seqs + 2});

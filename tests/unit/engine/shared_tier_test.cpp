@@ -1,4 +1,4 @@
-#include "core/kv/shared_tier.h"
+#include "core/kv/tiers/shared_tier.h"
 
 #include <catch2/catch.hpp>
 #include <limits>
@@ -18,11 +18,12 @@ struct Replica : SmallCache {
       : SmallCache(num_blocks) {
     auto made = std::make_unique<FakeStore>(std::move(records));
     store = made.get();
-    shared = std::make_unique<SharedTier>(
-        SharedTierOptions{
-            .fingerprint = {fingerprint, 0}, .block_size = 4, .block_bytes = kSmallBlockBytes, .max_known = max_known},
-        std::move(made));
-    tier = std::make_unique<LowerTier>(kv, kSmallBlockBytes, 0, nullptr, nullptr, options, shared.get());
+    shared = std::make_unique<SharedTier>(SharedTierOptions{.fingerprint = {fingerprint, 0},
+                                                            .block_size = 4,
+                                                            .payload_bytes = {kSmallBlockBytes},
+                                                            .max_known = max_known},
+                                          std::move(made));
+    tier = std::make_unique<LowerTier>(kv, KvBytes{kSmallBlockBytes}, nullptr, nullptr, options, shared.get());
   }
 
   std::vector<BlockMove> step() {
@@ -303,11 +304,11 @@ TEST_CASE("a recurrent state behind a block goes to the store with it, and comes
   const std::vector<TokenId> prompt = made_tokens(16, 3);
   const auto computed = [&](std::uint64_t fingerprint, const std::vector<TokenId>& tokens) {
     StateMemory states{2};
-    SharedTier shared({.fingerprint = {fingerprint, 0},
-                       .block_size = 4,
-                       .block_bytes = kSmallBlockBytes,
-                       .extra_bytes = static_cast<std::int64_t>(states.state_bytes())},
-                      std::make_unique<FakeStore>(fleet.records));
+    SharedTier shared(
+        {.fingerprint = {fingerprint, 0},
+         .block_size = 4,
+         .payload_bytes = {kSmallBlockBytes, kSmallBlockBytes + static_cast<std::int64_t>(states.state_bytes())}},
+        std::make_unique<FakeStore>(fleet.records));
     TieredStates cache(nullptr, nullptr, &shared);
     return cache.serve(tokens);
   };

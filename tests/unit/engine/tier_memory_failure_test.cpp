@@ -2,7 +2,7 @@
 // disk's folder: the block being stored is lost, and nothing else.
 #include <catch2/catch.hpp>
 
-#include "core/kv/lower_tier.h"
+#include "core/kv/moves/lower_tier.h"
 #include "tests/unit/engine/allocations.h"
 #include "tests/unit/engine/harness.h"
 #include "tests/unit/engine/state_memory.h"
@@ -26,7 +26,7 @@ class TieredScene {
         kv_(kNumBlocks, 4, true, content_hash, "", num_states),
         disk_({.directory = folder.path(), .max_bytes = kDiskBytes, .max_queued_bytes = 1 << 20, .block_size = 4},
               [] {}),
-        tier_(kv_, kBlockBytes, num_states > 0 ? static_cast<std::int64_t>(states_.state_bytes()) : 0, &host_, &disk_) {
+        tier_(kv_, {.block = kBlockBytes, .state = static_cast<std::int64_t>(states_.state_bytes())}, &host_, &disk_) {
     moves_.reserve(64);
     copies_.reserve(64);
   }

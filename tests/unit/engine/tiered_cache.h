@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/kv/lower_tier.h"
+#include "core/kv/moves/lower_tier.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/engine/harness.h"
 #include "tests/unit/engine/state_memory.h"
@@ -18,14 +18,14 @@ inline constexpr std::int64_t kSmallBlockBytes = 16;  // block size of SmallCach
 
 // A small cache over host memory, over a disk, or over both.
 struct Tiered : SmallCache {
-  explicit Tiered(const LowerTierOptions& options = {}) : tier(kv, kSmallBlockBytes, 0, &host, nullptr, options) {}
+  explicit Tiered(const LowerTierOptions& options = {}) : tier(kv, {kSmallBlockBytes}, &host, nullptr, options) {}
   explicit Tiered(
       const TemporaryFolder& folder, const LowerTierOptions& options = {}, std::function<void()> ready = [] {})
       : disk(std::make_unique<DiskTier>(
             DiskTierOptions{
                 .directory = folder.path(), .max_bytes = 1 << 20, .max_queued_bytes = 1 << 20, .block_size = 4},
             std::move(ready))),
-        tier(kv, kSmallBlockBytes, 0, nullptr, disk.get(), options) {
+        tier(kv, {kSmallBlockBytes}, nullptr, disk.get(), options) {
     settle();
   }
 
@@ -94,7 +94,8 @@ inline void check_content(Tiered& tiered, const std::vector<TokenId>& prompt, st
 // A cache of a model with recurrent layers: six blocks of four tokens and two states, over host memory or a disk.
 struct TieredStates {
   explicit TieredStates(HostTier* host, DiskTier* disk, SharedTier* shared = nullptr)
-      : tier(kv, kSmallBlockBytes, static_cast<std::int64_t>(states.state_bytes()), host, disk, {}, shared) {}
+      : tier(kv, {.block = kSmallBlockBytes, .state = static_cast<std::int64_t>(states.state_bytes())}, host, disk, {},
+             shared) {}
 
   // Computes a prompt of whole blocks from where its state is found, and keeps its state; returns the tokens computed.
   std::int64_t serve(const std::vector<TokenId>& prompt) {

@@ -1,5 +1,5 @@
 // Parts of blocks, which layers with a window keep, by pool and cache alone.
-#include "core/kv/window_pool.h"
+#include "core/kv/pool/window_pool.h"
 
 #include <catch2/catch.hpp>
 
@@ -246,8 +246,8 @@ TEST_CASE("a fork shares its parent's window; who writes first copies the block 
   BlockTable parent = windowed.open();
   windowed.admit(parent, prompt);
   windowed.compute(parent, prompt, 0, 30);
-  CHECK(windowed.kv.can_fork(parent, 30));
-  CHECK_FALSE(windowed.kv.can_fork(parent, 20));  // its next token's window may be gone
+  CHECK(windowed.kv.can_fork(parent, 30, 30));
+  CHECK_FALSE(windowed.kv.can_fork(parent, 20, 30));  // what its next token sees may be gone
   BlockTable child = windowed.open();
   windowed.kv.fork(parent, child, 30);
   CHECK(child.pinned_begin == parent.pinned_begin);

@@ -85,7 +85,7 @@ TEST_CASE("where all layers have a window blocks have no bytes", "[model][window
   CHECK(storage->block_bytes() == 0);
 }
 
-TEST_CASE("beside recurrent layers, and in encoders, layers keep all tokens", "[model][window]") {
+TEST_CASE("layers keep windows beside recurrent layers, and all tokens in encoders", "[model][window]") {
   ModelSpec spec = decoder(2);
   spec.layers[0].attention.window = 64;
   spec.is_causal = false;
@@ -95,7 +95,7 @@ TEST_CASE("beside recurrent layers, and in encoders, layers keep all tokens", "[
   spec.layers[1].mixer = Mixer::kShortConv;
   spec.layers[1].recurrent.inner_size = 64;
   spec.layers[1].recurrent.taps = 3;
-  CHECK(kv_split_of(spec).window == 0);
+  CHECK(kv_split_of(spec).window == 64);
   REQUIRE(kv_groups_of(spec).size() == 2);
   CHECK(kv_groups_of(spec)[1].kind == KvGroupKind::kState);
 }

@@ -1,0 +1,47 @@
+// BlockMove: bytes that move between the pool and host memory beside a step. Engine thread only, except that the
+// executor reads and fills the bytes from submission until the ticket is done.
+// Invariants: a step's moves are done in their order, before its copies and before its rows are computed, so that a
+// block is offloaded before it is written again; what was submitted before is computed by then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/kv/groups/kv_group.h"
+#include "core/kv/index/prefix_index.h"
+#include "core/kv/tiers/tier_record.h"
+
+namespace quire {
+
+class KvStorage;
+class StateStorage;
+
+struct BlockMove {
+  enum class Kind : std::uint8_t {
+    kOffload,    // from the pool to `bytes`
+    kLoad,       // from `bytes` to the pool
+    kCopyState,  // from `source` to the state in `extras`, where a load may follow into either
+  };
+  Kind kind;
+  PrefixNode node = kNoNode;  // whose content it is
+  BlockId block = kNoBlock;   // kNoBlock: the state or the part alone
+  KvExtras extras{};          // what groups keep beside the block
+  StateId source = kNoState;
+  BlockPayload bytes{};                        // the block's, then what the groups keep, as RecordLayout says
+  std::vector<std::byte>* unfilled = nullptr;  // of kOffload: the vector that `bytes` holds
+  std::uint8_t records = 0;                    // of kOffload: bits of TierKind, where it is written once it is filled
+  std::uint64_t chain = 0;                     // of ChainTransfer, the chain that it belongs to; 0: none
+};
+
+// How long a step's moves took.
+struct MoveTimes {
+  double offload_s = 0.0;
+  double load_s = 0.0;
+};
+
+// Does the moves, one after the other. states, windows: null where no move names a state or a part.
+MoveTimes do_moves(std::span<const BlockMove> moves, KvStorage& storage, StateStorage* states, KvStorage* windows);
+
+}  // namespace quire

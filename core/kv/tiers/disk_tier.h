@@ -1,0 +1,86 @@
+// DiskTier: content of nodes as records in a folder: it outlives the process. Engine thread only; files are the
+// folder's thread's. Invariants: the records of the folder hold at most max_bytes; a record is known by the node it was
+// made of or found for, whose parent and tokens were compared, never by its key alone. Where memory fails a record is
+// not kept: nothing else is lost, and only read() throws.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/kv/tiers/record_tier.h"
+#include "core/kv/tiers/tier_folder.h"
+#include "core/kv/tiers/tier_order.h"
+
+namespace quire {
+
+struct DiskTierOptions {
+  std::filesystem::path directory;
+  std::int64_t max_bytes = std::int64_t{8} << 30;
+  std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // waiting to be written; more is not taken
+  ChainKey fingerprint{};                                   // of the model, its arithmetic and the layout of a block
+  std::int32_t block_size = 16;
+  std::chrono::milliseconds pause{60'000};  // without writing, after a write failed
+};
+
+class DiskTier final : public RecordTier {
+ public:
+  // `ready` is called on the folder's thread when receive() may have something to give. Throws StartupError where the
+  // folder cannot be used.
+  DiskTier(const DiskTierOptions& options, std::function<void()> ready);
+
+  // False until what an earlier process left is known: nothing is taken or read before.
+  bool is_loaded() const { return is_loaded_; }
+  bool contains(PrefixNode node) const override { return order_.contains(node); }
+  bool is_readable(PrefixNode node) const override { return order_.is_there(node); }
+  void touch(PrefixNode node) override { order_.touch(node); }
+  std::int64_t payload_bytes(PrefixNode node) const override { return writings_.at(node).payload_bytes; }
+  bool can_take(std::int64_t payload_bytes) override;
+  bool makes_room(std::int64_t payload_bytes, std::span<const PrefixNode> kept) const override {
+    return order_.makes_room(payload_bytes, options_.max_bytes, kept);
+  }
+  bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload) override;
+  void read(PrefixIndex& index, PrefixNode node) override;
+  // Until the folder has done what it was asked; false where `until` came first.
+  bool wait_idle(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max()) override {
+    return folder_.wait_idle(until);
+  }
+  void drop_writes() override { folder_.drop_writes(); }
+  bool can_write() const { return folder_.can_write(); }
+  std::int64_t num_bytes() const { return order_.num_bytes(); }
+  std::int64_t num_records() const { return order_.size(); }
+  std::uint64_t num_reads() const { return num_reads_; }  // begun so far
+
+ private:
+  void begin_to_write(PrefixIndex& index, PrefixNode node, BlockPayload payload);
+  void fetch_events(TierEvents& out, std::size_t most) noexcept override { folder_.take_events(out, most); }
+  void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) override;
+  bool add_found(PrefixIndex& index, const TierEvent& event);
+  bool add_child(PrefixIndex& index, PrefixNode parent, const TierEvent& event, std::span<const TokenId> tokens);
+  bool add_below(PrefixIndex& index, PrefixNode parent, const TierEvent& event);
+  void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
+  bool make_room(PrefixIndex& index, std::int64_t num_bytes);
+  void forget(PrefixIndex& index, PrefixNode node);
+  void strike(PrefixIndex& index, PrefixNode node);  // what is no longer in the order
+
+  const DiskTierOptions options_;
+  TierOrder order_;
+  struct KeyHash {
+    std::size_t operator()(const ChainKey& key) const { return key.low; }
+  };
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // of the records, by their keys
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // nodes, by the keys of their records
+  struct Writing {
+    std::uint64_t number;
+    std::int64_t payload_bytes;
+  };
+  std::unordered_map<PrefixNode, Writing> writings_;  // of the records
+  std::uint64_t num_reads_ = 0;
+  bool is_loaded_ = false;
+  TierFolder folder_;  // last: its thread calls `ready` as soon as it is made
+};
+
+}  // namespace quire

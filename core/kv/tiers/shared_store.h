@@ -1,0 +1,67 @@
+// SharedStore: records of KV blocks in a store that other processes use too. Called by the engine's thread, which never
+// waits for it but in wait_idle(); a thread of the store's own does what was asked.
+// Invariants: each write, read and look-up that was given has its answer within a second, however slow the store is or
+// whether it is there at all; nothing that it answers is believed before it was checked.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "core/kv/tiers/tier_event.h"
+
+namespace quire {
+
+// Which of these records the store has; becomes its own answer.
+struct KeyLookUp {
+  std::uint64_t id = 0;
+  ChainKey fingerprint{};
+  std::vector<ChainKey> keys{};
+  std::vector<std::int64_t> record_bytes{};  // of each key, 0: not there; none at all: the store did not answer
+  double seconds = 0.0;                      // from question to answer
+};
+using KeyLookUps = std::list<KeyLookUp>;
+
+// Since it was made. Each figure is one word, as EngineStats wants it.
+struct SharedStoreStats {
+  std::uint64_t is_up = 0;         // 1: it answers
+  std::uint64_t num_waiting = 0;   // records that are to be written and are not
+  std::uint64_t num_failures = 0;  // times that it was given up for a while
+  std::uint64_t num_written = 0;   // records
+  std::uint64_t num_lost = 0;      // records that were to be written
+  std::uint64_t num_read = 0;      // records
+  std::uint64_t num_missed = 0;    // records that were asked for and not there, or damaged
+  std::uint64_t bytes_written = 0;
+  std::uint64_t bytes_read = 0;
+};
+
+class SharedStore {
+ public:
+  virtual ~SharedStore() = default;
+
+  // Whether it is worth asking now.
+  virtual bool is_up() const = 0;
+  // Whether a record with so large a payload would be taken: not where too much waits already, or the store is full.
+  virtual bool can_take(std::int64_t payload_bytes) = 0;
+  // One event each, as TierFolder takes them; what is read needs the record's fingerprint beside the key.
+  virtual void write(TierEvents write) noexcept = 0;
+  virtual void read(TierEvents read) noexcept = 0;
+  virtual void look_up(KeyLookUps look_up) noexcept = 0;
+  // Moves at most `most` events to the end of `out`, and all look-ups that are answered.
+  virtual void take_events(TierEvents& out, std::size_t most) noexcept = 0;
+  virtual void take_look_ups(KeyLookUps& out) noexcept = 0;
+
+  // Until everything asked so far is done; false where `until` came first.
+  virtual bool wait_idle(std::chrono::steady_clock::time_point until) = 0;
+  virtual void drop_writes() = 0;
+  virtual SharedStoreStats stats() const = 0;
+};
+
+// Makes an engine's store; `ready` is called on the store's thread when there is something to take.
+using SharedStoreFactory = std::function<std::unique_ptr<SharedStore>(std::function<void()> ready)>;
+
+}  // namespace quire

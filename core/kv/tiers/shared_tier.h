@@ -1,0 +1,80 @@
+// SharedTier: content of nodes as records of a SharedStore. Engine thread only. It knows of the store only what it was
+// answered or wrote itself, which the store may drop at any time: a record is found by asking for its key, and believed
+// once the fingerprint, the parent's key and the tokens in it are compared.
+// Invariant: at most max_known nodes are remembered; those used least recently, ends of chains first, are forgotten.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/kv/tiers/record_tier.h"
+#include "core/kv/tiers/shared_store.h"
+#include "core/kv/tiers/tier_order.h"
+
+namespace quire {
+
+struct SharedTierOptions {
+  ChainKey fingerprint{};  // of the model, its arithmetic and the layout of a block
+  std::int32_t block_size = 16;
+  std::vector<std::int64_t> payload_bytes{};  // that a record may have, ascending
+  std::int64_t max_known = 1 << 16;
+};
+
+class SharedTier final : public RecordTier {
+ public:
+  SharedTier(const SharedTierOptions& options, std::unique_ptr<SharedStore> store);
+
+  bool contains(PrefixNode node) const override { return order_.contains(node); }
+  bool is_readable(PrefixNode node) const override { return order_.is_there(node); }
+  void touch(PrefixNode node) override { order_.touch(node); }
+  std::int64_t payload_bytes(PrefixNode node) const override { return payload_bytes_.at(node); }
+  bool can_take(std::int64_t payload_bytes) override { return store_->can_take(payload_bytes); }
+  bool makes_room(std::int64_t /*payload_bytes*/, std::span<const PrefixNode> kept) const override {
+    return order_.makes_room(1, options_.max_known, kept);
+  }
+  bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload) override;
+  void read(PrefixIndex& index, PrefixNode node) override;
+  bool receive(PrefixIndex& index, std::vector<Arrived>& arrived) override;
+  bool wait_idle(std::chrono::steady_clock::time_point until) override { return store_->wait_idle(until); }
+  void drop_writes() override { store_->drop_writes(); }
+
+  const ChainKey& fingerprint() const { return options_.fingerprint; }
+  bool is_up() const { return store_->is_up(); }
+  // Asks which of these keys the store has; the answer has the id that is returned. Throws where memory fails.
+  std::uint64_t look_up(std::vector<ChainKey> keys);
+  void take_look_ups(KeyLookUps& out) noexcept { store_->take_look_ups(out); }
+  // The payload in a record of so many bytes; nothing where no block is of that size.
+  std::optional<std::int64_t> payload_in(std::int64_t record_bytes, std::size_t num_media) const;
+  // The store has such a record of a full node. False where it is not remembered.
+  bool add_found(PrefixIndex& index, PrefixNode node, std::int64_t payload_bytes);
+
+  std::int64_t num_known() const { return order_.size(); }
+  SharedStoreStats stats() const { return store_->stats(); }
+
+ private:
+  bool remember(PrefixIndex& index, PrefixNode node, std::int64_t payload_bytes, bool is_there);
+  void forget_if_failed(PrefixIndex& index);
+  void fetch_events(TierEvents& out, std::size_t most) noexcept override { store_->take_events(out, most); }
+  void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) override;
+  void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
+  void forget(PrefixIndex& index, PrefixNode node);
+  void strike(PrefixIndex& index, PrefixNode node);
+
+  const SharedTierOptions options_;
+  TierOrder order_;  // each node counts as one
+  struct KeyHash {
+    std::size_t operator()(const ChainKey& key) const { return key.low; }
+  };
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // by the keys of their records
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // the same of those that are being read
+  std::unordered_map<PrefixNode, std::int64_t> payload_bytes_;
+  std::uint64_t num_look_ups_ = 0;
+  std::uint64_t num_failures_ = 0;  // of the store, that are known here
+  const std::unique_ptr<SharedStore> store_;
+};
+
+}  // namespace quire

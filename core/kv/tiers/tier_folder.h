@@ -1,0 +1,98 @@
+// TierFolder: a folder of KV records with its lock and its thread `kv-io`. Called by the engine's thread, which never
+// waits for a file here: writes, reads and removals are queued, what became of them comes back as events. One process
+// at a time writes to a folder, as its lock says; others read what is there and take the lock over once it is free.
+// Invariants: a record is named by its content's chain key and given out only whole; a record that was
+// reported to a reader is read unchanged, or not at all; without the lock nothing in the folder is changed; a read or a
+// write that was taken has its event, memory or not.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/thread_role.h"
+#include "core/kv/tiers/tier_event.h"
+
+namespace quire {
+
+struct TierFolderOptions {
+  std::filesystem::path directory;  // the folder is below it, named by the fingerprint
+  ChainKey fingerprint;
+  std::int32_t block_size = 16;
+  std::int64_t max_bytes = 0;               // of all folders together: unused ones of other models are removed first
+  std::int64_t max_queued_bytes = 0;        // waiting to be written; more is not taken
+  std::chrono::milliseconds pause{60'000};  // without writing, after a write failed
+};
+
+class TierFolder {
+ public:
+  // `ready` is called on the folder's thread when a request may wait for what happened. Throws StartupError where the
+  // folder cannot be made.
+  TierFolder(const TierFolderOptions& options, std::function<void()> ready);
+  ~TierFolder();  // does what it was given
+  TierFolder(const TierFolder&) = delete;
+  TierFolder& operator=(const TierFolder&) = delete;
+
+  // Whether a record with so large a payload would be taken: not where too much waits already, writing failed a while
+  // ago, or another process writes here (whose lock is then tried again).
+  bool can_take(std::int64_t payload_bytes);
+  // One event each: what is to be written, with its key and record, and what is to be read, with its key and the
+  // record's number.
+  void write(TierEvents write) noexcept;
+  void read(TierEvents read) noexcept;
+  // Where there is no memory for that, the file stays until the folder is loaded again.
+  void remove(const ChainKey& key) noexcept;
+  // Moves at most `most` events to the end of `out`.
+  void take_events(TierEvents& out, std::size_t most) noexcept;
+
+  std::uint64_t next_number() { return number_ += 0x9e3779b97f4a7c15ULL; }
+  bool can_write() const;  // it has the lock
+  // Until everything asked so far is done; false where `until` came first.
+  bool wait_idle(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max());
+  void drop_writes();  // that have not begun: they are lost
+
+ private:
+  void run() QUIRE_REQUIRES(kKvIoThread);
+  bool take_lock() noexcept QUIRE_REQUIRES(kKvIoThread);
+  void note_lock(int why) QUIRE_REQUIRES(kKvIoThread);
+  void load() noexcept QUIRE_REQUIRES(kKvIoThread);
+  void find_records() QUIRE_REQUIRES(kKvIoThread);
+  void trim_other_folders() const QUIRE_REQUIRES(kKvIoThread);
+  void remove_one(const ChainKey& key) noexcept QUIRE_REQUIRES(kKvIoThread);
+  void write_one(TierEvent& write) noexcept QUIRE_REQUIRES(kKvIoThread);
+  void read_one(TierEvent& read) const noexcept QUIRE_REQUIRES(kKvIoThread);
+  void pause_writing(const std::error_code& why) QUIRE_REQUIRES(kKvIoThread);
+  void drop_lock() QUIRE_REQUIRES(kKvIoThread);
+  void post(TierEvents event) noexcept QUIRE_REQUIRES(kKvIoThread);
+  std::filesystem::path path_of(const ChainKey& key) const QUIRE_REQUIRES(kKvIoThread);
+
+  const TierFolderOptions options_;
+  const std::filesystem::path folder_;
+  const std::function<void()> ready_;
+  std::uint64_t number_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  TierEvents reads_;  // a request waits for them: they go before what is to be written
+  TierEvents writes_;
+  std::list<ChainKey> removals_;
+  TierEvents events_;
+  std::int64_t num_queued_bytes_ = 0;
+  std::chrono::steady_clock::time_point paused_until_{};
+  bool wants_lock_ = true;
+  bool has_lock_ = false;
+  bool said_locked_ = false;
+  bool is_busy_ = true;
+  bool stopping_ = false;
+  int lock_file_ QUIRE_GUARDED_BY(kKvIoThread) = -1;
+  TierEvents loaded_ QUIRE_GUARDED_BY(kKvIoThread){{.kind = TierEvent::Kind::kLoaded}};  // posted once that is so
+  std::thread thread_;
+};
+
+}  // namespace quire

@@ -1,0 +1,69 @@
+// TierOrder: which nodes of the tree a tier below the pool holds, how large they are, and in which order they leave it:
+// those without successors in the tier first, the least recently used of them before the others. Engine thread only.
+// Invariants: a node that does not yet hold its content (is_there is false) does not leave; only add() takes memory,
+// and where it fails nothing has changed.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "core/kv/index/prefix_index.h"
+
+namespace quire {
+
+class TierOrder {
+ public:
+  void add(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, bool is_there);
+  void set_there(PrefixNode node);
+  void touch(PrefixNode node);
+  void remove(PrefixNode node);
+
+  bool contains(PrefixNode node) const { return find(node) != nullptr; }
+  bool is_there(PrefixNode node) const { return find(node) != nullptr && find(node)->is_there; }
+  // The node that leaves next; kNoNode where none can.
+  PrefixNode next_to_leave() const { return leaving_.empty() ? kNoNode : leaving_.begin()->second; }
+  // Whether so many more bytes leave no more than `max_bytes` here, or push out a node that is none of `kept`.
+  bool makes_room(std::int64_t num_bytes, std::int64_t max_bytes, std::span<const PrefixNode> kept) const;
+  // Until so many more bytes fit `max_bytes`, `leave` is called with the node that leaves next, which it must remove().
+  // False where none can leave, or not even an empty tier has the room.
+  template <class Leave>
+  bool evict_until_fits(std::int64_t num_bytes, std::int64_t max_bytes, const Leave& leave) {
+    if (num_bytes > max_bytes) return false;
+    while (num_bytes_ + num_bytes > max_bytes) {
+      const PrefixNode leaving = next_to_leave();
+      if (leaving == kNoNode) return false;
+      leave(leaving);
+    }
+    return true;
+  }
+  std::int64_t num_bytes() const { return num_bytes_; }
+  std::int64_t size() const { return size_; }
+
+ private:
+  using Leaving = std::set<std::pair<std::uint64_t, PrefixNode>>;
+  struct Held {
+    PrefixNode parent = kNoNode;
+    std::int64_t num_bytes = 0;
+    std::uint64_t last_use = 0;
+    std::int32_t num_children = 0;  // in the tier; a node may have some without being in it
+    bool is_held = false;
+    bool is_there = false;
+    Leaving::node_type place{};  // in leaving_, while it is not there
+  };
+
+  const Held* find(PrefixNode node) const;
+  void settle(PrefixNode node, Held& held);
+  void stop_leaving(PrefixNode node, Held& held);
+  static bool can_leave(const Held& held) { return held.is_there && held.num_children == 0; }
+
+  std::unordered_map<PrefixNode, Held> held_;
+  Leaving leaving_;  // those that can, by last use
+  std::uint64_t num_uses_ = 0;
+  std::int64_t num_bytes_ = 0;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace quire

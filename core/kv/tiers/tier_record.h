@@ -1,0 +1,54 @@
+// TierRecord: one KV block as a file, or as a value of a shared store: its tokens, its place, its bytes. One thread at
+// a time. A file is
+// written beside its place and moved there whole; whatever a crash leaves is recognised and removed. A record is
+// believed only where its sizes add up and its checksum over all of it is right. Nothing is synced to the disk: a
+// killed process loses nothing that it wrote, and what a power cut tears the checksum finds; a cache is made again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "core/base/ids.h"
+#include "core/content/media_names.h"
+#include "core/kv/index/chain_key.h"
+
+namespace quire {
+
+using BlockPayload = std::shared_ptr<const std::vector<std::byte>>;
+
+struct TierRecord {
+  ChainKey fingerprint;        // of the model, its arithmetic and the layout of a block
+  ChainKey key;                // names the record in every folder
+  ChainKey parent;             // the key of the block before it, or of the root
+  std::uint64_t number = 0;    // of this writing: a file replaced by another is never taken for it
+  std::uint32_t position = 0;  // in its chain; 0: right after the root
+  std::string salt{};          // at position 0
+  PortableContent content{};
+  BlockPayload payload{};
+};
+
+// The size of its file; without a payload, what the rest of it takes.
+std::int64_t record_bytes(const TierRecord& record);
+
+// The record as bytes: this, then those of the payload.
+std::string record_head(const TierRecord& record);
+// The record in these bytes; nothing where a single bit of it is wrong.
+std::optional<TierRecord> parse_record(std::span<const std::byte> bytes);
+
+// What prevented the file from being written whole; nothing is then left at `path`.
+std::error_code write_record(const std::filesystem::path& path, const TierRecord& record);
+
+// The record without its payload: sizes are checked against the file's, the checksum is not.
+std::optional<TierRecord> read_record_head(const std::filesystem::path& path);
+
+// The whole record; nothing where a single bit of it is wrong.
+std::optional<TierRecord> read_record(const std::filesystem::path& path);
+
+}  // namespace quire
