@@ -34,7 +34,7 @@ std::string in_one_line(std::string_view lines) {
 std::shared_ptr<const ChatTemplate> parse_template(HostedModelSpec spec, const LoadedModel& model) {
   if (!spec.template_text) read_template(spec);
   std::string own = model.chat_template().empty() ? std::string(kDefaultChatTemplate) : model.chat_template();
-  auto parsed = ChatTemplate::parse(spec.template_text.value_or(std::move(own)), {.changes_lists = true});
+  auto parsed = ChatTemplate::parse(spec.template_text.value_or(std::move(own)), {.changes_values = true});
   if (!parsed) throw StartupError("the chat template cannot be used: " + parsed.error().message);
   return std::make_shared<const ChatTemplate>(std::move(*parsed));
 }

@@ -70,6 +70,22 @@ jinja::Value to_value(const Json& json, bool trusted, std::size_t depth) {
   }
 }
 
+// Messages whose members a template assigns.
+jinja::Value to_changing_messages(jinja::Evaluator& evaluator, const Json& messages) {
+  std::vector<jinja::Value> items;
+  for (const auto& message : messages) {
+    if (!message.is_object()) {
+      items.push_back(to_value(message, false));
+      continue;
+    }
+    const auto space = evaluator.make_namespace();
+    for (const auto& [key, value] : message.items())
+      space->set(jinja::Value::string(jinja::Text(key, false)), to_value(value, is_api_word(key, value)));
+    items.push_back(jinja::Value::object(space));
+  }
+  return jinja::Value::list(std::move(items));
+}
+
 std::chrono::sys_seconds local_now() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -88,18 +104,19 @@ class ChatTemplate::Impl {
   Impl(std::string_view source, const TemplateOptions& options)
       : source_(source),
         body_(jinja::parse_template(source, {options.trim_blocks, options.lstrip_blocks})),
-        changes_lists_(options.changes_lists) {
+        changes_values_(options.changes_values) {
     jinja::check_names(body_);
   }
 
   std::string_view source() const { return source_; }
   const jinja::Body& body() const { return body_; }
-  bool changes_lists() const { return changes_lists_; }
+  bool changes_values() const { return changes_values_; }
+  bool changes_messages() const { return changes_values_ && source_.find("set message.") != std::string::npos; }
 
  private:
   std::string source_;
   jinja::Body body_;
-  bool changes_lists_;
+  bool changes_values_;
 };
 
 ChatTemplate::ChatTemplate(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -121,11 +138,14 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, const Template
 Result<std::vector<TextPiece>> ChatTemplate::render(const Json& context, const RenderLimits& limits,
                                                     std::optional<std::chrono::sys_seconds> now) const try {
   if (!context.is_object()) return invalid("the template's variables must be an object");
-  jinja::Evaluator evaluator(limits, now.value_or(local_now()), impl_->changes_lists());
+  jinja::Evaluator evaluator(limits, now.value_or(local_now()), impl_->changes_values());
   try {
     std::vector<std::pair<std::string, jinja::Value>> variables;
-    for (const auto& [name, value] : context.items())
-      variables.emplace_back(name, to_value(value, is_trusted_variable(name)));
+    for (const auto& [name, value] : context.items()) {
+      const bool changes = name == "messages" && impl_->changes_messages();
+      variables.emplace_back(
+          name, changes ? to_changing_messages(evaluator, value) : to_value(value, is_trusted_variable(name)));
+    }
     return evaluator.render(impl_->body(), std::move(variables)).pieces();
   } catch (const jinja::Failure& failure) {
     return invalid("chat template: " + with_line(failure.message, evaluator.line()), "messages");

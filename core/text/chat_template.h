@@ -26,9 +26,10 @@ struct RenderLimits {
 };
 
 struct TemplateOptions {
-  bool trim_blocks = true;     // drops the line end after a block
-  bool lstrip_blocks = true;   // drops white space between a line's begin and a block
-  bool changes_lists = false;  // append(), extend(), insert() and pop() change lists, which transformers refuses
+  bool trim_blocks = true;    // the line end after a block goes
+  bool lstrip_blocks = true;  // so does white space between a line's begin and a block
+  // append(), extend(), insert() and pop() change lists, and `set message.x` a message, which transformers refuses.
+  bool changes_values = false;
 };
 
 class ChatTemplate {

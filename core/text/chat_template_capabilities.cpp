@@ -148,6 +148,11 @@ void probe_roles(const Prober& prober, TemplateCapabilities& found) {
   found.repeated_turns =
       shows({as.user(), later}, {kUserText, kLaterText}) &&
       shows({as.user(), as.answer(), as.answer(kReasoningText), later}, {kAnswerText, kReasoningText, kLaterText});
+  found.answer_first = shows({as.answer(), later}, {kAnswerText, kLaterText});
+  found.empty_answers = shows({as.user(), as.answer(""), later}, {kUserText, kLaterText});
+  found.without_user = shows(Json::array({system}), {kSystemText});
+  found.system_with_answer =
+      prober.shows({system, as.user(), as.answer()}, {kSystemText}, {{"add_generation_prompt", false}});
 }
 
 std::size_t num_places(const std::optional<std::string>& text, std::string_view word) {
@@ -186,6 +191,10 @@ void probe_tool_use(const Prober& prober, TemplateCapabilities& found) {
   probe_arguments(prober, found, variables);
   const auto shows = [&](const Json& messages, Texts texts) { return prober.shows(messages, texts, variables); };
   found.tool_results = shows({as.user(), as.call(), as.result()}, {kResultText});
+  if (found.tools)
+    found.without_user = shows(Json::array({as.message("system", kSystemText)}), {kSystemText, kToolName});
+  found.lone_results =
+      shows({as.result(), as.user()}, {kResultText}) && shows({as.user(), as.result(), as.answer()}, {kResultText});
   found.user_after_result = shows({as.user(), as.call(), as.result(), as.user(kLaterText), as.answer(), as.user()},
                                   {kResultText, kLaterText, kAnswerText});
   found.system_with_results =

@@ -134,11 +134,8 @@ class Fitter {
     Json shown = can_.tools ? tools : Json();
     if (!tools.is_null() && !can_.tools) explain(tools, plain);
     if (can_.tool_calls && !can_.parallel_calls) plain = with_single_calls(plain);
-    for (const Json& message : plain) {
-      if (is_instruction(message)) continue;
-      const bool is_merged = ends_with_result_ && word_of(message, "role") == "user" && !can_.user_after_result;
-      ends_with_result_ = is_merged || word_of(message, "role") == "tool";
-    }
+    if (!can_.without_user) add_missing_user(plain);
+    look_at_end(plain);
     for (std::size_t i = 0; i < plain.size(); ++i)
       add(plain, i);
     for (Json& message : out_)
@@ -158,8 +155,31 @@ class Fitter {
     join(messages.front()["content"], text + calls_as_text({{"NAME", {{"PARAMETER", "value"}}}}));
   }
 
-  // A word that no message or tool contains replaces the calls until the template is rendered: their marks may be
-  // control tokens, and texts of messages are never read as such.
+  // Without a user's message the last instruction is one, or an empty text.
+  void add_missing_user(Json& messages) {
+    const auto is_users = [](const Json& message) { return word_of(message, "role") == "user"; };
+    if (std::any_of(messages.begin(), messages.end(), is_users)) return;
+    const auto last = std::find_if(messages.rbegin(), messages.rend(), is_instruction);
+    if (last == messages.rend()) {
+      messages.insert(messages.begin(), Json{{"role", "user"}, {"content", ""}});
+      return;
+    }
+    (*last)["role"] = "user";
+    ++num_folded_;
+  }
+
+  // What the template may lose system messages by.
+  void look_at_end(const Json& messages) {
+    for (const Json& message : messages) {
+      if (is_instruction(message)) continue;
+      const bool is_merged = ends_with_result_ && word_of(message, "role") == "user" && !can_.user_after_result;
+      ends_with_result_ = is_merged || word_of(message, "role") == "tool";
+      ends_with_answer_ = word_of(message, "role") == "assistant" && !has_calls(message);
+    }
+  }
+
+  // A word that no message or tool contains stands for the calls until the template is rendered: their marks may be
+  // control tokens, which texts of messages never are.
   std::string calls_as_text(const std::vector<WrittenCall>& calls) {
     if (mark_.empty()) {
       const std::string all = dump_json(*given_.first) + dump_json(*given_.second);
@@ -221,7 +241,7 @@ class Fitter {
     const std::string role = word_of(message, "role");
     if (is_instruction(message)) return add_instruction(messages, index);
     if (role == "user") return add_user(std::move(message), false);
-    if (role == "assistant") return add_answer(std::move(message));
+    if (role == "assistant") return add_answer(std::move(message), index + 1 == messages.size());
     if (role == "tool") return add_result(std::move(message));
     push(std::move(message));
   }
@@ -237,7 +257,8 @@ class Fitter {
     Json message = std::move(messages[index]);
     const bool leads = std::all_of(out_.begin(), out_.end(), is_instruction);
     if (word_of(message, "role") == "developer" && !(leads && can_.developer_role)) message["role"] = "system";
-    const bool is_lost = ends_with_result_ && can_.tool_results && !can_.system_with_results;
+    const bool is_lost = (ends_with_result_ && can_.tool_results && !can_.system_with_results) ||
+                         (ends_with_answer_ && !can_.system_with_answer);
     const bool takes_role = !is_lost && (can_.system_role || word_of(message, "role") == "developer");
     const bool follows_one = !out_.empty() && is_instruction(out_.back());
     if (takes_role && follows_one && !can_.several_systems) return join(out_.back()["content"], message["content"]);
@@ -270,7 +291,13 @@ class Fitter {
     is_folded_ = is_folded;
   }
 
-  void add_answer(Json message) {
+  void add_answer(Json message, bool is_last) {
+    const bool is_empty = !has_calls(message) && (message["content"].is_null() || message["content"] == "");
+    if (is_empty && !is_last && !can_.empty_answers) return;
+    if (!can_.answer_first && std::all_of(out_.begin(), out_.end(), is_instruction)) {
+      push(Json{{"role", "user"}, {"content", ""}});
+      ++num_begun_;
+    }
     if (has_calls(message) && !can_.tool_calls) {
       join(message["content"], calls_as_text(written_calls(message["tool_calls"])));
       message.erase("tool_calls");
@@ -303,7 +330,8 @@ class Fitter {
       ++num_held_;
     }
     held_ = nullptr;
-    if (can_.tool_results) return push(std::move(message));
+    const bool takes_lone = can_.lone_results && can_.user_after_result;
+    if (can_.tool_results && (takes_lone || follows_call())) return push(std::move(message));
     ++num_written_;
     const auto name = names_.find(word_of(message, "tool_call_id"));
     Json text = fmt::format("Result of {}:\n", name == names_.end() ? "a function" : name->second);
@@ -315,6 +343,13 @@ class Fitter {
     add_text("user", text);
   }
 
+  // Calls that were written as text are none.
+  bool follows_call() const {
+    const auto call = std::find_if(out_.rbegin(), out_.rend(),
+                                   [](const Json& message) { return word_of(message, "role") != "tool"; });
+    return !can_.tool_calls || (call != out_.rend() && has_calls(*call));
+  }
+
   std::vector<std::string> warnings() const {
     std::vector<std::string> list;
     const auto note = [&list](std::size_t count, std::string_view text) {
@@ -324,6 +359,7 @@ class Fitter {
     note(num_merged_, "message(s) merged with the one before: the chat template wants turns to alternate");
     note(num_written_, "message(s) with calls or results of tools written as text: the chat template has none");
     note(num_held_, "text(s) beside calls put before their results: the chat template shows calls alone");
+    note(num_begun_, "empty turn(s) of the user put before an answer: the chat template begins with the user");
     for (const std::string& name : replaced_) {
       list.push_back(
           fmt::format("the arguments of a call of '{}' in the history are no JSON object: shown as {{}}", name));
@@ -341,6 +377,8 @@ class Fitter {
   std::set<std::string> replaced_;            // tools whose arguments were not objects
   Json held_;                                 // text beside a call, held until the call's result comes
   bool ends_with_result_ = false;
+  bool ends_with_answer_ = false;
+  std::size_t num_begun_ = 0;
   std::size_t num_folded_ = 0;
   std::size_t num_held_ = 0;
   std::size_t num_merged_ = 0;

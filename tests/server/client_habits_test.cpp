@@ -28,7 +28,7 @@ bool has_warning(const HttpReply& reply, const std::string& text) {
 }
 
 void use_template(ServedModel& model, const std::string& source) {
-  model.chat_template = std::make_shared<ChatTemplate>(*ChatTemplate::parse(source, {.changes_lists = true}));
+  model.chat_template = std::make_shared<ChatTemplate>(*ChatTemplate::parse(source, {.changes_values = true}));
   model.template_capabilities = probe_capabilities(*model.chat_template);
 }
 
@@ -53,9 +53,9 @@ TEST_CASE("a continued text ends the prompt to the letter, whatever it is") {
   const auto model = fake_model(engine.queue());
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
-    if (name == "MiroThinker") continue;  // it refuses every answer
     use_template(*model, read_file(entry.path()));
-    for (const std::string text : {"<", ">", "|", "end", "Yes, ", "{", "\n", "  x", "", "assistant"}) {
+    for (const std::string text :
+         {"<", ">", "|", "end", "Yes, ", "{", "\n", "  x", "", "assistant", "</think>", "<think>a</think>"}) {
       const auto prompt = continued(*model, text);
       INFO(name << ": '" << text << "' " << prompt.value_or("refused"));
       CHECK((prompt && prompt->ends_with(text)));

@@ -17,19 +17,15 @@ using namespace quire::test;
 
 namespace template_calls {
 
-// It assigns members of messages, which no Jinja allows.
-const std::set<std::string> kBroken = {"MiroThinker"};
-
 std::vector<std::filesystem::path> template_paths(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (kBroken.count(entry.path().stem().string()) == 0) paths.push_back(entry.path());
-  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    paths.push_back(entry.path());
   return paths;
 }
 
 void use_template(ServedModel& model, const std::filesystem::path& path) {
-  model.chat_template = std::make_shared<ChatTemplate>(*ChatTemplate::parse(read_file(path), {.changes_lists = true}));
+  model.chat_template = std::make_shared<ChatTemplate>(*ChatTemplate::parse(read_file(path), {.changes_values = true}));
   model.template_capabilities = probe_capabilities(*model.chat_template);
   model.tool_format = model.template_capabilities.tool_format;
 }

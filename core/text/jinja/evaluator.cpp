@@ -231,7 +231,7 @@ Value Evaluator::evaluate_call(const Expr& expr, const Value* caller) {
   if (callee.kind == ExprKind::kAttribute && caller == nullptr) {
     // A method called at once needs no bound function object.
     const Value receiver = evaluate(*callee.children[0]);
-    if (changes_lists_ && receiver.is_list()) {
+    if (changes_values_ && receiver.is_list()) {
       if (auto result = change_list(*callee.children[0], receiver, callee.name, expr.arguments)) return *result;
     }
     if (const auto method = find_method(receiver, callee.name)) {

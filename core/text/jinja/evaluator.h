@@ -28,8 +28,8 @@ struct Scope {
 
 class Evaluator {
  public:
-  Evaluator(const RenderLimits& limits, std::chrono::sys_seconds now, bool changes_lists = false)
-      : limits_(limits), now_(now), changes_lists_(changes_lists) {}
+  Evaluator(const RenderLimits& limits, std::chrono::sys_seconds now, bool changes_values = false)
+      : limits_(limits), now_(now), changes_values_(changes_values) {}
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
   ~Evaluator();
@@ -111,7 +111,7 @@ class Evaluator {
 
   RenderLimits limits_;
   std::chrono::sys_seconds now_;
-  bool changes_lists_;
+  bool changes_values_;
   std::size_t steps_ = 0;
   std::size_t next_check_ = 0;  // number of steps at which the work limit is checked next
   std::size_t depth_ = 0;

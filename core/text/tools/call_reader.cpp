@@ -200,6 +200,8 @@ void add_types(const Json& root, const Json& schema, std::vector<std::string>& t
     const Json* meant = referred(root, reference->get<std::string>());
     if (meant != nullptr) add_types(root, *meant, types, depth + 1);
   }
+  // OpenAPI's word.
+  if (!types.empty() && schema.value("nullable", Json()) == true) add("null");
   if (!types.empty()) return;
   if (const auto choices = schema.find("enum"); choices != schema.end() && choices->is_array()) {
     for (const auto& choice : *choices)

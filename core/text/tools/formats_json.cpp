@@ -18,14 +18,14 @@ ToolFormat json_format(std::string_view name, std::vector<std::string_view> star
 FormatEntry hermes() {
   ToolFormat format = json_format("hermes", {"<tool_call>"}, {"</tool_call>"});
   format.calls_in_open_reasoning = true;
-  return {format, {"qwen", "qwen25", "qwen3", "qwen2", "nous", "exaone", "reasoning"}};
+  return {format, {"qwen", "qwen25", "qwen3", "qwen2", "nous", "exaone", "reasoning"}, {{370, "<tool_call>"}}};
 }
 
 FormatEntry reka() {
   ToolFormat format = hermes().format;
   format.name = "reka";
   format.trims_content = true;
-  return {format, {"rekaedge"}};
+  return {format, {"rekaedge"}, {{360, "<tool_call>", "<sep>"}}};
 }
 
 FormatEntry llama_json() {
@@ -34,7 +34,9 @@ FormatEntry llama_json() {
   format.bare_at_begin = true;
   format.bare_anywhere = true;
   format.drops_content_with_calls = true;
-  return {format, {"llama", "llama3", "llama31", "llama32", "llama4json", "llama3x"}};
+  return {format,
+          {"llama", "llama3", "llama31", "llama32", "llama4json", "llama3x"},
+          {{400, "<|python_tag|>"}, {410, "\"parameters\": ", "<|start_header_id|>"}}};
 }
 
 FormatEntry granite4() {
@@ -61,21 +63,21 @@ FormatEntry longcat() {
   ToolFormat format = json_format("longcat", {"<longcat_tool_call>"}, {"</longcat_tool_call>"});
   format.think_begin = "<longcat_think>";
   format.think_end = "</longcat_think>";
-  return {format, {}};
+  return {format, {}, {{130, "<longcat_tool_call>"}}};
 }
 
 FormatEntry internlm() {
   ToolFormat format = json_format("internlm", {"<|action_start|><|plugin|>"}, {"<|action_end|>"});
   format.needs_arguments = false;
   format.arguments_key = "parameters";
-  return {format, {"internlm2"}};
+  return {format, {"internlm2"}, {{230, "<|action_start|>"}}};
 }
 
 FormatEntry gigachat() {
   ToolFormat format = json_format("gigachat3", {"<|message_sep|>\n\nfunction call<|role_sep|>\n", "<|function_call|>"},
                                   {"<|message_sep|>"});
   format.may_lack_end = true;
-  return {format, {"gigachat"}};
+  return {format, {"gigachat"}, {{240, "<|function_call|>"}, {240, "function call", "<|message_sep|>"}}};
 }
 
 FormatEntry generic() {
@@ -101,6 +103,7 @@ FormatEntry listed(std::string_view name, std::vector<std::string_view> starts, 
 
 FormatEntry granite() {
   FormatEntry entry = listed("granite", {"<|tool_call|>", "<tool_call>"}, {});
+  entry.signs = {{380, "<|tool_call|>"}};
   entry.format.begins_output = true;
   entry.format.ends_output = true;
   entry.format.lists_only = true;
@@ -120,6 +123,7 @@ FormatEntry hunyuan() {
 
 FormatEntry apertus() {
   FormatEntry entry = listed("apertus", {"<|tools_prefix|>"}, {"<|tools_suffix|>"});
+  entry.signs = {{210, "<|tools_prefix|>"}};
   entry.format.name_is_key = true;
   entry.format.trims_content = true;
   entry.format.mends_cut_off = true;
@@ -131,6 +135,7 @@ FormatEntry apertus() {
 
 FormatEntry phi4_mini() {
   FormatEntry entry = listed("phi4_mini_json", {"functools"}, {});
+  entry.signs = {{340, "functools["}};
   entry.format.list_mark = "functools[";
   entry.format.empty_list_is_call = true;
   entry.format.drops_content_with_calls = true;
@@ -141,6 +146,7 @@ FormatEntry phi4_mini() {
 FormatEntry command_r7b() {
   FormatEntry entry = listed("command_r7b", {"<|START_ACTION|>"}, {"<|END_ACTION|>"});
   ToolFormat& format = entry.format;
+  entry.signs = {{180, "<|START_ACTION|>"}};
   format.name_key = "tool_name";
   format.arguments_key = "parameters";
   format.id_key = "tool_call_id";
@@ -155,6 +161,7 @@ FormatEntry command_r7b() {
 FormatEntry command_r_plus() {
   FormatEntry entry = listed("command_r", {"Action: ```json", "Action:```json", "Action:\n```json"}, {"```"});
   ToolFormat& format = entry.format;
+  entry.signs = {{190, "Action:", "```json"}};
   format.answer_names = {"directly_answer", "directly-answer"};
   format.name_key = "tool_name";
   format.arguments_key = "parameters";
@@ -181,13 +188,18 @@ std::vector<FormatEntry> listed_json_formats() {
   minimax.format.name = "minimax";
   minimax.aliases = {"minimaxm1"};
   FormatEntry apriel = listed("apriel", {"<tool_calls>"}, {"</tool_calls>"});
+  apriel.signs = {{350, "<tool_calls>"}};
   FormatEntry apriel_thinker = apriel;
   apriel_thinker.format.name = "apriel_thinker";
+  apriel_thinker.signs = {{200, "[BEGIN FINAL RESPONSE]"}};
+  apriel_thinker.keeps_think_tags = true;
   apriel_thinker.format.think_begin = "<|begin_assistant|>";
   apriel_thinker.format.think_end = "[BEGIN FINAL RESPONSE]";
   apriel_thinker.format.dropped = {"[END FINAL RESPONSE]", "<|end|>"};
   FormatEntry nemotron = listed("nemotron_v2", {"<TOOLCALL>"}, {"</TOOLCALL>"});
+  nemotron.signs = {{220, "<TOOLCALL>"}};
   FormatEntry firefunction = listed("firefunction", {" functools", "functools"}, {});
+  firefunction.signs = {{330, " functools["}};
   firefunction.format.list_mark = "functools[";
   firefunction.format.tools_variable = "functions";
   return {jamba,     minimax,   apriel,      apriel_thinker, nemotron,         firefunction, granite(),

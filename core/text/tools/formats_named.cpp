@@ -29,13 +29,13 @@ FormatEntry deepseek_v3() {
   ToolFormat format = deepseek_section(
       named_format("deepseek_v3", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "\n```json\n", "<｜tool▁call▁end｜>"));
   format.fence = "```";
-  return {format, {"deepseekr1", "deepseek"}};
+  return {format, {"deepseekr1", "deepseek"}, {{70, "<｜tool▁sep｜>", "```json"}}};
 }
 
 FormatEntry deepseek_v31() {
-  return {
-      deepseek_section(named_format("deepseek_v31", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>")),
-      {}};
+  ToolFormat format =
+      deepseek_section(named_format("deepseek_v31", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"));
+  return {format, {}, {{80, "<｜tool▁call▁begin｜>"}}};
 }
 
 FormatEntry kimi_k2() {
@@ -47,7 +47,7 @@ FormatEntry kimi_k2() {
   format.ends = {"<|tool_calls_section_end|>"};
   format.name_is_id = true;
   format.calls_end_reasoning = true;
-  return {format, {"kimi", "kimik25"}};
+  return {format, {"kimi", "kimik25"}, {{90, "<|tool_call_argument_begin|>"}}};
 }
 
 FormatEntry mistral() {
@@ -60,7 +60,7 @@ FormatEntry mistral() {
   format.call_id = "[CALL_ID]";
   format.think_begin = "[THINK]";
   format.think_end = "[/THINK]";
-  return {format, {"mistralv11", "devstral", "ministral", "magistral"}};
+  return {format, {"mistralv11", "devstral", "ministral", "magistral"}, {{260, "[TOOL_CALLS]", "[ARGS]"}}};
 }
 
 // Before version 11 of its tokenizer Mistral wrote a JSON list; the reader takes both.
@@ -68,7 +68,7 @@ FormatEntry mistral_list() {
   ToolFormat format = mistral().format;
   format.name = "mistral_list";
   format.in_list = true;
-  return {format, {"mistralprev11", "mistralnemo"}};
+  return {format, {"mistralprev11", "mistralnemo"}, {{270, "[TOOL_CALLS]"}}};
 }
 
 FormatEntry functionary_v32() {
@@ -77,14 +77,14 @@ FormatEntry functionary_v32() {
   format.prompt_start = ">>>";
   format.dropped = {">>>all\n"};
   format.verbatim_arguments = false;
-  return {format, {"functionary", "functionary32", "functionaryv3"}};
+  return {format, {"functionary", "functionary32", "functionaryv3"}, {{280, ">>>all"}}};
 }
 
 FormatEntry functionary_v31() {
   ToolFormat format = named_format("functionary_v3.1", "<function=", ">", "</function>");
   format.starts = {"<function="};
   format.verbatim_arguments = false;
-  return {format, {"functionary31", "functionaryv31llama31"}};
+  return {format, {"functionary31", "functionaryv31llama31"}, {{355, "<function="}}};
 }
 
 }  // namespace

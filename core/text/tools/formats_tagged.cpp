@@ -26,7 +26,9 @@ FormatEntry qwen3_coder() {
   format.starts.push_back("<function=");
   format.needs_name_end = true;
   format.start_is_enough = true;
-  return {format, {"qwen3xml", "mimo", "qwen35", "nemotronv3", "nemotron3nano", "qwen3coderxml"}};
+  return {format,
+          {"qwen3xml", "mimo", "qwen35", "nemotronv3", "nemotron3nano", "qwen3coderxml"},
+          {{160, "<function=", "<parameter="}}};
 }
 
 FormatEntry step3p5() {
@@ -40,7 +42,7 @@ FormatEntry seed_oss() {
   format.think_begin = "<seed:think>";
   format.think_end = "</seed:think>";
   format.trims_content = true;
-  return {format, {"seed"}};
+  return {format, {"seed"}, {{100, "<seed:tool_call>"}}};
 }
 
 ToolFormat invoke_format(std::string_view name, std::string_view start, std::string_view end) {
@@ -58,7 +60,7 @@ FormatEntry minimax_m2() {
   ToolFormat format = invoke_format("minimax_m2", "<minimax:tool_call>", "</minimax:tool_call>");
   format.starts_in_reasoning = true;
   format.trims_content = true;
-  return {format, {"minimaxm25"}};
+  return {format, {"minimaxm25"}, {{120, "<minimax:tool_call>"}}};
 }
 
 // MiniMax's later models mark every tag and write members and items as tags.
@@ -76,10 +78,10 @@ FormatEntry minimax_m3() {
   format.think_end = "</mm:think>";
   format.trims_content = true;
   format.calls_in_open_reasoning = true;
-  return {format, {"minimaxm3"}};
+  return {format, {"minimaxm3"}, {{110, "]<]minimax[>[", "invoke name="}}};
 }
 
-ToolFormat dsml_format(std::string_view name, std::string_view start, std::string_view end) {
+FormatEntry dsml(FormatSign sign, std::string_view name, std::string_view start, std::string_view end) {
   ToolFormat format = tagged_format(name, start, end);
   format.name_begin = "<｜DSML｜invoke name=\"";
   format.name_end = "\">";
@@ -92,7 +94,7 @@ ToolFormat dsml_format(std::string_view name, std::string_view start, std::strin
   format.text_word = "true";
   format.mends_cut_off = false;
   format.trims_values = false;
-  return format;
+  return {format, {}, {sign}};
 }
 
 ToolFormat key_value_format(std::string_view name, std::string_view name_end) {
@@ -113,14 +115,14 @@ ToolFormat key_value_format(std::string_view name, std::string_view name_end) {
 
 FormatEntry glm() {
   ToolFormat format = key_value_format("glm45", "");
-  return {format, {"glm47", "glm46", "glm", "glm4", "glm5", "ling3", "poolsidev1"}};
+  return {format, {"glm47", "glm46", "glm", "glm4", "glm5", "ling3", "poolsidev1"}, {{150, "<arg_key>"}}};
 }
 
 FormatEntry hy_v3() {
   ToolFormat format = key_value_format("hy_v3", "<tool_sep>");
   format.starts = {"<tool_calls>"};
   format.ends = {"</tool_calls>"};
-  return {format, {"hyv3"}};
+  return {format, {"hyv3"}, {{140, "<tool_sep>", "<arg_key>"}}};
 }
 
 FormatEntry kimi_k3() {
@@ -138,7 +140,7 @@ FormatEntry kimi_k3() {
   format.think_begin = "<|open|>think<|sep|>";
   format.think_end = "<|close|>think<|sep|>";
   format.dropped = {"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"};
-  return {format, {}};
+  return {format, {}, {{20, "<|open|>", "<|sep|>"}}, true};
 }
 
 FormatEntry minicpm5() {
@@ -155,7 +157,7 @@ FormatEntry minicpm5() {
   format.checks_schema = true;
   format.xml_values = true;
   format.wrapper_keys = {"properties", "arguments"};
-  return {format, {"minicpm"}};
+  return {format, {"minicpm"}, {{170, "<function name=", "<param name="}}};
 }
 
 }  // namespace
@@ -166,8 +168,8 @@ std::vector<FormatEntry> tagged_formats() {
           seed_oss(),
           minimax_m2(),
           minimax_m3(),
-          {dsml_format("deepseek_v32", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"), {}},
-          {dsml_format("deepseek_v4", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"), {}},
+          dsml({60, "｜DSML｜"}, "deepseek_v32", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+          dsml({50, "｜DSML｜", "tool_calls>"}, "deepseek_v4", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
           glm(),
           hy_v3(),
           kimi_k3(),
@@ -216,7 +218,11 @@ std::vector<FormatEntry> pythonic_formats() {
   lfm2.trims_content = true;
   ToolFormat lfm25 = pythonic_format("lfm2.5", {"<|tool_call_start|>"}, {"<|tool_call_end|>"});
   lfm25.bare_anywhere = true;
-  return {{bare, {"llama32pythonic"}}, {llama4, {"llama4"}}, {olmo3, {"olmo"}}, {lfm2, {"lfm"}}, {lfm25, {}}};
+  return {{bare, {"llama32pythonic"}},
+          {llama4, {"llama4"}, {{390, "<|python_start|>"}}},
+          {olmo3, {"olmo"}, {{320, "<function_calls>"}}},
+          {lfm2, {"lfm"}, {{290, "<|tool_call_start|>"}, {290, "<|tool_list_start|>"}}},
+          {lfm25, {}, {{310, "List of tools: [", "<|im_start|>"}}}};
 }
 
 std::vector<FormatEntry> other_formats() {
@@ -236,12 +242,13 @@ std::vector<FormatEntry> other_formats() {
   harmony.may_lack_end = true;
   harmony.dropped = {"<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>"};
   harmony.answer_begin = "<|channel|>final<|message|>";
+  ToolFormat functiongemma = braced_format("functiongemma", "<start_function_call>", "<end_function_call>", "<escape>");
   ToolFormat none;
   none.name = "none";
   // Step3's calls are left in the content, as vLLM leaves them.
-  return {{gemma4, {"gemma"}},
-          {braced_format("functiongemma", "<start_function_call>", "<end_function_call>", "<escape>"), {}},
-          {harmony, {"openai", "gptoss", "gptoss120b"}},
+  return {{gemma4, {"gemma"}, {{30, "<|tool_call>", "<|channel>"}}, true},
+          {functiongemma, {}, {{40, "<start_function_call>"}}},
+          {harmony, {"openai", "gptoss", "gptoss120b"}, {{10, "<|channel|>", "<|message|>"}}, true},
           {none, {"step3", "content", "text"}}};
 }
 

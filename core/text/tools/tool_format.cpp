@@ -27,19 +27,19 @@ std::vector<FormatEntry> make_table() {
   return table;
 }
 
-const std::vector<FormatEntry>& table() {
+}  // namespace
+
+const std::vector<FormatEntry>& tool_format_table() {
   static const std::vector<FormatEntry> kEntries = make_table();
   return kEntries;
 }
 
-}  // namespace
-
 const ToolFormat* find_tool_format(std::string_view name) {
   const std::string wanted = plain_name(name);
-  for (const auto& entry : table()) {
+  for (const auto& entry : tool_format_table()) {
     if (plain_name(entry.format.name) == wanted) return &entry.format;
   }
-  for (const auto& entry : table()) {
+  for (const auto& entry : tool_format_table()) {
     const bool alias = std::any_of(entry.aliases.begin(), entry.aliases.end(),
                                    [&wanted](std::string_view a) { return plain_name(a) == wanted; });
     if (alias) return &entry.format;
@@ -49,7 +49,7 @@ const ToolFormat* find_tool_format(std::string_view name) {
 
 std::vector<std::string_view> tool_format_names() {
   std::vector<std::string_view> names;
-  for (const auto& entry : table())
+  for (const auto& entry : tool_format_table())
     names.push_back(entry.format.name);
   return names;
 }

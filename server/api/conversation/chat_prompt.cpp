@@ -53,11 +53,7 @@ Json read_tool_calls(FieldReader& message) {
     const auto name = inner.string("name");
     if (!name) inner.fail("name", "A tool call's function needs a 'name'");
     Json arguments = Json::object();
-    if (const Json* given = inner.find("arguments"); given != nullptr && given->is_object()) {
-      arguments = *given;
-    } else if (const auto text = inner.string("arguments")) {
-      arguments = *text;
-    }
+    if (const Json* given = inner.find("arguments")) arguments = *given;
     if (inner.error()) {
       take_error(message, inner);
       return nullptr;
@@ -83,9 +79,29 @@ Json read_function_call(FieldReader& message, std::size_t index) {
   const auto name = fields.string("name");
   if (!name) fields.missing("name");
   Json function{{"name", name.value_or("")}};
-  function["arguments"] = fields.string("arguments").value_or("");
+  const Json* const arguments = fields.find("arguments");
+  function["arguments"] = arguments != nullptr ? *arguments : Json("");
   if (fields.error()) message.fail("function_call", fields.error()->message, fields.error()->code);
   return Json::array({Json{{"id", function_call_id(index)}, {"type", "function"}, {"function", std::move(function)}}});
+}
+
+bool is_reasoning_part(const Json& part) {
+  const Json type = part.is_object() ? part.value("type", Json()) : Json();
+  return type == "thinking" || type == "reasoning";
+}
+
+// Thoughts among the parts of an answer, as a text or, as Mistral has them, as parts of text.
+void read_reasoning_parts(const Json& content, Json& message) {
+  std::string text;
+  for (const Json& part : content.is_array() ? content : Json::array()) {
+    if (!is_reasoning_part(part)) continue;
+    const Json given = part.value("thinking", part.value("text", Json()));
+    for (const Json& each : given.is_array() ? given : Json::array({given})) {
+      const Json words = each.is_object() ? each.value("text", Json()) : each;
+      if (words.is_string()) text += words.get<std::string>();
+    }
+  }
+  if (!text.empty()) message["reasoning_content"] = std::move(text);
 }
 
 Json read_message(FieldReader& reader, const Json& given, std::size_t index, MediaList* media) {
@@ -96,12 +112,13 @@ Json read_message(FieldReader& reader, const Json& given, std::size_t index, Med
   if (!role) fields.missing("role");
   Json message{{"role", role.value_or("user")}};
   const auto content = read_content(fields, "content", role == "assistant", media);
-  message["content"] = content ? Json(*content) : Json(nullptr);
-  if (fields.has("content") && given["content"] == Json::array()) fields.fail("content", "'content' has no parts");
+  const bool has_parts = given.value("content", Json()) != Json::array();
+  message["content"] = content && has_parts ? Json(*content) : Json(nullptr);
   for (const char* name : {"name", "tool_call_id", "reasoning_content"}) {
     if (auto value = fields.string(name)) message[name] = std::move(*value);
   }
   if (auto reasoning = fields.string("reasoning")) message["reasoning_content"] = std::move(*reasoning);
+  if (role == "assistant" && has_parts) read_reasoning_parts(given.value("content", Json()), message);
   fields.refuse("audio", "this model reads and writes text only");
   if (role == "function") {
     message["role"] = "tool";
@@ -111,7 +128,9 @@ Json read_message(FieldReader& reader, const Json& given, std::size_t index, Med
     Json calls = fields.has("function_call") ? read_function_call(fields, index) : read_tool_calls(fields);
     if (!calls.is_null()) message["tool_calls"] = std::move(calls);
   }
-  const bool may_be_empty = role == "assistant" && (message.contains("tool_calls") || fields.has("refusal"));
+  // A tool may return nothing, and an answer be broken off before its first word.
+  const bool may_be_empty = role == "assistant" || role == "tool" || role == "function";
+  if (!has_parts && !may_be_empty) fields.fail("content", "'content' has no parts");
   if (message["content"].is_null() && !may_be_empty) fields.missing("content");
   // Templates that read content as a string have no use for null; an empty text renders alike.
   if (message["content"].is_null())
@@ -154,21 +173,37 @@ std::vector<TextPiece> cut_at(std::vector<TextPiece> pieces, std::size_t size) {
 
 // The prompt up to the end of the last message's text, which it then contains exactly: templates trim.
 std::optional<std::vector<TextPiece>> cut_after_text(std::vector<TextPiece> pieces, const std::string& mark,
-                                                     const std::string& content) {
+                                                     const std::string& content, std::string_view think_end) {
   std::string whole;
   for (const TextPiece& piece : pieces)
     whole += piece.text;
   const std::size_t at = whole.rfind(mark);
   if (at == std::string::npos) return std::nullopt;
   const std::string_view before = std::string_view(whole).substr(0, at);
-  const std::size_t begin = content.find_first_not_of(" \t\r\n");
-  for (const std::string& shown : {content, begin == std::string::npos ? std::string() : content.substr(begin)}) {
+  const auto trimmed = [](const std::string& text) {
+    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    return begin == std::string::npos ? std::string() : text.substr(begin);
+  };
+  for (const std::string& shown : {content, trimmed(content)}) {
     if (!before.ends_with(shown)) continue;
     pieces = cut_at(std::move(pieces), at - shown.size());
     if (!content.empty()) pieces.push_back({content, false});
     return pieces;
   }
-  return cut_at(std::move(pieces), at);  // a template that writes the text in a form of its own
+  // A template that writes thoughts in a form of its own shows what follows them.
+  const std::size_t end = think_end.empty() ? std::string::npos : content.rfind(think_end);
+  const std::string rest = end == std::string::npos ? std::string() : trimmed(content.substr(end + think_end.size()));
+  if (rest.empty() || !before.ends_with(rest)) return std::nullopt;
+  return cut_at(std::move(pieces), at);
+}
+
+// An answer's thoughts begin once: the prompt may have begun them.
+std::string without_begun_thought(const std::vector<TextPiece>& pieces, const std::string& content,
+                                  const ToolFormat& format) {
+  const std::string_view last = pieces.empty() ? std::string_view() : pieces.back().text;
+  const std::string_view prompt = last.substr(0, last.find_last_not_of(" \t\r\n") + 1);
+  const bool begins = !format.think_begin.empty() && content.starts_with(format.think_begin);
+  return begins && prompt.ends_with(format.think_begin) ? content.substr(format.think_begin.size()) : content;
 }
 
 Json template_context(const ServedModel& model, const ChatPromptFields& fields, FittedMessages fitted) {
@@ -234,7 +269,7 @@ std::optional<std::vector<TextPiece>> render_continued(FieldReader& reader, cons
   FieldReader attempt(no_fields);
   attempt.set_limit(reader.limit());
   if (auto pieces = render(attempt, model, marked)) {
-    if (auto cut = cut_after_text(*std::move(pieces), mark, content)) {
+    if (auto cut = cut_after_text(*std::move(pieces), mark, content, model.tool_format.think_end)) {
       take_error(reader, attempt);
       return cut;
     }
@@ -246,7 +281,7 @@ std::optional<std::vector<TextPiece>> render_continued(FieldReader& reader, cons
     return std::nullopt;
   }
   auto pieces = render(reader, model, marked);
-  if (pieces) pieces->push_back({content, false});
+  if (pieces) pieces->push_back({without_begun_thought(*pieces, content, model.tool_format), false});
   return pieces;
 }
 
@@ -262,6 +297,7 @@ struct ContentText {
 // A part's text; an error in it stays in the reader of the message.
 std::optional<ContentText> read_content_part(FieldReader& message, const std::string& name, const Json& part,
                                              bool refusals, MediaList* media) {
+  if (part.is_string()) return ContentText{part.get<std::string>()};
   const Json* type = part.is_object() && part.contains("type") ? &part["type"] : nullptr;
   const std::string kind = type != nullptr && type->is_string() ? type->get<std::string>() : "";
   const bool refusal = kind == "refusal" && refusals;
@@ -303,6 +339,7 @@ std::optional<std::string> read_content(FieldReader& message, const char* member
   std::string text;
   bool joins = false;
   for (std::size_t i = 0; i < content->size(); ++i) {
+    if (refusals && is_reasoning_part((*content)[i])) continue;
     const std::string name = fmt::format("{}[{}]", member, i);
     const auto part = read_content_part(message, name, (*content)[i], refusals, media);
     if (!part) return std::nullopt;

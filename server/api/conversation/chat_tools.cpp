@@ -23,7 +23,9 @@ bool is_tool_name(std::string_view name) {
 // A tool without a schema that has a type of its own is one that another server runs.
 bool is_of_server(const Json& tool) {
   const Json type = tool.is_object() ? tool.value("type", Json()) : Json();
-  return type.is_string() && type != "function" && type != "custom" && !tool.contains("function");
+  if (!type.is_string() || type == "function" || type == "custom") return false;
+  const Json function = tool.value("function", Json());
+  return !function.is_object() || !function.contains("parameters");
 }
 
 // Checks one entry of `tools`; returns its name and whether it is strict.
@@ -49,7 +51,14 @@ std::pair<std::string, bool> read_tool(FieldReader& reader, const Json& tool, co
 
 // A custom tool as the function that represents it; other tools unchanged.
 Json as_function(FieldReader& reader, const Json& tool, const std::string& path) {
-  if (!tool.is_object() || tool.value("type", Json()) != "custom") return tool;
+  const Json type = tool.is_object() ? tool.value("type", Json("function")) : Json();
+  if (type.is_string() && type != "custom" && tool.contains("function")) {
+    Json function{{"type", "function"}};
+    function.update(tool);
+    function["type"] = "function";
+    return function;
+  }
+  if (type != "custom") return tool;
   FieldReader fields(tool, path + ".");
   const Json* custom = fields.object("custom");
   if (custom == nullptr) fields.missing("custom");
@@ -92,16 +101,25 @@ std::optional<std::set<std::string>> read_allowed(FieldReader& reader, const Jso
 std::optional<std::set<std::string>> read_choice(FieldReader& reader, ToolFields& fields) {
   const Json* choice = reader.find("tool_choice");
   if (choice == nullptr) return std::nullopt;
-  if (choice->is_string()) {
-    const auto word = reader.word("tool_choice", {"none", "auto", "required"});
+  const Json word = choice->is_object() && choice->size() == 1 ? choice->value("type", Json()) : *choice;
+  if (word == "none" || word == "auto" || word == "required" || word == "any") {
     if (word == "none") fields.choice = ToolFields::Choice::kNone;
-    if (word == "required") fields.choice = ToolFields::Choice::kRequired;
+    if (word == "required" || word == "any") fields.choice = ToolFields::Choice::kRequired;
+    return std::nullopt;
+  }
+  if (choice->is_string()) {
+    reader.word("tool_choice", {"none", "auto", "required"});
     return std::nullopt;
   }
   if (choice->is_object() && choice->value("type", Json()) == "allowed_tools") {
     return read_allowed(reader, choice->value("allowed_tools", Json()), fields);
   }
   const auto name = named_function(*choice);
+  if (!name && is_of_server(*choice)) {
+    reader.warn(fmt::format("tool_choice: the server runs no tool of type '{}': the model chooses",
+                            choice->value("type", Json()).get<std::string>()));
+    return std::nullopt;
+  }
   if (!name) {
     reader.fail("tool_choice", "'tool_choice' must be 'none', 'auto', 'required', or name a function");
     return std::nullopt;

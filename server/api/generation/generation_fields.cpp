@@ -340,8 +340,10 @@ void check_stops(FieldReader& reader, const char* field, const std::vector<std::
 
 void read_retention(FieldReader& reader, GenerationFields& fields, bool continues) {
   const std::string key = reader.short_string("prompt_cache_key", kMaxHintBytes).value_or("");
-  const auto retention = reader.word("prompt_cache_retention", {"in_memory", "24h"});
-  fields.is_retained = retention != "in_memory" && (continues || !key.empty() || retention == "24h");
+  // OpenAI's reference and its SDKs spell it differently.
+  const auto retention = reader.word("prompt_cache_retention", {"in_memory", "in-memory", "24h"});
+  const bool in_memory = retention == "in_memory" || retention == "in-memory";
+  fields.is_retained = !in_memory && (continues || !key.empty() || retention == "24h");
 }
 
 std::string response_id(std::string_view prefix, const GenerationFields& fields) {

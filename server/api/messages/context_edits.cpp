@@ -12,7 +12,8 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kUsesTrigger = 100'000;  // tokens, where the client names no trigger: Anthropic's own
+constexpr std::int64_t kUsesTrigger = 100'000;        // tokens, where the client names no trigger: Anthropic's own
+constexpr std::int64_t kCompactionTrigger = 150'000;  // likewise
 constexpr std::int64_t kUsesKept = 3;
 constexpr std::int64_t kThinkingKept = 1;
 constexpr std::size_t kMostEdits = 16;
@@ -64,6 +65,16 @@ ContextEdit read_thinking_edit(FieldReader& edit) {
   return read;
 }
 
+ContextEdit read_compaction_edit(FieldReader& edit) {
+  ContextEdit read;
+  read.what = ContextEdit::What::kCompaction;
+  const auto trigger = read_amount(edit, "trigger", {"input_tokens"});
+  read.trigger_tokens = trigger ? trigger->value : kCompactionTrigger;
+  edit.boolean("pause_after_compaction");
+  edit.string("instructions");
+  return read;
+}
+
 // Prompt tokens of the conversation as it is now.
 std::optional<std::int64_t> num_tokens(FieldReader& reader, const ServedModel& model, const MessagesRequest& request) {
   const Json no_fields = Json::object();
@@ -112,6 +123,19 @@ std::vector<Json*> results_to_clear(Json& messages, const ContextEdit& edit) {
   return results;
 }
 
+// Below its trigger a compaction does nothing, which can be promised.
+void check_compaction(FieldReader& reader, const ServedModel& model, const ContextEdit& edit,
+                      const MessagesRequest& request) {
+  if (model.max_model_len <= *edit.trigger_tokens) return;
+  const auto count = num_tokens(reader, model, request);
+  if (!count || *count <= *edit.trigger_tokens) return;
+  reader.fail("context_management",
+              fmt::format("context_management: the conversation has {} tokens, more than the trigger of '{}': the "
+                          "server does not compact it; send a summary of its older turns",
+                          *count, edit.type),
+              "unsupported_parameter");
+}
+
 std::int64_t clear_tool_uses(const ContextEdit& edit, Json& messages) {
   const auto num_uses = std::ranges::count_if(messages, [](const Json& each) { return each["role"] == "tool"; });
   if (edit.trigger_uses && num_uses <= *edit.trigger_uses) return 0;
@@ -154,9 +178,13 @@ std::vector<ContextEdit> read_context_edits(FieldReader& reader) {
       edits.push_back(read_tool_uses(edit));
     } else if (type == "clear_thinking_20251015") {
       edits.push_back(read_thinking_edit(edit));
+    } else if (type == "compact_20260112") {
+      edits.push_back(read_compaction_edit(edit));
     } else if (type) {
-      edit.fail("type", edit.path("type") + ": clear_tool_uses_20250919 and clear_thinking_20251015 are supported",
-                "unsupported_parameter");
+      edit.fail(
+          "type",
+          edit.path("type") + ": clear_tool_uses_20250919, clear_thinking_20251015 and compact_20260112 are supported",
+          "unsupported_parameter");
     }
     if (!edit.error()) edits.back().type = *type;
     take_error(inner, edit);
@@ -170,6 +198,10 @@ Json apply_context_edits(FieldReader& reader, const ServedModel& model, const st
   Json applied = Json::array();
   std::optional<std::int64_t> before;
   for (const ContextEdit& edit : edits) {
+    if (edit.what == ContextEdit::What::kCompaction) {
+      check_compaction(reader, model, edit, request);
+      continue;
+    }
     const bool is_thinking = edit.what == ContextEdit::What::kThinking;
     Json messages = request.prompt.messages;
     const std::int64_t num_cleared = is_thinking ? clear_thinking(edit, messages) : clear_tool_uses(edit, messages);

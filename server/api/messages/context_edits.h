@@ -13,7 +13,7 @@
 namespace quire {
 
 struct ContextEdit {
-  enum class What { kToolUses, kThinking };
+  enum class What { kToolUses, kThinking, kCompaction };
   What what = What::kToolUses;
   std::string type;  // as the client named it
   std::optional<std::int64_t> trigger_tokens;

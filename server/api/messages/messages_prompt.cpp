@@ -197,14 +197,15 @@ class Conversation {
   void add_call(FieldReader& block, Json& turn) {
     const auto id = block.string("id");
     const auto name = block.string("name");
-    const Json* input = block.object("input");
+    const Json* input = block.find("input");
     if (!id || id->empty()) require_field(block, "id");
     if (!name || name->empty()) require_field(block, "name");
-    if (input == nullptr) require_field(block, "input");
     if (block.error()) return;
     open_calls_.push_back(*id);
     turn["tool_calls"].push_back(
-        Json{{"id", *id}, {"type", "function"}, {"function", {{"name", *name}, {"arguments", *input}}}});
+        Json{{"id", *id},
+             {"type", "function"},
+             {"function", {{"name", *name}, {"arguments", input != nullptr ? *input : Json()}}}});
   }
 
   void append_text(const char* role, const std::string& text) {

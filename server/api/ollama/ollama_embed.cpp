@@ -15,7 +15,7 @@ std::vector<PooledText> read_texts_of(FieldReader& reader, const ServedModel& mo
   std::vector<PooledText> texts;
   const Json* input = reader.find(field);
   // Nothing is no error: it loads the model.
-  if (input != nullptr && (*input == Json::array() || *input == "")) return texts;
+  if (input == nullptr || *input == Json::array() || *input == "") return texts;
   for (Prompt& prompt : read_prompts(reader, field, model, "", truncation.keep != TextTruncation::Keep::kAll)) {
     auto text = fitted(std::move(prompt.tokens), truncation, model, field);
     if (!text) {
@@ -70,7 +70,7 @@ Result<std::unique_ptr<Operation>> parse_ollama_embeddings(ModelCall& asked, con
   FieldReader& reader = asked.reader;
   const auto model = bounded_model(reader, asked.model);
   read_ollama_hints(reader);
-  if (!reader.string("prompt")) reader.missing("prompt");
+  reader.string("prompt");
   const TextTruncation truncation{TextTruncation::Keep::kWhatFits, 0, true};
   auto texts = reader.error() ? std::vector<PooledText>() : read_texts_of(reader, *model, "prompt", truncation);
   if (reader.error()) return tl::make_unexpected(*reader.error());

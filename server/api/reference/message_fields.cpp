@@ -41,8 +41,8 @@ constexpr FieldRow kMessageRows[] = {
     {"mcp_servers", only("[]"), Support::kRefused, R"([{"type":"url","name":"x","url":"x"}])",
      "the server calls no other servers"},
     {"context_management", object(), Support::kSupported, R"({"edits":[]})",
-     "clear_tool_uses_20250919 and clear_thinking_20251015 are applied, and the answer lists applied_edits; other "
-     "edits, such as compaction, are refused"},
+     "clear_tool_uses_20250919 and clear_thinking_20251015 are applied, and the answer lists applied_edits; "
+     "compact_20260112 is accepted below its trigger; other edits are refused"},
     {"inference_geo", only("[]"), Support::kRefused, R"("us")", ""},
     {"diagnostics", only("[]"), Support::kRefused, "{}", "requests are not kept"},
     {"speed", only("[\"standard\"]"), Support::kRefused, R"("fast")", "standard is accepted"},

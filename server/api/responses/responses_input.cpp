@@ -137,7 +137,13 @@ class ItemReader {
     Json item = begin_item(fields, "fc_", "function_call");
     for (const char* name : {"call_id", "name"})
       item[name] = required_name(fields, name);
-    item["arguments"] = required(fields, "arguments");
+    // Arguments that are no text are kept as one; the fit shows what is no object as an empty one.
+    const Json* const arguments = fields.find("arguments");
+    if (arguments == nullptr) {
+      item["arguments"] = "";
+    } else {
+      item["arguments"] = arguments->is_string() ? *arguments : Json(dump_json(*arguments));
+    }
     if (auto name_space = fields.short_string("namespace", kMaxItemNameBytes))
       item["namespace"] = std::move(*name_space);
     return item;
@@ -206,7 +212,8 @@ class ItemReader {
       if (kept->rfind(kReasoningMark, 0) == 0) {
         text = kept->substr(kReasoningMark.size());
       } else if (summary.empty()) {
-        fields.fail("encrypted_content", "The encrypted content was not made by this server");
+        fields.warn(fmt::format("{}: reasoning that another server encrypted is left out", fields.path("type")));
+        return nullptr;
       }
     }
     reasoning_bytes_ += summary.size() + text.size();

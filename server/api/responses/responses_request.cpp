@@ -298,8 +298,8 @@ class RequestReader {
       FieldReader inner(*reasoning, "reasoning.");
       if (auto effort = read_reasoning_effort(inner, "effort", request_.prompt)) echo["effort"] = std::move(*effort);
       for (const char* name : {"summary", "generate_summary"}) {
-        const auto summary = inner.word(name, {"auto", "concise", "detailed"});
-        if (!summary) continue;
+        const auto summary = inner.short_string(name, kMaxHintBytes);
+        if (!summary || *summary == "none") continue;
         request_.summarises = true;
         echo["summary"] = *summary;
       }

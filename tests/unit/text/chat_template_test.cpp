@@ -151,9 +151,26 @@ TEST_CASE("an unknown filter or test fails when the template is parsed, unless i
   CHECK(plain("{% if false %}{{ x|nope }}{% endif %}{{ (x|nope) if false }}a") == "a");
 }
 
+TEST_CASE("messages are changed where that is allowed, for all that reads them later") {
+  const std::string_view source =
+      "{% for message in messages %}{% set message.content = message.content ~ '!' %}{% endfor %}"
+      "{% for m in messages %}{{ m.role }}:{{ m['content'] }}{{ m.name is defined }};{% endfor %}";
+  const Json context{{"messages", {{{"role", "user"}, {"content", "a"}}, {{"role", "tool"}, {"content", "b"}}}}};
+  for (const bool allowed : {true, false}) {
+    const auto chat_template = ChatTemplate::parse(source, {.changes_values = allowed});
+    REQUIRE(chat_template.has_value());
+    const auto pieces = chat_template->render(context);
+    CHECK(pieces.has_value() == allowed);
+    std::string text;
+    for (const TextPiece& piece : pieces.value_or(std::vector<TextPiece>{}))
+      text += piece.text;
+    CHECK(text == (allowed ? "user:a!False;tool:b!False;" : ""));
+  }
+}
+
 TEST_CASE("lists are changed where that is allowed, in the scope or namespace that holds them") {
   const auto changed = [](std::string_view source, bool allowed) {
-    const auto chat_template = ChatTemplate::parse(source, {.changes_lists = allowed});
+    const auto chat_template = ChatTemplate::parse(source, {.changes_values = allowed});
     REQUIRE(chat_template.has_value());
     const auto pieces = chat_template->render(Json{{"items", {1, 2}}});
     return pieces ? (pieces->empty() ? "" : pieces->front().text) : "refused";
