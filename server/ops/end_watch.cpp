@@ -9,20 +9,21 @@
 
 namespace quire {
 
+EndWatch::EndWatch(std::function<void()> overdue) : overdue_(std::move(overdue)), thread_([this] { run(); }) {}
+
 EndWatch::~EndWatch() {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
-void EndWatch::expect_within(std::chrono::milliseconds time) {
+void EndWatch::expect_within(std::chrono::milliseconds time) noexcept {
   {
     const std::lock_guard lock(mutex_);
     due_ = Clock::now() + time;
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
   changed_.notify_all();
 }
@@ -30,6 +31,7 @@ void EndWatch::expect_within(std::chrono::milliseconds time) {
 void EndWatch::run() {
   pthread_setname_np(pthread_self(), "end-watch");
   std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return over_ || due_; });
   while (!over_) {
     const Clock::time_point due = *due_;
     changed_.wait_until(lock, due, [&] { return over_ || *due_ != due; });

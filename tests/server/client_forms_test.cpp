@@ -13,13 +13,6 @@ struct Form {
   std::string warning = {};
 };
 
-std::string prompt_of(TestServer& server) {
-  std::string text;
-  for (const TokenId token : server.engine().last_request()->prompt)
-    text += ByteTokenizer().token_bytes(token);
-  return text;
-}
-
 void check_forms(const std::string& path, const std::string& begin, const std::vector<Form>& forms) {
   TestServer server;
   HttpClient client(server.port());
@@ -27,7 +20,7 @@ void check_forms(const std::string& path, const std::string& begin, const std::v
     const HttpReply reply = client.post(path, "{" + begin + form.body + "}");
     INFO(path << " " << form.body << ": " << reply.body);
     REQUIRE(reply.status == 200);
-    const std::string prompt = prompt_of(server);
+    const std::string prompt = prompt_text(server);
     for (const std::string& text : form.texts)
       CHECK_THAT(prompt, Catch::Contains(text));
     const auto warned = reply.fields.find("x-quire-warning");
@@ -131,7 +124,7 @@ TEST_CASE("Ollama: a tool without a type, and embeddings of nothing") {
   HttpClient client(server.port());
   CHECK(client.post("/api/chat", R"({"stream":false,)" + kTurn + R"("tools":[{"function":{"name":"look"}}]})").status ==
         200);
-  CHECK_THAT(prompt_of(server), Catch::Contains("look"));
+  CHECK_THAT(prompt_text(server), Catch::Contains("look"));
   CHECK(Json::parse(client.post("/api/embed", "{}").body)["embeddings"].empty());
   CHECK(Json::parse(client.post("/api/embeddings", "{}").body)["embedding"].empty());
 }

@@ -8,13 +8,6 @@
 namespace quire::test {
 namespace {
 
-std::string prompt_of(TestServer& server) {
-  std::string text;
-  for (const TokenId token : server.engine().last_request()->prompt)
-    text += ByteTokenizer().token_bytes(token);
-  return text;
-}
-
 HttpReply accepted(HttpClient& client, const std::string& path, const std::string& body) {
   const HttpReply reply = client.post(path, body);
   INFO(path << " " << body << ": " << reply.body);
@@ -73,7 +66,7 @@ TEST_CASE("the switch of thinking is set under the name that the template reads"
   HttpClient client(server.port());
   const auto prompt = [&](const std::string& more) {
     accepted(client, "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}])" + more + "}");
-    return prompt_of(server);
+    return prompt_text(server);
   };
   CHECK(prompt(R"(,"enable_thinking":true)") == "xON");
   CHECK(prompt(R"(,"enable_thinking":false)") == "xOFF");
@@ -92,7 +85,7 @@ TEST_CASE("a folded system message is a warning") {
   for (const char* path : {"/v1/messages", "/v1/chat/completions"}) {
     const HttpReply reply = accepted(client, path, R"({"max_tokens":3,"messages":)" + turns + "}");
     CHECK(has_warning(reply, "1 system message(s) folded"));
-    CHECK(prompt_of(server) == "[user]task\n\nnote");
+    CHECK(prompt_text(server) == "[user]task\n\nnote");
   }
 }
 
@@ -124,7 +117,7 @@ TEST_CASE("blocks that hold text give their text") {
     {"type":"search_result","source":"U1","title":"T2","content":[{"type":"text","text":"D3"}]},
     {"type":"tool_reference","tool_name":"R1"}]}]})");
   for (const char* text : {"T1", "D1", "D2", "U1", "T2", "D3", "R1"})
-    CHECK(prompt_of(server).find(text) != std::string::npos);
+    CHECK(prompt_text(server).find(text) != std::string::npos);
   CHECK(client
             .post("/v1/messages", R"({"max_tokens":3,"messages":[{"role":"user","content":[
     {"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"x"}}]}]})")
@@ -165,7 +158,7 @@ TEST_CASE("a compaction_trigger is answered by one compaction item") {
   CHECK(output[0]["type"] == "compaction");
   CHECK(output[0]["encrypted_content"].get<std::string>().ends_with("summary"));
   accepted(client, "/v1/responses", Json{{"input", output}}.dump());
-  CHECK(prompt_of(server).find("summary") != std::string::npos);
+  CHECK(prompt_text(server).find("summary") != std::string::npos);
 }
 
 TEST_CASE("a rendered request is the prompt that its answer would have, and generates from its tokens") {
