@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/result.h"
+#include "core/content/picture.h"
 
 namespace quire {
 

@@ -259,6 +259,11 @@ struct ContentText {
   bool is_mark = false;  // it stands for a picture
 };
 
+const char* readable(const MediaList* media) {
+  if (media == nullptr) return "text is read here, and no media";
+  return media->can_see() ? "this model reads text, and images as 'image_url'" : "this model reads text only";
+}
+
 // A part's text; what is wrong with it stays in the reader of the message.
 std::optional<ContentText> read_content_part(FieldReader& message, const std::string& name, const Json& part,
                                              bool refusals, MediaList* media) {
@@ -281,9 +286,8 @@ std::optional<ContentText> read_content_part(FieldReader& message, const std::st
     if (mark) return ContentText{*std::move(mark), is_mark};
   }
   message.fail(name + ".type",
-               kind.empty()
-                   ? "A content part needs a 'type'"
-                   : fmt::format("Content parts of type '{}' are not supported: this model reads text only", kind),
+               kind.empty() ? "A content part needs a 'type'"
+                            : fmt::format("Content parts of type '{}' are not supported: {}", kind, readable(media)),
                kind.empty() ? "invalid_value" : "unsupported_content");
   return std::nullopt;
 }
