@@ -15,15 +15,16 @@ struct InspectOptions {
   std::string device = {};  // that is planned for; empty: the backend's own
 };
 
-// The model, and the memory plan and identity on this backend and machine; where the model cannot be served or does not
-// fit, the reason in the plan's place. drafter: a model that drafts for it, counted in the plan; empty: none. Throws
-// StartupError where the files themselves cannot be read.
+// A tower's file is described as such. Else the model, the tower beside it, and the memory plan and identity on this
+// backend and machine; where the model cannot be served or does not fit, the reason in the plan's place. drafter: a
+// model that drafts for it, counted in the plan; empty: none. Throws StartupError where the files themselves cannot be
+// read.
 std::string inspect_model(const std::filesystem::path& path, const Backend& backend, const KvCacheOptions& options,
                           const ServingLimits& limits, const MachineMemory& machine, const InspectOptions& shown = {},
                           const std::filesystem::path& drafter = {});
 
-// The same with all metadata and tensors, as a JSON object: path, format, bytes, metadata, tensors, model, and plan and
-// identity, or refusal. device: as of InspectOptions.
+// The same with all metadata and tensors, as a JSON object: path, format, bytes, metadata, tensors, model, tower, and
+// plan and identity, or refusal. device: as of InspectOptions.
 std::string inspect_model_as_json(const std::filesystem::path& path, const Backend& backend,
                                   const KvCacheOptions& options, const ServingLimits& limits,
                                   const MachineMemory& machine, const std::filesystem::path& drafter = {},
