@@ -47,7 +47,7 @@ std::shared_ptr<const MediaSight> sight_for(const std::shared_ptr<Seen>& seen) {
   return sight;
 }
 
-// As many rows as pixels are asked for at least.
+// A piece has a row for each pixel of `min_pixels`.
 std::shared_ptr<const MediaSight> sight_of_settings() {
   auto sight = std::make_shared<MediaSight>(*sight_for(std::make_shared<Seen>()));
   sight->layout = [](std::int32_t, std::int32_t, const PictureSettings& settings) {

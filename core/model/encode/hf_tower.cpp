@@ -73,7 +73,7 @@ void set_common(const TowerFiles& files, const char* projector, const Sizes& siz
   set_colours(files, "image_std", "image_std", deviation);
 }
 
-// One of the activations that mmproj files name.
+// Sets an activation that mmproj files name, and refuses others.
 void set_activation(const TowerFiles& files, const char* key, std::string_view otherwise) {
   const std::string name = files.vision.text(key).value_or(std::string(otherwise));
   if (name == "gelu_pytorch_tanh") return files.out.set("clip.use_gelu", GgufValue(true));

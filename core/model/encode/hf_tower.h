@@ -15,7 +15,7 @@ bool has_hf_tower(const std::filesystem::path& directory);
 // Throws StartupError, one line: a key or a tensor is missing, or asks for what is not computed.
 std::shared_ptr<const GgufFile> open_hf_tower(const std::filesystem::path& directory);
 
-// Where a model's tower is: an mmproj file beside it, or its own directory; empty: there is none.
+// Path of a model's tower: an mmproj file beside it, or its own directory; empty: there is none.
 std::filesystem::path find_tower(const std::filesystem::path& model);
 
 }  // namespace quire

@@ -27,7 +27,7 @@ class HfTowerFile final : public GgufFile {
 
   const std::vector<const StoredTensor*>& stored() const { return stored_; }
   const StoredTensor* stored(const std::string& name) const;  // null where absent
-  // As the files hold it.
+  // Adds the tensor in the form of the files.
   void add(const std::string& name, const StoredTensor& tensor);
   // A row of a matrix, as a vector.
   void add_row(const std::string& name, const StoredTensor& matrix, std::int64_t row);

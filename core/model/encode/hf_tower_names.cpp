@@ -116,7 +116,7 @@ std::string renamed(std::string_view name, const StemPair& pair) {
   return out + std::string(rest);
 }
 
-// What the name of a tensor of the tower or its projector begins with; empty: it is the text model's.
+// Prefix of the names of a tower's and a projector's tensors; empty: the tensor is the text model's.
 std::string_view prefix_of(std::string_view name) {
   constexpr std::array<std::string_view, 10> kPrefixes = {
       "model.visual.",       "visual.",       "model.vision_tower.vision_model.", "vision_tower.vision_model.",

@@ -51,7 +51,7 @@ constexpr ToolNote kToolFormats[] = {{"llama", "llama3_json, mistral"},
                                      {"apertus", "apertus"},
                                      {"step35", "qwen3_coder"}};
 
-// What the page says of towers, by projector.
+// Notes of the page on towers, by projector.
 struct TowerNote {
   std::string_view projector;
   std::string_view models;

@@ -84,7 +84,7 @@ class HfTowerWriter {
     return out;
   }
 
-  // Stems with the number of the block, then what is left under `prefix`.
+  // Moves tensors by their stems, "#" being the number of a block; none may be left.
   void move_all(const std::vector<std::pair<std::string, std::string>>& stems) {
     for (const auto& [gguf, hf] : stems) {
       for (std::int64_t block = 0; block < key("block_count"); ++block) {
