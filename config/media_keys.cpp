@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "config/key_groups.h"
 #include "config/key_types.h"
 
@@ -8,10 +10,36 @@ namespace types = config_types;
 namespace {
 
 constexpr types::Range kSomeMedia{1};
+constexpr types::Range kAnyMedia{0};
 constexpr types::Range kSomeMediaBytes{1, std::numeric_limits<std::int64_t>::max()};
 
 MediaOptions& media_of(Config& config) {
   return config.serve.server.media;
+}
+
+// The images of vLLM's {"image": 2, "video": 0}, {"image": {"count": 2}} or image=2,video=0; else the value as it is.
+ConfigValue images_of(const ConfigValue& value) {
+  ConfigValue map = value;
+  if (value.kind == ConfigValue::Kind::kScalar && value.text.starts_with('{'))
+    map = read_yaml(value.text, "media.max_per_request");
+  else if (value.kind == ConfigValue::Kind::kScalar && value.text.find('=') != std::string::npos)
+    map = types::mapping_of_flag(value.text);
+  for (const char* const name : {"image", "count"}) {
+    const auto found = std::ranges::find(map.members, name, &ConfigMember::name);
+    if (found != map.members.end()) map = ConfigValue(found->value);
+  }
+  return map;
+}
+
+ConfigKey per_request() {
+  ConfigKey key = types::integer<std::int64_t>(
+      {"media.max_per_request",
+       "Images of one request. vLLM's forms are read as well, image=N or a mapping with 'image'; other kinds of media "
+       "are not served",
+       {"--limit-mm-per-prompt"}},
+      [](Config & c) -> auto& { return media_of(c).max_per_request; }, kAnyMedia);
+  key.set = [set = key.set](Config& config, const ConfigValue& value) { return set(config, images_of(value)); };
+  return key;
 }
 
 }  // namespace
@@ -26,9 +54,7 @@ std::vector<ConfigKey> media_keys() {
       types::integer<std::int64_t>(
           {"media.max_pixels", "Pixels of one image; a larger one is refused before it is decoded"},
           [](Config & c) -> auto& { return media_of(c).max_pixels; }, {1, std::int64_t{1} << 30}),
-      types::integer<std::int64_t>(
-          {"media.max_per_request", "Images of one request"},
-          [](Config & c) -> auto& { return media_of(c).max_per_request; }, kSomeMedia),
+      per_request(),
       types::duration(
           {"media.max_decode_time", "The longest time to decode one image"},
           [](Config & c) -> auto& { return media_of(c).max_decode_time; }),

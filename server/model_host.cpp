@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/base/log.h"
-#include "core/model/formats/model_path.h"
+#include "core/model/encode/hf_tower.h"
 #include "core/model/layers/adapter_check.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/text/tools/call_marks.h"
@@ -83,7 +83,7 @@ std::string topic_of(const CacheEventOptions& options, const HostedModelSpec& sp
 std::shared_ptr<const ModelSight> open_sight(const ModelOptions& options, const ModelInfo& info, Backend& backend,
                                              const BackendOptions& backend_options) {
   if (!options.uses_mmproj) return nullptr;
-  const std::filesystem::path path = options.mmproj.empty() ? find_mmproj(options.path) : options.mmproj;
+  const std::filesystem::path path = options.mmproj.empty() ? find_tower(options.path) : options.mmproj;
   if (path.empty()) return nullptr;
   try {
     return std::make_shared<const ModelSight>(path, options.picture_form, info, backend, backend_options);
@@ -117,8 +117,12 @@ class OpenedHost final : public OpenedModel {
     const ServingLimits limits{scheduler.max_num_seqs, scheduler.max_num_batched_tokens, scheduler.max_model_len,
                                adapters};
     MemoryNeeds needs = memory_needs(*loaded_, *backend_, spec_.engine.kv_cache, limits, loaded_drafter_.get());
-    if (sight_ != nullptr)
-      needs.beside_bytes += sight_->num_bytes() + static_cast<std::uint64_t>(spec_.engine.media_bytes);
+    if (sight_ != nullptr) {
+      const std::int64_t context =
+          std::min<std::int64_t>(scheduler.max_model_len > 0 ? scheduler.max_model_len : loaded_->info().max_context,
+                                 loaded_->info().max_context);
+      needs.beside_bytes += sight_->num_bytes(context) + static_cast<std::uint64_t>(spec_.engine.media_bytes);
+    }
     return needs;
   }
 
@@ -132,9 +136,12 @@ class OpenedHost final : public OpenedModel {
 
   std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
     log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), in_one_line(plan.describe()));
-    for (const std::string& part : loaded_->info().parts_left_out)
+    for (const std::string& part : loaded_->info().parts_left_out) {
+      const bool is_read = sight_ != nullptr && part.find("tower") != std::string::npos;
+      if (is_read) continue;
       log::warn("{}: the file has {}, which Quire does not compute; the text model is served",
                 spec_.model.path.string(), part);
+    }
     for (const std::string& warning : loaded_->info().warnings)
       log::warn("{}: {}", spec_.model.path.string(), warning);
     return std::make_unique<ModelHost>(spec_, std::move(loaded_), std::move(backend_), plan, interrupted,

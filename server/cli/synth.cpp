@@ -1,12 +1,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "core/base/result.h"
 #include "core/model/tools/synth.h"
+#include "core/model/tools/synth_tower.h"
 #include "server/cli/commands.h"
 #include "server/cli/progress_line.h"
 
@@ -23,15 +27,35 @@ struct SynthArguments {
   bool next_tokens = false;
 };
 
+void show_progress(std::int64_t done, std::int64_t total) {
+  show_progress_line(fmt::format("{} of {} tensors", done, total), done == total);
+}
+
+bool is_tower(const std::string& shape) {
+  const auto names = synth_tower_names();
+  return std::ranges::find(names, shape) != names.end();
+}
+
+std::vector<std::string> all_shapes() {
+  std::vector<std::string> names = synth_shape_names();
+  const auto towers = synth_tower_names();
+  names.insert(names.end(), towers.begin(), towers.end());
+  return names;
+}
+
 void run_synth(const SynthArguments& arguments) {
+  if (is_tower(arguments.shape)) {
+    if (arguments.layers || arguments.next_tokens)
+      throw StartupError("--layers and --next-tokens are for language models, not for towers");
+    return write_synthetic_tower(arguments.shape, find_synth_types(arguments.type)->matrices, arguments.seed,
+                                 arguments.output, show_progress);
+  }
   SynthSpec spec = *find_synth_shape(arguments.shape);
   spec.types = *find_synth_types(arguments.type);
   spec.seed = arguments.seed;
   if (arguments.layers) keep_layers(spec, *arguments.layers);
   if (arguments.next_tokens) add_next_tokens(spec);
-  write_synthetic_gguf(spec, arguments.output, [](std::int64_t done, std::int64_t total) {
-    show_progress_line(fmt::format("{} of {} tensors", done, total), done == total);
-  });
+  write_synthetic_gguf(spec, arguments.output, show_progress);
 }
 
 }  // namespace
@@ -40,9 +64,9 @@ void add_synth(CLI::App& app) {
   auto arguments = std::make_shared<SynthArguments>();
   CLI::App* synth =
       app.add_subcommand("synth", "Write a GGUF of random weights in a real model's shape, to measure speed");
-  synth->add_option("--shape", arguments->shape, "The model whose shape it has")
+  synth->add_option("--shape", arguments->shape, "The model whose shape it has, or its tower (-mmproj)")
       ->required()
-      ->check(CLI::IsMember(synth_shape_names()));
+      ->check(CLI::IsMember(all_shapes()));
   synth->add_option("--type", arguments->type, "Type of the weights")
       ->check(CLI::IsMember(synth_type_names(), CLI::ignore_case))
       ->capture_default_str();

@@ -23,6 +23,7 @@ const Histogram::Bounds kTokens = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 200
 // Flushing this often keeps a stream visible while it runs.
 constexpr int kFlushEvery = 64;
 constexpr double kFlushAfter = 0.5;  // seconds of gaps
+constexpr double kNanosecond = 1e-9;
 
 double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -132,6 +133,9 @@ void add_work_families(EngineFamilies& out, const EngineStats& engine) {
   out.counter("vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were right",
               engine.num_accepted_tokens);
   out.counter("quire:engine_steps_total", "Steps of the engine", engine.num_steps);
+  out.counter("quire:encoder_seconds_total", "Time that the engine spent encoding images",
+              static_cast<double>(engine.encoder_ns) * kNanosecond);
+  out.counter("quire:images_encoded_total", "Images whose rows were computed", engine.num_media_encoded);
   out.counter("quire:computed_tokens_total", "Rows that went through the model", engine.computed_tokens);
 }
 
@@ -192,8 +196,6 @@ metrics::MetricFamily accepted_family(const EngineStats& engine, const std::stri
   }
   return family;
 }
-
-constexpr double kNanosecond = 1e-9;
 
 metrics::MetricFamily step_time_family(const EngineStats& engine, const std::string& model) {
   std::uint64_t sum = 0;

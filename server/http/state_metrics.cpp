@@ -171,7 +171,20 @@ void add_adapters(std::vector<MetricFamily>& all, const ModelTable& models) {
     if (!family->metric.empty()) all.push_back(std::move(*family));
 }
 
-void add_media(std::vector<MetricFamily>& all, const MediaService& media) {
+// Pictures found decoded, by all models, and rows found, by each model.
+MetricFamily image_hits(const MediaStore::Stats& stats, const ModelTable* models) {
+  MetricFamily hits =
+      new_family("quire:image_cache_hits_total", "Images that were remembered, by what was", FamilyType::kCounter);
+  add_metric(hits, static_cast<double>(stats.num_hits), {{"level", "decoded"}});
+  for (const TableEntry& model : models != nullptr ? models->entries() : std::vector<TableEntry>()) {
+    if (!model.running) continue;
+    add_metric(hits, static_cast<double>(model.running->stats().num_media_found),
+               {{"level", "rows"}, {"model_name", model.name}});
+  }
+  return hits;
+}
+
+void add_media(std::vector<MetricFamily>& all, const MediaService& media, const ModelTable* models) {
   const MediaStore::Stats stats = media.stats();
   all.push_back(single("quire:images_total", "Images that were decoded", FamilyType::kCounter,
                        static_cast<double>(stats.num_pieces)));
@@ -180,8 +193,11 @@ void add_media(std::vector<MetricFamily>& all, const MediaService& media) {
     add_metric(refused, static_cast<double>(stats.num_refused[i]),
                {{"reason", media_refusal_name(static_cast<MediaRefusal>(i))}});
   all.push_back(std::move(refused));
-  all.push_back(single("quire:image_cache_hits_total", "Images that were remembered, by what was", FamilyType::kCounter,
-                       static_cast<double>(stats.num_hits), {{"level", "decoded"}}));
+  all.push_back(image_hits(stats, models));
+  all.push_back(single("vllm:mm_cache_queries_total", "Images looked up among the decoded ones", FamilyType::kCounter,
+                       static_cast<double>(stats.num_hits + stats.num_pieces)));
+  all.push_back(single("vllm:mm_cache_hits_total", "Images found there", FamilyType::kCounter,
+                       static_cast<double>(stats.num_hits)));
   all.push_back(single("quire:image_bytes", "Memory of decoded images", FamilyType::kGauge,
                        static_cast<double>(stats.num_bytes)));
   all.push_back(single("quire:images_waiting", "Images that wait for a media thread", FamilyType::kGauge,
@@ -242,12 +258,13 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
   all.push_back(
       single("quire:build_info", "The build that runs", FamilyType::kGauge, 1.0, {{"version", QUIRE_VERSION}}));
   add_process(all);
-  if (const auto table = state.models()) {
+  const auto table = state.models();
+  if (table != nullptr) {
     add_models(all, *table);
     add_adapters(all, *table);
   }
   if (state.text != nullptr) add_text_pool(all, state.text->stats());
-  if (state.media != nullptr) add_media(all, *state.media);
+  if (state.media != nullptr) add_media(all, *state.media, table.get());
   if (state.batches != nullptr) add_batches(all, state.batches->counts());
   all.push_back(single("quire:request_body_bytes", "Bodies that are being received or wait to be parsed",
                        FamilyType::kGauge, static_cast<double>(state.bodies.num_bytes())));

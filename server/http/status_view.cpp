@@ -136,6 +136,10 @@ Json model_status(const ServerState& state, const TableEntry& entry, const Repor
   }
   json["tiers"] = tiers_json(stats);
   json["preemptions"] = stats.num_preemptions;
+  if (entry.served != nullptr && entry.served->sight != nullptr)
+    json["images"] = {{"encoded", stats.num_media_encoded},
+                      {"found", stats.num_media_found},
+                      {"encoder_seconds", static_cast<double>(stats.encoder_ns) * 1e-9}};
   json["sequences"] = sequences_json(view.sequences, reader);
   if (reader.sees_keys) json["keys"] = queues_json(view.sequences);
   json["steps"] = steps_json(view.steps, now);

@@ -70,6 +70,7 @@ void count_refusal(MediaStore& store, const Error& error) {
   constexpr std::array kReasons = {
       Reason{kUnknownFormat, MediaRefusal::kFormat},        Reason{kTooLargePicture, MediaRefusal::kSize},
       Reason{kBrokenPicture, MediaRefusal::kBroken},        Reason{kSlowPicture, MediaRefusal::kSlow},
+      Reason{"invalid_base64", MediaRefusal::kBroken},      Reason{"invalid_url", MediaRefusal::kBroken},
       Reason{"image_url_failed", MediaRefusal::kFetch},     Reason{"image_url_not_allowed", MediaRefusal::kFetch},
       Reason{"server_overloaded", MediaRefusal::kOverload}, Reason{"rate_limit_exceeded", MediaRefusal::kOverload},
   };

@@ -3,12 +3,39 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <set>
+#include <span>
 #include <utility>
 
+#include "core/model/encode/tower_run.h"
 #include "core/model/formats/content_hash.h"
 #include "core/model/formats/mapped_file.h"
 
 namespace quire {
+
+namespace {
+
+std::string file_content(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  return hex_digits(hash_content(file.bytes()));
+}
+
+// Content of the files that a directory's tower is read from.
+std::string directory_content(const std::filesystem::path& directory) {
+  std::set<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_read = name.ends_with(".safetensors") || name == "config.json" || name == "tokenizer.json" ||
+                         name == "preprocessor_config.json" || name == "processor_config.json";
+    if (is_read && entry.is_regular_file()) files.insert(entry.path());
+  }
+  std::string all;
+  for (const std::filesystem::path& file : files)
+    all += file.filename().string() + ' ' + file_content(file) + ' ';
+  return hex_digits(hash_content(std::as_bytes(std::span(all))));
+}
+
+}  // namespace
 
 ModelSight::ModelSight(std::filesystem::path path, PictureForm form, const ModelInfo& model, Backend& model_backend,
                        const BackendOptions& options)
@@ -28,9 +55,12 @@ ModelSight::ModelSight(std::filesystem::path path, PictureForm form, const Model
   view_ = sight_of(encoder_, fmt::format("{} opened at {}", path_.string(), opened), form_ == PictureForm::kLlamaCpp);
 }
 
+std::uint64_t ModelSight::num_bytes(std::int64_t most_rows) const {
+  return encoder_->bytes() + most_run_bytes(encoder_->spec(), most_rows);
+}
+
 std::string ModelSight::content() const {
-  const MappedFile file(path_);
-  return fmt::format("{} {}", hex_digits(hash_content(file.bytes())),
+  return fmt::format("{} {}", is_directory(path_) ? directory_content(path_) : file_content(path_),
                      form_ == PictureForm::kTrained ? "trained" : "llama.cpp");
 }
 

@@ -21,7 +21,8 @@ class ModelSight {
              const BackendOptions& options);
 
   Backend& backend() const { return own_backend_ != nullptr ? *own_backend_ : model_backend_; }
-  std::uint64_t num_bytes() const { return encoder_->bytes(); }  // size of weights
+  // Weights, and activations of the largest picture of at most so many rows.
+  std::uint64_t num_bytes(std::int64_t most_rows) const;
   // Hash of the file, with the form. Reads the file from end to end.
   std::string content() const;
   const std::shared_ptr<const MediaSight>& view() const { return view_; }

@@ -189,7 +189,12 @@ function drawSequences({ sequences, keys }) {
   if (sequences.length > kMostSequences) byId("sequences").append(element("p", { class: "note" }, `${sequences.length - kMostSequences} more`));
 }
 
+// The encoder's work; empty for a model that reads text only.
+const imagesOf = ({ images }) => images ? `${images.encoded} encoded in ${shortNumber(images.encoder_seconds)} s, ${images.found} remembered` : "–";
+
 function drawModels({ models }) {
-  byId("status-models").replaceChildren(table(["Model", "State", "Running", "Waiting", "KV in use", "Preemptions"], models.map((model) =>
-    [model.name, model.state, model.running ?? "–", model.waiting ?? "–", model.pool ? `${model.pool.used} of ${model.pool.blocks}` : "–", model.preemptions ?? "–"])));
+  const see = models.some(({ images }) => images);
+  byId("status-models").replaceChildren(table(["Model", "State", "Running", "Waiting", "KV in use", "Preemptions", ...(see ? ["Images"] : [])], models.map((model) =>
+    [model.name, model.state, model.running ?? "–", model.waiting ?? "–", model.pool ? `${model.pool.used} of ${model.pool.blocks}` : "–", model.preemptions ?? "–",
+      ...(see ? [imagesOf(model)] : [])])));
 }

@@ -47,6 +47,16 @@ std::shared_ptr<const MediaSight> sight_for(const std::shared_ptr<Seen>& seen) {
   return sight;
 }
 
+// A piece has a row for each pixel of `min_pixels`.
+std::shared_ptr<const MediaSight> sight_of_settings() {
+  auto sight = std::make_shared<MediaSight>(*sight_for(std::make_shared<Seen>()));
+  sight->layout = [](std::int32_t, std::int32_t, const PictureSettings& settings) {
+    const std::int64_t rows = settings.min_pixels.value_or(1);
+    return MediaLayout{{{"", rows, static_cast<std::int32_t>(rows), 1, rows}}, rows};
+  };
+  return sight;
+}
+
 struct SeeingServer {
   explicit SeeingServer(const ServerOptions& options = test_options())
       : server(says("ok"), options, [this](ServedModel& model) { model.sight = sight_for(seen); }),
@@ -165,7 +175,12 @@ TEST_CASE("pictures that cannot be read are refused by name", "[media]") {
   CHECK(code_of(with_url("file:///etc/passwd")) == "image_url_not_allowed");
   CHECK(code_of({{"type", "image_url"}, {"image_url", Json::object()}}) == "missing_required_parameter");
   CHECK(code_of({{"type", "input_audio"}, {"input_audio", Json::object()}}) == "unsupported_content");
+  const Json audio = chat_of({{{"type", "input_audio"}, {"input_audio", Json::object()}}});
+  CHECK(server.client.post("/v1/chat/completions", audio.dump()).body.find("reads text, and images") !=
+        std::string::npos);
   CHECK(server.seen->count() == 0);
+  CHECK(server.client.get("/metrics").body.find("quire:images_rejected_total{reason=\"invalid\"} 4\n") !=
+        std::string::npos);
   // Data may be written with line breaks, without padding, and in the alphabet of URLs.
   std::string loose = base64_of(kPng);
   loose.insert(20, "\r\n ");
@@ -189,8 +204,27 @@ TEST_CASE("pictures are bounded in bytes, pixels and number", "[media]") {
   CHECK(code_of(Json::array({image_part(std::string(3000, 'x'))})) == "image_too_large");
   const Json small = image_part(png_of(some_picture(10, 1)));
   CHECK(code_of({small, small, small}) == "too_many_images");
+  const HttpReply third = server.client.post("/v1/chat/completions", chat_of({small, small, small}).dump());
+  CHECK(third.body.find("At most 2 image(s) may be provided in one prompt.") != std::string::npos);
   CHECK(server.client.post("/v1/chat/completions", chat_of({small, small}).dump()).status == 200);
   CHECK(server.seen->count() == 1);  // one picture twice
+}
+
+TEST_CASE("a picture of more tokens than the context is refused before it is decoded", "[media]") {
+  TestServer server(says("ok"), test_options(), [](ServedModel& model) { model.sight = sight_of_settings(); });
+  HttpClient client(server.port());
+  Json body = chat_of({image_part(kPng)});
+  const auto code_of = [&] {
+    return Json::parse(client.post("/v1/chat/completions", body.dump()).body)["error"]["code"].get<std::string>();
+  };
+  // Rows of the fake model: as many as 'min_pixels'.
+  body["mm_processor_kwargs"] = {{"min_pixels", 60'000'000}};
+  CHECK(code_of() == "context_length_exceeded");
+  body["mm_processor_kwargs"] = {{"min_pixels", 70'000'000}};  // more than media.max_pixels
+  CHECK(code_of() == "invalid_value");
+  body["mm_processor_kwargs"] = {{"min_pixels", 2}, {"max_pixels", std::int64_t{1} << 36}};
+  answer_to(client, "/v1/chat/completions", body.dump());
+  CHECK(server.engine().last_request()->media[0].num_rows == 2);
 }
 
 TEST_CASE("a picture that a client has named need not be sent again", "[media]") {
@@ -346,8 +380,10 @@ TEST_CASE("pictures beyond the queue of media threads are refused, and counted",
   answer_to(server.client, "/v1/chat/completions", chat_of({image_part(kPng)}).dump());
   server.client.post("/v1/chat/completions", chat_of({image_part("GIF")}).dump());
   const std::string metrics = server.client.get("/metrics").body;
-  for (const char* line : {"quire:images_total 1\n", "quire:images_rejected_total{reason=\"overload\"} 1\n",
-                           "quire:images_rejected_total{reason=\"format\"} 1\n"})
+  for (const char* line :
+       {"quire:images_total 1\n", "quire:images_rejected_total{reason=\"overload\"} 1\n",
+        "quire:images_rejected_total{reason=\"format\"} 1\n", "quire:image_cache_hits_total{level=\"decoded\"} 0\n",
+        "vllm:mm_cache_queries_total 1\n", "vllm:mm_cache_hits_total 0\n"})
     CHECK(metrics.find(line) != std::string::npos);
 }
 

@@ -20,6 +20,10 @@ TEST_CASE("several models answer by their names, and the first where none is giv
   const std::string metrics = client.get("/metrics").body;
   CHECK(metrics.find("vllm:request_prompt_tokens_count{model_name=\"one\"} 2") != std::string::npos);
   CHECK(metrics.find("vllm:request_prompt_tokens_count{model_name=\"two\"} 1") != std::string::npos);
+  for (const char* line :
+       {"quire:encoder_seconds_total{model_name=\"one\"} 0", "quire:images_encoded_total{model_name=\"two\"} 0",
+        "quire:image_cache_hits_total{level=\"rows\",model_name=\"one\"} 0"})
+    CHECK(metrics.find(line) != std::string::npos);
   CHECK(metrics.find("vllm:request_params_n_count{model_name=\"two\"} 1") != std::string::npos);
   const std::string type = "# TYPE vllm:request_prompt_tokens ";
   CHECK(metrics.find(type) == metrics.rfind(type));

@@ -135,6 +135,7 @@ TEST_CASE("a picture's size is checked before anything is decoded") {
   const std::string png = png_of(some_picture(4, 4));
   CHECK(refusal_of(png, {.max_pixels = 15}).code == kTooLargePicture);
   CHECK(refusal_of(change_size(png, 100'000, 100'000)).code == kTooLargePicture);
+  CHECK(refusal_of(change_size(png, 70'000, 1)).code == kTooLargePicture);
   // A header that promises more than its file can hold takes no memory for it.
   CHECK(refusal_of(change_size(png, 7000, 7000)).code == kBrokenPicture);
   CHECK(refusal_of(change_size(png, 0, 10)).code == kBrokenPicture);

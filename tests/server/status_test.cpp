@@ -16,7 +16,13 @@ class StubModel final : public RunningModel {
   explicit StubModel(bool healthy) : healthy_(healthy) {}
   std::shared_ptr<ServedModel> describe(const HostedModelSpec&) const override { return nullptr; }
   RequestQueue& queue() override { return queue_; }
-  EngineStats stats() const override { return {}; }
+  EngineStats stats() const override {
+    EngineStats stats;
+    stats.num_media_encoded = 7;
+    stats.num_media_found = 3;
+    stats.encoder_ns = 1'500'000'000;
+    return stats;
+  }
   bool healthy() const override { return healthy_; }
   CacheConfig cache_config() const override { return {16, 100, "f16", true}; }
   StepTrace* step_trace() override { return nullptr; }
@@ -77,6 +83,18 @@ TEST_CASE("readiness is red where every model failed, liveness is not") {
   CHECK(none.status("/readyz") == 200);
 }
 
+TEST_CASE("the status of a model that sees shows its encoder, that of others does not") {
+  TableEntry seeing = entry("one", ModelState::kReady, std::make_shared<StubModel>(true));
+  auto served = std::make_shared<ServedModel>();
+  served->sight = std::make_shared<const MediaSight>();
+  seeing.served = served;
+  StatusServer server({seeing, entry("two", ModelState::kReady, std::make_shared<StubModel>(true))});
+  HttpClient client(server.server().port());
+  const auto models = Json::parse(client.get("/status").body)["models"];
+  CHECK(models[0]["images"] == Json{{"encoded", 7}, {"found", 3}, {"encoder_seconds", 1.5}});
+  CHECK_FALSE(models[1].contains("images"));
+}
+
 TEST_CASE("the metrics show the build, the process, the models and the queues") {
   StatusServer server(
       {entry("one", ModelState::kReady, std::make_shared<StubModel>(true)), entry("two", ModelState::kFailed)});
@@ -93,9 +111,11 @@ TEST_CASE("the metrics show the build, the process, the models and the queues") 
         R"(quire:model_state{model_name="two",state="failed"} 1)",
         R"(vllm:cache_config_info{block_size="16",cache_dtype="f16",enable_prefix_caching="True",model_name="one",)"
         R"(num_gpu_blocks="100"} 1)",
-        R"(quire:text_queue_jobs{lane="quick"} 0)", R"(quire:text_seconds_total{lane="long"} 0)",
-        R"(quire:refusals_total{code="invalid_json"} 1)", R"(quire:reloads_total{result="success"} 2)",
-        R"(quire:reloads_total{result="failure"} 1)", "quire:last_reload_successful 0", "quire:request_body_bytes 0"}) {
+        R"(quire:encoder_seconds_total{model_name="one"} 1.5)", R"(quire:images_encoded_total{model_name="one"} 7)",
+        R"(quire:image_cache_hits_total{level="rows",model_name="one"} 3)", R"(quire:text_queue_jobs{lane="quick"} 0)",
+        R"(quire:text_seconds_total{lane="long"} 0)", R"(quire:refusals_total{code="invalid_json"} 1)",
+        R"(quire:reloads_total{result="success"} 2)", R"(quire:reloads_total{result="failure"} 1)",
+        "quire:last_reload_successful 0", "quire:request_body_bytes 0"}) {
     INFO(line);
     CHECK(has_line(text, line));
   }

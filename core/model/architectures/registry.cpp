@@ -150,7 +150,9 @@ void refuse_other_parts(const GgufFile& file) {
     refuse("it is a LoRA adapter: serve the model that it was made for, with --adapters NAME=PATH");
   if (type == "imatrix") refuse("it is an importance matrix, which quantisers read: give the model's own GGUF file");
   if (type == "mmproj" || architecture == "clip")
-    refuse("it is the vision or audio part of a model (an mmproj file): give the language model's own GGUF file");
+    refuse(
+        "it is the vision or audio part of a model (an mmproj file): give the language model's own GGUF "
+        "file, and this one as --mmproj");
   if (architecture == "controlvector") refuse("it is a control vector, which Quire does not compute");
 }
 

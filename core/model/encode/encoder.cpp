@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <stdexcept>
 
 #include "core/base/result.h"
+#include "core/model/encode/hf_tower.h"
 #include "core/model/encode/picture_plan.h"
 #include "core/model/encode/tower_run.h"
 #include "kernels/check.h"
@@ -44,7 +46,9 @@ std::unique_ptr<EncoderRun> PreparedPicture::start() const {
   return std::make_unique<TowerRun>(std::move(weights), shared_from_this());
 }
 std::unique_ptr<Encoder> Encoder::open(const std::string& path, const EncoderOptions& options) {
-  MmprojFile file = MmprojFile::open(path);
+  std::error_code failed;
+  MmprojFile file =
+      std::filesystem::is_directory(path, failed) ? MmprojFile(open_hf_tower(path)) : MmprojFile::open(path);
   TowerSpec spec = read_tower_spec(file, options.form);
   return std::make_unique<Encoder>(file, std::move(spec), options);
 }

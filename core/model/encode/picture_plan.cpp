@@ -14,6 +14,8 @@ namespace quire {
 
 namespace {
 
+constexpr double kLongestContent = 1 << 30;  // sides before the middle is cut out
+
 std::string replaced(std::string text, const std::string& what, std::int32_t number) {
   const std::size_t at = text.find(what);
   return at == std::string::npos ? text : text.replace(at, what.size(), std::to_string(number));
@@ -150,13 +152,18 @@ class Planner {
         canvas.content = fitted(picture_, frame, false, false);
         break;
       }
-      case ResizeFit::kPlace: canvas.content = limited_size(picture_, rules_.patch_size, limits_.most); break;
+      case ResizeFit::kPlace: {
+        const PictureSize limited = limited_size(picture_, rules_.patch_size, limits_.most);
+        canvas.content = {std::min(limited.width, size.width), std::min(limited.height, size.height)};
+        break;
+      }
       case ResizeFit::kCover: {
         const std::int32_t side = std::min(size.width, size.height);
         const bool is_wide = picture_.width >= picture_.height;
         const auto longer =
-            static_cast<std::int32_t>(static_cast<double>(side) * std::max(picture_.width, picture_.height) /
-                                      std::min(picture_.width, picture_.height));
+            static_cast<std::int32_t>(std::min(static_cast<double>(side) * std::max(picture_.width, picture_.height) /
+                                                   std::min(picture_.width, picture_.height),
+                                               kLongestContent));
         canvas.content = is_wide ? PictureSize{longer, side} : PictureSize{side, longer};
         canvas.x = -((canvas.content.width - size.width) / 2);
         canvas.y = -((canvas.content.height - size.height) / 2);
@@ -175,8 +182,7 @@ class Planner {
       case Sizing::kLongestEdge: return longest_edge_size(picture_, rules_.align, rules_.longest_edge, limits_.most);
       case Sizing::kPatchLimit: {
         const PictureSize shrunk = limited_size(picture_, rules_.patch_size, limits_.most);
-        const auto up = [&](std::int32_t length) { return (length + rules_.align - 1) / rules_.align * rules_.align; };
-        return {up(shrunk.width), up(shrunk.height)};
+        return padded_size(shrunk, rules_.align, limits_.most);
       }
       case Sizing::kSlices: return slice_sizes(picture_, rules_.image_size, rules_.align, rules_.as_llama_cpp).overview;
       default: return square;
@@ -346,12 +352,13 @@ Picture bars(PictureSize size, const std::array<std::uint8_t, 3>& colour) {
 Picture make_canvas(const PictureCanvas& canvas, const Picture& picture) {
   Picture content;
   const Picture* from = &picture;
-  std::vector<PictureSize> sizes = canvas.before;
-  sizes.push_back(canvas.content);
-  for (const PictureSize size : sizes) {
+  for (const PictureSize size : canvas.before) {
     content = resize(*from, size, canvas.resize.filter);
     from = &content;
   }
+  if (canvas.resize.fit == ResizeFit::kCover)
+    return resize_part(*from, canvas.content, {-canvas.x, -canvas.y, canvas.size}, canvas.resize.filter);
+  content = resize(*from, canvas.content, canvas.resize.filter);
   if (canvas.content == canvas.size) return content;
   Picture out = bars(canvas.size, canvas.resize.bars);
   put(content, canvas.x, canvas.y, out);

@@ -27,6 +27,11 @@ PictureSize within(PictureSize size, std::int32_t align, std::int64_t most) {
   return {size.width, std::min(size.height, longest(size.width))};
 }
 
+// Rules that keep the aspect make lines of any length: one as narrow as a side can be is shortened.
+PictureSize line_within(PictureSize size, std::int32_t align, std::int64_t most) {
+  return std::min(size.width, size.height) > align ? size : within(size, align, most);
+}
+
 template <class Real>
 PictureSize smart(PictureSize picture, std::int32_t align, PixelLimits limits) {
   const auto unit = static_cast<Real>(align);
@@ -89,6 +94,7 @@ PictureSize best_of(PictureSize picture, std::span<const PictureSize> candidates
 // ----------------------------------------------------------------------------------------------
 
 constexpr std::int32_t kMostSlices = 9;
+constexpr std::int64_t kMostOfLine = 4;  // pixels of a line, as a multiple of image_size squared
 
 template <class Real>
 std::int32_t to_multiple(std::int32_t length, std::int32_t unit) {
@@ -100,10 +106,11 @@ template <class Real>
 PictureSize aspect_size(PictureSize picture, std::int32_t image_size, std::int32_t align, bool enlarges) {
   if (enlarges || picture.area() > std::int64_t{image_size} * image_size) {
     const Real ratio = static_cast<Real>(picture.width) / static_cast<Real>(picture.height);
-    picture.height = static_cast<std::int32_t>(static_cast<Real>(image_size) / std::sqrt(ratio));
+    picture.height = std::max(static_cast<std::int32_t>(static_cast<Real>(image_size) / std::sqrt(ratio)), 1);
     picture.width = static_cast<std::int32_t>(static_cast<Real>(picture.height) * ratio);
   }
-  return {to_multiple<Real>(picture.width, align), to_multiple<Real>(picture.height, align)};
+  return line_within({to_multiple<Real>(picture.width, align), to_multiple<Real>(picture.height, align)}, align,
+                     kMostOfLine * image_size * image_size);
 }
 
 template <class Real>
@@ -160,7 +167,7 @@ PictureSize budget_size(PictureSize picture, std::int32_t align, std::int64_t mo
   const auto side = [&](std::int32_t length) {
     return static_cast<std::int32_t>(std::floor(grow * length / align)) * align;
   };
-  const auto longest = static_cast<std::int32_t>(most / align);
+  const auto longest = static_cast<std::int32_t>(std::max<std::int64_t>(most / align / align, 1)) * align;
   PictureSize out = {side(picture.width), side(picture.height)};
   if (out.height == 0) return {std::clamp(picture.width / picture.height * align, align, longest), align};
   if (out.width == 0) return {align, std::clamp(picture.height / picture.width * align, align, longest)};
@@ -185,6 +192,11 @@ PictureSize limited_size(PictureSize picture, std::int32_t patch, std::int64_t m
   const double scale = std::sqrt(limit / patches);
   return {std::max(static_cast<std::int32_t>(picture.width * scale), 1),
           std::max(static_cast<std::int32_t>(picture.height * scale), 1)};
+}
+
+PictureSize padded_size(PictureSize picture, std::int32_t align, std::int64_t most) {
+  const auto up = [&](std::int32_t length) { return (length + align - 1) / align * align; };
+  return line_within({up(picture.width), up(picture.height)}, align, most);
 }
 
 PictureSize best_candidate(PictureSize picture, std::span<const PictureSize> candidates, bool as_llama_cpp) {

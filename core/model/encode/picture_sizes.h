@@ -22,6 +22,8 @@ PictureSize budget_size(PictureSize picture, std::int32_t align, std::int64_t mo
 PictureSize longest_edge_size(PictureSize picture, std::int32_t align, std::int32_t edge, std::int64_t most);
 // At most so many pixels; not rounded.
 PictureSize limited_size(PictureSize picture, std::int32_t patch, std::int64_t most);
+// Sides rounded up; a line within the limit.
+PictureSize padded_size(PictureSize picture, std::int32_t align, std::int64_t most);
 // The candidate that shows most of the picture and, of those, wastes least.
 PictureSize best_candidate(PictureSize picture, std::span<const PictureSize> candidates, bool as_llama_cpp);
 // The candidate of the closest aspect ratio; of equal ones a larger one where the picture fills half of it.

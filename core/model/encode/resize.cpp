@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <numbers>
+#include <optional>
 
 #include "kernels/check.h"
 
@@ -78,16 +80,18 @@ std::int32_t fixed(double weight, bool rounds_twice) {
   return static_cast<std::int32_t>(rounds_twice ? std::round(shifted) : shifted);
 }
 
-AxisWeights axis_weights(std::int32_t from, std::int32_t to, ResizeFilter filter) {
+// Weights of `count` output pixels from `first` on, where `from` pixels become `to`.
+AxisWeights axis_weights(std::int32_t from, std::int32_t to, std::int32_t first_output, std::int32_t count_outputs,
+                         ResizeFilter filter) {
   const Kernel kernel = kernel_of(filter);
   const double scale = static_cast<double>(from) / to;
   const double filter_scale = std::max(scale, 1.0);
   const double support = kernel.support * filter_scale;
   AxisWeights axis;
   axis.width = static_cast<std::size_t>(std::ceil(support)) * 2 + 1;
-  axis.weights.resize(axis.width * static_cast<std::size_t>(to));
+  axis.weights.resize(axis.width * static_cast<std::size_t>(count_outputs));
   std::vector<double> row(axis.width);
-  for (std::int32_t i = 0; i < to; ++i) {
+  for (std::int32_t i = first_output; i < first_output + count_outputs; ++i) {
     const double centre = (i + 0.5) * scale;
     const double inverse = 1.0 / filter_scale;
     const std::int32_t first = std::max(static_cast<std::int32_t>(centre - support + 0.5), 0);
@@ -97,7 +101,7 @@ AxisWeights axis_weights(std::int32_t from, std::int32_t to, ResizeFilter filter
       row[static_cast<std::size_t>(k)] = kernel.value((k + first - centre + 0.5) * inverse);
       sum += row[static_cast<std::size_t>(k)];
     }
-    std::int32_t* const out = axis.weights.data() + static_cast<std::size_t>(i) * axis.width;
+    std::int32_t* const out = axis.weights.data() + static_cast<std::size_t>(i - first_output) * axis.width;
     for (std::int32_t k = 0; k < count; ++k) {
       const double weight = row[static_cast<std::size_t>(k)];
       out[k] = fixed(sum != 0.0 ? weight / sum : weight, filter == ResizeFilter::kRoundedBicubic);
@@ -111,62 +115,86 @@ std::uint8_t to_byte(std::int32_t sum) {
   return static_cast<std::uint8_t>(std::clamp(sum >> kFraction, 0, 255));
 }
 
-// Rows [begin, end) of the picture at another width.
-Picture resample_columns(const Picture& from, std::int32_t width, std::int32_t begin, std::int32_t end,
-                         ResizeFilter filter) {
-  const AxisWeights axis = axis_weights(from.width, width, filter);
-  Picture out = blank({width, end - begin});
-  std::uint8_t* to = out.rgb.data();
-  for (std::int32_t y = begin; y < end; ++y) {
-    const std::uint8_t* const row = from.rgb.data() + num_bytes(from.width, y);
-    for (std::int32_t x = 0; x < width; ++x) {
-      const AxisWeights::Window window = axis.windows[static_cast<std::size_t>(x)];
-      const std::int32_t* const weights = axis.of(static_cast<std::size_t>(x));
-      const std::uint8_t* pixel = row + window.first * kChannels;
-      std::int32_t red = 1 << (kFraction - 1);
-      std::int32_t green = red;
-      std::int32_t blue = red;
-      for (std::int32_t k = 0; k < window.count; ++k, pixel += kChannels) {
-        red += pixel[0] * weights[k];
-        green += pixel[1] * weights[k];
-        blue += pixel[2] * weights[k];
-      }
-      *to++ = to_byte(red);
-      *to++ = to_byte(green);
-      *to++ = to_byte(blue);
+// A line of pixels at another width.
+void resample_line(const std::uint8_t* line, const AxisWeights& axis, std::uint8_t* to) {
+  for (std::size_t x = 0; x < axis.windows.size(); ++x) {
+    const AxisWeights::Window window = axis.windows[x];
+    const std::int32_t* const weights = axis.of(x);
+    const std::uint8_t* pixel = line + window.first * kChannels;
+    std::int32_t red = 1 << (kFraction - 1);
+    std::int32_t green = red;
+    std::int32_t blue = red;
+    for (std::int32_t k = 0; k < window.count; ++k, pixel += kChannels) {
+      red += pixel[0] * weights[k];
+      green += pixel[1] * weights[k];
+      blue += pixel[2] * weights[k];
     }
+    *to++ = to_byte(red);
+    *to++ = to_byte(green);
+    *to++ = to_byte(blue);
   }
-  return out;
 }
 
-// `first_row`: the row of the axis that `from` begins with.
-Picture resample_rows(const Picture& from, const AxisWeights& axis, std::int32_t first_row) {
-  Picture out = blank({from.width, static_cast<std::int32_t>(axis.windows.size())});
-  const auto stride = static_cast<std::size_t>(from.width) * kChannels;
-  std::vector<std::int32_t> sums(stride);
-  for (std::size_t y = 0; y < axis.windows.size(); ++y) {
-    std::ranges::fill(sums, 1 << (kFraction - 1));
-    const AxisWeights::Window window = axis.windows[y];
-    for (std::int32_t k = 0; k < window.count; ++k) {
-      const std::uint8_t* const row = from.rgb.data() + static_cast<std::size_t>(window.first - first_row + k) * stride;
-      const std::int32_t weight = axis.of(y)[k];
-      for (std::size_t i = 0; i < stride; ++i)
-        sums[i] += row[i] * weight;
+// Lines of a picture at the columns of a part of the result. Only as many are kept as the filter of a line covers.
+class LineWindow {
+ public:
+  LineWindow(const Picture& picture, PictureSize size, const PicturePart& part, ResizeFilter filter, std::int32_t depth)
+      : picture_(picture), offset_(num_bytes(part.x, 1)), stride_(num_bytes(part.size.width, 1)), depth_(depth) {
+    if (picture.width == size.width) return;
+    columns_ = axis_weights(picture.width, size.width, part.x, part.size.width, filter);
+    lines_.resize(stride_ * static_cast<std::size_t>(depth));
+  }
+
+  // Lines are asked for in windows that move downwards.
+  void move_to(std::int32_t first, std::int32_t end) {
+    if (!columns_) return;
+    for (next_ = std::max(next_, first); next_ < end; ++next_)
+      resample_line(source(next_), *columns_, kept(next_));
+  }
+  const std::uint8_t* line(std::int32_t y) { return columns_ ? kept(y) : source(y) + offset_; }
+
+ private:
+  const std::uint8_t* source(std::int32_t y) const { return picture_.rgb.data() + num_bytes(picture_.width, y); }
+  std::uint8_t* kept(std::int32_t y) { return lines_.data() + static_cast<std::size_t>(y % depth_) * stride_; }
+
+  const Picture& picture_;
+  const std::size_t offset_;
+  const std::size_t stride_;
+  const std::int32_t depth_;
+  std::optional<AxisWeights> columns_;  // absent: the width stays
+  std::vector<std::uint8_t> lines_;
+  std::int32_t next_ = 0;
+};
+
+Picture resample(const Picture& picture, PictureSize size, const PicturePart& part, ResizeFilter filter) {
+  Picture out = blank(part.size);
+  const std::size_t stride = num_bytes(part.size.width, 1);
+  std::uint8_t* to = out.rgb.data();
+  if (picture.height == size.height) {
+    LineWindow lines(picture, size, part, filter, 1);
+    for (std::int32_t y = part.y; y < part.y + part.size.height; ++y, to += stride) {
+      lines.move_to(y, y + 1);
+      std::memcpy(to, lines.line(y), stride);
     }
-    std::uint8_t* const to = out.rgb.data() + y * stride;
+    return out;
+  }
+  const AxisWeights rows = axis_weights(picture.height, size.height, part.y, part.size.height, filter);
+  LineWindow lines(picture, size, part, filter, static_cast<std::int32_t>(rows.width));
+  std::vector<std::int32_t> sums(stride);
+  for (std::size_t y = 0; y < rows.windows.size(); ++y, to += stride) {
+    const AxisWeights::Window window = rows.windows[y];
+    lines.move_to(window.first, window.first + window.count);
+    std::ranges::fill(sums, 1 << (kFraction - 1));
+    for (std::int32_t k = 0; k < window.count; ++k) {
+      const std::uint8_t* const line = lines.line(window.first + k);
+      const std::int32_t weight = rows.of(y)[k];
+      for (std::size_t i = 0; i < stride; ++i)
+        sums[i] += line[i] * weight;
+    }
     for (std::size_t i = 0; i < stride; ++i)
       to[i] = to_byte(sums[i]);
   }
   return out;
-}
-
-Picture resample(const Picture& picture, PictureSize size, ResizeFilter filter) {
-  if (picture.height == size.height) return resample_columns(picture, size.width, 0, picture.height, filter);
-  const AxisWeights rows = axis_weights(picture.height, size.height, filter);
-  if (picture.width == size.width) return resample_rows(picture, rows, 0);
-  const std::int32_t begin = rows.windows.front().first;
-  const std::int32_t end = rows.windows.back().first + rows.windows.back().count;
-  return resample_rows(resample_columns(picture, size.width, begin, end, filter), rows, begin);
 }
 
 // --- llama.cpp's filters without antialiasing, in f32
@@ -267,14 +295,24 @@ Picture resize_four_points(const Picture& picture, PictureSize size) {
 }  // namespace
 
 Picture resize(const Picture& picture, PictureSize size, ResizeFilter filter) {
-  QUIRE_CHECK(picture.width > 0 && picture.height > 0 && size.width > 0 && size.height > 0, "a picture without pixels");
-  QUIRE_CHECK(picture.rgb.size() == num_bytes(picture.width, picture.height), "pixels of another number");
+  QUIRE_CHECK(size.width > 0 && size.height > 0, "a picture without pixels");
   if (picture.width == size.width && picture.height == size.height) return picture;
   switch (filter) {
     case ResizeFilter::kCornerBilinear: return resize_corners(picture, size);
     case ResizeFilter::kFourPointsCubic: return resize_four_points(picture, size);
-    default: return resample(picture, size, filter);
+    default: return resize_part(picture, size, {0, 0, size}, filter);
   }
+}
+
+Picture resize_part(const Picture& picture, PictureSize size, const PicturePart& part, ResizeFilter filter) {
+  QUIRE_CHECK(picture.width > 0 && picture.height > 0, "a picture without pixels");
+  QUIRE_CHECK(picture.rgb.size() == num_bytes(picture.width, picture.height), "pixels of another number");
+  QUIRE_CHECK(part.x >= 0 && part.y >= 0 && part.size.width > 0 && part.size.height > 0 &&
+                  part.x + part.size.width <= size.width && part.y + part.size.height <= size.height,
+              "a part beyond the picture");
+  QUIRE_CHECK(filter != ResizeFilter::kCornerBilinear && filter != ResizeFilter::kFourPointsCubic,
+              "a part by a filter that reads corners");
+  return resample(picture, size, part, filter);
 }
 
 }  // namespace quire

@@ -10,4 +10,13 @@ namespace quire {
 // The whole picture at another size; a copy where it has that size already.
 Picture resize(const Picture& picture, PictureSize size, ResizeFilter filter);
 
+struct PicturePart {
+  std::int32_t x = 0;
+  std::int32_t y = 0;
+  PictureSize size;
+};
+
+// The same pixels of a part alone, by one of Pillow's filters: the rest takes no memory.
+Picture resize_part(const Picture& picture, PictureSize size, const PicturePart& part, ResizeFilter filter);
+
 }  // namespace quire

@@ -22,7 +22,26 @@ std::int64_t outputs_of(std::span<const TowerProduct> products) {
   return count;
 }
 
+std::size_t run_bytes(const TowerSpec& spec, const PicturePlan& plan) {
+  std::int64_t most_patches = 0;
+  for (const PictureTile& tile : plan.tiles)
+    most_patches = std::max(most_patches, tile.size.area() / (spec.patch_size * spec.patch_size));
+  std::int64_t row = spec.width * (std::ssize(spec.kept_before) + 1) + 3 * spec.num_heads * padded_head_dim_of(spec);
+  for (const RopeSpec::Part& part : spec.rope.parts)
+    row += 2 * std::ssize(part.angles);
+  if (spec.num_queries > 0) row += 2 * spec.text_width;  // keys and values of the resampler
+  const std::int64_t row_width = spec.text_width * (std::ssize(spec.branches) + 1);
+  return static_cast<std::size_t>((most_patches + 1) * row + plan.layout.num_rows * row_width) * sizeof(float);
+}
+
 }  // namespace
+
+std::size_t most_run_bytes(const TowerSpec& spec, std::int64_t most_rows) {
+  constexpr std::int32_t kSide = 1 << 14;  // of a picture that every family shrinks
+  const std::int64_t side = spec.merge() * spec.patch_size;
+  const std::int64_t most = std::max<std::int64_t>(most_rows, 1) * side * side;
+  return run_bytes(spec, plan_picture(spec, {kSide, kSide}, {.max_pixels = std::min(spec.picture.max_pixels, most)}));
+}
 
 TowerRun::TowerRun(std::shared_ptr<const TowerWeights> weights, std::shared_ptr<const PreparedPicture> picture)
     : weights_(std::move(weights)), media_(std::move(picture)) {
@@ -39,16 +58,8 @@ std::int64_t TowerRun::row_width() const {
   return spec().text_width * (std::ssize(spec().branches) + 1);
 }
 
-// Rows of the residual stream, queries, keys and values, angles and kept rows of the largest tile, and the results.
 std::size_t TowerRun::bytes() const {
-  std::int64_t most_patches = 0;
-  for (const PictureTile& tile : media_->plan().tiles)
-    most_patches = std::max(most_patches, tile.size.area() / (spec().patch_size * spec().patch_size));
-  std::int64_t row = spec().width * (std::ssize(spec().kept_before) + 1) + 3 * spec().num_heads * padded_head_dim();
-  for (const RopeSpec::Part& part : spec().rope.parts)
-    row += 2 * std::ssize(part.angles);
-  if (weights_->resampler != nullptr) row += 2 * weights_->resampler->width;
-  return static_cast<std::size_t>((most_patches + 1) * row + num_rows() * row_width()) * sizeof(float);
+  return run_bytes(spec(), media_->plan());
 }
 
 std::span<const float> TowerRun::rows() const {

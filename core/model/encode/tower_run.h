@@ -39,6 +39,15 @@ class RowAttention {
   std::vector<std::int32_t> blocks_;        // 0, 1, 2, ...
 };
 
+// Features of a head in attention, which takes multiples of 8: zeros follow the head's own.
+inline std::int64_t padded_head_dim_of(const TowerSpec& spec) {
+  return (spec.head_dim + 7) / 8 * 8;
+}
+
+// Memory of the run of the largest picture that gives at most so many rows: rows of the residual stream, queries, keys
+// and values, angles and kept rows of the largest tile, and the results.
+std::size_t most_run_bytes(const TowerSpec& spec, std::int64_t most_rows);
+
 class TowerRun final : public EncoderRun {
  public:
   TowerRun(std::shared_ptr<const TowerWeights> weights, std::shared_ptr<const PreparedPicture> picture);
@@ -50,8 +59,7 @@ class TowerRun final : public EncoderRun {
   std::size_t bytes() const override;
 
  private:
-  static constexpr std::int64_t kHeadUnit = 8;  // attention takes heads of multiples of it
-  static constexpr std::int64_t kUnit = 32;     // rows of a piece at least: fewer waste the products' tiles
+  static constexpr std::int64_t kUnit = 32;  // rows of a piece at least: fewer waste the products' tiles
   // Rows [begin, end) of the stage.
   using Compute = std::function<void(std::int64_t begin, std::int64_t end)>;
   struct Stage {
@@ -102,8 +110,7 @@ class TowerRun final : public EncoderRun {
   const TowerSpec& spec() const { return weights_->spec; }
   MatrixView x(std::int64_t begin, std::int64_t end) const;
   MatrixView queries(std::int64_t begin, std::int64_t end) const;
-  // Features of a head in attention: zeros follow the head's own.
-  std::int64_t padded_head_dim() const { return (spec().head_dim + kHeadUnit - 1) / kHeadUnit * kHeadUnit; }
+  std::int64_t padded_head_dim() const { return padded_head_dim_of(spec()); }
   bool pads_heads() const { return padded_head_dim() != spec().head_dim; }
   void copy_heads(MatrixView from, std::int64_t from_dim, MatrixView to, std::int64_t to_dim);
 

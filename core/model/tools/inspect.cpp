@@ -10,12 +10,14 @@
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/model/encode/hf_tower.h"
 #include "core/model/formats/gguf_shards.h"
 #include "core/model/formats/json_file.h"
 #include "core/model/formats/model_path.h"
 #include "core/model/formats/safetensors.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/model/layers/model_identity.h"
+#include "core/model/tools/tower_report.h"
 
 namespace quire {
 
@@ -249,6 +251,26 @@ std::string identity_of(const std::shared_ptr<const LoadedModel>& model,
   return hex_digits(identity.key());
 }
 
+constexpr std::string_view kServedBeside =
+    "\nIt reads images for a language model, whose own file is served: quire serve MODEL.gguf --mmproj FILE\n";
+
+// A tower that cannot be served leaves a model of text.
+std::string described_or_refused(const std::filesystem::path& tower) {
+  try {
+    return describe_tower(tower);
+  } catch (const StartupError& error) {
+    return fmt::format("images cannot be read: {}\n", error.what());
+  }
+}
+
+json tower_or_refusal(const std::filesystem::path& tower) {
+  try {
+    return tower_to_json(tower);
+  } catch (const StartupError& error) {
+    return {{"path", tower.string()}, {"refusal", error.what()}};
+  }
+}
+
 }  // namespace
 
 std::string inspect_model(const std::filesystem::path& path, const Backend& backend, const KvCacheOptions& options,
@@ -256,8 +278,11 @@ std::string inspect_model(const std::filesystem::path& path, const Backend& back
                           const std::filesystem::path& drafter) {
   std::string out = describe_contents(path, read_contents(path), shown);
   try {
+    if (is_tower_file(path)) return out + "\n" + describe_tower(path) + std::string(kServedBeside);
     const auto model = open_model(path);
     out += "\n" + describe_model(model->info()) + describe_groups(model->info(), backend, options);
+    if (const auto tower = find_tower(path); !tower.empty())
+      out += fmt::format("\nreads images by {}\n{}", tower.string(), described_or_refused(tower));
     const auto loaded_drafter = open_drafter(*model, path, drafter);
     if (loaded_drafter != nullptr) out += "\ndrafts by " + describe_model(loaded_drafter->info());
     const MemoryPlan plan =
@@ -286,9 +311,14 @@ std::string inspect_model_as_json(const std::filesystem::path& path, const Backe
         {{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
   }
   try {
+    if (is_tower_file(path)) {
+      out["tower"] = tower_to_json(path);
+      return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+    }
     const auto model = open_model(path);
     out["model"] = model_to_json(model->info());
     const auto loaded_drafter = open_drafter(*model, path, drafter);
+    if (const auto tower = find_tower(path); !tower.empty()) out["tower"] = tower_or_refusal(tower);
     if (loaded_drafter != nullptr) out["draft_model"] = model_to_json(loaded_drafter->info());
     const MemoryPlan plan =
         plan_memory(memory_needs(*model, backend, options, limits, loaded_drafter.get()), options, machine);

@@ -9,7 +9,9 @@
 
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"
+#include "core/model/encode/families.h"
 #include "core/model/tools/synth.h"
+#include "kernels/check.h"
 
 namespace quire {
 
@@ -48,6 +50,64 @@ constexpr ToolNote kToolFormats[] = {{"llama", "llama3_json, mistral"},
                                      {"seed_oss", "seed_oss"},
                                      {"apertus", "apertus"},
                                      {"step35", "qwen3_coder"}};
+
+// Notes of the page on towers, by projector.
+struct TowerNote {
+  std::string_view projector;
+  std::string_view models;
+  std::string_view architectures;  // text models with such towers, by GGUF's names
+  std::string_view forms;          // the trained form; llama.cpp's in brackets where it differs
+};
+
+constexpr TowerNote kTowerNotes[] = {
+    {"qwen3vl_merger", "Qwen3-VL, Qwen3.5", "qwen3vl, qwen3vlmoe, qwen35, qwen35moe",
+     "stretched, bicubic, 65536 to 16777216 pixels unless the file says (black bars, bilinear, 8 to 4096 tokens); erf "
+     "GELU in the merger (tanh)"},
+    {"qwen2.5vl_merger", "Qwen2.5-VL", "qwen2vl",
+     "stretched, bicubic, 3136 to 12845056 pixels unless the file says (black bars, bilinear, 8 to 4096 tokens); erf "
+     "GELU in the merger (tanh)"},
+    {"qwen2vl_merger", "Qwen2-VL", "qwen2vl", "as Qwen2.5-VL"},
+    {"glm4v", "GLM-4V", "glm4, glm4moe",
+     "stretched, bicubic, 6272 to 4816896 pixels unless the file says (black bars, bilinear, 8 to 4096 tokens)"},
+    {"minimax_m3", "MiniMax-M3", "minimax-m2", "stretched, bicubic, 8 to 576 tokens unless the file says"},
+    {"gemma4v", "Gemma 4", "gemma4",
+     "stretched, bicubic, scaled up or down to fill 280 tokens (black bars, bilinear, 40 to 280 tokens); tanh GELU "
+     "(quick GELU); images of models with per-layer embeddings are causal (bidirectional)"},
+    {"gemma3", "Gemma 3", "gemma3",
+     "stretched to a square, bilinear with antialiasing (black bars, bilinear); line breaks around the image (none)"},
+    {"gemma4uv", "Gemma 4 without an encoder", "gemma4", "as Gemma 4"},
+    {"pixtral", "Pixtral, Mistral 3", "llama, mistral3",
+     "stretched, bicubic, at most image_size on a side (black bars, bilinear, 8 to 1024 tokens)"},
+    {"mlp", "LLaVA 1.5, LLaVA 1.6, Granite Vision", "llama, qwen2, granite",
+     "class token first (last, with the positions of a first one); 1.5: the middle is cut out (bars); 1.6: overview "
+     "first, tiles joined without bars (tiles first, with bars)"},
+    {"internvl", "InternVL 3", "qwen2, qwen3",
+     "tiles of the closest aspect ratio, stretched; no overview of one tile; class token first (black bars, an "
+     "overview "
+     "always, class token last)"},
+    {"idefics3", "SmolVLM, Idefics 3", "llama",
+     "stretched, Lanczos; the overview alone of a small image (black bars, cubic, tiles always)"},
+    {"llama4", "Llama 4", "llama4",
+     "up to 16 tiles with separators, bars at the right and below, bilinear (up to 9 tiles, no separators, columns "
+     "first)"},
+    {"kimivl", "Kimi-VL", "deepseek2",
+     "shrunk to 1024 tokens at most, bicubic, bars at the right and below; bicubic positions (black bars on both "
+     "sides, bilinear, 8 tokens at least)"},
+    {"kimik25", "Kimi K2.5", "deepseek2",
+     "shrunk to the file's limit, bicubic, bars at the right and below (black bars on both sides)"},
+    {"lfm2", "LFM2-VL", "lfm2",
+     "64 to 256 tokens, or tiles of 512 pixels, stretched, bilinear with antialiasing (bilinear, tiles with black "
+     "bars)"},
+    {"phi4", "Phi-4 vision", "phi3",
+     "stretched, bilinear with antialiasing, the file's limits of pixels (black bars, bilinear)"},
+    {"dots_ocr", "dots.ocr", "qwen2",
+     "stretched, bicubic, the file's limits of pixels (black bars, cubic without antialiasing)"},
+    {"paddleocr", "PaddleOCR-VL", "paddleocr",
+     "stretched, bicubic, the file's limits of pixels (black bars, bilinear)"},
+    {"resampler", "MiniCPM-V 2.6 to 4.5", "qwen2, qwen3, llama, minicpm",
+     "slices and overview stretched, bicubic (overview bilinear, slices with black bars)"},
+    {"minicpmv4_6", "MiniCPM-V 4.6", "qwen35", "as MiniCPM-V 4.5"},
+};
 
 constexpr std::string_view kFormats =
     "\n## Quantised weights\n\n"
@@ -173,6 +233,44 @@ Shapes shapes_of(std::string_view architecture) {
   return out;
 }
 
+// "glm4, glm4moe" has "glm4".
+bool lists_word(std::string_view list, std::string_view word) {
+  while (!list.empty()) {
+    const std::string_view each = list.substr(0, list.find(", "));
+    if (each == word) return true;
+    list.remove_prefix(std::min(each.size() + 2, list.size()));
+  }
+  return false;
+}
+
+// Models with a tower whose text part has this architecture.
+std::string towers_of(std::string_view architecture) {
+  std::vector<std::string_view> models;
+  for (const TowerNote& tower : kTowerNotes) {
+    if (lists_word(tower.architectures, architecture)) models.push_back(tower.models);
+  }
+  return fmt::format("{}", fmt::join(models, ", "));
+}
+
+std::string images_section() {
+  std::string out =
+      "\n## Images\n\n"
+      "A tower is read by the projector that its file names (`clip.projector_type`). `model.image_preprocessing: "
+      "trained`,\n"
+      "the default, prepares images as the model's own processor does; what `llama.cpp` does otherwise is in brackets. "
+      "In both\n"
+      "forms filters are exact to the bit, and rows and logits are compared with those of llama.cpp in its form where "
+      "the test\n"
+      "material is present.\n\n"
+      "| models | projector | text models | form |\n| --- | --- | --- | --- |\n";
+  for (const std::string& projector : tower_projectors()) {
+    const auto* note = std::ranges::find(kTowerNotes, projector, &TowerNote::projector);
+    QUIRE_CHECK(note != std::end(kTowerNotes), "a tower that the page says nothing of");
+    out += fmt::format("| {} | {} | {} | {} |\n", note->models, projector, note->architectures, note->forms);
+  }
+  return out;
+}
+
 std::string model_types_of(std::string_view architecture) {
   std::vector<std::string_view> types;
   for (const HfFamily& family : hf_families()) {
@@ -193,9 +291,9 @@ std::string models_page() {
       "A GGUF file is read by its `general.architecture`, a Hugging Face directory by the `model_type` of its\n"
       "`config.json`. A file of another family, or with a key or tensor that may change what is computed and is not "
       "known,\n"
-      "is refused in one line that names the nearest known one and the way out. Vision and audio towers and layers "
-      "that predict\n"
-      "further tokens are left out; the log says so.\n\n"
+      "is refused in one line that names the nearest known one and the way out. Audio towers and layers that predict "
+      "further\n"
+      "tokens are left out; the log says so. *Images* names the towers that read them for a model (see below).\n\n"
       "Every family is compared with a scalar reference in double precision\n"
       "(`tests/unit/model/families_test.cpp`) in the tiny shapes below, which `quire synth` also writes, and in "
       "shapes drawn\n"
@@ -206,18 +304,19 @@ std::string models_page() {
       "its logits are also compared with those of llama.cpp where the test material is present. The tool format is "
       "read\n"
       "from the chat template of the file; the one of the published files is given.\n\n"
-      "| architecture | models | Hugging Face `model_type` | beside plain attention | tool format | shapes of `quire "
+      "| architecture | models | Hugging Face `model_type` | beside plain attention | images | tool format | shapes of "
+      "`quire "
       "synth` | "
-      "other engine |\n| --- | --- | --- | --- | --- | --- | --- |\n";
+      "other engine |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n";
   for (const Architecture& row : architectures()) {
     const Shapes shapes = shapes_of(row.name);
     const auto* tools = std::ranges::find(kToolFormats, row.name, &ToolNote::architecture);
     const bool is_alone = std::ranges::find(kReferenceAlone, row.name) != std::end(kReferenceAlone);
-    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", row.name, row.models, model_types_of(row.name),
-                       shapes.features, tools == std::end(kToolFormats) ? "" : tools->format,
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", row.name, row.models, model_types_of(row.name),
+                       shapes.features, towers_of(row.name), tools == std::end(kToolFormats) ? "" : tools->format,
                        fmt::join(shapes.names, ", "), is_alone ? "" : "yes");
   }
-  return out + std::string(kFormats) + std::string(kFiles);
+  return out + images_section() + std::string(kFormats) + std::string(kFiles);
 }
 
 }  // namespace quire

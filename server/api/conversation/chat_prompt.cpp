@@ -294,7 +294,12 @@ struct ContentText {
   bool is_mark = false;  // the text stands for a picture
 };
 
-// A part's text; an error in it stays in the reader of the message.
+const char* readable(const MediaList* media) {
+  if (media == nullptr) return "text is read here, and no media";
+  return media->can_see() ? "this model reads text, and images as 'image_url'" : "this model reads text only";
+}
+
+// A part's text; what is wrong with it stays in the reader of the message.
 std::optional<ContentText> read_content_part(FieldReader& message, const std::string& name, const Json& part,
                                              bool refusals, MediaList* media) {
   if (part.is_string()) return ContentText{part.get<std::string>()};
@@ -317,9 +322,8 @@ std::optional<ContentText> read_content_part(FieldReader& message, const std::st
     if (mark) return ContentText{*std::move(mark), is_mark};
   }
   message.fail(name + ".type",
-               kind.empty()
-                   ? "A content part needs a 'type'"
-                   : fmt::format("Content parts of type '{}' are not supported: this model reads text only", kind),
+               kind.empty() ? "A content part needs a 'type'"
+                            : fmt::format("Content parts of type '{}' are not supported: {}", kind, readable(media)),
                kind.empty() ? "invalid_value" : "unsupported_content");
   return std::nullopt;
 }

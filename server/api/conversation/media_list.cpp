@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "server/media/data_url.h"
@@ -28,8 +29,8 @@ bool is_current(const Json& messages, std::string_view mark) {
 
 }  // namespace
 
-MediaList::MediaList(std::shared_ptr<const MediaSight> sight, std::shared_ptr<CallMedia> call)
-    : sight_(std::move(sight)), call_(std::move(call)), prefix_(make_id("QuireMedia") + "x") {}
+MediaList::MediaList(std::shared_ptr<const MediaSight> sight, std::shared_ptr<CallMedia> call, std::int64_t most_rows)
+    : sight_(std::move(sight)), call_(std::move(call)), most_rows_(most_rows), prefix_(make_id("QuireMedia") + "x") {}
 
 std::string MediaList::mark(std::size_t index) const {
   return prefix_ + std::to_string(index) + std::string(kMarkEnd);
@@ -37,10 +38,12 @@ std::string MediaList::mark(std::size_t index) const {
 
 std::string MediaList::add(FieldReader& reader, MediaPart part) {
   if (call_ != nullptr && std::cmp_greater_equal(parts_.size(), call_->options().max_per_request)) {
-    reader.fail(
-        Error{ErrorKind::kInvalidRequest,
-              fmt::format("A request has at most {} images (media.max_per_request)", call_->options().max_per_request),
-              "too_many_images", part.path, std::nullopt});
+    // vLLM's words, which routers know.
+    reader.fail(Error{ErrorKind::kInvalidRequest,
+                      fmt::format("At most {} image(s) may be provided in one prompt. Set `--limit-mm-per-prompt` "
+                                  "(media.max_per_request) to increase this limit.",
+                                  call_->options().max_per_request),
+                      "too_many_images", part.path, std::nullopt});
   }
   parts_.push_back(std::move(part));
   return mark(parts_.size() - 1);
@@ -78,10 +81,11 @@ Result<MediaSource> MediaList::open_url(const std::string& url, const std::strin
     source.bytes = call_->decoded(place);
     if (source.bytes != nullptr) return source;
     auto data = decode_data_url(url, call_->options().max_file_bytes);
-    if (!data) return tl::make_unexpected(data.error());
+    if (!data) return counted(data.error());
     source.bytes = call_->keep_decoded(place, std::move(data->bytes));
   } else {
-    return invalid("an image's URL must begin with data:, https://, http:// or file://", "", "invalid_url");
+    return counted(
+        invalid("an image's URL must begin with data:, https://, http:// or file://", "", "invalid_url").value());
   }
   return source;
 }
@@ -93,17 +97,25 @@ Result<MediaSource> MediaList::open_base64(std::string_view text, const std::str
   source.bytes = call_->decoded(place);
   if (source.bytes != nullptr) return source;
   auto bytes = decode_base64(text, call_->options().max_file_bytes);
-  if (!bytes) return tl::make_unexpected(bytes.error());
+  if (!bytes) return counted(bytes.error());
   source.bytes = call_->keep_decoded(place, *std::move(bytes));
   return source;
+}
+
+tl::unexpected<Error> MediaList::counted(const Error& error) const {
+  count_refusal(call_->store(), error);
+  return tl::make_unexpected(error);
 }
 
 void MediaList::read_settings(FieldReader& reader) {
   const Json* kwargs = reader.object("mm_processor_kwargs");
   if (kwargs == nullptr) return;
   FieldReader inner(*kwargs, reader.path("mm_processor_kwargs."));
-  settings_.min_pixels = inner.integer("min_pixels", 1, kMostKwargPixels);
+  const std::int64_t most = call_ != nullptr ? call_->options().max_pixels : kMostKwargPixels;
+  settings_.min_pixels = inner.integer("min_pixels", 1, most);
   settings_.max_pixels = inner.integer("max_pixels", 1, kMostKwargPixels);
+  // No picture has more pixels.
+  if (settings_.max_pixels) settings_.max_pixels = std::min(*settings_.max_pixels, most);
   if (settings_.min_pixels && settings_.max_pixels && *settings_.min_pixels > *settings_.max_pixels)
     inner.fail("min_pixels", "'min_pixels' must not be more than 'max_pixels'");
   for (const auto& [name, value] : kwargs->items()) {
@@ -164,6 +176,15 @@ std::optional<MediaRead> MediaList::read_part(FieldReader& reader, const MediaPa
   settings.detail = part.settings.detail;
   MediaRead read{media_key(file->hash, settings), sight_->layout(file->width, file->height, settings), nullptr, ""};
   if (!call_->computes()) return read;
+  if (read.layout.num_rows > most_rows_) {
+    refuse(reader, part,
+           invalid(fmt::format("the image takes {} tokens, and this model's maximum context length is {}: send a "
+                               "smaller one, or fewer 'max_pixels' in 'mm_processor_kwargs'",
+                               read.layout.num_rows, most_rows_),
+                   "", "context_length_exceeded")
+               .value());
+    return std::nullopt;
+  }
   const Result<MediaPiece>* const prepared = call_->prepared(read.key, bytes, settings, sight_);
   if (prepared == nullptr) return std::nullopt;
   if (!*prepared) {
@@ -224,7 +245,7 @@ std::string MediaList::written(std::string_view text, std::string_view marker) c
 }
 
 std::shared_ptr<MediaList> media_list(const ServedModel& model, const Call& call) {
-  return std::make_shared<MediaList>(model.sight, call.media);
+  return std::make_shared<MediaList>(model.sight, call.media, model.max_model_len);
 }
 
 }  // namespace quire

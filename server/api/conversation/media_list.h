@@ -36,8 +36,8 @@ struct MediaRead {
 
 class MediaList {
  public:
-  // `sight` null: the model reads text only.
-  MediaList(std::shared_ptr<const MediaSight> sight, std::shared_ptr<CallMedia> call);
+  // `sight` null: the model reads text only. `most_rows`: bound for each piece that is computed.
+  MediaList(std::shared_ptr<const MediaSight> sight, std::shared_ptr<CallMedia> call, std::int64_t most_rows);
 
   bool can_see() const { return sight_ != nullptr && call_ != nullptr; }
   bool empty() const { return parts_.empty(); }
@@ -74,11 +74,13 @@ class MediaList {
   std::optional<MediaRead> read_part(FieldReader& reader, const MediaPart& part);
   std::optional<MediaRead> leave_out(FieldReader& reader, const Json& messages, std::size_t index);
   std::optional<MediaFile> file_of(FieldReader& reader, const MediaPart& part, MediaBytes& bytes);
+  tl::unexpected<Error> counted(const Error& error) const;
   void refuse(FieldReader& reader, const MediaPart& part, const Error& error);
   std::string mark(std::size_t index) const;
 
   const std::shared_ptr<const MediaSight> sight_;
   const std::shared_ptr<CallMedia> call_;  // null: of no session
+  const std::int64_t most_rows_;
   const std::string prefix_;
   std::vector<MediaPart> parts_;
   std::vector<MediaRead> read_;

@@ -34,7 +34,7 @@ void leave_out(FieldReader& block, const std::string& type) {
     if (type != media) continue;
     const char* const why = type == "document" ? "PDF files are not read: send their text, or images of their pages"
                             : type == "image"  ? "there is no place for it here"
-                                               : "this model reads text only";
+                                               : "neither sounds, videos nor containers are read";
     return block.fail(
         "type", fmt::format("{}: content blocks of type '{}' are not supported: {}", block.path("type"), type, why),
         "unsupported_content");

@@ -119,7 +119,7 @@ class ItemReader {
     const auto role = fields.word("role", {"user", "assistant", "system", "developer"});
     if (!role) fields.missing("role");
     const bool assistant = role == "assistant";
-    MediaList pictures(nullptr, nullptr);
+    MediaList pictures(nullptr, nullptr, 0);
     const auto text = read_content(fields, "content", assistant, assistant ? nullptr : &pictures);
     if (!text) fields.missing("content");
     Json item = begin_item(fields, "msg_", "message");
@@ -177,7 +177,7 @@ class ItemReader {
       fields.fail("call_id", fmt::format("No tool call found for function call output with call_id '{}'", call_id));
     }
     item["call_id"] = call_id;
-    MediaList pictures(nullptr, nullptr);
+    MediaList pictures(nullptr, nullptr, 0);
     const auto output = read_content(fields, "output", false, &pictures);
     if (!output) fields.missing("output");
     item["output"] = pictures.empty() ? Json(output.value_or("")) : *fields.find("output");

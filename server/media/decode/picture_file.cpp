@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -116,6 +117,10 @@ Result<PictureHead> read_picture_head(std::string_view bytes, bool as_stored) {
 
 Result<void> check_picture_size(const PictureHead& head, std::int64_t max_pixels) {
   const std::int64_t num_pixels = std::int64_t{head.width} * head.height;
+  if (std::max(head.width, head.height) > kMostPictureSide)
+    return invalid(fmt::format("the image has {} x {} pixels; sides of at most {} are read: send a smaller one",
+                               head.width, head.height, kMostPictureSide),
+                   "", kTooLargePicture);
   if (num_pixels <= max_pixels) return {};
   return invalid(fmt::format("the image has {} x {} pixels; at most {} are read (media.max_pixels): send a smaller one",
                              head.width, head.height, max_pixels),

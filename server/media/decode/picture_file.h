@@ -35,7 +35,10 @@ inline constexpr const char* kSlowPicture = "image_decoding_timeout";
 
 // Reads no further than the header and EXIF's orientation. The error names a format that is not served.
 Result<PictureHead> read_picture_head(std::string_view bytes, bool as_stored = false);
-// 400 for a picture of more pixels.
+// Longer sides are refused: resizing takes time for each line.
+inline constexpr std::int32_t kMostPictureSide = 65535;
+
+// 400 for a picture of more pixels or a longer side.
 Result<void> check_picture_size(const PictureHead& head, std::int64_t max_pixels);
 // The pixels: upright by EXIF's orientation, transparency over white, gray and palettes as RGB, 16 bits cut to 8, the
 // first frame of an animation.

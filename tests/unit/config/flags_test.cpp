@@ -190,6 +190,20 @@ TEST_CASE("usual command lines of other servers start", "[config]") {
   CHECK(vllm.serve.model.path == "m");
 }
 
+TEST_CASE("the limit of images is read in each of vLLM's forms", "[config]") {
+  const auto limit = [](const std::vector<std::string>& flags) {
+    return resolved(flags).serve.server.media.max_per_request;
+  };
+  CHECK(limit({}) == 100);
+  CHECK(limit({"--limit-mm-per-prompt", "3"}) == 3);
+  CHECK(limit({"--limit-mm-per-prompt", "image=5,video=0"}) == 5);
+  CHECK(limit({"--limit-mm-per-prompt", R"({"image":0,"video":0})"}) == 0);
+  CHECK(limit({"--limit-mm-per-prompt", R"({"image": {"count": 7, "width": 512}})"}) == 7);
+  CHECK(limit({"--limit-mm-per-prompt.image=2", "--limit-mm-per-prompt.video", "1"}) == 2);
+  CHECK(limit({"--media.max-per-request", "4"}) == 4);
+  CHECK(flag_refusal({"--limit-mm-per-prompt", R"({"video": 1})"}).find("must be an integer") != std::string::npos);
+}
+
 TEST_CASE("a variable sets each key, and a flag wins over it", "[config]") {
   ::setenv("QUIRE_SERVER_PORT", "7001", 1);
   ::setenv("QUIRE_SCHEDULER_MAX_NUM_SEQS", "3", 1);

@@ -1,4 +1,5 @@
 // Sizes of pictures, tiles and rows, and resampling, where the numbers follow from the rule alone.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "core/model/encode/picture_plan.h"
@@ -50,6 +51,38 @@ TowerSpec spec_of(Sizing sizing) {
   return spec;
 }
 
+// Whether tiles are whole cells, canvases hold what is put on them, and the tower reads a bounded number of pixels.
+bool is_bounded(const TowerSpec& spec, const PicturePlan& plan) {
+  std::int64_t area = 0;
+  for (const PictureTile& tile : plan.tiles) {
+    area += tile.size.area();
+    if (tile.size.area() == 0 || tile.size.width % 28 != 0 || tile.size.height % 28 != 0) return false;
+  }
+  for (const PictureCanvas& canvas : plan.canvases) {
+    if (canvas.resize.fit != ResizeFit::kCover && canvas.content.area() > canvas.size.area()) return false;
+  }
+  return plan.layout.num_rows > 0 && area > 0 && area <= 4 * spec.picture.max_pixels;
+}
+
+void check_sizes(const TowerSpec& spec) {
+  const std::int32_t sides[] = {1, 2, 13, 27, 28, 29, 100, 999, 5000, 65535};
+  const std::vector<PictureSettings> settings = {{},
+                                                 {.detail = PictureSettings::Detail::kLow},
+                                                 {.max_pixels = 1},
+                                                 {.max_pixels = 54321},
+                                                 {.min_pixels = 30000, .max_pixels = 33333}};
+  for (const std::int32_t width : sides) {
+    for (const std::int32_t height : sides) {
+      for (std::size_t i = 0; i < settings.size(); ++i) {
+        if (is_bounded(spec, plan_picture(spec, {width, height}, settings[i]))) continue;
+        FAIL_CHECK("rule " << static_cast<int>(spec.picture.sizing) << ", fit "
+                           << static_cast<int>(spec.picture.whole.fit) << ", " << width << " x " << height
+                           << ", setting " << i);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("Antialiased filters weigh the pixels that an output pixel covers", "[encode][resize]") {
@@ -68,6 +101,25 @@ TEST_CASE("Antialiased filters weigh the pixels that an output pixel covers", "[
     }
     const Picture picture = made_picture(9, 6);
     CHECK(resize(picture, {9, 6}, filter).rgb == picture.rgb);
+  }
+}
+
+TEST_CASE("A part of a resized picture is the same pixels", "[encode][resize]") {
+  const Picture picture = made_picture(23, 17);
+  for (const PictureSize size : {PictureSize{9, 40}, PictureSize{23, 8}, PictureSize{31, 17}, PictureSize{23, 17}}) {
+    const Picture whole = resize(picture, size, ResizeFilter::kPillowBicubic);
+    const PicturePart part{3, 2, {size.width - 5, size.height - 4}};
+    const Picture cut = resize_part(picture, size, part, ResizeFilter::kPillowBicubic);
+    REQUIRE(cut.width == part.size.width);
+    REQUIRE(cut.height == part.size.height);
+    bool is_same = true;
+    for (std::int32_t y = 0; y < cut.height; ++y) {
+      const auto from = static_cast<std::ptrdiff_t>((y + part.y) * size.width + part.x) * 3;
+      const auto to = static_cast<std::ptrdiff_t>(y) * cut.width * 3;
+      is_same =
+          is_same && std::equal(cut.rgb.begin() + to, cut.rgb.begin() + to + cut.width * 3, whole.rgb.begin() + from);
+    }
+    CHECK(is_same);
   }
 }
 
@@ -111,6 +163,34 @@ TEST_CASE("A picture's settings bound its rows", "[encode]") {
   CHECK(rows({.max_pixels = 1}) == 1);
   CHECK(plan_picture(spec, {30, 30}, {.min_pixels = 16 * 28 * 28}).layout.num_rows >= 16);
   CHECK(plan_picture(spec, {1, 60000}, {}).layout.num_rows <= 64);
+}
+
+TEST_CASE("No size of a picture and no setting makes more than a family's pixels", "[encode]") {
+  constexpr Sizing kAll[] = {Sizing::kFixed,      Sizing::kSmart,     Sizing::kBudget,       Sizing::kLongestEdge,
+                             Sizing::kPatchLimit, Sizing::kBestTiles, Sizing::kClosestTiles, Sizing::kLlama4Tiles,
+                             Sizing::kEdgeTiles,  Sizing::kSlices,    Sizing::kLargeTiles};
+  for (const Sizing sizing : kAll) {
+    for (const ResizeFit fit : {ResizeFit::kStretch, ResizeFit::kPadCentred, ResizeFit::kPlace, ResizeFit::kCover}) {
+      TowerSpec spec = spec_of(sizing);
+      spec.picture.as_llama_cpp = fit == ResizeFit::kPadCentred && sizing != Sizing::kBudget;
+      spec.picture.longest_edge = 224;
+      spec.picture.tile_size = 56;
+      spec.picture.whole.fit = spec.picture.tiles.fit = fit;
+      const bool in_tiles = sizing == Sizing::kClosestTiles || sizing == Sizing::kLargeTiles;
+      const std::int32_t unit = in_tiles ? 1 : 56;
+      spec.picture.candidates = {{unit, 2 * unit}, {2 * unit, unit}, {2 * unit, 2 * unit}};
+      check_sizes(spec);
+    }
+  }
+}
+
+TEST_CASE("The middle of a line is cut out without the rest", "[encode][resize]") {
+  TowerSpec spec = spec_of(Sizing::kFixed);
+  spec.picture.whole = {ResizeFilter::kPillowBicubic, ResizeFit::kCover};
+  const Picture line{65535, 1, std::vector<std::uint8_t>(65535 * 3, 77)};
+  const std::vector<Picture> tiles = cut_tiles(plan_picture(spec, {65535, 1}, {}), line);
+  REQUIRE(tiles.size() == 1);
+  CHECK(tiles[0].rgb == std::vector<std::uint8_t>(56 * 56 * 3, 77));
 }
 
 TEST_CASE("Tiles and texts stand in the order of the prompt", "[encode]") {

@@ -51,6 +51,27 @@ TEST_CASE("inspect says why a vocabulary-only file cannot be served", "[inspect]
   CHECK_THAT(inspect(path, std::uint64_t{4} << 30), Contains("tensors: 0") && Contains("cannot be served"));
 }
 
+TEST_CASE("inspect shows a tower, alone and beside its model", "[inspect]") {
+  QUIRE_REQUIRE_MATERIAL(family, "vision/given/qwen3vl");
+  const auto path = family / "mmproj.gguf";
+  const std::string text = inspect(path, std::uint64_t{4} << 30, {});
+  CHECK_THAT(text,
+             Contains("tower: Qwen3-VL (projector qwen3vl_merger), 4 blocks, width 32, 2 heads, feed-forward 40"));
+  CHECK_THAT(text,
+             Contains("patches of 16 x 16 pixels, 4 to a row; rows for a text model of hidden size 64, 2 deepstack"));
+  CHECK_THAT(text, Contains("from 65536 to 16777216 pixels, sides are multiples of 32"));
+  CHECK_THAT(text, Contains("1920 x 1080: 2040") && Contains("memory: weights") && Contains("--mmproj"));
+  CHECK_THAT(text, !Contains("cannot be served"));
+  CHECK_THAT(inspect(family / "text.gguf", std::uint64_t{4} << 30, {}),
+             Contains("reads images by") && Contains("Qwen3-VL"));
+  const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
+  const auto json =
+      nlohmann::json::parse(inspect_model_as_json(path, *backend, {}, {}, {.available = 1 << 30, .limited_by = "x"}));
+  CHECK(json["tower"]["tokens"]["224x224"] == 64);
+  CHECK(json["tower"]["num_deepstack"] == 2);
+  CHECK(json["tensors"].size() > 40);
+}
+
 TEST_CASE("inspect plans for a GPU of any memory", "[inspect]") {
   const auto path = test::source_folder() / "deploy/demo-model/quire-demo.gguf";
   const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
