@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array kShownSizes = {PictureSize{224, 224}, PictureSize{640, 480}, PictureSize{1920, 1080},
                                     PictureSize{4000, 3000}};
-constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // the tower's own limits alone
+constexpr std::int64_t kUnboundedRows = std::int64_t{1} << 30;  // the tower's own limits alone
 
 // The tower on a backend of its own, loaded, so that what start would refuse is found.
 struct OpenedTower {
@@ -75,7 +75,7 @@ std::string describe_tower(const std::filesystem::path& path) {
   for (const PictureSize size : kShownSizes)
     tokens += fmt::format("{}{} x {}: {}", tokens.empty() ? "" : ", ", size.width, size.height, tower.rows_of(size));
   return out + fmt::format("tokens: {}\nmemory: weights {}, up to {} while an image is encoded\n", tokens,
-                           format_bytes(tower.encoder->bytes()), format_bytes(most_run_bytes(spec, kMostRows)));
+                           format_bytes(tower.encoder->bytes()), format_bytes(most_run_bytes(spec, kUnboundedRows)));
 }
 
 nlohmann::json tower_to_json(const std::filesystem::path& path) {
@@ -101,7 +101,7 @@ nlohmann::json tower_to_json(const std::filesystem::path& path) {
           {"images", sizing_of(spec.picture)},
           {"tokens", tokens},
           {"weight_bytes", tower.encoder->bytes()},
-          {"activation_bytes", most_run_bytes(spec, kMostRows)}};
+          {"activation_bytes", most_run_bytes(spec, kUnboundedRows)}};
 }
 
 }  // namespace quire
