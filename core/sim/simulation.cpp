@@ -192,9 +192,8 @@ std::optional<Error> nonsense(const SimOptions& options) {
   if (options.num_window_parts < 0 || options.window_tokens < 0)
     return refuse("simulate: window_tokens and num_window_parts must not be negative");
   if (options.num_window_parts > 0) {
-    if (options.num_states > 0 || has_tier)
-      return refuse(
-          "simulate: with num_states, tier_blocks or shared_blocks no window parts are kept; leave one of them out");
+    if (has_tier)
+      return refuse("simulate: with tier_blocks or shared_blocks no window parts are kept; leave one of them out");
     const std::int64_t least = WindowPool::least_parts(options.window_tokens, options.block_size);
     if (options.window_tokens == 0 || options.num_window_parts < least)
       return invalid(fmt::format("simulate: num_window_parts must be at least {}, and window_tokens be given", least))

@@ -23,7 +23,12 @@ struct ServedModel {
   // price: that steps take; absent: the machine's time. drafter: a model that drafts for it.
   ServedModel(const std::filesystem::path& path, std::int64_t num_blocks, const EngineOptions& options,
               const std::optional<StepPrice>& price = {}, const std::filesystem::path& drafter = {})
-      : loaded(open_model(path, true, {.next_tokens = options.speculation.method == SpeculationMethod::kNextTokens})),
+      : ServedModel(
+            open_model(path, true, {.next_tokens = options.speculation.method == SpeculationMethod::kNextTokens}),
+            num_blocks, options, price, drafter) {}
+  ServedModel(std::shared_ptr<const LoadedModel> opened, std::int64_t num_blocks, const EngineOptions& options,
+              const std::optional<StepPrice>& price = {}, const std::filesystem::path& drafter = {})
+      : loaded(std::move(opened)),
         backend(create_backend({.device = "cpu", .cpu = {.isa = "auto", .threads = 2, .pin = false}})),
         loaded_drafter(drafter.empty() ? nullptr : open_model(drafter)),
         model(loaded_drafter == nullptr ? loaded->build(*backend, [](auto, auto) {})

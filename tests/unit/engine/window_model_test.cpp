@@ -1,6 +1,7 @@
 // The engine over models whose layers see a window: they keep no more than that, and every text stays the same.
 #include <catch2/catch.hpp>
 
+#include "core/model/layers/checkpoint.h"
 #include "tests/unit/engine/served_model.h"
 
 using namespace quire;
@@ -114,5 +115,53 @@ TEST_CASE("a conversation with a windowed model continues from its window, to th
       if (turn > 0) CHECK(num_cached >= static_cast<std::int64_t>(history.size()) - 10);
       history = joined(joined(history, expected->choices[0].tokens), made_tokens(9, 10 + turn, 60));
     }
+  }
+}
+
+TEST_CASE("a model of windows and recurrent states says in a crowd what it says alone, with a tier below",
+          "[engine][model][window][state]") {
+  const bool has_full = GENERATE(true, false);  // without, blocks have no bytes of their own
+  for (const std::string family : {"lfm2", "falcon-h1"}) {
+    QUIRE_REQUIRE_MATERIAL(path, "architectures/given/" + family + "/model.gguf");
+    INFO(family << ", layers that see all: " << has_full);
+    Checkpoint checkpoint = read_gguf_checkpoint(path);
+    bool is_next = true;
+    for (LayerSpec& layer : checkpoint.spec.layers) {
+      if (layer.mixer != Mixer::kAttention && layer.mixer != Mixer::kAttentionAndMamba2) continue;
+      if (is_next || !has_full) layer.attention.window = 24;
+      is_next = !is_next;
+    }
+    const auto loaded = std::make_shared<const LoadedModel>(std::move(checkpoint));
+    REQUIRE(loaded->info().kv_split.window == 24);
+    REQUIRE(loaded->info().state_floats > 0);
+    ServedModel single(loaded, 60, alone());
+    EngineOptions options;
+    options.kv_cache.host_tier_bytes = 4 << 20;
+    options.scheduler.max_num_seqs = 6;
+    options.scheduler.max_num_batched_tokens = 48;
+    options.num_states = 8;
+    constexpr std::int64_t kBlocks = 20;
+    options.num_window_parts = std::min(kBlocks, least_parts(*single.model) + 10);
+    ServedModel crowded(loaded, kBlocks, options);
+    std::vector<Request> requests;
+    for (int i = 0; i < kWindowedStreams; ++i)
+      requests.push_back(windowed_stream(i));
+    for (int round = 0; round < 2; ++round) {  // the second one continues
+      std::vector<std::shared_ptr<KeepingSink>> sinks;
+      for (const Request& request : requests)
+        sinks.push_back(crowded.submit(request));
+      crowded.run();
+      for (std::size_t i = 0; i < sinks.size(); ++i) {
+        INFO("round " << round << ", stream " << i);
+        const auto expected = single.submit(requests[i]);
+        single.run();
+        check_same(*sinks[i], *expected);
+        requests[i].prompt = joined(requests[i].prompt, expected->choices[0].tokens);
+      }
+    }
+    const EngineStats stats = crowded.engine->stats();
+    CHECK(stats.prefix_cache_hits > 0);
+    CHECK(stats.num_blocks_used == 0);
+    CHECK(stats.num_parts_used == 0);
   }
 }
