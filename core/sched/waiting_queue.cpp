@@ -64,16 +64,19 @@ bool ByLength::operator()(const QueuedSequence& a, const QueuedSequence& b) cons
 QueuedSequence WaitingQueue::place_of(Sequence& sequence) const {
   const Request& request = *sequence.request;
   std::int64_t rank = nanoseconds(request.arrival);
-  std::int64_t importance = 0;
   if (request.is_background) {
-    importance = kBackgroundLevel;  // by arrival, whether or not it has started
+    // by arrival, whether or not it has started
   } else if (options_.policy == SchedulerPolicy::kPriority) {
     rank = aged_rank(request, options_.priority_aging_s);
-    importance = request.priority;
   } else if (options_.policy == SchedulerPolicy::kFair && sequence.has_started) {
     rank = std::numeric_limits<std::int64_t>::min();  // then by id
   }
-  return {rank, importance, sequence.waiting.length, sequence.id.value, &sequence};
+  return {rank, class_of(request), sequence.waiting.length, sequence.id.value, &sequence};
+}
+
+std::int64_t WaitingQueue::class_of(const Request& request) const {
+  if (request.is_background) return kBackgroundLevel;
+  return options_.policy == SchedulerPolicy::kPriority ? request.priority : 0;
 }
 
 double WaitingQueue::weight_of(const std::string& key_name) const {
@@ -135,6 +138,7 @@ void WaitingQueue::add(Sequence& sequence) {
   sequence.waiting.lacks_room = false;
   enter(sequence);
   ++num_waiting_;
+  ++num_changes_;
 }
 
 void WaitingQueue::remove(Sequence& sequence) {
@@ -166,6 +170,7 @@ void WaitingQueue::park(Sequence& sequence, Sequence& behind, std::int64_t until
 }
 
 void WaitingQueue::wake(Sequence& behind) {
+  ++num_changes_;
   for (Sequence* next = std::exchange(behind.waiting.first_parked, nullptr); next != nullptr;) {
     Sequence& sequence = *next;
     next = sequence.waiting.next;
@@ -254,6 +259,7 @@ void WaitingQueue::collect_lane(Lane lane, std::size_t window, std::size_t most,
 }
 
 void WaitingQueue::leave_restoring_lanes() {
+  ++num_changes_;
   for (const Lane lane : {Lane::kRestoring, Lane::kBackgroundRestoring}) {
     std::vector<KeyQueue*>& queues = queues_of(lane);
     for (std::size_t i = queues.size(); i-- > 0;) {  // the last one takes the place of one that becomes empty
@@ -328,6 +334,7 @@ void WaitingQueue::began(Sequence& sequence) {
 
 void WaitingQueue::ended(const Sequence& sequence) {
   --num_begun_;
+  ++num_changes_;
   spare_.resize(spare_.size() - kNodes);
   KeyQueue& queue = *sequence.waiting.queue;
   QUIRE_CHECK(queue.num_live > 0, "a request ends once");

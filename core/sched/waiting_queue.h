@@ -107,6 +107,8 @@ class WaitingQueue {
   void remove(Sequence& sequence);  // waiting, parked or not
   bool empty() const { return num_waiting_ == 0; }
   std::int64_t size() const { return num_waiting_; }
+  // Grows whenever a sequence may start that could not before: one was added, woken or restored, or one ended.
+  std::uint64_t num_changes() const { return num_changes_; }
 
   // Takes `sequence` out of the order until `behind` has computed `until` tokens, or is woken.
   void park(Sequence& sequence, Sequence& behind, std::int64_t until);
@@ -134,6 +136,8 @@ class WaitingQueue {
   // Counts what a key was served; a key is live from its first request's arrival until its last one's end.
   void charge(const Sequence& sequence, std::int64_t num_tokens);
   double counter(const Sequence& sequence) const;
+  // The class of a request, lower first: its priority under kPriority; those of the background are behind all.
+  std::int64_t class_of(const Request& request) const;
   void began(Sequence& sequence);
   void ended(const Sequence& sequence);
   void set_key_weights(std::map<std::string, double> weights);
@@ -163,6 +167,7 @@ class WaitingQueue {
   std::vector<Node> spare_;  // two for each sequence that has begun and has no place in the order
   std::int64_t num_begun_ = 0;
   std::int64_t num_waiting_ = 0;
+  std::uint64_t num_changes_ = 0;
   double last_counter_ = 0.0;  // of the key that was live last
 };
 

@@ -38,8 +38,9 @@ class Scene {
     request->arrival = Clock::time_point(std::chrono::milliseconds(1000 * num_added_++));
     return add(std::move(request));
   }
-  Sequence& add(std::shared_ptr<const Request> request) {
+  Sequence& add(std::shared_ptr<const Request> request, bool continues_list = false) {
     Sequence& sequence = sequences.emplace_back();
+    sequence.continues_list = continues_list;
     sequence.id = SequenceId{static_cast<std::int64_t>(sequences.size()) - 1};
     sequence.tokens = request->prompt;
     sequence.num_prompt_tokens = static_cast<std::int64_t>(request->prompt.size());
@@ -55,7 +56,13 @@ class Scene {
     return add(made_tokens(num_tokens, 1000 + num_added_), "", 0, max_tokens);
   }
 
-  // Adds a sequence of the same request and time as another.
+  Sequence& add_of_list(int num_tokens) {
+    Request request = request_of(made_tokens(num_tokens, 1000 + num_added_), 1000);
+    request.arrival = Clock::time_point(std::chrono::milliseconds(1000 * num_added_++));
+    return add(std::make_shared<const Request>(std::move(request)), true);
+  }
+
+  // Of the same request and time as another.
   Sequence& add_beside(const Sequence& other, int num_tokens) {
     Request request = *other.request;
     request.prompt = made_tokens(num_tokens, 5000);

@@ -1,8 +1,9 @@
+#include "core/sched/policy/drafts.h"
+
 #include <algorithm>
 #include <limits>
-#include <vector>
+#include <utility>
 
-#include "core/sched/scheduler.h"
 #include "kernels/check.h"
 
 namespace quire {
@@ -17,8 +18,15 @@ constexpr std::int64_t kUnpricedOfSequence = 2;
 
 }  // namespace
 
+Drafts::Drafts(const SchedulerOptions& options, KvCache& kv, StepCost& cost, const TimeBounds& bounds,
+               const Running& running)
+    : options_(options), kv_(kv), cost_(cost), bounds_(bounds), running_(running) {
+  drafted_.reserve(static_cast<std::size_t>(options.max_num_seqs));
+  chosen_.reserve(kMostDraftsOfStep);
+}
+
 // The worst first; of equals the later entry.
-bool Scheduler::Drafted::operator<(const Drafted& other) const {
+bool Drafts::Drafted::operator<(const Drafted& other) const {
   const double mine = probability * other.seconds;
   const double others = other.probability * seconds;
   return mine != others ? mine < others : entry > other.entry;
@@ -27,22 +35,23 @@ bool Scheduler::Drafted::operator<(const Drafted& other) const {
 // Each draft is a row that yields a token with some probability. The best come first, and so many of them as yield most
 // for the time of the step: more than the streams of the step yield for theirs, so that no load is slower with drafts
 // than without. What prompts add to the step does not count: their rows are paid for anyway.
-void Scheduler::place_drafts(StepPlan& plan) {
-  if (!limits_.takes_drafts) return;
-  collect_drafted(plan);
+void Drafts::fit(Pass& pass) {
+  if (!pass.limits.takes_drafts || pass.is_short_of_memory) return;
+  collect(pass);
   if (drafted_.empty()) return;
-  std::size_t num_left = choose_drafts(plan);
-  for (const std::size_t entry : draft_order_) {
+  std::size_t num_left = choose(pass);
+  for (const std::size_t entry : chosen_) {
     if (num_left == 0) return;
-    if (place_draft(plan, plan.entries[entry])) --num_left;
+    if (place(pass, pass.plan.entries[entry])) --num_left;
   }
 }
 
-// How many of draft_order_, which it makes. The time is not linear in rows: what one more does not pay, several may.
-std::size_t Scheduler::choose_drafts(const StepPlan& plan) {
-  draft_order_.clear();
+// How many of chosen_, which it makes. The time is not linear in rows: what one more does not pay, several may.
+std::size_t Drafts::choose(const Pass& pass) {
+  const StepPlan& plan = pass.plan;
+  chosen_.clear();
   const bool is_priced = cost_.known();
-  const bool is_alone = !expects_prompts();  // the curve is that of steps without prompts
+  const bool is_alone = !bounds_.expects_prompts(pass);  // the curve is that of steps without prompts
   const auto num_rows = static_cast<std::int64_t>(plan.terms.num_streams);
   double linear = cost_.seconds(plan.terms);
   double num_expected = static_cast<double>(plan.num_streaming);
@@ -50,23 +59,23 @@ std::size_t Scheduler::choose_drafts(const StepPlan& plan) {
     double num_tokens, seconds;
   } chosen{num_expected, linear};
   std::size_t num_chosen = 0;
-  double limit = std::min(stream_seconds(max_step_seconds()), limits_.max_seconds);
+  double limit = std::min(bounds_.for_streams(pass, bounds_.longest()), pass.limits.max_seconds);
   if (plan.num_streaming > 1 && options_.target_itl_ms > 0.0) limit = std::min(limit, options_.target_itl_ms / 1000.0);
-  const std::int64_t most = most_drafts();
-  while (!drafted_.empty() && std::ssize(draft_order_) < most) {
+  const std::int64_t most = most_of_step(pass);
+  while (!drafted_.empty() && std::ssize(chosen_) < most) {
     std::pop_heap(drafted_.begin(), drafted_.end());
     Drafted best = drafted_.back();
     drafted_.pop_back();
-    const double ratio = is_alone ? row_curve_.ratio(num_rows + std::ssize(draft_order_) + 1) : 1.0;
+    const double ratio = is_alone ? row_curve_.ratio(num_rows + std::ssize(chosen_) + 1) : 1.0;
     const Yield now{num_expected + best.probability, (linear + best.seconds) * ratio};
     if (is_priced && now.seconds > limit) continue;
-    draft_order_.push_back(best.entry);
+    chosen_.push_back(best.entry);
     num_expected = now.num_tokens;
     linear += best.seconds;
     const double more = (now.num_tokens - chosen.num_tokens) * chosen.seconds;
     if (!is_priced || more > kMargin * chosen.num_tokens * (now.seconds - chosen.seconds)) {
       chosen = now;
-      num_chosen = draft_order_.size();
+      num_chosen = chosen_.size();
     }
     const Sequence& sequence = *plan.entries[best.entry].sequence;
     const auto num_proposed = static_cast<std::int64_t>(sequence.drafts.size());
@@ -80,7 +89,7 @@ std::size_t Scheduler::choose_drafts(const StepPlan& plan) {
 }
 
 // Now and then another number than the best is verified, so that its time is known.
-std::size_t Scheduler::or_measurement(const StepPlan& plan, std::size_t num_best) {
+std::size_t Drafts::or_measurement(const StepPlan& plan, std::size_t num_best) {
   const auto num_streams = static_cast<std::int64_t>(plan.terms.num_streams);
   if (num_best == 0) {
     row_curve_.note_refused(num_streams + 1);
@@ -88,11 +97,11 @@ std::size_t Scheduler::or_measurement(const StepPlan& plan, std::size_t num_best
   }
   const auto rows = [&](std::size_t num_drafts) { return num_streams + static_cast<std::int64_t>(num_drafts); };
   const std::size_t least = (num_best + 1) / 2;
-  const std::size_t most = std::min(num_best + least, draft_order_.size());
+  const std::size_t most = std::min(num_best + least, chosen_.size());
   return static_cast<std::size_t>(row_curve_.rows_to_measure(rows(num_best), rows(least), rows(most)) - num_streams);
 }
 
-void Scheduler::observe(const StepPlan& committed, double seconds) {
+void Drafts::observe(const StepPlan& committed, double seconds) {
   const bool is_verifying = committed.num_drafts > 0 && committed.terms.num_prompt_tokens == 0.0 && cost_.known();
   if (!is_verifying) return cost_.observe(committed.terms, seconds);
   const auto num_rows = static_cast<std::int64_t>(committed.terms.num_streams);
@@ -101,19 +110,19 @@ void Scheduler::observe(const StepPlan& committed, double seconds) {
 }
 
 // Of a step: the logits have their memory, and prompts need tokens as well.
-std::int64_t Scheduler::most_drafts() const {
+std::int64_t Drafts::most_of_step(const Pass& pass) const {
   const std::int64_t most = cost_.known() ? kMostDraftsOfStep : kUnpricedDrafts;
-  return std::min(most, expects_prompts() ? budget_ / 2 : budget_);
+  return std::min(most, bounds_.expects_prompts(pass) ? pass.num_rows / 2 : pass.num_rows);
 }
 
 // Only a sequence whose last token is computed in the step can have a draft.
-void Scheduler::collect_drafted(const StepPlan& plan) {
+void Drafts::collect(const Pass& pass) {
   drafted_.clear();
   const StepPrice price = cost_.price();
-  for (std::size_t i = 0; std::cmp_less(i, plan.num_streaming); ++i) {
-    const StepEntry& entry = plan.entries[i];
+  for (std::size_t i = 0; std::cmp_less(i, pass.plan.num_streaming); ++i) {
+    const StepEntry& entry = pass.plan.entries[i];
     const Sequence& sequence = *entry.sequence;
-    if (has_foreground_ && sequence.request->is_background) continue;
+    if (pass.has_foreground && sequence.request->is_background) continue;
     if (sequence.drafts.empty() || entry.num_tokens != sequence.num_remaining()) continue;
     const double ktokens = static_cast<double>(sequence.num_tokens()) / 1000.0;
     drafted_.push_back({i, sequence.draft_rate, price.stream + ktokens * price.stream_ktoken});
@@ -121,24 +130,24 @@ void Scheduler::collect_drafted(const StepPlan& plan) {
   std::make_heap(drafted_.begin(), drafted_.end());
 }
 
-// As place_draft(): a block that is shared is not written to before the plan's copies.
-std::int64_t Scheduler::take_room_for_drafts(Sequence& sequence, std::int64_t most) {
+// As place(): a block that is shared is not written to before the plan's copies.
+std::int64_t Drafts::take_room(Sequence& sequence, std::int64_t most) {
   const auto tail = static_cast<std::size_t>(sequence.num_computed / kv_.block_size());
   const std::vector<BlockId>& blocks = sequence.table.blocks;
   if (tail < blocks.size() && kv_.pool().num_references(blocks[tail]) > 1) return 0;
   const std::int64_t num_held = std::ssize(blocks) * kv_.block_size() - sequence.num_tokens();
   if (num_held >= most) return most;
-  if (!kv_.room_of_blocks(num_running() + 1).fits(kv_.available())) return std::max<std::int64_t>(num_held, 0);
+  if (!has_block_to_spare()) return std::max<std::int64_t>(num_held, 0);
   std::vector<BlockCopy> none;
   const bool has_grown = kv_.grow(sequence.table, sequence.num_computed, sequence.num_tokens() + most, none);
   QUIRE_CHECK(none.empty(), "a block of one sequence is not copied");
   return has_grown ? most : std::max<std::int64_t>(num_held, 0);
 }
 
-DraftBudget Scheduler::draft_budget() const {
+DraftBudget Drafts::budget() const {
   const StepPrice price = cost_.price();
   StepTerms terms;
-  for (const Sequence* sequence : running_) {
+  for (const Sequence* sequence : running_.sequences()) {
     if (sequence->streams()) terms.add_stream(sequence->num_computed);
   }
   return {cost_.known() ? cost_.seconds(terms) : 0.0, terms.num_streams, price.stream,
@@ -162,25 +171,32 @@ bool DraftBudget::is_worth(double num_expected, std::int64_t num_sequences, doub
   return num_expected * seconds_ > margin_ * num_tokens_ * seconds;
 }
 
+// One block to grow for each that runs comes first.
+bool Drafts::has_block_to_spare() const {
+  return kv_.room_of_blocks(running_.size() + 1).fits(kv_.available());
+}
+
 // False where it needs a block, a part of one or a place for a recurrent state, and there is none to spare: nothing is
 // preempted for a draft, now or in the next step.
-bool Scheduler::place_draft(StepPlan& plan, StepEntry& entry) {
+bool Drafts::place(Pass& pass, StepEntry& entry) {
+  StepPlan& plan = pass.plan;
   Sequence& sequence = *entry.sequence;
   const std::int64_t end = sequence.num_computed + entry.num_tokens;
   const bool needs_block = kv_.blocks_for(end + 1) > static_cast<std::int64_t>(sequence.table.blocks.size());
-  if (needs_block && !kv_.room_of_blocks(num_running() + 1).fits(kv_.available())) return false;
+  if (needs_block && !has_block_to_spare()) return false;
   if (!kv_.grow(sequence.table, sequence.num_computed, end + 1, plan.transfers.copies)) return false;
   const bool is_first = entry.num_drafts == 0;
   // Those that could start in this step need a state each.
-  if (is_first && !kv_.keep_before_drafts(sequence.table, num_places_left(), plan.transfers.copies)) return false;
+  if (is_first && !kv_.keep_before_drafts(sequence.table, running_.num_places_left(), plan.transfers.copies))
+    return false;
   plan.terms.add_stream(end, 1);
   ++entry.num_tokens;
   ++entry.num_drafts;
   ++plan.num_tokens;
   ++plan.num_drafts;
   ++sequence.num_scheduled;
-  --budget_;
-  ++num_bounded_;  // rows of logits, as those of prompts' logprobs
+  --pass.num_rows;
+  ++pass.num_bounded;  // rows of logits, as those of prompts' logprobs
   return true;
 }
 

@@ -1,0 +1,67 @@
+// Pass: the value of one schedule(): what is left of the step's rows and time, the prompts in progress and what each of
+// them gets. Policies take it as an argument; each leaves what it did not use to the next one. Engine thread only.
+// Invariants: plan.num_tokens + num_rows is the step's budget, but for a prompt that is computed whole; the sequences
+// of entries keep their blocks until the plan is committed.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "core/sched/sequence.h"
+#include "core/sched/step_plan.h"
+#include "core/sched/waiting_queue.h"
+
+namespace quire {
+
+inline constexpr double kNoTimeLimit = std::numeric_limits<double>::infinity();
+
+// In which order prompts get tokens: by class under kPriority, lists last, by what their key was served under kFair,
+// then the shortest remainder first.
+struct PromptOrder {
+  std::int64_t importance;
+  bool continues_list;
+  double counter;
+  std::int64_t num_remaining;
+  Clock::time_point arrival;
+  std::int64_t id;
+
+  PromptOrder(const WaitingQueue& waiting, const Sequence& sequence, std::int64_t num_remaining);
+  // Order of a running prompt: as urgent as the most urgent one that waits for it.
+  PromptOrder(const WaitingQueue& waiting, const Sequence& running);
+  bool operator<(const PromptOrder& other) const;
+};
+
+// A prompt in progress, and what it gets of the step.
+struct PromptShare {
+  Sequence* sequence;
+  PromptOrder order;
+  std::int64_t num_tokens = 0;
+};
+
+// The part of a step that streams leave to prompts.
+struct PromptBudget {
+  std::int64_t num_tokens = 0;        // left
+  double seconds = kNoTimeLimit;      // left
+  double all_seconds = kNoTimeLimit;  // before any was given
+  double kept_from_lists_s = 0.0;     // not for lists' prompts
+  std::int64_t num_given = 0;         // tokens
+};
+
+struct Pass {
+  StepPlan& plan;
+  const StepLimits& limits;
+  std::vector<PromptShare>& prompts;  // in progress, in their order
+  std::int64_t step = 0;              // its number
+  std::int64_t num_rows = 0;          // left
+  std::int64_t num_bounded = 0;       // tokens of sequences with a bounded chunk, and drafts
+  PromptBudget for_prompts{};
+  bool has_foreground = false;      // something runs that is not of the background
+  double background_seconds = 0.0;  // time left for the background, if something else runs
+  bool is_short_of_memory = false;  // a stream had to give its blocks to another
+
+  void place(Sequence& sequence, std::int64_t num_tokens);
+  void add_prompt(const PromptShare& share);
+};
+
+}  // namespace quire

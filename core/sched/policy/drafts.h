@@ -1,0 +1,85 @@
+// Drafts: how many drafted tokens a step verifies, best first: as many as yield more tokens for their time than the
+// step's streams do. DraftBudget: the same choice for rounds of drafting before the step. Engine thread only. Nothing
+// is preempted for a draft.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/kv/kv_cache.h"
+#include "core/sched/pass.h"
+#include "core/sched/row_curve.h"
+#include "core/sched/running.h"
+#include "core/sched/step_cost.h"
+#include "core/sched/time_bounds.h"
+
+namespace quire {
+
+// What drafting may take before a step: each round as long as it yields more tokens for its time than the step does
+// without it.
+class DraftBudget {
+ public:
+  // seconds 0: not known yet. num_streams: those that the step continues. row: of verifying one draft. margin: by which
+  // a round must be a better use of time than the step without it.
+  DraftBudget(double seconds, double num_streams, double row, double margin)
+      : seconds_(seconds), num_tokens_(num_streams), row_(row), margin_(margin) {}
+
+  // A round over so many sequences, which yields num_expected tokens; round 0: its price is not known. False: it does
+  // not pay.
+  bool take(double num_expected, std::int64_t num_sequences, double round);
+  bool is_worth(double num_expected, std::int64_t num_sequences, double round) const;
+
+  double seconds() const { return seconds_; }
+  double row_seconds() const { return row_; }
+  double token_seconds() const { return num_tokens_ > 0.0 ? seconds_ / num_tokens_ : 0.0; }
+
+ private:
+  double seconds_;
+  double num_tokens_;
+  double row_;
+  double margin_;
+  int num_unpriced_ = 0;
+};
+
+class Drafts {
+ public:
+  Drafts(const SchedulerOptions& options, KvCache& kv, StepCost& cost, const TimeBounds& bounds,
+         const Running& running);
+
+  void fit(Pass& pass);
+  // Before the plan is made: the budget of rounds of drafting, and blocks for at most so many drafts behind the last
+  // token of a sequence; returns for how many there are blocks.
+  DraftBudget budget() const;
+  std::int64_t take_room(Sequence& sequence, std::int64_t most);
+  // The committed plan took so long.
+  void observe(const StepPlan& committed, double seconds);
+
+ private:
+  // A streaming entry that has drafts left, and what verifying the next one yields.
+  struct Drafted {
+    std::size_t entry;
+    double probability;  // that it is accepted
+    double seconds;
+    std::int64_t num_taken = 0;
+    bool operator<(const Drafted& other) const;
+  };
+
+  void collect(const Pass& pass);
+  std::size_t choose(const Pass& pass);
+  std::size_t or_measurement(const StepPlan& plan, std::size_t num_best);
+  bool place(Pass& pass, StepEntry& entry);
+  std::int64_t most_of_step(const Pass& pass) const;
+  bool has_block_to_spare() const;
+
+  const SchedulerOptions& options_;
+  KvCache& kv_;
+  StepCost& cost_;
+  const TimeBounds& bounds_;
+  const Running& running_;
+  RowCurve row_curve_;
+  std::vector<Drafted> drafted_;     // scratch of fit()
+  std::vector<std::size_t> chosen_;  // the entry of each draft, best first; scratch of fit()
+};
+
+}  // namespace quire

@@ -1,0 +1,37 @@
+// Lists: prompts of a list behind its first get a part of the places and, beside other sequences, of a step's time.
+// Engine thread only.
+#pragma once
+
+#include <cstdint>
+
+#include "core/sched/running.h"
+#include "core/sched/scheduler_options.h"
+#include "core/sched/sequence.h"
+#include "core/sched/step_cost.h"
+
+namespace quire {
+
+class Lists {
+ public:
+  Lists(const SchedulerOptions& options, const StepCost& cost, const Running& running)
+      : options_(options), cost_(cost), running_(running) {}
+
+  void began(const Sequence& sequence) { num_ += sequence.continues_list ? 1 : 0; }
+  void ended(const Sequence& sequence) { num_ -= sequence.continues_list ? 1 : 0; }
+  // num_sequences: all that wait or run.
+  void begin_step(std::int64_t num_sequences);
+
+  // The longest step with sequences of lists; infinite while there are none, or nothing else.
+  double step_seconds() const;
+  // Whether another of a list may start: others find a place beside lists.
+  bool has_place() const;
+
+ private:
+  const SchedulerOptions& options_;
+  const StepCost& cost_;
+  const Running& running_;
+  std::int64_t num_ = 0;  // sequences of lists that wait or run
+  std::int64_t num_steps_alone_ = 0;
+};
+
+}  // namespace quire

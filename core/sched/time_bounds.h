@@ -1,0 +1,42 @@
+// TimeBounds: how long a step may take, and how much of it streams may. Engine thread only.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/sched/pass.h"
+#include "core/sched/running.h"
+#include "core/sched/scheduler_options.h"
+#include "core/sched/step_cost.h"
+#include "core/sched/waiting_queue.h"
+
+namespace quire {
+
+inline constexpr std::int64_t kMinPromptChunk = 16;
+
+class TimeBounds {
+ public:
+  TimeBounds(const SchedulerOptions& options, const StepCost& cost, const WaitingQueue& waiting, const Running& running)
+      : options_(options), cost_(cost), waiting_(waiting), running_(running) {}
+
+  // The longest predicted time of a step while a request waits or streams; infinite where that is off.
+  double longest() const;
+  // Whether prompts are to be computed in this step or soon, beside its streams.
+  bool expects_prompts(const Pass& pass) const;
+  // The time that streams may take of a step of `most` seconds: a part is left to prompts.
+  double for_streams(const Pass& pass, double most) const;
+  // `limit`, or longer where streams alone use it up: prompts are not starved.
+  static double with_prompts(double limit, double streams_seconds) {
+    return std::max(limit, streams_seconds / kStreamsPart);
+  }
+
+ private:
+  static constexpr double kStreamsPart = 0.75;  // of a step that streams fill, while there are prompts
+
+  const SchedulerOptions& options_;
+  const StepCost& cost_;
+  const WaitingQueue& waiting_;
+  const Running& running_;
+};
+
+}  // namespace quire
