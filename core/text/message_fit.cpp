@@ -11,7 +11,6 @@
 
 #include "core/base/json.h"
 #include "core/text/tools/call_writer.h"
-#include "core/text/tools/output_parser.h"
 
 namespace quire {
 namespace {
@@ -82,7 +81,33 @@ std::vector<WrittenCall> written_calls(const Json& calls) {
   return list;
 }
 
-// Splits a message with several calls into messages with a call each, followed by its result.
+// Results behind their calls where other messages had come between: turns go on while a tool runs.
+Json with_results_behind_calls(Json messages) {
+  Json out = Json::array();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].is_null()) continue;  // moved
+    out.push_back(messages[i]);
+    if (!has_calls(messages[i])) continue;
+    std::set<std::string> open;
+    for (const Json& call : messages[i]["tool_calls"])
+      open.insert(word_of(call, "id"));
+    open.erase("");
+    while (i + 1 < messages.size() && word_of(messages[i + 1], "role") == "tool") {
+      out.push_back(messages[++i]);
+      open.erase(word_of(out.back(), "tool_call_id"));
+    }
+    for (std::size_t k = i + 1; k < messages.size() && !open.empty(); ++k) {
+      for (const Json& call : has_calls(messages[k]) ? messages[k]["tool_calls"] : Json::array())
+        open.erase(word_of(call, "id"));
+      const bool is_result = word_of(messages[k], "role") == "tool";
+      if (is_result && open.erase(word_of(messages[k], "tool_call_id")) > 0)
+        out.push_back(std::exchange(messages[k], {}));
+    }
+  }
+  return out;
+}
+
+// Several calls of one message as messages with one call each, its result behind it.
 Json with_single_calls(const Json& messages) {
   Json out = Json::array();
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -131,6 +156,7 @@ class Fitter {
       message["content"] = *std::move(content);
       fit_calls(message, i);
     }
+    plain = with_results_behind_calls(std::move(plain));
     Json shown = can_.tools ? tools : Json();
     if (!tools.is_null() && !can_.tools) explain(tools, plain);
     if (can_.tool_calls && !can_.parallel_calls) plain = with_single_calls(plain);
@@ -404,72 +430,6 @@ std::vector<TextPiece> with_inserts(std::vector<TextPiece> pieces, const std::ve
     }
   }
   return pieces;
-}
-
-namespace {
-
-void fill(Json& owner, const char* member, const Json& value) {
-  if (owner.is_object() && owner.value(member, Json()).is_null()) owner[member] = value;
-}
-
-Json plain_schema(const ToolParameter& parameter) {
-  std::string type = "string";
-  for (const std::string& each : parameter.types) {
-    if (each == "null") continue;
-    type = each;
-    break;
-  }
-  Json schema = {{"type", type}, {"description", ""}};
-  if (type == "array") schema["items"] = plain_schema(parameter.items.empty() ? ToolParameter{} : parameter.items[0]);
-  if (type != "object") return schema;
-  schema["properties"] = Json::object();
-  for (const ToolParameter& member : parameter.members)
-    schema["properties"][member.name] = plain_schema(member);
-  schema["additionalProperties"] = {{"type", "string"}};
-  return schema;
-}
-
-Json with_texts_of(Json schema, const Json& given) {
-  if (!given.is_object()) return schema;
-  for (const char* const member : {"description", "enum"}) {
-    const Json value = given.value(member, Json());
-    if (!value.is_null()) schema[member] = value;
-  }
-  return schema;
-}
-
-}  // namespace
-
-Json filled_tools(Json tools) {
-  for (Json& tool : tools) {
-    Json& function = tool["function"];
-    fill(function, "description", "");
-    fill(function, "parameters", {{"type", "object"}});
-    Json& parameters = function["parameters"];
-    fill(parameters, "properties", Json::object());
-    const auto properties = parameters.find("properties");
-    if (properties == parameters.end() || !properties->is_object()) continue;
-    for (Json& property : *properties)
-      fill(property, "description", "");
-  }
-  return tools;
-}
-
-Json plain_tools(Json tools) {
-  const std::vector<ToolSpec> specs = read_tool_specs(tools);
-  for (std::size_t i = 0; i < tools.size() && specs.size() == tools.size(); ++i) {
-    Json& function = tools[i]["function"];
-    fill(function, "description", "");
-    const Json given = function.value("parameters", Json::object()).value("properties", Json::object());
-    Json parameters = {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}};
-    for (const ToolParameter& each : specs[i].parameters) {
-      const bool is_given = given.is_object() && given.contains(each.name);
-      parameters["properties"][each.name] = with_texts_of(plain_schema(each), is_given ? given[each.name] : Json());
-      if (each.required) parameters["required"].push_back(each.name);
-    }
-    function["parameters"] = std::move(parameters);
-  }
-  return tools;
 }
 
 std::string nine_letter_id(std::string_view text) {

@@ -47,13 +47,14 @@ TEST_CASE("a continued text ends the prompt to the letter, whatever it is") {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
     use_template(*model, read_file(entry.path()));
-    for (const std::string text :
-         {"<", ">", "|", "end", "Yes, ", "{", "\n", "  x", "", "assistant", "</think>", "<think>a</think>"}) {
+    for (const std::string text : {"<", ">", "|", "end", "Yes, ", "{", "\n", "  x", "", "assistant", "</think>"}) {
       const auto prompt = continued(*model, text);
       INFO(name << ": '" << text << "' " << prompt.value_or("refused"));
       CHECK((prompt && prompt->ends_with(text)));
       CHECK((prompt && prompt->find("QuireContinues") == std::string::npos));
     }
+    // Thoughts that the prompt begins are not begun twice.
+    CHECK(continued(*model, "<think>a</think>").value_or("").ends_with("a</think>"));
   }
   engine.stop();
 }

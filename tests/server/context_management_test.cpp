@@ -154,7 +154,7 @@ TEST_CASE("edits that cannot be made are refused by their place") {
   const auto names = [](const std::string& message, const char* path) {
     return message.find(path) != std::string::npos;
   };
-  CHECK(names(message_of(Json::array({{{"type", "compact_20260112"}}})), "context_management.edits.0.type"));
+  CHECK(names(message_of(Json::array({{{"type", "seer_20991231"}}})), "context_management.edits.0.type"));
   CHECK(names(message_of(Json::array({Json::object()})), "context_management.edits.0.type"));
   CHECK(names(message_of(Json::array({1})), "context_management.edits.0"));
   CHECK(names(message_of(clear_uses({{"keep", {{"type", "turns"}, {"value", 1}}}})),

@@ -306,7 +306,6 @@ TEST_CASE("refusals are in Anthropic's form and name the field") {
   refused_block(R"({"type":"thinking","signature":"s"})", "thinking");
   refused_block(R"({"type":"tool_use","name":"f","input":{}})", "id");
   refused_block(R"({"type":"tool_use","id":"t","name":"","input":{}})", "name");
-  refused_block(R"({"type":"tool_use","id":"t","name":"f"})", "input");
   refused_messages(R"([{"role":"user","content":[{"type":"tool_result","tool_use_id":"x"}]}])",
                    "messages.0.content.0.tool_use_id");
   refused_messages(R"([{"role":"assistant","content":[{"type":"tool_use","id":"t9","name":"f","input":{}}]},

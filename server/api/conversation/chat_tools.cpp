@@ -115,11 +115,6 @@ std::optional<std::set<std::string>> read_choice(FieldReader& reader, ToolFields
     return read_allowed(reader, choice->value("allowed_tools", Json()), fields);
   }
   const auto name = named_function(*choice);
-  if (!name && is_of_server(*choice)) {
-    reader.warn(fmt::format("tool_choice: the server runs no tool of type '{}': the model chooses",
-                            choice->value("type", Json()).get<std::string>()));
-    return std::nullopt;
-  }
   if (!name) {
     reader.fail("tool_choice", "'tool_choice' must be 'none', 'auto', 'required', or name a function");
     return std::nullopt;

@@ -32,9 +32,9 @@ export class AgentSession {
     return session;
   }
 
-  // Runs a command of an installed package; its output where it exits with 0.
+  // Runs a program of an installed package, by its path below node_modules; its output where it exits with 0.
   async run(command, args, env = {}) {
-    const child = spawn(join(import.meta.dirname, "node_modules/.bin", command), args, {
+    const child = spawn(join(import.meta.dirname, "node_modules", command), args, {
       cwd: this.work, stdio: ["ignore", "pipe", "pipe"],
       env: { PATH: process.env.PATH, HOME: this.home, NO_COLOR: "1", ...env },
     });

@@ -5,11 +5,16 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { tool as langchain_tool } from "@langchain/core/tools";
+import { createReactAgent } from "@langchain/langgraph/prebuilt";
+import { ChatOpenAI } from "@langchain/openai";
 import { Agent, OpenAIProvider, Runner, setTracingDisabled, tool } from "@openai/agents";
 import { getModel, stream } from "@mariozechner/pi-ai";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { generateObject, generateText, stepCountIs, tool as ai_tool } from "ai";
 import { z } from "zod";
 import { AgentSession, tool_call } from "./agent_session.mjs";
 
@@ -44,16 +49,16 @@ function check_turns(requests) {
   }
 }
 
-test("Codex CLI", () => with_session(
-  script(tool_call("exec_command", { cmd: "cat hello.txt" }), tool_call("exec_command", { cmd: mend })),
-  async (session) => {
-    mkdirSync(join(session.home, ".codex"));
-    writeFileSync(join(session.home, ".codex/config.toml"), `
+// Its configuration, and the models' list that newer versions read.
+function configure_codex(session, name, more = "") {
+  mkdirSync(join(session.home, ".codex"));
+  writeFileSync(join(session.home, ".codex/config.toml"), `
 model = "quire-long"
 model_provider = "quire"
 check_for_update_on_startup = false
+${more}
 [model_providers.quire]
-name = "quire"
+name = "${name}"
 base_url = "${session.url}"
 wire_api = "responses"
 request_max_retries = 0
@@ -61,11 +66,59 @@ stream_max_retries = 0
 [analytics]
 enabled = false
 `);
-    const out = await session.run("codex", ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", task]);
+}
+
+const codexes = ["@openai/codex/bin/codex.js", "codex-before/bin/codex.js"];
+const codex_script = script(tool_call("exec_command", { cmd: "cat hello.txt" }), tool_call("exec_command", { cmd: mend }));
+const codex_task = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", task];
+const codex_tokens = new Map();  // of a version's first prompt
+
+for (const codex of codexes) {
+  test(`Codex CLI: ${codex}`, () => with_session(codex_script, async (session) => {
+    configure_codex(session, "quire");
+    const out = await session.run(codex, codex_task);
     assert.match(out, /The file is mended\./);
     assert.equal(session.file(), "hello world\n");
-    check_turns(await session.requests("/v1/responses"));
+    const requests = await session.requests("/v1/responses");
+    check_turns(requests);
+    codex_tokens.set(codex, requests[0].prompt_tokens);
     assert.ok(session.server.log.some((line) => /a tool of type 'web_search' is left out/.test(line)));
+  }));
+
+  // By a prompt of its own, or, of a provider that it takes for OpenAI's, by the server. The first result is longer than
+  // what may be added to the first prompt; the edit may be made before and behind the compaction.
+  for (const provider of ["quire", "OpenAI"]) {
+    test(`Codex CLI: ${codex} compacts, provider ${provider}`, () => with_session([
+      { after: task, say: tool_call("exec_command", { cmd: "cat hello.txt; seq 1 3000; echo that-was-it" }) },
+      { after: "that-was-it", say: tool_call("exec_command", { cmd: mend }) },
+      { after: "CONTEXT CHECKPOINT COMPACTION", say: "SUMMARY-OF-IT: there is a word to mend" },
+      { after: "Summarize this conversation for a reader", say: "SUMMARY-OF-IT: there is a word to mend" },
+      { after: "SUMMARY-OF-IT", say: tool_call("exec_command", { cmd: mend }) },
+      { after: "mended-it", say: "The file is mended." },
+    ], async (session) => {
+      const limit = (codex_tokens.get(codex) ?? 12000) + 3000;
+      configure_codex(session, provider, `model_auto_compact_token_limit = ${limit}\nmodel_context_window = 64000`);
+      const out = await session.run(codex, codex_task);
+      assert.match(out, /The file is mended\./);
+      assert.equal(session.file(), "hello world\n");
+      const requests = await session.requests("/v1/responses");
+      assert.ok(requests.every(({ status }) => status === 200), JSON.stringify(requests));
+      const shortened = requests.some(({ prompt_tokens }, i) => i > 0 && prompt_tokens < requests[i - 1].prompt_tokens);
+      assert.ok(shortened, `a compaction shortens the prompt: ${JSON.stringify(requests)}`);
+    }));
+  }
+}
+
+test("Claude Code", () => with_session(
+  script(tool_call("Bash", { command: "cat hello.txt", description: "reads" }), tool_call("Bash", { command: mend, description: "mends" })),
+  async (session) => {
+    const out = await session.run(".bin/claude", ["-p", task, "--allowedTools", "Bash", "--model", "quire-long"], {
+      ANTHROPIC_BASE_URL: session.server.url, ANTHROPIC_AUTH_TOKEN: "none", ANTHROPIC_MODEL: "quire-long", ANTHROPIC_SMALL_FAST_MODEL: "quire-long",
+      CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1",
+    });
+    assert.match(out, /The file is mended\./);
+    assert.equal(session.file(), "hello world\n");
+    check_turns((await session.requests("/v1/messages")).filter(({ prompt_tokens }) => prompt_tokens > 3000));
   }));
 
 test("opencode", () => with_session(
@@ -79,7 +132,7 @@ test("opencode", () => with_session(
         quire: { npm: "@ai-sdk/openai-compatible", name: "quire", options: { baseURL: session.url, apiKey: "none" }, models: { "quire-long": model } },
       },
     }));
-    const out = await session.run("opencode", ["run", task], {
+    const out = await session.run(".bin/opencode", ["run", task], {
       OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1", OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
     });
     assert.match(out, /The file is mended\./);
@@ -93,7 +146,7 @@ test("Qwen Code", () => with_session(
   script(tool_call("run_shell_command", { command: "cat hello.txt", is_background: false }),
     tool_call("run_shell_command", { command: mend, is_background: false })),
   async (session) => {
-    const out = await session.run("qwen", ["--auth-type", "openai", "-y", "-p", task], {
+    const out = await session.run(".bin/qwen", ["--auth-type", "openai", "-y", "-p", task], {
       OPENAI_API_KEY: "none", OPENAI_BASE_URL: session.url, OPENAI_MODEL: "quire-long",
     });
     assert.match(out, /The file is mended\./);
@@ -114,6 +167,56 @@ test("OpenAI Agents SDK", () => with_session(
     const result = await new Runner({ modelProvider: provider }).run(agent, task);
     assert.equal(result.finalOutput, "The file is mended.");
     check_turns(await session.requests("/v1/responses"));
+  }));
+
+const report = z.object({ file: z.string(), mended: z.boolean() });
+const reported = { file: "hello.txt", mended: true };
+
+test("OpenAI Agents SDK with an output type", () => with_session(
+  [...script(tool_call("shell", { command: "cat hello.txt" }), tool_call("shell", { command: mend })).slice(0, 2),
+    { after: "mended-it", say: JSON.stringify(reported) }],
+  async (session) => {
+    setTracingDisabled(true);
+    const shell = tool({
+      name: "shell", description: "Runs a command", parameters: z.object({ command: z.string() }),
+      execute: ({ command }) => (command === "cat hello.txt" ? "helo wurld" : "mended-it"),
+    });
+    for (const useResponses of [true, false]) {
+      const provider = new OpenAIProvider({ baseURL: session.url, apiKey: "none", useResponses });
+      const agent = new Agent({ name: "mender", instructions: rules, tools: [shell], outputType: report, model: "quire-long" });
+      const result = await new Runner({ modelProvider: provider }).run(agent, task);
+      assert.deepEqual(result.finalOutput, reported);
+    }
+  }));
+
+test("AI SDK: a loop of tools, and an object", () => with_session(
+  [...script(tool_call("shell", { command: "cat hello.txt" }), tool_call("shell", { command: mend })),
+    { after: "Report on it", say: JSON.stringify(reported) }],
+  async (session) => {
+    const provider = createOpenAICompatible({ name: "quire", baseURL: session.url, apiKey: "none", supportsStructuredOutputs: true });
+    const model = provider.chatModel("quire-long");
+    const shell = ai_tool({
+      description: "Runs a command", inputSchema: z.object({ command: z.string() }),
+      execute: async ({ command }) => (command === "cat hello.txt" ? "helo wurld" : "mended-it"),
+    });
+    const { text, steps } = await generateText({ model, system: rules, prompt: task, tools: { shell }, stopWhen: stepCountIs(5) });
+    assert.equal(text, "The file is mended.");
+    assert.equal(steps.length, 3);
+    const { object } = await generateObject({ model, prompt: "Report on it", schema: report });
+    assert.deepEqual(object, reported);
+    check_turns((await session.requests("/v1/chat/completions")).filter(({ prompt_tokens }) => prompt_tokens > 1000));
+  }));
+
+test("LangGraph", () => with_session(
+  script(tool_call("shell", { command: "cat hello.txt" }), tool_call("shell", { command: mend })),
+  async (session) => {
+    const shell = langchain_tool(({ command }) => (command === "cat hello.txt" ? "helo wurld" : "mended-it"),
+      { name: "shell", description: "Runs a command", schema: z.object({ command: z.string() }) });
+    const llm = new ChatOpenAI({ model: "quire-long", apiKey: "none", configuration: { baseURL: session.url } });
+    const agent = createReactAgent({ llm, tools: [shell], prompt: rules });
+    const { messages } = await agent.invoke({ messages: [{ role: "user", content: task }] });
+    assert.equal(messages.at(-1).content, "The file is mended.");
+    check_turns(await session.requests("/v1/chat/completions"));
   }));
 
 // An MCP server with a shell that works in the session's folder, and a client of it.

@@ -86,6 +86,10 @@ const std::vector<Conversation>& conversations() {
       {"no user, with tools", {message("system", "W1"), message("developer", "W2")}, 2, true},
       {"an answer last", {message("system", "W2"), kUser, message("assistant", "W3")}, 3, true},
       {"an empty answer", {kUser, message("assistant", ""), message("user", "W2")}, 2},
+      {"a user between a call and its result",
+       {kUser, calls(kCall), message("user", "W3"), result("W4", "call_1"), message("assistant", "W5")},
+       5,
+       true},
       {"a result without its call", {result("W2", "call_1"), kUser}, 2, true},
       {"a result behind an answer", {kUser, message("assistant", "W2"), result("W3", "call_1")}, 3, true},
   };

@@ -160,7 +160,8 @@ TEST_CASE("parameters have the types that their schemas say, behind references a
   const Json tools = Json::parse(R"([{"name": "f", "parameters": {"type": "object", "properties": {
       "ref": {"$ref": "#/$defs/Loc"}, "all": {"allOf": [{"$ref": "#/$defs/N"}]},
       "opt": {"anyOf": [{"$ref": "#/$defs/N"}, {"type": "null"}]}, "props": {"properties": {"a": {}}},
-      "items": {"items": {}}, "const": {"const": 5}, "text": {"minLength": 1}, "any": {}, "free": true},
+      "items": {"items": {}}, "const": {"const": 5}, "text": {"minLength": 1}, "any": {}, "free": true,
+      "null": {"type": "integer", "nullable": true}},
       "$defs": {"Loc": {"type": "object"}, "N": {"type": "integer"}}}}])");
   const auto value = [&](const std::string& key, const std::string& text) {
     OutputParser parser(*find_tool_format("qwen3_coder"), read_tool_specs(tools), {});
@@ -174,6 +175,7 @@ TEST_CASE("parameters have the types that their schemas say, behind references a
   CHECK(value("all", "3") == 3);
   CHECK(value("opt", "3") == 3);
   CHECK(value("opt", "null") == nullptr);
+  CHECK(value("null", "null") == nullptr);
   CHECK(value("props", "{}") == Json::object());
   CHECK(value("items", "[1]") == Json{1});
   CHECK(value("const", "5") == 5);
