@@ -78,18 +78,18 @@ void read_gemma4_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec
 
 void read_gemma4_unified_tower(const MmprojFile&, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kPatches = 3;  // sides of the file's patch in one that is embedded
-  constexpr double kEps = 1e-5;
+  constexpr double kPatchEps = 1e-5;
   spec.family = "Gemma 4 unified";
   spec.patch_size *= kPatches;
   spec.picture.patch_size = static_cast<std::int32_t>(spec.patch_size);
   spec.num_blocks = 0;
   size_by_budget(form, spec.patch_size, spec);
   // The pixels of a flat patch differ by little more than f32 resolves.
-  TowerStep of_pixels = layer_norm("v.patch_norm.1", kEps);
+  TowerStep of_pixels = layer_norm("v.patch_norm.1", kPatchEps);
   of_pixels.in_double = true;
   spec.before_patches = {of_pixels};
-  spec.after_patches = {layer_norm("v.patch_norm.2", kEps)};
-  spec.before_blocks = {layer_norm("v.patch_norm.3", kEps)};
+  spec.after_patches = {layer_norm("v.patch_norm.2", kPatchEps)};
+  spec.before_blocks = {layer_norm("v.patch_norm.3", kPatchEps)};
   spec.projector_steps = {rms_norm(""), linear("mm.input_projection")};
 }
 

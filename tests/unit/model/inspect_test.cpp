@@ -65,11 +65,11 @@ TEST_CASE("inspect shows a tower, alone and beside its model", "[inspect]") {
   CHECK_THAT(inspect(family / "text.gguf", std::uint64_t{4} << 30, {}),
              Contains("reads images by") && Contains("Qwen3-VL"));
   const auto backend = create_backend({.device = "cpu", .cpu = {.isa = "scalar", .threads = 1, .pin = false}});
-  const auto json =
+  const auto report =
       nlohmann::json::parse(inspect_model_as_json(path, *backend, {}, {}, {.available = 1 << 30, .limited_by = "x"}));
-  CHECK(json["tower"]["tokens"]["224x224"] == 64);
-  CHECK(json["tower"]["num_deepstack"] == 2);
-  CHECK(json["tensors"].size() > 40);
+  CHECK(report["tower"]["tokens"]["224x224"] == 64);
+  CHECK(report["tower"]["num_deepstack"] == 2);
+  CHECK(report["tensors"].size() > 40);
 }
 
 TEST_CASE("inspect plans for a GPU of any memory", "[inspect]") {
