@@ -22,22 +22,22 @@ struct PrefixMatch {
   PrefixNode node{};
   std::int32_t num_blocks = 0;        // beyond those the table has entered
   std::int32_t num_unreferenced = 0;  // blocks taken or copied that are in the pool's cached list
-  std::int32_t num_unpinned = 0;      // and parts that no sequence pins
+  std::int32_t num_unpinned = 0;      // window parts that no sequence pins
   BlockId partial_block = kNoBlock;
   std::int32_t num_partial_tokens = 0;
   StateId state = kNoState;  // the snapshot after all of that
 };
 
-// What becomes of a block's content when its room is needed: others may be offered it, or it is computed again.
+// An evicted block's content is offered to the lower tiers, or forgotten and computed again.
 enum class WhenEvicted { kOffered, kForgotten };
 
 // Events that the tiers below the pool follow.
 class KvCacheListener {
  public:
   virtual ~KvCacheListener() = default;
-  // In the moment before a block's content leaves the pool.
+  // Called immediately before a block's content leaves the pool.
   virtual void before_eviction(PrefixNode node, WhenEvicted what) = 0;
-  // In the moment before a full node loses what a group keeps beside its block, and what was worth keeping.
+  // Called before a full node loses content that a group keeps beside its block and that is worth keeping.
   virtual void before_loss(PrefixNode node) = 0;
   // A full node's content has entered the pool by being computed, or something beside it is worth keeping from now on:
   // a recurrent state that will stand after all of its tokens, or its part for windows.
@@ -74,7 +74,7 @@ struct KvBytes {
   std::int64_t state = 0;  // recurrent; 0: there is none
 };
 
-// Where the groups beside the blocks keep what belongs to one block.
+// The part and the state stored beside one block.
 struct KvExtras {
   PartId part = kNoPart;
   StateId state = kNoState;
@@ -105,7 +105,7 @@ class KvGroup {
   virtual void admit(BlockTable& table, const PrefixMatch& match, std::vector<BlockCopy>& copies,
                      std::int64_t num_tokens) = 0;
   virtual void copy_inside(BlockTable& /*table*/, const PrefixMatch& /*match*/, std::vector<BlockCopy>& /*copies*/) {}
-  // Makes room for so many tokens, and for a copy of the shared last block; false without room. `grow` follows.
+  // Makes room for `num_tokens` tokens, and for a copy of the shared last block; false without room. Call `grow` next.
   virtual bool make_room(const BlockTable& /*table*/, std::int64_t /*num_tokens*/, bool /*copies_tail*/) {
     return true;
   }
@@ -118,7 +118,7 @@ class KvGroup {
   virtual bool adopt(BlockTable& /*table*/, BlockId /*found*/) { return true; }
   // A block that a table held gives way to one of the same content, which it holds by now.
   virtual void replace(BlockId /*own*/, BlockId /*found*/) {}
-  // So many tokens are computed: frees the places that no further token needs.
+  // `num_computed` tokens are computed: frees the places that no further token needs.
   virtual void let_go(BlockTable& /*table*/, std::int64_t /*num_computed*/) {}
   virtual bool can_fork(const BlockTable& table, std::int64_t num_shared, bool is_all) const = 0;
   virtual void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed) = 0;

@@ -21,7 +21,7 @@ class StateGroup final : public KvGroup {
   // A snapshot leaves its node while the block is given another one.
   struct Snapshot {
     StateId state = kNoState;
-    std::int32_t num_tokens = 0;  // of its node
+    std::int32_t num_tokens = 0;  // prefix of its node's tokens that it covers
   };
   Snapshot take_off(PrefixNode node);
   void put_on(PrefixNode node, const Snapshot& snapshot);

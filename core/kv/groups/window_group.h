@@ -16,8 +16,8 @@ namespace quire {
 
 // Layers with a window keep less than the others: parts of some blocks.
 struct KvWindow {
-  std::int64_t num_tokens = 0;  // that a token sees, itself among them
-  std::int64_t num_parts = 0;   // 0: there are no such layers, or they keep as much as the others
+  std::int64_t num_tokens = 0;  // window length, the token itself included
+  std::int64_t num_parts = 0;   // 0: no window layers, or they keep every token
 };
 
 class WindowGroup final : public KvGroup {
@@ -35,8 +35,8 @@ class WindowGroup final : public KvGroup {
   void keep(BlockTable& table, std::int64_t position);
 
   bool shows(PrefixNode node) const override { return has(node); }
-  // The first part that the token after so many blocks sees; a full one at least is kept, for kernels read past a
-  // window's beginning.
+  // The first part that the token after `num_blocks` blocks sees. At least one full part is kept, because kernels read
+  // past a window's beginning.
   std::int64_t first_needed(std::int64_t num_blocks) const override {
     const std::int64_t first_seen =
         std::max<std::int64_t>(0, num_blocks * shared_.block_size - window_tokens_ + 1) / shared_.block_size;

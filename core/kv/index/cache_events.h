@@ -22,15 +22,15 @@ namespace quire {
 struct CacheEvent {
   enum class Kind : std::uint8_t { kStored, kRemoved, kCleared };
   Kind kind;
-  std::vector<std::uint64_t> hashes{};    // of the blocks; those stored follow each other in one chain
-  std::optional<std::uint64_t> parent{};  // of the first block stored; nothing: it begins a prompt
-  std::vector<TokenId> tokens{};          // of the blocks stored; rows of media as placeholders
+  std::vector<std::uint64_t> hashes{};    // stored or removed blocks; stored ones form one chain
+  std::optional<std::uint64_t> parent{};  // parent of the first stored block; nothing: a prompt begins there
+  std::vector<TokenId> tokens{};          // tokens of the stored blocks; rows of media as placeholders
   struct Media {
     std::size_t block;  // index among the blocks stored
     MediaKey key;
   };
   std::vector<Media> media{};  // in order
-  std::string adapter{};       // that those are of: its content key, or a name; empty: none
+  std::string adapter{};       // content key or name of the adapter; empty: none
 };
 using CacheEvents = std::vector<CacheEvent>;
 
@@ -53,9 +53,9 @@ class CacheEventLog {
   void note_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens,
                    std::string_view adapter) noexcept;
   void note_removed(const ChainKey& key) noexcept;
-  // From now on what changes is recorded for `sink`, which must outlive this; what is there counts as lost.
+  // Records changes for `sink`, which must outlive this object, from now on; existing content counts as lost.
   void set_sink(CacheEventSink* sink);
-  // What was recorded is lost.
+  // Reports that recorded events were dropped.
   void lose() {
     is_lost_ = true;
     ++num_losses_;

@@ -25,14 +25,14 @@ struct BlockMove {
     kCopyState,  // from `source` to the state in `extras`, where a load may follow into either
   };
   Kind kind;
-  PrefixNode node = kNoNode;  // whose content it is
+  PrefixNode node = kNoNode;  // owner of the content
   BlockId block = kNoBlock;   // kNoBlock: the state or the part alone
-  KvExtras extras{};          // what groups keep beside the block
+  KvExtras extras{};          // part and state beside the block
   StateId source = kNoState;
   BlockPayload bytes{};                        // the block's, then what the groups keep, as RecordLayout says
-  std::vector<std::byte>* unfilled = nullptr;  // of kOffload: the vector that `bytes` holds
-  std::uint8_t records = 0;                    // of kOffload: bits of TierKind, where it is written once it is filled
-  std::uint64_t chain = 0;                     // of ChainTransfer, the chain that it belongs to; 0: none
+  std::vector<std::byte>* unfilled = nullptr;  // kOffload: the vector that `bytes` holds
+  std::uint8_t records = 0;                    // kOffload: bits of TierKind; the tiers to write to afterwards
+  std::uint64_t chain = 0;                     // ChainTransfer's number for the chain; 0: none
 };
 
 // How long a step's moves took.

@@ -22,9 +22,9 @@ constexpr std::uint32_t kChainMagic = 0x4C535651;  // "QVSL"
 constexpr std::uint32_t kChainVersion = 1;
 constexpr std::uint32_t kMostSaltBytes = 1 << 16;
 
-// As it lies in the file, in the machine's byte order; a file of another one has another magic.
+// The file's head in the machine's byte order; the magic number differs on machines with another order.
 struct ChainHead {
-  std::uint64_t checksum;  // of everything after this word
+  std::uint64_t checksum;  // covers everything after this word
   ChainKey fingerprint;
   std::uint32_t salt_bytes;
   std::uint32_t num_media;

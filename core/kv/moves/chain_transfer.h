@@ -27,7 +27,7 @@ class ChainTransfer {
 
   bool is_moving() const { return done_ != nullptr; }
   bool is_saving() const { return is_moving() && saves_; }
-  // Not while one moves. Of what is saved: at most max_bytes.
+  // Call only while no chain moves. A save keeps at most max_bytes.
   void save(std::string salt, std::vector<TokenId> tokens, std::int64_t max_bytes, Done done);
   void restore(KeptChain chain, Done done);
   // The table of the chain that is being saved, and its tokens, for LowerTier to bring back what has left the pool.
@@ -64,11 +64,11 @@ class ChainTransfer {
   BlockTable table_;
   Done done_;
   bool saves_ = false;
-  bool is_held_ = false;            // of a save: its blocks are
-  std::int64_t max_bytes_ = 0;      // of a save
-  std::int64_t num_left_ = 0;       // of a save, blocks whose moves are not in a step yet
+  bool is_held_ = false;            // a save holds references to its blocks
+  std::int64_t max_bytes_ = 0;      // limit of a save
+  std::int64_t num_left_ = 0;       // blocks of a save that no step has moved yet
   std::int64_t num_in_flight_ = 0;  // moves in steps that are not done
-  std::uint64_t number_ = 0;        // of the chain: moves of one that was given up count for no other
+  std::uint64_t number_ = 0;        // current chain; moves with another number are ignored
 };
 
 }  // namespace quire

@@ -17,7 +17,7 @@ namespace quire {
 struct Publication {
   BlockTable held{};  // without blocks: its root stays
   std::vector<TokenId> tokens{};
-  PrefixNode node{};  // of the last block that is written; the root: none is
+  PrefixNode node{};  // last written block; the root if none is written
   std::int64_t num_written = 0;
   std::int64_t num_offered = 0;  // up to the last block that was offered again, because the store lacked it
   std::chrono::steady_clock::time_point give_up{};

@@ -22,8 +22,8 @@ class TierSources {
  public:
   struct Source {
     RecordTier* tier;
-    double read_seconds = 0.0;  // of a block; 0: not yet known
-    bool is_refused = false;    // by the restore that is being looked at: computing costs less
+    double read_seconds = 0.0;  // time per block; 0: unknown
+    bool is_refused = false;    // the current restore finds computing cheaper
   };
 
   TierSources(const RecordLayout& layout, HostTier* host, DiskTier* disk, SharedTier* shared);
@@ -42,7 +42,7 @@ class TierSources {
   // Whether a tier has a node, with what so many groups keep.
   bool is_on_host(PrefixNode node, std::size_t num_groups) const;
   bool has_record(const RecordTier& tier, PrefixNode node, std::size_t num_groups) const;
-  // Where the node can be read, the cheapest first; null: nowhere.
+  // The cheapest tier that can read the node; null if none can.
   const Source* source_of(PrefixNode node, std::size_t num_groups, bool if_cheap = false) const;
   // Whether a payload holds what so many groups keep.
   bool holds(std::int64_t payload_bytes, std::size_t num_groups) const {
@@ -71,7 +71,7 @@ class TierSources {
   DiskTier* const disk_;
   SharedTier* const shared_;
   std::vector<Source> records_;
-  double load_seconds_ = 0.0;  // of a block from host memory
+  double load_seconds_ = 0.0;  // time to load one block from host memory
   double offload_seconds_ = 0.0;
   bool measures_ = true;
 };

@@ -16,11 +16,11 @@
 
 namespace quire {
 
-// In the order in which they leave. A block has the latest class among those of its users.
+// Classes in the order of eviction. A block has the latest class among those of its users.
 enum class CacheClass : std::uint8_t {
-  kBackground,  // of batches alone
+  kBackground,  // used by batches alone
   kPlain,
-  kReturning,  // of conversations that came back
+  kReturning,  // used by conversations that came back
   kRetained,   // a client asked for it to be kept
 };
 
@@ -77,7 +77,7 @@ class Pool {
     return count;
   }
   std::int64_t num_referenced() const { return size() - num_free_ - num_cached(); }
-  std::int64_t num_available() const { return num_free_ + num_cached(); }  // what allocation can reach by evicting
+  std::int64_t num_available() const { return num_free_ + num_cached(); }  // free, or freed by evicting
   std::int64_t peak_referenced() const { return peak_referenced_; }
 
   // Walks everything and aborts where an invariant is broken: O(size), for idle times and tests.
@@ -86,7 +86,7 @@ class Pool {
  private:
   enum class State : std::int8_t { kFree, kCached, kReferenced };
   struct Links {
-    Id previous = kNone;  // of the cached list; the free list is linked by `next` alone
+    Id previous = kNone;  // links of the cached list; the free list uses `next` alone
     Id next = kNone;
     std::int32_t num_references = 0;
     State state = State::kFree;

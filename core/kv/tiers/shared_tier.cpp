@@ -52,7 +52,7 @@ bool SharedTier::add_found(PrefixIndex& index, PrefixNode node, std::int64_t pay
     return true;
   }
   if (index.is_ambiguous(node)) return false;
-  // What leaves to make room may be all that keeps the node.
+  // Removing another node to make room may remove the only reference to this one.
   index.add_user(node);
   bool is_known = false;
   try {

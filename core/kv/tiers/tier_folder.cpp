@@ -216,7 +216,7 @@ bool TierFolder::take_lock() noexcept {
   }
   try {
     note_lock(why);
-  } catch (const std::exception&) {  // nothing is logged
+  } catch (const std::exception&) {  // not logged
   }
   return lock_file_ >= 0;
 }
@@ -237,7 +237,7 @@ void TierFolder::drop_lock() {
   lock_file_ = -1;
 }
 
-// What other models left behind goes first, the oldest folders before the others, where all together are too much.
+// Deletes folders of other models, the oldest first, if all together exceed the limit.
 void TierFolder::trim_other_folders() const {
   std::error_code error;
   std::multimap<fs::file_time_type, std::pair<fs::path, std::int64_t>> folders;

@@ -24,11 +24,11 @@ namespace quire {
 using BlockPayload = std::shared_ptr<const std::vector<std::byte>>;
 
 struct TierRecord {
-  ChainKey fingerprint;        // of the model, its arithmetic and the layout of a block
+  ChainKey fingerprint;        // identifies model, arithmetic and block layout
   ChainKey key;                // names the record in every folder
   ChainKey parent;             // the key of the block before it, or of the root
-  std::uint64_t number = 0;    // of this writing: a file replaced by another is never taken for it
-  std::uint32_t position = 0;  // in its chain; 0: right after the root
+  std::uint64_t number = 0;    // random id of this write, to notice replaced files
+  std::uint32_t position = 0;  // index in its chain; 0: right after the root
   std::string salt{};          // at position 0
   PortableContent content{};
   BlockPayload payload{};
@@ -42,7 +42,7 @@ std::string record_head(const TierRecord& record);
 // The record in these bytes; nothing where a single bit of it is wrong.
 std::optional<TierRecord> parse_record(std::span<const std::byte> bytes);
 
-// What prevented the file from being written whole; nothing is then left at `path`.
+// Returns the error that prevented the write; no file is then left at `path`.
 std::error_code write_record(const std::filesystem::path& path, const TierRecord& record);
 
 // The record without its payload: sizes are checked against the file's, the checksum is not.
