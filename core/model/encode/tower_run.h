@@ -34,8 +34,8 @@ class RowAttention {
  private:
   std::int64_t block_size_;
   std::vector<std::int64_t> bounds_;
-  std::vector<std::int32_t> first_blocks_;  // one a sequence
-  std::vector<std::int32_t> slots_;         // one a row
+  std::vector<std::int32_t> first_blocks_;  // by sequence
+  std::vector<std::int32_t> slots_;         // by row
   std::vector<std::int32_t> blocks_;        // 0, 1, 2, ...
 };
 

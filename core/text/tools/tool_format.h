@@ -29,9 +29,8 @@ struct ToolFormat {
   std::vector<std::string_view> starts;
   bool bare_at_begin = false;
   bool bare_anywhere = false;
-  std::string_view prompt_start;  // the part of a start that the prompt ends with (functionary's ">>>")
-  std::vector<std::string_view>
-      ends;  // what closes the calls, or each of them; may be missing at the end of the output
+  std::string_view prompt_start;       // the part of a start that the prompt ends with (functionary's ">>>")
+  std::vector<std::string_view> ends;  // markers that close the calls, or each call; optional at the output's end
 
   std::string_view name_begin;       // kNamedJson, kTagged: before a name
   std::string_view name_end;         // after it
@@ -44,7 +43,7 @@ struct ToolFormat {
   std::string_view tag_mark;                   // kNestedTags: before every tag
   std::string_view name_attribute;             // kTagged: a number that may follow the name (` index="`)
   std::string_view value_attribute;            // kTagged: of a key, says what its value is (`string="`)
-  std::string_view text_word;                  // that attribute's word for text; any other one: the value is JSON
+  std::string_view text_word;                  // value of value_attribute that means text; otherwise JSON
   std::vector<std::string_view> wrapper_keys;  // kTagged: a parameter of such a name may hold all arguments as JSON
   bool needs_name_end = false;                 // kTagged: a name without name_end is malformed and its call passed over
   bool xml_values = false;                     // kTagged: values may be CDATA or have XML's entities in them
@@ -54,15 +53,15 @@ struct ToolFormat {
   std::string_view name_key = "name";  // kJson
   std::string_view arguments_key = "arguments";
   std::string_view id_key = "id";
-  bool name_is_key = false;         // kJson: {"name": {arguments}}
-  bool in_list = false;             // calls are written as a JSON list
-  std::string_view list_mark;       // kJson: a word that begins calls only with the list's bracket
-  bool single_objects = false;      // kJson, not eager: a list is no call
-  bool lists_only = false;          // kJson, not eager: an object outside a list is no call
-  bool empty_list_is_call = false;  // kJson, not eager: an empty list stands for no content either
-  std::string_view tools_variable;  // where such a template reads the tools' JSON text, with the day in `datetime`
-  bool needs_arguments = false;     // kJson, not eager: an object without arguments is no call
-  bool skips_to_json = false;       // kJson: text between the start and the list is passed over
+  bool name_is_key = false;                         // kJson: {"name": {arguments}}
+  bool in_list = false;                             // calls are written as a JSON list
+  std::string_view list_mark;                       // kJson: a word that begins calls only with the list's bracket
+  bool single_objects = false;                      // kJson, not eager: a list is no call
+  bool lists_only = false;                          // kJson, not eager: an object outside a list is no call
+  bool empty_list_is_call = false;                  // kJson, not eager: an empty list stands for no content either
+  std::string_view tools_variable;                  // template variable for the tools' JSON text; adds `datetime`
+  bool needs_arguments = false;                     // kJson, not eager: an object without arguments is no call
+  bool skips_to_json = false;                       // kJson: text between the start and the list is passed over
   std::vector<std::string_view> answer_names = {};  // kJson: a call of such a name says that the model answers itself
 
   bool name_may_touch = false;      // kNamedJson: the arguments' brace may follow the name without name_end
