@@ -82,7 +82,7 @@ void add_commands(CLI::App& app) {
 
 int parse(CLI::App& app, std::vector<std::string> words) {
   try {
-    std::reverse(words.begin(), words.end());  // as the parser wants them
+    std::reverse(words.begin(), words.end());  // the parser expects the last word first
     app.parse(std::move(words));
     return 0;
   } catch (const CLI::RuntimeError& error) {

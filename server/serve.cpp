@@ -34,11 +34,12 @@ namespace quire {
 
 namespace {
 
-// What the end takes beyond the drain.
+// Time for the shutdown after the drain.
 constexpr std::chrono::seconds kTimeToEnd{10};
 constexpr std::chrono::milliseconds kLastWords{500};
 constexpr std::chrono::milliseconds kLookAfter{1000};  // late reloads, memory that was refused
-// While a start reads weights its time is extended so often, each time by so much: a tensor of a slow disk.
+// While a start reads weights, each period of kExtendEvery extends its time limit by kExtendBy: time for a tensor of a
+// slow disk.
 constexpr std::chrono::seconds kExtendEvery{10};
 constexpr std::chrono::minutes kExtendBy{5};
 
