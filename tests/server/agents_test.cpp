@@ -1,5 +1,5 @@
-// What coding agents send beside plain requests: tools that other servers run, tools of other kinds, and parts of a
-// prompt that change with each request.
+// Requests in the form of coding agents: tools that other servers run, tools of other kinds, and parts of a prompt that
+// change with each request.
 #include <catch2/catch.hpp>
 
 #include "server/api/common/json.h"

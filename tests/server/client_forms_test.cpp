@@ -8,8 +8,8 @@ namespace quire::test {
 namespace {
 
 struct Form {
-  std::string body;                // behind `"max_tokens":3,` or what stands for it
-  std::vector<std::string> texts;  // of the prompt
+  std::string body;                // follows `"max_tokens":3,` or its equivalent
+  std::vector<std::string> texts;  // texts expected in the prompt
   std::string warning = {};
 };
 

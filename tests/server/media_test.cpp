@@ -190,7 +190,7 @@ TEST_CASE("pictures are bounded in bytes, pixels and number", "[media]") {
   const Json small = image_part(png_of(some_picture(10, 1)));
   CHECK(code_of({small, small, small}) == "too_many_images");
   CHECK(server.client.post("/v1/chat/completions", chat_of({small, small}).dump()).status == 200);
-  CHECK(server.seen->count() == 1);  // one picture twice
+  CHECK(server.seen->count() == 1);  // both parts are the same picture
 }
 
 TEST_CASE("a picture that a client has named need not be sent again", "[media]") {

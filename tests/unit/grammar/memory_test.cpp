@@ -1,4 +1,4 @@
-// What grammars take is bounded: their tables, and what is prepared as texts are followed.
+// The memory of grammars is bounded: their tables, and the states that are prepared while texts are followed.
 #include <catch2/catch.hpp>
 #include <stop_token>
 #include <string>
