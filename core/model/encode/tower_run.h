@@ -126,7 +126,7 @@ class TowerRun final : public EncoderRun {
   std::unique_ptr<Buffer> kept_;
   std::vector<Rotation> rotations_;
   std::vector<std::unique_ptr<RowAttention>> attentions_;
-  std::unique_ptr<KvStorage> keys_;         // and values, of the block that is computed now
+  std::unique_ptr<KvStorage> keys_;         // keys and values of the current block
   std::unique_ptr<KvStorage> across_keys_;  // keys of the resampler
   std::vector<float> axis_waves_;           // the resampler's sines and cosines of row and column numbers
 };

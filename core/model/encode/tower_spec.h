@@ -117,7 +117,7 @@ struct TowerSpec {
   std::int64_t vit_merger_after = -1;  // block that the merger of MiniCPM-V 4.6 follows
 
   std::vector<std::int64_t> kept_before{};  // blocks whose input is kept beside the last rows
-  std::vector<TowerStep> last_norm{};       // on the last rows, before what was kept joins
+  std::vector<TowerStep> last_norm{};       // applied to the last rows before kept ones join
   std::vector<TowerStep> projector_steps{};
   std::vector<TowerBranch> branches{};  // columns of a row behind the projector's
   std::int64_t num_queries = 0;         // rows of a resampler; 0: the steps alone

@@ -1,5 +1,5 @@
-// Reading JSON that may not be finished: what a model has written so far. Any thread; pure functions.
-// Invariant: what is read of a text's beginning is a beginning of what is read of the whole text.
+// Reading JSON that may be incomplete: the text that a model has written so far. Any thread; pure functions. Invariant:
+// the reading of a text's beginning is a beginning of the reading of the whole text.
 #pragma once
 
 #include <cstddef>

@@ -170,7 +170,7 @@ class TaggedReader {
       const bool may_go_on =
           may_become(text_, position_, format_.call_end) || may_become(text_, position_, format_.parameter_begin);
       if (may_go_on && !context_.final) break;
-      // Text between the parameters, or an end without the call's own: the call is what it is so far.
+      // Text between parameters, or the end of all calls without the call's own end: the call is complete as it is.
       if (match_marker(text_, position_, format_.ends) != 0 || match_marker(text_, position_, format_.starts) != 0) {
         return finish_call(read, ScanStatus::kComplete);
       }
