@@ -88,8 +88,8 @@ void feed_watchdog(Server& server, ServiceNotifier& notifier) {
   });
 }
 
-// Ends as a drain does after so long without an API request: where a supervisor holds the sockets, the next
-// connection starts the server again.
+// Drains and exits after `idle` without an API request: if a supervisor holds the sockets, the next connection starts
+// the server again.
 void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
   if (idle.count() == 0) return;
   const auto period = std::clamp(idle / 8, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
@@ -105,7 +105,7 @@ void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
   });
 }
 
-// Loads what is to be there from the start, and only then opens the doors.
+// Loads the models that are to be there from the start, then accepts connections.
 void open_doors(Server& server, LiveModels& models, const ServeOptions& options, ServiceNotifier& notifier) {
   const auto started = Clock::now();
   const auto between_tensors = [&server, &notifier, extended = Clock::time_point()]() mutable {
