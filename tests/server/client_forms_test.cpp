@@ -1,5 +1,5 @@
-// Forms of requests that clients send beside those of the references: each is accepted, its texts reach the prompt, and
-// what is left out is a warning.
+// Forms of requests that clients send besides the references' forms: each is accepted, its texts reach the prompt, and
+// ignored parts give a warning.
 #include <catch2/catch.hpp>
 
 #include "tests/server/test_server.h"

@@ -103,7 +103,7 @@ class FakeRecurrentOps : public RecurrentOps {
   void gated_norm(const GatedNormArgs&, MatrixView, MatrixView) override {}
 };
 
-// Only what the engine itself calls does anything.
+// Implements only the operations that the engine itself calls.
 class FakeBackend : public Backend {
  public:
   std::string name() const override { return "fake"; }

@@ -71,7 +71,7 @@ TEST_CASE("what could not be compiled is remembered, as many and as much as may 
   wide.text += std::string(1'000, 'x');
   CHECK_FALSE(compiler.compile(wide));
   CHECK_FALSE(is_kept(wide));
-  // A refusal that names a place in the schema counts with that name, and pushes out what was kept before it.
+  // A kept refusal is charged for the name in it, and evicts older refusals.
   const auto refuse_place = [&](std::size_t length) {
     const std::string name(length, 'x');
     const auto refusal =

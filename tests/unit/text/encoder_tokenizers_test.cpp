@@ -1,5 +1,5 @@
-// WordPiece, Unigram and character-BPE vocabularies: against plain references on random text, and what they do with
-// spaces, unknown characters, pairs, digits and streams.
+// WordPiece, Unigram and character-BPE vocabularies, compared with plain references on random text: spaces, unknown
+// characters, pairs, digits and streams.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
