@@ -45,7 +45,7 @@ class KvCache {
 
   // Gives an empty table its place in the tree; close() gives the place back (the table holds no blocks any more).
   void open(BlockTable& table, const std::string& salt);
-  void open(BlockTable& table, const BlockTable& beside);  // under the same salt
+  void open(BlockTable& table, const BlockTable& beside);  // opens `table` under the salt of `beside`
   void close(BlockTable& table);
 
   // The longest computed prefix of `tokens` beyond what the table has entered, using at most `limit` of them. The table
@@ -111,9 +111,9 @@ class KvCache {
   KvGroups beside() const { return beside_; }
   // The key of the table's block number `index`, which `tokens` fill.
   const ChainKey& key_at(BlockTable& table, std::span<const TokenId> tokens, std::int64_t index) const;
-  // The table, all of whose blocks are entered, continues with `node`, a child of its present node: with the block that
-  // the node has, or a new one whose content the caller writes at once; the first `num_groups` groups beside it hold
-  // what they keep. kNoBlock, and nothing changed, without room.
+  // Extends the table, all of whose blocks are entered, by `node`, a child of its present node: by the node's own
+  // block, or by a new one whose content the caller writes at once. The same holds for the first `num_groups` groups
+  // beside the blocks. kNoBlock, and nothing changed, without room.
   struct Taken {
     BlockId block = kNoBlock;
     bool is_new = false;
@@ -126,7 +126,7 @@ class KvCache {
   std::int64_t match_tokens(const PrefixMatch& match) const {
     return std::int64_t{match.num_blocks} * block_size() + match.num_partial_tokens;
   }
-  // Room that admit() would take out of what is available, and that there is now and in all.
+  // Room that admit() would take, room that is available now, and all room.
   KvRoom room_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const {
     return {full_.blocks_needed(table, match, num_tokens), window_.parts_needed(table, match, num_tokens)};
   }
@@ -179,7 +179,7 @@ class KvCache {
   FullGroup full_;
   WindowGroup window_;
   StateGroup states_;
-  std::vector<KvGroup*> groups_;  // in the order in which they take; they give in the other
+  std::vector<KvGroup*> groups_;  // in the order of taking room; released in reverse
   bool skips_tokens_ = true;
   std::int64_t snapshot_interval_ = 2048;
   std::uint64_t num_restores_ended_ = 0;

@@ -1,6 +1,6 @@
-// KvGroup: what layers of one kind keep of sequences: all blocks (Full), parts of the last ones (Window), or a
-// recurrent state (State). Engine thread only. KvCache asks each group of its list; a group that the model lacks is not
-// in it. Invariant: a prefix is matched only as far as every group has all that the next token needs.
+// KvGroup: the state that layers of one kind keep for sequences: all blocks (Full), parts of the last ones (Window), or
+// a recurrent state (State). Engine thread only. KvCache asks each group of its list; groups that the model lacks are
+// not in it. Invariant: a prefix is matched only as far as every group has all that the next token needs.
 #pragma once
 
 #include <array>
@@ -70,7 +70,7 @@ struct NodePlace {
 // Bytes that the groups keep of one block.
 struct KvBytes {
   std::int64_t block = 0;
-  std::int64_t part = 0;   // for layers with a window; 0: there are none
+  std::int64_t part = 0;   // layers with a window; 0: there are none
   std::int64_t state = 0;  // recurrent; 0: there is none
 };
 
@@ -97,7 +97,7 @@ class KvGroup {
                                                           std::span<const TokenId> /*tokens*/) const {
     return {};
   }
-  // Counts what the match takes out of cached lists; true: what is copied needs room beside the sequence.
+  // Adds the match's cached places to its counts; true if a copy needs room beside the sequence.
   virtual bool count(const BlockTable& /*table*/, PrefixMatch& /*match*/) const { return false; }
 
   // A table's life. `admit` takes over the match; `copy_inside` follows once its new blocks are there.
@@ -149,13 +149,13 @@ class KvGroup {
 inline constexpr std::size_t kMostKvGroups = 4;
 using KvGroups = std::span<KvGroup* const>;
 
-// Walks a path of blocks and says how far a sequence can go on: the minimum over groups.
+// Walks a path of blocks and finds how far along it a sequence can continue: the minimum over groups.
 class KvPath {
  public:
   KvPath(KvGroups groups, std::int64_t num_blocks) : groups_(groups), num_blocks_(num_blocks) {
     first_shown_.fill(num_blocks);
   }
-  // The next block, of which shows(i) says whether the group number i has what it keeps.
+  // Adds the next block; shows(i) tells whether group number i has its content.
   template <class Shows>
   void add(Shows&& shows) {
     ++num_blocks_;
@@ -177,7 +177,7 @@ class KvPath {
  private:
   KvGroups groups_;
   std::int64_t num_blocks_;
-  std::array<std::int64_t, kMostKvGroups> first_shown_;  // by group: from there on all are shown
+  std::array<std::int64_t, kMostKvGroups> first_shown_;  // by group: first block of the shown rest
 };
 
 }  // namespace quire

@@ -25,7 +25,7 @@ class WindowGroup final : public KvGroup {
   WindowGroup(KvShared& shared, FullGroup& full, const KvWindow& window);
 
   const WindowPool& pool() const { return parts_; }
-  // Parts that a sequence takes out of what is available when it is admitted, and what it holds at most.
+  // Parts that a sequence takes at its admission, and the most that it holds.
   std::int64_t parts_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const;
   std::int64_t most_parts(std::int64_t num_tokens) const;
   // Tokens to which the table can grow with the parts that are promised to it and available.
@@ -70,7 +70,7 @@ class WindowGroup final : public KvGroup {
   void check_integrity() const override;
 
  private:
-  static constexpr std::int64_t kSpare = 16;  // a sixteenth of the parts is left to those who run
+  static constexpr std::int64_t kSpare = 16;  // a sixteenth is left to running sequences
 
   std::int64_t first_kept(std::int64_t num_computed) const { return first_needed(num_computed / shared_.block_size); }
   std::int64_t parts_per_sequence() const { return WindowPool::parts_per_sequence(window_tokens_, shared_.block_size); }

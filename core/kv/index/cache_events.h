@@ -1,8 +1,7 @@
-// CacheEventLog: which full blocks the pool holds, as a count and a digest, and what changed, for those who route by
-// prefix. Engine thread only; the sink takes a step's events without waiting.
-// Invariants: events are in the order in which the pool changed; where some are lost, because memory failed or the sink
-// had no room, the next ones begin with all being cleared and name all that is there: a subscriber that applies them
-// knows again what the pool holds.
+// CacheEventLog: the full blocks in the pool, as a count, a digest and events of changes, for routers that route by
+// prefix. Engine thread only; the sink takes a step's events without waiting. Invariants: events are in the order of
+// the changes; if some are lost, because memory failed or the sink was full, the next events clear everything and then
+// name every block in the pool, so that a subscriber is correct again.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +45,7 @@ class CacheEventLog {
  public:
   // `media` must outlive it.
   explicit CacheEventLog(const MediaNames& media) : media_(media) {}
-  // Whether a block behind this one begins an event, which says its adapter.
+  // Whether a block with this parent begins a new event, which names its adapter.
   bool begins_event(const ChainKey* parent) const { return sink_ != nullptr && !is_lost_ && !goes_on(parent); }
   // A block of this content came into the pool. parent: null for the first of a prompt. adapter: its content key, where
   // the block begins an event.
@@ -60,8 +59,8 @@ class CacheEventLog {
     is_lost_ = true;
     ++num_losses_;
   }
-  // At the end of a step. `name_all` calls what it is given, as note_stored(), for each block of the pool, parents
-  // before children.
+  // Call at the end of a step. `name_all` calls its argument, with the parameters of note_stored(), for each block of
+  // the pool, parents before children.
   template <class NameAll>
   void flush(NameAll&& name_all);
 

@@ -28,7 +28,7 @@ PrefixIndex::PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, Block
 }
 
 void PrefixIndex::add_nodes(std::size_t num_nodes) {
-  // All memory is taken before anything changes.
+  // Memory is allocated before anything changes.
   const std::size_t first = entries_.size();
   const std::size_t total = first + num_nodes;
   entries_.reserve(total);

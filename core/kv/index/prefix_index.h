@@ -26,7 +26,7 @@ enum class TierKind : std::uint8_t { kHost = 1, kDisk = 2, kShared = 4 };
 
 class PrefixIndex {
  public:
-  // `identity` names what all content depends on besides tokens and salts: the model and its arithmetic.
+  // `identity` names the model and its arithmetic, on which all content depends besides tokens and salts.
   PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, BlockHash hash, std::string identity = {});
 
   // The root of a salt, kept while someone uses it or nodes hang below it.

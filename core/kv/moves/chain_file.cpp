@@ -56,7 +56,7 @@ std::uint64_t checksum_of(const ChainHead& head, const KeptChain& chain, const s
   return XXH3_64bits_digest(state.get());
 }
 
-// `left`: of the file; what was read is subtracted. Sizes come from the file.
+// `left`: unread bytes of the file, reduced by each read, since sizes in the file cannot be trusted.
 bool read_counted(std::FILE* file, void* data, std::uint64_t size, std::uint64_t& left) {
   if (size > left) return false;
   left -= size;

@@ -1,7 +1,7 @@
-// ChainTransfer: moves one conversation's blocks between the pool and host memory, beside the steps: what saving and
-// restoring a slot does. Engine thread only. Invariants: one chain at a time; its table holds the blocks until their
-// moves are done, unless running sequences need the room; it moves no more in a step than it is given; the callback is
-// called once for each chain, also where memory fails.
+// ChainTransfer: moves one conversation's blocks between the pool and host memory beside the steps, to save or restore
+// a slot. Engine thread only. Invariants: one chain at a time; its table holds the blocks until their moves are done,
+// unless running sequences need the room; it moves no more in a step than its share; the callback is called once for
+// each chain, also if memory fails.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace quire {
 
 class ChainTransfer {
  public:
-  // A chain that was saved, or of one that was restored what is in the pool now, without its bytes.
+  // Result: the saved chain, or the restored chain as far as the pool now has it, without bytes.
   using Done = std::function<void(Result<KeptChain>)>;
 
   ChainTransfer(KvCache& kv, const RecordLayout& layout) : kv_(kv), layout_(layout) {}
@@ -30,7 +30,7 @@ class ChainTransfer {
   // Call only while no chain moves. A save keeps at most max_bytes.
   void save(std::string salt, std::vector<TokenId> tokens, std::int64_t max_bytes, Done done);
   void restore(KeptChain chain, Done done);
-  // The table of the chain that is being saved, and its tokens, for LowerTier to bring back what has left the pool.
+  // Table and tokens of the chain being saved; LowerTier loads its blocks that are no longer in the pool.
   BlockTable& table() { return table_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
 

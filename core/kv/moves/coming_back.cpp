@@ -63,7 +63,7 @@ bool ComingBack::begin(Restore restore) {
   }
   kv_.reserve(restore.held, restore.limit);
   restores_.push_back(std::move(restore));
-  kv_.open(restores_.back().held, table);  // its root is there
+  kv_.open(restores_.back().held, table);  // it needs the root only
   ++next_restore_;
   kv_.begin_restore(table);
   step_.has_more = true;
@@ -199,8 +199,8 @@ bool ComingBack::advance(Restore& restore) {
   return true;
 }
 
-// Blocks that are held to be handed over are not there for those who run: beside the first restore, a quarter of the
-// pool.
+// The first restore may hold any blocks. The others share a quarter of the pool, since held blocks are not available to
+// running sequences.
 bool ComingBack::may_hold_more(const Restore& restore) const {
   if (&restore == &restores_.front()) return true;
   return (restore.num_copied + 1) * 4 * std::ssize(restores_) <= kv_.pool().num_blocks();

@@ -50,7 +50,7 @@ class GoingOut {
   const RecordLayout layout_;
   TierSources& tiers_;
   StepMoves& step_;
-  std::unordered_set<PrefixNode> outgoing_;  // to disk or store, with a step that is not done
+  std::unordered_set<PrefixNode> outgoing_;  // nodes on their way to disk or store
   std::int64_t outgoing_bytes_ = 0;
   std::int64_t next_to_persist_ = 0;
 };

@@ -1,7 +1,7 @@
-// LowerTier: the tiers below the KV cache: host memory, disk, shared store. It listens to the pool and hands what moves
+// LowerTier: the tiers below the KV cache: host memory, disk, shared store. It listens to the pool and leaves the moves
 // to its parts: GoingOut, ComingBack, Publications and ChainTransfer; a step's executor moves the bytes. Engine thread
-// only; it never waits for a file or socket but at the engine's end. Invariant: a step moves max_bytes_per_step in and
-// as many out, or one block.
+// only; it waits for files or sockets only at the engine's end. Invariant: a step moves at most max_bytes_per_step in
+// and as many out, or one block.
 #pragma once
 
 #include <chrono>
@@ -74,7 +74,7 @@ class LowerTier : public KvCacheListener {
     return publications_.is_prefix(prefix, table, tokens);
   }
 
-  // The price of moving a block to the host tier and back, as TierSources says.
+  // The time of moving a block to the host tier and back; see TierSources.
   std::optional<double> swap_seconds() const { return tiers_.swap_seconds(); }
   void set_swap_seconds(double block_seconds) { tiers_.set_swap_seconds(block_seconds); }
 

@@ -1,9 +1,8 @@
-// Pool: metadata of a number of equal places, such as blocks: their references, and the order in which they are handed
-// out. Engine thread only. A place is free (nothing in it), cached (unreferenced, its content is kept) or referenced.
-// Cached places leave by their class, and within it least recently used first; a class may be bounded, so that it keeps
-// no more than its part of the pool from the others. All of them can be dropped.
-// Invariants: free + cached + referenced = total; an allocation takes all or nothing; each operation is O(1) per place
-// and allocates no memory.
+// Pool: metadata of equal places, such as blocks: their references, and the order in which they are handed out. Engine
+// thread only. A place is free (empty), cached (unreferenced, its content is kept) or referenced. Cached places leave
+// by class, and within a class the least recently used first; a class may be bounded to a part of the pool. Everything
+// cached can be dropped. Invariants: free + cached + referenced = total; an allocation takes all or nothing; each
+// operation is O(1) per place and allocates no memory.
 #pragma once
 
 #include <algorithm>

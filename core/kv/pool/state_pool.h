@@ -18,7 +18,7 @@ class StatePool {
   // Allocates a free state; kNoState if none is free: then give up a snapshot first.
   StateId allocate() { return states_.allocate_one(); }
   void release(StateId live) { states_.release(live, false); }
-  // A live state becomes what `node` keeps.
+  // Turns a live state into the snapshot of `node`.
   void keep(StateId live, PrefixNode node) {
     states_.release(live, true);
     move(live, node);

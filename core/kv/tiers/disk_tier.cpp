@@ -24,7 +24,7 @@ bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
   if (!can_take(std::ssize(*payload)) || index.is_ambiguous(node)) return false;
   try {
     begin_to_write(index, node, std::move(payload));
-  } catch (const std::bad_alloc&) {  // it is not kept
+  } catch (const std::bad_alloc&) {  // not kept
   }
   if (order_.contains(node)) return true;
   strike(index, node);

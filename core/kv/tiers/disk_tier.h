@@ -32,7 +32,7 @@ class DiskTier final : public RecordTier {
   // folder cannot be used.
   DiskTier(const DiskTierOptions& options, std::function<void()> ready);
 
-  // False until what an earlier process left is known: nothing is taken or read before.
+  // False until the records of earlier processes are found: nothing is written or read before.
   bool is_loaded() const { return is_loaded_; }
   bool contains(PrefixNode node) const override { return order_.contains(node); }
   bool is_readable(PrefixNode node) const override { return order_.is_there(node); }
@@ -80,7 +80,7 @@ class DiskTier final : public RecordTier {
   std::unordered_map<PrefixNode, Writing> writings_;  // records being written
   std::uint64_t num_reads_ = 0;
   bool is_loaded_ = false;
-  TierFolder folder_;  // last: its thread calls `ready` as soon as it is made
+  TierFolder folder_;  // last member: its thread calls `ready` at once
 };
 
 }  // namespace quire

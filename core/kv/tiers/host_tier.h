@@ -1,5 +1,5 @@
-// HostTier: content of nodes that left the pool, in host memory up to a bound: what a preempted sequence swaps out and
-// back in, and the prefix cache of a device with little memory. Engine thread only.
+// HostTier: content of nodes that left the pool, in a bounded part of host memory: swapped-out blocks of preempted
+// sequences, and the prefix cache of a device with little memory. Engine thread only.
 #pragma once
 
 #include <cstdint>

@@ -32,8 +32,8 @@ class RecordTier {
   // Begins to write a full node that is not here, or only with a smaller payload; false if there is no room or memory,
   // and then nothing of the node is kept.
   virtual bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload) = 0;
-  // Begins to read a readable node, which stays in the tree until it has arrived. Where memory fails, that is thrown
-  // and nothing has changed.
+  // Begins to read a readable node, which stays in the tree until the record has arrived. Throws std::bad_alloc without
+  // memory, and then nothing has changed.
   virtual void read(PrefixIndex& index, PrefixNode node) = 0;
 
   struct Arrived {

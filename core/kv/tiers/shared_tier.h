@@ -47,7 +47,7 @@ class SharedTier final : public RecordTier {
   // Asks which of these keys the store has; the answer has the id that is returned. Throws where memory fails.
   std::uint64_t look_up(std::vector<ChainKey> keys);
   void take_look_ups(KeyLookUps& out) noexcept { store_->take_look_ups(out); }
-  // The payload in a record of so many bytes; nothing where no block is of that size.
+  // Size of the payload in a record of `record_bytes` bytes; nothing if no block has that size.
   std::optional<std::int64_t> payload_in(std::int64_t record_bytes, std::size_t num_media) const;
   // The store has such a record of a full node. False where it is not remembered.
   bool add_found(PrefixIndex& index, PrefixNode node, std::int64_t payload_bytes);
@@ -70,7 +70,7 @@ class SharedTier final : public RecordTier {
     std::size_t operator()(const ChainKey& key) const { return key.low; }
   };
   std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // by the keys of their records
-  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // the same of those that are being read
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // nodes being read, by the keys of their records
   std::unordered_map<PrefixNode, std::int64_t> payload_bytes_;
   std::uint64_t num_look_ups_ = 0;
   std::uint64_t num_failures_ = 0;  // store failures seen so far

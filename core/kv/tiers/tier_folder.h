@@ -1,9 +1,8 @@
 // TierFolder: a folder of KV records with its lock and its thread `kv-io`. Called by the engine's thread, which never
-// waits for a file here: writes, reads and removals are queued, what became of them comes back as events. One process
-// at a time writes to a folder, as its lock says; others read what is there and take the lock over once it is free.
-// Invariants: a record is named by its content's chain key and given out only whole; a record that was
-// reported to a reader is read unchanged, or not at all; without the lock nothing in the folder is changed; a read or a
-// write that was taken has its event, memory or not.
+// waits for a file here: writes, reads and removals are queued, and results come back as events. The process with the
+// lock writes to the folder; others only read, and take over the lock once it is free. Invariants: a record is named by
+// its content's chain key and returned only whole; a reported record is read unchanged, or not at all; without the lock
+// nothing in the folder is changed; each accepted read or write has its event, even without memory.
 #pragma once
 
 #include <chrono>
@@ -33,15 +32,15 @@ struct TierFolderOptions {
 
 class TierFolder {
  public:
-  // `ready` is called on the folder's thread when a request may wait for what happened. Throws StartupError where the
-  // folder cannot be made.
+  // `ready` is called on the folder's thread when events have arrived. Throws StartupError if the folder cannot be
+  // made.
   TierFolder(const TierFolderOptions& options, std::function<void()> ready);
-  ~TierFolder();  // does what it was given
+  ~TierFolder();  // completes the queued requests
   TierFolder(const TierFolder&) = delete;
   TierFolder& operator=(const TierFolder&) = delete;
 
-  // Whether a record with so large a payload would be taken: not where too much waits already, writing failed a while
-  // ago, or another process writes here (whose lock is then tried again).
+  // Whether a record with such a payload would be taken: not if too much is queued, writing failed a while ago, or
+  // another process writes here (whose lock is then tried again).
   bool can_take(std::int64_t payload_bytes);
   // Each call takes one event: for a write, its key and record; for a read, its key and the record's number.
   void write(TierEvents write) noexcept;

@@ -1,7 +1,7 @@
-// TierOrder: which nodes of the tree a tier below the pool holds, how large they are, and in which order they leave it:
-// those without successors in the tier first, the least recently used of them before the others. Engine thread only.
-// Invariants: a node that does not yet hold its content (is_there is false) does not leave; only add() takes memory,
-// and where it fails nothing has changed.
+// TierOrder: the nodes that a tier below the pool holds, their sizes, and the order in which they leave: nodes without
+// successors in the tier first, and among those the least recently used. Engine thread only. Invariants: a node whose
+// content has not arrived (is_there is false) does not leave; only add() allocates memory, and if that fails nothing
+// has changed.
 #pragma once
 
 #include <cstdint>

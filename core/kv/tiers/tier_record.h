@@ -1,8 +1,7 @@
 // TierRecord: one KV block as a file, or as a value of a shared store: its tokens, its place, its bytes. One thread at
-// a time. A file is
-// written beside its place and moved there whole; whatever a crash leaves is recognised and removed. A record is
-// believed only where its sizes add up and its checksum over all of it is right. Nothing is synced to the disk: a
-// killed process loses nothing that it wrote, and what a power cut tears the checksum finds; a cache is made again.
+// a time. A file is written under another name and renamed when complete; leftovers of a crash are recognised and
+// removed. A record is accepted only if its sizes add up and the checksum over all of it is right. Nothing is synced to
+// the disk: a killed process loses nothing, and after a power cut the checksum finds torn files.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +28,12 @@ struct TierRecord {
   ChainKey parent;             // the key of the block before it, or of the root
   std::uint64_t number = 0;    // random id of this write, to notice replaced files
   std::uint32_t position = 0;  // index in its chain; 0: right after the root
-  std::string salt{};          // at position 0
+  std::string salt{};          // only at position 0
   PortableContent content{};
   BlockPayload payload{};
 };
 
-// The size of its file; without a payload, what the rest of it takes.
+// Size of the record's file; without a payload, the size of the rest.
 std::int64_t record_bytes(const TierRecord& record);
 
 // The record as bytes: this, then those of the payload.
