@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kExitBadInput = 2;  // a bad configuration, model file or command line
 
-// The same file and flags, read once more and compared with what is in force.
+// Reads the same file and flags again and compares them with the current configuration.
 quire::ConfigSource read_again(std::shared_ptr<const quire::ConfigFlags> flags, const quire::Config& config) {
   return [flags, current = std::make_shared<quire::Config>(config)] {
     quire::Config next = flags->resolve();
@@ -82,7 +82,7 @@ void add_commands(CLI::App& app) {
 
 int parse(CLI::App& app, std::vector<std::string> words) {
   try {
-    std::reverse(words.begin(), words.end());  // as the parser wants them
+    std::reverse(words.begin(), words.end());  // the parser expects the last word first
     app.parse(std::move(words));
     return 0;
   } catch (const CLI::RuntimeError& error) {
@@ -129,7 +129,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    quire::log::configure({});  // standard output is for what a command computes
+    quire::log::configure({});  // standard output is for results of commands
     return run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "quire: {}\n", quire::describe_failure(error));

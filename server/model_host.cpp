@@ -267,7 +267,7 @@ ModelIdentity ModelHost::build(const HostedModelSpec& spec, const std::function<
   return identity;
 }
 
-// What an admin loaded later is there again after a sleep; its file is read once it is asked for.
+// Adapters loaded through /admin are added again after a sleep, but their files are read only when requested.
 void ModelHost::load_adapters(const HostedModelSpec& spec) {
   check_adapter_texts(spec.model);
   if (!spec.takes_adapters()) return;
@@ -285,7 +285,7 @@ void ModelHost::load_adapters(const HostedModelSpec& spec) {
   }
 }
 
-// What waits for an adapter is called back first: its request waits for the model instead, or is refused.
+// The adapters stop first: requests that wait for one then wait for the model instead, or are refused.
 void ModelHost::stop() {
   if (adapters_) adapters_->stop();
   if (engine_) engine_->stop();

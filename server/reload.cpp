@@ -18,7 +18,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLongestRead{10};
-// What the thread gets to come to its end before it is left behind.
+// Time for the thread to end; then it is detached.
 constexpr std::chrono::seconds kLongestEnd{2};
 constexpr std::size_t kMostWaiting = 16;
 
@@ -97,8 +97,8 @@ struct Reloader::State {
   Server* server = nullptr;  // null: still loading
   LiveModels* models = nullptr;
   std::deque<Done> waiting;
-  Done running;             // of the reload under way; null: none, or it was given up
-  bool is_reading = false;  // the thread is in the files, for a reload that was given up too
+  Done running;             // callback of the current reload; null: none, or given up
+  bool is_reading = false;  // the thread reads files, even for a reload given up
   bool is_applying = false;
   Steady::time_point began{};
   bool stopping = false;

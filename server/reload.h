@@ -29,15 +29,15 @@ class Reloader {
   Reloader(const Reloader&) = delete;
   Reloader& operator=(const Reloader&) = delete;
 
-  // From now on there is something to reload, until stop().
+  // Accepts reloads from now on, until stop().
   void attach(Server& server, LiveModels& models);
   // Reads, checks, applies and logs the difference.
   void reload(Done done);
-  // Refuses a reload whose files have not been read within the time limit; what they bring later is dropped.
+  // Refuses a reload whose files have not been read within the time limit; a later result is dropped.
   void give_up_late(std::chrono::steady_clock::time_point now);
-  // For a drain: refuses those that have not been applied.
+  // For a drain: refuses reloads that have not been applied.
   void abandon();
-  // Ends the thread. False where it hangs in a file: it is left behind, and touches nothing any more. Idempotent.
+  // Ends the thread. False if it hangs in a file: it is then detached and changes nothing any more. Idempotent.
   bool stop();
 
  private:
@@ -47,7 +47,7 @@ class Reloader {
   std::thread thread_;
 };
 
-// Throws StartupError where clients would be less restricted than before, though the configuration does not allow it.
+// Throws StartupError if clients would be less restricted than before and the configuration does not allow it.
 void check_not_weaker(const ServerOptions& before, const ServerOptions& after);
 
 }  // namespace quire

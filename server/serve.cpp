@@ -34,11 +34,12 @@ namespace quire {
 
 namespace {
 
-// What the end takes beyond the drain.
+// Time for the shutdown after the drain.
 constexpr std::chrono::seconds kTimeToEnd{10};
 constexpr std::chrono::milliseconds kLastWords{500};
 constexpr std::chrono::milliseconds kLookAfter{1000};  // late reloads, memory that was refused
-// While a start reads weights its time is extended so often, each time by so much: a tensor of a slow disk.
+// While a start reads weights, each period of kExtendEvery extends its time limit by kExtendBy: time for a tensor of a
+// slow disk.
 constexpr std::chrono::seconds kExtendEvery{10};
 constexpr std::chrono::minutes kExtendBy{5};
 
@@ -87,8 +88,8 @@ void feed_watchdog(Server& server, ServiceNotifier& notifier) {
   });
 }
 
-// Ends as a drain does after so long without an API request: where a supervisor holds the sockets, the next
-// connection starts the server again.
+// Drains and exits after `idle` without an API request: if a supervisor holds the sockets, the next connection starts
+// the server again.
 void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
   if (idle.count() == 0) return;
   const auto period = std::clamp(idle / 8, std::chrono::milliseconds(10), std::chrono::milliseconds(5000));
@@ -104,7 +105,7 @@ void exit_when_idle(Server& server, std::chrono::milliseconds idle) {
   });
 }
 
-// Loads what is to be there from the start, and only then opens the doors.
+// Loads the models that are to be there from the start, then accepts connections.
 void open_doors(Server& server, LiveModels& models, const ServeOptions& options, ServiceNotifier& notifier) {
   const auto started = Clock::now();
   const auto between_tensors = [&server, &notifier, extended = Clock::time_point()]() mutable {

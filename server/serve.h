@@ -48,7 +48,7 @@ inline constexpr int kExitDrained = 0;
 inline constexpr int kExitCut = 3;
 inline constexpr int kExitFailed = 4;
 
-// One setting that a new configuration would change, as YAML.
+// A setting that a new configuration would change, as YAML.
 struct ConfigChange {
   std::string key;
   std::string before;

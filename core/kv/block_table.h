@@ -15,25 +15,23 @@ namespace quire {
 struct BlockTable {
   std::vector<BlockId> blocks;
   std::int32_t num_entered = 0;
-  PrefixNode node{};  // of the last entered block; the salt's root where there is none
+  PrefixNode node{};  // last entered block; the salt's root if none is entered
   PrefixNode root{};
-  std::vector<ChainKey> keys;     // of the sequence's full blocks, as far as they were needed; computed once, kept when
-                                  // the blocks are released
-  std::int32_t pinned_begin = 0;  // of the blocks, those whose window parts the table pins
+  std::vector<ChainKey> keys;     // full blocks' keys; computed once, kept after blocks are released
+  std::int32_t pinned_begin = 0;  // pinned_begin to pinned_end: blocks whose window parts are pinned
   std::int32_t pinned_end = 0;
-  std::int64_t num_promised = 0;            // parts that are set aside for it beside those
-  StateId state = kNoState;                 // of models with recurrent layers, while the table holds blocks
-  StateId state_before_drafts = kNoState;   // a copy, while a step goes over drafts that may be wrong
-  std::int64_t num_tokens_at_snapshot = 0;  // when one was last made of the state
+  std::int64_t num_promised = 0;            // window parts reserved beyond the pinned ones
+  StateId state = kNoState;                 // recurrent models only, while the table holds blocks
+  StateId state_before_drafts = kNoState;   // a copy, kept while unverified drafts are computed
+  std::int64_t num_tokens_at_snapshot = 0;  // length at the last snapshot
   bool is_open = false;
-  bool is_restoring = false;  // LowerTier brings back some of its prefix: it is not to be started before that has ended
-  bool is_looked_up = false;  // the shared store was asked what it has of its prefix
-  bool is_fetched = false;    // what it has was fetched at any price, or that was given up
-  CacheClass cache_class = CacheClass::kPlain;  // of its blocks, once they are released
+  bool is_restoring = false;                    // LowerTier is loading its prefix: do not start it yet
+  bool is_looked_up = false;                    // the shared store was asked for this prefix
+  bool is_fetched = false;                      // the restore "at any price" ran, or was given up
+  CacheClass cache_class = CacheClass::kPlain;  // class of its blocks after their release
 };
 
-// Contents to be moved, in this order, before the step's forward pass: of blocks, of parts of blocks that layers with a
-// window keep, or of recurrent states.
+// Copies before the step's forward pass, in this order: blocks, window parts of blocks, or recurrent states.
 struct BlockCopy {
   enum class Of : std::uint8_t { kBlock, kPart, kState };
   BlockCopy(BlockId from, BlockId to) : source(from), destination(to) {}

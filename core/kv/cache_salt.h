@@ -1,6 +1,6 @@
-// What a sequence's blocks depend on besides the model and the tokens, as one string: the client's own salt, the key
-// that they are isolated by, the content of an adapter. Pure; any thread. Invariant: two such strings are equal only
-// where all three are. A client's salt may hold any character: the other two have their places at the end, and hold no
+// The cache salt: everything that a block's content depends on besides model and tokens, as one string: the client's
+// salt, the key that isolates its blocks, the adapter's content. Pure; any thread. Invariant: two strings are equal
+// only if all three parts are. A client's salt may hold any character; the other parts stand at the end and contain no
 // NUL.
 #pragma once
 

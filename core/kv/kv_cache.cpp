@@ -17,7 +17,7 @@ std::size_t as_size(std::int64_t n) {
 std::vector<std::int64_t> KvCache::snapshot_borders(std::int64_t num_prompt_tokens,
                                                     std::span<const std::int64_t> message_ends) const {
   constexpr std::int64_t kBeforeEnd = 32;
-  constexpr std::int64_t kApart = 64;  // what a snapshot saves at least
+  constexpr std::int64_t kApart = 64;  // fewest tokens that a snapshot must save
   if (beside_.empty() || num_prompt_tokens < 2 * kBeforeEnd) return {};
   const auto rounded = [&](std::int64_t position) { return position / block_size() * block_size(); };
   std::vector<std::int64_t> borders{rounded(num_prompt_tokens - kBeforeEnd)};
@@ -228,8 +228,8 @@ void KvCache::commit(BlockTable& table, std::span<const TokenId> tokens, std::in
     keep_snapshot(table, tokens, num_computed);
 }
 
-// Where the same content is in the tree already, the table takes that block and its own is freed: by batch invariance
-// both hold the same numbers, and one path per content keeps every entered block reachable.
+// If the tree already holds this content, the table takes that block and frees its own: batch invariance makes both
+// equal, and one path per content keeps every entered block reachable.
 void KvCache::enter_full(BlockTable& table, const ChainKey& key, std::span<const TokenId> content) {
   PrefixIndex& index = shared_.index;
   BlockId& own = table.blocks[as_size(table.num_entered)];
@@ -309,7 +309,7 @@ KvCache::Taken KvCache::take(BlockTable& table, PrefixNode node, std::size_t num
   if (taken.block != kNoBlock) {
     shared_.blocks.retain(taken.block);
   } else {
-    // What leaves the pool to make room may push the node's own content out of its tier.
+    // Evictions that make room may push the node's own content out of its tier.
     shared_.index.add_user(node);
     const bool has_room = full_.free_blocks(1);
     shared_.index.drop_user(node);

@@ -45,13 +45,13 @@ class KvCache {
 
   // Gives an empty table its place in the tree; close() gives the place back (the table holds no blocks any more).
   void open(BlockTable& table, const std::string& salt);
-  void open(BlockTable& table, const BlockTable& beside);  // under the same salt
+  void open(BlockTable& table, const BlockTable& beside);  // opens `table` under the salt of `beside`
   void close(BlockTable& table);
 
   // The longest computed prefix of `tokens` beyond what the table has entered, using at most `limit` of them. The table
   // keeps the chain keys that this computes: tokens it has seen must not change until close().
   PrefixMatch match(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const;
-  // Room in the table for so many tokens, so that growing to it allocates nothing.
+  // Reserves memory in the table for `num_tokens` tokens, so that growing to it allocates nothing.
   void reserve(BlockTable& table, std::int64_t num_tokens) const;
   // Takes the match's blocks and new ones until the table holds `num_tokens` tokens. False, and nothing changed,
   // without room.
@@ -66,30 +66,30 @@ class KvCache {
   // Enters the last block although it is not full: others may copy it. Returns the node that holds these tokens, which
   // may be another one's; kNoNode where there is none.
   PrefixNode enter_partial(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
-  // Keeps what a sequence needs to go on after num_computed tokens where a prompt that begins with them finds it: a
-  // copy of a recurrent state, which is one of take_due_copies(), with the parts before it.
+  // Keeps everything that a prompt with the same first num_computed tokens needs to continue after them: a copy of the
+  // recurrent state, listed in take_due_copies(), and the parts before it.
   void keep_snapshot(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed);
-  // Places in a prompt where that is to be done, and chunks end; ascending, at ends of blocks: a little before its end,
-  // since what a template adds there is often not repeated in the conversation's next turn; after its first message,
-  // which many conversations begin with; and before its last one, which a client may ask again. message_ends: the
-  // tokens up to the end of each message. None where a sequence can go on after any block.
+  // Places in a prompt where keep_snapshot() is called and chunks end; ascending, at ends of blocks: a little before
+  // the prompt's end, since text that a template adds there is often not repeated in the next turn; after the first
+  // message, which many conversations share; and before the last one, which a client may ask again. message_ends: the
+  // tokens up to the end of each message. Empty if a sequence can continue after any block.
   std::vector<std::int64_t> snapshot_borders(std::int64_t num_prompt_tokens,
                                              std::span<const std::int64_t> message_ends) const;
   void set_retained_share(double share) { shared_.blocks.set_retained_share(share); }
-  // A snapshot is made at least after so many computed tokens, besides those of prompts and of sequences that end.
+  // Fewest computed tokens between two snapshots; prompts and sequences that end have snapshots of their own.
   void set_snapshot_interval(std::int64_t num_tokens) { snapshot_interval_ = num_tokens; }
-  // Puts what is to be copied before anything else of the next step, recurrent states, at the beginning of its copies.
+  // Inserts the due copies of recurrent states at the front, since they must run before the step's other copies.
   void take_due_copies(std::vector<BlockCopy>& copies) { states_.take_due_copies(copies); }
   // `to` (open, empty) shares the blocks of `from`'s first num_computed tokens.
   void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed);
   // Frees the recurrent state, which was computed from other tokens than the table's.
   void drop_state(BlockTable& table) { states_.drop(table); }
-  // The next step may go over wrong drafts: a copy of a recurrent state is kept from before, where more than
-  // `num_others` places are free. False, and nothing changed, where not.
+  // The next step may compute wrong drafts: keeps a copy of the recurrent state if more than `num_others` states are
+  // free. False, and nothing changed, otherwise.
   bool keep_before_drafts(BlockTable& table, std::int64_t num_others, std::vector<BlockCopy>& copies) {
     return skips_tokens_ || states_.keep_before_drafts(table, num_others, copies);
   }
-  // All drafts of that step were right, or the state is that from before the step again.
+  // Ends the step with drafts: if one was wrong, the state is again the copy from before the step.
   void settle_drafts(BlockTable& table, bool all_right) { states_.settle_drafts(table, all_right); }
   // Frees all blocks, last first; computed content stays in the cache until its blocks are needed. A recurrent state
   // becomes a snapshot: it must stand after num_computed tokens.
@@ -104,20 +104,20 @@ class KvCache {
   }
   std::uint64_t num_restores_ended() const { return num_restores_ended_; }
 
-  // For the tiers below. `listener` must outlive the cache's use; null: there is none.
+  // Hooks for the lower tiers. `listener` must outlive the cache's use; null: none.
   void set_listener(KvCacheListener* listener) { shared_.listener = listener; }
   PrefixIndex& mutable_index() { return shared_.index; }
   // The groups that keep something beside blocks, in the order in which a record holds that behind the block.
   KvGroups beside() const { return beside_; }
   // The key of the table's block number `index`, which `tokens` fill.
   const ChainKey& key_at(BlockTable& table, std::span<const TokenId> tokens, std::int64_t index) const;
-  // The table, all of whose blocks are entered, continues with `node`, a child of its present node: with the block that
-  // the node has, or a new one whose content the caller writes at once; the first `num_groups` groups beside it hold
-  // what they keep. kNoBlock, and nothing changed, without room.
+  // Extends the table, all of whose blocks are entered, by `node`, a child of its present node: by the node's own
+  // block, or by a new one whose content the caller writes at once. The same holds for the first `num_groups` groups
+  // beside the blocks. kNoBlock, and nothing changed, without room.
   struct Taken {
     BlockId block = kNoBlock;
     bool is_new = false;
-    KvExtras extras{};  // that are new
+    KvExtras extras{};  // newly taken parts and states
   };
   Taken take(BlockTable& table, PrefixNode node, std::size_t num_groups = 0);
 
@@ -126,17 +126,17 @@ class KvCache {
   std::int64_t match_tokens(const PrefixMatch& match) const {
     return std::int64_t{match.num_blocks} * block_size() + match.num_partial_tokens;
   }
-  // Room that admit() would take out of what is available, and that there is now and in all.
+  // Room that admit() would take, room that is available now, and all room.
   KvRoom room_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const {
     return {full_.blocks_needed(table, match, num_tokens), window_.parts_needed(table, match, num_tokens)};
   }
   KvRoom available() const { return {pool().num_available(), window().num_available()}; }
   KvRoom capacity() const { return {pool().num_blocks(), window().num_parts()}; }
-  // Room that a sequence of so many tokens holds at most when it grows token by token.
+  // The most room that a sequence of `num_tokens` tokens holds when it grows token by token.
   KvRoom most_room(std::int64_t num_tokens) const {
     return {blocks_for(num_tokens) + 1, window_.most_parts(num_tokens)};
   }
-  // Room that so many blocks take while they are computed.
+  // Room that `num_blocks` blocks take while they are computed.
   KvRoom room_of_blocks(std::int64_t num_blocks) const {
     return {num_blocks, window().num_parts() > 0 ? num_blocks : 0};
   }
@@ -179,7 +179,7 @@ class KvCache {
   FullGroup full_;
   WindowGroup window_;
   StateGroup states_;
-  std::vector<KvGroup*> groups_;  // in the order in which they take; they give in the other
+  std::vector<KvGroup*> groups_;  // in the order of taking room; released in reverse
   bool skips_tokens_ = true;
   std::int64_t snapshot_interval_ = 2048;
   std::uint64_t num_restores_ended_ = 0;

@@ -14,7 +14,7 @@ struct KvCacheOptions {
   std::int64_t memory = 0;       // bytes; 0: decided by the memory plan
   KvDType dtype = KvDType::kF16;
   bool enable_prefix_caching = true;
-  double retained_share = 0.25;  // of the pool: prompts that clients ask to be kept leave last within it
+  double retained_share = 0.25;  // pool share protected for prompts that clients asked to keep
   bool isolate_by_key = false;   // prefix blocks are shared only among the requests of one API key
 
   std::int64_t host_tier_bytes = 0;  // evicted blocks are kept in host memory up to this; 0: off

@@ -28,10 +28,10 @@ using MediaPiece = std::shared_ptr<const PreparedMedia>;
 
 class CallMedia {
  public:
-  // The error's code where a call is to be read again once what it wants is there; it never leaves the server.
+  // Error code of a call that must be read again once its media are loaded; it never leaves the server.
   static constexpr const char* kWanted = "media_wanted";
 
-  // `client`: whose pieces are counted together. `computes`: false for calls that only count tokens.
+  // `client`: media are counted per client. `computes`: false for calls that only count tokens.
   CallMedia(std::shared_ptr<MediaStore> store, const MediaOptions& options, std::string key_name, std::string client,
             bool computes)
       : store_(std::move(store)),

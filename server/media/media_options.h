@@ -17,10 +17,10 @@ struct MediaOptions {
   std::int64_t max_waiting = 256;                        // pieces that wait for media threads
   std::int64_t max_waiting_per_key = 128;                // share of an API key, or address
   std::int64_t memory = std::int64_t{512} << 20;         // prepared pictures: of requests, and remembered
-  bool isolates_keys = false;                            // a key finds only what it sent itself
+  bool isolates_keys = false;                            // keys share no media
   std::vector<std::string> fetch;                        // hosts that URLs may name; none: no URL is fetched
   std::chrono::milliseconds fetch_time{10'000};          // from the name's look-up to a picture's last byte
-  std::string root;                                      // file:// URLs lead to files below it; empty: there are none
+  std::string root;                                      // folder that file:// URLs may read; empty: none
 };
 
 }  // namespace quire

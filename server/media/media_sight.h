@@ -1,4 +1,4 @@
-// MediaSight: what a model makes of pictures, as functions. Immutable; any thread.
+// MediaSight: a model's handling of pictures, as functions. Immutable; any thread.
 #pragma once
 
 #include <functional>

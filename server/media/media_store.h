@@ -72,12 +72,12 @@ class MediaStore {
     std::pair<std::string, std::string> name;
     MediaFile file;
   };
-  // With the lock held: evicts what nothing else holds until so many bytes fit; false: they do not.
+  // Requires the lock. Evicts entries without other users until `num_bytes` more fit; false if they cannot.
   bool make_room(std::int64_t num_bytes);
   std::shared_ptr<void> charge(std::int64_t num_bytes);
 
   const std::int64_t budget_;
-  // Shared with what is counted, which may outlive the store.
+  // Shared with the charges, which may outlive the store.
   const std::shared_ptr<std::atomic<std::int64_t>> used_ = std::make_shared<std::atomic<std::int64_t>>(0);
   mutable std::mutex mutex_;
   std::list<Entry> entries_;  // the most recently used first

@@ -1,5 +1,5 @@
-// ModelSight: the tower that reads pictures for one model, and the backend that computes it: the model's, or one of the
-// processor where the model is on a device. Immutable; any thread but for what the encoder starts.
+// ModelSight: the tower that reads pictures for one model, and the backend that computes it: the model's own, or a CPU
+// backend if the model is on a device. Immutable; any thread. The encoder's runs belong to the engine thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What may wait is bounded, by number, tokens and time, for all keys together and for one: refusals come early, say when to
-// come back, and do not affect admitted requests.
+// Waiting requests are bounded by number, tokens and time, over all keys and for each key: refusals come early, say
+// when to retry, and do not affect admitted requests.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdtempSync, writeFileSync } from "node:fs";

@@ -1,5 +1,5 @@
-// The turns of a coding agent's session: each prompt is the one before and a little more, and comes from the prefix
-// cache but for that, on every API that agents speak.
+// Turns of a coding agent's session: each prompt extends the one before, and only the addition is computed, on every
+// API that agents use.
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,5 +1,5 @@
-// Every generating model of the test material, through the daemon: greedy tokens as another engine computed them.
-// Skipped where the material is absent.
+// Every generating model of the test material through the daemon: greedy tokens equal another engine's. Skipped where
+// the material is absent.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";

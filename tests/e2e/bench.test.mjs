@@ -1,4 +1,4 @@
-// `quire bench` as its users run it: what it reports of a server is what the server counted, and errors are errors.
+// `quire bench` as its users run it: its report agrees with the server's own counts, and errors are errors.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-// Every shape that the server answers in, checked against OpenAI's published schemas.
+// Every form of answer, checked against OpenAI's published schemas.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { assert_conforms, no_schemas } from "./openai_schema.mjs";

@@ -1,5 +1,5 @@
-// What quire-deferred is linked with instead of core/engine/executor_for.cpp: a device that completes late, with two
-// steps in flight. QUIRE_DEFERRED_SEED: another order of completion.
+// quire-deferred links this file instead of core/engine/executor_for.cpp. Its device completes late, with two steps in
+// flight. QUIRE_DEFERRED_SEED: another order of completion.
 #include <cstdlib>
 #include <utility>
 

@@ -1,4 +1,5 @@
-// Drafted tokens: a daemon with prompt lookup says what one without says, in fewer steps, and counts them.
+// Drafted tokens: a daemon with prompt lookup writes the same text as one without, in fewer steps, and counts the
+// drafts.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";

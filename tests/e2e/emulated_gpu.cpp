@@ -1,7 +1,7 @@
-// What quire-emulated is linked with instead of kernels/no_gpu.cpp: every machine has one GPU, an emulated one, or as
-// many as QUIRE_EMULATED_DEVICES says. Results come as late as from a GPU, in memory that was poisoned until then.
-// QUIRE_EMULATED_SEED: another order of threads, blocks and streams. QUIRE_EMULATED_FAILURE: the number of the last
-// GPU's kernel launch that fails, from which on all do. QUIRE_EMULATED_MEMORY: MiB that models may take.
+// quire-emulated links this file instead of kernels/no_gpu.cpp: every machine has one emulated GPU, or
+// QUIRE_EMULATED_DEVICES of them. Results come as late as from a GPU, in memory that is poisoned until then.
+// QUIRE_EMULATED_SEED: another order of threads, blocks and streams. QUIRE_EMULATED_FAILURE: number of the first kernel
+// launch of the last GPU that fails; all later ones fail too. QUIRE_EMULATED_MEMORY: MiB for models.
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -16,7 +16,7 @@ namespace quire {
 namespace {
 
 constexpr int kMebibytesForModels = 640;
-constexpr std::uint64_t kBeside = std::uint64_t{512} << 20;  // what a plan does not count
+constexpr std::uint64_t kBeside = std::uint64_t{512} << 20;  // memory that the plan does not count
 
 int number_of(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);

@@ -1,5 +1,5 @@
-// Encoders and a chat model in one daemon: vectors, scores and classes over the API, against another engine's where the
-// test material is there, and refusals of what an encoder cannot do.
+// Encoders and a chat model in one daemon: vectors, scores and classes over the API, compared with another engine's if
+// the test material is present, and refusals of requests that an encoder cannot serve.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";

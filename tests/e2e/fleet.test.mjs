@@ -1,5 +1,5 @@
-// Daemons that share KV blocks through a real Redis: a conversation continues at another one where it stood, with the same
-// text; and whatever becomes of the store, no request fails or says anything else.
+// Daemons that share KV blocks through a real Redis: a conversation continues on another daemon with the same text; if
+// the store fails, no request fails and no text changes.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

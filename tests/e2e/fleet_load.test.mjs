@@ -1,5 +1,5 @@
-// What a fleet under load notices of a store that is a second away, and of a daemon that is killed: nothing but the streams
-// of that daemon.
+// A fleet under load, with a store that answers after a second, or with a daemon that is killed: only the streams of
+// that daemon are affected.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";

@@ -1,5 +1,5 @@
-// A daemon whose device is an emulated GPU: texts as on the processor, alone and in a crowd; and what is missing or fails
-// is one line. QUIRE_EMULATED: that daemon.
+// A daemon with an emulated GPU (QUIRE_EMULATED): texts equal the processor's, alone and in a crowd; a missing or
+// failing device gives a one-line error.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -1,5 +1,6 @@
-// A daemon whose models are computed by two emulated GPUs together: texts as one GPU's, alone and in a crowd, with blocks
-// swapped and kept in tiers; and what cannot be divided, or fails, is one line. QUIRE_EMULATED: that daemon.
+// A daemon whose models run on two emulated GPUs together (QUIRE_EMULATED): texts equal those of one GPU, alone and in
+// a crowd, with blocks swapped and kept in tiers; a model that cannot be divided, or a failing device, gives a one-line
+// error.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -1,5 +1,5 @@
-// Three daemons behind a real HAProxy with the shipped configuration: affinity, bounded load, one killed and one drained
-// while clients keep asking.
+// Three daemons behind a real HAProxy with the shipped configuration: affinity, bounded load, and a daemon killed or
+// drained while clients keep asking.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";

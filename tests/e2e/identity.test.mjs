@@ -1,5 +1,5 @@
-// A model is known by its content: a file of the same name, size and time takes nothing of another's from the disk tier,
-// from slots or from packed weights.
+// A model is identified by its content: a file with the same name, size and time reuses nothing of another's in the
+// disk tier, slots or packed weights.
 import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-// Start, drain and end of the daemon, and what it says to a bad command line, configuration or model.
+// Start, drain and end of the daemon, and its messages about a bad command line, configuration or model.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";

@@ -1,4 +1,4 @@
-// The bundled model with a longer context, for prompts as agents send them: some ten thousand tokens.
+// The bundled model with a longer context, for prompts of agents: about ten thousand tokens.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 

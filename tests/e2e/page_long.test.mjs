@@ -1,5 +1,5 @@
-// A long conversation: it opens at its end, and only the messages near the screen are rendered. How smoothly it scrolls is
-// `make bench-page`'s to say.
+// A long conversation opens at its end, and only the messages near the screen are rendered. `make bench-page` measures
+// how smoothly it scrolls.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { answer_with, answered, open, say, skip } from "./page_support.mjs";

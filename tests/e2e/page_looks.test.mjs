@@ -1,4 +1,4 @@
-// How the page looks and what it costs: colours, phones, names of controls, keyboard, size; and the status view.
+// The page's appearance and cost: colours, phones, names of controls, keyboard, size; and the status view.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";

@@ -1,5 +1,5 @@
-// What must be seen on the page, as page_views.json describes it: each view is opened in its size and colours, and the screenshot
-// of each listed part is looked at. Screenshots are left in QUIRE_SCREENSHOTS, if it is set.
+// Views of the page as page_views.json describes them: each is opened in its size and colours, and a screenshot of each
+// listed part is checked. QUIRE_SCREENSHOTS: a folder in which the screenshots are kept.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,5 +1,6 @@
-// Prefill apart from decode: one daemon computes a prompt and writes its blocks to a real Redis, another takes them over,
-// as vLLM's proxies and llm-d's sidecar ask for it. The texts are those of one daemon alone, whatever becomes of the store.
+// Prefill apart from decode: one daemon computes a prompt and writes its blocks to a real Redis, another reads them, in
+// the protocol of vLLM's proxies and llm-d's sidecar. The texts equal those of a single daemon, even if the store
+// fails.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { start } from "./fleet_support.mjs";

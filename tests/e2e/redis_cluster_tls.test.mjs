@@ -1,4 +1,4 @@
-// A cluster that speaks TLS, whose nodes are known by the name that they announce: its certificate has that name and no address.
+// A cluster over TLS, whose nodes announce a host name: their certificate contains that name and no address.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";

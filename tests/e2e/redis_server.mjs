@@ -1,4 +1,4 @@
-// A real redis-server for one test file: on a port that stays its own over restarts, without files.
+// A real redis-server for one test file: it keeps its port over restarts and writes no files.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";

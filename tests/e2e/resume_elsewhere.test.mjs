@@ -1,5 +1,5 @@
-// A stream whose daemon is killed is continued at another one, which computes it again: every event is the very one that
-// the first daemon would have sent. A real Redis keeps how the answer was begun.
+// A stream whose daemon is killed continues on another daemon, which computes it again: every event equals the event
+// that the first daemon would have sent. A real Redis stores how the answer began.
 import assert from "node:assert/strict";
 import { Agent, request } from "node:http";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,5 +1,5 @@
-// Scripted models behind templates of the test material: their calls come back equal from every chat API, strict or not,
-// with accepted drafts too, and an agent's second turn finds in the cache what the model wrote in the first.
+// Scripted models behind templates of the test material: their calls are equal in every chat API, strict or not, and
+// with accepted drafts; an agent's second turn finds the model's first answer in the cache.
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

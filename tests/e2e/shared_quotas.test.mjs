@@ -1,5 +1,5 @@
-// One key over three daemons that share its rates through a real Redis: what all of them admit together is the key's limit,
-// however the requests are spread and whatever becomes of the store.
+// One key over three daemons that share its rates through a real Redis: together they admit the key's limit, however
+// the requests are spread and even if the store fails.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

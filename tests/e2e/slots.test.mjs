@@ -1,5 +1,5 @@
-// Slots as llama-server has them: an admin saves a conversation's blocks to a file and restores them into another
-// process, which then answers with the same text from its cache; nothing but such a file of this model is believed.
+// Slots as in llama-server: an admin saves a conversation's blocks to a file and restores them into another process,
+// which then answers with the same text from its cache; files of other models or with damage are refused.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { chmodSync, copyFileSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";

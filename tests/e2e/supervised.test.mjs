@@ -1,5 +1,5 @@
-// Under a supervisor: a socket that was open before, notifications, the watchdog, and a binary that is replaced while
-// clients keep asking.
+// A daemon under a supervisor: a socket that was opened before it, notifications, the watchdog, and a binary that is
+// replaced while clients keep asking.
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import http from "node:http";

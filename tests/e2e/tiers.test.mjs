@@ -1,5 +1,5 @@
-// The prefix cache below the pool: it outlives the process, and a process that is killed while it writes leaves nothing
-// that the next one could mistake for its own.
+// The prefix cache below the pool: it outlives the process, and a process that is killed while writing leaves no file
+// that the next one accepts.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";

@@ -1,5 +1,4 @@
-// The Responses API over a WebSocket, through the package `openai` and the package `ws` alone, and what a hostile client
-// sends.
+// The Responses API over a WebSocket, through the package `openai` and through `ws` alone, and with hostile messages.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { once } from "node:events";

@@ -12,16 +12,16 @@
 
 namespace quire::test {
 
-using Logits = std::vector<std::vector<float>>;  // one row per token
+using Logits = std::vector<std::vector<float>>;  // logits of each token
 using Tokens = std::vector<std::int32_t>;
 
 class BackendRunner {
  public:
   BackendRunner(const LoadedModel& model, std::unique_ptr<Backend> backend, KvDType dtype = KvDType::kF16);
 
-  // Computes tokens of new sequences, those before `context` having been computed; the logits of all of them.
+  // Computes the tokens of new sequences from position `context` on and returns the logits of all computed rows.
   Logits step(const std::vector<Tokens>& sequences, std::int32_t context = 0);
-  // One sequence in steps of at most `chunk` tokens.
+  // Computes a sequence in steps of at most `chunk` tokens.
   Logits chunked(const Tokens& ids, std::size_t chunk);
 
   Model& model() { return *model_; }

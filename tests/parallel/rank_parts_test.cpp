@@ -1,5 +1,5 @@
-// Models cut into parts, on the processor: the parts together compute what the whole computes, and what cannot be cut
-// is refused in one line.
+// Models cut into parts, on the processor: the parts together compute the same as the whole, and a model that cannot be
+// cut is refused in one line.
 #include <catch2/catch.hpp>
 
 #include "core/base/result.h"
@@ -39,7 +39,7 @@ void check_parts(const LoadedModel& model, int num_ranks, double limit = kOfFloa
   CHECK(parts.step({some_tokens(11, 90), ids, some_tokens(3, 5)}).at(11 + 20) == logits.at(20));
 }
 
-// Why so many devices cannot compute the model; empty: they can.
+// Why `num_ranks` devices cannot compute the model; empty if they can.
 std::string refusal(const LoadedModel& model, int num_ranks) {
   try {
     model.require_ranks(num_ranks);

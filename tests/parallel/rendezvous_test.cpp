@@ -1,4 +1,4 @@
-// Where the threads of several ranks meet, and their threads.
+// Rendezvous of several ranks' threads, and the threads themselves.
 #include <atomic>
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
-// What coding agents send beside plain requests: tools that other servers run, tools of other kinds, and parts of a
-// prompt that change with each request.
+// Requests in the form of coding agents: tools that other servers run, tools of other kinds, and parts of a prompt that
+// change with each request.
 #include <catch2/catch.hpp>
 
 #include "server/api/common/json.h"
@@ -62,7 +62,7 @@ TEST_CASE("tools that OpenAI's servers run are left out with a warning; the othe
   for (const char* name : {"read", "crew.stop", "patch", "local_shell", "start: WORD"})
     CHECK(prompt.find(name) != std::string::npos);
   CHECK(prompt.find("web_search") == std::string::npos);
-  // A choice of what is not there cannot be honoured.
+  // A tool_choice must name a tool that the model has.
   CHECK(refused_param(client, "/v1/responses",
                       R"({"input":"x",)" + kAgentTools + R"(,"tool_choice":{"type":"web_search"}})") == "tool_choice");
 }

@@ -1,5 +1,5 @@
-// The reference's tables against the page made from them, the routes, and what the endpoints do: every row's example,
-// and values out of every row's type and range.
+// The reference's tables compared with the page, the routes and the endpoints: examples of every row, and values
+// outside its type and range.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <regex>
@@ -194,7 +194,7 @@ TEST_CASE("every field of the API page behaves as its row says") {
       const bool is_misspelt =
           warning != reply.fields.end() && warning->second.find("unknown field") != std::string::npos;
       CHECK(!is_misspelt);
-      const bool is_infill = place.path == "/infill";  // whatever is missing, the model cannot do it
+      const bool is_infill = place.path == "/infill";  // without this ability the refusal names no field
       if (!is_taken && reply.status == 400 && !is_infill) CHECK(names(reply, place.path, row.name));
     }
   }

@@ -36,7 +36,7 @@ Json tools() {
   return list;
 }
 
-// What a model of the format writes when it errs: pieces of calls in any order.
+// Pieces of calls that a model of the format may write in a wrong order.
 std::vector<std::string> pieces_of(const ToolFormat& format) {
   std::vector<std::string> pieces = {"add", "get_time", "get", "a",    "b",  "=",    "1",   "x", "\"", "'",
                                      ",",   ":",        "{",   "}",    "[",  "]",    "(",   ")", "\n", " ",

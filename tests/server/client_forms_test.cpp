@@ -1,5 +1,5 @@
-// Forms of requests that clients send beside those of the references: each is accepted, its texts reach the prompt, and
-// what is left out is a warning.
+// Forms of requests that clients send besides the references' forms: each is accepted, its texts reach the prompt, and
+// ignored parts give a warning.
 #include <catch2/catch.hpp>
 
 #include "tests/server/test_server.h"
@@ -8,8 +8,8 @@ namespace quire::test {
 namespace {
 
 struct Form {
-  std::string body;                // behind `"max_tokens":3,` or what stands for it
-  std::vector<std::string> texts;  // of the prompt
+  std::string body;                // follows `"max_tokens":3,` or its equivalent
+  std::vector<std::string> texts;  // texts expected in the prompt
   std::string warning = {};
 };
 

@@ -1,4 +1,4 @@
-// context_management: what is left out of a conversation, what the answer says of it, and what is refused.
+// context_management: the parts removed from a conversation, the answer's report of them, and refusals.
 #include <catch2/catch.hpp>
 
 #include "server/api/common/json.h"

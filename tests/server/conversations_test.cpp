@@ -84,7 +84,7 @@ TEST_CASE("a response reads its conversation, and adds to it") {
   const std::string both =
       R"("conversation":")" + id + R"(","previous_response_id":")" + first["id"].get<std::string>();
   CHECK(refused(both + "\"") == "conversation");
-  // What a response is named by is no conversation.
+  // A response's id does not name a conversation.
   CHECK(refused(R"("conversation":")" + first["id"].get<std::string>() + "\"") == "conversation");
   CHECK(client.get("/v1/responses/" + id).status == 404);
 }
@@ -117,7 +117,7 @@ TEST_CASE("conversations are bounded with the stored responses, and the one unus
   CHECK(client.get(kConversationsPath + "/" + first).status == 200);
   CHECK(server.server().state().responses->count() == 3);
 
-  // One that outgrows all the room is forgotten, and takes no other with it.
+  // An entry that outgrows the whole store is dropped, and no other entry with it.
   ResponseStore store({8, 4000});
   store.put({"conv_1", "", "", "{}", {}, {}});
   store.put({"conv_2", "", "", "{}", {}, {}});

@@ -18,14 +18,14 @@ inline constexpr std::uint64_t kMegabyte = std::uint64_t{1} << 20;
 
 class FakeModels {
  public:
-  // Opens any path: its engine says the path's name over and over, up to max_tokens. "missing" and "broken" fail when
-  // they are opened and when they are loaded.
+  // Opens any path: its engine repeats the path's name up to max_tokens. "missing" fails when it is opened, "broken"
+  // when it is loaded.
   ModelOpener opener();
   // The next loads wait until release().
   void hold_loads();
   void release_loads();
-  void wait_loading(int count);    // waits until so many loads have begun
-  void wait_destroyed(int count);  // waits until so many models are destroyed
+  void wait_loading(int count);    // waits until `count` loads have begun
+  void wait_destroyed(int count);  // waits until `count` models are destroyed
   int num_loads() const;
   int num_alive() const;
   // The engine that was started last from this path. Must be alive.
@@ -56,7 +56,7 @@ class FakeModels {
   bool held_ = false;
 };
 
-// A machine of so much memory, of which the fake models take none.
+// A machine with `bytes` of memory; fake models take none of it.
 inline std::function<MachineMemory()> machine_of(std::uint64_t bytes) {
   return [bytes] { return MachineMemory{bytes, "the machine"}; };
 }

@@ -207,7 +207,7 @@ TEST_CASE("pictures are bounded in bytes, pixels and number", "[media]") {
   const HttpReply third = server.client.post("/v1/chat/completions", chat_of({small, small, small}).dump());
   CHECK(third.body.find("At most 2 image(s) may be provided in one prompt.") != std::string::npos);
   CHECK(server.client.post("/v1/chat/completions", chat_of({small, small}).dump()).status == 200);
-  CHECK(server.seen->count() == 1);  // one picture twice
+  CHECK(server.seen->count() == 1);  // both parts are the same picture
 }
 
 TEST_CASE("a picture of more tokens than the context is refused before it is decoded", "[media]") {

@@ -259,7 +259,7 @@ TEST_CASE("a request to Ollama's API without a prompt only loads the model") {
     const Json body = whole(client, path, {{"keep_alive", "5m"}});
     CHECK(body["done"] == true);
     CHECK(body["done_reason"] == "load");
-    // What others use, one client does not put away.
+    // A client cannot unload a model that others use.
     CHECK(refused(client, path, {{"keep_alive", 0}}).find("'keep_alive'") != std::string::npos);
   }
 }

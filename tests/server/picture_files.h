@@ -19,8 +19,8 @@ struct PngOptions {
   int depth = 8;
   bool interlaced = false;
   int orientation = 0;                          // 0: no EXIF
-  std::vector<std::uint8_t> palette = {};       // of three bytes each
-  std::vector<std::uint8_t> transparency = {};  // of a palette, one byte each
+  std::vector<std::uint8_t> palette = {};       // three bytes per entry
+  std::vector<std::uint8_t> transparency = {};  // alpha of each palette entry
 };
 // `row_bytes`: the packed samples, row after row.
 std::string png_of(std::int32_t width, std::int32_t height, const std::vector<std::uint8_t>& rows,

@@ -29,7 +29,7 @@ HttpReply ask_delete(HttpClient& client, const std::string& path) {
   return client.receive();
 }
 
-// What a client makes of a stream: the items, from their events alone. Checks numbering and nesting on the way.
+// Rebuilds the items from a stream's events alone, as a client does. Checks numbering and nesting on the way.
 Json replay(const std::vector<Json>& events) {
   Json items = Json::array();
   std::int64_t next = 0;
@@ -358,7 +358,7 @@ TEST_CASE("formats and tools constrain a response as they do a chat") {
   CHECK(grammar(R"("text":{"format":{"type":"text"}})") == nullptr);
   CHECK(grammar(R"("text":{"format":{"type":"json_object"}})") != nullptr);
   CHECK(grammar(R"("text":{"format":{"type":"json_schema","name":"n","schema":{"const":"hi"}}})") != nullptr);
-  CHECK(grammar(kResponsesTools) != nullptr);  // of calls that may begin
+  CHECK(grammar(kResponsesTools) != nullptr);  // optional calls are constrained too
   CHECK(grammar(kResponsesTools + R"(,"tool_choice":"required")") != nullptr);
   CHECK(grammar(kResponsesTools + R"(,"tool_choice":{"type":"function","name":"add"})") != nullptr);
   CHECK(

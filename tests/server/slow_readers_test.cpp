@@ -1,5 +1,5 @@
-// Clients that do not read what they asked for: what waits for them is charged to them and bounded, on every handler,
-// and others are answered meanwhile. Long answers are made in parts.
+// Clients that do not read their answers: waiting bytes are charged to them and bounded, on every handler, while others
+// are answered. Long answers are made in parts.
 #include <catch2/catch.hpp>
 #include <deque>
 #include <thread>
@@ -31,7 +31,7 @@ std::string slow_get(const std::string& path) {
   return "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n";
 }
 
-// Waits until so many unread answers were cut.
+// Waits until `count` unread answers were cut.
 void await_cuts(TestServer& server, std::int64_t count) {
   while (server.server().state().answers.num_cut() < count)
     std::this_thread::yield();

@@ -74,8 +74,8 @@ Json call_message(const Json& arguments, const char* id = "call_1") {
           {"tool_calls", Json::array({{{"id", id}, {"type", "function"}, {"function", function}}})}};
 }
 
-// The calls of a turn as the template shows them: from the first mark of the format, or what the template writes behind
-// the prompt, up to the turn's end.
+// A turn's calls in the rendered template: from the format's first mark, or from the text after the prompt, to the
+// turn's end.
 std::string shown_calls(const ToolFormat& format, const std::string& history, std::size_t turn) {
   static const char* const kEnds[] = {"<|im_end|>",
                                       "</s>",

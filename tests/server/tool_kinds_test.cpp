@@ -23,7 +23,7 @@ const std::string kRead = R"({"type":"function","function":{"name":"read","param
 const std::string kTools = "\"tools\":[" + kPatch + "," + kRead + "]";
 const std::string kTurn = R"("messages":[{"role":"user","content":"x"}],)";
 
-// A model that says one text to every request, and what it was asked last.
+// A model that answers every request with one text, and the prompt of its last request.
 class Speaker {
  public:
   explicit Speaker(std::string text) : text_(std::move(text)), model_(fake_model(engine_.queue())) {}

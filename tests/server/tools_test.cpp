@@ -12,7 +12,8 @@ const std::string kTools =
     R"("tools":[{"type":"function","function":{"name":"add","parameters":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}}])";
 const std::string kMessages = R"("messages":[{"role":"user","content":"Hi"}])";
 
-// What follows the grammar byte by byte: the first allowed of `wishes`, else the first allowed byte, until it may end.
+// Generates text that the grammar allows, byte by byte: the first allowed of `wishes`, else the first allowed byte,
+// until the grammar may end.
 std::string walk(const Grammar& grammar, std::size_t max_bytes) {
   auto state = grammar.start();
   std::string text;

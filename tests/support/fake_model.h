@@ -103,7 +103,7 @@ class FakeRecurrentOps : public RecurrentOps {
   void gated_norm(const GatedNormArgs&, MatrixView, MatrixView) override {}
 };
 
-// Only what the engine itself calls does anything.
+// Implements only the operations that the engine itself calls.
 class FakeBackend : public Backend {
  public:
   std::string name() const override { return "fake"; }
@@ -243,10 +243,10 @@ class FakeModel : public Model {
   std::function<void()> before_slice;
   int right_drafts_percent = -1;
   std::int64_t num_rounds = 0;        // drafting rounds
-  std::int64_t num_drafter_rows = 0;  // computed in them
-  std::int64_t num_looked_at = 0;     // tokens of the vocabulary, in the last of them
-  std::int64_t num_wrong_rows = 0;    // that a drafting model read as another token's, or as nothing computed
-  std::int64_t num_wrong_states = 0;  // that stood elsewhere than before the row that they met
+  std::int64_t num_drafter_rows = 0;  // rows computed in draft rounds
+  std::int64_t num_looked_at = 0;     // vocabulary tokens searched in the last draft round
+  std::int64_t num_wrong_rows = 0;    // stale rows that the draft model read
+  std::int64_t num_wrong_states = 0;  // states of another position than their row's
 
  private:
   static std::uint64_t mix(std::uint64_t x) {

@@ -23,7 +23,7 @@ std::string read_file(const std::filesystem::path& path);
 
 }  // namespace quire::test
 
-// Ends the test case with a line that names what was skipped and why.
+// Ends the test case with a line that names the missing material.
 #define QUIRE_REQUIRE_MATERIAL(variable, relative)                                         \
   const auto variable##_found = quire::test::material(relative);                           \
   if (!variable##_found) {                                                                 \

@@ -15,7 +15,7 @@ class FullGroup final : public KvGroup {
   // `beside`: the other groups; it may be filled later.
   FullGroup(KvShared& shared, const std::vector<KvGroup*>& beside) : KvGroup(shared), beside_(beside) {}
 
-  // Makes so many blocks free; false, and nothing changed, where fewer are available.
+  // Makes `num_blocks` blocks free; false, and nothing changed, if fewer are available.
   bool free_blocks(std::int64_t num_blocks);
   // Drops a reference; the last one frees the block, or keeps it in the cache.
   void drop_reference(BlockId block, bool keep);

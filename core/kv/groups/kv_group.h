@@ -1,6 +1,6 @@
-// KvGroup: what layers of one kind keep of sequences: all blocks (Full), parts of the last ones (Window), or a
-// recurrent state (State). Engine thread only. KvCache asks each group of its list; a group that the model lacks is not
-// in it. Invariant: a prefix is matched only as far as every group has all that the next token needs.
+// KvGroup: the state that layers of one kind keep for sequences: all blocks (Full), parts of the last ones (Window), or
+// a recurrent state (State). Engine thread only. KvCache asks each group of its list; groups that the model lacks are
+// not in it. Invariant: a prefix is matched only as far as every group has all that the next token needs.
 #pragma once
 
 #include <array>
@@ -22,22 +22,22 @@ struct PrefixMatch {
   PrefixNode node{};
   std::int32_t num_blocks = 0;        // beyond those the table has entered
   std::int32_t num_unreferenced = 0;  // blocks taken or copied that are in the pool's cached list
-  std::int32_t num_unpinned = 0;      // and parts that no sequence pins
+  std::int32_t num_unpinned = 0;      // window parts that no sequence pins
   BlockId partial_block = kNoBlock;
   std::int32_t num_partial_tokens = 0;
   StateId state = kNoState;  // the snapshot after all of that
 };
 
-// What becomes of a block's content when its room is needed: others may be offered it, or it is computed again.
+// An evicted block's content is offered to the lower tiers, or forgotten and computed again.
 enum class WhenEvicted { kOffered, kForgotten };
 
 // Events that the tiers below the pool follow.
 class KvCacheListener {
  public:
   virtual ~KvCacheListener() = default;
-  // In the moment before a block's content leaves the pool.
+  // Called immediately before a block's content leaves the pool.
   virtual void before_eviction(PrefixNode node, WhenEvicted what) = 0;
-  // In the moment before a full node loses what a group keeps beside its block, and what was worth keeping.
+  // Called before a full node loses content that a group keeps beside its block and that is worth keeping.
   virtual void before_loss(PrefixNode node) = 0;
   // A full node's content has entered the pool by being computed, or something beside it is worth keeping from now on:
   // a recurrent state that will stand after all of its tokens, or its part for windows.
@@ -70,11 +70,11 @@ struct NodePlace {
 // Bytes that the groups keep of one block.
 struct KvBytes {
   std::int64_t block = 0;
-  std::int64_t part = 0;   // for layers with a window; 0: there are none
+  std::int64_t part = 0;   // layers with a window; 0: there are none
   std::int64_t state = 0;  // recurrent; 0: there is none
 };
 
-// Where the groups beside the blocks keep what belongs to one block.
+// The part and the state stored beside one block.
 struct KvExtras {
   PartId part = kNoPart;
   StateId state = kNoState;
@@ -97,7 +97,7 @@ class KvGroup {
                                                           std::span<const TokenId> /*tokens*/) const {
     return {};
   }
-  // Counts what the match takes out of cached lists; true: what is copied needs room beside the sequence.
+  // Adds the match's cached places to its counts; true if a copy needs room beside the sequence.
   virtual bool count(const BlockTable& /*table*/, PrefixMatch& /*match*/) const { return false; }
 
   // A table's life. `admit` takes over the match; `copy_inside` follows once its new blocks are there.
@@ -105,7 +105,7 @@ class KvGroup {
   virtual void admit(BlockTable& table, const PrefixMatch& match, std::vector<BlockCopy>& copies,
                      std::int64_t num_tokens) = 0;
   virtual void copy_inside(BlockTable& /*table*/, const PrefixMatch& /*match*/, std::vector<BlockCopy>& /*copies*/) {}
-  // Makes room for so many tokens, and for a copy of the shared last block; false without room. `grow` follows.
+  // Makes room for `num_tokens` tokens, and for a copy of the shared last block; false without room. Call `grow` next.
   virtual bool make_room(const BlockTable& /*table*/, std::int64_t /*num_tokens*/, bool /*copies_tail*/) {
     return true;
   }
@@ -118,7 +118,7 @@ class KvGroup {
   virtual bool adopt(BlockTable& /*table*/, BlockId /*found*/) { return true; }
   // A block that a table held gives way to one of the same content, which it holds by now.
   virtual void replace(BlockId /*own*/, BlockId /*found*/) {}
-  // So many tokens are computed: frees the places that no further token needs.
+  // `num_computed` tokens are computed: frees the places that no further token needs.
   virtual void let_go(BlockTable& /*table*/, std::int64_t /*num_computed*/) {}
   virtual bool can_fork(const BlockTable& table, std::int64_t num_shared, bool is_all) const = 0;
   virtual void fork(const BlockTable& from, BlockTable& to, std::int64_t num_computed) = 0;
@@ -149,13 +149,13 @@ class KvGroup {
 inline constexpr std::size_t kMostKvGroups = 4;
 using KvGroups = std::span<KvGroup* const>;
 
-// Walks a path of blocks and says how far a sequence can go on: the minimum over groups.
+// Walks a path of blocks and finds how far along it a sequence can continue: the minimum over groups.
 class KvPath {
  public:
   KvPath(KvGroups groups, std::int64_t num_blocks) : groups_(groups), num_blocks_(num_blocks) {
     first_shown_.fill(num_blocks);
   }
-  // The next block, of which shows(i) says whether the group number i has what it keeps.
+  // Adds the next block; shows(i) tells whether group number i has its content.
   template <class Shows>
   void add(Shows&& shows) {
     ++num_blocks_;
@@ -177,7 +177,7 @@ class KvPath {
  private:
   KvGroups groups_;
   std::int64_t num_blocks_;
-  std::array<std::int64_t, kMostKvGroups> first_shown_;  // by group: from there on all are shown
+  std::array<std::int64_t, kMostKvGroups> first_shown_;  // by group: first block of the shown rest
 };
 
 }  // namespace quire

@@ -1,6 +1,6 @@
-// RecordLayout: payload of a node's record: its block, then what the first so many groups beside the blocks keep of it.
-// Immutable; any thread. Invariant: a record holds what a group keeps only with that of all groups before it, so that
-// its size tells its content.
+// RecordLayout: the payload of a node's record: its block, then the content of the first groups beside the blocks.
+// Immutable; any thread. Invariant: a record holds a group's content only with that of all groups before it, so that
+// its size identifies its content.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class RecordLayout {
   std::vector<std::int64_t> sizes() const {
     return {sizes_.begin(), sizes_.begin() + static_cast<std::ptrdiff_t>(groups_.size()) + 1};
   }
-  // The number of groups whose content a payload of so many bytes holds; nothing where there is no such payload.
+  // Number of groups whose content a payload of this size holds; nothing if no payload has this size.
   std::optional<std::size_t> groups_in(std::int64_t payload_bytes) const {
     for (std::size_t i = groups_.size() + 1; i-- > 0;) {
       if (sizes_.at(i) == payload_bytes) return i;
@@ -43,14 +43,14 @@ class RecordLayout {
     }
     return num_groups;
   }
-  // The same for what the pool lacks of a node.
+  // The same number, without trailing groups whose content the pool has.
   std::size_t lacking(PrefixNode node, std::int64_t index, std::int64_t num_blocks) const {
     std::size_t num_groups = needed(index, num_blocks);
     while (num_groups > 0 && groups_[num_groups - 1]->has(node))
       --num_groups;
     return num_groups;
   }
-  // Groups whose content of a node is worth a record; what is behind a group that has nothing is of no use.
+  // Number of groups whose content is worth a record; a group without content ends the count.
   std::size_t worth(PrefixNode node) const {
     std::size_t num_groups = 0;
     for (std::size_t i = 0; i < groups_.size() && groups_[i]->has(node); ++i) {
@@ -65,14 +65,14 @@ class RecordLayout {
     }
     return false;
   }
-  // Places in the pool of what the first groups keep of a node.
+  // The pool's places that hold the first groups' content of a node.
   KvExtras located(PrefixNode node, std::size_t num_groups) const {
     KvExtras extras;
     for (const KvGroup* group : groups_.first(num_groups))
       group->locate(node, extras);
     return extras;
   }
-  // Whether the groups have room beyond what is left to those who run.
+  // Whether the groups have room beyond the part that is left to running sequences.
   bool has_spare(std::size_t num_groups) const {
     for (const KvGroup* group : groups_.first(num_groups)) {
       if (!group->can_hold(true)) return false;

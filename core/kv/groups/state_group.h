@@ -21,14 +21,14 @@ class StateGroup final : public KvGroup {
   // A snapshot leaves its node while the block is given another one.
   struct Snapshot {
     StateId state = kNoState;
-    std::int32_t num_tokens = 0;  // of its node
+    std::int32_t num_tokens = 0;  // prefix of its node's tokens that it covers
   };
   Snapshot take_off(PrefixNode node);
   void put_on(PrefixNode node, const Snapshot& snapshot);
   // Keeps a copy of the table's state, which stands at that place; false where there is one already, or no room. The
   // copy is one of take_due_copies().
   bool keep(BlockTable& table, const NodePlace& place, std::int64_t num_computed);
-  // Moves the copies that are due before anything else of the next step to the beginning of `copies`.
+  // Moves the copies that must run first in the next step to the beginning of `copies`.
   void take_due_copies(std::vector<BlockCopy>& copies);
   void drop(BlockTable& table);
   bool keep_before_drafts(BlockTable& table, std::int64_t num_others, std::vector<BlockCopy>& copies);

@@ -69,8 +69,8 @@ std::int64_t WindowGroup::parts_to_promise(std::int64_t num_matched, std::int64_
       0, std::min(shared_.blocks_for(num_tokens) - num_matched, parts_per_sequence() - num_kept));
 }
 
-// The table has entered the match: what it sees there is pinned, what it needs to go on is promised, and what is to be
-// copied stays while room is made.
+// Called after the table has entered the match: pins the parts in its window, promises the parts that it needs to
+// continue, and keeps parts to be copied while room is made.
 void WindowGroup::admit(BlockTable& table, const PrefixMatch& match, std::vector<BlockCopy>& /*copies*/,
                         std::int64_t num_tokens) {
   pin_computed(table, std::int64_t{table.num_entered} * shared_.block_size);
@@ -182,7 +182,7 @@ void WindowGroup::keep(BlockTable& table, std::int64_t position) {
     keep_part(table.blocks[place_of(i)]);
 }
 
-// What becomes available stays the table's, as far as it is going to need it again.
+// Freed parts stay promised to the table, up to the number that it will need again.
 void WindowGroup::let_go(BlockTable& table, std::int64_t num_computed) {
   const std::int64_t end = std::min<std::int64_t>(first_kept(num_computed), table.pinned_end);
   std::int64_t num_freed = 0;

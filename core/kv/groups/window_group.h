@@ -16,8 +16,8 @@ namespace quire {
 
 // Layers with a window keep less than the others: parts of some blocks.
 struct KvWindow {
-  std::int64_t num_tokens = 0;  // that a token sees, itself among them
-  std::int64_t num_parts = 0;   // 0: there are no such layers, or they keep as much as the others
+  std::int64_t num_tokens = 0;  // window length, the token itself included
+  std::int64_t num_parts = 0;   // 0: no window layers, or they keep every token
 };
 
 class WindowGroup final : public KvGroup {
@@ -25,7 +25,7 @@ class WindowGroup final : public KvGroup {
   WindowGroup(KvShared& shared, FullGroup& full, const KvWindow& window);
 
   const WindowPool& pool() const { return parts_; }
-  // Parts that a sequence takes out of what is available when it is admitted, and what it holds at most.
+  // Parts that a sequence takes at its admission, and the most that it holds.
   std::int64_t parts_needed(const BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens) const;
   std::int64_t most_parts(std::int64_t num_tokens) const;
   // Tokens to which the table can grow with the parts that are promised to it and available.
@@ -35,8 +35,8 @@ class WindowGroup final : public KvGroup {
   void keep(BlockTable& table, std::int64_t position);
 
   bool shows(PrefixNode node) const override { return has(node); }
-  // The first part that the token after so many blocks sees; a full one at least is kept, for kernels read past a
-  // window's beginning.
+  // The first part that the token after `num_blocks` blocks sees. At least one full part is kept, because kernels read
+  // past a window's beginning.
   std::int64_t first_needed(std::int64_t num_blocks) const override {
     const std::int64_t first_seen =
         std::max<std::int64_t>(0, num_blocks * shared_.block_size - window_tokens_ + 1) / shared_.block_size;
@@ -70,7 +70,7 @@ class WindowGroup final : public KvGroup {
   void check_integrity() const override;
 
  private:
-  static constexpr std::int64_t kSpare = 16;  // a sixteenth of the parts is left to those who run
+  static constexpr std::int64_t kSpare = 16;  // a sixteenth is left to running sequences
 
   std::int64_t first_kept(std::int64_t num_computed) const { return first_needed(num_computed / shared_.block_size); }
   std::int64_t parts_per_sequence() const { return WindowPool::parts_per_sequence(window_tokens_, shared_.block_size); }

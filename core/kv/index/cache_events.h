@@ -1,8 +1,7 @@
-// CacheEventLog: which full blocks the pool holds, as a count and a digest, and what changed, for those who route by
-// prefix. Engine thread only; the sink takes a step's events without waiting.
-// Invariants: events are in the order in which the pool changed; where some are lost, because memory failed or the sink
-// had no room, the next ones begin with all being cleared and name all that is there: a subscriber that applies them
-// knows again what the pool holds.
+// CacheEventLog: the full blocks in the pool, as a count, a digest and events of changes, for routers that route by
+// prefix. Engine thread only; the sink takes a step's events without waiting. Invariants: events are in the order of
+// the changes; if some are lost, because memory failed or the sink was full, the next events clear everything and then
+// name every block in the pool, so that a subscriber is correct again.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +21,15 @@ namespace quire {
 struct CacheEvent {
   enum class Kind : std::uint8_t { kStored, kRemoved, kCleared };
   Kind kind;
-  std::vector<std::uint64_t> hashes{};    // of the blocks; those stored follow each other in one chain
-  std::optional<std::uint64_t> parent{};  // of the first block stored; nothing: it begins a prompt
-  std::vector<TokenId> tokens{};          // of the blocks stored; rows of media as placeholders
+  std::vector<std::uint64_t> hashes{};    // stored or removed blocks; stored ones form one chain
+  std::optional<std::uint64_t> parent{};  // parent of the first stored block; nothing: a prompt begins there
+  std::vector<TokenId> tokens{};          // tokens of the stored blocks; rows of media as placeholders
   struct Media {
     std::size_t block;  // index among the blocks stored
     MediaKey key;
   };
   std::vector<Media> media{};  // in order
-  std::string adapter{};       // that those are of: its content key, or a name; empty: none
+  std::string adapter{};       // content key or name of the adapter; empty: none
 };
 using CacheEvents = std::vector<CacheEvent>;
 
@@ -46,22 +45,22 @@ class CacheEventLog {
  public:
   // `media` must outlive it.
   explicit CacheEventLog(const MediaNames& media) : media_(media) {}
-  // Whether a block behind this one begins an event, which says its adapter.
+  // Whether a block with this parent begins a new event, which names its adapter.
   bool begins_event(const ChainKey* parent) const { return sink_ != nullptr && !is_lost_ && !goes_on(parent); }
   // A block of this content came into the pool. parent: null for the first of a prompt. adapter: its content key, where
   // the block begins an event.
   void note_stored(const ChainKey& key, const ChainKey* parent, std::span<const TokenId> tokens,
                    std::string_view adapter) noexcept;
   void note_removed(const ChainKey& key) noexcept;
-  // From now on what changes is recorded for `sink`, which must outlive this; what is there counts as lost.
+  // Records changes for `sink`, which must outlive this object, from now on; existing content counts as lost.
   void set_sink(CacheEventSink* sink);
-  // What was recorded is lost.
+  // Reports that recorded events were dropped.
   void lose() {
     is_lost_ = true;
     ++num_losses_;
   }
-  // At the end of a step. `name_all` calls what it is given, as note_stored(), for each block of the pool, parents
-  // before children.
+  // Call at the end of a step. `name_all` calls its argument, with the parameters of note_stored(), for each block of
+  // the pool, parents before children.
   template <class NameAll>
   void flush(NameAll&& name_all);
 

@@ -28,14 +28,14 @@ PrefixIndex::PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, Block
 }
 
 void PrefixIndex::add_nodes(std::size_t num_nodes) {
-  // All memory is taken before anything changes.
+  // Memory is allocated before anything changes.
   const std::size_t first = entries_.size();
   const std::size_t total = first + num_nodes;
   entries_.reserve(total);
   free_nodes_.reserve(total);
   tokens_.reserve(total / kNodesPerChunk + 1);
   while (tokens_.size() * kNodesPerChunk < total) {
-    // Not zeroed: memory is used as nodes are.
+    // Left uninitialised, so that pages are touched only when a node uses them.
     tokens_.emplace_back(new TokenId[kNodesPerChunk * static_cast<std::size_t>(block_size_)]);
   }
   std::vector<PrefixNode> buckets(std::bit_ceil(total), kNoNode);
@@ -61,7 +61,7 @@ PrefixNode PrefixIndex::acquire_root(const std::string& salt) {
   auto found = root_of_salt_.find(salt);
   if (found == root_of_salt_.end()) {
     if (free_roots_.empty()) {
-      // So that forgetting a root allocates nothing.
+      // Reserves memory, so that forgetting a root allocates nothing.
       if (free_roots_.capacity() <= roots_.size()) free_roots_.reserve(2 * roots_.size() + 1);
       roots_.emplace_back();
       free_roots_.push_back(PrefixNode{static_cast<std::int32_t>(-static_cast<std::int64_t>(roots_.size()))});
@@ -122,7 +122,7 @@ PrefixNode PrefixIndex::find(PrefixNode parent, const ChainKey& key, std::span<c
   });
 }
 
-// Of the children in the pool that begin alike, the one that scores most.
+// The pooled child with the highest score among those that start with the same token.
 template <class Score>
 PrefixIndex::Partial PrefixIndex::best_alike(PrefixNode parent, std::span<const TokenId> wanted, Score&& score) const {
   Partial best;

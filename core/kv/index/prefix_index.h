@@ -26,7 +26,7 @@ enum class TierKind : std::uint8_t { kHost = 1, kDisk = 2, kShared = 4 };
 
 class PrefixIndex {
  public:
-  // `identity` names what all content depends on besides tokens and salts: the model and its arithmetic.
+  // `identity` names the model and its arithmetic, on which all content depends besides tokens and salts.
   PrefixIndex(std::int64_t num_blocks, std::int32_t block_size, BlockHash hash, std::string identity = {});
 
   // The root of a salt, kept while someone uses it or nodes hang below it.
@@ -60,14 +60,14 @@ class PrefixIndex {
   // Removes the node, and then its ancestors, as long as nothing keeps them.
   void forget_unused(PrefixNode node);
 
-  // Where the node's bytes are.
+  // The pool's block that holds the node's content.
   void set_block(PrefixNode node, BlockId block);
   void clear_block(PrefixNode node);  // may leave the node unused
   BlockId block(PrefixNode node) const { return entry(node).block; }
   void set_below(PrefixNode node, TierKind tier, bool is_there);  // may leave the node unused
   bool is_below(PrefixNode node, TierKind tier) const { return (entry(node).below & static_cast<int>(tier)) != 0; }
   bool is_below(PrefixNode node) const { return entry(node).below != 0; }
-  // What full blocks the pool holds, and the changes of it; flush_events() at the end of a step.
+  // Stored and removed full blocks of the pool; call flush_events() at the end of a step.
   CacheEventLog& log() { return log_; }
   const CacheEventLog& log() const { return log_; }
   void flush_events() noexcept;
@@ -89,7 +89,7 @@ class PrefixIndex {
   std::span<const TokenId> tokens(PrefixNode node) const;
   PrefixNode parent(PrefixNode node) const { return entry(node).parent; }
   std::int32_t position(PrefixNode node) const { return entry(node).position; }  // 0: right after a root
-  const ChainKey& key_of(PrefixNode node) const;                                 // of a root or a full node
+  const ChainKey& key_of(PrefixNode node) const;                                 // roots and full nodes only
   // The same in every process: rows of media are hashed as their pieces' keys.
   ChainKey key_after(const ChainKey& parent, std::span<const TokenId> tokens) const;
   // Whether the node has this content.
@@ -111,7 +111,7 @@ class PrefixIndex {
     std::int32_t num_tokens = 0;  // 0: not in the tree
     std::int32_t position = 0;
     std::int32_t num_children = 0;
-    std::int32_t num_pooled_children = 0;  // of them, those in the pool
+    std::int32_t num_pooled_children = 0;  // children that are in the pool
     std::int32_t num_users = 0;
     BlockId block = kNoBlock;
     PrefixNode previous_alike = kNoNode;  // same parent and first token, or equal by accident of the hash
@@ -157,9 +157,9 @@ class PrefixIndex {
   std::vector<PrefixNode> free_nodes_;
   std::int64_t num_nodes_ = 0;
   std::vector<PrefixNode> node_of_block_;
-  std::vector<PrefixNode> buckets_;                 // of full nodes by key
-  std::vector<PrefixNode> alike_buckets_;           // of all nodes by parent and first token, most recent first
-  std::vector<std::unique_ptr<TokenId[]>> tokens_;  // of kChunk nodes each; pages are touched when a node is made
+  std::vector<PrefixNode> buckets_;                 // full nodes by key
+  std::vector<PrefixNode> alike_buckets_;           // all nodes by parent and first token, most recent first
+  std::vector<std::unique_ptr<TokenId[]>> tokens_;  // kChunk nodes each; pages are touched when a node is made
   std::vector<Root> roots_;
   std::vector<PrefixNode> free_roots_;
   std::unordered_map<std::string, PrefixNode> root_of_salt_;

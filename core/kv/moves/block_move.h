@@ -1,7 +1,7 @@
 // BlockMove: bytes that move between the pool and host memory beside a step. Engine thread only, except that the
-// executor reads and fills the bytes from submission until the ticket is done.
-// Invariants: a step's moves are done in their order, before its copies and before its rows are computed, so that a
-// block is offloaded before it is written again; what was submitted before is computed by then.
+// executor reads and fills the bytes from submission until the ticket is done. Invariant: a step's moves run in their
+// order, after all steps submitted before, and before the step's copies and rows, so that a block is offloaded before
+// it is written again.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +22,17 @@ struct BlockMove {
   enum class Kind : std::uint8_t {
     kOffload,    // from the pool to `bytes`
     kLoad,       // from `bytes` to the pool
-    kCopyState,  // from `source` to the state in `extras`, where a load may follow into either
+    kCopyState,  // copies `source` to the state in `extras`; loads may follow
   };
   Kind kind;
-  PrefixNode node = kNoNode;  // whose content it is
+  PrefixNode node = kNoNode;  // owner of the content
   BlockId block = kNoBlock;   // kNoBlock: the state or the part alone
-  KvExtras extras{};          // what groups keep beside the block
+  KvExtras extras{};          // part and state beside the block
   StateId source = kNoState;
-  BlockPayload bytes{};                        // the block's, then what the groups keep, as RecordLayout says
-  std::vector<std::byte>* unfilled = nullptr;  // of kOffload: the vector that `bytes` holds
-  std::uint8_t records = 0;                    // of kOffload: bits of TierKind, where it is written once it is filled
-  std::uint64_t chain = 0;                     // of ChainTransfer, the chain that it belongs to; 0: none
+  BlockPayload bytes{};                        // the block's bytes, then the groups'; see RecordLayout
+  std::vector<std::byte>* unfilled = nullptr;  // kOffload: the vector that `bytes` holds
+  std::uint8_t records = 0;                    // kOffload: bits of TierKind; the tiers to write to afterwards
+  std::uint64_t chain = 0;                     // ChainTransfer's number for the chain; 0: none
 };
 
 // How long a step's moves took.

@@ -22,9 +22,9 @@ constexpr std::uint32_t kChainMagic = 0x4C535651;  // "QVSL"
 constexpr std::uint32_t kChainVersion = 1;
 constexpr std::uint32_t kMostSaltBytes = 1 << 16;
 
-// As it lies in the file, in the machine's byte order; a file of another one has another magic.
+// The file's head in the machine's byte order; the magic number differs on machines with another order.
 struct ChainHead {
-  std::uint64_t checksum;  // of everything after this word
+  std::uint64_t checksum;  // covers everything after this word
   ChainKey fingerprint;
   std::uint32_t salt_bytes;
   std::uint32_t num_media;
@@ -56,7 +56,7 @@ std::uint64_t checksum_of(const ChainHead& head, const KeptChain& chain, const s
   return XXH3_64bits_digest(state.get());
 }
 
-// `left`: of the file; what was read is subtracted. Sizes come from the file.
+// `left`: unread bytes of the file, reduced by each read, since sizes in the file cannot be trusted.
 bool read_counted(std::FILE* file, void* data, std::uint64_t size, std::uint64_t& left) {
   if (size > left) return false;
   left -= size;

@@ -18,10 +18,10 @@
 namespace quire {
 
 struct KeptChain {
-  ChainKey fingerprint{};                // of the model, its arithmetic and the layout of a block
-  std::string salt{};                    // of its prefixes
-  PortableContent content{};             // of full blocks
-  std::vector<BlockPayload> payloads{};  // one for each block: its bytes, then the state's or the part's, if it has one
+  ChainKey fingerprint{};                // identifies model, arithmetic and block layout
+  std::string salt{};                    // salt of the chain's prefixes
+  PortableContent content{};             // full blocks
+  std::vector<BlockPayload> payloads{};  // for each block: its bytes, then its state or part
 };
 
 // The bytes of the file.

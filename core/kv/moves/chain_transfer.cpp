@@ -205,7 +205,7 @@ bool ChainTransfer::add_loads(StepMoves& step) {
   return is_moving() && table_.num_entered < num_blocks();
 }
 
-// False without room: some is left to those who run.
+// False without room: a part of the pool is left to running sequences.
 bool ChainTransfer::load_next(StepMoves& step) {
   PrefixIndex& index = kv_.mutable_index();
   const std::int64_t i = table_.num_entered;

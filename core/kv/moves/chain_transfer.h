@@ -1,7 +1,7 @@
-// ChainTransfer: moves one conversation's blocks between the pool and host memory, beside the steps: what saving and
-// restoring a slot does. Engine thread only. Invariants: one chain at a time; its table holds the blocks until their
-// moves are done, unless running sequences need the room; it moves no more in a step than it is given; the callback is
-// called once for each chain, also where memory fails.
+// ChainTransfer: moves one conversation's blocks between the pool and host memory beside the steps, to save or restore
+// a slot. Engine thread only. Invariants: one chain at a time; its table holds the blocks until their moves are done,
+// unless running sequences need the room; it moves no more in a step than its share; the callback is called once for
+// each chain, also if memory fails.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ namespace quire {
 
 class ChainTransfer {
  public:
-  // A chain that was saved, or of one that was restored what is in the pool now, without its bytes.
+  // Result: the saved chain, or the restored chain as far as the pool now has it, without bytes.
   using Done = std::function<void(Result<KeptChain>)>;
 
   ChainTransfer(KvCache& kv, const RecordLayout& layout) : kv_(kv), layout_(layout) {}
 
   bool is_moving() const { return done_ != nullptr; }
   bool is_saving() const { return is_moving() && saves_; }
-  // Not while one moves. Of what is saved: at most max_bytes.
+  // Call only while no chain moves. A save keeps at most max_bytes.
   void save(std::string salt, std::vector<TokenId> tokens, std::int64_t max_bytes, Done done);
   void restore(KeptChain chain, Done done);
-  // The table of the chain that is being saved, and its tokens, for LowerTier to bring back what has left the pool.
+  // Table and tokens of the chain being saved; LowerTier loads its blocks that are no longer in the pool.
   BlockTable& table() { return table_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
 
@@ -64,11 +64,11 @@ class ChainTransfer {
   BlockTable table_;
   Done done_;
   bool saves_ = false;
-  bool is_held_ = false;            // of a save: its blocks are
-  std::int64_t max_bytes_ = 0;      // of a save
-  std::int64_t num_left_ = 0;       // of a save, blocks whose moves are not in a step yet
+  bool is_held_ = false;            // a save holds references to its blocks
+  std::int64_t max_bytes_ = 0;      // limit of a save
+  std::int64_t num_left_ = 0;       // blocks of a save that no step has moved yet
   std::int64_t num_in_flight_ = 0;  // moves in steps that are not done
-  std::uint64_t number_ = 0;        // of the chain: moves of one that was given up count for no other
+  std::uint64_t number_ = 0;        // current chain; moves with another number are ignored
 };
 
 }  // namespace quire

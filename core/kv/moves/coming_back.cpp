@@ -11,11 +11,10 @@ namespace {
 
 // A restore that takes longer than computing would, and than this, is given up.
 constexpr std::chrono::milliseconds kLeastPatience{100};
-// Where it is not known what computing takes, as in a daemon that has computed nothing yet: a restore that brings fewer
-// tokens in that time is given up.
+// Before the cost of computing has been measured, a restore is given up if it brings fewer tokens within this time.
 constexpr std::chrono::milliseconds kPatience{2'000};
 constexpr std::int64_t kLeastTokensInPatience = 512;
-constexpr std::size_t kMovesOfRoom = 3;  // for a load a block, a part and a state may leave, and each be kept below
+constexpr std::size_t kMovesOfRoom = 3;  // moves per load: evicting a block, a part and a state
 
 ComingBack::Clock::duration patience(double compute_seconds, std::int64_t num_tokens) {
   if (compute_seconds <= 0.0) return kPatience;
@@ -64,14 +63,14 @@ bool ComingBack::begin(Restore restore) {
   }
   kv_.reserve(restore.held, restore.limit);
   restores_.push_back(std::move(restore));
-  kv_.open(restores_.back().held, table);  // its root is there
+  kv_.open(restores_.back().held, table);  // it needs the root only
   ++next_restore_;
   kv_.begin_restore(table);
   step_.has_more = true;
   return true;
 }
 
-// As far as the prompt is in the pool or in a tier that is cheaper than computing; 0 where all of that is in the pool.
+// Counts prompt blocks up to the last one in the pool or in a tier cheaper than computing; 0 if the pool has them all.
 std::int64_t ComingBack::num_blocks_to_restore(const Restore& restore) {
   const bool refuses_host = tiers_.refuse_dear(restore.compute_seconds * kv_.block_size());
   PrefixNode node = restore.table->root;
@@ -80,7 +79,7 @@ std::int64_t ComingBack::num_blocks_to_restore(const Restore& restore) {
   bool is_found_below = false;
   const KvGroups groups = layout_.groups();
   KvPath path(groups, 0);
-  std::array<std::int64_t, kMostKvGroups> last_below;  // by group, the last block whose content is below alone
+  std::array<std::int64_t, kMostKvGroups> last_below;  // by group, the last block that only lower tiers hold
   last_below.fill(-1);
   for (std::int64_t index = 0; (index + 1) * kv_.block_size() <= restore.limit; ++index) {
     node = restore.child(kv_, node, index);
@@ -169,7 +168,7 @@ bool ComingBack::note_arrived(TierSources::Source& source, RecordTier::Arrived& 
   }
 }
 
-// Where memory fails, the blocks that have come so far are all.
+// If memory runs out, the restore ends with the blocks loaded so far.
 bool ComingBack::try_to_advance(Restore& restore) {
   try {
     return advance(restore);
@@ -200,8 +199,8 @@ bool ComingBack::advance(Restore& restore) {
   return true;
 }
 
-// Blocks that are held to be handed over are not there for those who run: beside the first restore, a quarter of the
-// pool.
+// The first restore may hold any blocks. The others share a quarter of the pool, since held blocks are not available to
+// running sequences.
 bool ComingBack::may_hold_more(const Restore& restore) const {
   if (&restore == &restores_.front()) return true;
   return (restore.num_copied + 1) * 4 * std::ssize(restores_) <= kv_.pool().num_blocks();
@@ -226,7 +225,7 @@ bool ComingBack::hold(Restore& restore, PrefixNode node, BlockMove* load) {
   return true;
 }
 
-// False without room: some is left to those who run. All memory is taken before the restore holds what is to be loaded.
+// False without room: a part of the pool is left to running sequences. All memory is allocated before anything is held.
 bool ComingBack::copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload) {
   const bool is_there = index_.block(node) != kNoBlock;
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;

@@ -1,6 +1,6 @@
-// ComingBack: brings prefixes of waiting sequences back into the pool, where that costs less than computing them.
-// Engine thread only; it never waits for a file or socket. Invariants: a table is restoring until as much of its prefix
-// has come as will; a node is read once at a time; max_bytes_in_flight are being read or wait to be copied.
+// ComingBack: loads prefixes of waiting sequences into the pool, if that costs less than computing them. Engine thread
+// only; it never waits for a file or socket. Invariants: a table is restoring until everything available of its prefix
+// has been loaded; a node is read once at a time; at most max_bytes_in_flight are being read or wait to be copied.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ class ComingBack {
   ComingBack(KvCache& kv, const RecordLayout& layout, TierSources& tiers, StepMoves& step,
              std::int64_t max_bytes_in_flight);
 
-  // As LowerTier::restore().
+  // Same contract as LowerTier::restore().
   bool begin(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
              Clock::time_point now, bool at_any_price);
-  // Takes what disk and store have read, and answers of the store.
+  // Takes finished reads of disk and store, and the store's answers.
   void receive();
   // Brings back a step's share for all restores, and ends those that have come or are late.
   void advance_all(Clock::time_point now);
-  void close(const BlockTable& table);  // one that is restoring
+  void close(const BlockTable& table);  // the table must be restoring
   // Ends the restores that hold blocks; whether there were any.
   bool give_way();
   void end_all();
@@ -69,7 +69,7 @@ class ComingBack {
   StoreLookUps look_ups_;
   Restores restores_;
   struct Reading {
-    std::uint64_t restore;  // which asked for it
+    std::uint64_t restore;  // the restore that requested it
     std::int64_t num_bytes;
     const RecordTier* tier;
   };

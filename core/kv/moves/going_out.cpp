@@ -13,7 +13,7 @@ constexpr int kMostCleaned = 32;  // cached blocks that a step looks at
 
 }  // namespace
 
-// The record tiers that lack the node, or have it with less, and take it without pushing out first what is `kept`.
+// The record tiers that lack the node, or hold less of it, and can take it without evicting one of `kept`.
 std::uint8_t GoingOut::records_to_write(PrefixNode node, std::size_t num_groups,
                                         std::span<const PrefixNode> kept) const {
   std::uint8_t records = 0;
@@ -45,11 +45,11 @@ void GoingOut::keep(PrefixNode node, std::span<const PrefixNode> kept) {
   if ((!to_host && records == 0) || step_.bytes_out < layout_.block_bytes()) return;
   try {
     move(node, num_groups, to_host, records);
-  } catch (const std::bad_alloc&) {  // it is not kept, but recomputed
+  } catch (const std::bad_alloc&) {  // not kept: it will be computed again
   }
 }
 
-// The copy is filled before anything that comes after it in the step reads it.
+// The copy is filled before later work of the step reads it.
 void GoingOut::move(PrefixNode node, std::size_t num_groups, bool to_host, std::uint8_t records) {
   const std::int64_t num_bytes = layout_.payload_bytes(num_groups);
   const auto content = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(num_bytes));

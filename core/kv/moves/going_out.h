@@ -19,15 +19,15 @@ class GoingOut {
   GoingOut(KvCache& kv, const RecordLayout& layout, TierSources& tiers, StepMoves& step)
       : kv_(kv), index_(kv.mutable_index()), layout_(layout), tiers_(tiers), step_(step) {}
 
-  // In the tiers that do not have the node yet, or have it with less, as far as a step's share allows. A tier that
-  // would have to push out one of `kept` first does without it.
+  // Copies the node to the tiers that lack it, or hold less of it, within a step's share. A tier that would have to
+  // evict one of `kept` does without the copy.
   void keep(PrefixNode node, std::span<const PrefixNode> kept = {});
-  // Copies a full node in the pool, with what so many groups keep; records: bits of TierKind.
+  // Copies a full node of the pool with the content of the first `num_groups` groups; records: bits of TierKind.
   void move(PrefixNode node, std::size_t num_groups, bool to_host, std::uint8_t records);
-  // Where room will soon be needed, keeps the next blocks to leave before they are asked for.
+  // Copies the next blocks to be evicted to the tiers while free blocks are few.
   void keep_oldest();
-  // Of the pool's next `num_blocks`, keeps what is cached as far as the disk has room; false once all of it has been
-  // looked at, and the next call starts from the beginning.
+  // Copies the cached blocks among the next `num_blocks` of the pool while the disk has room; false after the last
+  // block, and the next call starts again from the first.
   bool keep_next(std::int64_t num_blocks);
 
   bool can_write(RecordTier& tier, std::int64_t num_bytes) const { return tier.can_take(outgoing_bytes_ + num_bytes); }
@@ -50,7 +50,7 @@ class GoingOut {
   const RecordLayout layout_;
   TierSources& tiers_;
   StepMoves& step_;
-  std::unordered_set<PrefixNode> outgoing_;  // to disk or store, with a step that is not done
+  std::unordered_set<PrefixNode> outgoing_;  // nodes on their way to disk or store
   std::int64_t outgoing_bytes_ = 0;
   std::int64_t next_to_persist_ = 0;
 };

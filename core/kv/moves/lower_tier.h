@@ -1,7 +1,7 @@
-// LowerTier: the tiers below the KV cache: host memory, disk, shared store. It listens to the pool and hands what moves
+// LowerTier: the tiers below the KV cache: host memory, disk, shared store. It listens to the pool and leaves the moves
 // to its parts: GoingOut, ComingBack, Publications and ChainTransfer; a step's executor moves the bytes. Engine thread
-// only; it never waits for a file or socket but at the engine's end. Invariant: a step moves max_bytes_per_step in and
-// as many out, or one block.
+// only; it waits for files or sockets only at the engine's end. Invariant: a step moves at most max_bytes_per_step in
+// and as many out, or one block.
 #pragma once
 
 #include <chrono>
@@ -35,21 +35,21 @@ class LowerTier : public KvCacheListener {
             SharedTier* shared = nullptr);
   ~LowerTier() override;
 
-  // Asks for what follows the cached part of a waiting sequence's tokens, at most `limit` of them. The table is
-  // restoring until as much of it has come as will; tokens must stay where they are so long. compute_seconds: of one
-  // token; it is not waited for longer than computing takes. 0: not known or not to be asked; it is waited for as long
-  // as enough comes. at_any_price: another process has just published it for this table; once for each. Returns whether
-  // there is something to wait for.
+  // Starts to load the tokens that follow the cached part of a waiting sequence, at most `limit` of them, and returns
+  // whether there is anything to wait for. The table is restoring until everything available has been loaded; `tokens`
+  // must stay valid until then. compute_seconds: cost of one token; a restore that takes longer than computing is given
+  // up. 0: unknown or irrelevant; the restore waits as long as enough arrives. at_any_price: another process has just
+  // published the prefix for this table; use it once per table.
   bool restore(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit, double compute_seconds,
                Clock::time_point now = Clock::now(), bool at_any_price = false) {
     return back_.begin(table, tokens, limit, compute_seconds, now, at_any_price);
   }
-  // Before a step is planned: takes what disk and store did, and brings back a step's share.
+  // Call before a step is planned: takes finished reads and writes of disk and store, and loads a step's share.
   void begin_step(Clock::time_point now = Clock::now());
   // Once the step is planned: all that moves with it, in order, into the empty `moves`. It must stay until
   // finish_moves().
   void take_moves(std::vector<BlockMove>& moves);
-  // The step is done, and its moves took so long (0: not known): offloaded blocks are handed to disk and store.
+  // Call when the step is done, with the time of its moves (0: unknown): passes offloaded blocks to disk and store.
   void finish_moves(std::span<const BlockMove> moves, const MoveTimes& times);
 
   // Whether the next begin_step() has something to do without waiting for disk or store.
@@ -62,7 +62,7 @@ class LowerTier : public KvCacheListener {
 
   // Blocks that are new in the pool and on their way to the shared store, but not yet given to it.
   std::uint64_t num_to_publish() const { return publications_.num_waiting() + out_.size(); }
-  // As Publications says.
+  // See Publications.
   bool can_publish() const { return tiers_.shared() != nullptr; }
   void begin_publication(Publication& publication, const BlockTable& table, std::span<const TokenId> tokens,
                          Clock::time_point now) {
@@ -74,17 +74,17 @@ class LowerTier : public KvCacheListener {
     return publications_.is_prefix(prefix, table, tokens);
   }
 
-  // The price of moving a block to the host tier and back, as TierSources says.
+  // The time of moving a block to the host tier and back; see TierSources.
   std::optional<double> swap_seconds() const { return tiers_.swap_seconds(); }
   void set_swap_seconds(double block_seconds) { tiers_.set_swap_seconds(block_seconds); }
 
   // Whether the disk takes another block now.
   bool has_disk_room() const { return out_.has_disk_room(); }
-  // Moves what is cached to the disk, of the pool's next `num_blocks` as much as there is room and a step's share;
-  // false once all of it has been looked at (and the next call starts from the beginning).
+  // Copies cached blocks among the pool's next `num_blocks` to the disk, within its room and a step's share; false
+  // after the last block (and the next call starts again from the first).
   bool persist_some(std::int64_t num_blocks);
-  // Only at the engine's end, which waits for the disk: for room, false where `until` comes first or it takes nothing;
-  // then for all to be written, in the store too. Writes that wait at `until` are dropped.
+  // For the engine's end, which may wait for the disk: waits for room; false if `until` comes first or it takes
+  // nothing. Then waits until all is written, in the store too; writes still queued at `until` are dropped.
   bool wait_for_room(Clock::time_point until);
   void end_persisting(Clock::time_point until);
 
@@ -94,8 +94,8 @@ class LowerTier : public KvCacheListener {
   void before_close(BlockTable& table) override { back_.close(table); }
   bool give_way() override;
 
-  // One conversation's blocks to and from host memory, within a step's share; what the tiers have of it is brought back
-  // before it is saved. As ChainTransfer says.
+  // Moves one conversation's blocks to or from host memory within a step's share (see ChainTransfer). Before a save,
+  // blocks that only the tiers hold are loaded.
   void save_chain(std::string salt, std::vector<TokenId> tokens, std::int64_t max_bytes, ChainTransfer::Done done);
   void restore_chain(KeptChain chain, ChainTransfer::Done done);
   bool is_moving_chain() const { return chain_.is_moving(); }

@@ -65,7 +65,7 @@ bool Publications::publish(PrefixNode node) {
   if (!out_.can_write(*shared_, layout_.payload_bytes(num_groups))) return false;
   try {
     out_.move(node, num_groups, false, static_cast<std::uint8_t>(TierKind::kShared));
-  } catch (const std::bad_alloc&) {  // it is not published
+  } catch (const std::bad_alloc&) {  // not published
   }
   return true;
 }

@@ -15,9 +15,9 @@ namespace quire {
 
 // The full blocks of a sequence's first tokens on their way to the shared store.
 struct Publication {
-  BlockTable held{};  // without blocks: its root stays
+  BlockTable held{};  // holds the root, no blocks
   std::vector<TokenId> tokens{};
-  PrefixNode node{};  // of the last block that is written; the root: none is
+  PrefixNode node{};  // last written block; the root if none is written
   std::int64_t num_written = 0;
   std::int64_t num_offered = 0;  // up to the last block that was offered again, because the store lacked it
   std::chrono::steady_clock::time_point give_up{};
@@ -42,7 +42,7 @@ class Publications {
 
   // For a table that is open: also of blocks that it is about to release.
   void begin(Publication& publication, const BlockTable& table, std::span<const TokenId> tokens, Clock::time_point now);
-  // Whether it has ended: all of it is written, or what follows will not be for now.
+  // Whether it has ended: all of it is written, or the rest will not be written soon.
   bool has_ended(Publication& publication, Clock::time_point now);
   // The part of it that is written; it is closed then.
   SharedPrefix end(Publication& publication);

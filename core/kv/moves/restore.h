@@ -17,16 +17,16 @@ struct Restore {
   BlockTable* table;
   std::span<const TokenId> tokens;
   std::int64_t limit;
-  double compute_seconds;  // of a token; 0: not known, or it is fetched at any price
+  double compute_seconds;  // cost of one token; 0: unknown, or any price is accepted
   Clock::time_point give_up;
   Clock::time_point began{};
-  std::int64_t num_blocks = 0;  // of the prompt; 0: not known before the disk is loaded, or the store has answered
-  std::uint64_t look_up = 0;    // that the store was asked and has not answered; 0: none
+  std::int64_t num_blocks = 0;  // prompt blocks; 0: unknown until disk or store have answered
+  std::uint64_t look_up = 0;    // pending request to the store; 0: none
   std::int64_t first_looked_up = 0;
-  BlockTable held{};                   // the blocks that have come, so that they stay until the rest has
+  BlockTable held{};                   // blocks loaded so far, kept until the rest arrives
   std::int64_t num_copied = 0;         // blocks held that were not in the pool
-  std::int64_t num_copied_before = 0;  // those of them that came before its patience began
-  bool is_priced = true;               // it is known what computing takes
+  std::int64_t num_copied_before = 0;  // blocks copied before its patience began
+  bool is_priced = true;               // the cost of computing is known
 
   // The node of block number `index` below `node`; kNoNode where there is none.
   PrefixNode child(const KvCache& kv, PrefixNode node, std::int64_t index) const {

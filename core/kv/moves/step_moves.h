@@ -16,7 +16,7 @@ struct StepMoves {
     due_copies.reserve(static_cast<std::size_t>(cache.states().num_states()));
   }
 
-  // So that `count` more moves take no memory.
+  // Reserves memory for `count` more moves.
   void reserve(std::size_t count) {
     if (moves.capacity() < moves.size() + count) moves.reserve(2 * moves.size() + count);
   }

@@ -9,7 +9,7 @@ namespace quire {
 namespace {
 
 constexpr double kRefusedAnswer = 0.99;    // share that is left of the price each time that it was too high
-constexpr double kShareOfComputing = 0.5;  // asking may take this share of what it could save
+constexpr double kShareOfComputing = 0.5;  // share of the expected saving that asking may cost
 
 }  // namespace
 
@@ -50,7 +50,7 @@ bool StoreLookUps::receive(Restores& restores) {
     const auto asked = std::ranges::find(restores, answer.id, &Restore::look_up);
     if (asked == restores.end()) continue;
     asked->look_up = 0;
-    asked->num_blocks = 0;  // it is counted again
+    asked->num_blocks = 0;  // the blocks are counted again
     has_answer = true;
     try {
       enter_found(*asked, answer);

@@ -1,5 +1,5 @@
-// StoreLookUps: asks the shared store which blocks of a prompt it has, once for each table, where that pays. Engine
-// thread only; answers come later. The price of asking is an average of what was measured.
+// StoreLookUps: asks the shared store which blocks of a prompt it has, once for each table, if the answer may save
+// time. Engine thread only; answers come later. The price of asking is an average of the measured times.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class StoreLookUps {
 
   // Whether the store was asked for the blocks of the prompt that are not known here.
   bool ask(Restore& restore);
-  // Enters what the store has into the tree, for the restores that asked; true where there was an answer for one.
+  // Enters the store's answers into the tree, for the restores that asked; true if any restore got an answer.
   bool receive(Restores& restores);
   // A restore ends without its answer: the store is asked less.
   void give_up(const Restore& restore, Restore::Clock::time_point now);
@@ -30,7 +30,7 @@ class StoreLookUps {
   const RecordLayout layout_;
   SharedTier* const shared_;  // null: there is none
   KeyLookUps answers_;
-  double seconds_ = 0.0;  // until the store has answered; 0: not yet known
+  double seconds_ = 0.0;  // average time of an answer; 0: not yet known
 };
 
 }  // namespace quire

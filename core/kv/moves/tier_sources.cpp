@@ -38,7 +38,7 @@ const TierSources::Source* TierSources::source_of(PrefixNode node, std::size_t n
   return cheapest;
 }
 
-// A payload of no bytes, of a block whose layers all have a window, says nothing about prices.
+// An empty payload, of a block whose layers all have a window, gives no price.
 double TierSources::block_seconds(double seconds, std::int64_t num_bytes) const {
   const std::int64_t unit = layout_.block_bytes() > 0 ? layout_.block_bytes() : layout_.most_bytes();
   return num_bytes == 0 ? 0.0 : seconds * static_cast<double>(unit) / static_cast<double>(num_bytes);

@@ -1,6 +1,6 @@
-// TierSources: the tiers below the pool, what each has of a node, and the prices of reading there. Engine thread only.
-// Prices are averages of what was measured; a price that a restore refuses falls by a hundredth, so that it is tried
-// again. A tier that is not there is null.
+// TierSources: the tiers below the pool, their content of a node, and the prices of reading it. Engine thread only.
+// Prices are averages of measured times; a price that a restore refuses falls by a hundredth, so that the tier is tried
+// again. An absent tier is null.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class TierSources {
  public:
   struct Source {
     RecordTier* tier;
-    double read_seconds = 0.0;  // of a block; 0: not yet known
-    bool is_refused = false;    // by the restore that is being looked at: computing costs less
+    double read_seconds = 0.0;  // time per block; 0: unknown
+    bool is_refused = false;    // the current restore finds computing cheaper
   };
 
   TierSources(const RecordLayout& layout, HostTier* host, DiskTier* disk, SharedTier* shared);
@@ -31,26 +31,26 @@ class TierSources {
   HostTier* host() const { return host_; }
   DiskTier* disk() const { return disk_; }
   SharedTier* shared() const { return shared_; }
-  std::vector<Source>& records() { return records_; }  // disk, then store, as far as they are there
+  std::vector<Source>& records() { return records_; }  // disk, then store; absent tiers are left out
   const std::vector<Source>& records() const { return records_; }
   std::uint8_t bit_of(const Source& source) const {
     return static_cast<std::uint8_t>(source.tier == shared_ ? TierKind::kShared : TierKind::kDisk);
   }
-  // Whether what an earlier process left on the disk is known.
+  // Whether the disk's records of earlier processes have been found.
   bool is_loaded() const { return disk_ == nullptr || disk_->is_loaded(); }
 
-  // Whether a tier has a node, with what so many groups keep.
+  // Whether a tier has a node with the content of its first `num_groups` groups.
   bool is_on_host(PrefixNode node, std::size_t num_groups) const;
   bool has_record(const RecordTier& tier, PrefixNode node, std::size_t num_groups) const;
-  // Where the node can be read, the cheapest first; null: nowhere.
+  // The cheapest tier that can read the node; null if none can.
   const Source* source_of(PrefixNode node, std::size_t num_groups, bool if_cheap = false) const;
-  // Whether a payload holds what so many groups keep.
+  // Whether a payload holds the content of the first `num_groups` groups.
   bool holds(std::int64_t payload_bytes, std::size_t num_groups) const {
     const auto held = layout_.groups_in(payload_bytes);
     return held && *held >= num_groups;
   }
 
-  // Refuses the sources that cost more than computing a block, and says whether host memory does.
+  // Refuses record tiers that cost more than computing a block; true if host memory costs more, too.
   bool refuse_dear(double compute_seconds);
   // `source` did not answer in time: for a while nothing more is asked there.
   void refuse_slow(Source& source, double compute_seconds);
@@ -71,7 +71,7 @@ class TierSources {
   DiskTier* const disk_;
   SharedTier* const shared_;
   std::vector<Source> records_;
-  double load_seconds_ = 0.0;  // of a block from host memory
+  double load_seconds_ = 0.0;  // time to load one block from host memory
   double offload_seconds_ = 0.0;
   bool measures_ = true;
 };

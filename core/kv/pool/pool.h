@@ -1,9 +1,8 @@
-// Pool: metadata of a number of equal places, such as blocks: their references, and the order in which they are handed
-// out. Engine thread only. A place is free (nothing in it), cached (unreferenced, its content is kept) or referenced.
-// Cached places leave by their class, and within it least recently used first; a class may be bounded, so that it keeps
-// no more than its part of the pool from the others. All of them can be dropped.
-// Invariants: free + cached + referenced = total; an allocation takes all or nothing; each operation is O(1) per place
-// and allocates no memory.
+// Pool: metadata of equal places, such as blocks: their references, and the order in which they are handed out. Engine
+// thread only. A place is free (empty), cached (unreferenced, its content is kept) or referenced. Cached places leave
+// by class, and within a class the least recently used first; a class may be bounded to a part of the pool. Everything
+// cached can be dropped. Invariants: free + cached + referenced = total; an allocation takes all or nothing; each
+// operation is O(1) per place and allocates no memory.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +15,11 @@
 
 namespace quire {
 
-// In the order in which they leave. A block has the latest class among those of its users.
+// Classes in the order of eviction. A block has the latest class among those of its users.
 enum class CacheClass : std::uint8_t {
-  kBackground,  // of batches alone
+  kBackground,  // used by batches alone
   kPlain,
-  kReturning,  // of conversations that came back
+  kReturning,  // used by conversations that came back
   kRetained,   // a client asked for it to be kept
 };
 
@@ -77,7 +76,7 @@ class Pool {
     return count;
   }
   std::int64_t num_referenced() const { return size() - num_free_ - num_cached(); }
-  std::int64_t num_available() const { return num_free_ + num_cached(); }  // what allocation can reach by evicting
+  std::int64_t num_available() const { return num_free_ + num_cached(); }  // free, or freed by evicting
   std::int64_t peak_referenced() const { return peak_referenced_; }
 
   // Walks everything and aborts where an invariant is broken: O(size), for idle times and tests.
@@ -86,7 +85,7 @@ class Pool {
  private:
   enum class State : std::int8_t { kFree, kCached, kReferenced };
   struct Links {
-    Id previous = kNone;  // of the cached list; the free list is linked by `next` alone
+    Id previous = kNone;  // links of the cached list; the free list uses `next` alone
     Id next = kNone;
     std::int32_t num_references = 0;
     State state = State::kFree;

@@ -15,10 +15,10 @@ class StatePool {
  public:
   explicit StatePool(std::int64_t num_states) : states_(num_states), nodes_(static_cast<std::size_t>(num_states)) {}
 
-  // A free state, live from now on; kNoState where there is none: a snapshot is to be given up first.
+  // Allocates a free state; kNoState if none is free: then give up a snapshot first.
   StateId allocate() { return states_.allocate_one(); }
   void release(StateId live) { states_.release(live, false); }
-  // A live state becomes what `node` keeps.
+  // Turns a live state into the snapshot of `node`.
   void keep(StateId live, PrefixNode node) {
     states_.release(live, true);
     move(live, node);
@@ -39,7 +39,7 @@ class StatePool {
 
  private:
   Pool<StateId> states_;
-  std::vector<PrefixNode> nodes_;  // of the snapshots
+  std::vector<PrefixNode> nodes_;  // nodes of the snapshots
 };
 
 }  // namespace quire

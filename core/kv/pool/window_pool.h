@@ -16,8 +16,8 @@ class WindowPool {
  public:
   WindowPool(std::int64_t num_parts, std::int64_t num_blocks);
 
-  // What a sequence that grows by a block at once holds at most: its window, the block that it leaves and the one that
-  // it enters.
+  // The most parts that a sequence holds while it grows block by block: its window, the block that it leaves and the
+  // block that it enters.
   static constexpr std::int64_t parts_per_sequence(std::int64_t window_tokens, std::int64_t block_size) {
     return (window_tokens + block_size - 1) / block_size + 2;
   }
@@ -36,10 +36,10 @@ class WindowPool {
   void assign(BlockId block);
   // The block whose part assign() would take; kNoBlock: it would take none.
   BlockId next_to_leave() const;
-  // These three take blocks with a part.
+  // pin(), unpin() and keep() take blocks with a part.
   void pin(BlockId block);
   bool unpin(BlockId block);  // whether that was the last pin
-  void keep(BlockId block);   // while it is pinned
+  void keep(BlockId block);   // the part must be pinned
   bool is_kept(BlockId block) const { return parts_.cache_class(part_of(block)) == CacheClass::kRetained; }
   // The block's content is gone: its part, unpinned, becomes free.
   void drop(BlockId block);

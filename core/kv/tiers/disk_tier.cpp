@@ -24,14 +24,14 @@ bool DiskTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
   if (!can_take(std::ssize(*payload)) || index.is_ambiguous(node)) return false;
   try {
     begin_to_write(index, node, std::move(payload));
-  } catch (const std::bad_alloc&) {  // it is not kept
+  } catch (const std::bad_alloc&) {  // not kept
   }
   if (order_.contains(node)) return true;
   strike(index, node);
   return false;
 }
 
-// Where there is no room, or memory fails, the node is not in the order. All memory is taken before it is.
+// Without room or memory the node is not added to the order; all memory is allocated before it is added.
 void DiskTier::begin_to_write(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
   const PrefixNode parent = index.parent(node);
   const std::int64_t payload_bytes = std::ssize(*payload);
@@ -91,8 +91,8 @@ void DiskTier::take_event(PrefixIndex& index, TierEvent& event, std::vector<Arri
   }
 }
 
-// Of what was found on disk only that is believed which follows from the root by comparing, and whose key is that of
-// its content. What there is no memory to know is not believed either.
+// A record found on disk is accepted only if it follows from the root by comparing contents and its key matches its
+// content. Without memory for it, it is not accepted either.
 bool DiskTier::add_found(PrefixIndex& index, const TierEvent& event) {
   const TierRecord& record = event.record;
   const bool is_first = record.position == 0;

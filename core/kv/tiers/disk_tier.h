@@ -1,7 +1,7 @@
-// DiskTier: content of nodes as records in a folder: it outlives the process. Engine thread only; files are the
-// folder's thread's. Invariants: the records of the folder hold at most max_bytes; a record is known by the node it was
-// made of or found for, whose parent and tokens were compared, never by its key alone. Where memory fails a record is
-// not kept: nothing else is lost, and only read() throws.
+// DiskTier: content of nodes as records in a folder, which outlives the process. Engine thread only; the folder's
+// thread alone touches files. Invariants: the folder's records hold at most max_bytes; a record belongs to a node whose
+// parent and tokens were compared, never to a key alone. If memory fails, a record is not kept: nothing else is lost,
+// and only read() throws.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,9 @@ struct DiskTierOptions {
   std::filesystem::path directory;
   std::int64_t max_bytes = std::int64_t{8} << 30;
   std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // waiting to be written; more is not taken
-  ChainKey fingerprint{};                                   // of the model, its arithmetic and the layout of a block
+  ChainKey fingerprint{};                                   // identifies model, arithmetic and block layout
   std::int32_t block_size = 16;
-  std::chrono::milliseconds pause{60'000};  // without writing, after a write failed
+  std::chrono::milliseconds pause{60'000};  // time without writing after a failed write
 };
 
 class DiskTier final : public RecordTier {
@@ -32,7 +32,7 @@ class DiskTier final : public RecordTier {
   // folder cannot be used.
   DiskTier(const DiskTierOptions& options, std::function<void()> ready);
 
-  // False until what an earlier process left is known: nothing is taken or read before.
+  // False until the records of earlier processes are found: nothing is written or read before.
   bool is_loaded() const { return is_loaded_; }
   bool contains(PrefixNode node) const override { return order_.contains(node); }
   bool is_readable(PrefixNode node) const override { return order_.is_there(node); }
@@ -44,7 +44,7 @@ class DiskTier final : public RecordTier {
   }
   bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload) override;
   void read(PrefixIndex& index, PrefixNode node) override;
-  // Until the folder has done what it was asked; false where `until` came first.
+  // Waits until the folder has finished its tasks; false if `until` came first.
   bool wait_idle(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max()) override {
     return folder_.wait_idle(until);
   }
@@ -64,23 +64,23 @@ class DiskTier final : public RecordTier {
   void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
   bool make_room(PrefixIndex& index, std::int64_t num_bytes);
   void forget(PrefixIndex& index, PrefixNode node);
-  void strike(PrefixIndex& index, PrefixNode node);  // what is no longer in the order
+  void strike(PrefixIndex& index, PrefixNode node);  // drops the node, already out of the order
 
   const DiskTierOptions options_;
   TierOrder order_;
   struct KeyHash {
     std::size_t operator()(const ChainKey& key) const { return key.low; }
   };
-  std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // of the records, by their keys
-  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // nodes, by the keys of their records
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // by the keys of their records
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // nodes being read, by the keys of their records
   struct Writing {
     std::uint64_t number;
     std::int64_t payload_bytes;
   };
-  std::unordered_map<PrefixNode, Writing> writings_;  // of the records
+  std::unordered_map<PrefixNode, Writing> writings_;  // records being written
   std::uint64_t num_reads_ = 0;
   bool is_loaded_ = false;
-  TierFolder folder_;  // last: its thread calls `ready` as soon as it is made
+  TierFolder folder_;  // last member: its thread calls `ready` at once
 };
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// HostTier: content of nodes that left the pool, in host memory up to a bound: what a preempted sequence swaps out and
-// back in, and the prefix cache of a device with little memory. Engine thread only.
+// HostTier: content of nodes that left the pool, in a bounded part of host memory: swapped-out blocks of preempted
+// sequences, and the prefix cache of a device with little memory. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,17 @@ class HostTier {
  public:
   explicit HostTier(std::int64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Takes a node's content, in place of what it has of it, which counts num_bytes; false where it can have no room, or
-  // there is no memory: then it has nothing of the node.
-  // Each other node that leaves for it is given to `left(node)`.
+  // Stores a node's content of num_bytes in place of what it had; false if there is no room or memory for it, and then
+  // nothing of the node is kept. `left(node)` is called for each other node that is evicted for it.
   template <class Left>
   bool put(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, BlockPayload payload, Left&& left);
   void touch(PrefixNode node) { order_.touch(node); }
   bool contains(PrefixNode node) const { return order_.contains(node); }
-  // Whether there is room for so many bytes, or those that leave for it are not `kept`.
+  // Whether `num_bytes` more fit, or fit after evicting nodes none of which is in `kept`.
   bool makes_room(std::int64_t num_bytes, std::span<const PrefixNode> kept) const {
     return order_.makes_room(num_bytes, max_bytes_, kept);
   }
-  const BlockPayload& payload(PrefixNode node) const { return payloads_.at(node); }  // of a node that is here
+  const BlockPayload& payload(PrefixNode node) const { return payloads_.at(node); }  // the node must be here
 
   std::int64_t max_bytes() const { return max_bytes_; }
   std::int64_t num_bytes() const { return order_.num_bytes(); }

@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-constexpr std::size_t kMostEvents = 512;  // that one call takes
+constexpr std::size_t kMostEvents = 512;  // limit of one call
 
 }  // namespace
 

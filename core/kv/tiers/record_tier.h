@@ -22,32 +22,32 @@ class RecordTier {
   virtual bool contains(PrefixNode node) const = 0;
   virtual bool is_readable(PrefixNode node) const = 0;
   virtual void touch(PrefixNode node) = 0;
-  // Of a node that is here.
+  // The node must be here.
   virtual std::int64_t payload_bytes(PrefixNode node) const = 0;
 
-  // Whether a record with so large a payload would be taken now.
+  // Whether a record with a payload of this size would be taken now.
   virtual bool can_take(std::int64_t payload_bytes) = 0;
-  // Whether there is room for it, or what leaves for it is not `kept`.
+  // Whether it fits, or fits after evicting nodes none of which is in `kept`.
   virtual bool makes_room(std::int64_t payload_bytes, std::span<const PrefixNode> kept) const = 0;
-  // Begins to write a full node that is not here, or of which a smaller payload is; false where the tier then has
-  // nothing of it: there is no room, or no memory.
+  // Begins to write a full node that is not here, or only with a smaller payload; false if there is no room or memory,
+  // and then nothing of the node is kept.
   virtual bool put(PrefixIndex& index, PrefixNode node, BlockPayload payload) = 0;
-  // Begins to read a readable node, which stays in the tree until it has arrived. Where memory fails, that is thrown
-  // and nothing has changed.
+  // Begins to read a readable node, which stays in the tree until the record has arrived. Throws std::bad_alloc without
+  // memory, and then nothing has changed.
   virtual void read(PrefixIndex& index, PrefixNode node) = 0;
 
   struct Arrived {
     PrefixNode node;
     BlockPayload payload;  // null: the record was damaged or is gone
-    double seconds = 0.0;  // that reading took
+    double seconds = 0.0;  // time spent reading
   };
-  // What happened since; a bounded part of it. True where more may be waiting. What has arrived without memory to hand
-  // it over comes with a later call. The user that read() added to a node is the caller's to drop once it has arrived.
+  // Handles a bounded number of events; true if more may be waiting. Records that arrive without memory to hand them
+  // over come with a later call. The caller drops the user that read() added to a node once it has arrived.
   virtual bool receive(PrefixIndex& index, std::vector<Arrived>& arrived);
 
-  // Until what was asked is done; false where `until` came first.
+  // Waits until all requests are done; false if `until` came first.
   virtual bool wait_idle(std::chrono::steady_clock::time_point until) = 0;
-  virtual void drop_writes() = 0;  // what waits to be written is lost
+  virtual void drop_writes() = 0;  // queued writes are lost
 
  protected:
   // Moves at most `most` events of the thread that serves the tier to the end of `out`.

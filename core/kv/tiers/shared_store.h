@@ -1,7 +1,7 @@
-// SharedStore: records of KV blocks in a store that other processes use too. Called by the engine's thread, which never
-// waits for it but in wait_idle(); a thread of the store's own does what was asked.
-// Invariants: each write, read and look-up that was given has its answer within a second, however slow the store is or
-// whether it is there at all; nothing that it answers is believed before it was checked.
+// SharedStore: records of KV blocks in a store that other processes use, too. Called by the engine's thread, which
+// waits for it in wait_idle() only; a thread of the store's own executes the requests. Invariants: each write, read and
+// look-up is answered within a second, however slow or absent the store is; its answers are checked before they are
+// used.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@
 
 namespace quire {
 
-// Which of these records the store has; becomes its own answer.
+// Asks which records the store holds; the answer is filled into the same object.
 struct KeyLookUp {
   std::uint64_t id = 0;
   ChainKey fingerprint{};
   std::vector<ChainKey> keys{};
-  std::vector<std::int64_t> record_bytes{};  // of each key, 0: not there; none at all: the store did not answer
-  double seconds = 0.0;                      // from question to answer
+  std::vector<std::int64_t> record_bytes{};  // size for each key, 0: absent; empty: no answer
+  double seconds = 0.0;                      // time from question to answer
 };
 using KeyLookUps = std::list<KeyLookUp>;
 
@@ -45,9 +45,9 @@ class SharedStore {
 
   // Whether it is worth asking now.
   virtual bool is_up() const = 0;
-  // Whether a record with so large a payload would be taken: not where too much waits already, or the store is full.
+  // Whether a record with such a payload would be taken: not if too much is queued, or the store is full.
   virtual bool can_take(std::int64_t payload_bytes) = 0;
-  // One event each, as TierFolder takes them; what is read needs the record's fingerprint beside the key.
+  // Each call takes one event, as in TierFolder; a read needs the record's fingerprint beside the key.
   virtual void write(TierEvents write) noexcept = 0;
   virtual void read(TierEvents read) noexcept = 0;
   virtual void look_up(KeyLookUps look_up) noexcept = 0;

@@ -28,14 +28,14 @@ bool SharedTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) 
                      .only_if_absent = num_bytes < options_.payload_bytes.back()});
     if (contains(node)) order_.remove(node);
     if (remember(index, node, num_bytes, false)) store_->write(std::move(write));
-  } catch (const std::bad_alloc&) {  // it is not kept
+  } catch (const std::bad_alloc&) {  // not kept
   }
   if (contains(node)) return true;
   strike(index, node);
   return false;
 }
 
-// All memory is taken before anything is said to be there. False where others that are needed fill it.
+// Memory is allocated before the node counts as present. False if all remembered nodes are in use.
 bool SharedTier::remember(PrefixIndex& index, PrefixNode node, std::int64_t payload_bytes, bool is_there) {
   const auto leave = [&](PrefixNode leaving) { forget(index, leaving); };
   if (!order_.evict_until_fits(1, options_.max_known, leave)) return false;
@@ -52,7 +52,7 @@ bool SharedTier::add_found(PrefixIndex& index, PrefixNode node, std::int64_t pay
     return true;
   }
   if (index.is_ambiguous(node)) return false;
-  // What leaves to make room may be all that keeps the node.
+  // Removing another node to make room may remove the only reference to this one.
   index.add_user(node);
   bool is_known = false;
   try {
@@ -88,8 +88,7 @@ std::uint64_t SharedTier::look_up(std::vector<ChainKey> keys) {
   return ++num_look_ups_;
 }
 
-// A store that failed may have lost what it had: what is needed is asked for, and what is new written, as if it were
-// another one.
+// A store that failed may have lost its records: it is treated as a new store, asked again and written again.
 void SharedTier::forget_if_failed(PrefixIndex& index) {
   const std::uint64_t num_failures = store_->stats().num_failures;
   if (std::exchange(num_failures_, num_failures) == num_failures) return;

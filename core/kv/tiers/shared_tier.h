@@ -1,7 +1,7 @@
-// SharedTier: content of nodes as records of a SharedStore. Engine thread only. It knows of the store only what it was
-// answered or wrote itself, which the store may drop at any time: a record is found by asking for its key, and believed
-// once the fingerprint, the parent's key and the tokens in it are compared.
-// Invariant: at most max_known nodes are remembered; those used least recently, ends of chains first, are forgotten.
+// SharedTier: content of nodes as records of a SharedStore. Engine thread only. It knows only its own writes and the
+// store's answers, and the store may drop records at any time: a record is found by asking for its key, and accepted
+// once the fingerprint, the parent's key and the tokens in it are compared. Invariant: at most max_known nodes are
+// remembered; the least recently used, ends of chains first, are forgotten.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 namespace quire {
 
 struct SharedTierOptions {
-  ChainKey fingerprint{};  // of the model, its arithmetic and the layout of a block
+  ChainKey fingerprint{};  // identifies model, arithmetic and block layout
   std::int32_t block_size = 16;
-  std::vector<std::int64_t> payload_bytes{};  // that a record may have, ascending
+  std::vector<std::int64_t> payload_bytes{};  // possible sizes of a record's payload, ascending
   std::int64_t max_known = 1 << 16;
 };
 
@@ -47,7 +47,7 @@ class SharedTier final : public RecordTier {
   // Asks which of these keys the store has; the answer has the id that is returned. Throws where memory fails.
   std::uint64_t look_up(std::vector<ChainKey> keys);
   void take_look_ups(KeyLookUps& out) noexcept { store_->take_look_ups(out); }
-  // The payload in a record of so many bytes; nothing where no block is of that size.
+  // Size of the payload in a record of `record_bytes` bytes; nothing if no block has that size.
   std::optional<std::int64_t> payload_in(std::int64_t record_bytes, std::size_t num_media) const;
   // The store has such a record of a full node. False where it is not remembered.
   bool add_found(PrefixIndex& index, PrefixNode node, std::int64_t payload_bytes);
@@ -65,15 +65,15 @@ class SharedTier final : public RecordTier {
   void strike(PrefixIndex& index, PrefixNode node);
 
   const SharedTierOptions options_;
-  TierOrder order_;  // each node counts as one
+  TierOrder order_;  // every node counts as one
   struct KeyHash {
     std::size_t operator()(const ChainKey& key) const { return key.low; }
   };
   std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // by the keys of their records
-  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // the same of those that are being read
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // nodes being read, by the keys of their records
   std::unordered_map<PrefixNode, std::int64_t> payload_bytes_;
   std::uint64_t num_look_ups_ = 0;
-  std::uint64_t num_failures_ = 0;  // of the store, that are known here
+  std::uint64_t num_failures_ = 0;  // store failures seen so far
   const std::unique_ptr<SharedStore> store_;
 };
 

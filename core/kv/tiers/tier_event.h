@@ -12,22 +12,22 @@
 
 namespace quire {
 
-// What happened, or is asked for: a request becomes the event that says what became of it, so that this takes no
-// memory.
+// A request to the tier's thread, or its result: the event of the request returns as the event of the result, so that
+// answering takes no memory.
 struct TierEvent {
   enum class Kind : std::uint8_t {
     kFound,    // `record`, without its payload, of file_bytes: left by an earlier process, or by the one that wrote
-    kLoaded,   // all that there was has been found
+    kLoaded,   // every existing record has been found
     kWritten,  // the record `key` is there
     kLost,     // it could not be written
-    kRead,     // `record` is what was asked for; without payload where it is not there, or damaged
+    kRead,     // `record` is the answer; without payload if missing or damaged
   };
   Kind kind;
   ChainKey key{};
   TierRecord record{};
   std::int64_t file_bytes = 0;
-  double seconds = 0.0;         // that reading took
-  bool only_if_absent = false;  // of what is written: a record that is there may hold more
+  double seconds = 0.0;         // time spent reading
+  bool only_if_absent = false;  // writes: an existing record may hold more
 };
 using TierEvents = std::list<TierEvent>;
 

@@ -178,7 +178,7 @@ void TierFolder::run() {
       lock.unlock();
       read_one(read.front());
       post(std::move(read));
-    } else if (!removals_.empty()) {  // they make room for what is written after them
+    } else if (!removals_.empty()) {  // removals make room for later writes
       const ChainKey key = removals_.front();
       removals_.pop_front();
       lock.unlock();
@@ -193,7 +193,7 @@ void TierFolder::run() {
       break;
     } else {
       lock.unlock();
-      if (take_lock()) load();  // with what the other process wrote
+      if (take_lock()) load();  // finds the other process's records
     }
     lock.lock();
   }
@@ -216,7 +216,7 @@ bool TierFolder::take_lock() noexcept {
   }
   try {
     note_lock(why);
-  } catch (const std::exception&) {  // nothing is logged
+  } catch (const std::exception&) {  // not logged
   }
   return lock_file_ >= 0;
 }
@@ -237,7 +237,7 @@ void TierFolder::drop_lock() {
   lock_file_ = -1;
 }
 
-// What other models left behind goes first, the oldest folders before the others, where all together are too much.
+// Deletes folders of other models, the oldest first, if all together exceed the limit.
 void TierFolder::trim_other_folders() const {
   std::error_code error;
   std::multimap<fs::file_time_type, std::pair<fs::path, std::int64_t>> folders;
@@ -272,7 +272,7 @@ void TierFolder::load() noexcept {
   if (!loaded_.empty()) post(std::exchange(loaded_, {}));
 }
 
-// Finds what an earlier process left. Records lie in no order; they are reported with parents before children.
+// Finds the records of earlier processes. They lie in no order; parents are reported before children.
 void TierFolder::find_records() {
   const bool owns = lock_file_ >= 0;
   if (owns) trim_other_folders();
@@ -357,7 +357,7 @@ void TierFolder::read_one(TierEvent& read) const noexcept {
     const bool is_right =
         record && record->key == read.key && record->number == number && record->fingerprint == options_.fingerprint;
     if (is_right) read.record = *std::move(record);
-  } catch (const std::exception&) {  // it is as if it were not there
+  } catch (const std::exception&) {  // treated as missing
   }
   read.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }

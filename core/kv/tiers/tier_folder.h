@@ -1,9 +1,8 @@
 // TierFolder: a folder of KV records with its lock and its thread `kv-io`. Called by the engine's thread, which never
-// waits for a file here: writes, reads and removals are queued, what became of them comes back as events. One process
-// at a time writes to a folder, as its lock says; others read what is there and take the lock over once it is free.
-// Invariants: a record is named by its content's chain key and given out only whole; a record that was
-// reported to a reader is read unchanged, or not at all; without the lock nothing in the folder is changed; a read or a
-// write that was taken has its event, memory or not.
+// waits for a file here: writes, reads and removals are queued, and results come back as events. The process with the
+// lock writes to the folder; others only read, and take over the lock once it is free. Invariants: a record is named by
+// its content's chain key and returned only whole; a reported record is read unchanged, or not at all; without the lock
+// nothing in the folder is changed; each accepted read or write has its event, even without memory.
 #pragma once
 
 #include <chrono>
@@ -26,37 +25,36 @@ struct TierFolderOptions {
   std::filesystem::path directory;  // the folder is below it, named by the fingerprint
   ChainKey fingerprint;
   std::int32_t block_size = 16;
-  std::int64_t max_bytes = 0;               // of all folders together: unused ones of other models are removed first
+  std::int64_t max_bytes = 0;               // all folders together; unused ones of other models go first
   std::int64_t max_queued_bytes = 0;        // waiting to be written; more is not taken
-  std::chrono::milliseconds pause{60'000};  // without writing, after a write failed
+  std::chrono::milliseconds pause{60'000};  // time without writing after a failed write
 };
 
 class TierFolder {
  public:
-  // `ready` is called on the folder's thread when a request may wait for what happened. Throws StartupError where the
-  // folder cannot be made.
+  // `ready` is called on the folder's thread when events have arrived. Throws StartupError if the folder cannot be
+  // made.
   TierFolder(const TierFolderOptions& options, std::function<void()> ready);
-  ~TierFolder();  // does what it was given
+  ~TierFolder();  // completes the queued requests
   TierFolder(const TierFolder&) = delete;
   TierFolder& operator=(const TierFolder&) = delete;
 
-  // Whether a record with so large a payload would be taken: not where too much waits already, writing failed a while
-  // ago, or another process writes here (whose lock is then tried again).
+  // Whether a record with such a payload would be taken: not if too much is queued, writing failed a while ago, or
+  // another process writes here (whose lock is then tried again).
   bool can_take(std::int64_t payload_bytes);
-  // One event each: what is to be written, with its key and record, and what is to be read, with its key and the
-  // record's number.
+  // Each call takes one event: for a write, its key and record; for a read, its key and the record's number.
   void write(TierEvents write) noexcept;
   void read(TierEvents read) noexcept;
-  // Where there is no memory for that, the file stays until the folder is loaded again.
+  // Without memory for the request, the file stays until the folder is loaded again.
   void remove(const ChainKey& key) noexcept;
   // Moves at most `most` events to the end of `out`.
   void take_events(TierEvents& out, std::size_t most) noexcept;
 
   std::uint64_t next_number() { return number_ += 0x9e3779b97f4a7c15ULL; }
-  bool can_write() const;  // it has the lock
-  // Until everything asked so far is done; false where `until` came first.
+  bool can_write() const;  // the lock is held
+  // Waits until all requests so far are done; false if `until` came first.
   bool wait_idle(std::chrono::steady_clock::time_point until = std::chrono::steady_clock::time_point::max());
-  void drop_writes();  // that have not begun: they are lost
+  void drop_writes();  // drops the writes that have not begun
 
  private:
   void run() QUIRE_REQUIRES(kKvIoThread);
@@ -79,7 +77,7 @@ class TierFolder {
   std::uint64_t number_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  TierEvents reads_;  // a request waits for them: they go before what is to be written
+  TierEvents reads_;  // served before writes, because a request waits for them
   TierEvents writes_;
   std::list<ChainKey> removals_;
   TierEvents events_;

@@ -16,7 +16,7 @@ bool TierOrder::makes_room(std::int64_t num_bytes, std::int64_t max_bytes, std::
   return leaving != kNoNode && std::ranges::find(kept, leaving) == kept.end();
 }
 
-// Called after each change of what decides whether the node can leave; before it, stop_leaving().
+// Call after each change that affects whether the node can leave; call stop_leaving() before the change.
 void TierOrder::settle(PrefixNode node, Held& held) {
   if (can_leave(held)) {
     held.place.value() = {held.last_use, node};
@@ -31,7 +31,7 @@ void TierOrder::stop_leaving(PrefixNode node, Held& held) {
 }
 
 void TierOrder::add(PrefixNode node, PrefixNode parent, std::int64_t num_bytes, bool is_there) {
-  // All memory is taken before anything changes.
+  // Memory is allocated before anything changes.
   Leaving place;
   place.emplace(0, node);
   Held& held = held_[node];

@@ -1,7 +1,7 @@
-// TierOrder: which nodes of the tree a tier below the pool holds, how large they are, and in which order they leave it:
-// those without successors in the tier first, the least recently used of them before the others. Engine thread only.
-// Invariants: a node that does not yet hold its content (is_there is false) does not leave; only add() takes memory,
-// and where it fails nothing has changed.
+// TierOrder: the nodes that a tier below the pool holds, their sizes, and the order in which they leave: nodes without
+// successors in the tier first, and among those the least recently used. Engine thread only. Invariants: a node whose
+// content has not arrived (is_there is false) does not leave; only add() allocates memory, and if that fails nothing
+// has changed.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ class TierOrder {
   bool is_there(PrefixNode node) const { return find(node) != nullptr && find(node)->is_there; }
   // The node that leaves next; kNoNode where none can.
   PrefixNode next_to_leave() const { return leaving_.empty() ? kNoNode : leaving_.begin()->second; }
-  // Whether so many more bytes leave no more than `max_bytes` here, or push out a node that is none of `kept`.
+  // Whether `num_bytes` more fit `max_bytes`, or fit after evicting nodes none of which is in `kept`.
   bool makes_room(std::int64_t num_bytes, std::int64_t max_bytes, std::span<const PrefixNode> kept) const;
-  // Until so many more bytes fit `max_bytes`, `leave` is called with the node that leaves next, which it must remove().
-  // False where none can leave, or not even an empty tier has the room.
+  // Calls `leave` with the node to evict next, which it must remove(), until `num_bytes` more fit `max_bytes`. False if
+  // no node can leave, or not even an empty tier has the room.
   template <class Leave>
   bool evict_until_fits(std::int64_t num_bytes, std::int64_t max_bytes, const Leave& leave) {
     if (num_bytes > max_bytes) return false;
@@ -51,7 +51,7 @@ class TierOrder {
     std::int32_t num_children = 0;  // in the tier; a node may have some without being in it
     bool is_held = false;
     bool is_there = false;
-    Leaving::node_type place{};  // in leaving_, while it is not there
+    Leaving::node_type place{};  // its place in leaving_ while it cannot leave
   };
 
   const Held* find(PrefixNode node) const;
@@ -60,7 +60,7 @@ class TierOrder {
   static bool can_leave(const Held& held) { return held.is_there && held.num_children == 0; }
 
   std::unordered_map<PrefixNode, Held> held_;
-  Leaving leaving_;  // those that can, by last use
+  Leaving leaving_;  // nodes that can leave, by last use
   std::uint64_t num_uses_ = 0;
   std::int64_t num_bytes_ = 0;
   std::int64_t size_ = 0;

@@ -20,10 +20,10 @@ constexpr std::uint32_t kVersion = 2;
 constexpr std::uint32_t kMaxSaltBytes = 1 << 16;
 constexpr std::uint32_t kMaxTokens = 1 << 16;
 
-// As it lies in the file: 64-bit words first, so that no padding is written. The machine's byte order; a file of
-// another one has another magic.
+// The file's head: 64-bit words first, so that no padding is written, in the machine's byte order; the magic number
+// differs on machines with another order.
 struct Head {
-  std::uint64_t checksum;  // of everything after this word
+  std::uint64_t checksum;  // covers everything after this word
   ChainKey fingerprint;
   ChainKey key;
   ChainKey parent;
@@ -67,7 +67,7 @@ Head head_of(const TierRecord& record) {
   return head;
 }
 
-// Of what is believable: all but the payload, empty.
+// The record of a head that passed the checks, without payload.
 TierRecord record_of(const Head& head) {
   TierRecord record{.fingerprint = head.fingerprint,
                     .key = head.key,

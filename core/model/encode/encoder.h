@@ -1,5 +1,5 @@
 // Encoder: the tower and projector of an mmproj file, which turn a picture into embedding rows of a text model.
-// Immutable after construction. layout() and prepare() run on any thread; what they start belongs to the engine thread.
+// Immutable after construction. layout() and prepare() run on any thread; a started run belongs to the engine thread.
 // Invariant: rows are the same bits however a run is cut into slices and whatever the number of threads.
 #pragma once
 

@@ -17,7 +17,7 @@ struct PatchGrid {
   };
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::vector<Place> places;            // one a patch
+  std::vector<Place> places;            // place of each patch
   std::vector<std::int64_t> windows;    // first row of each attention window, and the end; empty: none
   std::vector<std::int32_t> cell_rows;  // index in raster order of each outermost cell
 

@@ -20,13 +20,13 @@ PictureSize smart_size(PictureSize picture, std::int32_t align, PixelLimits limi
 PictureSize budget_size(PictureSize picture, std::int32_t align, std::int64_t most);
 // No side above `edge`; sides rounded up.
 PictureSize longest_edge_size(PictureSize picture, std::int32_t align, std::int32_t edge, std::int64_t most);
-// At most so many pixels; not rounded.
+// At most `most` pixels; not rounded.
 PictureSize limited_size(PictureSize picture, std::int32_t patch, std::int64_t most);
 // Sides rounded up; a line within the limit.
 PictureSize padded_size(PictureSize picture, std::int32_t align, std::int64_t most);
 // The candidate that shows most of the picture and, of those, wastes least.
 PictureSize best_candidate(PictureSize picture, std::span<const PictureSize> candidates, bool as_llama_cpp);
-// The candidate of the closest aspect ratio; of equal ones a larger one where the picture fills half of it.
+// The candidate of the closest aspect ratio; among equals the larger one if the picture fills half of it.
 PictureSize closest_candidate(PictureSize picture, std::span<const PictureSize> candidates, std::int32_t tile);
 // The candidate that needs the least enlarging or, where none holds the picture, the least shrinking.
 PictureSize snuggest_candidate(PictureSize picture, std::span<const PictureSize> candidates);

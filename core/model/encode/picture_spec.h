@@ -64,7 +64,7 @@ struct PictureSpec {
   std::int64_t max_pixels = 0;
   std::int32_t longest_edge = 0;
   std::int32_t tile_size = 512;           // kLargeTiles
-  std::vector<PictureSize> candidates{};  // of all tiles together; kClosestTiles, kLargeTiles: in tiles
+  std::vector<PictureSize> candidates{};  // total sizes; kClosestTiles, kLargeTiles: counted in tiles
   ResizeSpec whole;                       // pictures without tiles, overviews
   ResizeSpec tiles;
   bool overview_first = false;

@@ -1,4 +1,4 @@
-// TowerOps: the operations of a tower on rows, over a Backend, and room for what they make on the way. Engine thread.
+// TowerOps: the operations of a tower on rows, over a Backend, with buffers for intermediate rows. Engine thread.
 #pragma once
 
 #include <array>
@@ -37,14 +37,14 @@ class TowerOps {
   void norm_exactly(const TowerNorm& norm, MatrixView x, MatrixView out);
   // The same as norm() over each head.
   void head_norm(const TowerNorm& norm, std::int64_t num_heads, std::int64_t head_dim, MatrixView x);
-  // out = x W^T + bias, or out += ... where nothing clamps the product.
+  // out = x W^T + bias; out += x W^T + bias if nothing clamps the product.
   void multiply(const TowerProduct& product, MatrixView x, MatrixView out, bool accumulate = false);
   // Matrices on the same rows, outputs side by side.
   void multiply_all(std::span<const TowerProduct> products, MatrixView x, MatrixView out);
   // Each row of out is the mean of `count` rows of x.
   void mean(std::int64_t count, MatrixView x, MatrixView out);
   void activate(Nonlinearity kind, MatrixView gate, MatrixView up, MatrixView out);
-  // The number of rows of x is a multiple of what the steps merge. The result lies in a room.
+  // The number of rows of x must be a multiple of the rows that the steps merge. The result lies in an internal buffer.
   MatrixView run_steps(const TowerSteps& steps, MatrixView x);
 
   // body(row) for each row, on the compute threads.

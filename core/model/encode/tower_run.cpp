@@ -133,7 +133,7 @@ void TowerRun::begin_tile() {
   add_exit();
 }
 
-// Room for the tile: what the tile before had, where that is large enough.
+// Allocates the tile's buffers; buffers of the tile before are reused if they are large enough.
 void TowerRun::allocate() {
   Backend& backend = ops_->backend();
   const auto grow = [&](std::unique_ptr<Buffer>& buffer, std::int64_t floats) {

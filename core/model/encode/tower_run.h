@@ -34,8 +34,8 @@ class RowAttention {
  private:
   std::int64_t block_size_;
   std::vector<std::int64_t> bounds_;
-  std::vector<std::int32_t> first_blocks_;  // one a sequence
-  std::vector<std::int32_t> slots_;         // one a row
+  std::vector<std::int32_t> first_blocks_;  // by sequence
+  std::vector<std::int32_t> slots_;         // by row
   std::vector<std::int32_t> blocks_;        // 0, 1, 2, ...
 };
 
@@ -133,7 +133,7 @@ class TowerRun final : public EncoderRun {
   std::unique_ptr<Buffer> kept_;
   std::vector<Rotation> rotations_;
   std::vector<std::unique_ptr<RowAttention>> attentions_;
-  std::unique_ptr<KvStorage> keys_;         // and values, of the block that is computed now
+  std::unique_ptr<KvStorage> keys_;         // keys and values of the current block
   std::unique_ptr<KvStorage> across_keys_;  // keys of the resampler
   std::vector<float> axis_waves_;           // the resampler's sines and cosines of row and column numbers
 };

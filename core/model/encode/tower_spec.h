@@ -50,7 +50,7 @@ struct RopeSpec {
   struct Part {
     std::int64_t offset = 0;  // first element within a head
     RopeStyle style = RopeStyle::kHalf;
-    std::vector<Angle> angles{};  // one for each pair
+    std::vector<Angle> angles{};  // by pair
   };
   std::vector<Part> parts{};
   std::int32_t first_place = 0;  // number of the first row and column; a class token's place is 0
@@ -92,11 +92,12 @@ struct TowerSpec {
   std::int64_t head_dim = 0;
   std::int64_t ffn_size = 0;
   std::int64_t num_blocks = 0;  // number of blocks that are run
-  std::int64_t patch_size = 0;  // of the tower
+  std::int64_t patch_size = 0;  // patch size of the tower
   std::int64_t text_width = 0;
   double eps = 0.0;
 
-  // Rows are ordered by cells: squares of cells.front() patches, of so many of those, and so on.
+  // Rows are ordered by cells: a cell is a square of cells[i] by cells[i] cells of the next smaller size, down to
+  // patches.
   std::vector<std::int64_t> cells{};
   std::vector<TowerStep> before_patches{};  // on pixels, before the patch embedding
   std::vector<TowerStep> after_patches{};
@@ -116,7 +117,7 @@ struct TowerSpec {
   std::int64_t vit_merger_after = -1;  // block that the merger of MiniCPM-V 4.6 follows
 
   std::vector<std::int64_t> kept_before{};  // blocks whose input is kept beside the last rows
-  std::vector<TowerStep> last_norm{};       // on the last rows, before what was kept joins
+  std::vector<TowerStep> last_norm{};       // applied to the last rows before kept ones join
   std::vector<TowerStep> projector_steps{};
   std::vector<TowerBranch> branches{};  // columns of a row behind the projector's
   std::int64_t num_queries = 0;         // rows of a resampler; 0: the steps alone

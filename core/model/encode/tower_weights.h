@@ -52,7 +52,7 @@ using TowerSteps = std::vector<TowerStepWeights>;
 
 struct TowerBlock {
   TowerNorm attention_norm;
-  std::vector<TowerProduct> qkv;  // one of all, or three
+  std::vector<TowerProduct> qkv;  // a single product for all three, or three
   TowerNorm query_norm;           // over heads, or over all of them at once
   TowerNorm key_norm;
   bool norms_whole_width = false;

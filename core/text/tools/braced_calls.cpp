@@ -186,7 +186,7 @@ class BracedReader {
   const ToolSpec* tool_ = nullptr;
   CallReading reading_;
   std::size_t position_ = 0;
-  std::string closing_;  // what a cut-off call's arguments lack
+  std::string closing_;  // closes a cut-off call's arguments
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ struct CallContext {
 
 CallReading read_calls(std::string_view text, const CallContext& context);
 
-// One syntax each.
+// Each function reads one syntax.
 CallReading read_json_calls(std::string_view text, const CallContext& context);
 CallReading read_named_calls(std::string_view text, const CallContext& context);
 CallReading read_pythonic_calls(std::string_view text, const CallContext& context);

@@ -234,7 +234,7 @@ class JsonCallReader {
   const CallContext& context_;
   CallReading reading_;
   std::size_t position_ = 0;
-  bool opened_ = false;  // a start without what it should begin
+  bool opened_ = false;  // a start was read, but no call yet
 };
 
 // Bare JSON may stand anywhere in a finished output: the first object that is a call begins the calls.

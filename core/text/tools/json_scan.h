@@ -1,5 +1,5 @@
-// Reading JSON that may not be finished: what a model has written so far. Any thread; pure functions.
-// Invariant: what is read of a text's beginning is a beginning of what is read of the whole text.
+// Reading JSON that may be incomplete: the text that a model has written so far. Any thread; pure functions. Invariant:
+// the reading of a text's beginning is a beginning of the reading of the whole text.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ enum class JsonSpacing { kCompact, kSpaced };  // {"a":1,"b":2} or {"a": 1, "b":
 
 struct JsonScan {
   ScanStatus status = ScanStatus::kMalformed;
-  std::size_t end = 0;  // where the value ends, or the text does, or what is wrong begins
+  std::size_t end = 0;  // end of the value or text, or position of the error
   std::string text;     // the value (so far) with regular spacing; control characters inside strings are escaped
 };
 
@@ -28,7 +28,7 @@ JsonScan scan_json(std::string_view text, std::size_t position, JsonSpacing spac
 // The members of the object that begins at `position`, as far as they are written.
 struct JsonMember {
   std::string key;
-  std::size_t begin = 0;  // of the value
+  std::size_t begin = 0;  // position of the value
   JsonScan value;
 };
 struct JsonMembers {

@@ -100,7 +100,7 @@ class MarkedState final : public OutputParser::State {
     if (!last && reasoning_begun_) held_reasoning_ = rest.substr(kept);
   }
 
-  // What ends the reasoning, or may.
+  // Markers that end the reasoning: its own end, or a call's start.
   std::vector<std::string_view> reasoning_stops() const {
     std::vector<std::string_view> stops{format_.think_end};
     const bool calls = format_.calls_end_reasoning || (format_.calls_in_open_reasoning && suspended_.empty());
@@ -142,7 +142,7 @@ class MarkedState final : public OutputParser::State {
     pending_.erase(0, count);
   }
 
-  // What was suspended is a call only now that nothing closes the reasoning around it.
+  // Reads suspended text as a call, now that no end of the reasoning followed it.
   bool finish_open_reasoning() {
     pending_.insert(0, std::exchange(suspended_, {}));
     const CallReading reading = read(true);
@@ -331,7 +331,7 @@ class MarkedState final : public OutputParser::State {
     return true;
   }
 
-  // What is left where the reading stopped inside a call that has not been emitted is looked at again, as content.
+  // Number of bytes read. If reading stopped inside a call that was not emitted, the rest is read again as content.
   std::size_t consumed(const CallReading& reading) const {
     if (reading.status == ScanStatus::kComplete) return reading.end;
     if (!reading.unfinished) return std::max<std::size_t>(reading.good_end, 1);
@@ -358,7 +358,7 @@ class MarkedState final : public OutputParser::State {
     return true;
   }
 
-  // What looked like a call's start was none: it is content.
+  // The text looked like a call but is none: it becomes content.
   bool give_up() {
     mode_ = Mode::kContent;
     const std::size_t length = std::min(start_length_, pending_.size());
@@ -382,7 +382,7 @@ class MarkedState final : public OutputParser::State {
     const std::string whole = std::exchange(pending_, pending_.substr(begin));
     CallReading reading = read(true);
     bool cut_off = reading.unfinished && !format_.mends_cut_off;
-    // Where each call has an end of its own, those before a cut-off one stand.
+    // If each call has its own end marker, the calls before a cut-off one are kept.
     const bool separate = format_.syntax == CallSyntax::kNamedJson || format_.syntax == CallSyntax::kTagged;
     if (cut_off && separate && !format_.call_end.empty() && (reading.calls.size() > 1 || format_.start_is_enough)) {
       reading.calls.pop_back();

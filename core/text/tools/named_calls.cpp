@@ -74,7 +74,7 @@ class NamedCallReader {
     return arguments(reading_.calls.back());
   }
 
-  // What looks like a call without a name in it is passed over.
+  // Skips text that begins like a call but contains no name.
   ScanStatus skip_broken(std::size_t stop) {
     position_ = stop;
     if (!format_.call_end.empty() && text_.substr(stop).starts_with(format_.call_end))
@@ -141,7 +141,7 @@ class NamedCallReader {
     return written;
   }
 
-  // What may be the beginning of the fence or of a marker is not passed on yet.
+  // Holds back a suffix that may begin the fence or a marker.
   std::size_t held_at_end(std::string_view written) const {
     if (format_.fence.empty()) return held_back(written, stops_);
     if (written.ends_with(format_.fence)) return format_.fence.size();

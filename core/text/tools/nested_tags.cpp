@@ -120,7 +120,7 @@ class NestedTagReader {
     return key.empty() || key.front() == '/' ? ScanStatus::kMalformed : ScanStatus::kComplete;
   }
 
-  // What a tag holds, and the tag that closes it.
+  // Reads a tag's content and its closing tag.
   ScanStatus value(std::string& out, const ToolParameter* known, int depth) {
     if (depth > kMaxTagNesting) return ScanStatus::kMalformed;
     const std::size_t mark = text_.find(format_.tag_mark, position_);

@@ -16,13 +16,13 @@
 namespace quire {
 
 struct ToolCallDelta {
-  std::size_t index = 0;  // of the call within the message
-  std::string id;    // once, with the name where the format has it there; the server makes one where none came by then
+  std::size_t index = 0;  // index of the call within the message
+  std::string id;    // sent once, with the name if the format has it there; the server makes an id if none came by then
   std::string name;  // on a call's first delta only
   std::string arguments;  // the next piece of the arguments' JSON text
 };
 
-// In this order: reasoning, content, calls. What came otherwise comes in several deltas.
+// Order within a delta: reasoning, content, calls. Output in another order is split into several deltas.
 struct OutputDelta {
   std::string content;
   std::string reasoning;
@@ -30,19 +30,19 @@ struct OutputDelta {
   bool empty() const { return content.empty() && reasoning.empty() && tool_calls.empty(); }
 };
 
-// What the parser knows of one tool: which parameters there are and which JSON types each may have.
+// The tool's parameters and their JSON types, as far as its schema tells.
 struct ToolParameter {
   std::string name;
-  std::vector<std::string> types;  // empty: its schema says nothing of them
+  std::vector<std::string> types;  // empty: the schema does not say
   bool required = false;
-  std::vector<ToolParameter> members = {};  // of an object; a few levels deep
-  std::vector<ToolParameter> items = {};    // of an array: one, or none where its schema says nothing
+  std::vector<ToolParameter> members = {};  // members of an object, a few levels deep
+  std::vector<ToolParameter> items = {};    // items of an array; none if the schema does not say
 };
 struct ToolSpec {
   std::string name;
   std::vector<ToolParameter> parameters;
 };
-// From the `tools` array of a request; what is malformed in it is left out (the request's own validation names it).
+// Reads the `tools` array of a request; skips malformed parts (the request's own validation reports them).
 std::vector<ToolSpec> read_tool_specs(const Json& tools);
 
 struct OutputParserOptions {
@@ -66,8 +66,8 @@ class OutputParser {
   OutputParser& operator=(OutputParser&&) noexcept;
 
   std::vector<OutputDelta> push(std::string_view text);
-  std::vector<OutputDelta> finish();  // the generation is over; nothing may be pushed after it
-  bool in_reasoning() const;          // what comes next belongs to the reasoning: for counting tokens and budgets
+  std::vector<OutputDelta> finish();  // the output is complete; push() may not follow
+  bool in_reasoning() const;          // next text is reasoning: counts its tokens
 
   class State;
 

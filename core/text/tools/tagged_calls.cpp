@@ -14,7 +14,7 @@ bool is_string_only(const std::vector<std::string>& types) {
 constexpr std::string_view kCdataBegin = "<![CDATA[";
 constexpr std::string_view kCdataEnd = "]]>";
 
-// What a piece of XML says: the inside of CDATA as it is, other text with its entities replaced.
+// Decodes XML text: CDATA is copied, other text has its entities replaced.
 std::string xml_text(std::string_view text) {
   constexpr std::pair<std::string_view, char> kEntities[] = {
       {"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}, {"&quot;", '"'}, {"&apos;", '\''}};
@@ -37,11 +37,11 @@ std::string xml_text(std::string_view text) {
 struct Parameter {
   std::string key;
   std::string value;                                                   // its text
-  enum class Kind { kBySchema, kText, kJson } kind = Kind::kBySchema;  // as its tag says
+  enum class Kind { kBySchema, kText, kJson } kind = Kind::kBySchema;  // type declared by its tag
   bool whole = false;
 };
 
-// What `tag` says of `attribute` (type=" for one); empty where it has none.
+// Value of `attribute` (such as type=") in `tag`; empty if absent.
 std::string_view attribute_of(std::string_view tag, std::string_view attribute) {
   const std::size_t found = tag.find(attribute);
   if (found == kNowhere) return {};
@@ -66,7 +66,7 @@ class TaggedReader {
     for (;;) {
       position_ = skip_white_space(text_, position_);
       if (position_ >= text_.size()) return finish(ScanStatus::kPartial);
-      // Where the call's own tag is the opening marker (GLM), it comes first.
+      // In formats whose call tag is the opening marker (GLM), that tag comes first.
       if (text_.substr(position_).starts_with(format_.name_begin)) {
         position_ += format_.name_begin.size();
         reading_.closed = false;
@@ -115,7 +115,7 @@ class TaggedReader {
     return true;
   }
 
-  // Where the name ends: at name_end, a line end, the first parameter or the call's end, as the format has it.
+  // The name ends at name_end, at a line end, at the first parameter or at the call's end, depending on the format.
   std::size_t find_name_end(std::size_t begin, std::size_t& after) const {
     std::size_t end = format_.name_end.empty() ? text_.find('\n', begin) : text_.find(format_.name_end, begin);
     after = end == kNowhere ? kNowhere : end + std::max<std::size_t>(format_.name_end.size(), 1);
@@ -170,7 +170,7 @@ class TaggedReader {
       const bool may_go_on =
           may_become(text_, position_, format_.call_end) || may_become(text_, position_, format_.parameter_begin);
       if (may_go_on && !context_.final) break;
-      // Text between the parameters, or an end without the call's own: the call is what it is so far.
+      // Text between parameters, or the end of all calls without the call's own end: the call is complete as it is.
       if (match_marker(text_, position_, format_.ends) != 0 || match_marker(text_, position_, format_.starts) != 0) {
         return finish_call(read, ScanStatus::kComplete);
       }
@@ -254,7 +254,7 @@ class TaggedReader {
     return true;
   }
 
-  // Where the value's end is looked for: behind its CDATA, in which tags are text.
+  // The search for a value's end starts after its CDATA, in which tags are text.
   std::size_t end_of_opaque() const {
     if (!format_.xml_values) return position_;
     const std::size_t begin = skip_white_space(text_, position_);
@@ -292,7 +292,7 @@ class TaggedReader {
       if (on_own_lines) value.remove_prefix(1);
       if (on_own_lines && value.ends_with('\n')) value.remove_suffix(1);
     }
-    // What XML says is known at its end only.
+    // An XML value can be decoded only once it is complete.
     parameter.value = !format_.xml_values ? std::string(value) : parameter.whole ? xml_text(value) : "";
     position_ = end == kNowhere ? text_.size() : end + length;
   }
@@ -341,7 +341,7 @@ class TaggedReader {
     return open ? ScanStatus::kPartial : ScanStatus::kMalformed;
   }
 
-  // What may belong to a closing tag, or, where that was left out, to the call's own end.
+  // Holds back a suffix that may belong to a closing tag or, if that is missing, to the call's own end.
   std::size_t held_at_end(std::string_view value) const {
     const std::size_t begun =
         context_.final ? 0 : std::max(held_back(value, value_stops_), held_back(value, {format_.call_end}));
@@ -394,7 +394,7 @@ class TaggedReader {
     return coerce_value(parameter.value, types, context_.spacing);
   }
 
-  // What the tool says; empty: nothing.
+  // The parameter's types in the tool's schema; empty if unknown.
   std::vector<std::string> types_of(const Parameter& parameter) const {
     const ToolParameter* known = find_parameter(tool_, parameter.key);
     return known == nullptr ? std::vector<std::string>() : known->types;
@@ -418,7 +418,7 @@ class TaggedReader {
   const CallContext& context_;
   const ToolFormat& format_;
   std::vector<std::string_view> value_stops_;
-  std::vector<std::string_view> followers_;  // of a value's closing tag
+  std::vector<std::string_view> followers_;  // tags that may follow a value's closing tag
   const ToolSpec* tool_ = nullptr;
   CallReading reading_;
   std::size_t position_ = 0;

@@ -14,11 +14,11 @@ namespace quire {
 inline constexpr std::int64_t kLeastFileKeep = 3600;
 inline constexpr std::int64_t kMostFileKeep = 2'592'000;
 
-// What an endpoint of files and batches answers: JSON, or the content of a file.
+// An endpoint's answer: JSON, or the content of a file.
 struct StoredAnswer {
   std::string body;
   std::optional<DiskFile> content;
-  std::int64_t num_bytes = 0;  // of the content
+  std::int64_t num_bytes = 0;  // length of the content
 };
 
 // The fields of an uploaded form beside the file itself, and the file's name where there is a file.
@@ -26,7 +26,7 @@ struct UploadForm {
   std::map<std::string, std::string> fields;
   std::optional<std::string> filename;
 };
-// What is stored of it, without id, owner and size.
+// The file to store, without id, owner and size.
 Result<StoredFile> read_upload_form(const UploadForm& form, const BatchOptions& options, std::int64_t now);
 std::string file_json(const StoredFile& file);
 

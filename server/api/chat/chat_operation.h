@@ -23,9 +23,9 @@ struct ChatFields {
   bool calls_as_functions = false;                  // a call is the message's function_call: there can be one
   std::set<std::string, std::less<>> custom_tools;  // calls of these are a text each
   Json metadata;
-  std::shared_ptr<ResponseStore> store;  // where it is to be kept; null: nowhere
+  std::shared_ptr<ResponseStore> store;  // null: the chat is not stored
   std::string owner;                     // the API key's name
-  Json messages;                         // as they were given, where it is to be kept
+  Json messages;                         // messages as given, if the chat is stored
 };
 
 class ChatOperation final : public GenerationOperation {

@@ -65,7 +65,7 @@ class CompletionOperation final : public GenerationOperation {
     append_chunk_end(index, out);
   }
 
-  // One choice at a time.
+  // Appends the next choice.
   bool append_part(std::string& out) override {
     const auto num_returned = static_cast<std::size_t>(completion_.num_returned);
     if (num_written_ == 0) {

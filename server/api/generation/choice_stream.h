@@ -19,7 +19,7 @@ class StopMatcher {
 
   // The part of all text so far that can be shown now and was not yet.
   std::string push(std::string_view text);
-  // What was held back, once no more text comes.
+  // Returns the text still held back, at the end of the output.
   std::string finish();
   // The stop string that was found; after it everything is swallowed.
   const std::optional<std::string>& matched() const { return matched_; }

@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-// One demand found in a request: the field that made it and what is to be compiled.
+// A constraint found in a request: its field and the grammar to compile.
 struct Demand {
   std::string field;
   GrammarSpec spec;

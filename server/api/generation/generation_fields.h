@@ -17,9 +17,9 @@
 namespace quire {
 
 inline constexpr std::size_t kMaxStopStrings = 64;
-// What is kept as long as an answer is made, or longer, whatever the bounds of bodies.
-inline constexpr std::size_t kMaxStopBytes = 64 * 1024;      // of all stop strings of a request
-inline constexpr std::size_t kMaxMetadataBytes = 64 * 1024;  // as JSON
+// Bounds for values that are kept while an answer is made, or longer; they hold whatever the bounds of bodies are.
+inline constexpr std::size_t kMaxStopBytes = 64 * 1024;      // total over a request's stop strings
+inline constexpr std::size_t kMaxMetadataBytes = 64 * 1024;  // size as JSON text
 inline constexpr std::size_t kMaxHintBytes = 1024;           // names of users, of cached prefixes
 inline constexpr std::int32_t kMaxLogprobs = 20;
 
@@ -49,7 +49,7 @@ struct GenerationFields {
   std::optional<std::chrono::milliseconds> timeout;
   std::optional<SpeculationOptions> speculation;  // absent: the server's
   PrefixTransfer transfer;
-  std::string id_tail;  // of the response's id; empty: a random one
+  std::string id_tail;  // end of the response's id; empty: random
 };
 
 // Errors stay in the reader. `model` gives the tokenizer that bad_words and token ids are judged by, and its own

@@ -121,7 +121,7 @@ Wanted GenerationOperation::take_event(std::size_t index, OutputEvent event, std
   return choice.stream.stopped_by_text() && !event.finish ? Wanted::kOtherChoices : Wanted::kMore;
 }
 
-// As llama-server gives it.
+// The progress object in llama-server's form.
 Json GenerationOperation::progress_json(std::size_t index, const PromptProgress& progress) const {
   return Json{{"total", requests_[index]->prompt.size()},
               {"cache", cached_tokens_[index]},
@@ -155,7 +155,7 @@ bool GenerationOperation::finish_part(std::string& out) {
 AnswerSize GenerationOperation::answer_size() const {
   AnswerSize size;
   if (fields_.stream) return size;
-  constexpr std::int64_t kEntryText = 90;  // of one token with its log probability
+  constexpr std::int64_t kEntryText = 90;  // JSON bytes for one listed token
   const std::int64_t num_listed = 1 + fields_.sampling.num_logprobs.value_or(0);
   for (const Choice& choice : choices_) {
     const std::int64_t num_logprobs = std::ssize(choice.logprobs);

@@ -25,7 +25,7 @@ Json usage_json(const Usage& usage);
 
 Json token_ids_json(std::span<const TokenId> tokens);
 
-// What every response of an operation repeats.
+// Members that every response of an operation repeats.
 struct ResponseHeader {
   std::string id;
   std::int64_t created = 0;
@@ -40,8 +40,8 @@ class GenerationOperation : public Operation {
   void add_prompt(std::vector<TokenId> prompt, std::int32_t max_tokens, std::shared_ptr<const Grammar> grammar,
                   const Call& call, bool at_text_start, std::vector<MediaRun> media = {});
 
-  // Of a stream of one choice, before its prompt is added: its chunks are those of single tokens, so that they are the
-  // same wherever it is computed.
+  // For a stream of one choice; call before its prompt is added. Its chunks then hold single tokens, so that every
+  // replica sends the same chunks.
   void set_origin(StreamOrigin origin) { origin_ = std::move(origin); }
 
   Wanted on_event(std::size_t index, OutputEvent event, std::string& out) final;
@@ -60,7 +60,7 @@ class GenerationOperation : public Operation {
     std::vector<TokenLogprob> logprobs;
     std::int64_t reasoning_tokens = 0;
   };
-  // What one event added to a choice. A view: valid while the event is being handled.
+  // The addition of an event to a choice. A view: valid while the event is being handled.
   struct Delta {
     std::string_view text;
     std::span<const TokenId> tokens;
@@ -87,7 +87,7 @@ class GenerationOperation : public Operation {
   // Chunks are most of what a server writes: they are put together as text, without a tree. What one begins with, up to
   // the value of its choice's index.
   std::string chunk_prefix(std::string_view object) const;
-  // What follows a chunk's choices: the usage where it is wanted, and the event's end.
+  // Appends the end of a chunk: the usage if it was asked for, and the event's end.
   void append_chunk_end(std::size_t choice, std::string& out) const;
 
   Usage usage() const;
@@ -95,7 +95,7 @@ class GenerationOperation : public Operation {
   static const char* finish_reason(const Choice& choice);
   // vLLM's stop_reason: the stop string or stop token that ended the choice, null for an end-of-sequence token.
   Json stop_reason(const Choice& choice) const;
-  // The members with what is to be said of the prompt's blocks, where that was asked for.
+  // Adds members about the prompt's blocks if the request asked for them.
   Json with_transfer(Json body) const;
   // return_token_ids: as vLLM gives them, with the token that ended the choice where it has ended.
   static Json returned_ids(std::span<const TokenId> tokens, const Choice& choice);
@@ -111,7 +111,7 @@ class GenerationOperation : public Operation {
   std::string engine_id_;  // unique, whatever id the client chose
   std::vector<Choice> choices_;
   std::vector<std::int64_t> cached_tokens_;        // by request
-  std::shared_ptr<const SharedPrefix> published_;  // of the last one
+  std::shared_ptr<const SharedPrefix> published_;  // published prefix of the last request
 };
 
 }  // namespace quire

@@ -27,8 +27,8 @@ Json chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenLogprob> log
 void append_chat_logprobs(std::string& out, const Tokenizer& tokenizer, std::span<const TokenLogprob> logprobs,
                           std::size_t num_top, bool as_ids);
 
-// Where tokens begin in the text that is shown, in characters. A token that shows nothing, such as the one that begins
-// a prompt, or that is only a part of a character, stands where the next text will. One thread at a time.
+// Start positions of tokens in the shown text, in characters. A token without visible text, such as the start token of
+// a prompt, or with only a part of a character, has the position of the next visible text. One thread at a time.
 class TextPlaces {
  public:
   TextPlaces(const Tokenizer& tokenizer, DetokenizerOptions options) : detokenizer_(tokenizer, options) {}

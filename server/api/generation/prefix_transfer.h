@@ -12,7 +12,7 @@ namespace quire {
 // Errors stay in the reader. Members of other engines' transfers are taken and not used.
 PrefixTransfer read_prefix_transfer(FieldReader& reader);
 
-// What a replica that decodes is given. null: nothing is known of the blocks.
+// Fields for the replica that decodes; null: nothing is known of the blocks.
 Json prefix_transfer_json(const std::shared_ptr<const SharedPrefix>& published);
 
 }  // namespace quire

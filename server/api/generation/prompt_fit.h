@@ -18,7 +18,7 @@ Result<void> check_prompt_logprobs(std::int64_t num_prompt_tokens, const Generat
 
 // Prompts of up to this many tokens are encoded whole, so that the refusal of one that is too long says by how much.
 std::int64_t most_counted_tokens(const ServedModel& model);
-// Of a text that is only counted, or cut to a length later: what is read of it is bounded too.
+// Bound for a text that is only counted, or that is cut to a length after it was encoded.
 std::int64_t most_read_tokens(const ServedModel& model);
 // The refusal of a prompt of more than `most` tokens: 400 "context_length_exceeded".
 Error far_too_long(const ServedModel& model, std::int64_t most, const std::string& prompt_param);
@@ -30,7 +30,7 @@ Result<std::vector<TokenId>> encode_prompt(std::span<const TextPiece> pieces, bo
 
 struct FittedPrompt {
   std::vector<TokenId> tokens;
-  std::int32_t max_tokens = 0;  // of one choice
+  std::int32_t max_tokens = 0;  // limit of one choice
 };
 
 // A prompt's last, or first, tokens where `truncate_prompt_tokens` asks for it (-1: as many as leave room for

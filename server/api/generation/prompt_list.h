@@ -13,7 +13,7 @@ namespace quire {
 inline constexpr std::size_t kMaxPrompts = 2048;  // in one request, as OpenAI takes
 
 struct Prompt {
-  std::string text;  // what echo shows
+  std::string text;  // prompt text for `echo`
   std::vector<TokenId> tokens;
   std::vector<MediaRun> media = {};
 };

@@ -57,7 +57,7 @@ class LlamaCompletion final : public GenerationOperation {
     append_sse(out, "", dump_json(body));
   }
 
-  // One choice at a time.
+  // Appends the next choice.
   bool append_part(std::string& out) override {
     if (request_.wants_list) out += num_written_ == 0 ? '[' : ',';
     const Choice& choice = choices()[num_written_];
@@ -152,7 +152,7 @@ class LlamaCompletion final : public GenerationOperation {
     return list;
   }
 
-  // What response_fields asks for, each under the name by which it was asked for.
+  // The members that response_fields names, each under the path that the request used.
   Json chosen(Json result) const {
     if (request_.response_fields.empty()) return result;
     Json some = Json::object();

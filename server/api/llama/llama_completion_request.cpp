@@ -17,7 +17,7 @@ namespace {
 constexpr std::int32_t kMaxProbs = 100;
 constexpr const char* kPromptForms = "'prompt' must be a text, token ids, both in turn, or an array of such prompts";
 constexpr std::string_view kMediaMarker = "<__media__>";
-constexpr std::int64_t kDefaultSeed = 0xFFFFFFFF;  // what llama-server calls a random one
+constexpr std::int64_t kDefaultSeed = 0xFFFFFFFF;  // llama-server's seed for "random"
 
 SamplingParams llama_defaults() {
   SamplingParams sampling;
@@ -30,7 +30,7 @@ SamplingParams llama_defaults() {
   return sampling;
 }
 
-// One prompt of texts and token ids in turn. Special tokens in texts are read as such: a client of this endpoint
+// Reads a prompt that mixes texts and token ids. Special tokens in texts are recognised: a client of this endpoint
 // writes the whole prompt, control tokens included.
 void add_parts(FieldReader& reader, const Json& parts, const ServedModel& model, std::vector<Prompt>& prompts) {
   Prompt prompt;
@@ -120,8 +120,8 @@ LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel&
   request.return_tokens = reader.boolean("return_tokens", false);
   request.timings_per_token = reader.boolean("timings_per_token", false);
   request.response_fields = reader.strings("response_fields", 64).value_or(std::vector<std::string>{});
-  // Where a prompt's beginning is kept is the prefix cache's own affair, and makes no difference to what is answered; a
-  // slot's number says under which the conversation can be saved.
+  // cache_prompt and n_keep are accepted without effect: the prefix cache decides what it keeps, and answers are the
+  // same. A slot's number names the conversation for saving.
   reader.boolean("cache_prompt");
   fields.slot = static_cast<std::int32_t>(reader.integer("id_slot", -1, kMaxInt32).value_or(-1));
   reader.integer("n_keep", -1, kMaxInt32);

@@ -35,7 +35,7 @@ void read_infill_prompt(FieldReader& reader, const ServedModel& model, const Cal
 
 // The settings that are in force, under llama-server's names.
 Json llama_settings(const LlamaCompletionRequest& request);
-// Those of a request that asks for nothing in particular.
+// Settings of a request that sets none of its fields.
 Json llama_default_settings(const ServedModel& model);
 
 }  // namespace quire

@@ -15,7 +15,7 @@ namespace quire {
 struct ContextEdit {
   enum class What { kToolUses, kThinking, kCompaction };
   What what = What::kToolUses;
-  std::string type;  // as the client named it
+  std::string type;  // the client's name for the edit
   std::optional<std::int64_t> trigger_tokens;
   std::optional<std::int64_t> trigger_uses;
   std::optional<std::int64_t> keep;  // the last uses, or turns with thinking; absent: all

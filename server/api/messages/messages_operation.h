@@ -16,9 +16,9 @@ class MessagesOperation final : public GenerationOperation {
   MessagesOperation(std::shared_ptr<const ServedModel> model, GenerationFields fields, ResponseHeader header,
                     const ChatReading& reading, bool shows_thinking, std::string request_id);
 
-  // What the answer says of the edits of its context; null: nothing.
+  // Sets the answer's report on its context edits; null: no report.
   void set_context_management(Json said) { context_management_ = std::move(said); }
-  // The message is opened by its first event, which brings what its usage says of the cache.
+  // Writes nothing: the first event opens the message, since its usage has to include the cached tokens.
   void begin(std::string&) override {}
   void finish(std::string& out) override;
   void fail(const Error& error, std::string& out) override;

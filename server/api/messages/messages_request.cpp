@@ -98,7 +98,7 @@ void read_output_config(FieldReader& reader, const ServedModel& model, MessagesR
   take_error(reader, inner);
 }
 
-// One tool in the form that OpenAI's chats have it; null where it is left out.
+// Converts a tool to the form of OpenAI's chats; null if it is left out.
 Json read_anthropic_tool(FieldReader& tool) {
   const auto type = tool.string("type");
   // Anthropic's servers run it, or only its own models know it without a schema.

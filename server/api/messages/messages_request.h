@@ -15,9 +15,9 @@ struct MessagesRequest {
   GenerationFields fields;
   ChatPromptFields prompt;
   ToolFields tools;
-  std::shared_ptr<const TextConstraint> grammar;  // of output_config.format; null where the text is free
+  std::shared_ptr<const TextConstraint> grammar;  // compiled output_config.format; null: text is free
   bool shows_thinking = true;                     // thinking.display is not "omitted"
-  Json context_management;                        // of the answer; null where the request has none
+  Json context_management;                        // answer's report on context edits; null: none asked for
 };
 
 // Reads the whole body. `counts_only`: for count_tokens, which needs no max_tokens. Errors stay in the reader.

@@ -25,7 +25,8 @@ std::string utc_time(std::int64_t unix_seconds) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}Z", fmt::gmtime(static_cast<std::time_t>(unix_seconds)));
 }
 
-// Of what names the model, not of its file's bytes, which would take minutes to read: the same as long as it is served.
+// Digest of the model's name, date and size, not of its file, which would take minutes to read; it stays the same as
+// long as the model is served.
 std::string digest_of(const TableEntry& model) {
   const std::string text =
       fmt::format("{} {} {}", model.name, model.created, model.info ? model.info->file_bytes : std::uint64_t{0});

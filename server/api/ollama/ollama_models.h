@@ -9,11 +9,11 @@
 
 namespace quire {
 
-// All models that can be asked.
+// Lists all models that accept requests.
 Result<std::unique_ptr<Operation>> ollama_tags(const ModelTable& models, const Call& call);
-// Those of them that are loaded.
+// Lists the loaded models.
 Result<std::unique_ptr<Operation>> ollama_ps(const ModelTable& models, const Call& call);
-// One of them, by the body's `model` or `name`; it is not woken.
+// Describes the model in the body's `model` or `name`, without waking it.
 Result<std::unique_ptr<Operation>> ollama_show(const ModelTable& models, const Call& call);
 Result<std::unique_ptr<Operation>> ollama_version(const ModelTable& models, const Call& call);
 Result<std::unique_ptr<Operation>> refuse_ollama_change(const ModelTable& models, const Call& call);

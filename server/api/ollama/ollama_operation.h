@@ -45,7 +45,7 @@ class OllamaOperation final : public GenerationOperation {
   const OllamaAnswer answer_;
   ChatReader reader_;
   OutputDelta whole_;
-  std::vector<TokenId> tokens_;  // of the answer, where they are its context
+  std::vector<TokenId> tokens_;  // the answer's tokens, if it returns its context
   std::size_t num_written_ = 0;  // log probabilities of a whole answer
   std::optional<Clock::time_point> first_;
   Clock::time_point last_{};

@@ -94,7 +94,7 @@ std::string read_images(FieldReader& reader, MediaList& media) {
   return marks;
 }
 
-// One message as OpenAI's chats have it.
+// Converts a message to the form of OpenAI's chats.
 Json read_ollama_message(FieldReader& reader, const Json& given, const std::string& path, MediaList& media) {
   FieldReader message(given, path + ".");
   const std::string marks = read_images(message, media);

@@ -14,19 +14,19 @@
 
 namespace quire {
 
-// What /api/chat and /api/generate have in common.
+// Fields that /api/chat and /api/generate share.
 struct OllamaRequest {
   GenerationFields fields;
   std::shared_ptr<const ServedModel> model;  // its context is at most options.num_ctx
   ChatPromptFields prompt;                   // no messages: the prompt is `raw`, or there is none
   ToolFields tools;
-  std::shared_ptr<const TextConstraint> grammar;  // of `format`; null where the text is free
-  bool truncates = true;                          // leave out the oldest messages of a chat that is too long
-  bool loads_only = false;                        // nothing is to be written: the model only has to be there
+  std::shared_ptr<const TextConstraint> grammar;  // compiled `format`; null: text is free
+  bool truncates = true;                          // drop the oldest messages of a chat that is too long
+  bool loads_only = false;                        // only load the model; generate nothing
   bool logprobs = false;
   std::size_t top_logprobs = 0;
-  std::vector<TokenId> context;             // of /api/generate: the tokens of what was said before
-  std::optional<std::vector<TokenId>> raw;  // the prompt's tokens, where no template makes it
+  std::vector<TokenId> context;             // /api/generate: tokens of the conversation so far
+  std::optional<std::vector<TokenId>> raw;  // the prompt's tokens if no template is used
 };
 
 // Errors stay in the reader.

@@ -15,7 +15,7 @@ namespace quire {
 
 namespace {
 
-// What stands before each text: named as the model's file names it, or as Cohere names the kinds of inputs.
+// Prefix for each text: a named prompt of the model's file, or the prompt for Cohere's kind of input.
 std::string prefix_of(FieldReader& reader, const ServedModel& model) {
   const auto& prompts = model.tasks.prompts;
   const auto named = [&](std::string_view name) -> const std::string* {

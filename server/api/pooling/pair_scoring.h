@@ -15,9 +15,9 @@
 namespace quire {
 
 struct PairOptions {
-  TextTruncation truncation;                 // of the whole text; a pair's document is cut
+  TextTruncation truncation;                 // limit of the whole text; a pair's document is cut
   std::optional<std::int64_t> max_document;  // tokens of a document that are kept
-  std::string instruction;                   // what makes a document fit; empty: the model's usual one
+  std::string instruction;                   // relevance instruction; empty: the model's default
   bool activated = true;                     // scores as probabilities where they come from a classifier
 };
 
@@ -31,14 +31,14 @@ class PairScoring {
 
   PooledWants wants() const;
   std::vector<PooledText> take_texts() { return std::move(texts_); }
-  // One score per pair, in order.
+  // Scores of the pairs, in order.
   std::vector<double> scores(const std::vector<std::vector<float>>& outputs) const;
 
  private:
   enum class Kind { kClassifier, kAnswers, kVectors };
   struct Pair {
-    std::size_t first = 0;   // of kVectors: the query's text
-    std::size_t second = 0;  // the document's, or the pair's
+    std::size_t first = 0;   // kVectors: index of the query's text
+    std::size_t second = 0;  // index of the document's text, or of the pair's
   };
 
   Result<std::size_t> add_text(PooledText text, const TextTruncation& truncation, const std::string& param);
@@ -46,7 +46,7 @@ class PairScoring {
   Result<std::size_t> add_joined(const std::string& query, const std::string& document, const std::string& param);
   Result<std::size_t> vector_of(const std::string& text, std::string_view prompt, const std::string& param);
   Result<std::vector<TokenId>> document_tokens(const std::string& document, const std::string& param) const;
-  // The part of a document that is judged, as text.
+  // The beginning of a document, up to max_document tokens, as text.
   Result<std::string> document_part(const std::string& document, const std::string& param) const;
   Result<std::vector<TokenId>> encoded(std::span<const TextPiece> pieces, bool add_special,
                                        const std::string& param) const;
@@ -57,7 +57,7 @@ class PairScoring {
   std::shared_ptr<const ServedModel> model_;
   PairOptions options_;
   Kind kind_;
-  std::size_t num_bytes_ = 0;  // of the pairs' texts, which are encoded pair by pair
+  std::size_t num_bytes_ = 0;  // bytes of all pairs' texts, encoded pair by pair
   std::vector<PooledText> texts_;
   std::vector<Pair> pairs_;
   std::map<std::pair<std::string, std::string>, std::size_t> known_;  // prompt's name and text: its place, of kVectors

@@ -12,7 +12,7 @@ inline std::vector<double> as_doubles(std::span<const float> scores) {
   return {scores.begin(), scores.end()};
 }
 
-// Of one score: how likely it is rather than not. Of several: their softmax.
+// Sigmoid of a single score; softmax of several.
 inline std::vector<double> probabilities(std::span<const float> scores) {
   std::vector<double> out = as_doubles(scores);
   if (out.size() == 1) return {1.0 / (1.0 + std::exp(-out[0]))};

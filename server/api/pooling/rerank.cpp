@@ -40,7 +40,7 @@ struct NamedText {
   std::string text;
 };
 
-// One text, or a list of them.
+// Reads a text or a list of texts.
 std::vector<NamedText> read_named_texts(FieldReader& reader, const char* field) {
   std::vector<NamedText> texts;
   const Json* value = reader.find(field);

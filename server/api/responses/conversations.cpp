@@ -31,7 +31,7 @@ Answer answer_with(const Json& body) {
   return std::make_unique<ReadyOperation>(dump_json(body));
 }
 
-// What a path names, or why it names nothing.
+// The conversation that a path names and the rest of the path.
 struct Place {
   ResponseStore::Entry entry;
   std::string rest;  // behind "/items": empty or "/{item}"

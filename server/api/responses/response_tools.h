@@ -22,7 +22,7 @@ struct ResponseTool {
 // By the name under which the model is offered the tool.
 using ResponseTools = std::map<std::string, ResponseTool, std::less<>>;
 
-// What the model calls a tool, or the function of a namespace.
+// The tool's name in the prompt, with its namespace if it has one.
 std::string offered_name(std::string_view name_space, std::string_view name);
 inline constexpr std::string_view kLocalShell = "local_shell";
 
@@ -31,15 +31,15 @@ Json shell_action(const std::string& arguments);
 Json shell_arguments(const Json& action);
 
 struct ReadResponseTools {
-  Json chat = Json::array();  // as chat completions have them
-  Json echo = Json::array();  // as the response repeats them
+  Json chat = Json::array();  // in the form of chat completions
+  Json echo = Json::array();  // in the form that the response repeats
   ResponseTools tools;
 };
 
 // Reads the member `tools`. Errors and warnings stay in the reader.
 ReadResponseTools read_response_tools(FieldReader& reader, const Json& tools);
 
-// A `tool_choice` that names tools, in the form that chat completions have it.
+// Converts a `tool_choice` that names tools to the form of chat completions.
 Json chat_tool_choice(const Json& choice);
 
 }  // namespace quire

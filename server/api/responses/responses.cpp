@@ -86,7 +86,7 @@ void keep_users_messages(ResponsesRequest& request, std::int64_t max_context) {
   request.input.items = std::vector<Json>(kept.rbegin(), kept.rend());
 }
 
-// What both ways to use a request begin with. Errors stay in the reader.
+// Reads the body for all endpoints that take it. Errors stay in the reader.
 Result<ResponsesRequest> read_request(FieldReader& reader, const ServedModel& model, const Call& call) {
   ResponsesRequest request = read_responses_request(reader, model, call);
   if (!reader.error() && request.truncates) {
@@ -181,7 +181,7 @@ Result<std::unique_ptr<Operation>> cancel_response(const ModelTable&, const Call
   if (running && !running->empty()) return ready_response(*running);
   const auto stored = running ? nullptr : find_response(call, id);
   if (stored == nullptr) return no_such_response(id);
-  // One that has ended stays what it is.
+  // A response that has already ended is returned unchanged.
   const auto body = parse_json(stored->body, 2 * kDefaultJsonDepth);
   if (body && body->value("background", false)) return ready_response(stored->whole_body());
   return invalid("Only responses that were created with 'background' can be cancelled");

@@ -15,9 +15,10 @@ namespace quire {
 
 namespace {
 
-// What a request keeps while it runs though its template may leave it out of the prompt, which is bounded by itself.
+// Bounds for text that a request keeps while it runs although its template may omit it; prompts have a bound of their
+// own.
 constexpr std::size_t kMaxItemNameBytes = 1024;
-constexpr std::size_t kMaxReasoningBytes = std::size_t{4} << 20;  // of all items
+constexpr std::size_t kMaxReasoningBytes = std::size_t{4} << 20;  // total over all items
 
 const StoredItem* find_item_of(const StoredResponse& response, std::string_view id) {
   const StoredItem* const item = find_item(response.input, id);
@@ -108,7 +109,7 @@ class ItemReader {
     if (!value) fields.missing(name);
     return value.value_or("");
   }
-  // What is kept with the item and need not be in the prompt.
+  // Reads a name that is kept with the item and need not be in the prompt.
   std::string required_name(FieldReader& fields, const char* name) {
     auto value = fields.short_string(name, kMaxItemNameBytes);
     if (!value) fields.missing(name);
@@ -382,12 +383,12 @@ class MessageBuilder {
   FieldReader& reader_;
   MediaList& media_;
   Json messages_ = Json::array();
-  std::map<std::string, std::string> names_;  // of functions, by the id of their call
+  std::map<std::string, std::string> names_;  // function names by call id
   bool has_text_ = false;                     // the last message is an assistant's whose text has come
   bool follows_compaction_ = false;           // the last message is a user's that ends with a summary
 };
 
-// Whether a conversation has room for so many more items; notes an error where it has none.
+// Whether the conversation has room for `num_added` more items; notes an error if not.
 bool check_size(FieldReader& reader, const char* member, std::size_t num_added, const StoredItems& before) {
   if (num_added + before.size() > kMaxMessages) {
     reader.fail(member, fmt::format("More than {} items", kMaxMessages));

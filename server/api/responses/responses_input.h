@@ -21,8 +21,8 @@ inline constexpr std::string_view kCompactionMark = "quire-compaction:";
 
 struct ResponseInput {
   Json items = Json::array();         // this request's own
-  std::vector<std::string> item_ids;  // of those items that came without one
-  std::vector<std::string> paths;     // of the items in the body
+  std::vector<std::string> item_ids;  // new ids for items without one
+  std::vector<std::string> paths;     // paths of the items in the body
   bool asks_compaction = false;       // an item of type compaction_trigger is among them
 };
 

@@ -11,7 +11,7 @@ namespace quire {
 
 namespace {
 
-// What the response's own enumeration of codes has for an error.
+// The error's name in the Responses API's list of codes.
 const char* response_code(const Error& error) {
   switch (error.kind) {
     case ErrorKind::kInvalidRequest:
@@ -44,7 +44,7 @@ AnswerSize ResponsesOperation::answer_size() const {
   const std::int64_t num_tokens = usage().completion_tokens;
   const std::int64_t num_listed = request_.logprobs ? 1 + fields().sampling.num_logprobs.value_or(0) : 0;
   size.num_text = num_tokens * (kTokenText + num_listed * kEntryText) + request_.num_echo_bytes;
-  size.num_kept = 4 * size.num_text;  // as a tree
+  size.num_kept = 4 * size.num_text;  // size as a JSON tree
   return size;
 }
 
@@ -141,7 +141,7 @@ void ResponsesOperation::store(const Json& body) {
   store_->put(std::move(stored));
 }
 
-// What the model wrote, behind the users' messages that are kept as they are.
+// The compaction item: the model's summary, after the kept messages of the user.
 Json ResponsesOperation::compaction() const {
   std::string summary;
   for (const Json& item : items_.items()) {

@@ -49,7 +49,7 @@ class ResponsesOperation final : public GenerationOperation {
   std::shared_ptr<ResponseStore> store_;
   std::shared_ptr<SocketMemory> socket_memory_;  // null: it is no WebSocket
   std::string owner_;
-  std::string summary_;    // of the conversation, where a compaction_trigger asked for it
+  std::string summary_;    // summary of the conversation after a compaction_trigger
   bool is_queued_ = true;  // no token has come
 };
 

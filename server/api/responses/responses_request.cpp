@@ -11,7 +11,7 @@ namespace quire {
 
 namespace {
 
-// Of what an answer repeats of its request, as JSON: mostly its tools.
+// Limit for the members that an answer repeats, as JSON; tools are the largest.
 constexpr std::int64_t kMaxEchoBytes = std::int64_t{1} << 20;
 
 // Fields of the other APIs that have another name or no meaning here: ignoring them would not do what was asked.
@@ -75,7 +75,7 @@ class RequestReader {
                                       kMaxEchoBytes));
   }
 
-  // What a message of a WebSocket has beside the fields of a body.
+  // Reads the fields that only a WebSocket's messages have.
   void read_socket_event() {
     const bool is_socket = call_.socket_memory != nullptr;
     const auto type = reader_.word("type", {"response.create"});
@@ -310,7 +310,7 @@ class RequestReader {
     request_.echo["reasoning"] = std::move(echo);
   }
 
-  // What happens below the threshold is nothing, which can be promised.
+  // Accepts compaction only with a threshold that the input stays below, since nothing is compacted then.
   void read_context_management() {
     const Json* edits = reader_.array("context_management");
     for (std::size_t i = 0; edits != nullptr && i < edits->size() && !reader_.error(); ++i) {

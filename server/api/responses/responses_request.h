@@ -22,23 +22,23 @@ struct ResponsesRequest {
   GenerationFields fields;
   ChatPromptFields prompt;
   ToolFields tools;
-  ResponseTools tool_table;                       // what the offered tools are in this API
-  std::shared_ptr<const TextConstraint> grammar;  // of text.format and its likes; null where the text is free
+  ResponseTools tool_table;                       // the offered tools by their names in the prompt
+  std::shared_ptr<const TextConstraint> grammar;  // compiled text.format or similar; null: text is free
   ResponseInput input;
-  Json conversation_items = Json::array();  // the whole conversation's, the input's last
+  Json conversation_items = Json::array();  // the whole conversation, the input last
   std::string previous_response_id;
-  std::string conversation;         // the id of the one that it belongs to; empty: none
+  std::string conversation;         // id of its conversation; empty: none
   Json echo = Json::object();       // the members of the response that repeat the request, in the response's order
-  std::int64_t num_echo_bytes = 0;  // of it as text
-  bool store = true;                // to be kept
+  std::int64_t num_echo_bytes = 0;  // size of `echo` as text
+  bool store = true;                // store the response
   bool generates = true;            // false: its conversation is kept for the next message, and nothing is computed
-  bool background = false;          // made whether its client waits or not
+  bool background = false;          // runs even if its client disconnects
   bool compacts = false;            // the answer is a summary of the conversation
   std::optional<std::int64_t> compact_threshold;  // tokens; a longer input would have to be compacted first
-  bool truncates = false;                         // leave out what is oldest of a conversation that is too long
+  bool truncates = false;                         // drop the oldest items of a conversation that is too long
   bool logprobs = false;
-  bool summarises = false;         // reasoning comes as its own summary
-  bool returns_reasoning = false;  // in a form to be sent back: encrypted_content
+  bool summarises = false;         // reasoning is returned as its own summary
+  bool returns_reasoning = false;  // returns encrypted_content, to be sent again later
 };
 
 // Reads the whole body. Errors stay in the reader.

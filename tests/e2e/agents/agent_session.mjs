@@ -1,4 +1,4 @@
-// What the sessions of agents share: a folder to work in, a model with room for an agent's prompt, the scripted server,
+// Helpers for sessions of agents: a folder to work in, a model with room for an agent's prompt, the scripted server,
 // and the requests in its log.
 import { spawn } from "node:child_process";
 import { once } from "node:events";

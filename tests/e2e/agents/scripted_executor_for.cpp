@@ -1,5 +1,5 @@
-// What quire-scripted is linked with instead of core/engine/executor_for.cpp: a device that says what the file
-// QUIRE_SCRIPT says: [{"after","say"}], in the tokens of the model QUIRE_MODEL.
+// quire-scripted links this file instead of core/engine/executor_for.cpp. Its device generates the texts in the file
+// QUIRE_SCRIPT, [{"after","say"}], as tokens of the model QUIRE_MODEL.
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>

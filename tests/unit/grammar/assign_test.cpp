@@ -9,7 +9,7 @@ using namespace quire::test;
 
 namespace {
 
-// One of the allowed tokens; none where nothing is allowed.
+// A random allowed token; none if nothing is allowed.
 std::optional<TokenId> any_allowed(const std::vector<std::uint32_t>& mask, std::mt19937& random) {
   std::vector<TokenId> allowed;
   for (std::size_t i = 0; i < 32 * mask.size(); ++i) {

@@ -1,4 +1,4 @@
-// What grammars take is bounded: their tables, and what is prepared as texts are followed.
+// The memory of grammars is bounded: their tables, and the states that are prepared while texts are followed.
 #include <catch2/catch.hpp>
 #include <stop_token>
 #include <string>
@@ -49,7 +49,7 @@ TEST_CASE("grammars in use take no more than their memory, in all and of one cli
   CHECK(first.retry_after.has_value());
   const std::size_t num_of_a = in_use.size();
   CHECK(num_of_a > 1);
-  // Others have their own share, and what is compiled already is shared by all.
+  // Another client has its own share, and compiled grammars are shared by all.
   CHECK(compiler.compile(costly(0), work_of("b")).has_value());
   fill("b");
   const Error full = fill("c");
@@ -66,7 +66,7 @@ TEST_CASE("a client that compiles many grammars pushes its own out of the cache"
   const GrammarCompiler compiler(byte_vocabulary(), limits);
   std::stop_source stopped;
   stopped.request_stop();
-  // Work that is not wanted any more ends where it would begin: what is cached needs none.
+  // With a stopped token a compilation ends at once, while a cached grammar is still returned.
   const auto is_cached = [&](int number, const char* client) {
     return compiler.compile(costly(number), WorkLimit({}, stopped.get_token(), client)).has_value();
   };

@@ -1,5 +1,5 @@
-// Random schemas and grammars: what is sampled under the masks is valid, what is valid and conventionally written is
-// accepted, and nothing crashes, hangs or runs out of its limits.
+// Random schemas and grammars: texts sampled under the masks are valid, valid texts in conventional form are accepted,
+// and nothing crashes, hangs or exceeds its limits.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <random>

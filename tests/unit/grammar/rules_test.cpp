@@ -71,7 +71,7 @@ TEST_CASE("what could not be compiled is remembered, as many and as much as may 
   wide.text += std::string(1'000, 'x');
   CHECK_FALSE(compiler.compile(wide));
   CHECK_FALSE(is_kept(wide));
-  // A refusal that names a place in the schema counts with that name, and pushes out what was kept before it.
+  // A kept refusal is charged for the name in it, and evicts older refusals.
   const auto refuse_place = [&](std::size_t length) {
     const std::string name(length, 'x');
     const auto refusal =
@@ -171,7 +171,7 @@ TEST_CASE("a grammar that is too ambiguous to follow allows nothing any more, an
   CHECK(std::all_of(mask.begin(), mask.end(), [](std::uint32_t word) { return word == 0; }));
   CHECK_FALSE(state->accept(TokenId{'x'}));
   CHECK(state->forced_tokens().empty());
-  // That client's next request with it fails at once, another's does not.
+  // The same client's next request with this grammar fails at once; another client's request is compiled.
   const auto again = compiler.compile(spec, alices);
   REQUIRE_FALSE(again);
   CHECK(again.error().code == "grammar_too_costly");

@@ -121,7 +121,7 @@ TEST_CASE("no token carries text from the reasoning into what is constrained") {
   CHECK_FALSE(allows(*state, "k>{"));
   REQUIRE(take(*state, "g"));
   CHECK(allows(*state, "k>{"));
-  // Where nothing follows that is constrained, they are as good as any other.
+  // If no constrained text follows, they are allowed like any other token.
   const auto free = allow_thinking(pieces(), section(true), nullptr)->start();
   CHECK(allows(*free, "</think>\n"));
   CHECK(allows(*free, kEnd));
@@ -142,7 +142,7 @@ TEST_CASE("a budget forces the end of the reasoning, and of nothing else") {
   REQUIRE(take(*plain, "an answer without reasoning"));
   CHECK(plain->forced_tokens().empty());
   CHECK(allows(*plain, "x"));
-  // One that opens the section itself is.
+  // A model that opens the section itself is limited too.
   const auto thinking = allow_thinking(pieces(), section(false, 3), nullptr)->start();
   REQUIRE(take(*thinking, "\n<think>abc"));
   CHECK(text_of(thinking->forced_tokens()) == "</think>");

@@ -11,7 +11,7 @@ bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-// The text of a sampler that takes a space of any kind wherever one is allowed, and closes what is open otherwise.
+// Samples a text that has a space of some kind wherever one is allowed, and otherwise closes open brackets.
 std::string spaced_text(const Grammar& grammar, std::mt19937& random) {
   constexpr std::string_view kClosing = "}]\":0ntrulfase";
   const auto state = grammar.start();

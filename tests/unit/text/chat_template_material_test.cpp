@@ -37,7 +37,7 @@ void check_file(const std::filesystem::path& path, const char* key, const std::s
     const Json line = Json::parse(text);
     const auto id = line.at("id").get<std::string>();
     if (excluded.contains(id)) continue;
-    // Where llama.cpp has a workaround of its own, what Python renders is recorded beside it.
+    // Cases that llama.cpp renders in its own way also record Python's output, which is the reference here.
     const bool own_way = !line.value("python_jinja2_agrees", true);
     const TemplateOptions options{line.value("trim_blocks", true), line.value("lstrip_blocks", true)};
     INFO(id);

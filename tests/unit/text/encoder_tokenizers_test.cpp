@@ -1,5 +1,5 @@
-// WordPiece, Unigram and character-BPE vocabularies: against plain references on random text, and what they do with
-// spaces, unknown characters, pairs, digits and streams.
+// WordPiece, Unigram and character-BPE vocabularies, compared with plain references on random text: spaces, unknown
+// characters, pairs, digits and streams.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -298,7 +298,7 @@ TEST_CASE("Gemma's vocabulary merges characters and cuts at line breaks", "[toke
   data.merges = {"▁ a", "a ▁a"};
   data.bos = TokenId{2};
   data.eos = TokenId{1};
-  data.add_bos = false;  // such files exist; the model needs it
+  data.add_bos = false;  // some files say so, but the model needs it
   const auto tokenizer = make_tokenizer(data);
   CHECK(encoded(*tokenizer, "a a", true) == Ids{2, 10});
   CHECK(encoded(*tokenizer, "a\n\n a\n\n\n") == Ids{3, 7, 5, 6, 6, 6});

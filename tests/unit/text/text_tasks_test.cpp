@@ -1,4 +1,4 @@
-// What a model's files say of embedding and judging texts is found where the files say it.
+// Settings for embedding and judging texts are read from the places where a model's files keep them.
 #include "core/model/formats/text_tasks.h"
 
 #include <catch2/catch.hpp>

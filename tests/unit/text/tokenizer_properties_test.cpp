@@ -1,4 +1,4 @@
-// What must hold for any text: round trips, no forged control token, bounded work on hostile text, loss-free streaming.
+// Properties for any text: round trips, no forged control token, bounded work on hostile text, loss-free streaming.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>

@@ -50,8 +50,7 @@ constexpr std::size_t kPieces[] = {1, 2, 5, 17, 1'000'000};
 
 TEST_CASE("outputs of formats known by name are parsed as recorded") {
   QUIRE_REQUIRE_MATERIAL(file, "tool-calls/vllm-tool-parsers.dev.jsonl");
-  // The reference renames what one model calls a tool to what a benchmark calls it; Quire passes on what the model
-  // wrote.
+  // The reference renames a model's tool to the benchmark's name for it; Quire keeps the name that the model wrote.
   const std::set<std::string> renamed = {"vllm-tool/250", "vllm-tool/252"};
   std::size_t num_cases = 0;
   for (const auto& text : test::read_lines(file)) {

@@ -19,7 +19,7 @@ OutputParser make_parser(std::string_view format, OutputParserOptions options = 
   return OutputParser(*found, kTools, std::move(options));
 }
 
-// What came at once, in one.
+// Joins the deltas of one push into one.
 OutputDelta joined(const std::vector<OutputDelta>& deltas) {
   OutputDelta all;
   for (const OutputDelta& delta : deltas) {

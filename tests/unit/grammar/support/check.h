@@ -1,4 +1,4 @@
-// What grammar tests share: compiling, checking texts, reading vocabularies, walking under masks. One thread at a time.
+// Helpers of grammar tests: compiling, checking texts, reading vocabularies, walking under masks. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace quire::test {
 
-// One token per byte, and one that ends.
+// A vocabulary of all bytes and an end token.
 const std::shared_ptr<const TokenVocabulary>& byte_vocabulary();
 // The tokens of a Hugging Face tokenizer.json with byte-level BPE, gunzipped by name.
 std::shared_ptr<const TokenVocabulary> read_vocabulary(const std::string& path);
