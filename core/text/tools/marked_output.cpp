@@ -69,7 +69,8 @@ class MarkedState final : public OutputParser::State {
       if (open) emit_reasoning(std::string_view(prompt).substr(opened + format_.think_begin.size()), false);
     }
     if (mode_ == Mode::kContent) pending_ += format_.prompt_start;
-    whole_is_region_ = options_.parse_tools && !options_.eager && (format_.bare_anywhere || format_.begins_output);
+    whole_is_region_ =
+        options_.parse_tools && !options_.eager && !options_.exact && (format_.bare_anywhere || format_.begins_output);
   }
 
   void process(bool final) override {

@@ -156,6 +156,18 @@ TEST_CASE("tags in tags are objects and lists, typed by the tool's schema") {
   CHECK(detect_tool_format("]<]minimax[>[<invoke name=").name == "minimax_m3");
 }
 
+TEST_CASE("a whole call behind a text is a call, where bare ones may stand anywhere too") {
+  OutputParserOptions options;
+  options.eager = false;
+  options.exact = true;
+  OutputParser parser(*find_tool_format("lfm2.5"), {}, options);
+  ParsedOutput output;
+  output.apply(parser.push("I look. <|tool_call_start|>[f(a=\"x\")]<|tool_call_end|>"));
+  output.apply(parser.finish());
+  REQUIRE(output.tool_calls.size() == 1);
+  CHECK(Json::parse(output.tool_calls[0].arguments) == Json{{"a", "x"}});
+}
+
 TEST_CASE("parameters have the types that their schemas say, behind references and parts and by their keywords") {
   const Json tools = Json::parse(R"([{"name": "f", "parameters": {"type": "object", "properties": {
       "ref": {"$ref": "#/$defs/Loc"}, "all": {"allOf": [{"$ref": "#/$defs/N"}]},
