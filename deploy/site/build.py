@@ -99,11 +99,13 @@ def main(output):
     for source, page in pages.items():
         target = os.path.join(staged, page)
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        if not source.endswith(".md"):
+        if not source.endswith((".md", ".txt")):
             shutil.copyfile(os.path.join(ROOT, source), target)
             continue
         with open(os.path.join(ROOT, source), encoding="utf-8") as file:
             text = rewrite(file.read(), source, pages)
+        if source.endswith(".txt"):  # mkdocs copies it as it is: its links lead to the made pages
+            text = re.sub(r"\]\(([^):]+)\.md\)", r"](\1.html)", text)
         with open(target, "w", encoding="utf-8") as file:
             file.write(text)
     config = os.path.join(output + "-mkdocs.yml")
