@@ -1,4 +1,4 @@
-// check_start(): what --check-config finds out on the machine where the daemon will run.
+// check_start(): the checks of --check-config that need the machine on which the daemon will run.
 #include <system_error>
 
 #include "core/base/log.h"
@@ -26,7 +26,7 @@ void check_folder(const char* setting, const std::filesystem::path& folder) {
     throw StartupError(std::string(setting) + ": '" + folder.string() + "' cannot be used: " + error.message());
 }
 
-// Models that are still to be downloaded cannot be checked, which a line says.
+// Models that are yet to be downloaded cannot be checked; a line says so.
 void check_models(const ServeOptions& options) {
   std::vector<HostedModelSpec> specs = model_specs(options);
   for (const HostedModelSpec& spec : specs) {

@@ -103,7 +103,7 @@ int run(int argc, char** argv) {
     return quire::cli::complain_of_arguments(*failed, error.what()) + "\n";
   });
   app.footer("'quire help COMMAND' explains a command. First steps: quire serve MODEL, quire run MODEL.");
-  app.require_subcommand(0, 1);  // behind the first, a command's name is an argument like others
+  app.require_subcommand(0, 1);  // a later argument with a command's name is no command
   add_commands(app);
   std::vector<std::string> words = quire::cli::own_command_words({argv + 1, argv + argc});
   // llama-server's spelling, which a parser would read as the letters -h and -f.

@@ -39,7 +39,7 @@ std::shared_ptr<const ChatTemplate> parse_template(HostedModelSpec spec, const L
   return std::make_shared<const ChatTemplate>(std::move(*parsed));
 }
 
-// Empty: as the chat template says. Throws StartupError.
+// Null for an empty name: the chat template then selects the format. Throws StartupError for an unknown name.
 const ToolFormat* named_tool_format(const ModelOptions& options) {
   if (options.tool_format.empty()) return nullptr;
   const ToolFormat* const named = find_tool_format(options.tool_format);
@@ -70,7 +70,7 @@ bool leaves_process(const HostedModelSpec& spec) {
          engine.shared_store != nullptr || engine.cache_events != nullptr;
 }
 
-// "{model}" in the topic stands for the model's name.
+// Replaces "{model}" in the topic by the model's name.
 std::string topic_of(const CacheEventOptions& options, const HostedModelSpec& spec) {
   constexpr std::string_view kModel = "{model}";
   std::string topic = options.topic;

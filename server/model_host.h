@@ -1,5 +1,5 @@
-// ModelHost: the objects that serve one model, from its files to its engine, in the order of their dependencies. As
-// RunningModel says; step_trace() and the engine's queue belong to the holder of the model.
+// ModelHost: the objects that serve one model, from its files to its engine, in the order of their dependencies.
+// Threads as in RunningModel; step_trace() and the engine's queue belong to the holder of the model.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@
 
 namespace quire {
 
-// Opens models whose engines take turns on this backend's compute threads, and share KV blocks through the store where
-// its options name one, and publish what changes in their prefix caches where those name an endpoint. Throws
-// StartupError for an endpoint that cannot be used.
+// Opens models whose engines take turns on this backend's compute threads. They share KV blocks if the store's options
+// name a store, and publish events of their prefix caches if the event options name an endpoint. Throws StartupError
+// for an endpoint that cannot be used.
 ModelOpener open_hosts(const BackendOptions& backend, const RedisStoreOptions& shared_store = {},
                        const CacheEventOptions& cache_events = {});
 
 class ModelHost final : public RunningModel {
  public:
-  // Packs the weights and starts the engine. Throws StartupError, and Interrupted once `interrupted` says so.
+  // Packs the weights and starts the engine. Throws StartupError, or Interrupted as soon as `interrupted` returns true.
   ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<Backend> backend,
             const MemoryPlan& plan, const std::function<bool()>& interrupted,
             std::shared_ptr<const LoadedModel> loaded_drafter = nullptr,

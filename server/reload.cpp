@@ -130,7 +130,7 @@ void Reloader::State::run() {
     Result<Reading> reading = read(source);
     lock.lock();
     is_reading = false;
-    if (running == nullptr) continue;  // it was given up
+    if (running == nullptr) continue;  // the reload was given up
     is_applying = true;
     lock.unlock();
     const Result<std::string> outcome =
@@ -150,7 +150,7 @@ void Reloader::State::run() {
 Result<std::string> Reloader::State::apply(const Reading& reading) {
   try {
     const ConfigProposal& next = reading.next;
-    // Whatever can fail comes before anything is changed.
+    // Everything that can fail runs before anything is changed.
     check_not_weaker(server->state().settings()->options, next.options.server);
     check_exposure(next.options.server);
     models->reconfigure(reading.models, engine_options(next.options));

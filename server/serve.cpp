@@ -50,7 +50,7 @@ std::optional<std::string> open_address(const ServerOptions& options, std::uint1
   return fmt::format("http://{}:{}", host == "0.0.0.0" || host == "::" ? "127.0.0.1" : host, port);
 }
 
-// Each connection is a descriptor, and the usual soft limit of 1,024 is less than what can be served.
+// Each connection takes a descriptor, and the usual soft limit of 1,024 is too low.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
@@ -163,7 +163,7 @@ void warn_of_limits(const ServeOptions& options) {
     log::warn("{}: what is larger is refused or not kept", limit);
 }
 
-// For this user alone: the files hold what clients said.
+// Accessible to this user alone, since the files contain clients' texts.
 void make_slot_folder(const SlotFileOptions& slots) {
   if (slots.directory.empty()) return;
   std::error_code failed;

@@ -36,14 +36,14 @@ EngineOptions engine_options(const ServeOptions& options);
 // Warns, or throws StartupError, where every client in the network may use the server.
 void check_exposure(const ServerOptions& options);
 
-// Throws StartupError for what needs no machine to be refused.
+// Throws StartupError for options that are wrong on any machine.
 void check_options(const ServeOptions& options);
 
-// All that is to be served, with the general sections' values where an entry has none of its own.
+// All models to serve; entries without a value of their own have the general sections' values.
 std::vector<HostedModelSpec> model_specs(const ServeOptions& options);
 
-// Everything served was finished; the drain's deadline or a second signal cut some of it; a thread did not end in time,
-// or a model's file was cut short while it was in use, as the last line says.
+// Exit codes: all requests were finished; the drain's deadline or a second signal cut some; a thread did not end in
+// time, or a model's file was truncated while in use (the last line of the log says which).
 inline constexpr int kExitDrained = 0;
 inline constexpr int kExitCut = 3;
 inline constexpr int kExitFailed = 4;
@@ -67,8 +67,9 @@ struct ConfigProposal {
 // Reads the configuration again. Throws StartupError.
 using ConfigSource = std::function<ConfigProposal()>;
 
-// Throws StartupError as serve() would before it loads weights, on this machine as it is now; listens nowhere, and
-// leaves nothing behind. An address in use is not refused: a daemon that is to be reloaded may have it.
+// Throws StartupError for errors that serve() would find before it loads weights, on this machine in its present state.
+// It listens nowhere and leaves nothing behind. An address in use is accepted: a daemon that will be reloaded may have
+// it.
 void check_start(const ServeOptions& options);
 
 // Listens at once, loads the models, serves until a signal ends it, drains; SIGHUP and POST /admin/reload read the

@@ -29,9 +29,9 @@ class MediaPool {
   MediaPool& operator=(const MediaPool&) = delete;
 
   void start();
-  // All of them, or none: 503 where the queue is full, 429 where the client's part of it is. Jobs must not throw.
+  // Queues all jobs or none: 503 if the queue is full, 429 if the client's share of it is. Jobs must not throw.
   Result<void> post(const std::string& client, std::vector<TextSchedule::Job> jobs);
-  // Requested by stop(): what waits for a network ends.
+  // Stopped by stop(), to end waits for the network.
   std::stop_token cut() const { return cut_.get_token(); }
   // No further job begins.
   void stop();

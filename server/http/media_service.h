@@ -1,5 +1,5 @@
-// MediaService: does what calls want of their media: loads files and URLs, decodes and prepares pieces, on the media
-// threads; stored files are read on the batch thread. Any thread, except start(), stop() and join(): one at a time.
+// MediaService: loads files and URLs of calls and decodes and prepares their pieces, on the media threads; stored files
+// are read on the batch thread. Any thread, except start(), stop() and join(): one at a time.
 #pragma once
 
 #include <functional>

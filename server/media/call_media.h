@@ -1,6 +1,6 @@
-// CallMedia: the pieces of media of one call while its body is read. Reading notes what is not there yet; the call's
-// session has it loaded and prepared on media threads, and the body is read again. One thread at a time reads; the
-// results may be set by any thread. MediaSource: where a piece comes from.
+// CallMedia: the pieces of media of one call while its body is read. Reading lists pieces that are not loaded yet; the
+// call's session has them loaded and prepared on media threads, and then the body is read again. One thread at a time
+// reads; any thread may set results. MediaSource: a piece's origin.
 #pragma once
 
 #include <atomic>
@@ -75,7 +75,7 @@ class CallMedia {
   bool wants() const { return !work_.empty(); }
   Work take_work() { return std::exchange(work_, {}); }
 
-  // The client has left: what has not begun is not done.
+  // The client has left: work that has not begun is dropped.
   void abandon() { is_abandoned_ = true; }
   bool is_abandoned() const { return is_abandoned_; }
 

@@ -14,7 +14,7 @@ Result<std::string> decode_base64(std::string_view text, std::int64_t max_bytes)
 
 bool is_data_url(std::string_view url);
 struct DataUrl {
-  std::string media_type;  // in lower case; empty where it has none
+  std::string media_type;  // in lower case; empty if the URL has none
   std::string bytes;
 };
 // data:[TYPE][;PARAMETER=VALUE]*;base64,DATA, or percent-encoded without ";base64".

@@ -195,7 +195,7 @@ Result<std::string> read_media_file(const std::string& url, const MediaOptions& 
   if (error) return not_allowed("media.root cannot be read");
   const fs::path file = fs::canonical(without_percents(path), error);
   const auto [in_root, in_file] = std::ranges::mismatch(root, file);
-  // Whether a file outside exists is not said.
+  // The refusal does not reveal whether a file outside exists.
   if (error || in_root != root.end() || in_file == file.end())
     return not_allowed("the image's file is not below media.root, or is not there");
   auto bytes = read_regular_file(file, static_cast<std::size_t>(options.max_file_bytes));

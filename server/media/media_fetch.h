@@ -16,7 +16,7 @@ namespace quire {
 // the metadata services of clouds, carrier-grade NAT, multicast, and addresses of version 6 that contain such ones.
 bool is_internal_address(std::string_view address);
 
-// 400 where the URL's host is not allowed. Called before anything is fetched.
+// 400 if the URL's host is not allowed. Call before anything is fetched.
 Result<void> check_media_url(const std::string& url, const MediaOptions& options);
 
 Result<std::string> fetch_media(const std::string& url, const MediaOptions& options, std::stop_token stop);

@@ -19,7 +19,7 @@ struct MediaOptions {
   std::int64_t memory = std::int64_t{512} << 20;         // prepared pictures: of requests, and remembered
   bool isolates_keys = false;                            // keys share no media
   std::vector<std::string> fetch;                        // hosts that URLs may name; none: no URL is fetched
-  std::chrono::milliseconds fetch_time{10'000};          // from the name's look-up to a picture's last byte
+  std::chrono::milliseconds fetch_time{10'000};          // from the look-up of the name to the last byte
   std::string root;                                      // folder that file:// URLs may read; empty: none
 };
 

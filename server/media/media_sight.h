@@ -11,7 +11,7 @@ namespace quire {
 
 struct MediaSight {
   bool reads_as_stored = false;  // see PictureLimits
-  std::string name;              // the same one gives the same bytes for the same picture and settings
+  std::string name;              // equal names give equal bytes for equal pictures and settings
   std::function<MediaLayout(std::int32_t width, std::int32_t height, const PictureSettings&)> layout;
   std::function<std::shared_ptr<const PreparedMedia>(const Picture&, const PictureSettings&)> prepare;
 };

@@ -1,6 +1,6 @@
-// MediaStore: prepared pictures by content, within one budget of memory: those of requests, and the least recently used
-// of others. Any thread. Invariants: what requests hold is never evicted; once they fill the budget, further pieces are
-// refused; a piece is found only within the scope that it was added in.
+// MediaStore: prepared pictures by content, within one budget of memory: pictures of requests, and the least recently
+// used of others. Any thread. Invariants: a picture in use by a request is never evicted; once those fill the budget,
+// further pieces are refused; a piece is found only within the scope in which it was added.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ class MediaStore {
 
   // Null: it is not there.
   std::shared_ptr<const PreparedMedia> find(const std::string& scope, const MediaKey& key);
-  // The piece to use from now on, which counts against the budget while anything holds it. 503 where there is no room.
+  // Returns the piece to use, which counts against the budget while anything holds it. 503 without room.
   Result<std::shared_ptr<const PreparedMedia>> add(const std::string& scope, const MediaKey& key,
                                                    std::shared_ptr<const PreparedMedia> media, std::int64_t num_bytes);
   // Bytes of a file that was fetched, counted in the same way.

@@ -1,5 +1,5 @@
-// The engine over several emulated devices: streams that share a small pool, some of whose blocks go to the host's
-// memory, say what each says alone; and a device that fails is the failure of its requests.
+// The engine over several emulated devices: streams that share a small pool, with blocks swapped to host memory,
+// generate the same text as alone; a failing device fails its requests.
 #include <catch2/catch.hpp>
 
 #include "tests/parallel/emulated_ranks.h"

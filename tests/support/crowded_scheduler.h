@@ -14,7 +14,7 @@
 namespace quire::test {
 
 struct Crowd {
-  int num_running = 1000;  // at most
+  int num_running = 1000;  // limit of running sequences
   int num_waiting = 10'000;
   std::int64_t num_blocks = 40'000;
   int min_output = 100;

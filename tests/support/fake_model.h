@@ -238,7 +238,7 @@ class FakeModel : public Model {
   std::int64_t num_rows = 0;                   // computed so far
   std::int64_t num_logit_rows = 0;             // rows with requested logits or hidden states
   std::int64_t most_logit_rows = 0;            // maximum in one step
-  std::int64_t fail_after_rows = -1;           // the device fails after so many rows; -1: never
+  std::int64_t fail_after_rows = -1;           // the device fails after this many rows; -1: never
   std::vector<std::int64_t> sequences_a_step;  // sequences of each pass
   std::function<void()> before_slice;
   int right_drafts_percent = -1;

@@ -43,11 +43,11 @@ struct PictureSettings {
 struct EncoderOptions {
   Backend* backend = nullptr;  // weights are packed for it
   PictureForm form = PictureForm::kTrained;
-  std::optional<std::int64_t> min_pixels = {};  // in place of the family's limits
+  std::optional<std::int64_t> min_pixels = {};  // replaces the family's limits
   std::optional<std::int64_t> max_pixels = {};
   std::int64_t text_width = 0;                // width of the text model's embeddings; 0: not checked
   bool text_has_grid_positions = true;        // M-RoPE
-  std::optional<bool> is_bidirectional = {};  // in place of the family's own
+  std::optional<bool> is_bidirectional = {};  // replaces the family's setting
 };
 
 struct PicturePlan;

@@ -16,7 +16,7 @@ enum class PictureForm : std::uint8_t {
   kLlamaCpp,  // llama.cpp's filters, bars and order of class tokens
 };
 
-// Fills a spec that holds what all files say.
+// Completes a spec that holds the values found in all files.
 struct TowerFamily {
   std::string_view projector;
   void (*read)(const MmprojFile& file, PictureForm form, TowerSpec& spec);

@@ -114,7 +114,8 @@ struct TowerWeights {
   std::size_t bytes = 0;         // size of packed matrices
 };
 
-// Takes every tensor that the spec names. Throws StartupError naming what is missing, of another shape or unused.
+// Takes every tensor that the spec names. Throws StartupError naming a tensor that is missing, unused or of another
+// shape.
 std::unique_ptr<TowerWeights> load_tower(MmprojFile& file, TowerSpec spec, Backend& backend);
 
 }  // namespace quire

@@ -77,7 +77,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 bool is_whole(const SortedJson& value) {
-  constexpr double kLimit = 9e15;  // beyond it a double does not tell integers apart
+  constexpr double kLimit = 9e15;  // doubles above it do not distinguish integers
   if (!value.is_number_float()) return value.is_number_integer();
   const double number = value.get<double>();
   return std::fabs(number) < kLimit && number == std::floor(number);

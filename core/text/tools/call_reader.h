@@ -15,9 +15,9 @@
 namespace quire {
 
 struct CallReading {
-  ScanStatus status = ScanStatus::kPartial;  // kComplete: what follows `end` is no call
+  ScanStatus status = ScanStatus::kPartial;  // kComplete: no call follows `end`
   std::size_t end = 0;
-  std::size_t good_end = 0;           // after the last whole call and what closes it
+  std::size_t good_end = 0;           // after the last whole call and its closing markers
   std::vector<ParsedToolCall> calls;  // the last one may be unfinished
   bool unfinished = false;            // the last one is
   bool closed = true;                 // no closing marker is missing
@@ -30,7 +30,7 @@ struct CallContext {
   bool final = false;   // the output ends where the text does
   bool strict = false;  // a format's rules for calls that are not read eagerly hold
   JsonSpacing spacing = JsonSpacing::kSpaced;
-  bool exact = false;  // strict, but as OutputParserOptions::exact says
+  bool exact = false;  // strict, with the rules of OutputParserOptions::exact
 };
 
 CallReading read_calls(std::string_view text, const CallContext& context);

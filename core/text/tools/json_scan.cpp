@@ -40,7 +40,7 @@ bool is_number(std::string_view text) {
   return text.empty();
 }
 
-// A scanner over one value; what comes next is kept in `expect_` and a stack of open brackets.
+// Scans one value; `expect_` and a stack of open brackets hold the state.
 class Scanner {
  public:
   Scanner(std::string_view text, std::size_t position, JsonSpacing spacing)

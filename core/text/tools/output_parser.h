@@ -1,7 +1,7 @@
-// OutputParser: a model's text, as it is generated, into content, reasoning and tool calls. One thread at a time.
-// Invariants: never fails, whatever the text; the deltas put together do not depend on how the text was cut into
-// pieces; a marker cut in two is held back until it is known. Cost: linear in the text (calls in progress are reread as
-// they grow, in ever larger steps).
+// OutputParser: splits a model's text, as it is generated, into content, reasoning and tool calls. One thread at a
+// time. Invariants: it never fails, whatever the text; the joined deltas do not depend on how the text was cut into
+// pieces; a partial marker is held back until it is complete or ruled out. Cost: linear in the text (calls in progress
+// are reread as they grow, in ever larger steps).
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace quire {
 struct ToolCallDelta {
   std::size_t index = 0;  // index of the call within the message
   std::string id;    // sent once, with the name if the format has it there; the server makes an id if none came by then
-  std::string name;  // on a call's first delta only
+  std::string name;  // in a call's first delta only
   std::string arguments;  // the next piece of the arguments' JSON text
 };
 

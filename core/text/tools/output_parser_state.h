@@ -1,5 +1,5 @@
-// OutputParser::State: what an OutputParser does, for formats of text with markers in it and for gpt-oss's channels.
-// One thread at a time. Not for use outside core/text/tools.
+// OutputParser::State: the implementations of an OutputParser, for text formats with markers and for gpt-oss's
+// channels. One thread at a time. Not for use outside core/text/tools.
 #pragma once
 
 #include <memory>
@@ -32,7 +32,7 @@ class OutputParser::State {
   // Turns the part of pending_ whose meaning is certain into deltas_; all of it where `final`.
   virtual void process(bool final) = 0;
 
-  // Emits what is new in `calls`, the message's calls from number `first` on.
+  // Emits the new parts of `calls`, the message's calls from number `first` on.
   void emit_calls(const std::vector<ParsedToolCall>& calls, std::size_t first);
   void add_content(std::string_view text);
   void add_reasoning(std::string_view text);

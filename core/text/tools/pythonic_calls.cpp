@@ -45,7 +45,7 @@ class LiteralReader {
       position_ += text_[position_] == '\\' ? 2 : 1;
     const bool whole = position_ < text_.size();
     std::size_t end = std::min(position_, text_.size());
-    // An escape, up to \UXXXXXXXX, may be cut off: what has begun one near the end is left for later.
+    // An escape, up to \UXXXXXXXX, may be cut off: a possible beginning near the end is left for later.
     if (!whole) {
       const std::size_t escape = text_.rfind('\\', end == 0 ? 0 : end - 1);
       if (escape != std::string_view::npos && escape >= begin && end - escape < 10) end = escape;
@@ -128,7 +128,7 @@ class LiteralReader {
     open_.pop_back();
   }
 
-  // Behind a bracket (is_first) or a value: closes what ends here, and goes to where the next value begins.
+  // After a bracket (is_first) or a value: closes brackets that end here, and moves to the next value.
   ScanStatus go_on(bool is_first) {
     for (; !open_.empty(); is_first = false) {
       if (!skip_space()) return ScanStatus::kPartial;

@@ -297,7 +297,7 @@ class TaggedReader {
     position_ = end == kNowhere ? text_.size() : end + length;
   }
 
-  // Not eager: any tag ends a value; one that opens what follows stays there.
+  // Strict: any tag ends a value; a tag that opens the next item is not consumed.
   std::size_t first_stop(std::size_t& length) const {
     std::size_t end = kNowhere;
     const std::size_t from = end_of_opaque();

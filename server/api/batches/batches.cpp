@@ -39,7 +39,7 @@ Json batch_usage_json(const TokenUsage& usage) {
               {"total_tokens", usage.input + usage.output}};
 }
 
-// Its files are there once it has ended, and until they expire.
+// The id of a batch's result file, which exists from the batch's end until it expires.
 Json file_id_json(const BatchStore& store, const BatchRecord& batch, const std::string& id) {
   const bool is_there = batch.has_ended() && store.files().find(id, batch.owner) != nullptr;
   return is_there ? Json(id) : Json(nullptr);

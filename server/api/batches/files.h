@@ -1,4 +1,4 @@
-// /v1/files: the JSON of files, their lists, and what an upload's form says. Batch thread only.
+// /v1/files: the JSON of files, their lists, and the form of an upload. Batch thread only.
 #pragma once
 
 #include <map>

@@ -1,6 +1,6 @@
-// BackgroundResponses: the responses that are being made without their clients, by id: read, cancelled or deleted
-// before they are done. Any thread. Invariants: each key sees its own only; a response is here from before its client
-// knows its id until after it is stored; what was cancelled first is stored as cancelled.
+// BackgroundResponses: responses that are generated without their clients, by id: read, cancelled or deleted before
+// they are done. Any thread. Invariants: each key sees only its own; a response is here from before its client knows
+// its id until after it is stored; a response cancelled before its end is stored as cancelled.
 #pragma once
 
 #include <functional>

@@ -61,7 +61,7 @@ struct TableEntry {
   double canary_share = 0.0;                  // share of its conversations that canary_name() gets
 };
 
-// The adapter that the name stands for, with or without ":latest"; null: the name is the model's own.
+// The adapter with this name, with or without ":latest"; null: it is the model's own name.
 const NamedAdapter* find_adapter(const TableEntry& model, std::string_view name);
 
 class ModelTable {

@@ -28,11 +28,11 @@ struct Call {
   std::string query;
   std::string request_id;  // X-Request-Id, made up if the client sent none
   std::string key_name;
-  bool is_admin = false;            // by its key, or on the admin listener
+  bool is_admin = false;            // an admin's key, or the admin listener
   std::int32_t usual_priority = 0;  // priority of requests that set none
   Clock::time_point arrival{};
   std::int64_t created = 0;                                   // Unix seconds
-  bool is_background = false;                                 // a line of a batch: uses only what others leave
+  bool is_background = false;                                 // a line of a batch: runs on spare capacity only
   std::shared_ptr<ResponseStore> responses;                   // null: none are stored
   std::shared_ptr<BackgroundResponses> background = nullptr;  // null: none run
   // The answer's origin, so that another daemon can give it too; null: it stays here.
@@ -40,7 +40,7 @@ struct Call {
   std::string stream_name = {};  // name of the shared stream; empty: it is not shared
   // A WebSocket message: keeps the last response that is not stored, for the next one to continue from.
   std::shared_ptr<SocketMemory> socket_memory = nullptr;
-  WorkLimit limit = {};                        // for costly work on the text
+  WorkLimit limit = {};                        // bounds costly work on the text
   std::shared_ptr<CallMedia> media = nullptr;  // its pictures; null: none can be read
 };
 

@@ -1,5 +1,5 @@
-// PooledOperation: a call that needs no new tokens from the engine: a vector, scores or logits of each of its texts,
-// and one body made of them all. One thread at a time.
+// PooledOperation: a call that needs no new tokens from the engine: it computes a vector, scores or logits for each
+// text and builds one body from them. One thread at a time.
 #pragma once
 
 #include <functional>

@@ -29,7 +29,7 @@ struct StoredResponse {
   std::string id;
   std::string owner;                  // the API key's name
   std::string previous;               // id of the response that it continues; empty: none
-  std::string body;                   // without the items of its output, which are `output`
+  std::string body;                   // the body without its output items, which `output` has
   StoredItems input;                  // its own items, not those of the responses before it
   std::vector<std::string> item_ids;  // unique ids of its items that the server made
   StoredItems output = {};

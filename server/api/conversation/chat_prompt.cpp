@@ -190,7 +190,7 @@ std::optional<std::vector<TextPiece>> cut_after_text(std::vector<TextPiece> piec
     if (!content.empty()) pieces.push_back({content, false});
     return pieces;
   }
-  // A template that writes thoughts in a form of its own shows what follows them.
+  // A template may render thoughts in its own form; then the text after them is searched for.
   const std::size_t end = think_end.empty() ? std::string::npos : content.rfind(think_end);
   const std::string rest = end == std::string::npos ? std::string() : trimmed(content.substr(end + think_end.size()));
   if (rest.empty() || !before.ends_with(rest)) return std::nullopt;
@@ -291,7 +291,7 @@ namespace {
 
 struct ContentText {
   std::string text;
-  bool is_mark = false;  // the text stands for a picture
+  bool is_mark = false;  // the text is a picture's mark
 };
 
 const char* readable(const MediaList* media) {

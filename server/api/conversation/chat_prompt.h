@@ -47,8 +47,8 @@ std::optional<std::string> read_content(FieldReader& message, const char* member
 
 inline constexpr std::size_t kMaxMessages = 16384;
 
-// The rendered template, its text marked trusted or not; the messages are fitted to it first. Errors, which stay in the
-// reader: the template's own refusals (raise_exception), its limits. Warnings: what was fitted otherwise than it came.
+// Renders the template over the messages, fitted to it first, as pieces marked trusted or not. Errors, which stay in
+// the reader: the template's own refusals (raise_exception), its limits. Warnings: changes made by the fitting.
 std::optional<std::vector<TextPiece>> render_chat(FieldReader& reader, const ServedModel& model,
                                                   const ChatPromptFields& fields);
 

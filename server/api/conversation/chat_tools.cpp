@@ -133,7 +133,7 @@ std::string schema_of(const Json& tool) {
   return has ? dump_json(function["parameters"]) : R"({"type":"object","properties":{},"additionalProperties":false})";
 }
 
-// The first form says the same in other words: it is read as tools, and errors name its own fields.
+// `functions` is the older form of `tools`: it is read as tools, and errors name its own fields.
 ToolFields read_functions(FieldReader& reader) {
   for (const char* name : {"tools", "tool_choice"}) {
     if (reader.has(name)) reader.fail(name, fmt::format("'{}' and 'functions' exclude each other", name));

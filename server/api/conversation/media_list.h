@@ -42,7 +42,7 @@ class MediaList {
   bool can_see() const { return sight_ != nullptr && call_ != nullptr; }
   bool empty() const { return parts_.empty(); }
   std::size_t size() const { return parts_.size(); }
-  // The mark that stands for the part. An error, about the part, where a request has too many.
+  // Adds the part and returns its mark. An error about the part if the request has too many.
   std::string add(FieldReader& reader, MediaPart part);
   // Joins texts by a line break, and puts marks beside them without one.
   void append(std::string& text, std::string_view more) const;

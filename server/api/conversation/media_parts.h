@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// A part of type image_url (OpenAI's chats) or input_image (Responses): the mark that stands for it. `part`: reads the
-// part's members. Errors stay in the reader. nullopt: the type is another one.
+// Reads a part of type image_url (OpenAI's chats) or input_image (Responses) through `part` and returns its mark.
+// Errors stay in the reader. nullopt: the part has another type.
 std::optional<std::string> read_picture_part(FieldReader& part, const std::string& type, MediaList& media);
 // A part of type file (chats) or input_file (Responses): its text. nullopt: the type is another one.
 std::optional<std::string> read_file_part(FieldReader& part, const std::string& type);

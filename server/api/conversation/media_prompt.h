@@ -12,7 +12,7 @@ namespace quire {
 
 struct MediaPrompt {
   std::vector<TokenId> tokens;  // placeholders at the rows of media
-  std::vector<MediaRun> media;  // in the order of their first rows
+  std::vector<MediaRun> media;  // ordered by first row
   std::size_t num_marks = 0;    // marks in the text
 };
 

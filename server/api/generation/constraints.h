@@ -11,7 +11,7 @@
 
 namespace quire {
 
-// A demand on a text: the field that made it, what was demanded, and the grammar of a text that is nothing else.
+// A constraint on a text: the request's field, its specification, and the compiled grammar.
 struct TextConstraint {
   std::string field;
   GrammarSpec spec;
@@ -21,7 +21,7 @@ struct TextConstraint {
 // Null where the request leaves its text free. Errors stay in the reader.
 std::shared_ptr<const TextConstraint> read_constraint(FieldReader& reader, const ServedModel& model);
 
-// Compiles one demand that `field` made; what cannot be enforced is an error naming the field and the JSON pointer in
+// Compiles a constraint that `field` holds; an unsupported part is an error naming the field and the JSON pointer in
 // it.
 std::shared_ptr<const TextConstraint> compile_constraint(FieldReader& reader, const ServedModel& model,
                                                          const std::string& field, GrammarSpec spec);

@@ -42,7 +42,7 @@ struct GenerationFields {
   bool to_context_end = false;           // asked for by name, where max_tokens would have a default
   bool truncate_end = false;             // a truncated prompt keeps its first tokens
   std::optional<std::int32_t> priority;  // absent: the key's class
-  std::int32_t slot = -1;                // under which the conversation can be saved; -1: any
+  std::int32_t slot = -1;                // slot to save the conversation under; -1: any
   std::string cache_salt;
   bool is_retained = false;  // the prompt and the answer stay in the cache for longer
   std::string request_id;
@@ -65,15 +65,15 @@ Json read_metadata(FieldReader& reader);
 // Notes an error where a stop string is empty, or they are too long together.
 void check_stops(FieldReader& reader, const char* field, const std::vector<std::string>& stops);
 
-// prompt_cache_key and prompt_cache_retention: whether what is computed is to be kept for a next turn. `continues`: the
-// request continues another one.
+// Reads prompt_cache_key and prompt_cache_retention: whether the computed prefix is kept for a next turn. `continues`:
+// the request continues another one.
 void read_retention(FieldReader& reader, GenerationFields& fields, bool continues);
 
 // The response's id: the request's own, or a fresh one.
 std::string response_id(std::string_view prefix, const GenerationFields& fields);
 
-// For an answer that another daemon may continue: what it is begun with is put into the fields. Nothing for one whose
-// events depend on more than that. An error where it was begun by another model.
+// Origin of an answer that another daemon may continue; the fields that a continued answer starts with are set. Nothing
+// if the answer's events depend on more than its origin. An error if another model began it.
 Result<std::optional<StreamOrigin>> take_origin(const Call& call, const ServedModel& model, std::size_t num_prompts,
                                                 GenerationFields& fields);
 

@@ -68,7 +68,7 @@ class GenerationOperation : public Operation {
     bool last = false;  // the choice ended with it
   };
 
-  // Takes what an event added; a stream appends its chunks.
+  // Handles an event's addition; a stream appends its chunks.
   virtual void on_delta(std::size_t choice, const Delta& delta, std::string& out) = 0;
   virtual void on_prompt_logprobs(std::size_t /*index*/, std::vector<std::optional<TokenLogprob>> /*logprobs*/) {}
   // return_progress: how much of the prompt of `choice` is computed.
@@ -84,8 +84,8 @@ class GenerationOperation : public Operation {
   const ResponseHeader& header() const { return header_; }
   std::vector<Choice>& choices() { return choices_; }
   const std::vector<Choice>& choices() const { return choices_; }
-  // Chunks are most of what a server writes: they are put together as text, without a tree. What one begins with, up to
-  // the value of its choice's index.
+  // A chunk's text up to the value of its choice's index. Chunks are most of a server's output, so they are written as
+  // text, without a JSON tree.
   std::string chunk_prefix(std::string_view object) const;
   // Appends the end of a chunk: the usage if it was asked for, and the event's end.
   void append_chunk_end(std::size_t choice, std::string& out) const;

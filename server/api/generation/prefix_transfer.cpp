@@ -41,7 +41,7 @@ PrefixTransfer read_prefix_transfer(FieldReader& reader) {
   return transfer;
 }
 
-// The blocks are named by their places: a router passes on what it does not know, and numbers above 2^53 not exactly.
+// Blocks are named by their indices: routers pass unknown members on unchanged, but round numbers above 2^53.
 Json prefix_transfer_json(const std::shared_ptr<const SharedPrefix>& published) {
   const SharedPrefix prefix = published != nullptr ? *published : SharedPrefix{};
   Json blocks = Json::array();

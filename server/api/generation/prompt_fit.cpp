@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-// A response of so many entries takes some hundred megabytes while it is put together.
+// A response with this many entries takes some hundred megabytes while it is built.
 constexpr std::int64_t kMaxPromptLogprobEntries = 1 << 18;
 // Some tens of milliseconds of a text thread.
 constexpr std::int64_t kMostReadTokens = 1 << 17;

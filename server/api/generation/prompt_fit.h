@@ -16,7 +16,7 @@ namespace quire {
 Result<void> check_prompt_logprobs(std::int64_t num_prompt_tokens, const GenerationFields& fields,
                                    const std::string& param);
 
-// Prompts of up to this many tokens are encoded whole, so that the refusal of one that is too long says by how much.
+// Prompts up to this length are encoded whole, so that the refusal of a longer one can name its length.
 std::int64_t most_counted_tokens(const ServedModel& model);
 // Bound for a text that is only counted, or that is cut to a length after it was encoded.
 std::int64_t most_read_tokens(const ServedModel& model);

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-inline constexpr std::size_t kMaxPrompts = 2048;  // in one request, as OpenAI takes
+inline constexpr std::size_t kMaxPrompts = 2048;  // OpenAI's limit for a request
 
 struct Prompt {
   std::string text;  // prompt text for `echo`

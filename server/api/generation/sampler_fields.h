@@ -9,7 +9,7 @@ namespace quire {
 
 // top_n_sigma, min_keep, dynamic temperature, mirostat, adaptive-p. Errors stay in the reader.
 void read_llama_samplers(FieldReader& reader, SamplingParams& sampling);
-// After all other sampling fields: what `samplers` leaves out is turned off.
+// Call after all other sampling fields: samplers that `samplers` does not list are turned off.
 void read_sampler_order(FieldReader& reader, SamplingParams& sampling);
 // The samplers that are in force, by llama.cpp's names.
 Json sampler_names(const SamplingParams& sampling);

@@ -95,7 +95,7 @@ class LlamaCompletion final : public GenerationOperation {
     return body;
   }
 
-  // All but what a stream has sent before.
+  // The result object; a stream has sent content and tokens already.
   Json result(std::size_t index) const {
     const Choice& choice = choices()[index];
     const Usage usage = choice_usage(index);

@@ -11,7 +11,7 @@ namespace quire {
 
 // POST /completion.
 Result<std::unique_ptr<Operation>> parse_llama_completion(ModelCall& asked, const Call& call);
-// POST /infill: what belongs between two texts, where the model has tokens for that.
+// POST /infill: generates the text between two texts, if the model has tokens for that.
 Result<std::unique_ptr<Operation>> parse_infill(ModelCall& asked, const Call& call);
 // GET /props: of the first model.
 Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const Call& call);

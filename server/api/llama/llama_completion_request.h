@@ -18,7 +18,7 @@ struct LlamaCompletionRequest {
   std::int32_t num_predict = -1;             // -1: to the context's end
   std::int32_t num_probs = 0;                // likely tokens to report with each token
   bool return_tokens = false;                // ids in a whole result; a stream has them always
-  bool timings_per_token = false;            // in each event of a stream
+  bool timings_per_token = false;            // adds timings to each event of a stream
   std::vector<std::string> response_fields;  // of the result, "a/b" for a member of a member; empty: all
 };
 
@@ -28,8 +28,8 @@ LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel&
 // "<__media__>" for each picture of its `multimodal_data`.
 void read_llama_prompts(FieldReader& reader, const ServedModel& model, const Call& call,
                         LlamaCompletionRequest& request);
-// `input_prefix`, `input_suffix`, `input_extra` and `prompt`, which goes behind the prefix: one prompt that asks for
-// what belongs between the first two.
+// Reads `input_prefix`, `input_suffix`, `input_extra` and `prompt`, which follows the prefix, into a prompt for the
+// text between prefix and suffix.
 void read_infill_prompt(FieldReader& reader, const ServedModel& model, const Call& call,
                         LlamaCompletionRequest& request);
 

@@ -63,7 +63,7 @@ void ContentBlocks::open(Kind kind, Json block, std::string& out) {
   }
 }
 
-// Deltas are most of what a stream writes: they are put together as text, without a tree.
+// Deltas are most of a stream, so they are written as text, without a JSON tree.
 void ContentBlocks::append(const char* type, const char* member, std::string_view text, std::string& out) {
   if (!streams_) {
     text_ += text;

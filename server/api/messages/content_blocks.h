@@ -1,6 +1,6 @@
-// ContentBlocks: one answer's reasoning, text and tool calls as Anthropic's content blocks: events of a stream as they
-// come, or the whole list. One thread at a time. Invariants: one block is open at a time; no text block is only white
-// space; the deltas of a block together are what the whole list has.
+// ContentBlocks: one answer's reasoning, text and tool calls as Anthropic's content blocks: events of a stream, or the
+// whole list. One thread at a time. Invariants: one block is open at a time; no text block is only white space; a
+// block's deltas add up to the block of the list.
 #pragma once
 
 #include <string>

@@ -75,7 +75,7 @@ ContextEdit read_compaction_edit(FieldReader& edit) {
   return read;
 }
 
-// Prompt tokens of the conversation as it is now.
+// Number of prompt tokens of the conversation so far.
 std::optional<std::int64_t> num_tokens(FieldReader& reader, const ServedModel& model, const MessagesRequest& request) {
   const Json no_fields = Json::object();
   FieldReader attempt(no_fields);

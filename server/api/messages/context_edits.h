@@ -1,6 +1,6 @@
-// context_management of Anthropic's Messages: old tool results, and old thinking, that are left out of a conversation.
-// Pure functions; any thread; meant for text threads. Invariant: what is left out depends on the request alone, so that
-// the next turn's prompt begins as this one's where the same edits are asked for.
+// context_management of Anthropic's Messages: removes old tool results and old thinking from a conversation. Pure
+// functions; any thread; meant for text threads. Invariant: the removal depends on the request alone, so that with the
+// same edits the next turn's prompt has this one's as its prefix.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct ContextEdit {
 // The field's edits; none where it is absent. Errors stay in the reader.
 std::vector<ContextEdit> read_context_edits(FieldReader& reader);
 
-// Leaves out of the request's conversation what the edits say, in their order. What became of it, as the answer's
-// member context_management has it. Errors stay in the reader.
+// Applies the edits to the request's conversation, in their order, and returns the answer's member context_management.
+// Errors stay in the reader.
 Json apply_context_edits(FieldReader& reader, const ServedModel& model, const std::vector<ContextEdit>& edits,
                          MessagesRequest& request);
 

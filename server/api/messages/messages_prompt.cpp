@@ -26,8 +26,8 @@ std::string text_of(FieldReader& block) {
   return text.value_or("");
 }
 
-// A block that is neither text nor anything else that the client made is of another server's own tools, or its
-// encryption: it is left out. Pictures, sounds and files are the client's, and cannot be.
+// Handles blocks without text for the prompt: blocks that another server made (its tools, its encrypted content) are
+// skipped with a warning; the client's own pictures, sounds and files are refused.
 void leave_out(FieldReader& block, const std::string& type) {
   if (type == "tool_addition" || type == "tool_removal") return;  // read with the tools
   for (const std::string_view media : {"image", "document", "audio", "video", "file", "container_upload"}) {

@@ -25,7 +25,7 @@ std::unique_ptr<Operation> loaded_answer(const ServedModel& model, bool is_chat)
   return std::make_unique<ReadyOperation>(dump_json(body) + "\n");
 }
 
-// The tokens of a prompt that no template makes, or those of the conversation behind those of what was said before.
+// The prompt's tokens: of `raw`, or of the rendered conversation; tokens of `context` precede them.
 std::optional<PreparedChat> prepare_prompt(FieldReader& reader, OllamaRequest& request) {
   const std::string param = request.prompt.param;
   std::optional<PreparedChat> prepared;

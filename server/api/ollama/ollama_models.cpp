@@ -14,7 +14,7 @@ namespace quire {
 
 namespace {
 
-// The release of Ollama whose API this is: clients compare it with what they need.
+// The release of Ollama whose API is implemented: clients check it.
 constexpr const char* kOllamaVersion = "0.13.5";
 
 std::unique_ptr<Operation> ready_json(const Json& body) {
@@ -72,7 +72,7 @@ Json capabilities_of(const TableEntry& model) {
   return list;
 }
 
-// A Modelfile's PARAMETER lines: what the model's file says beside the API's own defaults.
+// A Modelfile's PARAMETER lines: sampling defaults of the model's file.
 std::string parameters_of(const GenerationDefaults& defaults) {
   std::string lines;
   const auto add = [&lines](const char* name, const auto& value) {
@@ -126,7 +126,7 @@ Result<std::unique_ptr<Operation>> ollama_ps(const ModelTable& models, const Cal
   for (const TableEntry& model : models.entries()) {
     if (!model.served) continue;
     Json entry = listed(model);
-    entry["expires_at"] = "0001-01-01T00:00:00Z";  // no time is set: it stays until it is idle or put away
+    entry["expires_at"] = "0001-01-01T00:00:00Z";  // no expiry: it stays until it idles or is unloaded
     entry["size_vram"] = 0;
     entry["context_length"] = model.max_model_len;
     body["models"].push_back(std::move(entry));

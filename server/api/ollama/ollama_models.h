@@ -1,5 +1,5 @@
-// Ollama's endpoints about the models and the server: /api/tags, /api/ps, /api/show, /api/version; and what
-// /api/create, /api/copy and /api/push answer: which models are served is the operator's choice. Any thread.
+// Ollama's endpoints about the models and the server: /api/tags, /api/ps, /api/show, /api/version; and refusals of
+// /api/create, /api/copy and /api/push, since the operator chooses the models. Any thread.
 #pragma once
 
 #include <memory>

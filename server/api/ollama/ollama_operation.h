@@ -1,5 +1,5 @@
-// OllamaOperation: answers a chat or a prompt in Ollama's shapes: one object, or a line of JSON for each piece of it
-// and a last one with counts and times. One thread at a time. Invariant: a tool call comes whole, on one line.
+// OllamaOperation: answers a chat or a prompt in Ollama's form: one object, or a line of JSON for each piece and a last
+// line with counts and times. One thread at a time. Invariant: a tool call is sent whole, on one line.
 #pragma once
 
 #include <memory>
@@ -39,7 +39,7 @@ class OllamaOperation final : public GenerationOperation {
   // A line with this much of the answer.
   Json part(const OutputDelta& delta) const;
   Json logprobs_of(std::span<const TokenLogprob> values) const;
-  // Adds how the answer ended, what was counted and how long it took.
+  // Adds the finish reason, counts and times.
   void add_end(Json& line) const;
 
   const OllamaAnswer answer_;

@@ -156,7 +156,7 @@ void read_infill(FieldReader& reader, const std::string& before, OllamaRequest& 
   if (!request.raw) reader.refuse("suffix", "this model has no tokens to fill in the middle");
 }
 
-// The prompt as it stands, control tokens included: that is what `raw` asks for.
+// Reads the prompt of `raw`: no template, and control tokens are recognised.
 void read_raw(FieldReader& reader, const std::string& text, OllamaRequest& request) {
   const TextPiece piece{text, true};
   auto tokens = encode_prompt({&piece, 1}, true, false, *request.model, "prompt");

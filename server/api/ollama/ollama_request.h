@@ -18,7 +18,7 @@ namespace quire {
 struct OllamaRequest {
   GenerationFields fields;
   std::shared_ptr<const ServedModel> model;  // its context is at most options.num_ctx
-  ChatPromptFields prompt;                   // no messages: the prompt is `raw`, or there is none
+  ChatPromptFields prompt;                   // no messages: `raw` holds the prompt, or there is none
   ToolFields tools;
   std::shared_ptr<const TextConstraint> grammar;  // compiled `format`; null: text is free
   bool truncates = true;                          // drop the oldest messages of a chat that is too long

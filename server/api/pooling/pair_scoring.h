@@ -1,5 +1,5 @@
-// PairScoring: how well a document answers a query, by what the model is: the score of its classifier, how much more
-// likely "yes" is than "no", or how near the two texts' vectors are. It turns pairs into texts for the engine and the
+// PairScoring: the relevance of a document to a query, depending on the model: its classifier's score, how much more
+// likely "yes" is than "no", or the similarity of both texts' vectors. It turns pairs into texts for the engine and the
 // engine's outputs back into scores. One thread at a time.
 #pragma once
 

@@ -7,7 +7,7 @@
 namespace quire::reference {
 
 Json openapi_document();
-// The JSON schema (draft 2020-12) of what a field may hold; the row's example fits it unless the row is refused.
+// The JSON schema (draft 2020-12) of a field's value; the row's example fits it unless the row is refused.
 Json field_schema(const FieldRow& row);
 
 }  // namespace quire::reference

@@ -34,7 +34,7 @@ Answer answer_with(const Json& body) {
 // The conversation that a path names and the rest of the path.
 struct Place {
   ResponseStore::Entry entry;
-  std::string rest;  // behind "/items": empty or "/{item}"
+  std::string rest;  // path after "/items": empty or "/{item}"
   bool is_items = false;
 };
 

@@ -1,6 +1,7 @@
 // ResponseItems: one answer's reasoning, text and tool calls as the Responses API's output items, and the events of a
 // stream that report them. ResponseEvents: numbers and writes events. One thread at a time. Invariants: one item is
-// open at a time; what the events of an item add up to is the item; no message is only white space unless it is all.
+// open at a time; an item's events add up to the item; a message of white space alone is sent only if it is the whole
+// output.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +31,12 @@ class ResponseEvents {
 
 struct ResponseItemOptions {
   bool summarises = false;         // reasoning is its summary, not its content
-  bool returns_reasoning = false;  // in a form that a client can send back: encrypted_content
+  bool returns_reasoning = false;  // adds encrypted_content, which a client can send back
 };
 
 class ResponseItems {
  public:
-  // `tools` is kept: what the model calls is found there; a name that is not there is a function's.
+  // `tools` must outlive this: it gives the kind of a called tool; an unknown name counts as a function.
   ResponseItems(ResponseEvents& events, ResponseItemOptions options, const ResponseTools& tools)
       : events_(events), options_(options), tools_(tools) {}
 

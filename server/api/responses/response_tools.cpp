@@ -43,7 +43,7 @@ class ToolReader {
   ReadResponseTools take() { return std::move(read_); }
 
  private:
-  // Returns what the response repeats of it.
+  // Reads a tool and returns the form that the response repeats.
   Json read_tool(FieldReader& tool, const Json& given) {
     const auto type = tool.string("type");
     if (!type) tool.missing("type");

@@ -16,7 +16,7 @@ enum class ResponseToolKind { kFunction, kCustom, kLocalShell };
 struct ResponseTool {
   ResponseToolKind kind = ResponseToolKind::kFunction;
   std::string name_space = {};  // empty: none
-  std::string name = {};        // in its namespace
+  std::string name = {};        // name within its namespace
 };
 
 // By the name under which the model is offered the tool.

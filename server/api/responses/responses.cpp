@@ -29,7 +29,7 @@ ResponseStore::Entry find_response(const Call& call, const std::string& id) {
   return is_response ? call.responses->find(id, call.key_name) : nullptr;
 }
 
-// Everything that the response was made from, also what earlier responses brought.
+// Lists the items that the response was made from, those of earlier responses included.
 Result<std::unique_ptr<Operation>> list_input_items(const Call& call, const StoredResponse& stored) {
   StoredItems items;
   if (!stored.previous.empty()) items = items_of(call.responses->conversation(stored.previous, call.key_name));

@@ -1,5 +1,5 @@
-// OpenAI's Responses API: POST /v1/responses, and what there is to do with responses that are stored. Each runs on a
-// text thread; any thread.
+// OpenAI's Responses API: POST /v1/responses, and the operations on stored responses. Each runs on a text thread; any
+// thread.
 #pragma once
 
 #include <memory>

@@ -138,7 +138,7 @@ class ItemReader {
     Json item = begin_item(fields, "fc_", "function_call");
     for (const char* name : {"call_id", "name"})
       item[name] = required_name(fields, name);
-    // Arguments that are no text are kept as one; the fit shows what is no object as an empty one.
+    // Arguments that are not a string are kept as their JSON text; for the template, anything but an object becomes {}.
     const Json* const arguments = fields.find("arguments");
     if (arguments == nullptr) {
       item["arguments"] = "";
@@ -267,8 +267,8 @@ class ItemReader {
   ResponseInput input_;
 };
 
-// Puts items into messages. An assistant's items in a row are one message, in the order reasoning, text, calls; what
-// comes out of that order begins the next.
+// Converts items to messages. Consecutive items of an assistant are one message, in the order reasoning, text, calls;
+// an item out of that order begins the next message.
 class MessageBuilder {
  public:
   MessageBuilder(FieldReader& reader, const std::string& instructions, MediaList& media)
@@ -331,8 +331,8 @@ class MessageBuilder {
     has_text_ = false;
   }
 
-  // Templates that want turns to alternate take the users' messages that a compaction kept as one, with the summary and
-  // what the user says next.
+  // Joins the users' messages that a compaction kept, the summary and the user's next text into one message, for
+  // templates whose turns must alternate.
   void add_compaction(const std::string& content) {
     while (messages_.size() > 1 && messages_.back()["role"] == "user" &&
            messages_[messages_.size() - 2]["role"] == "user") {

@@ -16,7 +16,7 @@ namespace quire {
 // same text is in the item's content.
 inline constexpr std::string_view kReasoningMark = "quire-reasoning:";
 
-// The same for what a conversation was compacted to.
+// Mark of a compaction's summary, which is plain text, too.
 inline constexpr std::string_view kCompactionMark = "quire-compaction:";
 
 struct ResponseInput {

@@ -17,7 +17,7 @@ class ResponsesOperation final : public GenerationOperation {
   ResponsesOperation(std::shared_ptr<const ServedModel> model, ResponsesRequest request, ResponseHeader header,
                      const ChatReading& reading, const Call& call);
 
-  // Whether anything is to be computed.
+  // Whether the engine has to compute anything.
   bool generates() const { return request_.generates; }
 
   AnswerSize answer_size() const override;
@@ -50,7 +50,7 @@ class ResponsesOperation final : public GenerationOperation {
   std::shared_ptr<SocketMemory> socket_memory_;  // null: it is no WebSocket
   std::string owner_;
   std::string summary_;    // summary of the conversation after a compaction_trigger
-  bool is_queued_ = true;  // no token has come
+  bool is_queued_ = true;  // no token has been generated yet
 };
 
 }  // namespace quire

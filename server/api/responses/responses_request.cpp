@@ -14,7 +14,7 @@ namespace {
 // Limit for the members that an answer repeats, as JSON; tools are the largest.
 constexpr std::int64_t kMaxEchoBytes = std::int64_t{1} << 20;
 
-// Fields of the other APIs that have another name or no meaning here: ignoring them would not do what was asked.
+// Refuses fields of other APIs that have another name or no meaning here: ignoring them would change the answer.
 void refuse_chat_names(FieldReader& reader) {
   reader.refuse("max_tokens", "in the Responses API it is 'max_output_tokens'");
   reader.refuse("max_completion_tokens", "in the Responses API it is 'max_output_tokens'");

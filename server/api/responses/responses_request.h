@@ -1,5 +1,5 @@
-// OpenAI's Responses request as the same typed chat request that chat completions become, with what its response
-// repeats. Pure functions but for the store; any thread.
+// Reads OpenAI's Responses request into the same typed chat request as chat completions, with the fields that its
+// response repeats. Pure functions except for the store; any thread.
 #pragma once
 
 #include <memory>

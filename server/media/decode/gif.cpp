@@ -13,7 +13,7 @@ namespace quire::decoding {
 namespace {
 
 constexpr int kOpaque = -1;
-// A byte of LZW's codes stands for fewer pixels.
+// Upper bound of the pixels that one byte of LZW codes can encode.
 constexpr std::int64_t kMostRatio = 4096;
 constexpr std::array<std::array<int, 2>, 4> kPasses{{{0, 8}, {4, 8}, {2, 4}, {1, 2}}};  // first row and step
 
