@@ -246,6 +246,9 @@ struct Sized {
 constexpr Sized kSized[] = {
     {"qwen3-30b-a3b", "tiny-qwen3moe",
      "L=48 d=2048 ff=6144 h=32 kv=4 hd=128 v=151936 ctx=40960 base=1000000.0 eps=0.000001 E=128 top=8 fe=768"},
+    {"qwen3vl-2b", "tiny-qwen3vl",
+     "L=28 d=2048 ff=6144 h=16 kv=8 hd=128 rope.dimension_sections=[24,20,20,0] v=151936 ctx=262144 base=5000000.0 "
+     "eps=0.000001 n_deepstack_layers=3"},
     {"qwen3.5-0.8b", "tiny-qwen35",
      "L=24 d=1024 ff=3584 h=8 kv=2 hd=256 rot=64 rope.dimension_sections=[11,11,10,0] v=248320 ctx=262144 "
      "base=10000000.0 eps=0.000001 ssm.group_count=16 "

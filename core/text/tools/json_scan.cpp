@@ -3,6 +3,8 @@
 #include <array>
 #include <cctype>
 
+#include "core/base/json.h"
+
 namespace quire {
 namespace {
 

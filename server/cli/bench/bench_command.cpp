@@ -25,6 +25,7 @@ struct ServeArguments {
   std::string prompt = "128-512";
   std::string output = "64-128";
   std::string scenario = "words";
+  std::string image_size = "256x256,720x1280";
   std::string json_path;
 };
 
@@ -45,6 +46,9 @@ void run_serve(ServeArguments& arguments) {
   require_range(arguments.prompt, "--prompt", arguments.workload.prompt_words);
   require_range(arguments.output, "--output", arguments.workload.output_tokens);
   arguments.workload.scenario = bench::scenario_of(arguments.scenario).value_or(bench::Scenario::kWords);
+  auto sizes = bench::parse_image_sizes(arguments.image_size);
+  if (!sizes) throw CLI::ValidationError("--image-size", sizes.error().message);
+  arguments.workload.image_sizes = *std::move(sizes);
   const auto workload = bench::plan_workload(arguments.workload);
   const auto records = workload ? bench::run_serve_bench(arguments.run, *workload, show_progress)
                                 : tl::make_unexpected(workload.error());
@@ -84,6 +88,14 @@ void add_bench_serve(CLI::App& bench) {
   serve->add_option("--output", arguments->output, "Tokens per answer, N or LOW-HIGH")->capture_default_str();
   serve->add_option("--shared-prefix", arguments->workload.shared_prefix_words,
                     "Number of words that begin every prompt alike; of the system text of agents");
+  serve
+      ->add_option("--images", arguments->workload.num_images,
+                   "Random images in each request, which is then a chat; each image is a new one")
+      ->check(CLI::Range(0, 256));
+  serve
+      ->add_option("--image-size", arguments->image_size,
+                   "Sizes of images in pixels, WIDTHxHEIGHT[,WIDTHxHEIGHT...], each as often as the others")
+      ->capture_default_str();
   serve->add_option("--rate", arguments->workload.requests_per_second, "Open loop: Poisson arrivals per second");
   serve->add_option("--trace", arguments->workload.trace,
                     "Open loop: recorded arrivals (Azure .csv, Mooncake .jsonl[.gz])");

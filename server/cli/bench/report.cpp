@@ -69,6 +69,7 @@ ServeReport make_report(const std::vector<RequestRecord>& records) {
     report.prompt_tokens += record.prompt_tokens;
     report.cached_tokens += record.cached_tokens;
     report.output_tokens += record.output_tokens;
+    report.num_images += record.num_images;
     report.num_events += std::ssize(record.events);
     e2e.push_back(record.finished - record.sent);
     if (!record.events.empty()) ttft.push_back(record.events.front() - record.sent);
@@ -97,6 +98,8 @@ std::string to_table(const ServeReport& report) {
       per_second(report.output_tokens, report.seconds), report.prompt_tokens,
       per_second(report.prompt_tokens, report.seconds), report.cached_tokens,
       per_second(report.num_requests - report.num_errors, report.seconds));
+  if (report.num_images > 0)
+    text += fmt::format("images {} ({:.2f}/s)\n", report.num_images, per_second(report.num_images, report.seconds));
   text += fmt::format("{:<22}{:>10}{:>10}{:>10}{:>10}\n", "ms", "p50", "p90", "p99", "mean");
   text += milliseconds_row("time to first token", report.ttft);
   text += milliseconds_row("inter-token", report.itl);
@@ -116,6 +119,8 @@ Json to_json(const ServeReport& report) {
           {"prompt_tokens", report.prompt_tokens},
           {"prompt_tokens_per_second", per_second(report.prompt_tokens, report.seconds)},
           {"cached_tokens", report.cached_tokens},
+          {"images", report.num_images},
+          {"images_per_second", per_second(report.num_images, report.seconds)},
           {"requests_per_second", per_second(report.num_requests - report.num_errors, report.seconds)},
           {"ttft_ms", milliseconds_json(report.ttft)},
           {"itl_ms", milliseconds_json(report.itl)},

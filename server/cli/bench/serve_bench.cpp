@@ -10,6 +10,8 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "server/cli/bench/sse_reader.h"
 #include "server/client/http_exchange.h"
@@ -23,6 +25,27 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr auto kToken = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kModelsPatience{60'000};
+
+// The parts of a chat message: its images, then its text.
+nlohmann::json parts_of(const PlannedRequest& planned) {
+  nlohmann::json parts = nlohmann::json::array();
+  for (const std::string& url : planned.image_urls)
+    parts.push_back({{"type", "image_url"}, {"image_url", {{"url", url}}}});
+  parts.push_back({{"type", "text"}, {"text", planned.prompt}});
+  return parts;
+}
+
+// Whether a choice of a completion, or of a chat, brings text; thoughts count as text.
+bool has_text(const nlohmann::json& choice) {
+  const auto is_text = [](const nlohmann::json& owner, const char* name) {
+    const auto found = owner.find(name);
+    return found != owner.end() && found->is_string() && !found->get_ref<const std::string&>().empty();
+  };
+  if (is_text(choice, "text")) return true;
+  const auto delta = choice.find("delta");
+  if (delta == choice.end() || !delta->is_object()) return false;
+  return is_text(*delta, "content") || is_text(*delta, "reasoning_content") || is_text(*delta, "reasoning");
+}
 
 class LoadRun {
  public:
@@ -108,18 +131,23 @@ class LoadRun {
 
   std::string body_of(const PlannedRequest& planned) const {
     nlohmann::json body{{"model", model_},
-                        {"prompt", planned.prompt},
                         {"max_tokens", planned.max_tokens},
                         {"temperature", options_.temperature},
                         {"stream", true},
                         {"stream_options", {{"include_usage", true}}},
                         {"ignore_eos", true}};
+    if (planned.image_urls.empty()) {
+      body["prompt"] = planned.prompt;
+    } else {
+      body["messages"] = {{{"role", "user"}, {"content", parts_of(planned)}}};
+    }
     if (options_.token_ids) body["return_token_ids"] = true;
     return body.dump();
   }
 
   asio::awaitable<void> send(std::size_t index) {
     RequestRecord& record = records_[index];
+    record.num_images = std::ssize(workload_[index].image_urls);
     record.sent = now();
     co_await exchange(workload_[index], record);
     record.finished = now();
@@ -128,7 +156,8 @@ class LoadRun {
 
   asio::awaitable<void> exchange(const PlannedRequest& planned, RequestRecord& record) {
     HttpExchange exchange(io_.get_executor(), server_);
-    ClientRequest request{"POST", "/v1/completions", fields(), body_of(planned)};
+    const char* const path = planned.image_urls.empty() ? "/v1/completions" : "/v1/chat/completions";
+    ClientRequest request{"POST", path, fields(), body_of(planned)};
     request.fields.emplace_back("Content-Type", "application/json");
     const auto timeout =
         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(options_.timeout_seconds));
@@ -186,7 +215,7 @@ class LoadRun {
     const auto& choice = (*choices)[0];
     const auto ids = choice.find("token_ids");
     const bool has_ids = ids != choice.end() && !ids->empty();
-    if (choice.value("text", std::string()).empty() && !has_ids) return;
+    if (!has_text(choice) && !has_ids) return;
     record.events.push_back(now());
     ++events_;
     record.output_tokens = std::max(record.output_tokens, static_cast<std::int64_t>(record.events.size()));

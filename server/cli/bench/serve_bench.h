@@ -1,6 +1,6 @@
 // `quire bench serve`: puts load on any OpenAI-compatible server and measures what its users would see. One thread at a
 // time. Closed loop: `concurrency` clients, each sending its next request when its last one ended. Open loop: requests
-// leave at their planned arrival, regardless of the number under way.
+// leave at their planned arrival, regardless of the number under way. Prompts are completions, those with images chats.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 namespace quire::bench {
 
 struct ServeBenchOptions {
-  std::string url = "http://127.0.0.1:8080";  // scheme, host, port; "/v1/completions" is added
+  std::string url = "http://127.0.0.1:8080";  // scheme, host, port; the path is added
   std::string model;                          // empty: the first in /v1/models
   std::string api_key;
   int concurrency = 32;

@@ -226,6 +226,18 @@ std::vector<PlannedRequest> plan_texts(const WorkloadOptions& options) {
   return {};
 }
 
+// Adds images of random sizes, each of its own content.
+void add_images(const WorkloadOptions& options, std::vector<PlannedRequest>& plan) {
+  Generator random(options.seed ^ 0xd1b54a32d192ed03U);
+  std::uniform_int_distribution<std::size_t> pick(0, options.image_sizes.size() - 1);
+  for (PlannedRequest& request : plan) {
+    for (std::int64_t i = 0; i < options.num_images; ++i) {
+      const ImageSize& size = options.image_sizes[pick(random)];
+      request.image_urls.push_back(random_image_url(size, random()));
+    }
+  }
+}
+
 // Adds the arrivals of a Poisson process.
 void add_arrivals(const WorkloadOptions& options, std::vector<PlannedRequest>& plan) {
   Generator generator(options.seed ^ 0x9e3779b97f4a7c15U);
@@ -261,9 +273,11 @@ std::optional<Scenario> scenario_of(std::string_view name) {
 }
 
 Result<std::vector<PlannedRequest>> plan_workload(const WorkloadOptions& options) {
-  if (!options.trace.empty()) return plan_trace(options);
-  std::vector<PlannedRequest> plan = plan_texts(options);
-  if (options.requests_per_second > 0) add_arrivals(options, plan);
+  const bool is_traced = !options.trace.empty();
+  Result<std::vector<PlannedRequest>> plan = is_traced ? plan_trace(options) : plan_texts(options);
+  if (!plan) return plan;
+  if (!is_traced && options.requests_per_second > 0) add_arrivals(options, *plan);
+  if (options.num_images > 0) add_images(options, *plan);
   return plan;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "server/cli/bench/random_images.h"
 
 namespace quire::bench {
 
@@ -42,6 +43,8 @@ struct WorkloadOptions {
   double requests_per_second = 0;        // 0: closed loop; otherwise Poisson arrivals at this rate
   std::filesystem::path trace;           // recorded lengths and arrivals: Azure's .csv or Mooncake's .jsonl[.gz]
   double trace_speed = 1;                // factor by which the trace's arrivals are sped up
+  std::int64_t num_images = 0;           // in each request; 0: prompts of text
+  std::vector<ImageSize> image_sizes{{256, 256}, {720, 1280}};  // equally often
   std::uint64_t seed = 1;
 };
 
@@ -49,6 +52,7 @@ struct PlannedRequest {
   std::string prompt;
   std::int64_t max_tokens = 0;
   std::optional<double> arrival_seconds;  // since the start; absent in a closed loop
+  std::vector<std::string> image_urls{};  // before the prompt, which is then a chat message
 };
 
 // Errors: an unreadable or malformed trace.

@@ -1,0 +1,96 @@
+#include "server/cli/bench/random_images.h"
+
+#include <fmt/format.h>
+#include <png.h>
+
+#include <charconv>
+#include <optional>
+#include <random>
+#include <string_view>
+
+#include "kernels/check.h"
+#include "server/api/common/base64.h"
+
+namespace quire::bench {
+
+namespace {
+
+constexpr std::int32_t kSquare = 4;  // pixels
+
+std::optional<std::int32_t> parse_side(std::string_view text) {
+  std::int32_t side = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), side);
+  if (error != std::errc() || end != text.data() + text.size() || side < 1 || side > kMostImageSide)
+    return std::nullopt;
+  return side;
+}
+
+std::optional<ImageSize> parse_size(std::string_view text) {
+  const std::size_t cross = text.find('x');
+  if (cross == std::string_view::npos) return std::nullopt;
+  const auto width = parse_side(text.substr(0, cross));
+  const auto height = parse_side(text.substr(cross + 1));
+  if (!width || !height) return std::nullopt;
+  return ImageSize{*width, *height};
+}
+
+// The pixels: every kSquare-th line is drawn, those below repeat it.
+std::vector<std::uint8_t> random_pixels(const ImageSize& size, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto row_bytes = static_cast<std::size_t>(size.width) * 3;
+  std::vector<std::uint8_t> rgb;
+  rgb.reserve(row_bytes * static_cast<std::size_t>(size.height));
+  for (std::int32_t y = 0; y < size.height; ++y) {
+    if (y % kSquare != 0) {
+      rgb.insert(rgb.end(), rgb.end() - static_cast<std::ptrdiff_t>(row_bytes), rgb.end());
+      continue;
+    }
+    std::uint64_t color = 0;
+    for (std::int32_t x = 0; x < size.width; ++x) {
+      if (x % kSquare == 0) color = random();
+      for (const int shift : {0, 8, 16})
+        rgb.push_back(static_cast<std::uint8_t>(color >> shift));
+    }
+  }
+  return rgb;
+}
+
+}  // namespace
+
+Result<std::vector<ImageSize>> parse_image_sizes(const std::string& text) {
+  std::vector<ImageSize> sizes;
+  std::string_view rest = text;
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    const auto size = parse_size(rest.substr(0, comma));
+    if (!size) {
+      return invalid(fmt::format("'{}' is not WIDTHxHEIGHT[,WIDTHxHEIGHT...], of sides from 1 to {} pixels", text,
+                                 kMostImageSide));
+    }
+    sizes.push_back(*size);
+    if (comma == std::string_view::npos) return sizes;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+std::string random_png(const ImageSize& size, std::uint64_t seed) {
+  const std::vector<std::uint8_t> rgb = random_pixels(size, seed);
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(size.width);
+  image.height = static_cast<png_uint_32>(size.height);
+  image.format = PNG_FORMAT_RGB;
+  image.flags = PNG_IMAGE_FLAG_FAST;
+  png_alloc_size_t num_bytes = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::string file(num_bytes, '\0');
+  const int is_written = png_image_write_to_memory(&image, file.data(), &num_bytes, 0, rgb.data(), 0, nullptr);
+  QUIRE_CHECK(is_written != 0, "libpng writes an image into a buffer of the greatest size");
+  file.resize(num_bytes);
+  return file;
+}
+
+std::string random_image_url(const ImageSize& size, std::uint64_t seed) {
+  return "data:image/png;base64," + encode_base64(random_png(size, seed));
+}
+
+}  // namespace quire::bench
