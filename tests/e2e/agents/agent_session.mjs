@@ -35,12 +35,12 @@ export class AgentSession {
   // Runs a program of an installed package, by its path below node_modules; its output where it exits with 0.
   async run(command, args, env = {}) {
     const child = spawn(join(import.meta.dirname, "node_modules", command), args, {
-      cwd: this.work, stdio: ["ignore", "pipe", "pipe"],
+      cwd: this.work, stdio: ["ignore", "pipe", "pipe"], detached: true,
       env: { PATH: process.env.PATH, HOME: this.home, NO_COLOR: "1", ...env },
     });
     let out = "";
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (out += data));
-    const timer = setTimeout(() => child.kill("SIGKILL"), kPatience);
+    const timer = setTimeout(() => process.kill(-child.pid, "SIGKILL"), kPatience);  // and what it started
     const [code, signal] = await once(child, "close");
     clearTimeout(timer);
     if (code !== 0) throw new Error(`${command} ended with ${code ?? signal}:\n${out}\n${this.server.log.join("\n")}`);
