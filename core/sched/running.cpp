@@ -9,7 +9,7 @@ namespace quire {
 
 namespace {
 
-// Until commit.
+// Whether it keeps its blocks until commit.
 bool is_kept(const Sequence& sequence) {
   return sequence.num_scheduled > 0 || sequence.keeps_blocks;
 }
@@ -92,7 +92,7 @@ void Running::preempt(Pass& pass, Sequence& sequence) {
   pass.plan.preempted.push_back(&sequence);
 }
 
-// Only unshared blocks are lost, and of a block that is not full at most its tokens: those are computed either way.
+// Only full unshared blocks count: others are not lost, and a block that is not full is computed again either way.
 bool Running::swaps(const Sequence& victim, const StepLimits& limits) const {
   if (!limits.swap_block_s || options_.preemption == Preemption::kRecompute) return false;
   if (options_.preemption == Preemption::kSwap) return true;

@@ -20,7 +20,7 @@
 
 namespace quire {
 
-// Behind whatever priority and time of arrival others have.
+// The level of background requests, less important than any other.
 inline constexpr std::int64_t kBackgroundLevel = std::int64_t{1} << 62;
 
 // Under kPriority: the arrival in nanoseconds, later by what the priority weighs in waiting.
@@ -32,7 +32,7 @@ enum class Lane : std::uint8_t {
   kRequests,
   kBounded,  // with a bounded chunk
   kChoices,  // further choices of a request
-  kLists,    // what continues a list
+  kLists,    // prompts of a list after its first
   kBackground,
   kBackgroundBounded,
   kFirstWithoutRoom,                                   // in the order of the kinds above
@@ -86,16 +86,16 @@ struct KeyQueue {
   std::int64_t number = 0;  // in the order in which keys came
 };
 
-// Where the turns among the sequences of a lane are: they go key by key, by rank.
+// The begin and end of a lane's current turn. Turns go through its sequences key by key, by rank.
 struct LaneTurn {
   static constexpr std::int64_t kFirst = std::numeric_limits<std::int64_t>::min();
   struct Place {
-    std::int64_t number = 0;  // of the key
+    std::int64_t number = 0;  // the key's
     QueuedSequence last{kFirst, 0, 0, kFirst, nullptr};
   };
 
   std::uint64_t turn = 0;
-  Place begin;  // of this turn
+  Place begin;
   Place end;
 };
 
@@ -117,20 +117,20 @@ class WaitingQueue {
 
   // The sequence had no room: it takes no place among the first of its kind from now on. False: it took none.
   bool set_aside(Sequence& sequence);
-  // Another turn begins: of each lane without room collect() returns further sequences.
+  // Begins another turn: collect() returns further sequences of each lane without room.
   void begin_turn() { ++turn_; }
   // Turns within which each sequence without room is collected.
   std::int64_t turns_of_all() const;
 
-  // Appends, of each of `lanes`, the first `window` of each key in policy order, and the `window` shortest, key by key
-  // in the order of their counters, until there are `most` of the lane; each once. Of a lane without room up to
-  // kMostInTurn more, whose turn it is.
+  // Appends from each of `lanes` the first `window` of each key in policy order and the `window` shortest, key by key
+  // in the order of their counters, at most `most` of a lane and each sequence once. A lane without room adds up to
+  // kMostInTurn sequences whose turn it is.
   void collect(Lanes lanes, std::size_t window, std::size_t most, std::vector<Sequence*>& found);
   static constexpr std::size_t kMostInTurn = 8;
   // Restores have ended: their sequences go to the lanes of their kinds.
   void leave_restoring_lanes();
 
-  // Of two that wait: by the counters of their keys, then in policy order.
+  // Orders two waiting sequences by the counters of their keys, then in policy order.
   bool comes_before(Sequence& a, Sequence& b) const;
 
   // Counts what a key was served; a key is live from its first request's arrival until its last one's end.
@@ -162,13 +162,13 @@ class WaitingQueue {
   KeyQueue background_;
   std::array<std::vector<KeyQueue*>, kNumLanes> not_empty_;  // by lane, in no order
   std::vector<KeyQueue*> first_;                             // scratch of first_by_counter
-  std::array<LaneTurn, kNumStartingKinds> turns_{};          // of the lanes without room
+  std::array<LaneTurn, kNumStartingKinds> turns_{};          // for each lane without room
   std::uint64_t turn_ = 0;
   std::vector<Node> spare_;  // two for each sequence that has begun and has no place in the order
   std::int64_t num_begun_ = 0;
   std::int64_t num_waiting_ = 0;
   std::uint64_t num_changes_ = 0;
-  double last_counter_ = 0.0;  // of the key that was live last
+  double last_counter_ = 0.0;  // highest counter of a key that became idle
 };
 
 }  // namespace quire

@@ -16,12 +16,13 @@
 
 namespace quire {
 
-// What drafting may take before a step: each round as long as it yields more tokens for its time than the step does
-// without it.
+// The time that drafting may take before a step: a round is drafted only if it yields more tokens for its time than
+// the step does without it.
 class DraftBudget {
  public:
-  // seconds 0: not known yet. num_streams: those that the step continues. row: of verifying one draft. margin: by which
-  // a round must be a better use of time than the step without it.
+  // seconds: time of the step without drafts; 0: not known yet. num_streams: sequences that the step continues. row:
+  // time of verifying one draft. margin: factor by which a round must be a better use of time than the step without
+  // it.
   DraftBudget(double seconds, double num_streams, double row, double margin)
       : seconds_(seconds), num_tokens_(num_streams), row_(row), margin_(margin) {}
 
@@ -59,7 +60,7 @@ class Drafts {
   // A streaming entry that has drafts left, and what verifying the next one yields.
   struct Drafted {
     std::size_t entry;
-    double probability;  // that it is accepted
+    double probability;  // chance of being accepted
     double seconds;
     std::int64_t num_taken = 0;
     bool operator<(const Drafted& other) const;
