@@ -13,7 +13,7 @@ namespace quire {
 
 class RowCurve {
  public:
-  // A step of so many rows, drafts among them, took `seconds`, of which the linear price says `linear`.
+  // Learns that a step of num_rows, drafts among them, took `seconds`, where the linear price predicts `linear`.
   void observe(std::int64_t num_rows, double seconds, double linear) {
     if (num_rows < 1 || !(seconds > 0.0) || !(linear > 0.0)) return;
     ++num_steps_;

@@ -34,7 +34,7 @@ namespace quire {
 
 class Scheduler {
  public:
-  // kv must outlive the scheduler. max_model_len of the options is cut to what the pool holds.
+  // kv must outlive the scheduler. max_model_len of the options is limited to the tokens that the pool holds.
   Scheduler(const SchedulerOptions& options, KvCache& kv);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -49,12 +49,12 @@ class Scheduler {
   void add(Sequence& sequence);
   // The first waiting sequences, as many as there are places and room for; their blocks are fetched before schedule().
   std::span<Sequence* const> next_to_start();
-  // Rows of waiting sequences' media have been encoded: those that awaited them may start.
+  // Called when rows of waiting sequences' media have been encoded: these sequences may start.
   void media_arrived() { waiting_.leave_restoring_lanes(); }
   // Fills the plan; empty where nothing can run.
   void schedule(StepPlan& plan, const StepLimits& limits = {});
-  // Takes blocks for drafts behind the last token of a running sequence that is drafted in rounds, before the plan is
-  // made: for at most so many, and without preempting; returns for how many.
+  // Takes blocks for at most `most` drafts behind the last token of a running sequence, before the plan is made and
+  // without preempting; returns for how many drafts there are blocks.
   std::int64_t take_room_for_drafts(Sequence& sequence, std::int64_t most) { return drafts_.take_room(sequence, most); }
   // The drafting budget of the next plan, as far as it is known beforehand.
   DraftBudget draft_budget() const { return drafts_.budget(); }

@@ -24,13 +24,13 @@ enum class Preemption {
 struct SchedulerOptions {
   std::int32_t max_num_seqs = 256;             // sequences in one step
   std::int32_t max_num_batched_tokens = 2048;  // tokens in one step
-  std::int64_t max_model_len = 0;  // prompt + generated tokens of a sequence; 0: what the model and the pool allow
+  std::int64_t max_model_len = 0;  // prompt + generated tokens of a sequence; 0: as many as model and pool allow
   SchedulerPolicy policy = SchedulerPolicy::kFcfs;
   double priority_aging_s = 30.0;               // seconds of waiting that weigh as much as one level of priority
   std::map<std::string, double> key_weights{};  // under kFair; keys not named weigh 1
   // Each prompt is computed in one step, whatever its length: the model attends in both directions.
   bool whole_prompts = false;
-  bool prefix_aware = true;  // among the first waiting requests, those with more of their prompt cached first
+  bool prefix_aware = true;  // of the first waiting requests, the one with most of its prompt cached first
   Preemption preemption = Preemption::kCheaper;
   double target_itl_ms = 0.0;  // > 0: prompt chunks shrink while a sequence streams, so that steps take this long
   // No step is predicted to take longer while a request waits or streams; 0: off. kAutoStepTime: the longer of 250 ms

@@ -1,8 +1,8 @@
 // Sequence: the progress of one generation, or of one prompt to embed. Engine thread only.
 // Its owner (the engine, a simulation) derives from it, appends tokens, and finds its own by static_cast; the Scheduler
 // and the KvCache change the rest.
-// Invariant: 0 <= num_computed <= tokens.size() + num_pending; what lies between is what the next steps compute. From
-// a plan's commit until its accepted drafts are appended num_computed counts them.
+// Invariant: 0 <= num_computed <= tokens.size() + num_pending; the next steps compute the tokens in between. From a
+// plan's commit until its accepted drafts are appended, num_computed counts them.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct Sequence {
   SequenceId id;  // in order of creation
   std::shared_ptr<const Request> request;
   std::string cache_salt;       // prefix blocks are shared only within equal salts
-  std::vector<TokenId> tokens;  // the prompt, then what was generated; rows of media by their names (MediaNames)
+  std::vector<TokenId> tokens;  // the prompt, then generated tokens; rows of media by their names (MediaNames)
   std::vector<std::shared_ptr<const MediaRows>> media_rows;  // per run of the request's media; null: not encoded
   std::int64_t num_prompt_tokens = 0;
   std::int64_t num_computed = 0;  // or submitted, where steps are in flight

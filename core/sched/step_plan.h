@@ -1,7 +1,7 @@
 // StepPlan: one step's decision: which sequences compute how many tokens, and which blocks move before. StepOutput:
 // the step's result. Engine thread only. Both are reused from step to step, so that a steady step allocates nothing.
-// Invariants: entries that continue a generation come first; moves are done before copies, and those before the entries
-// are computed. A plan may have moves and copies alone.
+// Invariants: entries that continue a generation come first; moves are done before copies, and copies before the
+// entries are computed. A plan may have moves and copies alone.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,7 @@ struct StepPlan {
   // are cut from the entries in order; an entry may be cut.
   bool interruptible = false;
   std::int64_t slice_tokens = 0;
-  bool cuts_slices = false;  // an arrival ends it within a slice: what that slice computed is lost
+  bool cuts_slices = false;  // an arrival ends it within a slice, whose rows are lost
 
   StepTerms terms;                 // the work to compute; after commit, the work done
   double predicted_seconds = 0.0;  // 0: nothing was measured yet

@@ -16,7 +16,7 @@ std::int64_t nanoseconds(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-// A weight beyond this (a century) is as good as any: sums stay within 64 bits whatever priority a client sends.
+// The largest weight (a century): sums stay within 64 bits for every priority that a client may send.
 constexpr double kMostWeight = 3e18;
 constexpr std::size_t kNodes = 2;  // per waiting sequence: by rank and by length
 
@@ -236,7 +236,7 @@ void WaitingQueue::collect_turn(Lane lane, std::size_t first, std::vector<Sequen
   if (place == places.end()) state.end = {.number = number + 1};
 }
 
-// A sequence whose restore has begun goes to its lane here: that costs each of them once what adding it cost.
+// A sequence whose restore has begun changes to its lane here, once, at the price of adding it.
 void WaitingQueue::collect_lane(Lane lane, std::size_t window, std::size_t most, std::vector<Sequence*>& found) {
   const std::size_t end = found.size() + most;
   for (KeyQueue* queue : first_by_counter(lane, most)) {
@@ -304,7 +304,7 @@ void WaitingQueue::reserve(std::int64_t num_begun) {
   std::move(nodes.begin(), nodes.end(), std::back_inserter(spare_));
 }
 
-// A key that was idle does not save up for later: it starts level with the least served of those that are live.
+// A key that was idle gains no credit: its counter rises to the lowest counter of the live keys.
 void WaitingQueue::began(Sequence& sequence) {
   if (sequence.request->is_background) {
     reserve(num_begun_ + 1);

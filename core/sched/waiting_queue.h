@@ -3,7 +3,7 @@
 // that the order of two requests never changes while they wait and none starves. fair keeps a queue per key with a
 // counter of the tokens it was served, divided by its weight; the lowest counter is next (virtual token counters: Sheng
 // et al., OSDI 2024). Each kind of waiting has a lane, with an order of its own. A parked sequence is in no order until
-// what it waits for is computed. Between began() and ended() of its sequences nothing is allocated.
+// the tokens that it waits for are computed. Between began() and ended() of its sequences nothing is allocated.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ namespace quire {
 // The level of background requests, less important than any other.
 inline constexpr std::int64_t kBackgroundLevel = std::int64_t{1} << 62;
 
-// Under kPriority: the arrival in nanoseconds, later by what the priority weighs in waiting.
+// The rank under kPriority: the arrival in nanoseconds, plus the waiting time that the priority weighs.
 std::int64_t aged_rank(const Request& request, double priority_aging_s);
 
 // The kinds of waiting: however many sequences of one kind wait, the first ones of every other kind are found. Each
@@ -72,7 +72,7 @@ struct ByLength {
   bool operator()(const QueuedSequence& a, const QueuedSequence& b) const;
 };
 
-// The sequences of one key under fair, else all of them; those of background requests apart.
+// The waiting sequences of a key under kFair, or all of them otherwise. Background requests have one of their own.
 struct KeyQueue {
   struct Orders {
     std::set<QueuedSequence, ByRank> by_rank;
@@ -133,7 +133,7 @@ class WaitingQueue {
   // Orders two waiting sequences by the counters of their keys, then in policy order.
   bool comes_before(Sequence& a, Sequence& b) const;
 
-  // Counts what a key was served; a key is live from its first request's arrival until its last one's end.
+  // Counts the tokens that a key was served; a key is live from its first request's arrival until its last one's end.
   void charge(const Sequence& sequence, std::int64_t num_tokens);
   double counter(const Sequence& sequence) const;
   // The class of a request, lower first: its priority under kPriority; those of the background are behind all.

@@ -32,9 +32,9 @@ bool Drafts::Drafted::operator<(const Drafted& other) const {
   return mine != others ? mine < others : entry > other.entry;
 }
 
-// Each draft is a row that yields a token with some probability. The best come first, and so many of them as yield most
-// for the time of the step: more than the streams of the step yield for theirs, so that no load is slower with drafts
-// than without. The time of prompts does not count: their rows are computed anyway.
+// Each draft is a row that yields a token with some probability. The best come first, and drafts are added as long as
+// they yield more tokens for their time than the streams of the step, so that no load is slower with drafts than
+// without. The time of prompts does not count: their rows are computed anyway.
 void Drafts::fit(Pass& pass) {
   if (!pass.limits.takes_drafts || pass.is_short_of_memory) return;
   collect(pass);
@@ -197,7 +197,7 @@ bool Drafts::place(Pass& pass, StepEntry& entry) {
   ++plan.num_drafts;
   ++sequence.num_scheduled;
   --pass.num_rows;
-  ++pass.num_bounded;  // rows of logits, as those of prompts' logprobs
+  ++pass.num_bounded;  // rows of logits, like the rows of prompts' logprobs
   return true;
 }
 

@@ -26,8 +26,8 @@ class DraftBudget {
   DraftBudget(double seconds, double num_streams, double row, double margin)
       : seconds_(seconds), num_tokens_(num_streams), row_(row), margin_(margin) {}
 
-  // A round over so many sequences, which yields num_expected tokens; round 0: its price is not known. False: it does
-  // not pay.
+  // Takes a round over num_sequences that takes `round` seconds (0: not known) and is expected to yield num_expected
+  // tokens. False: it does not pay.
   bool take(double num_expected, std::int64_t num_sequences, double round);
   bool is_worth(double num_expected, std::int64_t num_sequences, double round) const;
 
@@ -49,15 +49,15 @@ class Drafts {
          const Running& running);
 
   void fit(Pass& pass);
-  // Before the plan is made: the budget of rounds of drafting, and blocks for at most so many drafts behind the last
-  // token of a sequence; returns for how many there are blocks.
+  // Called before the plan is made. budget(): for rounds of drafting. take_room(): gets blocks for at most `most`
+  // drafts behind the last token of a sequence, and returns for how many drafts there are blocks.
   DraftBudget budget() const;
   std::int64_t take_room(Sequence& sequence, std::int64_t most);
   // The committed plan took so long.
   void observe(const StepPlan& committed, double seconds);
 
  private:
-  // A streaming entry that has drafts left, and what verifying the next one yields.
+  // A streaming entry that has drafts left, with the chance and the price of its next draft.
   struct Drafted {
     std::size_t entry;
     double probability;  // chance of being accepted

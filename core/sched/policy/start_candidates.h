@@ -51,7 +51,7 @@ class StartCandidates {
   // Whether it fits now, beside the room that running sequences and the head may need.
   bool has_room(const Sequence& sequence, const PrefixMatch& match);
   KvRoom room_needed(const Sequence& sequence, const PrefixMatch& match) const;
-  // Before it starts: counts what it takes from the head.
+  // Called before a start: counts the room and the turn that it takes from the head.
   void note_start(const Sequence& sequence);
 
   // Whether every sequence was considered since the last change, and none of them would have room now.
