@@ -30,7 +30,7 @@ struct SchedulerOptions {
   std::map<std::string, double> key_weights{};  // under kFair; keys not named weigh 1
   // Each prompt is computed in one step, whatever its length: the model attends in both directions.
   bool whole_prompts = false;
-  bool prefix_aware = true;  // of the first waiting requests, the one with most of its prompt cached first
+  bool prefix_aware = true;  // the most cached prompt first, among the first waiting requests
   Preemption preemption = Preemption::kCheaper;
   double target_itl_ms = 0.0;  // > 0: prompt chunks shrink while a sequence streams, so that steps take this long
   // No step is predicted to take longer while a request waits or streams; 0: off. kAutoStepTime: the longer of 250 ms
