@@ -1,5 +1,5 @@
-// Pass: the value of one schedule(): what is left of the step's rows and time, the prompts in progress and what each of
-// them gets. Policies take it as an argument; each leaves what it did not use to the next one. Engine thread only.
+// Pass: the value of one schedule(): the rows and time that are left of the step, the prompts in progress and the share
+// of each. Policies take it as an argument; each leaves the unused rest to the next one. Engine thread only.
 // Invariants: plan.num_tokens + num_rows is the step's budget, but for a prompt that is computed whole; the sequences
 // of entries keep their blocks until the plan is committed.
 #pragma once
@@ -16,8 +16,8 @@ namespace quire {
 
 inline constexpr double kNoTimeLimit = std::numeric_limits<double>::infinity();
 
-// In which order prompts get tokens: by class under kPriority, lists last, by what their key was served under kFair,
-// then the shortest remainder first.
+// The order in which prompts get tokens: by class under kPriority, lists last, by the tokens that their key was served
+// under kFair, then the shortest remainder first.
 struct PromptOrder {
   std::int64_t importance;
   bool continues_list;
@@ -32,7 +32,7 @@ struct PromptOrder {
   bool operator<(const PromptOrder& other) const;
 };
 
-// A prompt in progress, and what it gets of the step.
+// A prompt in progress, and its share of the step.
 struct PromptShare {
   Sequence* sequence;
   PromptOrder order;

@@ -13,14 +13,14 @@ namespace quire {
 
 class RowCurve {
  public:
-  // A step of so many rows, drafts among them, took `seconds`, of which the linear price says `linear`.
+  // Learns that a step of num_rows, drafts among them, took `seconds`, where the linear price predicts `linear`.
   void observe(std::int64_t num_rows, double seconds, double linear) {
     if (num_rows < 1 || !(seconds > 0.0) || !(linear > 0.0)) return;
     ++num_steps_;
     Entry& entry = entries_[place(num_rows)];
     entry.last_step = num_steps_;
     ++entry.num_measured;
-    // What is further off is mostly the machine's speed, which the linear price follows.
+    // A larger deviation is mostly the machine's speed, which the linear price follows.
     const double surprise = std::clamp(seconds / linear / entry.ratio - 1.0, -kMostSurprise, kMostSurprise);
     const double weight = std::max(kWeight, 1.0 / static_cast<double>(entry.num_measured + 1));
     entry.ratio = std::clamp(entry.ratio * (1.0 + weight * surprise), kLeastRatio, kMostRatio);
@@ -32,11 +32,11 @@ class RowCurve {
     ratio += kReturn * (1.0 - ratio);
   }
 
-  // Of such a step's time to its linear price.
+  // The time of a step with so many rows, relative to its linear price.
   double ratio(std::int64_t num_rows) const { return num_rows < 1 ? 1.0 : entries_[place(num_rows)].ratio; }
 
-  // The number of rows, from `least` to `most`, that is to be measured again in place of the `usual` one: the one whose
-  // last measurement is oldest, now and then.
+  // The number of rows for the next step: usually `usual`; now and then, from `least` to `most`, the number whose last
+  // measurement is the oldest.
   std::int64_t rows_to_measure(std::int64_t usual, std::int64_t least, std::int64_t most) const {
     if (least < 1 || most > kMostRows || entries_[place(usual)].num_measured < kEnough) return usual;
     std::int64_t oldest = usual;
@@ -51,7 +51,7 @@ class RowCurve {
 
  private:
   static constexpr std::int64_t kMostRows = 32;  // with more the arithmetic is nearly linear
-  static constexpr double kWeight = 1.0 / 8.0;   // of the last step, once there were as many
+  static constexpr double kWeight = 1.0 / 8.0;   // weight of the latest step, after eight
   static constexpr double kReturn = 1.0 / 256.0;
   static constexpr double kMostSurprise = 0.1;
   static constexpr double kLeastRatio = 0.5;

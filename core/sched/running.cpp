@@ -9,12 +9,12 @@ namespace quire {
 
 namespace {
 
-// Until commit.
+// Whether it keeps its blocks until commit.
 bool is_kept(const Sequence& sequence) {
   return sequence.num_scheduled > 0 || sequence.keeps_blocks;
 }
 
-// Blocks held for each token generated: `a` frees more for what it costs.
+// Whether `a` holds more blocks per generated token, so that preempting it frees more for its cost.
 bool holds_more_for_less(const Sequence& a, const Sequence& b) {
   const auto blocks_a = static_cast<std::int64_t>(a.table.blocks.size());
   const auto blocks_b = static_cast<std::int64_t>(b.table.blocks.size());
@@ -63,8 +63,8 @@ bool Running::make_room(Pass& pass, Sequence& sequence, std::int64_t num_tokens)
   return true;
 }
 
-// The least important sequence that is not in the plan, `sequence` itself where all below it are. Among those that
-// arrived together (the choices of one request), the one that holds most blocks for what it has generated.
+// The least important sequence that is not in the plan, or `sequence` itself if all less important ones are. Of
+// sequences that arrived together (the choices of one request), the one that holds most blocks per generated token.
 Sequence* Running::choose_victim(const Sequence& sequence) const {
   auto candidate = sequences_.rbegin();
   while (*candidate != &sequence && is_kept(**candidate))
@@ -92,7 +92,7 @@ void Running::preempt(Pass& pass, Sequence& sequence) {
   pass.plan.preempted.push_back(&sequence);
 }
 
-// Only unshared blocks are lost, and of a block that is not full at most its tokens: those are computed either way.
+// Only full unshared blocks count: others are not lost, and a block that is not full is computed again either way.
 bool Running::swaps(const Sequence& victim, const StepLimits& limits) const {
   if (!limits.swap_block_s || options_.preemption == Preemption::kRecompute) return false;
   if (options_.preemption == Preemption::kSwap) return true;

@@ -1,6 +1,7 @@
-// Running: the sequences that run, most important first, with the places and the blocks that they hold. Engine thread
-// only. Invariants: a sequence is preempted only for one at least as important (lower level, then the older one) or for
-// a place; one in the plan being made, or that started in it, keeps its blocks.
+// Running: the sequences that run, most important first, with the places and the blocks that they hold. A preempted one
+// waits again with the arrival time of its request. Engine thread only. Invariants: a sequence is preempted only for
+// one at least as important (lower level, then the older one), or to give its place away; a sequence in the plan being
+// made, or that started in it, keeps its blocks.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,8 @@ class Running {
   void leave(Sequence& sequence);
   // Frees the blocks of a sequence that left.
   void release(Sequence& sequence, WhenEvicted when_evicted);
-  // Blocks for `num_tokens` more tokens, from less important sequences if need be. False: only from itself.
+  // Gets blocks for `num_tokens` more tokens, by preempting less important sequences if need be. False: only its own
+  // are left to take.
   bool make_room(Pass& pass, Sequence& sequence, std::int64_t num_tokens);
   // The sequence gives up its place and blocks, and waits.
   void preempt(Pass& pass, Sequence& sequence);

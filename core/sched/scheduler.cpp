@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kNextToStart = 8;  // waiting sequences that are made ready before they start
 
-// Under kPriority the level ages as the order of waiting does, so that the most important sequence there is stays so
-// later ones: no sequence is preempted for ever.
+// Under kPriority the level ages like the order of waiting: the most important sequence stays more important than later
+// arrivals, so that no sequence is preempted for ever.
 std::int64_t level_of(const Request& request, const SchedulerOptions& options) {
   if (request.is_background) return kBackgroundLevel;
   return options.policy == SchedulerPolicy::kPriority ? aged_rank(request, options.priority_aging_s) : request.priority;
@@ -116,7 +116,7 @@ Pass Scheduler::begin_pass(StepPlan& plan, const StepLimits& limits) {
           .num_rows = options_.max_num_batched_tokens};
 }
 
-// Takes all the memory that it needs here until it ends, or none.
+// Reserves all memory that the sequence needs here until it ends, or none.
 void Scheduler::begin(Sequence& sequence) {
   kv_.reserve(sequence.table, sequence.most_tokens());
   kv_.open(sequence.table, sequence.cache_salt);
@@ -149,7 +149,7 @@ void Scheduler::commit(StepPlan& plan, const StepOutput& output) {
     commit_prompt(sequence);
   }
   prompts_.observe(output.seconds, output.cut_slice);
-  // The time of a cut slice says little of what was kept.
+  // The time of a cut slice does not measure the rows that were kept.
   if (!output.cut_slice) observe(plan, output.seconds);
 }
 
@@ -165,8 +165,8 @@ void Scheduler::commit_prompt(Sequence& sequence) {
   waiting_.wake(sequence);
 }
 
-// A recurrent state that went over a wrong draft goes back to where it stood before the step: what was right of it is
-// computed again, with the same bits.
+// A recurrent state that includes a wrong draft is restored to the one before the step; the right tokens are computed
+// again, with the same bits.
 std::int64_t Scheduler::num_kept_after(const StepEntry& entry, const EntryOutput& done) {
   const bool has_copy = entry.sequence->table.state_before_drafts != kNoState;
   const bool all_right = done.num_accepted == entry.num_drafts;
@@ -174,7 +174,7 @@ std::int64_t Scheduler::num_kept_after(const StepEntry& entry, const EntryOutput
   return has_copy && !all_right ? 0 : done.num_kept(entry);
 }
 
-// Where the last num_computed tokens of a prompt passed a border, others are likely to branch off.
+// Keeps windows at the borders that the last num_computed tokens passed: other prompts are likely to branch off there.
 void Scheduler::keep_windows(Sequence& sequence, std::int64_t num_computed) {
   const auto passed = [&](std::int64_t border) {
     return border <= sequence.num_computed && border > sequence.num_computed - num_computed;

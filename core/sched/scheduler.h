@@ -34,32 +34,32 @@ namespace quire {
 
 class Scheduler {
  public:
-  // kv must outlive the scheduler. max_model_len of the options is cut to what the pool holds.
+  // kv must outlive the scheduler. max_model_len of the options is limited to the tokens that the pool holds.
   Scheduler(const SchedulerOptions& options, KvCache& kv);
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
   std::int64_t max_model_len() const { return options_.max_model_len; }
   std::int64_t max_step_tokens() const { return quire::max_step_tokens(options_, options_.max_model_len); }
-  // Refuses what could never run: longer than max_model_len, or more choices than sequences.
+  // Refuses a request that could never run: longer than max_model_len, or with more choices than places.
   Result<void> check(const Request& request) const;
 
   // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish(). Where
   // memory fails, here and in fork(), that is thrown and nothing has changed.
   void add(Sequence& sequence);
-  // The first that wait, as many as there are places and room for: what helps them should be done before schedule().
+  // The first waiting sequences, as many as there are places and room for; their blocks are fetched before schedule().
   std::span<Sequence* const> next_to_start();
-  // Rows of waiting sequences' media have been encoded: those that awaited them may start.
+  // Called when rows of waiting sequences' media have been encoded: these sequences may start.
   void media_arrived() { waiting_.leave_restoring_lanes(); }
   // Fills the plan; empty where nothing can run.
   void schedule(StepPlan& plan, const StepLimits& limits = {});
-  // Takes blocks for drafts behind the last token of a running sequence that is drafted in rounds, before the plan is
-  // made: for at most so many, and without preempting; returns for how many.
+  // Takes blocks for at most `most` drafts behind the last token of a running sequence, before the plan is made and
+  // without preempting; returns for how many drafts there are blocks.
   std::int64_t take_room_for_drafts(Sequence& sequence, std::int64_t most) { return drafts_.take_room(sequence, most); }
-  // Of the next plan, as far as it is known before it is made.
+  // The drafting budget of the next plan, as far as it is known beforehand.
   DraftBudget draft_budget() const { return drafts_.budget(); }
-  // The plan was computed, as `output` says. Called before new tokens are appended. Where its time is known later,
-  // observe() reports it.
+  // Records that the plan was computed, as `output` says. Called before new tokens are appended. If the time is known
+  // only later, observe() reports it.
   void commit(StepPlan& plan, const StepOutput& output);
   void observe(const StepPlan& committed, double seconds) { drafts_.observe(committed, seconds); }
   // The plan will never be computed: its sequences can be finished now, and nothing else be done with them.
@@ -79,8 +79,8 @@ class Scheduler {
   std::uint64_t num_swaps() const { return running_.num_swaps(); }
   std::uint64_t prefix_queries() const { return admission_.prefix_queries(); }
   std::uint64_t prefix_hits() const { return admission_.prefix_hits(); }
-  // What a tier below may take to bring a token of the sequence back, which is what computing it takes; 0: as long as
-  // it likes, or not known yet.
+  // The longest time in which a lower tier may bring back one token of the sequence: the time of computing it. 0: no
+  // limit, or not known yet.
   double most_restore_seconds(const Sequence& sequence) const;
   // The longest predicted time of a step while a request waits or streams; infinite where that is off.
   double max_step_seconds() const { return bounds_.longest(); }
@@ -110,7 +110,7 @@ class Scheduler {
   Displacement displacement_;
 
   std::int64_t num_steps_ = 0;              // planned
-  std::uint64_t num_restores_seen_ = 0;     // that have ended
+  std::uint64_t num_restores_seen_ = 0;     // restores that had ended
   std::vector<PromptShare> prompt_shares_;  // memory of each Pass
   std::vector<Sequence*> waiting_order_;    // scratch of next_to_start()
   std::vector<Sequence*> next_to_start_;

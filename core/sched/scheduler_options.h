@@ -14,25 +14,25 @@ enum class SchedulerPolicy {
   kFair,      // the key that was served least for its weight first
 };
 
-// How a sequence that must give its blocks up gets back to where it was.
+// How a preempted sequence gets its blocks back.
 enum class Preemption {
   kCheaper,    // the cheaper of the two for this sequence, as measured
   kSwap,       // its blocks go to the host tier as their room is needed, and come back
-  kRecompute,  // what was evicted of it is computed again
+  kRecompute,  // its evicted blocks are computed again
 };
 
 struct SchedulerOptions {
   std::int32_t max_num_seqs = 256;             // sequences in one step
   std::int32_t max_num_batched_tokens = 2048;  // tokens in one step
-  std::int64_t max_model_len = 0;  // prompt + generated tokens of a sequence; 0: what the model and the pool allow
+  std::int64_t max_model_len = 0;  // prompt + generated tokens of a sequence; 0: as many as model and pool allow
   SchedulerPolicy policy = SchedulerPolicy::kFcfs;
   double priority_aging_s = 30.0;               // seconds of waiting that weigh as much as one level of priority
   std::map<std::string, double> key_weights{};  // under kFair; keys not named weigh 1
-  // A prompt is computed in one step, whatever its length: of a model that attends in both directions.
+  // Each prompt is computed in one step, whatever its length: the model attends in both directions.
   bool whole_prompts = false;
-  bool prefix_aware = true;  // among the first waiting requests, those with more of their prompt cached first
+  bool prefix_aware = true;  // the most cached prompt first, among the first waiting requests
   Preemption preemption = Preemption::kCheaper;
-  double target_itl_ms = 0.0;  // > 0: prompt chunks shrink while someone streams, so that steps take this long
+  double target_itl_ms = 0.0;  // > 0: prompt chunks shrink while a sequence streams, so that steps take this long
   // No step is predicted to take longer while a request waits or streams; 0: off. kAutoStepTime: the longer of 250 ms
   // and four times a step's fixed price.
   double max_step_time_ms = 0.0;

@@ -1,8 +1,8 @@
 // Sequence: the progress of one generation, or of one prompt to embed. Engine thread only.
 // Its owner (the engine, a simulation) derives from it, appends tokens, and finds its own by static_cast; the Scheduler
 // and the KvCache change the rest.
-// Invariant: 0 <= num_computed <= tokens.size() + num_pending; what lies between is what the next steps compute. From
-// a plan's commit until its accepted drafts are appended num_computed counts them.
+// Invariant: 0 <= num_computed <= tokens.size() + num_pending; the next steps compute the tokens in between. From a
+// plan's commit until its accepted drafts are appended, num_computed counts them.
 #pragma once
 
 #include <algorithm>
@@ -22,9 +22,9 @@ struct KeyQueue;
 struct Sequence;
 enum class Lane : std::uint8_t;
 
-// The WaitingQueue's own.
+// The WaitingQueue's fields of a sequence.
 struct WaitingState {
-  KeyQueue* queue = nullptr;   // of the sequence's key, from add() to finish()
+  KeyQueue* queue = nullptr;   // its key's queue, from add() to finish()
   std::int64_t length = 0;     // tokens when it was added
   bool lacks_room = false;     // when the scheduler looked at it last
   Lane lane{};                 // in which it waits, unless it is parked
@@ -43,39 +43,38 @@ struct Sequence {
   SequenceId id;  // in order of creation
   std::shared_ptr<const Request> request;
   std::string cache_salt;       // prefix blocks are shared only within equal salts
-  std::vector<TokenId> tokens;  // the prompt, then what was generated; rows of media by their names (MediaNames)
-  std::vector<std::shared_ptr<const MediaRows>>
-      media_rows;  // one for each run of the request's media; null: not encoded
+  std::vector<TokenId> tokens;  // the prompt, then generated tokens; rows of media by their names (MediaNames)
+  std::vector<std::shared_ptr<const MediaRows>> media_rows;  // per run of the request's media; null: not encoded
   std::int64_t num_prompt_tokens = 0;
   std::int64_t num_computed = 0;  // or submitted, where steps are in flight
   std::int32_t num_pending = 0;   // 0 or 1: tokens that a step in flight draws, of which the next may compute the row
   BlockTable table;
   State state = State::kNew;
 
-  // Tokens with which it may go on, for the next plan to verify some of them; its owner proposes them before each plan.
+  // Proposed next tokens, of which the next plan verifies some; the sequence's owner sets them before each plan.
   std::vector<TokenId> drafts;
-  double draft_rate = 0.0;  // how likely each is right if those before it are
+  double draft_rate = 0.0;  // chance that a draft is right if all before it are
 
-  // The tokens up to the end of each of the prompt's messages; where its recurrent states are kept, or the parts of its
-  // windows for longer than others.
+  // message_ends: numbers of tokens up to the end of each message of the prompt. borders: positions where its recurrent
+  // states are kept, or the parts of its windows for longer than elsewhere.
   std::vector<std::int64_t> message_ends;
   std::vector<std::int64_t> borders;
 
   std::int64_t max_chunk = kUnbounded;          // tokens in one step, together with all others that have such a bound
-  std::int64_t max_cached_tokens = kUnbounded;  // of a prefix; the rest must go through the model
-  std::int64_t num_cached_tokens = 0;           // of the prompt, found in the cache when it first started
+  std::int64_t max_cached_tokens = kUnbounded;  // longest prefix taken from the cache
+  std::int64_t num_cached_tokens = 0;           // prompt tokens found in the cache at its first start
   std::int32_t num_preemptions = 0;
   bool has_started = false;
   bool is_choice = false;       // forked from another sequence of its request
-  bool continues_list = false;  // of a list of prompts, behind its first
-  bool awaits_media = false;    // waiting: what it computes next is a row that is not encoded yet
+  bool continues_list = false;  // a prompt of a list, after the first
+  bool awaits_media = false;    // waits: its next row is of media that are not encoded yet
 
-  // The scheduler's own.
-  std::int64_t level = 0;               // of importance, lower first; then the older
+  // The scheduler's fields.
+  std::int64_t level = 0;               // lower is more important; of equals the older
   std::int64_t num_scheduled = 0;       // tokens in the plan being made
   std::int32_t num_bypassed = 0;        // times a later request was started first
-  std::int64_t num_started_before = 0;  // those that had started when this one began to wait
-  std::int64_t first_start = -1;        // those that had when its request first started; -1: it has not
+  std::int64_t num_started_before = 0;  // Running::num_started() when it began to wait
+  std::int64_t first_start = -1;        // Running::num_started() when its request first started; -1: it has not
   bool streams_now = false;             // continues its prompt in the plan being made
   bool keeps_blocks = false;            // started in the plan being made: nothing is taken from it
   std::int64_t turn_end = 0;            // the step until which one of many keeps the place that it has come back to
@@ -85,20 +84,20 @@ struct Sequence {
   std::int64_t num_remaining() const { return num_tokens() + num_pending - num_computed; }
   std::int64_t num_known_computed() const { return std::min(num_computed, num_tokens()); }
   std::int64_t num_generated() const { return num_tokens() - num_prompt_tokens; }
-  // That it can come to hold.
+  // The most tokens that it can come to hold.
   std::int64_t most_tokens() const { return num_prompt_tokens + std::max(request->sampling.max_tokens, 0); }
   bool prompt_computed() const { return num_computed >= num_prompt_tokens; }
-  // At most so far behind: one token, or a few that a grammar forced.
+  // Whether its prompt is computed and few tokens remain: one, or several that a grammar forced.
   bool streams() const { return prompt_computed() && num_remaining() <= kMaxStreamingTokens; }
-  // Its request or list may have other places.
+  // Other sequences of its request or list may hold places.
   bool is_one_of_many() const { return is_choice || continues_list; }
-  // The tokens from `from` on that can be computed end here: behind it is a row that is not encoded yet.
+  // The end of the tokens from `from` on that can be computed: the first media row that is not encoded yet.
   std::int64_t embedded_until(std::int64_t from) const;
   // The end of a chunk of tokens from `from` to at most `most`: rows that attend in both directions are not parted. The
   // end of such rows where they begin at `from`.
   std::int64_t chunk_end(std::int64_t from, std::int64_t most) const;
   bool has_bound() const { return max_chunk != kUnbounded; }
-  // One token, the last, must always be computed: its logits are what the next token is drawn from.
+  // The last token is always computed: the next token is drawn from its logits.
   std::int64_t prefix_limit() const { return std::min(num_tokens() - 1, max_cached_tokens); }
 };
 

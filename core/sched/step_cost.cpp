@@ -8,20 +8,20 @@ namespace quire {
 
 namespace {
 
-constexpr double kNoise = 0.1;          // of a step's time, relative: how far two equal steps are apart
-constexpr double kSpeedDrift = 0.03;    // of all prices together, from step to step
-constexpr double kSurprise = 0.15;      // what is further off than this is rather the machine's speed than a price ...
-constexpr double kMostFaster = 0.6;     // ... but one step says no more than that it became so much faster ...
-constexpr double kMostSlower = 1.0;     // ... or slower
-constexpr double kPriceDrift = 0.003;   // of each price by itself
-constexpr double kLeastDrift = 0.001;   // the same as a part of the step's time, so that a price of zero can rise again
-constexpr double kMostUncertain = 3.0;  // times a price, however long it was not measured
-// Before anything was measured: how far each price may be from zero, in times of the first step. Rather the tokens than
-// the fixed part: what is believed too expensive is soon seen to be cheap, and costs no long step.
+constexpr double kNoise = 0.1;          // relative difference in time of two equal steps
+constexpr double kSpeedDrift = 0.03;    // drift of all prices together, per step
+constexpr double kSurprise = 0.15;      // a larger relative error is a change of the machine's speed, not of a price
+constexpr double kMostFaster = 0.6;     // largest gain of speed that one step can show
+constexpr double kMostSlower = 1.0;     // largest loss of speed that one step can show
+constexpr double kPriceDrift = 0.003;   // drift of each price by itself, per step
+constexpr double kLeastDrift = 0.001;   // its least value, as a part of the step's time: a price of zero can rise again
+constexpr double kMostUncertain = 3.0;  // times a price, even if it was not measured for long
+// The uncertainty of each price before any measurement, in times of the first step. It favours the prices of tokens
+// over the fixed one: a token price that is too high is soon corrected, and causes no long step.
 constexpr StepVector kFirstGuess = {2.0, 0.5, 0.5, 0.2, 0.05};
 
 constexpr std::int64_t kFirstPromptTokens = 16;
-constexpr double kMostGrowth = 4.0;  // of a step's prompt tokens over what was seen
+constexpr double kMostGrowth = 4.0;  // times the most prompt tokens that one step computed
 
 double dot(const StepVector& a, const StepVector& b) {
   double sum = 0.0;
@@ -86,8 +86,8 @@ void StepCost::drift(const StepVector& terms, double seconds, double speed) {
     const double own = std::max(kPriceDrift * prices_[i], least);
     covariance_[i][i] += own * own;
   }
-  // What is not measured for long becomes no more uncertain than it was at the beginning, as if it had been measured
-  // with what it is.
+  // The uncertainty of a price that is not measured for long stays below that of the beginning, as if a measurement had
+  // confirmed the price.
   for (std::size_t i = 0; i < kNumStepTerms; ++i) {
     const double most = kMostUncertain * prices_[i] + kFirstGuess[i] * seconds;
     const double excess = covariance_[i][i] / (most * most);
@@ -107,8 +107,8 @@ void StepCost::observe(const StepTerms& terms, double seconds) {
   if (!is_known_) begin(seconds);
   const StepVector in_step = terms.vector();
   const double predicted = dot(prices_, in_step);
-  // A prediction that is less certain than it is long, as of the first streams after a long prompt, says nothing of the
-  // machine's speed: how far it is off is news of the prices.
+  // If the uncertainty exceeds the prediction itself, as for the first streams after a long prompt, an error corrects
+  // the prices and says nothing of the machine's speed.
   const bool was_priced = predicted > uncertainty(in_step);
   const double surprise = was_priced
                               ? std::clamp(seconds - predicted, -kMostFaster * predicted, kMostSlower * predicted)
@@ -129,8 +129,8 @@ void StepCost::observe(const StepTerms& terms, double seconds) {
   keep_positive();
 }
 
-// The likeliest prices of which none is below zero. What one of them may not take the others do, as they are
-// correlated with it: set to zero alone, it would make the sum too large, which the next step would take for a change
+// Finds the likeliest prices of which none is below zero. When a price is raised to zero, the others fall as far as
+// they are correlated with it. Otherwise their sum would be too large, and the next step would take that for a change
 // of the machine's speed.
 void StepCost::keep_positive() {
   for (std::size_t round = 0; round < kNumStepTerms; ++round) {

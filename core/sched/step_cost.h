@@ -13,21 +13,21 @@ namespace quire {
 inline constexpr std::size_t kNumStepTerms = 5;
 using StepVector = std::array<double, kNumStepTerms>;  // fixed, stream, prompt token, stream and prompt context
 
-// What was in a step, of which its time is a sum of prices.
+// The contents of a step, each with a price; the sum is the step's time.
 struct StepTerms {
   double num_streams = 0.0;
   double num_prompt_tokens = 0.0;
   double stream_ktokens = 0.0;  // thousands of tokens of context that the streams attend to, all together
-  double prompt_ktokens = 0.0;  // of the prompts' tokens: the sum of the thousands of tokens before each
+  double prompt_ktokens = 0.0;  // thousands of tokens before each prompt token, summed
 
   void add_stream(std::int64_t num_computed, std::int64_t num_tokens = 1);
   void add_prompt(std::int64_t num_computed, std::int64_t num_tokens);
   StepVector vector() const;
 };
 
-// Seconds for each.
+// Seconds for each of the terms.
 struct StepPrice {
-  double fixed = 0.0;  // of a step, whatever is in it
+  double fixed = 0.0;  // once per step
   double stream = 0.0;
   double prompt_token = 0.0;
   double stream_ktoken = 0.0;
@@ -40,7 +40,7 @@ struct StepPrice {
 
 class StepCost {
  public:
-  // A step took `seconds`. What took no time teaches nothing.
+  // Learns that a step took `seconds`; a step without a measured time is ignored.
   void observe(const StepTerms& terms, double seconds);
 
   bool known() const { return is_known_; }
@@ -48,10 +48,10 @@ class StepCost {
   double seconds(const StepTerms& terms) const { return price().seconds(terms); }
   double fixed_seconds() const { return prices_[0]; }
   double prompt_token_seconds() const { return prices_[2]; }
-  // Of `num_tokens` of a prompt after `num_computed` of them, beside whatever else the step computes.
+  // Seconds for `num_tokens` of a prompt after its first `num_computed`, in addition to the rest of the step.
   double prompt_seconds(std::int64_t num_computed, std::int64_t num_tokens) const;
-  // How many tokens of a prompt after `num_computed` fit `seconds`. Never more than a few times of what one step was
-  // seen to compute: a price is not trusted far from where it was measured.
+  // The number of a prompt's tokens after `num_computed` that fit `seconds`. It is at most four times the most that one
+  // step has computed: a price is not trusted far from its measurements.
   std::int64_t prompt_tokens_within(double seconds, std::int64_t num_computed) const;
 
  private:

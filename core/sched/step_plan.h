@@ -1,7 +1,7 @@
 // StepPlan: one step's decision: which sequences compute how many tokens, and which blocks move before. StepOutput:
-// what became of it. Engine thread only. Both are reused from step to step, so that a steady step allocates nothing.
-// Invariants: entries that continue a generation come first; moves are done before copies, and those before the entries
-// are computed. A plan may have moves and copies alone.
+// the step's result. Engine thread only. Both are reused from step to step, so that a steady step allocates nothing.
+// Invariants: entries that continue a generation come first; moves are done before copies, and copies before the
+// entries are computed. A plan may have moves and copies alone.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace quire {
 struct StepEntry {
   Sequence* sequence;
   std::int64_t num_tokens;      // from sequence->num_computed on
-  std::int64_t num_drafts = 0;  // of them, the last ones: the sequence's first drafts, which this step verifies
+  std::int64_t num_drafts = 0;  // drafts at their end, which this step verifies
 
   std::int64_t num_known() const { return num_tokens - num_drafts; }
 };
@@ -46,16 +46,16 @@ struct StepPlan {
   std::vector<Sequence*> started;  // for the first time
   std::int64_t num_tokens = 0;
   std::int64_t num_streaming = 0;      // entries that continue a generation; they come first
-  std::int64_t num_drafts = 0;         // of num_tokens, in those entries
-  std::int64_t num_prompt_tokens = 0;  // of num_tokens, in the other entries
+  std::int64_t num_drafts = 0;         // drafts among num_tokens, in those entries
+  std::int64_t num_prompt_tokens = 0;  // tokens of the other entries
 
   // An arrival may end the step early, between two slices of at most slice_tokens rows (0: the step is whole). Slices
   // are cut from the entries in order; an entry may be cut.
   bool interruptible = false;
   std::int64_t slice_tokens = 0;
-  bool cuts_slices = false;  // an arrival ends it within a slice: what that slice computed is lost
+  bool cuts_slices = false;  // an arrival ends it within a slice, whose rows are lost
 
-  StepTerms terms;                 // of what is to be computed; from commit on, of what was
+  StepTerms terms;                 // the work to compute; after commit, the work done
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
 
   bool empty() const { return entries.empty(); }
@@ -66,7 +66,7 @@ struct StepPlan {
     entries.reserve(num_sequences);
     preempted.reserve(2 * num_sequences);
     started.reserve(num_sequences);
-    // Of each a shared tail and its part for windows, a state, one from before drafts, two snapshots.
+    // Each needs at most a shared tail and its part for windows, a state, one from before drafts, two snapshots.
     transfers.copies.reserve(6 * num_sequences);
   }
   void clear() {
@@ -86,10 +86,10 @@ struct StepPlan {
   }
 };
 
-// What of an entry was computed.
+// The computed part of an entry.
 struct EntryOutput {
-  std::int64_t num_computed;      // of its num_tokens; fewer where the step ended early
-  std::int64_t num_accepted = 0;  // of its num_drafts, those that were computed and found right
+  std::int64_t num_computed;      // tokens; below num_tokens if the step ended early
+  std::int64_t num_accepted = 0;  // drafts that were computed and found right
 
   std::int64_t num_kept(const StepEntry& entry) const {
     return std::min(num_computed, entry.num_known()) + num_accepted;
@@ -97,13 +97,13 @@ struct EntryOutput {
 };
 
 struct StepOutput {
-  std::vector<EntryOutput> entries{};  // as in the plan; empty: all of it was computed, every draft accepted
+  std::vector<EntryOutput> entries{};  // for each entry; empty: all was computed, every draft accepted
   bool cut_slice = false;              // it ended within a slice: more was computed than `entries` say
   double seconds = 0.0;                // without its moves; 0: not known to its executor, or not yet
-  MoveTimes moved{};                   // that its moves took
-  // As they were asked for; of rows that were not computed, nothing.
+  MoveTimes moved{};                   // times of its moves
+  // Drawn tokens in the order of the plan's draws, without those of rows that were not computed.
   std::vector<DrawnToken> tokens{};
-  std::vector<std::optional<TokenLogprob>> logprobs{};  // of known tokens; empty where there was no memory for them
+  std::vector<std::optional<TokenLogprob>> logprobs{};  // for known tokens; none if memory failed
   std::span<const float> hidden{};                      // the wanted hidden states, row after row
   std::span<const float> labels{};                      // the wanted scores of the model's classifier, row after row
 
@@ -118,7 +118,7 @@ struct StepOutput {
     labels = {};
   }
 
-  // The next that was asked for, once; nothing where memory failed.
+  // Takes the logprob at `index`; nothing if memory failed.
   std::optional<TokenLogprob> take_logprob(std::size_t index) {
     return index < logprobs.size() ? std::move(logprobs[index]) : std::nullopt;
   }
@@ -128,11 +128,11 @@ struct StepOutput {
     const StepEntry& entry = plan.entries[index];
     return entries.empty() ? EntryOutput{entry.num_tokens, entry.num_drafts} : entries[index];
   }
-  // Of what was computed. Before the plan is committed: its sequences stand where its entries begin.
+  // The terms of the computed part. Called before commit, while the sequences stand where the entries begin.
   StepTerms terms_of(const StepPlan& plan) const;
 };
 
-// What is known outside of the scheduler when a step is planned.
+// Limits of a step from outside the scheduler.
 struct StepLimits {
   std::optional<double> swap_block_s{};  // moves one block to the tier below and back; 0: not yet known; none: no tier
   bool is_awaited = false;               // another engine has work for the compute threads
@@ -140,11 +140,11 @@ struct StepLimits {
   // another engine asks for its turn. Only the prompt of a sequence that has the scheduler to itself, while is_awaited
   // is false, is planned so: beyond max_step_time. One stream alone is never interrupted: its step is one slice.
   bool can_end_early = false;
-  // What other engines leave to this step; infinite where none has streams with a target. It bounds prompt tokens, of
-  // which a step computes 16 at least, and drafts. It does not bound streams, alone or many: each step continues as
-  // many as max_step_time allows.
+  // The time that other engines leave to this step; infinite if none has streams with a target. It bounds prompt
+  // tokens, of which a step computes at least 16, and drafts. It does not bound streams: each step continues as many as
+  // max_step_time allows.
   double max_seconds = std::numeric_limits<double>::infinity();
-  // False: `drafts` of sequences are not those behind their last tokens, as while a step in flight draws further ones.
+  // False while a step in flight draws further tokens: the sequences' `drafts` do not follow their last tokens then.
   bool takes_drafts = true;
 };
 

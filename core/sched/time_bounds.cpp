@@ -4,7 +4,7 @@ namespace quire {
 
 namespace {
 
-constexpr double kLeastStreamsPart = 0.5;  // for streams, where the least chunk of a prompt would leave them less
+constexpr double kLeastStreamsPart = 0.5;  // for streams, even if a prompt's least chunk costs more than the rest
 // scheduler.max_step_time: auto. A step's fixed price is at most a quarter of it: weights are read again.
 constexpr double kShortestAutoStep = 0.25;
 constexpr double kAutoStepOfFixed = 4.0;

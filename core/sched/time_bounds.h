@@ -25,13 +25,13 @@ class TimeBounds {
   bool expects_prompts(const Pass& pass) const;
   // The time that streams may take of a step of `most` seconds: a part is left to prompts.
   double for_streams(const Pass& pass, double most) const;
-  // `limit`, or longer where streams alone use it up: prompts are not starved.
+  // `limit`, or longer if streams alone use it up, so that prompts advance too.
   static double with_prompts(double limit, double streams_seconds) {
     return std::max(limit, streams_seconds / kStreamsPart);
   }
 
  private:
-  static constexpr double kStreamsPart = 0.75;  // of a step that streams fill, while there are prompts
+  static constexpr double kStreamsPart = 0.75;  // the most for streams, while there are prompts
 
   const SchedulerOptions& options_;
   const StepCost& cost_;

@@ -16,9 +16,9 @@ std::int64_t nanoseconds(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-// A weight beyond this (a century) is as good as any: sums stay within 64 bits whatever priority a client sends.
+// The largest weight (a century): sums stay within 64 bits for every priority that a client may send.
 constexpr double kMostWeight = 3e18;
-constexpr std::size_t kNodes = 2;  // of a sequence that waits: by rank and by length
+constexpr std::size_t kNodes = 2;  // per waiting sequence: by rank and by length
 
 Lane kind_of(const Sequence& sequence) {
   if (sequence.request->is_background) return sequence.has_bound() ? Lane::kBackgroundBounded : Lane::kBackground;
@@ -212,12 +212,12 @@ void WaitingQueue::collect(Lanes lanes, std::size_t window, std::size_t most, st
   }
 }
 
-// Of one key, so that each sequence has a turn however many keys there are. The end of a key's order ends a turn.
+// Collects sequences of one key, so that each has a turn however many keys there are. A turn ends with the key's order.
 void WaitingQueue::collect_turn(Lane lane, std::size_t first, std::vector<Sequence*>& found) {
   LaneTurn& state = turns_[static_cast<unsigned>(lane) - kNumStartingKinds];
   if (std::exchange(state.turn, turn_) != turn_) state.begin = state.end;
   const std::vector<KeyQueue*>& queues = queues_of(lane);
-  const auto comes_first = [&](const KeyQueue* a, const KeyQueue* b) {  // those with smaller numbers come round again
+  const auto comes_first = [&](const KeyQueue* a, const KeyQueue* b) {  // keys before the turn's begin come last
     return std::pair(a->number < state.begin.number, a->number) < std::pair(b->number < state.begin.number, b->number);
   };
   const auto queue = std::min_element(queues.begin(), queues.end(), comes_first);
@@ -236,7 +236,7 @@ void WaitingQueue::collect_turn(Lane lane, std::size_t first, std::vector<Sequen
   if (place == places.end()) state.end = {.number = number + 1};
 }
 
-// A sequence whose restore has begun goes to its lane here: that costs each of them once what adding it cost.
+// A sequence whose restore has begun changes to its lane here, once, at the price of adding it.
 void WaitingQueue::collect_lane(Lane lane, std::size_t window, std::size_t most, std::vector<Sequence*>& found) {
   const std::size_t end = found.size() + most;
   for (KeyQueue* queue : first_by_counter(lane, most)) {
@@ -304,7 +304,7 @@ void WaitingQueue::reserve(std::int64_t num_begun) {
   std::move(nodes.begin(), nodes.end(), std::back_inserter(spare_));
 }
 
-// A key that was idle does not save up for later: it starts level with the least served of those that are live.
+// A key that was idle gains no credit: its counter rises to the lowest counter of the live keys.
 void WaitingQueue::began(Sequence& sequence) {
   if (sequence.request->is_background) {
     reserve(num_begun_ + 1);

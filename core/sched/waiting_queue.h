@@ -3,7 +3,7 @@
 // that the order of two requests never changes while they wait and none starves. fair keeps a queue per key with a
 // counter of the tokens it was served, divided by its weight; the lowest counter is next (virtual token counters: Sheng
 // et al., OSDI 2024). Each kind of waiting has a lane, with an order of its own. A parked sequence is in no order until
-// what it waits for is computed. Between began() and ended() of its sequences nothing is allocated.
+// the tokens that it waits for are computed. Between began() and ended() of its sequences nothing is allocated.
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@
 
 namespace quire {
 
-// Behind whatever priority and time of arrival others have.
+// The level of background requests, less important than any other.
 inline constexpr std::int64_t kBackgroundLevel = std::int64_t{1} << 62;
 
-// Under kPriority: the arrival in nanoseconds, later by what the priority weighs in waiting.
+// The rank under kPriority: the arrival in nanoseconds, plus the waiting time that the priority weighs.
 std::int64_t aged_rank(const Request& request, double priority_aging_s);
 
 // The kinds of waiting: however many sequences of one kind wait, the first ones of every other kind are found. Each
@@ -32,7 +32,7 @@ enum class Lane : std::uint8_t {
   kRequests,
   kBounded,  // with a bounded chunk
   kChoices,  // further choices of a request
-  kLists,    // what continues a list
+  kLists,    // prompts of a list after its first
   kBackground,
   kBackgroundBounded,
   kFirstWithoutRoom,                                   // in the order of the kinds above
@@ -72,7 +72,7 @@ struct ByLength {
   bool operator()(const QueuedSequence& a, const QueuedSequence& b) const;
 };
 
-// The sequences of one key under fair, else all of them; those of background requests apart.
+// The waiting sequences of a key under kFair, or all of them otherwise. Background requests have one of their own.
 struct KeyQueue {
   struct Orders {
     std::set<QueuedSequence, ByRank> by_rank;
@@ -86,16 +86,16 @@ struct KeyQueue {
   std::int64_t number = 0;  // in the order in which keys came
 };
 
-// Where the turns among the sequences of a lane are: they go key by key, by rank.
+// The begin and end of a lane's current turn. Turns go through its sequences key by key, by rank.
 struct LaneTurn {
   static constexpr std::int64_t kFirst = std::numeric_limits<std::int64_t>::min();
   struct Place {
-    std::int64_t number = 0;  // of the key
+    std::int64_t number = 0;  // the key's
     QueuedSequence last{kFirst, 0, 0, kFirst, nullptr};
   };
 
   std::uint64_t turn = 0;
-  Place begin;  // of this turn
+  Place begin;
   Place end;
 };
 
@@ -117,23 +117,23 @@ class WaitingQueue {
 
   // The sequence had no room: it takes no place among the first of its kind from now on. False: it took none.
   bool set_aside(Sequence& sequence);
-  // Another turn begins: of each lane without room collect() returns further sequences.
+  // Begins another turn: collect() returns further sequences of each lane without room.
   void begin_turn() { ++turn_; }
   // Turns within which each sequence without room is collected.
   std::int64_t turns_of_all() const;
 
-  // Appends, of each of `lanes`, the first `window` of each key in policy order, and the `window` shortest, key by key
-  // in the order of their counters, until there are `most` of the lane; each once. Of a lane without room up to
-  // kMostInTurn more, whose turn it is.
+  // Appends from each of `lanes` the first `window` of each key in policy order and the `window` shortest, key by key
+  // in the order of their counters, at most `most` of a lane and each sequence once. A lane without room adds up to
+  // kMostInTurn sequences whose turn it is.
   void collect(Lanes lanes, std::size_t window, std::size_t most, std::vector<Sequence*>& found);
   static constexpr std::size_t kMostInTurn = 8;
   // Restores have ended: their sequences go to the lanes of their kinds.
   void leave_restoring_lanes();
 
-  // Of two that wait: by the counters of their keys, then in policy order.
+  // Orders two waiting sequences by the counters of their keys, then in policy order.
   bool comes_before(Sequence& a, Sequence& b) const;
 
-  // Counts what a key was served; a key is live from its first request's arrival until its last one's end.
+  // Counts the tokens that a key was served; a key is live from its first request's arrival until its last one's end.
   void charge(const Sequence& sequence, std::int64_t num_tokens);
   double counter(const Sequence& sequence) const;
   // The class of a request, lower first: its priority under kPriority; those of the background are behind all.
@@ -162,13 +162,13 @@ class WaitingQueue {
   KeyQueue background_;
   std::array<std::vector<KeyQueue*>, kNumLanes> not_empty_;  // by lane, in no order
   std::vector<KeyQueue*> first_;                             // scratch of first_by_counter
-  std::array<LaneTurn, kNumStartingKinds> turns_{};          // of the lanes without room
+  std::array<LaneTurn, kNumStartingKinds> turns_{};          // for each lane without room
   std::uint64_t turn_ = 0;
   std::vector<Node> spare_;  // two for each sequence that has begun and has no place in the order
   std::int64_t num_begun_ = 0;
   std::int64_t num_waiting_ = 0;
   std::uint64_t num_changes_ = 0;
-  double last_counter_ = 0.0;  // of the key that was live last
+  double last_counter_ = 0.0;  // highest counter of a key that became idle
 };
 
 }  // namespace quire

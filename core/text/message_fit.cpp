@@ -194,7 +194,7 @@ class Fitter {
     ++num_folded_;
   }
 
-  // What the template may lose system messages by.
+  // Notes how the messages end: system messages after such an end may be lost by the template.
   void look_at_end(const Json& messages) {
     for (const Json& message : messages) {
       if (is_instruction(message)) continue;

@@ -1,5 +1,5 @@
-// One product of random weights on one level and one thread, for count_product.py, which counts its instructions under
-// qemu. Usage: count_product LEVEL TYPE ROWS; 64 columns, 2,048 features.
+// Computes a product of random weights on one level and one thread, for count_product.py, which counts its instructions
+// under qemu. Usage: count_product LEVEL TYPE ROWS; 64 columns, 2,048 features.
 #include <cstdlib>
 #include <iostream>
 #include <span>

@@ -13,7 +13,7 @@ void Engine::Impl::run() {
 void Engine::Impl::run() {
   loop();
 }
-#elif VIOLATION == 2  // what the engine's thread owns, touched by another
+#elif VIOLATION == 2  // data of the engine's thread, touched by another
 void Engine::Impl::run() {
   scheduler_.set_key_weights({});
 }

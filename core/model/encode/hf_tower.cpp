@@ -22,16 +22,16 @@ using nlohmann::json;
 
 struct TowerFiles {
   HfTowerFile& out;
-  const JsonObject& config;     // of the whole model
+  const JsonObject& config;     // the whole model's
   const JsonObject& vision;     // its vision_config
-  const JsonObject& processor;  // of pictures; empty where the directory has none
+  const JsonObject& processor;  // for pictures; empty if the directory has none
   std::filesystem::path directory;
 };
 
 constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
 constexpr std::array<double, 3> kClipDeviation = {0.26862954, 0.26130258, 0.27577711};
 constexpr std::array<double, 3> kHalf = {0.5, 0.5, 0.5};
-constexpr double kEps = 1e-6;  // of classes whose configuration has none
+constexpr double kEps = 1e-6;  // for classes whose configuration has none
 
 // --- keys
 // ---------------------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ void read_pixtral(const TowerFiles& files) {
 
 struct HfTowerFamily {
   std::string_view model_type;
-  std::string_view vision_type;  // of the vision_config; empty: any
+  std::string_view vision_type;  // the vision_config's model_type; empty: any
   void (*read)(const TowerFiles& files);
 };
 

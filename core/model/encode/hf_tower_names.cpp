@@ -140,7 +140,7 @@ std::span<const StemPair> stems_of(HfTowerClass kind) {
 }  // namespace
 
 std::string mmproj_name(HfTowerClass kind, const std::string& name) {
-  constexpr std::string_view kInner = ".linear.";  // of a matrix with clamps beside it
+  constexpr std::string_view kInner = ".linear.";  // in names of matrices with clamps beside them
   const std::string_view prefix = prefix_of(name);
   if (prefix.empty()) return {};
   std::string own = name.substr(prefix.size());

@@ -37,7 +37,7 @@ std::size_t run_bytes(const TowerSpec& spec, const PicturePlan& plan) {
 }  // namespace
 
 std::size_t most_run_bytes(const TowerSpec& spec, std::int64_t most_rows) {
-  constexpr std::int32_t kSide = 1 << 14;  // of a picture that every family shrinks
+  constexpr std::int32_t kSide = 1 << 14;  // a side so long that every family shrinks the picture
   const std::int64_t side = spec.merge() * spec.patch_size;
   const std::int64_t most = std::max<std::int64_t>(most_rows, 1) * side * side;
   return run_bytes(spec, plan_picture(spec, {kSide, kSide}, {.max_pixels = std::min(spec.picture.max_pixels, most)}));

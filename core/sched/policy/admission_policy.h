@@ -1,5 +1,7 @@
-// AdmissionPolicy: which waiting sequences start in a step, as long as there are places. Engine thread only. Invariant:
-// a start that fails changes no block.
+// AdmissionPolicy: starts waiting sequences as long as there are places. A sequence that cannot start (another computes
+// its prefix, its media are not encoded, no room) does not hold up the others: later candidates are tried. A choice or
+// a list's prompt that returns to a place keeps it for eight steps. Engine thread only. Invariant: a start that fails
+// changes no block.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-// Of the time of the other sequences' streams, what background sequences may add to a step.
+// The part of the other streams' time that background sequences may add to a step.
 constexpr double kBackgroundPart = 0.06;
 
 }  // namespace

@@ -42,7 +42,7 @@ void Displacement::displace_background(Pass& pass) {
   }
 }
 
-// All places are taken.
+// Called when all places are taken.
 void Displacement::take_places(Pass& pass) {
   const bool by_class = options_.policy == SchedulerPolicy::kPriority;
   if (running_.num_choices() + running_.num_of_lists() == 0 && !by_class) return;

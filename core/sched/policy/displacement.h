@@ -1,5 +1,6 @@
-// Displacement: a request without a place gets one from sequences that hold places which others need more: background
-// ones for any other, a choice or a list's prompt that has had its turn, and under kPriority a less important class.
+// Displacement: a request that has no place gets one from a running sequence, at most four in a step: from a further
+// choice or a list's prompt that has had its turn (eight steps since it returned), or under kPriority from a less
+// important class. Background sequences give places and blocks to the first other sequence for which these are enough.
 // Engine thread only.
 #pragma once
 

@@ -10,10 +10,10 @@ namespace quire {
 
 namespace {
 
-constexpr double kMargin = 1.1;  // by which a draft must be a better use of time than the step without it
+constexpr double kMargin = 1.1;  // factor by which a draft must be a better use of time than the step without it
 // A recurrent state is copied before drafts, and where one is wrong it is copied back and rows are computed again.
 constexpr double kMarginOfStates = 1.4;
-constexpr std::int64_t kUnpricedDrafts = 8;  // of a step, two of each sequence, before any price is known
+constexpr std::int64_t kUnpricedDrafts = 8;  // per step, two for each sequence, before any price is known
 constexpr std::int64_t kUnpricedOfSequence = 2;
 
 }  // namespace
@@ -25,16 +25,16 @@ Drafts::Drafts(const SchedulerOptions& options, KvCache& kv, StepCost& cost, con
   chosen_.reserve(kMostDraftsOfStep);
 }
 
-// The worst first; of equals the later entry.
+// Orders the worst first, and of equals the later entry.
 bool Drafts::Drafted::operator<(const Drafted& other) const {
   const double mine = probability * other.seconds;
   const double others = other.probability * seconds;
   return mine != others ? mine < others : entry > other.entry;
 }
 
-// Each draft is a row that yields a token with some probability. The best come first, and so many of them as yield most
-// for the time of the step: more than the streams of the step yield for theirs, so that no load is slower with drafts
-// than without. What prompts add to the step does not count: their rows are paid for anyway.
+// Each draft is a row that yields a token with some probability. The best come first, and drafts are added as long as
+// they yield more tokens for their time than the streams of the step, so that no load is slower with drafts than
+// without. The time of prompts does not count: their rows are computed anyway.
 void Drafts::fit(Pass& pass) {
   if (!pass.limits.takes_drafts || pass.is_short_of_memory) return;
   collect(pass);
@@ -46,7 +46,8 @@ void Drafts::fit(Pass& pass) {
   }
 }
 
-// How many of chosen_, which it makes. The time is not linear in rows: what one more does not pay, several may.
+// Fills chosen_ and returns how many of them to verify. The time is not linear in rows: several drafts may pay where
+// one does not.
 std::size_t Drafts::choose(const Pass& pass) {
   const StepPlan& plan = pass.plan;
   chosen_.clear();
@@ -109,7 +110,7 @@ void Drafts::observe(const StepPlan& committed, double seconds) {
   cost_.observe(committed.terms, seconds / row_curve_.ratio(num_rows));
 }
 
-// Of a step: the logits have their memory, and prompts need tokens as well.
+// The most drafts of a step: the memory for logits is bounded, and prompts need rows as well.
 std::int64_t Drafts::most_of_step(const Pass& pass) const {
   const std::int64_t most = cost_.known() ? kMostDraftsOfStep : kUnpricedDrafts;
   return std::min(most, bounds_.expects_prompts(pass) ? pass.num_rows / 2 : pass.num_rows);
@@ -130,7 +131,7 @@ void Drafts::collect(const Pass& pass) {
   std::make_heap(drafted_.begin(), drafted_.end());
 }
 
-// As place(): a block that is shared is not written to before the plan's copies.
+// A shared block gives no room: it must not be written to before the plan's copies are made.
 std::int64_t Drafts::take_room(Sequence& sequence, std::int64_t most) {
   const auto tail = static_cast<std::size_t>(sequence.num_computed / kv_.block_size());
   const std::vector<BlockId>& blocks = sequence.table.blocks;
@@ -171,7 +172,7 @@ bool DraftBudget::is_worth(double num_expected, std::int64_t num_sequences, doub
   return num_expected * seconds_ > margin_ * num_tokens_ * seconds;
 }
 
-// One block to grow for each that runs comes first.
+// A draft takes a block only if one remains for each running sequence to grow.
 bool Drafts::has_block_to_spare() const {
   return kv_.room_of_blocks(running_.size() + 1).fits(kv_.available());
 }
@@ -186,7 +187,7 @@ bool Drafts::place(Pass& pass, StepEntry& entry) {
   if (needs_block && !has_block_to_spare()) return false;
   if (!kv_.grow(sequence.table, sequence.num_computed, end + 1, plan.transfers.copies)) return false;
   const bool is_first = entry.num_drafts == 0;
-  // Those that could start in this step need a state each.
+  // Sequences that could start in this step need a state each.
   if (is_first && !kv_.keep_before_drafts(sequence.table, running_.num_places_left(), plan.transfers.copies))
     return false;
   plan.terms.add_stream(end, 1);
@@ -196,7 +197,7 @@ bool Drafts::place(Pass& pass, StepEntry& entry) {
   ++plan.num_drafts;
   ++sequence.num_scheduled;
   --pass.num_rows;
-  ++pass.num_bounded;  // rows of logits, as those of prompts' logprobs
+  ++pass.num_bounded;  // rows of logits, like the rows of prompts' logprobs
   return true;
 }
 

@@ -16,17 +16,18 @@
 
 namespace quire {
 
-// What drafting may take before a step: each round as long as it yields more tokens for its time than the step does
-// without it.
+// The time that drafting may take before a step: a round is drafted only if it yields more tokens for its time than
+// the step does without it.
 class DraftBudget {
  public:
-  // seconds 0: not known yet. num_streams: those that the step continues. row: of verifying one draft. margin: by which
-  // a round must be a better use of time than the step without it.
+  // seconds: time of the step without drafts; 0: not known yet. num_streams: sequences that the step continues. row:
+  // time of verifying one draft. margin: factor by which a round must be a better use of time than the step without
+  // it.
   DraftBudget(double seconds, double num_streams, double row, double margin)
       : seconds_(seconds), num_tokens_(num_streams), row_(row), margin_(margin) {}
 
-  // A round over so many sequences, which yields num_expected tokens; round 0: its price is not known. False: it does
-  // not pay.
+  // Takes a round over num_sequences that takes `round` seconds (0: not known) and is expected to yield num_expected
+  // tokens. False: it does not pay.
   bool take(double num_expected, std::int64_t num_sequences, double round);
   bool is_worth(double num_expected, std::int64_t num_sequences, double round) const;
 
@@ -48,18 +49,18 @@ class Drafts {
          const Running& running);
 
   void fit(Pass& pass);
-  // Before the plan is made: the budget of rounds of drafting, and blocks for at most so many drafts behind the last
-  // token of a sequence; returns for how many there are blocks.
+  // Called before the plan is made. budget(): for rounds of drafting. take_room(): gets blocks for at most `most`
+  // drafts behind the last token of a sequence, and returns for how many drafts there are blocks.
   DraftBudget budget() const;
   std::int64_t take_room(Sequence& sequence, std::int64_t most);
   // The committed plan took so long.
   void observe(const StepPlan& committed, double seconds);
 
  private:
-  // A streaming entry that has drafts left, and what verifying the next one yields.
+  // A streaming entry that has drafts left, with the chance and the price of its next draft.
   struct Drafted {
     std::size_t entry;
-    double probability;  // that it is accepted
+    double probability;  // chance of being accepted
     double seconds;
     std::int64_t num_taken = 0;
     bool operator<(const Drafted& other) const;

@@ -6,12 +6,12 @@ namespace quire {
 
 namespace {
 
-// Seconds of a step for lists: little, for a request that arrives beside them waits for the rest of one such step and
-// for its own; but three times the fixed price, which is paid again in each step.
+// Seconds of a step for lists: short, because a request that arrives beside them waits for the rest of one such step
+// and for its own; but at least three times the fixed price, which is paid again in each step.
 constexpr double kListStep = 0.025;
 constexpr double kListStepOfFixed = 3.0;
 constexpr std::int64_t kListsAlone = 64;       // steps without other sequences, after which lists get whole steps
-constexpr std::int32_t kPlacesNotOfLists = 4;  // lists do not get one place in so many
+constexpr std::int32_t kPlacesNotOfLists = 4;  // lists leave free one place in so many
 
 }  // namespace
 

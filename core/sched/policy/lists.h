@@ -1,5 +1,6 @@
-// Lists: prompts of a list behind its first get a part of the places and, beside other sequences, of a step's time.
-// Engine thread only.
+// Lists: bounds the prompts of lists after their first. They hold at most three quarters of the places. Beside other
+// sequences they use a step's first 25 ms (or three times its fixed price); after 64 steps without others they use
+// whole steps. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +19,12 @@ class Lists {
 
   void began(const Sequence& sequence) { num_ += sequence.continues_list ? 1 : 0; }
   void ended(const Sequence& sequence) { num_ -= sequence.continues_list ? 1 : 0; }
-  // num_sequences: all that wait or run.
+  // num_sequences: all sequences that wait or run.
   void begin_step(std::int64_t num_sequences);
 
   // The longest step with sequences of lists; infinite while there are none, or nothing else.
   double step_seconds() const;
-  // Whether another of a list may start: others find a place beside lists.
+  // Whether another prompt of a list may start: a quarter of the places stays for others.
   bool has_place() const;
 
  private:

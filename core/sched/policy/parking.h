@@ -1,5 +1,6 @@
-// Parking: a sequence whose next tokens a running one is computing waits for it, and computes nothing twice. Engine
-// thread only. Invariant: a sequence never waits for a waiting one; the other continues whatever this one does.
+// Parking: two requests with the same beginning compute it once. A waiting sequence whose next tokens a running prompt
+// is computing waits until they are computed. Engine thread only. Invariant: only running sequences are waited for, and
+// these wait for no other.
 #pragma once
 
 #include <cstdint>

@@ -9,10 +9,10 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kMinFurtherChunk = 4;  // of a prompt that gets what others of the step left
-constexpr double kOldestPart = 0.25;          // of a step's prompt tokens, so that a long prompt always ends
-constexpr double kLongSliceOfFixed = 20.0;    // seconds of a slice that an arrival may cut, of a step's fixed price
-constexpr double kUncutOfLongSlice = 20.0;    // of such a slice's time, that passes between two that are cut
+constexpr std::int64_t kMinFurtherChunk = 4;  // least tokens of each prompt after a step's first
+constexpr double kOldestPart = 0.25;          // part of a step for the oldest: a long prompt always ends
+constexpr double kLongSliceOfFixed = 20.0;    // length of a slice that may be cut, in fixed prices of a step
+constexpr double kUncutOfLongSlice = 20.0;    // least time between two cuts, in such slices
 
 bool older(const PromptShare& a, const PromptShare& b) {
   return importance(*a.sequence) < importance(*b.sequence);
@@ -56,8 +56,8 @@ void Prompts::set_budget(Pass& pass) const {
   budget.num_tokens = std::min(pass.num_rows, std::max(cost_.prompt_tokens_within(budget.seconds, 0), kMinPromptChunk));
 }
 
-// A slice takes what a step may take, or longer where a step's fixed price would be a large part of that. An arrival
-// cuts a longer one, and what that wastes stays a small part of the time: for a while, slices are short then.
+// A slice is as long as a step may be, or longer if a step's fixed price would be a large part of that. An arrival cuts
+// a longer slice. Slices are then short for a while, so that the wasted time stays a small part of the whole.
 void Prompts::set_slices(Pass& pass) const {
   StepPlan& plan = pass.plan;
   const double fixed_s = cost_.fixed_seconds();
@@ -120,7 +120,7 @@ void Prompts::give(Pass& pass, PromptShare& share, std::int64_t num_tokens, doub
   if (seconds < kNoTimeLimit && given > 0 && cost_.prompt_seconds(from, given) > seconds)
     given = std::clamp<std::int64_t>(cost_.prompt_tokens_within(seconds, from), num_given == 0 ? 1 : 0, given);
   if (given <= 0) return;
-  // A row or two of a prompt cost more than they bring; some progress there is always.
+  // Few rows of a prompt cost more than they gain; the step's first prompt always advances.
   const std::int64_t least = sequence.continues_list ? kMinPromptChunk : kMinFurtherChunk;
   if (num_given > 0 && given < std::min(wanted, least)) return;
   if (num_given == 0 && given < std::min(wanted, kMinPromptChunk) && !sequence.has_bound())
@@ -130,7 +130,7 @@ void Prompts::give(Pass& pass, PromptShare& share, std::int64_t num_tokens, doub
   add_to(pass, share, given);
 }
 
-// All of the prompt, or nothing: the first of a step, which may take more than the step's budget, or what fits.
+// Gives the whole prompt or nothing. The first of a step may exceed the step's budget; further ones must fit it.
 void Prompts::give_whole(Pass& pass, PromptShare& share, std::int64_t num_tokens, double seconds) const {
   PromptBudget& budget = pass.for_prompts;
   const std::int64_t wanted = share.sequence->num_remaining();
@@ -142,7 +142,7 @@ void Prompts::give_whole(Pass& pass, PromptShare& share, std::int64_t num_tokens
   budget.seconds -= price;
 }
 
-// What fits the background's part of the step, be it a few tokens.
+// Gives the tokens that fit the background's part of the step, even if they are few.
 void Prompts::give_background(Pass& pass, PromptShare& share) const {
   const Sequence& sequence = *share.sequence;
   const double seconds = std::min(pass.background_seconds, pass.for_prompts.seconds);
@@ -164,7 +164,7 @@ void Prompts::add_to(Pass& pass, PromptShare& share, std::int64_t num_tokens) co
   if (share.sequence->has_bound()) pass.num_bounded += num_tokens;
 }
 
-// To where a recurrent state is to be kept, at most.
+// The remaining tokens, at most up to the next border where a recurrent state is kept.
 std::int64_t Prompts::wanted_of(const PromptShare& share) const {
   const Sequence& sequence = *share.sequence;
   const std::int64_t from = sequence.num_computed + share.num_tokens;
@@ -174,7 +174,7 @@ std::int64_t Prompts::wanted_of(const PromptShare& share) const {
   return !kv_.skips_tokens() && border != sequence.borders.end() ? std::min(wanted, *border - from) : wanted;
 }
 
-// The least tokens of the first prompt of a step: not more than fits the step, but a token.
+// The least tokens of a step's first prompt: as many as fit the step, but at least one.
 std::int64_t Prompts::least_chunk(const Pass& pass, const Sequence& sequence, std::int64_t wanted) const {
   const std::int64_t least = std::min({wanted, kMinPromptChunk, pass.num_rows});
   const double seconds = pass.for_prompts.all_seconds;
@@ -182,8 +182,8 @@ std::int64_t Prompts::least_chunk(const Pass& pass, const Sequence& sequence, st
   return std::clamp<std::int64_t>(cost_.prompt_tokens_within(seconds, sequence.num_computed), 1, least);
 }
 
-// In the order of importance. Their blocks they have had since they were admitted, and parts for a block's tokens more
-// at least; only a long text that a grammar forced asks for more.
+// Places the prompts in the order of importance. They have had their blocks since they were admitted, and parts for at
+// least one block's tokens more; only a long text that a grammar forced needs further blocks.
 void Prompts::place(Pass& pass) {
   std::ranges::sort(pass.prompts, older);
   for (const PromptShare& share : pass.prompts) {

@@ -1,5 +1,8 @@
-// Prompts: how the prompts in progress share what streams leave of a step: the shortest remainder first, a fixed part
-// for the oldest, those of the background last. Engine thread only.
+// Prompts: how the prompts in progress share the rows and time that streams leave: by class under kPriority, lists
+// last, by key under kFair, then the shortest remainder first. A quarter of the tokens goes to the oldest prompt; those
+// of the background come last. While a request waits or streams, a step is planned for at most scheduler.max_step_time.
+// A prompt that runs alone may have a longer step, which ends after a slice when a request arrives or another engine
+// needs the compute threads. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +28,8 @@ class Prompts {
 
   // The prompts in progress that can be computed further, in their order.
   void find(Pass& pass);
-  // Once the streams are placed: the time and the rows that they leave, and whether an arrival may end the step.
+  // Called once the streams are placed: sets the time and rows that they leave, and whether an arrival may end the
+  // step.
   void set_budget(Pass& pass) const;
   // Shares the budget among the prompts, and places what they get.
   void fit(Pass& pass);
@@ -51,7 +55,7 @@ class Prompts {
   const TimeBounds& bounds_;
   const Lists& lists_;
   Running& running_;
-  double uncut_seconds_ = std::numeric_limits<double>::infinity();  // of steps, since an arrival cut a slice
+  double uncut_seconds_ = std::numeric_limits<double>::infinity();  // time of steps since the last cut slice
   double oldest_credit_ = 0.0;                                      // tokens that are due to the oldest prompt
 };
 

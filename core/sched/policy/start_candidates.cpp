@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-// Waiting sequences that are looked at: the first of the policy's order and the shortest; those of several keys.
+// Waiting sequences considered per key: the first in policy order, and as many of the shortest.
 constexpr std::size_t kWindow = 8;
 constexpr std::size_t kKeyWindow = 3;
 constexpr int kMaxBypassed = 8;           // times that the first in the policy's order lets a later one start before it
@@ -31,7 +31,7 @@ StartCandidates::StartCandidates(const SchedulerOptions& options, KvCache& kv, W
   candidates_.reserve(kMostCollected);
 }
 
-// Sequences that turn out to wait for something leave the lane, and others are looked at in their place.
+// Sequences that turn out to wait for something leave their lane, and others are considered instead.
 bool StartCandidates::find(const Pass& pass, Lanes lanes) {
   if (!lists_.has_place()) lanes &= ~both(Lane::kLists);
   bool has_left = true;
@@ -143,13 +143,13 @@ bool StartCandidates::goes_before(const Candidate& a, const Candidate& b) const 
   return a.order < b.order;
 }
 
-// Of all prompts: it has a part of each step of its own.
+// Whether no prompt in progress is more important: the oldest prompt has a part of each step.
 bool StartCandidates::is_oldest(const Pass& pass, const Sequence& head) const {
   return std::ranges::none_of(pass.prompts,
                               [&](const PromptShare& share) { return more_important(share.sequence, &head); });
 }
 
-// Whether the prompts in progress that go before leave anything of the step.
+// Whether the prompts in progress before this candidate leave tokens of the step.
 bool StartCandidates::is_served(const Pass& pass, const Candidate& candidate) const {
   std::int64_t left = pass.for_prompts.num_tokens;
   std::int64_t bounded_left = candidate.sequence->max_chunk;
@@ -172,7 +172,7 @@ bool StartCandidates::has_room(const Sequence& sequence, const PrefixMatch& matc
   return fits && may_bypass(sequence);
 }
 
-// One block to grow for each that runs: without it the newcomer would soon be preempted again.
+// Counts a block for each running sequence to grow: without these the new sequence would soon be preempted again.
 KvRoom StartCandidates::room_needed(const Sequence& sequence, const PrefixMatch& match) const {
   KvRoom room = kv_.room_needed(sequence.table, match, sequence.num_tokens());
   room += kv_.room_of_blocks(running_.size());
@@ -180,8 +180,7 @@ KvRoom StartCandidates::room_needed(const Sequence& sequence, const PrefixMatch&
   return room;
 }
 
-// For a step's prompt tokens, as far as that leaves most parts to sequences: without them prompts advance by small
-// chunks.
+// The parts kept for a step's prompt tokens, at most a quarter of all: without them prompts advance by small chunks.
 std::int64_t StartCandidates::parts_of_step() const {
   return std::min(kv_.blocks_for(options_.max_num_batched_tokens), kv_.capacity().parts / kPartsOfStep);
 }

@@ -1,8 +1,8 @@
-// StartCandidates: the waiting sequences that are looked at together, and which of them starts next: in policy order,
-// but a shorter one first as long as prompts in progress leave it something of the step. Sequences that cannot start
-// take no place among them. Where there is no room for the head (the first in policy order), later ones start as long
-// as there is going to be room for it beside them: it waits no longer than for requests that ran when it began to wait.
-// Engine thread only.
+// StartCandidates: the waiting sequences that are considered together, and which of them starts next: a shorter one
+// first while prompts in progress leave it tokens of the step, but the head (the first in policy order) is bypassed at
+// most eight times, or twice if it is a further choice. Sequences that cannot start take no place among the candidates.
+// If there is no room for the head, later ones start only if they leave it room once the sequences that already ran
+// have ended: the head waits for no sequence that started after it began to wait. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -27,34 +27,34 @@ class StartCandidates {
     PrefixMatch match;
     PromptOrder order;
   };
-  static constexpr int kMostLooks = 4;  // times in a step that those are replaced which turn out to wait for others
+  static constexpr int kMostLooks = 4;  // times in a step that candidates which must wait are replaced
 
   StartCandidates(const SchedulerOptions& options, KvCache& kv, WaitingQueue& waiting, const Lists& lists,
                   const Background& background, const Running& running);
 
   // Looks at the first sequences of `lanes`. False where nothing could start.
   bool find(const Pass& pass, Lanes lanes);
-  // Takes those without room now out of the candidates and their lanes. Whether others move up in those lanes.
+  // Takes candidates that have no room now out of their lanes. Returns whether others move up in those lanes.
   bool set_roomless_aside();
-  // Takes those out that have no room even in `room`.
+  // Drops candidates that do not fit even in `room`.
   void keep_fitting(const KvRoom& room);
 
   bool empty() const { return candidates_.empty(); }
-  // The next to start, or null: it leaves the candidates.
+  // Removes and returns the next candidate to start, or null.
   Sequence* take_next(const Pass& pass);
-  // The first in the order of prompts, whatever the prompts in progress leave.
+  // The first in the order of prompts, even if the prompts in progress leave it nothing.
   const Candidate& first() const;
   Candidate take_first();
 
-  // Whether another computes its next tokens, or its media are being encoded: then it leaves its lane.
+  // Whether another sequence computes its next tokens, or its media are being encoded. If so, it leaves its lane.
   bool waits(const Pass& pass, Sequence& sequence, const PrefixMatch& match);
-  // Whether it fits now, beside what the running ones and the head may need.
+  // Whether it fits now, beside the room that running sequences and the head may need.
   bool has_room(const Sequence& sequence, const PrefixMatch& match);
   KvRoom room_needed(const Sequence& sequence, const PrefixMatch& match) const;
-  // Before it starts: counts what it takes from the head.
+  // Called before a start: counts the room and the turn that it takes from the head.
   void note_start(const Sequence& sequence);
 
-  // Whether each sequence was looked at since anything changed, and none had room that would fit now.
+  // Whether every sequence was considered since the last change, and none of them would have room now.
   bool has_none() const;
   void begin_turn();
 
@@ -72,11 +72,11 @@ class StartCandidates {
   std::int64_t parts_of_step() const;
   KvRoom most_room(const Sequence& sequence) const { return kv_.most_room(sequence.most_tokens()); }
 
-  // The least room that was lacking since something changed.
+  // The least room that was lacking since the last change.
   struct Lack {
     std::optional<KvRoom> need;
-    std::int64_t num_turns = 0;     // of those without room
-    std::uint64_t num_changes = 0;  // of what waits, when it began
+    std::int64_t num_turns = 0;     // turns of the lanes without room
+    std::uint64_t num_changes = 0;  // the queue's, when this began
   };
 
   const SchedulerOptions& options_;
@@ -90,7 +90,7 @@ class StartCandidates {
   std::vector<Candidate> candidates_;
   Sequence* head_ = nullptr;      // the first candidate in policy order
   Sequence* blocked_ = nullptr;   // the head, where there is no room for it
-  KvRoom room_beside_blocked_{};  // for all that those which start before it may come to need
+  KvRoom room_beside_blocked_{};  // for sequences that start before the blocked one
   Lack lack_;
 };
 

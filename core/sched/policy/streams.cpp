@@ -51,7 +51,7 @@ void Streams::choose(Pass& pass) {
   take_turns(pass, true, list_limit, terms, last_list_turn_);
 }
 
-// As many as fit, one at least, in the order of importance, beginning after the last one of the step before.
+// Streams continue while they fit, at least one, in the order of importance after the last one of the previous step.
 void Streams::take_turns(const Pass& pass, bool of_lists, double limit, StepTerms& terms,
                          std::optional<Importance>& last) {
   const auto comes_after = [](const std::optional<Importance>& turn, const Sequence* each) {

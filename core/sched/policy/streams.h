@@ -1,5 +1,7 @@
-// Streams: the sequences that continue in a step. All do, and preempt less important ones for their blocks; where that
-// would take longer than a step may, they take turns, those of lists apart. Engine thread only.
+// Streams: the sequences that continue in a step. All continue, and preempt less important ones for their blocks. If
+// that would take longer than a step may, they take turns in the order of importance, those of lists apart; at least
+// one continues. While there are prompts, streams leave them a quarter of the longest step, or up to half if sixteen
+// tokens of a prompt cost more than a quarter. Engine thread only.
 #pragma once
 
 #include <optional>
@@ -32,7 +34,7 @@ class Streams {
   const Lists& lists_;
   const Background& background_;
   Running& running_;
-  std::optional<Importance> last_turn_;       // the last that continued, where not all streams fit a step
+  std::optional<Importance> last_turn_;       // the last that continued, if not all fit a step
   std::optional<Importance> last_list_turn_;  // the same for lists
 };
 

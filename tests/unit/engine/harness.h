@@ -98,7 +98,7 @@ struct HarnessOptions {
   int right_drafts_percent = -1;  // share of the model's own drafts; below zero: none
   DraftsBy drafts_by = DraftsBy::kNextTokens;
   bool recurs = false;                  // the model keeps a recurrent state, too
-  std::optional<StepPrice> price = {};  // that steps take; absent: the machine's time
+  std::optional<StepPrice> price = {};  // time of steps; absent: the machine's
   OnSubmit on_submit = {};              // sees each step; what it throws fails there
 };
 

@@ -62,7 +62,7 @@ class Scene {
     return add(std::make_shared<const Request>(std::move(request)), true);
   }
 
-  // Of the same request and time as another.
+  // Adds a sequence with the request and arrival of another.
   Sequence& add_beside(const Sequence& other, int num_tokens) {
     Request request = *other.request;
     request.prompt = made_tokens(num_tokens, 5000);

@@ -95,7 +95,7 @@ class RandomCrowd {
       choices.num_choices = 2 + below(places_ - 1);
       machine_.add(std::move(choices));
     }
-    machine_.steps(60);  // those prompts are computed, and choices forked
+    machine_.steps(60);  // the prompts are computed, and the choices forked
     if (is_short_of_room_) {
       for (int i = 1 + below(3); i > 0; --i)
         machine_.add_blocked();
@@ -138,7 +138,7 @@ class RandomCrowd {
   int below(int bound) { return static_cast<int>(random_() % static_cast<unsigned>(bound)); }
   int few_or_many(int most) { return std::array{0, 1 + below(3), most}[static_cast<std::size_t>(below(3))]; }
   int any_length() { return std::array{kSmallTokens / 2, kSmallTokens, 3 * kSmallTokens}[below(3)]; }
-  // Of any key, and of the same class as a small request or a worse one.
+  // Makes a request of any key, whose class is that of a small request or a worse one.
   Request request(int max_tokens) {
     return machine_.made(any_length(), max_tokens, std::string(1, static_cast<char>('a' + below(4))), 1 + below(2));
   }
@@ -251,7 +251,7 @@ TEST_CASE("one of many sequences without room starts once there is room for it a
   CrowdedMachine machine(
       waiting_options(GENERATE(from_range(std::begin(kWaitingPolicies), std::end(kWaitingPolicies))), 16), kFewBlocks);
   machine.add_ballast();
-  // What is left of the pool is held for a while.
+  // The rest of the pool is held for a while.
   const Sequence& holder = machine.add(machine.made((kFewBlocks - kBallastBlocks - 20) * kBlockTokens, 60));
   machine.steps_to_start(holder);
   machine.add_blocked();

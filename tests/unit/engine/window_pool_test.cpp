@@ -247,7 +247,7 @@ TEST_CASE("a fork shares its parent's window; who writes first copies the block 
   windowed.admit(parent, prompt);
   windowed.compute(parent, prompt, 0, 30);
   CHECK(windowed.kv.can_fork(parent, 30, 30));
-  CHECK_FALSE(windowed.kv.can_fork(parent, 20, 30));  // what its next token sees may be gone
+  CHECK_FALSE(windowed.kv.can_fork(parent, 20, 30));  // tokens that its next one sees may be gone
   BlockTable child = windowed.open();
   windowed.kv.fork(parent, child, 30);
   CHECK(child.pinned_begin == parent.pinned_begin);
