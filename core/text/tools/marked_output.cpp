@@ -400,10 +400,33 @@ class MarkedState final : public OutputParser::State {
     num_calls_ += reading.calls.size();
     any_calls_ = true;
     held_content_.clear();
-    const std::string rest = format_.keeps_text_after_calls ? pending_.substr(reading.end) : std::string();
+    pending_.erase(0, reading.end);
+    std::string rest = finish_further_calls();
     pending_.clear();
-    keep_text_after(rest);
+    if (format_.keeps_text_after_calls) keep_text_after(std::move(rest));
     return false;
+  }
+
+  // Emits the calls of whole sections behind the first one. Returns the text around them.
+  std::string finish_further_calls() {
+    std::string text;
+    for (std::size_t start = next_start(); start != kNowhere; start = next_start()) {
+      const std::string section = pending_.substr(start);
+      text += std::exchange(pending_, section).substr(0, start);
+      const CallReading further = read(true);
+      if (further.calls.empty() || further.unfinished || further.status == ScanStatus::kMalformed) break;
+      emit(further);
+      num_calls_ += further.calls.size();
+      pending_.erase(0, further.end);
+    }
+    return text + pending_;
+  }
+
+  std::size_t next_start() const {
+    std::size_t first = kNowhere;
+    for (const auto start : format_.starts)
+      first = std::min(first, pending_.find(start));
+    return first;
   }
 
   void keep_text_after(std::string rest) {

@@ -354,5 +354,18 @@ TEST_CASE("values in XML are what the XML says") {
     CHECK(parse("minicpm5", tags, options, piece).tool_calls.at(0).arguments == R"({"a": "  <b></param>\n"})");
 }
 
+TEST_CASE("a second section of calls counts where the output is read at its end, too") {
+  const std::string section = "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:";
+  const std::string call = "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>";
+  for (const bool eager : {true, false}) {
+    OutputParserOptions options;
+    options.eager = eager;
+    const ParsedOutput output = parse("kimi_k2", section + "0" + call + "\n" + section + "1" + call, options, 7);
+    REQUIRE(output.tool_calls.size() == 2);
+    CHECK(output.tool_calls[1].name == "f");
+    CHECK(output.tool_calls[1].arguments == "{}");
+  }
+}
+
 }  // namespace
 }  // namespace quire
