@@ -1,7 +1,6 @@
 #include "kernels/cpu/cpu_kv.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/check.h"
 
@@ -86,14 +85,14 @@ std::byte* CpuKvStorage::at(std::int64_t layer, std::int32_t block) const {
 void CpuKvStorage::copy_block(std::int32_t source, std::int32_t destination) {
   if (source == destination) return;
   for (std::int64_t layer = 0; layer < layout_.num_layers; ++layer)
-    std::memcpy(at(layer, destination), at(layer, source), layers_[static_cast<std::size_t>(layer)].layer_bytes);
+    std::copy_n(at(layer, source), layers_[static_cast<std::size_t>(layer)].layer_bytes, at(layer, destination));
 }
 
 void CpuKvStorage::read_block(std::int32_t block, std::span<std::byte> out) const {
   QUIRE_CHECK(out.size() == block_bytes(), "KV block of another size");
   for (std::int64_t layer = 0; layer < layout_.num_layers; ++layer) {
     const KvGeometry& geometry = layers_[static_cast<std::size_t>(layer)];
-    std::memcpy(out.data() + geometry.before, at(layer, block), geometry.layer_bytes);
+    std::copy_n(at(layer, block), geometry.layer_bytes, out.data() + geometry.before);
   }
 }
 
@@ -101,7 +100,7 @@ void CpuKvStorage::write_block(std::int32_t block, std::span<const std::byte> in
   QUIRE_CHECK(in.size() == block_bytes(), "KV block of another size");
   for (std::int64_t layer = 0; layer < layout_.num_layers; ++layer) {
     const KvGeometry& geometry = layers_[static_cast<std::size_t>(layer)];
-    std::memcpy(at(layer, block), in.data() + geometry.before, geometry.layer_bytes);
+    std::copy_n(in.data() + geometry.before, geometry.layer_bytes, at(layer, block));
   }
 }
 
