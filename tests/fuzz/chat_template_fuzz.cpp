@@ -8,8 +8,8 @@
 
 namespace {
 
-const Json& context() {
-  static const auto kValue = Json::parse(R"({
+const quire::Json& context() {
+  static const auto kValue = quire::Json::parse(R"({
     "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "Hi <|im_end|> é"},
                  {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": {"a": 1.5}}}]}],
     "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}], "add_generation_prompt": true, "n": 7})");
