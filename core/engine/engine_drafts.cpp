@@ -18,7 +18,7 @@ constexpr double kOverlapSaves = 0.08;
 }  // namespace
 
 // Whether the step in flight is finished before the next one is planned, because drafts need the token that it draws.
-// That pays if the expected accepted drafts exceed the tokens lost by giving up the overlap.
+// Finishing first pays if the expected accepted drafts exceed the tokens lost by giving up the overlap.
 bool Engine::Impl::settles_for_drafts() {
   if (num_passes_ < next_settled_pass_) return false;
   std::int64_t read_budget = kReadInStep;

@@ -1,4 +1,4 @@
-// One key over three daemons that share its rates through a real Redis: together they admit the key's limit, however
+// Three daemons share the rates of a key through a real Redis: together they admit the key's limit, however
 // the requests are spread and even if the store fails.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";

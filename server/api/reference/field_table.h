@@ -103,7 +103,7 @@ struct OperationRow {
   std::span<const FieldTable* const> body = {};  // the first table's row of a name counts; empty: no body
   std::string_view required = {};                // fields of the body, divided by ", "
   AnswerForm answer = AnswerForm::kJson;
-  std::string_view members = {};  // of every answer, divided by ", "
+  std::string_view members = {};  // fields of every answer, divided by ", "
   std::string_view query = {};    // parameters, divided by ", "
   Audience audience = Audience::kKey;
   ErrorShape errors = ErrorShape::kOpenAi;

@@ -40,7 +40,7 @@ struct ServeReport {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;
   std::int64_t output_tokens = 0;
-  std::int64_t num_images = 0;             // of prompts that were answered
+  std::int64_t num_images = 0;             // images in answered prompts
   std::int64_t num_events = 0;             // events with text or a token id
   double seconds = 0;                      // from the first request sent to the last one finished
   Summary ttft;                            // seconds to the first such event

@@ -1,5 +1,5 @@
 // `quire bench steps`: the cost of one step of a model, by its batch: streams, prompt tokens, and the context of both.
-// One thread at a time: the caller's thread becomes the engine thread.
+// Thread rule: one at a time; the caller's thread becomes the engine thread.
 #pragma once
 
 #include <filesystem>

@@ -71,7 +71,7 @@ enabled = false
 const codexes = ["@openai/codex/bin/codex.js", "codex-before/bin/codex.js"];
 const codex_script = script(tool_call("exec_command", { cmd: "cat hello.txt" }), tool_call("exec_command", { cmd: mend }));
 const codex_task = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", task];
-const codex_tokens = new Map();  // of a version's first prompt
+const codex_tokens = new Map();  // tokens of the first prompt by version
 
 for (const codex of codexes) {
   test(`Codex CLI: ${codex}`, () => with_session(codex_script, async (session) => {

@@ -15,7 +15,7 @@ TEST_CASE("A tower's text model has a shape with the positions that its rows nee
   REQUIRE(shape);
   const ModelSpec spec = read_family_shape(*shape).spec;
   CHECK(spec.layers.size() == 28);
-  CHECK(spec.config.hidden_size == 2048);  // what the tower's projector gives
+  CHECK(spec.config.hidden_size == 2048);  // width of the projector
   CHECK(positions_per_row(spec) == 3);
   REQUIRE(spec.ropes.front().axes.size() == 64);
   for (const auto& [axis, count] : {std::pair{0, 24}, {1, 20}, {2, 20}})
