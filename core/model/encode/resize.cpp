@@ -292,9 +292,15 @@ Picture resize_four_points(const Picture& picture, PictureSize size) {
   return out;
 }
 
+void check_picture(const Picture& picture) {
+  QUIRE_CHECK(picture.width > 0 && picture.height > 0, "a picture without pixels");
+  QUIRE_CHECK(picture.rgb.size() == num_bytes(picture.width, picture.height), "pixels of another number");
+}
+
 }  // namespace
 
 Picture resize(const Picture& picture, PictureSize size, ResizeFilter filter) {
+  check_picture(picture);
   QUIRE_CHECK(size.width > 0 && size.height > 0, "a picture without pixels");
   if (picture.width == size.width && picture.height == size.height) return picture;
   switch (filter) {
@@ -305,8 +311,7 @@ Picture resize(const Picture& picture, PictureSize size, ResizeFilter filter) {
 }
 
 Picture resize_part(const Picture& picture, PictureSize size, const PicturePart& part, ResizeFilter filter) {
-  QUIRE_CHECK(picture.width > 0 && picture.height > 0, "a picture without pixels");
-  QUIRE_CHECK(picture.rgb.size() == num_bytes(picture.width, picture.height), "pixels of another number");
+  check_picture(picture);
   QUIRE_CHECK(part.x >= 0 && part.y >= 0 && part.size.width > 0 && part.size.height > 0 &&
                   part.x + part.size.width <= size.width && part.y + part.size.height <= size.height,
               "a part beyond the picture");
