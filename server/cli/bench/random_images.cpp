@@ -15,7 +15,8 @@ namespace quire::bench {
 
 namespace {
 
-constexpr std::int32_t kSquare = 4;  // pixels
+constexpr std::int32_t kSquare = 4;                // pixels on a side
+constexpr std::size_t kSquareBytes = 3 * kSquare;  // in a row
 
 std::optional<std::int32_t> parse_side(std::string_view text) {
   std::int32_t side = 0;
@@ -34,23 +35,24 @@ std::optional<ImageSize> parse_size(std::string_view text) {
   return ImageSize{*width, *height};
 }
 
+void draw_row(std::mt19937_64& random, std::vector<std::uint8_t>& row) {
+  std::uint64_t color = 0;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (i % kSquareBytes == 0) color = random();
+    row[i] = static_cast<std::uint8_t>(color >> (8 * (i % 3)));
+  }
+}
+
 // The pixels: every kSquare-th line is drawn, those below repeat it.
 std::vector<std::uint8_t> random_pixels(const ImageSize& size, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto row_bytes = static_cast<std::size_t>(size.width) * 3;
+  std::vector<std::uint8_t> row(row_bytes);
   std::vector<std::uint8_t> rgb;
   rgb.reserve(row_bytes * static_cast<std::size_t>(size.height));
   for (std::int32_t y = 0; y < size.height; ++y) {
-    if (y % kSquare != 0) {
-      rgb.insert(rgb.end(), rgb.end() - static_cast<std::ptrdiff_t>(row_bytes), rgb.end());
-      continue;
-    }
-    std::uint64_t color = 0;
-    for (std::int32_t x = 0; x < size.width; ++x) {
-      if (x % kSquare == 0) color = random();
-      for (const int shift : {0, 8, 16})
-        rgb.push_back(static_cast<std::uint8_t>(color >> shift));
-    }
+    if (y % kSquare == 0) draw_row(random, row);
+    rgb.insert(rgb.end(), row.begin(), row.end());
   }
   return rgb;
 }
