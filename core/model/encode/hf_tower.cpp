@@ -56,6 +56,16 @@ struct Sizes {
   std::int64_t image = 0;
 };
 
+// Sizes under the names of most classes.
+Sizes read_sizes(const JsonObject& vision, std::int64_t patch, std::int64_t image) {
+  return {.width = vision.required_integer("hidden_size"),
+          .heads = vision.required_integer("num_attention_heads"),
+          .blocks = vision.required_integer("num_hidden_layers"),
+          .ffn = vision.required_integer("intermediate_size"),
+          .patch = vision.integer("patch_size").value_or(patch),
+          .image = image};
+}
+
 void set_common(const TowerFiles& files, const char* projector, const Sizes& sizes, double eps,
                 const std::array<double, 3>& mean, const std::array<double, 3>& deviation) {
   HfTowerFile& out = files.out;
@@ -150,13 +160,18 @@ void add_tensors(const TowerFiles& files, HfTowerClass kind, const Put& put) {
 // --- families
 // -----------------------------------------------------------------------------------------------------------
 
-void read_qwen2(const TowerFiles& files, const char* projector, const Sizes& sizes) {
+void set_qwen(const TowerFiles& files, const char* projector, const Sizes& sizes, const std::array<double, 3>& mean,
+              const std::array<double, 3>& deviation) {
   require(files, "in_channels", 3);
-  require(files, "in_chans", 3);
   require(files, "temporal_patch_size", 2);
-  set_common(files, projector, sizes, kEps, kClipMean, kClipDeviation);
+  set_common(files, projector, sizes, kEps, mean, deviation);
   set_pixels(files);
   files.out.set_integer("spatial_merge_size", files.vision.integer("spatial_merge_size").value_or(2));
+}
+
+void read_qwen2(const TowerFiles& files, const char* projector, const Sizes& sizes) {
+  require(files, "in_chans", 3);
+  set_qwen(files, projector, sizes, kClipMean, kClipDeviation);
   add_tensors(files, HfTowerClass::kQwen, [&](const std::string& name, const StoredTensor& tensor) {
     if (name != "v.patch_embd.weight") return false;
     add_frames(files.out, name, tensor);
@@ -212,19 +227,15 @@ void read_qwen3_vl(const TowerFiles& files) {
   const std::int64_t patch = vision.integer("patch_size").value_or(16);
   const auto side = static_cast<std::int64_t>(
       std::lround(std::sqrt(static_cast<double>(vision.required_integer("num_position_embeddings")))));
-  require(files, "in_channels", 3);
-  require(files, "temporal_patch_size", 2);
   set_activation(files, "hidden_act", "gelu_pytorch_tanh");
-  set_common(files, "qwen3vl_merger",
-             {.width = vision.required_integer("hidden_size"),
-              .heads = vision.required_integer("num_heads"),
-              .blocks = vision.required_integer("depth"),
-              .ffn = vision.required_integer("intermediate_size"),
-              .patch = patch,
-              .image = side * patch},
-             kEps, kHalf, kHalf);
-  set_pixels(files);
-  files.out.set_integer("spatial_merge_size", vision.integer("spatial_merge_size").value_or(2));
+  set_qwen(files, "qwen3vl_merger",
+           {.width = vision.required_integer("hidden_size"),
+            .heads = vision.required_integer("num_heads"),
+            .blocks = vision.required_integer("depth"),
+            .ffn = vision.required_integer("intermediate_size"),
+            .patch = patch,
+            .image = side * patch},
+           kHalf, kHalf);
   add_tensors(files, HfTowerClass::kQwen, [&](const std::string& name, const StoredTensor& tensor) {
     constexpr std::string_view kLevel = "v.deepstack.";
     if (name == "v.patch_embd.weight") {
@@ -243,12 +254,7 @@ void read_qwen3_vl(const TowerFiles& files) {
 
 void read_gemma3(const TowerFiles& files) {
   const JsonObject& vision = files.vision;
-  const Sizes sizes = {.width = vision.required_integer("hidden_size"),
-                       .heads = vision.required_integer("num_attention_heads"),
-                       .blocks = vision.required_integer("num_hidden_layers"),
-                       .ffn = vision.required_integer("intermediate_size"),
-                       .patch = vision.integer("patch_size").value_or(14),
-                       .image = vision.integer("image_size").value_or(896)};
+  const Sizes sizes = read_sizes(vision, 14, vision.integer("image_size").value_or(896));
   require(files, "num_channels", 3);
   set_activation(files, "hidden_act", "gelu_pytorch_tanh");
   set_common(files, "gemma3", sizes, vision.number("layer_norm_eps").value_or(kEps), kHalf, kHalf);
@@ -266,12 +272,7 @@ void read_gemma3(const TowerFiles& files) {
 
 void read_gemma4(const TowerFiles& files) {
   const JsonObject& vision = files.vision;
-  const Sizes sizes = {.width = vision.required_integer("hidden_size"),
-                       .heads = vision.required_integer("num_attention_heads"),
-                       .blocks = vision.required_integer("num_hidden_layers"),
-                       .ffn = vision.required_integer("intermediate_size"),
-                       .patch = vision.integer("patch_size").value_or(16),
-                       .image = 224};
+  const Sizes sizes = read_sizes(vision, 16, 224);
   require(files, "num_key_value_heads", sizes.heads);
   if (sizes.heads > 0) require(files, "head_dim", sizes.width / sizes.heads);
   require(files, "default_output_length", 280);
@@ -302,12 +303,7 @@ void read_pixtral(const TowerFiles& files) {
   constexpr double kPixtralEps = 1e-5;
   constexpr std::int64_t kBreak = 12;  // [IMG_BREAK] of the published tokenizers
   const JsonObject& vision = files.vision;
-  const Sizes sizes = {.width = vision.required_integer("hidden_size"),
-                       .heads = vision.required_integer("num_attention_heads"),
-                       .blocks = vision.required_integer("num_hidden_layers"),
-                       .ffn = vision.required_integer("intermediate_size"),
-                       .patch = vision.integer("patch_size").value_or(16),
-                       .image = vision.integer("image_size").value_or(1024)};
+  const Sizes sizes = read_sizes(vision, 16, vision.integer("image_size").value_or(1024));
   require(files, "num_channels", 3);
   if (sizes.heads > 0) require(files, "head_dim", sizes.width / sizes.heads);
   if (vision.number("rope_theta").value_or(10000.0) != 10000.0) vision.fail("'rope_theta' must be 10000");
