@@ -10,17 +10,6 @@
 
 namespace quire {
 
-namespace {
-
-std::int64_t product(const std::vector<std::int64_t>& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t dim : shape)
-    count *= dim;
-  return count;
-}
-
-}  // namespace
-
 HfTowerFile::HfTowerFile(std::string where, std::vector<std::unique_ptr<SafetensorsFile>> files)
     : where_(std::move(where)), files_(std::move(files)) {
   for (const auto& file : files_) {
@@ -74,7 +63,7 @@ void HfTowerFile::add_reordered(const std::string& name, const StoredTensor& ten
                                 const std::function<std::int64_t(std::int64_t)>& from) {
   const DType type = type_of(tensor);
   const std::size_t size = dtype_bytes(type, 1);
-  const std::int64_t count = product(shape);
+  const std::int64_t count = num_elements(shape);
   std::vector<std::byte>& out = made_.emplace_back(static_cast<std::size_t>(count) * size);
   for (std::int64_t i = 0; i < count; ++i)
     std::memcpy(out.data() + static_cast<std::size_t>(i) * size,
@@ -83,7 +72,7 @@ void HfTowerFile::add_reordered(const std::string& name, const StoredTensor& ten
 }
 
 void HfTowerFile::add_raised(const std::string& name, const StoredTensor& tensor, float more) {
-  std::vector<float> values(static_cast<std::size_t>(product(tensor.shape)));
+  std::vector<float> values(static_cast<std::size_t>(num_elements(tensor.shape)));
   dequantize(type_of(tensor), tensor.data.data(), std::ssize(values), values.data());
   for (float& value : values)
     value += more;

@@ -1,9 +1,11 @@
-// The numbers of the GGUF format, shared by its reader and its writer. Immutable facts; any thread.
+// The numbers of the GGUF format, shared by its reader and its writer, and of tensors' shapes. Immutable facts; any
+// thread.
 // Source: the GGUF specification and ggml's type list.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "kernels/dtype.h"
 
@@ -29,5 +31,13 @@ enum GgufValueType : std::uint32_t {
 
 std::uint32_t ggml_type_number(DType type);
 std::optional<DType> dtype_of_ggml_type(std::uint32_t number);  // nothing for types that Quire does not compute with
+
+// The product of a shape's dimensions; 1 without any.
+constexpr std::int64_t num_elements(std::span<const std::int64_t> shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t dim : shape)
+    count *= dim;
+  return count;
+}
 
 }  // namespace quire

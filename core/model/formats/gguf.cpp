@@ -308,10 +308,7 @@ void ParsedFile::place_data(const Cursor& cursor, const std::vector<std::uint64_
                       printable(tensor.name), offset, data_bytes));
     }
     if (!tensor.type) continue;
-    std::int64_t num_elements = 1;
-    for (const std::int64_t dim : tensor.shape)
-      num_elements *= dim;
-    const std::size_t size = dtype_bytes(*tensor.type, num_elements);
+    const std::size_t size = dtype_bytes(*tensor.type, num_elements(tensor.shape));
     if (size > data_bytes - offset) {
       cursor.reject(
           fmt::format("tensor '{}' needs {} bytes and the file has {} left: it is incomplete, download it again",

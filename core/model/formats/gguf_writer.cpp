@@ -97,16 +97,13 @@ void GgufWriter::set(std::string_view name, std::span<const float> values) {
 }
 
 void GgufWriter::declare(std::string_view name, std::span<const std::int64_t> shape, DType type) {
-  std::int64_t num_elements = 1;
   put_text(tensor_table_, name);
   put(tensor_table_, static_cast<std::uint32_t>(shape.size()));
-  for (const std::int64_t dim : shape) {
+  for (const std::int64_t dim : shape)
     put(tensor_table_, static_cast<std::uint64_t>(dim));
-    num_elements *= dim;
-  }
   put(tensor_table_, ggml_type_number(type));
   put(tensor_table_, next_offset_);
-  tensor_bytes_.push_back(dtype_bytes(type, num_elements));
+  tensor_bytes_.push_back(dtype_bytes(type, num_elements(shape)));
   next_offset_ = (next_offset_ + tensor_bytes_.back() + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 

@@ -14,6 +14,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/model/formats/ggml_types.h"
 #include "core/model/formats/row_makers.h"
 #include "kernels/half.h"
 
@@ -287,8 +288,7 @@ StoredTensor Joiner::join_float8(const StoredTensor& weight) {
   if (scale == nullptr) fail(weight.name, "has neither a '_scale' nor a '_scale_inv' beside it");
   out.scales = floats(*scale);
   Dims wanted = weight.shape;
-  const std::int64_t num_scales =
-      std::accumulate(scale->shape.begin(), scale->shape.end(), std::int64_t{1}, std::multiplies<>());
+  const std::int64_t num_scales = num_elements(scale->shape);
   if (config_.block_cols > 0) {
     out.block_rows = config_.block_rows;
     out.block_cols = config_.block_cols;

@@ -8,6 +8,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/model/formats/ggml_types.h"
 #include "core/model/formats/gguf.h"
 
 namespace quire {
@@ -99,9 +100,7 @@ WeightSource TensorTable::take_row(const std::string& name, std::int64_t cols) {
 
 WeightSource TensorTable::take_flattened(const std::string& name, std::int64_t rows, std::int64_t cols) {
   const std::vector<std::int64_t>& shape = shape_of(name);
-  std::int64_t count = 1;
-  for (const std::int64_t dim : shape)
-    count *= dim;
+  const std::int64_t count = num_elements(shape);
   return source_of(count == rows * cols ? take(name, shape) : take(name, {rows, cols}), rows, cols);
 }
 
@@ -112,9 +111,7 @@ WeightSource TensorTable::take_experts(const std::string& name, std::int64_t exp
 
 std::vector<float> TensorTable::take_values(const std::string& name, std::int64_t size) {
   const std::vector<std::int64_t>& shape = shape_of(name);
-  std::int64_t count = 1;
-  for (const std::int64_t dim : shape)
-    count *= dim;
+  const std::int64_t count = num_elements(shape);
   const StoredTensor& tensor = count == size ? take(name, shape) : take(name, {size});
   std::vector<float> values(static_cast<std::size_t>(size));
   dequantize(*tensor.type, tensor.data.data(), size, values.data());

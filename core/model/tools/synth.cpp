@@ -7,11 +7,11 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
-#include <numeric>
 #include <span>
 #include <thread>
 
 #include "core/base/result.h"
+#include "core/model/formats/ggml_types.h"
 #include "core/model/formats/gguf_writer.h"
 #include "core/model/formats/quantize.h"
 #include "core/model/tools/synth_vocab.h"
@@ -282,8 +282,7 @@ class TensorFiller {
 
   void fill(const SynthTensor& tensor, std::uint64_t tensor_index, GgufWriter& out) const {
     const std::int64_t cols = tensor.shape[0];
-    const std::int64_t rows =
-        std::accumulate(tensor.shape.begin() + 1, tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
+    const std::int64_t rows = num_elements(std::span(tensor.shape).subspan(1));
     const std::int64_t piece_rows = std::max<std::int64_t>(1, kPieceElements / cols);
     const auto num_threads = static_cast<std::int64_t>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
     std::vector<std::vector<std::byte>> pieces(static_cast<std::size_t>(num_threads));

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/base/result.h"
+#include "core/model/formats/ggml_types.h"
 #include "core/model/formats/gguf_writer.h"
 #include "core/model/formats/quantize.h"
 
@@ -174,9 +175,7 @@ void write_synthetic_tower(std::string_view name, DType type, std::uint64_t seed
   std::mt19937_64 random(seed);
   std::int64_t done = 0;
   for (const TowerTensor& tensor : tensors.all()) {
-    std::int64_t count = 1;
-    for (const std::int64_t dim : tensor.shape)
-      count *= dim;
+    const std::int64_t count = num_elements(tensor.shape);
     std::vector<float> values(static_cast<std::size_t>(count));
     for (float& value : values) {
       const auto unit = static_cast<float>(random() >> 40) / static_cast<float>(1 << 24);

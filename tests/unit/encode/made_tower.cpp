@@ -5,6 +5,7 @@
 #include <numbers>
 #include <random>
 
+#include "core/model/formats/ggml_types.h"
 #include "core/model/formats/gguf_writer.h"
 #include "core/model/formats/quantize.h"
 
@@ -230,9 +231,7 @@ MadeTower::MadeTower(DType type) {
   std::uniform_real_distribution<float> spread(-1.0F, 1.0F);
   const auto put = [&](const std::string& name, std::vector<std::int64_t> shape, DType stored_as, float size,
                        float middle) {
-    std::int64_t count = 1;
-    for (const std::int64_t dim : shape)
-      count *= dim;
+    const std::int64_t count = num_elements(shape);
     std::vector<float> made(static_cast<std::size_t>(count));
     for (float& value : made)
       value = middle + size * spread(random);

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "core/model/formats/ggml_types.h"
 #include "tests/unit/model/reference_math.h"
 
 namespace quire::test {
@@ -32,9 +33,7 @@ double alibi_slope(double most, std::int64_t heads, std::int64_t head) {
 
 SpecReference::SpecReference(const ModelSpec& spec, const GgufFile& weights) : spec_(spec) {
   for (const GgufTensor& tensor : weights.tensors()) {
-    std::int64_t count = 1;
-    for (const std::int64_t dim : tensor.shape)
-      count *= dim;
+    const std::int64_t count = num_elements(tensor.shape);
     std::vector<float> decoded(count_of(count));
     dequantize(tensor.type.value(), tensor.data.data(), count, decoded.data());
     tensors_[std::string(tensor.name)].assign(decoded.begin(), decoded.end());
