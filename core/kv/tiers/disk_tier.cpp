@@ -7,7 +7,8 @@
 namespace quire {
 
 DiskTier::DiskTier(const DiskTierOptions& options, std::function<void()> ready)
-    : options_(options),
+    : RecordTier(TierKind::kDisk),
+      options_(options),
       folder_({.directory = options.directory,
                .fingerprint = options.fingerprint,
                .block_size = options.block_size,
@@ -160,18 +161,6 @@ bool DiskTier::make_room(PrefixIndex& index, std::int64_t num_bytes) {
     folder_.remove(index.key_of(leaving));
     forget(index, leaving);
   });
-}
-
-void DiskTier::forget(PrefixIndex& index, PrefixNode node) {
-  order_.remove(node);
-  strike(index, node);
-  index.forget_unused(node);
-}
-
-void DiskTier::strike(PrefixIndex& index, PrefixNode node) {
-  nodes_.erase(index.key_of(node));
-  writings_.erase(node);
-  index.set_below(node, TierKind::kDisk, false);
 }
 
 }  // namespace quire

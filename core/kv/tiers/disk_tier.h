@@ -13,7 +13,6 @@
 
 #include "core/kv/tiers/record_tier.h"
 #include "core/kv/tiers/tier_folder.h"
-#include "core/kv/tiers/tier_order.h"
 
 namespace quire {
 
@@ -34,9 +33,6 @@ class DiskTier final : public RecordTier {
 
   // False until the records of earlier processes are found: nothing is written or read before.
   bool is_loaded() const { return is_loaded_; }
-  bool contains(PrefixNode node) const override { return order_.contains(node); }
-  bool is_readable(PrefixNode node) const override { return order_.is_there(node); }
-  void touch(PrefixNode node) override { order_.touch(node); }
   std::int64_t payload_bytes(PrefixNode node) const override { return writings_.at(node).payload_bytes; }
   bool can_take(std::int64_t payload_bytes) override;
   bool makes_room(std::int64_t payload_bytes, std::span<const PrefixNode> kept) const override {
@@ -63,21 +59,14 @@ class DiskTier final : public RecordTier {
   bool add_below(PrefixIndex& index, PrefixNode parent, const TierEvent& event);
   void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
   bool make_room(PrefixIndex& index, std::int64_t num_bytes);
-  void forget(PrefixIndex& index, PrefixNode node);
-  void strike(PrefixIndex& index, PrefixNode node);  // drops the node, already out of the order
+  void drop(PrefixNode node) override { writings_.erase(node); }
 
   const DiskTierOptions options_;
-  TierOrder order_;
-  struct KeyHash {
-    std::size_t operator()(const ChainKey& key) const { return key.low; }
-  };
-  std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // by the keys of their records
-  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // nodes being read, by the keys of their records
   struct Writing {
     std::uint64_t number;
     std::int64_t payload_bytes;
   };
-  std::unordered_map<PrefixNode, Writing> writings_;  // records being written
+  std::unordered_map<PrefixNode, Writing> writings_;  // how each record was written
   std::uint64_t num_reads_ = 0;
   bool is_loaded_ = false;
   TierFolder folder_;  // last member: its thread calls `ready` at once

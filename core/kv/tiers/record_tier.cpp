@@ -25,4 +25,16 @@ bool RecordTier::receive(PrefixIndex& index, std::vector<Arrived>& arrived) {
   return has_more;
 }
 
+void RecordTier::forget(PrefixIndex& index, PrefixNode node) {
+  order_.remove(node);
+  strike(index, node);
+  index.forget_unused(node);
+}
+
+void RecordTier::strike(PrefixIndex& index, PrefixNode node) {
+  nodes_.erase(index.key_of(node));
+  drop(node);
+  index.set_below(node, kind_, false);
+}
+
 }  // namespace quire

@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "core/kv/index/prefix_index.h"
 #include "core/kv/tiers/tier_event.h"
+#include "core/kv/tiers/tier_order.h"
 
 namespace quire {
 
@@ -19,9 +21,9 @@ class RecordTier {
  public:
   virtual ~RecordTier() = default;
 
-  virtual bool contains(PrefixNode node) const = 0;
-  virtual bool is_readable(PrefixNode node) const = 0;
-  virtual void touch(PrefixNode node) = 0;
+  bool contains(PrefixNode node) const { return order_.contains(node); }
+  bool is_readable(PrefixNode node) const { return order_.is_there(node); }
+  void touch(PrefixNode node) { order_.touch(node); }
   // The node must be here.
   virtual std::int64_t payload_bytes(PrefixNode node) const = 0;
 
@@ -50,12 +52,29 @@ class RecordTier {
   virtual void drop_writes() = 0;  // queued writes are lost
 
  protected:
+  explicit RecordTier(TierKind kind) : kind_(kind) {}
+
+  // The node's record is gone: drops the node, and from the tree if nothing else holds it.
+  void forget(PrefixIndex& index, PrefixNode node);
+  // Drops the node, which is out of the order.
+  void strike(PrefixIndex& index, PrefixNode node);
+  // Drops what a kind of tier remembers of the node beside this.
+  virtual void drop(PrefixNode node) = 0;
+
   // Moves at most `most` events of the thread that serves the tier to the end of `out`.
   virtual void fetch_events(TierEvents& out, std::size_t most) noexcept = 0;
   // Appends at most one element to `arrived`, for which there is room.
   virtual void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) = 0;
 
+  struct KeyHash {
+    std::size_t operator()(const ChainKey& key) const { return key.low; }
+  };
+  TierOrder order_;
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // by the keys of their records
+  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // nodes being read, by the keys of their records
+
  private:
+  const TierKind kind_;
   TierEvents events_;  // fetched, and not taken where memory failed
 };
 

@@ -7,7 +7,7 @@
 namespace quire {
 
 SharedTier::SharedTier(const SharedTierOptions& options, std::unique_ptr<SharedStore> store)
-    : options_(options), store_(std::move(store)) {}
+    : RecordTier(TierKind::kShared), options_(options), store_(std::move(store)) {}
 
 bool SharedTier::put(PrefixIndex& index, PrefixNode node, BlockPayload payload) {
   const std::int64_t num_bytes = std::ssize(*payload);
@@ -121,18 +121,6 @@ void SharedTier::take_read(PrefixIndex& index, TierEvent& event, std::vector<Arr
                         index.holds(node, record.content);
   arrived.push_back({node, is_right ? record.payload : nullptr, event.seconds});
   if (!is_right && order_.is_there(node)) forget(index, node);
-}
-
-void SharedTier::forget(PrefixIndex& index, PrefixNode node) {
-  order_.remove(node);
-  strike(index, node);
-  index.forget_unused(node);
-}
-
-void SharedTier::strike(PrefixIndex& index, PrefixNode node) {
-  nodes_.erase(index.key_of(node));
-  payload_bytes_.erase(node);
-  index.set_below(node, TierKind::kShared, false);
 }
 
 }  // namespace quire

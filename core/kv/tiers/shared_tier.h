@@ -13,7 +13,6 @@
 
 #include "core/kv/tiers/record_tier.h"
 #include "core/kv/tiers/shared_store.h"
-#include "core/kv/tiers/tier_order.h"
 
 namespace quire {
 
@@ -21,16 +20,13 @@ struct SharedTierOptions {
   ChainKey fingerprint{};  // identifies model, arithmetic and block layout
   std::int32_t block_size = 16;
   std::vector<std::int64_t> payload_bytes{};  // possible sizes of a record's payload, ascending
-  std::int64_t max_known = 1 << 16;
+  std::int64_t max_known = 1 << 16;           // each node counts as one in the order
 };
 
 class SharedTier final : public RecordTier {
  public:
   SharedTier(const SharedTierOptions& options, std::unique_ptr<SharedStore> store);
 
-  bool contains(PrefixNode node) const override { return order_.contains(node); }
-  bool is_readable(PrefixNode node) const override { return order_.is_there(node); }
-  void touch(PrefixNode node) override { order_.touch(node); }
   std::int64_t payload_bytes(PrefixNode node) const override { return payload_bytes_.at(node); }
   bool can_take(std::int64_t payload_bytes) override { return store_->can_take(payload_bytes); }
   bool makes_room(std::int64_t /*payload_bytes*/, std::span<const PrefixNode> kept) const override {
@@ -61,16 +57,9 @@ class SharedTier final : public RecordTier {
   void fetch_events(TierEvents& out, std::size_t most) noexcept override { store_->take_events(out, most); }
   void take_event(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived) override;
   void take_read(PrefixIndex& index, TierEvent& event, std::vector<Arrived>& arrived);
-  void forget(PrefixIndex& index, PrefixNode node);
-  void strike(PrefixIndex& index, PrefixNode node);
+  void drop(PrefixNode node) override { payload_bytes_.erase(node); }
 
   const SharedTierOptions options_;
-  TierOrder order_;  // every node counts as one
-  struct KeyHash {
-    std::size_t operator()(const ChainKey& key) const { return key.low; }
-  };
-  std::unordered_map<ChainKey, PrefixNode, KeyHash> nodes_;    // by the keys of their records
-  std::unordered_map<ChainKey, PrefixNode, KeyHash> reading_;  // nodes being read, by the keys of their records
   std::unordered_map<PrefixNode, std::int64_t> payload_bytes_;
   std::uint64_t num_look_ups_ = 0;
   std::uint64_t num_failures_ = 0;  // store failures seen so far
