@@ -42,6 +42,12 @@ Lane lane_of(const Sequence& sequence) {
   return sequence.waiting.lacks_room ? without_room(kind_of(sequence)) : kind_of(sequence);
 }
 
+// Appends the sequence if it is not among those from `first` on.
+void add_once(Sequence& sequence, std::size_t first, std::vector<Sequence*>& found) {
+  const auto begin = found.begin() + static_cast<std::ptrdiff_t>(first);
+  if (std::find(begin, found.end(), &sequence) == found.end()) found.push_back(&sequence);
+}
+
 KeyQueue::Orders& orders_of(const Sequence& sequence) {
   return sequence.waiting.queue->lanes[static_cast<std::size_t>(sequence.waiting.lane)];
 }
@@ -229,9 +235,7 @@ void WaitingQueue::collect_turn(Lane lane, std::size_t first, std::vector<Sequen
   for (; place != places.end() && left > 0; --left) {
     state.end = {number, *place};
     Sequence& sequence = *(place++)->sequence;
-    if (changes_lane(sequence)) continue;
-    const auto begin = found.begin() + static_cast<std::ptrdiff_t>(first);
-    if (std::find(begin, found.end(), &sequence) == found.end()) found.push_back(&sequence);
+    if (!changes_lane(sequence)) add_once(sequence, first, found);
   }
   if (place == places.end()) state.end = {.number = number + 1};
 }
@@ -247,8 +251,7 @@ void WaitingQueue::collect_lane(Lane lane, std::size_t window, std::size_t most,
         Sequence& sequence = *(place++)->sequence;
         if (changes_lane(sequence)) continue;
         --left;
-        const auto begin = found.begin() + static_cast<std::ptrdiff_t>(first);
-        if (std::find(begin, found.end(), &sequence) == found.end()) found.push_back(&sequence);
+        add_once(sequence, first, found);
       }
     };
     const KeyQueue::Orders& orders = queue->lanes[static_cast<std::size_t>(lane)];

@@ -21,8 +21,8 @@ std::uint8_t GoingOut::records_to_write(PrefixNode node, std::size_t num_groups,
   const std::int64_t num_bytes = layout_.payload_bytes(num_groups);
   for (const TierSources::Source& source : tiers_.records()) {
     RecordTier& tier = *source.tier;
-    const bool is_on_its_way = tier.contains(node) && !tier.is_readable(node);
-    if (is_on_its_way || tiers_.has_record(tier, node, num_groups) || !can_write(tier, num_bytes)) continue;
+    if (tier.is_being_written(node) || tiers_.has_record(tier, node, num_groups) || !can_write(tier, num_bytes))
+      continue;
     if (tier.makes_room(outgoing_bytes_ + num_bytes, kept)) records |= tiers_.bit_of(source);
   }
   return records;

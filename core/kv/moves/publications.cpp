@@ -59,8 +59,7 @@ void Publications::move_on() {
 bool Publications::publish(PrefixNode node) {
   if (index_.block(node) == kNoBlock || out_.contains(node)) return true;
   const std::size_t num_groups = layout_.worth(node);
-  const bool is_on_its_way = shared_->contains(node) && !shared_->is_readable(node);
-  if (tiers_.has_record(*shared_, node, num_groups) || is_on_its_way) return true;
+  if (shared_->is_being_written(node) || tiers_.has_record(*shared_, node, num_groups)) return true;
   if (step_.bytes_out < layout_.block_bytes()) return false;
   if (!out_.can_write(*shared_, layout_.payload_bytes(num_groups))) return false;
   try {

@@ -23,6 +23,7 @@ class RecordTier {
 
   bool contains(PrefixNode node) const { return order_.contains(node); }
   bool is_readable(PrefixNode node) const { return order_.is_there(node); }
+  bool is_being_written(PrefixNode node) const { return contains(node) && !is_readable(node); }
   void touch(PrefixNode node) { order_.touch(node); }
   // The node must be here.
   virtual std::int64_t payload_bytes(PrefixNode node) const = 0;

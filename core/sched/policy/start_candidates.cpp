@@ -195,20 +195,23 @@ void StartCandidates::note_start(const Sequence& sequence) {
   }
 }
 
-void StartCandidates::note_lack(const KvRoom& need) {
+StartCandidates::Lack& StartCandidates::lack() {
   if (lack_.num_changes != waiting_.num_changes()) lack_ = {{}, 0, waiting_.num_changes()};
-  const KvRoom least = lack_.need.value_or(need);
+  return lack_;
+}
+
+void StartCandidates::note_lack(const KvRoom& need) {
+  const KvRoom least = lack().need.value_or(need);
   lack_.need = KvRoom{std::min(least.blocks, need.blocks), std::min(least.parts, need.parts)};
 }
 
-bool StartCandidates::has_none() const {
-  if (lack_.num_changes != waiting_.num_changes() || !lack_.need || running_.empty()) return false;
+bool StartCandidates::has_none() {
+  if (!lack().need || running_.empty()) return false;
   return lack_.num_turns >= waiting_.turns_of_all() && !lack_.need->fits(kv_.available());
 }
 
 void StartCandidates::begin_turn() {
-  if (lack_.num_changes != waiting_.num_changes()) lack_ = {{}, 0, waiting_.num_changes()};
-  ++lack_.num_turns;
+  ++lack().num_turns;
 }
 
 }  // namespace quire

@@ -55,7 +55,7 @@ class StartCandidates {
   void note_start(const Sequence& sequence);
 
   // Whether every sequence was considered since the last change, and none of them would have room now.
-  bool has_none() const;
+  bool has_none();
   void begin_turn();
 
  private:
@@ -63,21 +63,22 @@ class StartCandidates {
 
   using Iterator = std::vector<Candidate>::const_iterator;
   Iterator first_in_order() const;
-  void find_head();
-  bool goes_before(const Candidate& a, const Candidate& b) const;
-  bool is_oldest(const Pass& pass, const Sequence& head) const;
-  bool is_served(const Pass& pass, const Candidate& candidate) const;
-  bool may_bypass(const Sequence& sequence) const;
-  void note_lack(const KvRoom& need);
-  std::int64_t parts_of_step() const;
-  KvRoom most_room(const Sequence& sequence) const { return kv_.most_room(sequence.most_tokens()); }
-
   // The least room that was lacking since the last change.
   struct Lack {
     std::optional<KvRoom> need;
     std::int64_t num_turns = 0;     // turns of the lanes without room
     std::uint64_t num_changes = 0;  // the queue's, when this began
   };
+
+  void find_head();
+  bool goes_before(const Candidate& a, const Candidate& b) const;
+  bool is_oldest(const Pass& pass, const Sequence& head) const;
+  bool is_served(const Pass& pass, const Candidate& candidate) const;
+  bool may_bypass(const Sequence& sequence) const;
+  Lack& lack();  // begun anew after a change of the queue
+  void note_lack(const KvRoom& need);
+  std::int64_t parts_of_step() const;
+  KvRoom most_room(const Sequence& sequence) const { return kv_.most_room(sequence.most_tokens()); }
 
   const SchedulerOptions& options_;
   KvCache& kv_;
