@@ -1,12 +1,7 @@
 // Images of a load run: how they are planned, sent and counted.
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 
 #include "core/base/json.h"
 #include "server/cli/bench/report.h"
@@ -14,71 +9,10 @@
 #include "server/cli/bench/workload.h"
 #include "server/media/data_url.h"
 #include "server/media/decode/picture_file.h"
+#include "tests/support/scripted_server.h"
 
 namespace quire::bench {
 namespace {
-
-// Answers one request after the other, each with the same bytes, and keeps their paths and bodies.
-class ScriptedServer {
- public:
-  ScriptedServer(std::string answer, int num_requests) : answer_(std::move(answer)) {
-    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-    REQUIRE(::listen(listener_, 8) == 0);
-    socklen_t size = sizeof address;
-    REQUIRE(::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this, num_requests] {
-      for (int i = 0; i < num_requests; ++i)
-        answer_one();
-    });
-  }
-  ~ScriptedServer() {
-    ::shutdown(listener_, SHUT_RDWR);
-    thread_.join();
-    ::close(listener_);
-  }
-  ScriptedServer(const ScriptedServer&) = delete;
-  ScriptedServer& operator=(const ScriptedServer&) = delete;
-
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
-  // Once the run has ended.
-  const std::vector<std::string>& requests() const { return requests_; }
-
- private:
-  void answer_one() {
-    const int client = ::accept(listener_, nullptr, nullptr);
-    if (client < 0) return;
-    std::string request;
-    std::vector<char> buffer(1 << 16);
-    while (!is_whole(request)) {
-      const ssize_t count = ::recv(client, buffer.data(), buffer.size(), 0);
-      if (count <= 0) break;
-      request.append(buffer.data(), static_cast<std::size_t>(count));
-    }
-    requests_.push_back(request);
-    const std::string head =
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nContent-Length: ";
-    const std::string whole = head + std::to_string(answer_.size()) + "\r\n\r\n" + answer_;
-    ::send(client, whole.data(), whole.size(), MSG_NOSIGNAL);
-    ::close(client);
-  }
-  static bool is_whole(const std::string& request) {
-    const std::size_t end = request.find("\r\n\r\n");
-    const std::size_t length = request.find("Content-Length: ");
-    return end != std::string::npos && length < end &&
-           request.size() >= end + 4 + std::stoul(request.substr(length + 16));
-  }
-
-  const std::string answer_;
-  int listener_ = -1;
-  std::uint16_t port_ = 0;
-  std::vector<std::string> requests_;
-  std::thread thread_;
-};
 
 WorkloadOptions with_images() {
   WorkloadOptions options;
@@ -144,13 +78,18 @@ TEST_CASE("a request with images is a chat whose images stand before its text, a
   std::vector<std::string> requests;
   Result<std::vector<RequestRecord>> records;
   {
-    ScriptedServer server(stream, 2);
+    const std::string answer =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nContent-Length: " +
+        std::to_string(stream.size()) + "\r\n\r\n" + stream;
+    test::ScriptedServer server([&](const std::string& request, const auto& send) {
+      requests.push_back(request);
+      send(answer);
+    });
     ServeBenchOptions asked;
     asked.url = server.url();
     asked.model = "seer";
     asked.concurrency = 1;
     records = run_serve_bench(asked, plan, [](const Progress&) {});
-    requests = server.requests();
   }
   REQUIRE(records);
   REQUIRE(requests.size() == 2);
