@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 #include <utility>
@@ -64,7 +66,7 @@ void join(Json& content, const Json& more) {
   if (content.is_null() || content == "") {
     content = more;
   } else if (content.is_string() && more.is_string()) {
-    if (more != "") content = content.get<std::string>() + "\n\n" + more.get<std::string>();
+    if (more != "") content.get_ref<std::string&>().append("\n\n").append(more.get_ref<const std::string&>());
   } else if (!more.is_null() && more != "") {
     if (content.is_string()) content = text_part(content.get<std::string>());
     const Json parts = more.is_string() ? text_part(more.get<std::string>()) : more;
@@ -81,27 +83,55 @@ std::vector<WrittenCall> written_calls(const Json& calls) {
   return list;
 }
 
-// Results behind their calls where other messages had come between: turns go on while a tool runs.
+std::set<std::string> ids_of_calls(const Json& message) {
+  std::set<std::string> ids;
+  if (!has_calls(message)) return ids;
+  for (const Json& call : message["tool_calls"])
+    ids.insert(word_of(call, "id"));
+  return ids;
+}
+
+// Positions of messages by the ids of their calls, or of the call that they are a result of.
+using PlacesById = std::map<std::string, std::set<std::size_t>>;
+
+// The first place of the id behind `after`; none: the number of messages.
+std::size_t next_place(const PlacesById& places, const std::string& id, std::size_t after, std::size_t end) {
+  const auto found = places.find(id);
+  if (found == places.end()) return end;
+  const auto next = found->second.upper_bound(after);
+  return next == found->second.end() ? end : *next;
+}
+
+// Moves results behind their calls where other messages stand between: turns go on while a tool runs. An id that a
+// later call repeats before the result belongs to that call.
 Json with_results_behind_calls(Json messages) {
+  PlacesById calls;
+  PlacesById results;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (word_of(messages[i], "role") == "tool") results[word_of(messages[i], "tool_call_id")].insert(i);
+    for (const std::string& id : ids_of_calls(messages[i]))
+      calls[id].insert(i);
+  }
   Json out = Json::array();
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].is_null()) continue;  // moved
     out.push_back(messages[i]);
     if (!has_calls(messages[i])) continue;
-    std::set<std::string> open;
-    for (const Json& call : messages[i]["tool_calls"])
-      open.insert(word_of(call, "id"));
+    std::set<std::string> open = ids_of_calls(messages[i]);
     open.erase("");
     while (i + 1 < messages.size() && word_of(messages[i + 1], "role") == "tool") {
       out.push_back(messages[++i]);
       open.erase(word_of(out.back(), "tool_call_id"));
     }
-    for (std::size_t k = i + 1; k < messages.size() && !open.empty(); ++k) {
-      for (const Json& call : has_calls(messages[k]) ? messages[k]["tool_calls"] : Json::array())
-        open.erase(word_of(call, "id"));
-      const bool is_result = word_of(messages[k], "role") == "tool";
-      if (is_result && open.erase(word_of(messages[k], "tool_call_id")) > 0)
-        out.push_back(std::exchange(messages[k], {}));
+    std::set<std::size_t> late;
+    for (const std::string& id : open) {
+      const std::size_t result = next_place(results, id, i, messages.size());
+      if (result < next_place(calls, id, i, messages.size())) late.insert(result);
+    }
+    for (const std::size_t result : late) {
+      for (const std::string& id : ids_of_calls(messages[result]))
+        calls[id].erase(result);
+      out.push_back(std::exchange(messages[result], {}));
     }
   }
   return out;
@@ -119,24 +149,43 @@ Json with_single_calls(const Json& messages) {
     std::size_t last = i;
     while (last + 1 < messages.size() && word_of(messages[last + 1], "role") == "tool")
       results.push_back(messages[++last]);
+    std::map<std::string, std::deque<std::size_t>> left;  // places in `results`, by call
+    for (std::size_t k = 0; k < results.size(); ++k)
+      left[word_of(results[k], "tool_call_id")].push_back(k);
     Json each = messages[i];
     for (const Json& call : messages[i]["tool_calls"]) {
       each["tool_calls"] = Json::array({call});
       out.push_back(each);
       each = {{"role", "assistant"}, {"content", ""}};
-      const auto is_of_call = [&call](const Json& result) {
-        return word_of(result, "tool_call_id") == word_of(call, "id");
-      };
-      const auto result = std::find_if(results.begin(), results.end(), is_of_call);
-      if (result == results.end()) continue;
-      out.push_back(std::move(*result));
-      results.erase(result);
+      const auto own = left.find(word_of(call, "id"));
+      if (own == left.end() || own->second.empty()) continue;
+      out.push_back(std::exchange(results[own->second.front()], {}));
+      own->second.pop_front();
     }
-    for (Json& result : results)
-      out.push_back(std::move(result));
+    for (Json& result : results) {
+      if (!result.is_null()) out.push_back(std::move(result));
+    }
     i = last;
   }
   return out;
+}
+
+// The mark of an insert: a beginning that all share, its number and an end, so that none is the beginning of another.
+std::string mark_of(const std::string& beginning, std::size_t number) {
+  return fmt::format("{}{}e", beginning, number);
+}
+
+std::string_view beginning_of_marks(std::string_view first_mark) {
+  return first_mark.substr(0, first_mark.size() - mark_of("", 0).size());
+}
+
+// The insert whose mark begins the text, which begins as all marks do; null: none.
+const TextInsert* insert_at(std::string_view text, std::string_view beginning, const std::vector<TextInsert>& inserts) {
+  std::size_t number = 0;
+  const std::string_view rest = text.substr(beginning.size());
+  const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+  const bool is_one = parsed.ec == std::errc() && number < inserts.size() && text.starts_with(inserts[number].mark);
+  return is_one ? &inserts[number] : nullptr;
 }
 
 class Fitter {
@@ -196,8 +245,10 @@ class Fitter {
 
   // Notes how the messages end: system messages after such an end may be lost by the template.
   void look_at_end(const Json& messages) {
-    for (const Json& message : messages) {
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const Json& message = messages[i];
       if (is_instruction(message)) continue;
+      end_ = i + 1;
       const bool is_merged = ends_with_result_ && word_of(message, "role") == "user" && !can_.user_after_result;
       ends_with_result_ = is_merged || word_of(message, "role") == "tool";
       ends_with_answer_ = word_of(message, "role") == "assistant" && !has_calls(message);
@@ -213,7 +264,7 @@ class Fitter {
       while (all.find(mark_) != std::string::npos)
         mark_ += 's';
     }
-    inserts_.push_back({fmt::format("{}{}e", mark_, inserts_.size()), write_calls(can_.tool_format, calls)});
+    inserts_.push_back({mark_of(mark_, inserts_.size()), write_calls(can_.tool_format, calls)});
     return inserts_.back().mark;
   }
 
@@ -274,6 +325,8 @@ class Fitter {
 
   void push(Json message) {
     is_folded_ = false;
+    has_begun_ = has_begun_ || !is_instruction(message);
+    if (word_of(message, "role") != "tool") follows_call_ = has_calls(message);
     out_.push_back(std::move(message));
   }
 
@@ -281,17 +334,13 @@ class Fitter {
 
   void add_instruction(Json& messages, std::size_t index) {
     Json message = std::move(messages[index]);
-    const bool leads = std::all_of(out_.begin(), out_.end(), is_instruction);
-    if (word_of(message, "role") == "developer" && !(leads && can_.developer_role)) message["role"] = "system";
+    if (word_of(message, "role") == "developer" && (has_begun_ || !can_.developer_role)) message["role"] = "system";
     const bool is_lost = (ends_with_result_ && can_.tool_results && !can_.system_with_results) ||
                          (ends_with_answer_ && !can_.system_with_answer);
     const bool takes_role = !is_lost && (can_.system_role || word_of(message, "role") == "developer");
     const bool follows_one = !out_.empty() && is_instruction(out_.back());
     if (takes_role && follows_one && !can_.several_systems) return join(out_.back()["content"], message["content"]);
-    bool is_last = true;
-    for (std::size_t i = index + 1; i < messages.size(); ++i)
-      is_last = is_last && is_instruction(messages[i]);
-    const bool fits = leads || (is_last ? can_.last_system : can_.later_system);
+    const bool fits = !has_begun_ || (index >= end_ ? can_.last_system : can_.later_system);
     if (takes_role && fits) return push(std::move(message));
     ++num_folded_;
     add_text("user", message["content"]);
@@ -320,7 +369,7 @@ class Fitter {
   void add_answer(Json message, bool is_last) {
     const bool is_empty = !has_calls(message) && (message["content"].is_null() || message["content"] == "");
     if (is_empty && !is_last && !can_.empty_answers) return;
-    if (!can_.answer_first && std::all_of(out_.begin(), out_.end(), is_instruction)) {
+    if (!can_.answer_first && !has_begun_) {
       push(Json{{"role", "user"}, {"content", ""}});
       ++num_begun_;
     }
@@ -357,7 +406,8 @@ class Fitter {
     }
     held_ = nullptr;
     const bool takes_lone = can_.lone_results && can_.user_after_result;
-    if (can_.tool_results && (takes_lone || follows_call())) return push(std::move(message));
+    // Calls that were written as text are none.
+    if (can_.tool_results && (takes_lone || follows_call_ || !can_.tool_calls)) return push(std::move(message));
     ++num_written_;
     const auto name = names_.find(word_of(message, "tool_call_id"));
     Json text = fmt::format("Result of {}:\n", name == names_.end() ? "a function" : name->second);
@@ -367,13 +417,6 @@ class Fitter {
       join(text, message["content"]);
     }
     add_text("user", text);
-  }
-
-  // Calls that were written as text are none.
-  bool follows_call() const {
-    const auto call = std::find_if(out_.rbegin(), out_.rend(),
-                                   [](const Json& message) { return word_of(message, "role") != "tool"; });
-    return !can_.tool_calls || (call != out_.rend() && has_calls(*call));
   }
 
   std::vector<std::string> warnings() const {
@@ -402,6 +445,9 @@ class Fitter {
   std::map<std::string, std::string> names_;  // tools by the ids of their calls
   std::set<std::string> replaced_;            // tools whose arguments were not objects
   Json held_;                                 // text beside a call, held until the call's result comes
+  bool has_begun_ = false;                    // `out_` has a message that is no instruction
+  bool follows_call_ = false;                 // the last message that is no result has calls
+  std::size_t end_ = 0;                       // place behind the last message that is no instruction
   bool ends_with_result_ = false;
   bool ends_with_answer_ = false;
   std::size_t num_begun_ = 0;
@@ -418,18 +464,23 @@ Result<FittedMessages> fit_messages(const Json& messages, const Json& tools, con
 }
 
 std::vector<TextPiece> with_inserts(std::vector<TextPiece> pieces, const std::vector<TextInsert>& inserts) {
-  for (const TextInsert& insert : inserts) {
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      const std::size_t at = pieces[i].text.find(insert.mark);
-      if (at == std::string::npos) continue;
-      TextPiece rest{pieces[i].text.substr(at + insert.mark.size()), pieces[i].trusted};
-      pieces[i].text.resize(at);
-      auto next = pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(i) + 1, insert.pieces.begin(),
-                                insert.pieces.end());
-      pieces.insert(next + static_cast<std::ptrdiff_t>(insert.pieces.size()), std::move(rest));
+  if (inserts.empty()) return pieces;
+  const std::string_view beginning = beginning_of_marks(inserts.front().mark);
+  std::vector<TextPiece> out;
+  for (const TextPiece& piece : pieces) {
+    const std::string_view text = piece.text;
+    std::size_t begin = 0;
+    for (std::size_t at = text.find(beginning); at != std::string_view::npos; at = text.find(beginning, at + 1)) {
+      const TextInsert* const insert = insert_at(text.substr(at), beginning, inserts);
+      if (insert == nullptr) continue;
+      out.push_back({std::string(text.substr(begin, at - begin)), piece.trusted});
+      out.insert(out.end(), insert->pieces.begin(), insert->pieces.end());
+      begin = at + insert->mark.size();
+      at = begin - 1;
     }
+    out.push_back({std::string(text.substr(begin)), piece.trusted});
   }
-  return pieces;
+  return out;
 }
 
 std::string nine_letter_id(std::string_view text) {

@@ -267,5 +267,58 @@ TEST_CASE("parts that are not text are refused by name where the template takes 
   CHECK(fitted.error().message.find("image_url") != std::string::npos);
 }
 
+// Work that grows with the square of a history's length takes many minutes at this one.
+TEST_CASE("histories of very many messages are fitted in one go") {
+  constexpr int kMany = 40'000;
+  TemplateCapabilities rich;
+  rich.system_role = rich.several_systems = rich.later_system = rich.last_system = rich.repeated_turns = true;
+  rich.tool_calls = rich.tool_results = rich.parallel_calls = rich.text_beside_calls = true;
+  rich.answer_first = rich.without_user = true;
+  Json many_calls = Json::array();
+  Json open_calls = Json::array();
+  Json results = Json::array();
+  Json instructions = Json::array();
+  Json questions = Json::array();
+  for (int i = 0; i < kMany; ++i) {
+    const std::string id = std::to_string(i);
+    many_calls.push_back(call(id.c_str(), "{}"));
+    open_calls.push_back(calls(Json::array({many_calls.back()})));
+    results.push_back(result("r", id.c_str()));
+    instructions.push_back(message("system", "s"));
+    questions.push_back(message("user", "q"));
+  }
+  SECTION("calls without results, shown and as text") {
+    CHECK(fit_messages(open_calls, Json(), rich)->messages.size() == kMany);
+    rich.tool_calls = false;
+    const auto fitted = fit_messages(open_calls, Json(), rich);
+    const auto pieces = with_inserts({{dump_json(fitted->messages), false}}, fitted->inserts);
+    CHECK(fitted->inserts.size() == kMany);
+    CHECK(pieces.size() > kMany);
+  }
+  SECTION("one message of calls, whose results are in another order") {
+    Json messages = Json::array({calls(many_calls)});
+    for (int i = kMany; i-- > 0;)
+      messages.push_back(results[static_cast<std::size_t>(i)]);
+    rich.parallel_calls = false;
+    const auto fitted = fit_messages(messages, Json(), rich);
+    REQUIRE(fitted->messages.size() == 2 * kMany);
+    CHECK(fitted->messages[0]["tool_calls"][0]["id"] == fitted->messages[1]["tool_call_id"]);
+  }
+  SECTION("results without calls") {
+    CHECK(fit_messages(results, Json(), rich)->messages.size() < kMany);
+  }
+  SECTION("instructions, and answers behind them") {
+    CHECK(fit_messages(instructions, Json(), rich)->messages.size() >= kMany);
+    instructions.insert(instructions.end(), open_calls.begin(), open_calls.end());
+    CHECK(fit_messages(instructions, Json(), rich)->messages.size() >= 2 * kMany);
+  }
+  SECTION("questions that are merged") {
+    rich.repeated_turns = false;
+    const auto fitted = fit_messages(questions, Json(), rich);
+    REQUIRE(fitted->messages.size() == 1);
+    CHECK(fitted->messages[0]["content"].get_ref<const std::string&>().size() == 3 * kMany - 2);
+  }
+}
+
 }  // namespace
 }  // namespace quire
