@@ -75,7 +75,7 @@ class StartCandidates {
   bool is_oldest(const Pass& pass, const Sequence& head) const;
   bool is_served(const Pass& pass, const Candidate& candidate) const;
   bool may_bypass(const Sequence& sequence) const;
-  Lack& lack();  // begun anew after a change of the queue
+  Lack& lack();  // reset if the queue has changed
   void note_lack(const KvRoom& need);
   std::int64_t parts_of_step() const;
   KvRoom most_room(const Sequence& sequence) const { return kv_.most_room(sequence.most_tokens()); }
