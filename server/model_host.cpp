@@ -243,7 +243,8 @@ ModelIdentity ModelHost::build(const HostedModelSpec& spec, const std::function<
   std::optional<ContentReading> reading;
   std::optional<ContentReading> reading_drafter;
   ModelIdentity identity{.model = private_content()};
-  if (sight_ != nullptr) identity.encoder = leaves_process(spec) ? sight_->content() : "of one process";
+  if (sight_ != nullptr)
+    identity.encoder = leaves_process(spec) ? sight_->content(spec.model.packed_cache) : "of one process";
   if (leaves_process(spec)) {
     reading.emplace(loaded_, spec.model.packed_cache);
     if (loaded_drafter_ != nullptr) reading_drafter.emplace(loaded_drafter_, spec.model.packed_cache);

@@ -8,20 +8,14 @@
 #include <utility>
 
 #include "core/model/encode/tower_run.h"
-#include "core/model/formats/content_hash.h"
-#include "core/model/formats/mapped_file.h"
+#include "core/model/layers/model_identity.h"
 
 namespace quire {
 
 namespace {
 
-std::string file_content(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  return hex_digits(hash_content(file.bytes()));
-}
-
 // Content of the files that a directory's tower is read from.
-std::string directory_content(const std::filesystem::path& directory) {
+std::string directory_content(const std::filesystem::path& directory, const std::filesystem::path& folder) {
   std::set<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
@@ -31,7 +25,7 @@ std::string directory_content(const std::filesystem::path& directory) {
   }
   std::string all;
   for (const std::filesystem::path& file : files)
-    all += file.filename().string() + ' ' + file_content(file) + ' ';
+    all += file.filename().string() + ' ' + hex_digits(content_of(file, folder)) + ' ';
   return hex_digits(hash_content(std::as_bytes(std::span(all))));
 }
 
@@ -59,8 +53,9 @@ std::uint64_t ModelSight::num_bytes(std::int64_t most_rows) const {
   return encoder_->bytes() + most_run_bytes(encoder_->spec(), most_rows);
 }
 
-std::string ModelSight::content() const {
-  return fmt::format("{} {}", is_directory(path_) ? directory_content(path_) : file_content(path_),
+std::string ModelSight::content(const std::filesystem::path& folder) const {
+  return fmt::format("{} {}",
+                     is_directory(path_) ? directory_content(path_, folder) : hex_digits(content_of(path_, folder)),
                      form_ == PictureForm::kTrained ? "trained" : "llama.cpp");
 }
 

@@ -23,8 +23,8 @@ class ModelSight {
   Backend& backend() const { return own_backend_ != nullptr ? *own_backend_ : model_backend_; }
   // Weights, and activations of the largest picture of at most so many rows.
   std::uint64_t num_bytes(std::int64_t most_rows) const;
-  // Hash of the file, with the form. Reads the file from end to end.
-  std::string content() const;
+  // Hash of its files, with the form. Reads them from end to end, but for hashes that the folder keeps.
+  std::string content(const std::filesystem::path& folder) const;
   const std::shared_ptr<const MediaSight>& view() const { return view_; }
 
  private:

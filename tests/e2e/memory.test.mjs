@@ -2,7 +2,6 @@
 // ends while clients come.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import net from "node:net";
 import { tmpdir } from "node:os";
@@ -58,6 +57,11 @@ function burden(number) {
   ][number % 4];
 }
 
+// Resolves with the event, or when the socket closes: a refused or reset connection is as good as an answered one.
+function comes(socket, event) {
+  return new Promise((resolve) => socket.once(event, resolve).once("close", resolve));
+}
+
 function limit_address_space(pid, bytes) {
   execFileSync("prlimit", ["--pid", String(pid), `--as=${bytes ?? "unlimited"}:unlimited`]);
 }
@@ -70,15 +74,17 @@ for (const spare of [100, 60, 40, 20, 8]) {
       const size = 1024 * Number(/^VmSize:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${server.pid}/status`, "utf8"))[1]);
       limit_address_space(server.pid, size + spare * kMiB);
       const port = Number(new URL(server.url).port);
+      const answered = [];
       for (let i = 0; i < 1500; ++i) {
         const socket = net.connect(port, "127.0.0.1");
         socket.on("error", () => {}).resume();
+        answered.push(comes(socket, "data"));
+        const connected = comes(socket, "connect");
         sockets.push(socket);
         socket.write(burden(i));
-        // A refused connection is as good as an open one: the next may come.
-        if (i % 50 === 49) await Promise.race([once(socket, "connect"), once(socket, "close")]);
+        if (i % 50 === 49) await connected;
       }
-      await Promise.race([once(sockets.at(-2), "data"), once(sockets.at(-2), "close"), once(sockets.at(-1), "data"), once(sockets.at(-1), "close")]);
+      await Promise.race(answered.slice(-2));
       for (const socket of sockets) socket.destroy();
       limit_address_space(server.pid);
       await server.metric_becomes("vllm:num_requests_running", (count) => count === 0);

@@ -82,6 +82,11 @@ ModelContent private_content() {
   return {fmt::format("{:08x}{:08x}{:08x}{:08x} of one process", device(), device(), device(), device()), ""};
 }
 
+ContentHash content_of(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  KnownContents known(folder);
+  return hash_of(MappedFile(path), known, {});
+}
+
 ContentReading::ContentReading(std::shared_ptr<const LoadedModel> model, std::filesystem::path folder)
     : model_(std::move(model)), work_([this, folder = std::move(folder)](const std::stop_token& stop) {
         return read_content(model_->checkpoint(), folder, stop);

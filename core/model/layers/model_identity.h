@@ -51,6 +51,9 @@ std::string packed_identity(const ModelContent& model, std::string_view packing)
 // A content that differs from every other process's, for a model whose blocks and weights stay in this process.
 ModelContent private_content();
 
+// Hash of a file's bytes. The folder keeps it, as ContentReading's; empty: it is not kept. Throws StartupError.
+ContentHash content_of(const std::filesystem::path& path, const std::filesystem::path& folder);
+
 // Reads a model's files from end to end on threads of its own, from construction on.
 class ContentReading {
  public:

@@ -296,3 +296,18 @@ TEST_CASE("a remembered content is that of the file as it is", "[identity]") {
   fs::rename(folder / "other.gguf", folder / "model.gguf");
   CHECK(read() == first);
 }
+
+TEST_CASE("a remembered hash of a file is that of its bytes", "[identity]") {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "tower.gguf";
+  write_tiny(path);
+  const auto read = [&] { return content_of(path, folder / "known"); };
+  const ContentHash first = content_of(path, {});
+  CHECK(read() == first);
+  CHECK(read() == first);
+  CHECK(fs::exists(folder / "known"));
+  change_byte(path, fs::file_size(path) / 2);
+  const ContentHash second = content_of(path, {});
+  CHECK(second != first);
+  CHECK(read() == second);
+}
