@@ -111,3 +111,40 @@ TEST_CASE("a reader below the lowest rate is closed") {
     std::this_thread::yield();
   CHECK(server.server().state().answers.num_cut() == 0);
 }
+
+TEST_CASE("the largest generations wait for their readers within the bound, in every form") {
+  constexpr std::size_t kNumTokens = 1'000;
+  TestServer server(says(std::string(kNumTokens, 'y')), bounded(),
+                    [](ServedModel& model) { model.max_model_len = 40'000; });
+  const std::string length = std::to_string(2 * kNumTokens);
+  const std::string chat = R"("messages":[{"role":"user","content":"a"}])";
+  const std::string choices = R"(,"n":16,"max_tokens":)" + length;
+  const bool is_stream = GENERATE(false, true);
+  const auto form = GENERATE_COPY(
+      as<std::pair<std::string, std::string>>{}, std::pair("/v1/completions", R"("prompt":"a","logprobs":5)" + choices),
+      std::pair("/v1/chat/completions", chat + R"(,"logprobs":true,"top_logprobs":20)" + choices),
+      std::pair("/v1/responses", R"("input":"a","max_output_tokens":)" + length),
+      std::pair("/v1/messages", chat + R"(,"max_tokens":)" + length),
+      std::pair("/completion", R"("prompt":"a","n_probs":20,"n_predict":)" + length),
+      std::pair("/api/chat", chat + R"(,"options":{"num_predict":)" + length + "}"));
+  INFO(form.first << (is_stream ? ", streamed" : ", whole"));
+  const std::string body = "{" + form.second + R"(,"stream":)" + (is_stream ? "true" : "false") + "}";
+  std::deque<HttpClient> readers;
+  for (int i = 0; i < 8; ++i)
+    readers.emplace_back(server.port()).send(slow_post(form.first, body));
+  HttpClient neighbour(server.port());
+  const ClientBudget& answers = server.server().state().answers;
+  // The readers' generations end, wait or are cut; the neighbour's answers come meanwhile.
+  for (int i = 0; i < 50; ++i)
+    CHECK(neighbour.post("/v1/completions", R"({"prompt":"a","max_tokens":1})").status == 200);
+  // Sixteen choices are more than the kernel and the bound hold.
+  if (body.find("\"n\":16") != std::string::npos) await_cuts(server, 1);
+  // Bytes of an answer that was cut count until its connection has ended.
+  while (answers.num_bytes() > kBound)
+    std::this_thread::yield();
+  for (HttpClient& reader : readers)
+    reader.close();
+  while (server.server().state().num_busy.load() > 0)
+    std::this_thread::yield();
+  CHECK(answers.num_bytes() == 0);
+}
