@@ -36,17 +36,15 @@ asio::awaitable<void> Connection::run() {
   bool again = co_await transport_->handshake(timeout);
   while (again) {
     const auto idle_until = Clock::now() + state_.settings()->options.timeout.idle;
-    again = co_await wait_for_bytes(idle_until);
+    // A coroutine of its own would keep its frame for each connection that idles.
+    if (transport_->input().empty()) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(idle_until - Clock::now());
+      const ReadStatus status = co_await transport_->fill(std::max(left, std::chrono::milliseconds(0)));
+      again = status == ReadStatus::kMore;
+    }
     if (again) again = co_await serve_next(idle_until);
   }
   co_await transport_->close_gracefully();
-}
-
-asio::awaitable<bool> Connection::wait_for_bytes(Clock::time_point until) {
-  if (!transport_->input().empty()) co_return true;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
-  const ReadStatus status = co_await transport_->fill(std::max(left, std::chrono::milliseconds(0)));
-  co_return status == ReadStatus::kMore;
 }
 
 asio::awaitable<bool> Connection::serve_next(Clock::time_point idle_until) {

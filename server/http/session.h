@@ -171,8 +171,6 @@ class Connection {
   boost::asio::awaitable<void> run();
 
  private:
-  // Returns false if nothing arrived, and the connection closes.
-  boost::asio::awaitable<bool> wait_for_bytes(Clock::time_point until);
   // Returns false if the connection can take no further request.
   boost::asio::awaitable<bool> serve_next(Clock::time_point idle_until);
 

@@ -130,8 +130,9 @@ asio::awaitable<ReadStatus> Transport::fill(std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   start_read(Socket::wait_read);
   while (input().size() == before && !gone_ && !woken_ && !is_cut_) {
-    const bool signalled = co_await may_read_.wait(deadline);
-    if (!signalled && input().size() == before && !gone_ && !woken_ && !is_cut_) co_return ReadStatus::kTimeout;
+    auto signal = may_read_.next(deadline);
+    co_await std::move(signal);
+    if (!may_read_.take() && input().size() == before && !gone_ && !woken_ && !is_cut_) co_return ReadStatus::kTimeout;
   }
   if (is_cut_) {
     reset();

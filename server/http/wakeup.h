@@ -4,15 +4,24 @@
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/deferred.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 namespace quire {
 
 class Wakeup {
+  template <typename Begin>
+  static auto initiate(Begin begin) {
+    constexpr auto kTuple = boost::asio::as_tuple(boost::asio::deferred);
+    return boost::asio::async_initiate<decltype(kTuple), void(boost::system::error_code)>(std::move(begin), kTuple);
+  }
+
  public:
   using Time = boost::asio::steady_timer::time_point;
 
@@ -23,6 +32,16 @@ class Wakeup {
   void close() noexcept;
   // True: it was signalled; false: the time came first.
   boost::asio::awaitable<bool> wait(Time until = Time::max());
+  // A wait in the caller's own frame, for connections that idle: co_await it, then take() the signal.
+  auto next(Time until) {
+    return initiate([this, until](auto handler) {
+      const std::lock_guard lock(mutex_);
+      timer_->expires_at(is_signalled_ ? Time::min() : until);
+      timer_->async_wait(std::move(handler));
+    });
+  }
+  // True: it was signalled.
+  bool take() noexcept;
   // Waits for the signal of what `start` begins. It is called once the wait has all its memory, and may not throw.
   boost::asio::awaitable<void> wait_for(const std::function<void()>& start);
 
