@@ -70,6 +70,12 @@ bool leaves_process(const HostedModelSpec& spec) {
          engine.shared_store != nullptr || engine.cache_events != nullptr;
 }
 
+// Folder that keeps the hashes of the model's files, so that a later start need not read them from end to end.
+std::filesystem::path hashes_folder(const HostedModelSpec& spec) {
+  if (!spec.model.packed_cache.empty()) return spec.model.packed_cache;
+  return spec.engine.kv_cache.disk_tier_path;
+}
+
 // Replaces "{model}" in the topic by the model's name.
 std::string topic_of(const CacheEventOptions& options, const HostedModelSpec& spec) {
   constexpr std::string_view kModel = "{model}";
@@ -244,10 +250,10 @@ ModelIdentity ModelHost::build(const HostedModelSpec& spec, const std::function<
   std::optional<ContentReading> reading_drafter;
   ModelIdentity identity{.model = private_content()};
   if (sight_ != nullptr)
-    identity.encoder = leaves_process(spec) ? sight_->content(spec.model.packed_cache) : "of one process";
+    identity.encoder = leaves_process(spec) ? sight_->content(hashes_folder(spec)) : "of one process";
   if (leaves_process(spec)) {
-    reading.emplace(loaded_, spec.model.packed_cache);
-    if (loaded_drafter_ != nullptr) reading_drafter.emplace(loaded_drafter_, spec.model.packed_cache);
+    reading.emplace(loaded_, hashes_folder(spec));
+    if (loaded_drafter_ != nullptr) reading_drafter.emplace(loaded_drafter_, hashes_folder(spec));
   }
   const auto finish = [&] {
     if (reading) identity.model = reading->wait(poll);

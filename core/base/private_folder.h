@@ -1,4 +1,4 @@
-// make_private_folder: a folder for files with clients' content. Any thread.
+// make_private_folder: a folder that only the daemon's user can enter. Any thread.
 #pragma once
 
 #include <filesystem>

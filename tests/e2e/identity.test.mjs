@@ -52,6 +52,9 @@ test("the disk tier and packed weights of a file of the same name, size and time
     assert.notDeepEqual(first.logprobs, alone.logprobs, "these are two models");
     const second = await served(paths[1], flags);
     assert.deepEqual(second, alone, flag);
+    // The folder keeps the hashes, for the user alone.
+    assert.match(readFileSync(join(flags[1], "content-hashes"), "utf8"), /\S/);
+    assert.equal(statSync(flags[1]).mode & 0o777, 0o700);
     // Each again, with hashes that may be remembered.
     assert.deepEqual((await served(paths[0], flags)).logprobs, first.logprobs, flag);
     assert.deepEqual((await served(paths[1], flags)).logprobs, alone.logprobs, flag);

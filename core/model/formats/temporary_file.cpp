@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/base/private_folder.h"
+
 namespace quire {
 
 namespace fs = std::filesystem;
@@ -23,7 +25,7 @@ std::error_code last_error() {
 
 TemporaryFile::TemporaryFile(fs::path path) : path_(std::move(path)), name_(path_.string() + ".XXXXXX") {
   std::error_code ignored;
-  fs::create_directories(path_.parent_path(), ignored);
+  make_private_folder(path_.parent_path(), ignored);
   file_ = ::mkostemp(name_.data(), O_CLOEXEC);
   if (file_ < 0) {
     error_ = last_error();
