@@ -182,7 +182,7 @@ bench-server: build/measure/build.ninja
 MINUTES ?= 30
 hostile: build/asan/build.ninja
 	$(NINJA) -C build/asan quire
-	node tests/stress/hostile.mjs --binary build/asan/quire --minutes $(MINUTES) --patience 20
+	node tests/stress/hostile.mjs --binary build/asan/quire --minutes $(MINUTES) --patience 20 --growth 1.05
 
 # Every fuzz target with libFuzzer, from its committed corpus; what it finds new stays in build/fuzz.
 SECONDS ?= 60

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/base/log.h"
 #include "core/base/log_buffer.h"
@@ -40,6 +41,7 @@ constexpr std::chrono::milliseconds kLastWords{500};
 constexpr std::chrono::milliseconds kLookAfter{1000};  // late reloads, memory that was refused
 // While a start reads weights, each period of kExtendEvery extends its time limit by kExtendBy: time for a tensor of a
 // slow disk.
+constexpr std::chrono::milliseconds kRest{5000};  // without a request, before memory is returned
 constexpr std::chrono::seconds kExtendEvery{10};
 constexpr std::chrono::minutes kExtendBy{5};
 
@@ -85,6 +87,18 @@ void feed_watchdog(Server& server, ServiceNotifier& notifier) {
     }
     watchdogs = std::move(watched);
     if (alive) notifier.alive();
+  });
+}
+
+// Returns to the system what the heaps keep free, once the server rests after some load: glibc keeps most of a peak
+// otherwise, spread over the heaps of all threads.
+void trim_at_rest(Server& server) {
+  server.repeat(kRest, [&server, before = std::int64_t{0}, trimmed = std::int64_t{0}]() mutable {
+    const std::int64_t calls = server.state().num_calls.load();
+    const bool rests = std::exchange(before, calls) == calls && server.state().num_busy.load() == 0;
+    if (!rests || trimmed == calls) return;
+    trimmed = calls;
+    ::malloc_trim(0);
   });
 }
 
@@ -289,6 +303,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
       reloader.attach(server, models);
       notifier.ready();
       feed_watchdog(server, notifier);
+      trim_at_rest(server);
       exit_when_idle(server, options.server.exit_when_idle);
     } catch (const Interrupted&) {
       log::info("interrupted while loading");

@@ -16,9 +16,11 @@ const kBesides = 300e6;
 const folder = mkdtempSync(join(tmpdir(), "quire-memory-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-function peak_bytes(pid) {
-  return 1024 * Number(/^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]);
+function status_bytes(pid, name) {
+  return 1024 * Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]);
 }
+
+const peak_bytes = (pid) => status_bytes(pid, "VmHWM");
 
 test("memory stays within weights, KV pool and 300 MB, from loading through 32 streams behind long prompts", async () => {
   const model = join(folder, "model.gguf");
@@ -37,6 +39,29 @@ test("memory stays within weights, KV pool and 300 MB, from loading through 32 s
     }));
     for (const { status, tokens } of answers) assert.deepEqual([status, tokens], [200, 4]);
     assert.ok(peak_bytes(server.pid) < weights + kPool + kBesides, `${peak_bytes(server.pid)} bytes at the peak`);
+    await server.stop();
+  } finally {
+    server.kill();
+  }
+});
+
+test("a daemon that rests returns the memory of its load to the system", async () => {
+  const server = await QuireServer.start();
+  try {
+    await server.post("/v1/completions", { prompt: "a", max_tokens: 1 });
+    const before = status_bytes(server.pid, "VmRSS");
+    // Many small values, and buffers below the size from which on each is mapped by itself.
+    const messages = Array.from({ length: 3000 }, (_, i) => ({ role: i % 2 ? "assistant" : "user", content: "x".repeat(30) }));
+    for (let round = 0; round < 4; ++round) {
+      await Promise.all(Array.from({ length: 32 }, () => server.post("/apply-template", { messages }).then((answer) => answer.text())));
+    }
+    const grown = peak_bytes(server.pid) - before;
+    assert.ok(grown > 10 * kMiB, `${grown} bytes of load`);
+    const deadline = Date.now() + 60_000;
+    while (status_bytes(server.pid, "VmRSS") > before + grown / 2) {
+      assert.ok(Date.now() < deadline, `${status_bytes(server.pid, "VmRSS") - before} of ${grown} bytes are kept`);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
     await server.stop();
   } finally {
     server.kill();
@@ -71,8 +96,7 @@ for (const spare of [100, 60, 40, 20, 8]) {
     const server = await QuireServer.start(["--server.resume.window", "20s", "--kv-cache.num-blocks", "2000"]);
     const sockets = [];
     try {
-      const size = 1024 * Number(/^VmSize:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${server.pid}/status`, "utf8"))[1]);
-      limit_address_space(server.pid, size + spare * kMiB);
+      limit_address_space(server.pid, status_bytes(server.pid, "VmSize") + spare * kMiB);
       const port = Number(new URL(server.url).port);
       const answered = [];
       for (let i = 0; i < 1500; ++i) {
