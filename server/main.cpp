@@ -72,7 +72,7 @@ void add_commands(CLI::App& app) {
     }
   };
   namespace cli = quire::cli;
-  group("Serve", {add_serve, cli::add_run, cli::add_probe});
+  group("Serve", {add_serve, cli::add_run, cli::add_launch, cli::add_probe});
   group("Models", {cli::add_recommend, cli::add_pull, cli::add_models, cli::add_import, cli::add_inspect,
                    cli::add_tokenize, cli::add_architectures, cli::add_synth});
   group("Measure and plan", {cli::add_bench, cli::add_simulate});

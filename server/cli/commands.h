@@ -16,6 +16,7 @@ void add_grammar(CLI::App& app);
 void add_help(CLI::App& app);
 void add_import(CLI::App& app);
 void add_inspect(CLI::App& app);
+void add_launch(CLI::App& app);
 void add_man(CLI::App& app);
 void add_models(CLI::App& app);
 void add_probe(CLI::App& app);

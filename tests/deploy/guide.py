@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 PAGES = ["getting-started.md", "tasks.md", "structured-output.md", "performance.md", "capacity.md"]
+CLIENTS = "clients"  # a folder of pages
 PATIENCE = 240  # seconds for a page
 BLOCK = re.compile(r"(?:<!-- not run: (?P<why>[^>]*) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
 PROLOGUE = """
@@ -75,8 +76,9 @@ def run(name, text, quire, model):
 
 def main(quire, repository, *pages):
     model = os.path.join(repository, "deploy/demo-model/quire-demo.gguf")
-    for name in pages or PAGES:
-        with open(os.path.join(repository, "deploy/docs", name), encoding="utf-8") as file:
+    docs = os.path.join(repository, "deploy/docs")
+    for name in pages or PAGES + [f"{CLIENTS}/{page}" for page in sorted(os.listdir(os.path.join(docs, CLIENTS)))]:
+        with open(os.path.join(docs, name), encoding="utf-8") as file:
             run(name, file.read(), os.path.realpath(quire), model)
 
 

@@ -125,18 +125,21 @@ std::vector<std::pair<std::string, std::string>> ChatClient::fields() const {
   return fields;
 }
 
-Result<std::string> ChatClient::first_model(std::chrono::milliseconds patience) const {
+Result<ListedModel> ChatClient::first_model(std::chrono::milliseconds patience) const {
   asio::io_context io;
   Result<std::string> reply = std::string();
   const ClientRequest request{"GET", server_.server().path + "/v1/models", fields(), {}};
   asio::co_spawn(io, read_whole(server_, request, patience, reply), asio::detached);
   io.run();
-  if (!reply) return reply;
+  if (!reply) return tl::make_unexpected(reply.error());
   const json listed = json::parse(*reply, nullptr, false);
   if (!listed.is_object() || !listed.contains("data") || !listed["data"].is_array() || listed["data"].empty()) {
     return invalid("GET /v1/models lists no model; name one with --model");
   }
-  return listed["data"][0].value("id", std::string());
+  const json& first = listed["data"][0];
+  const auto length = first.find("max_model_len");
+  const bool has_length = length != first.end() && length->is_number_integer();
+  return ListedModel{first.value("id", std::string()), has_length ? length->get<std::int64_t>() : 0};
 }
 
 Result<ChatAnswer> ChatClient::ask(const json& body, const std::function<void(const ChatPiece&)>& on_piece) const {

@@ -1,7 +1,9 @@
-// ChatClient: streamed chat completions of an OpenAI-compatible server, for `quire run`. One thread at a time.
+// ChatClient: streamed chat completions of an OpenAI-compatible server, for `quire run` and `quire launch`. One thread
+// at a time.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -23,13 +25,18 @@ struct ChatAnswer {
   std::string finish_reason;  // the server's; "stopped" after Ctrl-C
 };
 
+struct ListedModel {
+  std::string name;
+  std::int64_t max_model_len = 0;  // 0: not listed
+};
+
 class ChatClient {
  public:
   // `api_key`: empty: not sent. Throws StartupError for a bad file of `trust`.
   ChatClient(HttpUrl server, const ClientTrust& trust, std::string api_key);
 
   // The first model of /v1/models. The error quotes the server's answer, or says that none came within `patience`.
-  Result<std::string> first_model(std::chrono::milliseconds patience) const;
+  Result<ListedModel> first_model(std::chrono::milliseconds patience) const;
 
   // Posts `body` to /v1/chat/completions and passes the pieces on as they arrive; returns at the stream's end, or after
   // SIGINT, which closes the connection so that the server stops computing.

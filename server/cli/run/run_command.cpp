@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,31 +10,20 @@
 
 #include "core/base/nearest_name.h"
 #include "server/cli/commands.h"
-#include "server/cli/progress_line.h"
-#include "server/cli/pull_progress.h"
 #include "server/cli/run/chat_client.h"
+#include "server/cli/run/chosen_server.h"
 #include "server/cli/run/conversation.h"
 #include "server/cli/run/line_editor.h"
-#include "server/cli/run/local_server.h"
 
 namespace quire::cli {
 
 namespace {
 
-constexpr std::chrono::milliseconds kServerPatience{10'000};
-constexpr std::chrono::milliseconds kLoadTick{1'000};
-
 struct RunArguments {
-  std::string model;
-  std::string hf;  // a hub's repository in place of `model`
+  ServerChoice server;
   std::vector<std::string> question;
-  std::string url;
-  std::string model_name;
-  std::string api_key;
-  ClientTrust trust;
   std::vector<std::string> settings;  // NAME=VALUE
   std::string system;
-  std::vector<std::string> serve;  // flags of the started server
 };
 
 // Prints an answer; reasoning is dimmed if stdout is a terminal.
@@ -147,20 +135,6 @@ class TerminalChat {
   Conversation& conversation_;
 };
 
-// Returns the model's name once the started server has loaded it.
-std::string wait_for(const ChatClient& client, LocalServer& server, const std::string& path) {
-  for (int seconds = 0;; ++seconds) {
-    const auto model = client.first_model(kLoadTick);
-    if (model) {
-      if (seconds > 0) show_progress_line(fmt::format("loaded {} in {} s", path, seconds), true);
-      return *model;
-    }
-    const std::string failure = server.failure();
-    if (!failure.empty()) throw StartupError(failure.substr(failure.starts_with("quire: ") ? 7 : 0));
-    show_progress_line(fmt::format("loading {}: {} s", path, seconds + 1), false);
-  }
-}
-
 Conversation begun(const RunArguments& arguments) {
   Conversation conversation;
   if (!arguments.system.empty()) (void)conversation.set("system", arguments.system);
@@ -172,48 +146,14 @@ Conversation begun(const RunArguments& arguments) {
   return conversation;
 }
 
-// Given --url or --hf, all words are the question. A model of a hub is downloaded here, where its progress shows.
-void settle_model(RunArguments& arguments) {
-  if (!arguments.url.empty() && !arguments.hf.empty()) throw StartupError("--hf and --url exclude each other");
-  const bool is_text = !arguments.url.empty() || !arguments.hf.empty();
-  if (is_text && !arguments.model.empty()) arguments.question.insert(arguments.question.begin(), arguments.model);
-  if (!arguments.hf.empty()) arguments.model = pull_with_progress(arguments.hf).path.string();
-  if (arguments.url.empty() && arguments.model.empty()) {
-    throw StartupError(
-        "no model: quire run MODEL, quire run --hf OWNER/NAME to download one, or quire run --url http://HOST:PORT for "
-        "a "
-        "server that runs");
-  }
-}
-
 void run(RunArguments arguments) {
   Conversation conversation = begun(arguments);
-  settle_model(arguments);
-  std::unique_ptr<LocalServer> server;
-  std::string url = arguments.url;
-  if (url.empty()) {
-    std::vector<std::string> words = {"--model", arguments.model};
-    if (!arguments.hf.empty()) words.insert(words.end(), {"--alias", arguments.hf});
-    words.insert(words.end(), arguments.serve.begin(), arguments.serve.end());
-    server = std::make_unique<LocalServer>(words);
-    url = fmt::format("http://127.0.0.1:{}", server->port());
-    arguments.api_key = server->api_key();
-  }
-  auto parsed = parse_http_url(url.find("://") == std::string::npos ? "http://" + url : url);
-  if (!parsed) throw StartupError(fmt::format("'{}' must be http[s]://HOST[:PORT]", url));
-  while (parsed->path.ends_with('/'))
-    parsed->path.pop_back();
-  if (parsed->path.ends_with("/v1")) parsed->path.resize(parsed->path.size() - 3);
-  const ChatClient client(*std::move(parsed), arguments.trust, arguments.api_key);
-  std::string model = arguments.model_name;
-  if (server) {
-    model = wait_for(client, *server, arguments.model);
-  } else if (model.empty()) {
-    const auto first = client.first_model(kServerPatience);
-    if (!first) throw StartupError(fmt::format("no answer from {}: {}", url, first.error().message));
-    model = *first;
-  }
-  TerminalChat chat(client, model, conversation);
+  // With --url or --hf, all words are the question.
+  ServerChoice& choice = arguments.server;
+  const bool is_text = !choice.url.empty() || !choice.hf.empty();
+  if (is_text && !choice.model.empty()) arguments.question.insert(arguments.question.begin(), choice.model);
+  const ChosenServer server(choice, "quire run", "MODEL");
+  TerminalChat chat(server.client(), server.model().name, conversation);
   if (arguments.question.empty()) return chat.loop();
   std::string question;
   for (const std::string& word : arguments.question)
@@ -226,42 +166,17 @@ void run(RunArguments arguments) {
 void add_run(CLI::App& app) {
   const auto arguments = std::make_shared<RunArguments>();
   CLI::App* command = app.add_subcommand("run", "Chat with a model in the terminal");
-  command->add_option("MODEL", arguments->model, "GGUF file or Hugging Face directory; left out with --hf and --url")
+  command
+      ->add_option("MODEL", arguments->server.model,
+                   "GGUF file or Hugging Face directory; left out with --hf and --url")
       ->type_name("");
   command->add_option("QUESTION", arguments->question, "Answer this and exit; without it, a conversation")
       ->type_name("");
-  command
-      ->add_option("--hf,--hf-repo", arguments->hf,
-                   "A repository of Hugging Face's hub, downloaded where it is not yet")
-      ->type_name("OWNER/NAME[:QUANT]");
-  command->add_option("--url", arguments->url, "A server with OpenAI's API instead of a model of one's own")
-      ->type_name("URL");
-  command->add_option("--model-name", arguments->model_name, "With --url: the model; default: the first that is listed")
-      ->type_name("NAME");
-  command->add_option("--api-key", arguments->api_key, "With --url: sent as a bearer token")
-      ->type_name("KEY")
-      ->envname("QUIRE_API_KEY");
-  command->add_option("--ca", arguments->trust.ca, "With https: PEM file of the authorities to trust")
-      ->type_name("FILE");
-  command->add_flag("--insecure", arguments->trust.any, "With https: accept any certificate");
+  add_server_choice(*command, arguments->server);
   command->add_option("--system", arguments->system, "The system message")->type_name("TEXT");
   command->add_option("--set", arguments->settings, "A setting, as /set: --set temperature=0; repeat it for more")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
-  const auto forward = [&](const char* flags, const char* name, const char* help) {
-    command
-        ->add_option_function<std::string>(
-            flags,
-            [arguments, name](const std::string& value) {
-              arguments->serve.insert(arguments->serve.end(), {name, value});
-            },
-            help)
-        ->type_name("");
-  };
-  forward("-c,--ctx-size,--max-model-len", "--max-model-len", "The longest context in tokens; default: the model's");
-  forward("-t,--threads", "--threads", "Compute threads; default: one for each physical core");
-  forward("--isa", "--isa", "Instruction set of the kernels; default: the best");
-  forward("--kv-cache-memory", "--kv-cache-memory", "Memory of the KV cache, such as 1GiB");
   command->callback([arguments] { run(*arguments); });
 }
 

@@ -34,7 +34,17 @@ export class AgentSession {
 
   // Runs a program of an installed package, by its path below node_modules; its output where it exits with 0.
   async run(command, args, env = {}) {
-    const child = spawn(join(import.meta.dirname, "node_modules", command), args, {
+    return this.#run(join(import.meta.dirname, "node_modules", command), args, env);
+  }
+
+  // The same by `quire launch`, which finds the agent's program in PATH.
+  async launch(agent, args, env = {}) {
+    const path = `${join(import.meta.dirname, "node_modules/.bin")}:${process.env.PATH}`;
+    return this.#run(process.env.QUIRE_SCRIPTED, ["launch", agent, "--url", this.server.url, "--", ...args], { PATH: path, ...env });
+  }
+
+  async #run(program, args, env) {
+    const child = spawn(program, args, {
       cwd: this.work, stdio: ["ignore", "pipe", "pipe"], detached: true,
       env: { PATH: process.env.PATH, HOME: this.home, NO_COLOR: "1", ...env },
     });
@@ -43,7 +53,7 @@ export class AgentSession {
     const timer = setTimeout(() => process.kill(-child.pid, "SIGKILL"), kPatience);  // and what it started
     const [code, signal] = await once(child, "close");
     clearTimeout(timer);
-    if (code !== 0) throw new Error(`${command} ended with ${code ?? signal}:\n${out}\n${this.server.log.join("\n")}`);
+    if (code !== 0) throw new Error(`${program} ended with ${code ?? signal}:\n${out}\n${this.server.log.join("\n")}`);
     return out;
   }
 

@@ -85,6 +85,14 @@ for (const codex of codexes) {
     assert.ok(session.server.log.some((line) => /a tool of type 'web_search' is left out/.test(line)));
   }));
 
+  test(`Codex CLI: ${codex} --oss`, () => with_session(codex_script, async (session) => {
+    const [command, ...args] = codex_task;
+    const out = await session.run(codex, [command, "--oss", "--local-provider", "ollama", "-m", "quire-long", ...args], { CODEX_OSS_BASE_URL: session.url });
+    assert.match(out, /The file is mended\./);
+    assert.equal(session.file(), "hello world\n");
+    check_turns(await session.requests("/v1/responses"));
+  }));
+
   // By a prompt of its own, or, of a provider that it takes for OpenAI's, by the server. The first result is longer than
   // what may be added to the first prompt; the edit may be made before and behind the compaction.
   for (const provider of ["quire", "OpenAI"]) {
@@ -153,6 +161,26 @@ test("Qwen Code", () => with_session(
     assert.equal(session.file(), "hello world\n");
     check_turns((await session.requests("/v1/chat/completions")).filter(({ prompt_tokens }) => prompt_tokens > 3000));
   }));
+
+// What `quire launch` sets is all that each agent needs.
+const launched = [
+  ["claude", "Bash", { description: "runs it" }, ["-p", task, "--allowedTools", "Bash"], { DISABLE_AUTOUPDATER: "1" }, "/v1/messages"],
+  ["codex", "exec_command", {}, codex_task, {}, "/v1/responses"],
+  ["opencode", "bash", { description: "runs it" }, ["run", task],
+    { OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_MODELS_FETCH: "1", OPENCODE_DISABLE_LSP_DOWNLOAD: "1" }, "/v1/chat/completions"],
+  ["qwen", "run_shell_command", { is_background: false }, ["-y", "-p", task], {}, "/v1/chat/completions"],
+];
+for (const [agent, shell, more, args, env, path] of launched) {
+  const word = agent === "codex" ? "cmd" : "command";
+  test(`quire launch ${agent}`, () => with_session(
+    script(tool_call(shell, { [word]: "cat hello.txt", ...more }), tool_call(shell, { [word]: mend, ...more })),
+    async (session) => {
+      const out = await session.launch(agent, args, env);
+      assert.match(out, /The file is mended\./);
+      assert.equal(session.file(), "hello world\n");
+      check_turns((await session.requests(path)).filter(({ prompt_tokens }) => prompt_tokens > 3000));
+    }));
+}
 
 test("OpenAI Agents SDK", () => with_session(
   script(tool_call("shell", { command: "cat hello.txt" }), tool_call("shell", { command: mend })),
