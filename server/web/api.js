@@ -16,6 +16,7 @@ export class ApiError extends Error {
     if (this.code === "context_length_exceeded") {
       return "Start a new conversation, remove messages or attachments, or lower the maximum of tokens.";
     }
+    if (this.code === "unsupported_content") return "Remove the image, or choose a model that sees images.";
     if (this.code === "model_not_found") return "Choose another model.";
     if (this.status === 429 || this.status === 503) {
       return this.retryAfter > 0 ? `Try again in ${this.retryAfter} s.` : "Try again in a moment.";

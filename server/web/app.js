@@ -3,7 +3,7 @@ import { Chat } from "./chat.js";
 import { byId } from "./dom.js";
 import { loadMarkdown } from "./markdown.js";
 import { Models } from "./models.js";
-import { startSettings } from "./settings.js";
+import { showDefaults, startSettings } from "./settings.js";
 import { Status } from "./status.js";
 import { openStore } from "./store.js";
 
@@ -52,6 +52,7 @@ async function showReadiness(models) {
 startTabs();
 startSettings();
 const models = new Models();
+models.onchoice(showDefaults);
 const chat = new Chat(await openStore(), models);
 showReadiness(models);
 setInterval(() => showReadiness(models), kReadyEvery);

@@ -1,14 +1,13 @@
 // The chat: what the user does with the conversation, and answers streamed from /v1/chat/completions into it.
-import { ApiError, call, events } from "./api.js";
+import { call, events } from "./api.js";
+import { Attachments } from "./attachments.js";
 import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, showBranch } from "./conversation.js";
-import { announce, button, byId, element, toast } from "./dom.js";
-import { isPicture, readPicture, sizeText, thumbnail } from "./pictures.js";
+import { announce, byId, toast } from "./dom.js";
 import { requestFields, systemPrompt } from "./settings.js";
 import { Sidebar } from "./sidebar.js";
 import { Transcript } from "./transcript.js";
 
 const kSaveEvery = 1000; // ms, while an answer grows
-const kLargestFile = 512 * 1024; // bytes of an attachment
 const kLast = "quire.conversation";
 
 export class Chat {
@@ -17,12 +16,13 @@ export class Chat {
   #transcript;
   #shown = newConversation();
   #running = new Map(); // conversation id -> AbortController
-  #files = [];
   #models;
+  #attachments;
 
   constructor(store, models) {
     this.#store = store;
     this.#models = models;
+    this.#attachments = new Attachments(models);
     this.#sidebar = new Sidebar(store, (id) => this.open(id));
     this.#transcript = new Transcript(byId("messages"), byId("jump"), {
       edit: (message, text) => this.#edit(message, text),
@@ -72,12 +72,6 @@ export class Chat {
     });
     byId("prompt").addEventListener("input", () => this.#fitPrompt());
     byId("stop").addEventListener("click", () => this.#running.get(this.#shown.id)?.abort());
-    byId("files").addEventListener("change", (event) => this.#attach(event.target));
-    byId("prompt").addEventListener("paste", (event) => {
-      if (!event.clipboardData.files.length) return;
-      event.preventDefault();
-      this.#attach(event.clipboardData);
-    });
     for (const idea of document.querySelectorAll(".idea")) {
       idea.addEventListener("click", () => {
         byId("prompt").value = idea.textContent;
@@ -86,14 +80,9 @@ export class Chat {
       });
     }
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && !event.defaultPrevented) this.#running.get(this.#shown.id)?.abort();
+      if (event.key !== "Escape" || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+      this.#stopShown();
     });
-    for (const type of ["dragover", "drop"]) {
-      byId("composer").addEventListener(type, (event) => {
-        event.preventDefault();
-        if (type === "drop") this.#attach(event.dataTransfer);
-      });
-    }
   }
 
   #fitPrompt() {
@@ -105,12 +94,10 @@ export class Chat {
   #send(event) {
     event.preventDefault();
     const text = byId("prompt").value.trim();
-    if ((!text && !this.#files.length) || this.#running.has(this.#shown.id)) return;
-    const message = addMessage(this.#shown, this.#shown.leaf, { role: "user", content: text, files: this.#files });
+    if ((!text && this.#attachments.isEmpty) || this.#attachments.problem || this.#running.has(this.#shown.id)) return;
+    const message = addMessage(this.#shown, this.#shown.leaf, { role: "user", content: text, files: this.#attachments.takeAll() });
     byId("prompt").value = "";
     this.#fitPrompt();
-    this.#files = [];
-    this.#drawFiles();
     this.#transcript.update(message);
     this.#transcript.follow();
     this.#answer(message.id);
@@ -175,7 +162,7 @@ export class Chat {
     if (this.#running.has(conversation.id)) return;
     const answer = begun ?? addMessage(conversation, parent, { role: "assistant", content: "", model: this.#models.chosen });
     const path = pathTo(conversation, begun ? begun.id : parent);
-    Object.assign(answer, { finish: undefined, error: undefined, timing: { began: performance.now() } });
+    Object.assign(answer, { finish: undefined, error: undefined, warnings: undefined, timing: { began: performance.now() } });
     const controller = new AbortController();
     this.#running.set(conversation.id, controller);
     this.#drawBusy();
@@ -184,6 +171,7 @@ export class Chat {
     try {
       await this.#store.save(conversation);
       const response = await this.#request(path, begun, controller.signal);
+      answer.warnings = warningsOf(response);
       await this.#receive(response, conversation, answer, screen);
     } catch (error) {
       answer.finish = error.name === "AbortError" ? "aborted" : "error";
@@ -247,34 +235,11 @@ export class Chat {
     byId("stop").disabled = !busy;
     byId("messages").setAttribute("aria-busy", String(busy));
   }
+}
 
-  async #attach(source) {
-    for (const file of source.files) {
-      try {
-        if (isPicture(file)) {
-          this.#files.push(await readPicture(file));
-          continue;
-        }
-        if (file.size > kLargestFile) throw new ApiError(`it is larger than ${kLargestFile / 1024} KiB`);
-        const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-        if (text.includes("\0")) throw new TypeError();
-        this.#files.push({ name: file.name, text });
-      } catch (error) {
-        toast(`${file.name} was not attached: ${error instanceof TypeError ? "it is neither an image nor text in UTF-8" : error.message}`);
-      }
-    }
-    byId("files").value = "";
-    this.#drawFiles();
-  }
-
-  #drawFiles() {
-    byId("attached").replaceChildren(...this.#files.map((file) => element("span", { class: "chip" }, file.image && thumbnail(file), file.name,
-      file.image && element("span", { class: "note" }, sizeText(file)),
-      button("×", () => {
-        this.#files = this.#files.filter((other) => other !== file);
-        this.#drawFiles();
-      }, { class: "quiet", "aria-label": `Remove ${file.name}` }))));
-  }
+// What the server left out of the request or finds misspelt, as it says in the answer's headers.
+function warningsOf(response) {
+  return response.headers.get("x-quire-warning") || undefined;
 }
 
 // Adds a piece of the stream to the answer; false where it holds nothing.

@@ -13,6 +13,12 @@ const kFigures = [
   ["prompt", "Prompt tokens/s"], ["first", "First token, median"], ["between", "Between tokens, median"], ["memory", "Resident memory"],
 ];
 
+const kEncoderFigures = [
+  ["encoded", "Images encoded"], ["found", "Images found in memory"], ["encoder", "Encoder's time"], ["each", "Time of an image, mean"],
+];
+
+const figureBox = (key, title) => element("div", { class: "figure" }, element("b", { id: `figure-${key}` }, "–"), element("span", {}, title));
+
 export class Status {
   #timer = 0;
   #charts = null;
@@ -36,10 +42,11 @@ export class Status {
         element("label", {}, "Range ", element("select", { id: "status-range", onchange: () => this.#look() },
           ...kRanges.map(([seconds, name]) => new Option(name, seconds, seconds === 300, seconds === 300)))),
         element("span", { id: "status-note", class: "note", role: "status" })),
-      element("div", { class: "figures" }, ...kFigures.map(([key, title]) =>
-        element("div", { class: "figure" }, element("b", { id: `figure-${key}` }, "–"), element("span", {}, title)))),
+      element("div", { class: "figures" }, ...kFigures.map(([key, title]) => figureBox(key, title))),
       element("section", { "aria-label": "KV pool" }, element("h2", {}, "KV pool"), element("div", { id: "pool-map", class: "map", role: "img" }),
         element("div", { id: "pool-legend", class: "legend" }), element("div", { id: "tiers", class: "legend" })),
+      element("section", { id: "encoder", "aria-label": "Image encoder", hidden: true }, element("h2", {}, "Image encoder"),
+        element("div", { class: "figures" }, ...kEncoderFigures.map(([key, title]) => figureBox(key, title)))),
       element("div", { id: "plots", class: "plots" }),
       element("section", {}, element("h2", {}, "Sequences"), element("div", { id: "keys" }), element("div", { id: "sequences" })),
       element("section", {}, element("h2", {}, "Models"), element("div", { id: "status-models" })));
@@ -83,6 +90,7 @@ export class Status {
     drawModels(status);
     const model = status.models.find(({ name }) => name === chosen.value);
     byId("figure-memory").textContent = `${shortNumber(status.resident_bytes / 2 ** 20)} MiB`;
+    drawEncoder(model);
     if (!model?.pool) return;
     drawFigures(model);
     drawPool(model);
@@ -189,8 +197,19 @@ function drawSequences({ sequences, keys }) {
   if (sequences.length > kMostSequences) byId("sequences").append(element("p", { class: "note" }, `${sequences.length - kMostSequences} more`));
 }
 
-// The encoder's work; empty for a model that reads text only.
-const imagesOf = ({ images }) => images ? `${images.encoded} encoded in ${shortNumber(images.encoder_seconds)} s, ${images.found} remembered` : "–";
+// Nothing for a model that reads text only.
+function drawEncoder(model) {
+  const images = model?.images;
+  byId("encoder").hidden = !images;
+  if (!images) return;
+  const set = (key, text) => { byId(`figure-${key}`).textContent = text; };
+  set("encoded", images.encoded);
+  set("found", images.found);
+  set("encoder", `${shortNumber(images.encoder_seconds)} s`);
+  set("each", images.encoded ? `${shortNumber(1000 * images.encoder_seconds / images.encoded)} ms` : "–");
+}
+
+const imagesOf = ({ images }) => (images ? `${images.encoded} encoded, ${images.found} found` : "–");
 
 function drawModels({ models }) {
   const see = models.some(({ images }) => images);

@@ -3,7 +3,7 @@
 import { button, copyText, element } from "./dom.js";
 import { shownPath, siblingsOf } from "./conversation.js";
 import { renderMarkdown } from "./markdown.js";
-import { thumbnail } from "./pictures.js";
+import { figure } from "./pictures.js";
 
 const kShortest = 0.05; // seconds of an answer from which a rate is computed
 const kChunk = 16; // messages that the browser lays out, or skips, together
@@ -183,7 +183,7 @@ export class Transcript {
       header.append(element("span", { class: "branches" }, go(-1, "Earlier version"), `${at + 1}/${siblings.length}`, go(1, "Later version")));
     }
     for (const file of message.files ?? []) {
-      header.append(file.image ? thumbnail(file) : element("span", { class: "chip", title: `${file.text.length} characters` }, file.name));
+      header.append(file.image ? figure(file) : element("span", { class: "chip", title: `${file.text.length} characters` }, file.name));
     }
     return header;
   }
@@ -228,6 +228,7 @@ export class Transcript {
     if (message.error) {
       footer.append(element("p", { class: "problem", role: "alert" }, element("b", {}, message.error.message), ` ${message.error.remedy}`));
     }
+    if (message.warnings) footer.append(element("p", { class: "warning" }, message.warnings));
     if (kEnds[message.finish]) footer.append(element("span", { class: "ended" }, kEnds[message.finish]));
     if (["length", "aborted"].includes(message.finish) && message.content && !message.calls?.length) {
       footer.append(button("Continue", () => actions.proceed(message)));

@@ -7,8 +7,9 @@ const kBrowser = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/go
 export const skip = !kBrowser && "chromium is absent (Debian package chromium)";
 
 // {server, page, complaints}: complaints are errors of the page's console and requests to anywhere else.
-export async function open(context, { options = {}, flags = [] } = {}) {
-  const server = await QuireServer.start(["--kv-cache.num-blocks", "2048", ...flags]);
+// model: null where the flags name the models, `quire-demo` first.
+export async function open(context, { options = {}, flags = [], model } = {}) {
+  const server = await QuireServer.start([...(model === null ? [] : ["--kv-cache.num-blocks", "2048"]), ...flags], { model });
   context.after(() => server.kill());
   const browser = await chromium.launch({ executablePath: kBrowser, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
   context.after(() => browser.close());
