@@ -1,13 +1,12 @@
 // The chat: what the user does with the conversation, and answers streamed from /v1/chat/completions into it.
-import { call, events } from "./api.js";
+import { Answers, isResumable } from "./answers.js";
 import { Attachments } from "./attachments.js";
-import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, showBranch } from "./conversation.js";
-import { announce, byId, toast } from "./dom.js";
+import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, showBranch, shownPath } from "./conversation.js";
+import { announce, byId, copyText, toast } from "./dom.js";
 import { requestFields, systemPrompt } from "./settings.js";
 import { Sidebar } from "./sidebar.js";
 import { Transcript } from "./transcript.js";
 
-const kSaveEvery = 1000; // ms, while an answer grows
 const kLast = "quire.conversation";
 
 export class Chat {
@@ -15,18 +14,22 @@ export class Chat {
   #sidebar;
   #transcript;
   #shown = newConversation();
-  #running = new Map(); // conversation id -> AbortController
+  #answers;
   #models;
   #attachments;
 
   constructor(store, models) {
     this.#store = store;
     this.#models = models;
+    this.#answers = new Answers(models, (conversation) => store.save(conversation));
     this.#attachments = new Attachments(models);
+    models.onchoice(() => byId("messages").classList.toggle("many-models", models.names.length > 1));
     this.#sidebar = new Sidebar(store, (id) => this.open(id));
     this.#transcript = new Transcript(byId("messages"), byId("jump"), {
       edit: (message, text) => this.#edit(message, text),
-      again: (message) => this.#answer(message.parent),
+      again: (message, model) => this.#answer(message.parent, undefined, model),
+      otherModels: (message) => models.names.filter((name) => name !== message.model),
+      contextOf: (model) => models.find(model)?.max_model_len,
       proceed: (message) => this.#answer(message.parent, message),
       remove: (message) => this.#remove(message),
       branch: (message) => this.#branch(message),
@@ -47,15 +50,25 @@ export class Chat {
   // Shows a stored conversation, or a new one.
   async open(id) {
     this.#shown = (id && (await this.#store.load(id))) || newConversation();
-    // An answer that a closed page left behind.
-    for (const message of Object.values(this.#shown.messages)) {
-      if (message.role === "assistant" && !message.finish && !this.#running.has(this.#shown.id)) message.finish = "aborted";
-    }
+    const resumable = this.#answers.isRunning(this.#shown) ? null : this.#leftBehind();
     this.#remember();
     this.#transcript.show(this.#shown);
     this.#drawBusy();
     await this.#sidebar.draw(this.#shown.id);
     if (window.matchMedia("(max-width: 50rem)").matches) this.#sidebar.toggle(false);
+    if (resumable) this.#stream(this.#shown, resumable);
+  }
+
+  // The answer of a closed page whose stream the server may still have; any other such answer has ended.
+  #leftBehind() {
+    const begun = Object.values(this.#shown.messages).filter(({ role, finish }) => role === "assistant" && !finish);
+    const resumable = begun.find(isResumable) ?? null;
+    for (const message of begun) {
+      if (message === resumable) continue;
+      message.finish = "aborted";
+      delete message.stream;
+    }
+    return resumable;
   }
 
   #remember() {
@@ -71,7 +84,7 @@ export class Chat {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.keyCode !== 229) this.#send(event);
     });
     byId("prompt").addEventListener("input", () => this.#fitPrompt());
-    byId("stop").addEventListener("click", () => this.#running.get(this.#shown.id)?.abort());
+    byId("stop").addEventListener("click", () => this.#stopShown());
     for (const idea of document.querySelectorAll(".idea")) {
       idea.addEventListener("click", () => {
         byId("prompt").value = idea.textContent;
@@ -94,7 +107,7 @@ export class Chat {
   #send(event) {
     event.preventDefault();
     const text = byId("prompt").value.trim();
-    if ((!text && this.#attachments.isEmpty) || this.#attachments.problem || this.#running.has(this.#shown.id)) return;
+    if ((!text && this.#attachments.isEmpty) || this.#attachments.problem || this.#answers.isRunning(this.#shown)) return;
     const message = addMessage(this.#shown, this.#shown.leaf, { role: "user", content: text, files: this.#attachments.takeAll() });
     byId("prompt").value = "";
     this.#fitPrompt();
@@ -146,7 +159,7 @@ export class Chat {
   }
 
   #stopShown() {
-    this.#running.get(this.#shown.id)?.abort();
+    this.#answers.stop(this.#shown);
   }
 
   async #change(change) {
@@ -157,68 +170,44 @@ export class Chat {
   }
 
   // Asks for an answer to the message; `begun`: continues that answer, whose text was cut.
-  async #answer(parent, begun) {
+  async #answer(parent, begun, model = this.#models.chosen) {
     const conversation = this.#shown;
-    if (this.#running.has(conversation.id)) return;
-    const answer = begun ?? addMessage(conversation, parent, { role: "assistant", content: "", model: this.#models.chosen });
+    if (this.#answers.isRunning(conversation)) return;
+    const answer = begun ?? addMessage(conversation, parent, { role: "assistant", content: "", model });
     const path = pathTo(conversation, begun ? begun.id : parent);
-    Object.assign(answer, { finish: undefined, error: undefined, warnings: undefined, timing: { began: performance.now() } });
-    const controller = new AbortController();
-    this.#running.set(conversation.id, controller);
-    this.#drawBusy();
     if (!begun) this.#transcript.show(conversation);
-    const screen = new Screen(this.#transcript, answer, () => this.#shown === conversation);
     try {
-      await this.#store.save(conversation);
-      const response = await this.#request(path, begun, controller.signal);
-      answer.warnings = warningsOf(response);
-      await this.#receive(response, conversation, answer, screen);
+      await this.#stream(conversation, answer, this.#requestBody(path, begun, model));
     } catch (error) {
-      answer.finish = error.name === "AbortError" ? "aborted" : "error";
-      if (error.name !== "AbortError") answer.error = { message: error.message, remedy: error.remedy ?? "" };
+      answer.finish = "error";
+      answer.error = { message: error.message, remedy: error.remedy ?? "" };
+      await this.#finish(conversation, answer);
     }
-    this.#running.delete(conversation.id);
-    await this.#finish(conversation, answer, screen);
   }
 
-  async #request(path, begun, signal) {
-    const body = {
-      model: this.#models.chosen,
+  // Throws ApiError where a setting is not what it should be.
+  #requestBody(path, begun, model) {
+    return {
+      model,
       messages: apiMessages(path, systemPrompt()),
       ...requestFields(),
       stream: true,
       stream_options: { include_usage: true },
       ...(begun && { continue_final_message: true, add_generation_prompt: false }),
     };
-    const watch = this.#models.watch(); // shows a model that is still loading
-    try {
-      return await call("/v1/chat/completions", { body, signal });
-    } finally {
-      watch.end();
-    }
   }
 
-  async #receive(response, conversation, answer, screen) {
-    let saved = performance.now();
-    for await (const event of events(response)) {
-      if (event.usage) answer.usage = event.usage;
-      const choice = event.choices?.[0];
-      if (!choice) continue;
-      if (choice.finish_reason) answer.finish = choice.finish_reason;
-      if (!take(answer, choice.delta ?? {})) continue;
-      answer.timing.last = performance.now();
-      answer.timing.first ??= answer.timing.last;
-      screen.draw();
-      if (answer.timing.last - saved > kSaveEvery) {
-        saved = answer.timing.last;
-        await this.#store.save(conversation);
-      }
-    }
-    answer.finish ??= "stop";
-  }
-
-  async #finish(conversation, answer, screen) {
+  async #stream(conversation, answer, body) {
+    const screen = new Screen(this.#transcript, answer, () => this.#shown === conversation);
+    const run = this.#answers.run(conversation, answer, body, () => screen.draw());
+    this.#drawBusy();
+    screen.draw();
+    await run;
     screen.end();
+    await this.#finish(conversation, answer);
+  }
+
+  async #finish(conversation, answer) {
     conversation.updated = Date.now();
     await this.#store.save(conversation);
     if (this.#shown === conversation) {
@@ -229,32 +218,39 @@ export class Chat {
     await this.#sidebar.draw();
   }
 
+  newConversation() {
+    byId("new").click();
+    byId("prompt").focus();
+  }
+
+  search() {
+    this.#sidebar.toggle(true);
+    byId("search").focus();
+  }
+
+  // The last answer of the conversation that is shown.
+  #lastAnswer() {
+    return shownPath(this.#shown).findLast(({ role }) => role === "assistant");
+  }
+
+  answerAgain() {
+    const last = this.#lastAnswer();
+    if (last) this.#answer(last.parent);
+  }
+
+  async copyLast() {
+    const last = this.#lastAnswer();
+    if (!last) return;
+    await copyText(last.content);
+    toast("The last answer was copied");
+  }
+
   #drawBusy() {
-    const busy = this.#running.has(this.#shown.id);
+    const busy = this.#answers.isRunning(this.#shown);
     byId("send").disabled = busy;
     byId("stop").disabled = !busy;
     byId("messages").setAttribute("aria-busy", String(busy));
   }
-}
-
-// What the server left out of the request or finds misspelt, as it says in the answer's headers.
-function warningsOf(response) {
-  return response.headers.get("x-quire-warning") || undefined;
-}
-
-// Adds a piece of the stream to the answer; false where it holds nothing.
-function take(answer, delta) {
-  const reasoning = delta.reasoning_content ?? delta.reasoning ?? "";
-  if (reasoning) answer.reasoning = (answer.reasoning ?? "") + reasoning;
-  if (delta.content) answer.content += delta.content;
-  for (const piece of delta.tool_calls ?? []) {
-    answer.calls ??= [];
-    const known = answer.calls[piece.index] ??= { id: "", name: "", arguments: "" };
-    if (piece.id) known.id = piece.id;
-    known.name += piece.function?.name ?? "";
-    known.arguments += piece.function?.arguments ?? "";
-  }
-  return Boolean(reasoning || delta.content || delta.tool_calls?.length);
 }
 
 // Draws an answer at most once per frame, and less often when drawing takes long.
@@ -269,7 +265,6 @@ class Screen {
     this.#transcript = transcript;
     this.#answer = answer;
     this.#isShown = isShown;
-    if (isShown()) transcript.update(answer, true);
   }
   draw() {
     if (this.#planned) return;

@@ -1,5 +1,6 @@
 // The list of conversations: chosen, renamed, searched, deleted with undo, exported and imported.
 import { button, byId, download, element, toast } from "./dom.js";
+import { menu } from "./menu.js";
 import { asMarkdown, isConversation, newId } from "./conversation.js";
 
 // Makes `rows` the list's children. One that has the focus stays where it is, lest it loses it: the others move.
@@ -54,27 +55,14 @@ export class Sidebar {
 
   #newRow(head) {
     const name = button("", () => this.#open(head.id), { class: "name" });
-    const summary = element("summary", {}, "⋯");
-    const more = element("details", { class: "more" }, summary,
-      element("div", { class: "menu", onclick: () => { more.open = false; } },
-        button("Rename", () => this.#rename(row, head)),
-        button("Export as JSON", () => this.#export(head.id, "json")),
-        button("Export as Markdown", () => this.#export(head.id, "md")),
-        button("Delete", () => this.#remove(head))));
-    more.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || !more.open) return;
-      event.preventDefault(); // a running answer is not stopped
-      more.open = false;
-      summary.focus();
-    });
-    more.addEventListener("focusout", (event) => {
-      if (event.relatedTarget && !more.contains(event.relatedTarget)) more.open = false;
-    });
+    const more = menu("⋯", "", [
+      ["Rename", () => this.#rename(row, head)], ["Export as JSON", () => this.#export(head.id, "json")],
+      ["Export as Markdown", () => this.#export(head.id, "md")], ["Delete", () => this.#remove(head)]]);
     const row = element("li", {}, name, more);
     const show = (now, isShown) => {
       head = now;
       name.textContent = name.title = head.title;
-      summary.setAttribute("aria-label", `More for ${head.title}`);
+      more.querySelector("summary").setAttribute("aria-label", `More for ${head.title}`);
       if (isShown) name.setAttribute("aria-current", "true");
       else name.removeAttribute("aria-current");
       row.className = isShown ? "shown" : "";

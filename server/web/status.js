@@ -2,6 +2,7 @@
 import { call } from "./api.js";
 import { byId, element, loadScript } from "./dom.js";
 import { secondsAgo, shortNumber, TimeChart } from "./charts.js";
+import { onTheme } from "./theme.js";
 
 const kEvery = 1000; // ms between two looks
 const kCells = 400;  // of the pool's map
@@ -61,7 +62,7 @@ export class Status {
       steps: null, // its phases come with the first answer
     };
     for (const chart of Object.values(this.#charts)) if (chart) byId("plots").append(chart.box);
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    onTheme(() => {
       for (const chart of Object.values(this.#charts)) chart?.recolour();
     });
   }
@@ -161,12 +162,12 @@ function drawPool({ pool, sequences: listedSequences }) {
     const wanted = Math.max(Math.round(filled / perCell), cells.length + Math.min(1, count)); // what is there is seen
     while (cells.length < wanted) cells.push(element("i", { class: kind, title }));
   }
-  while (cells.length < Math.min(kCells, pool.blocks)) cells.push(element("i", { title: "free" }));
+  while (cells.length < Math.min(kCells, pool.blocks)) cells.push(element("i", { class: "free", title: "free" }));
   byId("pool-map").replaceChildren(...cells);
   byId("pool-map").setAttribute("aria-label", `${pool.used} of ${pool.blocks} blocks in use, ${shared} shared, ${pool.cached} cached`);
   const entry = (kind, text) => element("span", {}, element("i", { class: kind }), text);
   byId("pool-legend").replaceChildren(
-    entry("used", `used ${pool.used} (peak ${pool.used_peak})`), entry("shared", `shared ${shared}`), entry("cached", `cached ${pool.cached}`),
+    entry("used", `used ${pool.used} (peak ${pool.used_peak})`), entry("used odd", "used, of every second sequence"), entry("shared", `shared ${shared}`), entry("cached", `cached ${pool.cached}`),
     entry("free", `free ${pool.blocks - pool.used - pool.cached}`),
     element("span", {}, `${pool.blocks} blocks of ${pool.block_size} tokens, ${pool.dtype}; ${pool.restored} restored from lower tiers`));
 }
@@ -182,8 +183,9 @@ function drawTiers({ tiers }) {
 }
 
 function table(titles, rows) {
-  return element("table", { class: "status-table" }, element("thead", {}, element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)))),
+  const made = element("table", { class: "status-table" }, element("thead", {}, element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)))),
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell)))))));
+  return element("div", { class: "wide-table", tabindex: "0", role: "region", "aria-label": titles[0] }, made);
 }
 
 function drawSequences({ sequences, keys }) {

@@ -3,6 +3,7 @@
 import { button, copyText, element } from "./dom.js";
 import { shownPath, siblingsOf } from "./conversation.js";
 import { renderMarkdown } from "./markdown.js";
+import { menu } from "./menu.js";
 import { figure } from "./pictures.js";
 
 const kShortest = 0.05; // seconds of an answer from which a rate is computed
@@ -30,14 +31,27 @@ function guessedHeight(text) {
   return kLineHeight * (lines + 3);
 }
 
-function rateText({ usage, timing }) {
+// What is known of an answer's cost: [[what, value]], and its first two as a line.
+function costs({ usage, timing, model }, context) {
   const tokens = usage?.completion_tokens;
-  if (!tokens || !timing) return "";
-  const seconds = (timing.last - timing.first) / 1000;
-  const rate = tokens > 1 && seconds > kShortest ? `, ${((tokens - 1) / seconds).toFixed(1)} tokens/s` : "";
+  if (!tokens) return { line: "", rows: [] };
+  const seconds = timing?.first ? (timing.last - timing.first) / 1000 : 0;
+  const first = timing?.first && (timing.first - timing.began) / 1000;
+  const rate = tokens > 1 && seconds > kShortest && `${((tokens - 1) / seconds).toFixed(1)} tokens/s`;
   const cached = usage.prompt_tokens_details?.cached_tokens;
-  return `${tokens} tokens${rate}, first after ${((timing.first - timing.began) / 1000).toFixed(2)} s` +
-    (cached ? `, ${cached} of ${usage.prompt_tokens} prompt tokens cached` : "");
+  const reasoning = usage.completion_tokens_details?.reasoning_tokens;
+  const total = usage.prompt_tokens + tokens;
+  return {
+    line: [`${tokens} tokens`, rate, first !== undefined && `first after ${first.toFixed(2)} s`, cached && `${cached} of ${usage.prompt_tokens} prompt tokens cached`]
+      .filter(Boolean).join(", "),
+    rows: [
+      ["Model", model], ["Prompt", `${usage.prompt_tokens} tokens${cached ? `, ${cached} of them cached` : ""}`],
+      ["Answer", `${tokens} tokens${reasoning ? `, ${reasoning} of them reasoning` : ""}`], ["Speed", rate],
+      ["First token", first !== undefined && `after ${first.toFixed(2)} s`],
+      ["Whole answer", timing?.first && `${((timing.last - timing.began) / 1000).toFixed(2)} s`],
+      ["Context", context && `${total} of ${context} tokens (${Math.round(100 * total / context)} %)`],
+    ].filter(([, value]) => value),
+  };
 }
 
 export class Transcript {
@@ -51,8 +65,8 @@ export class Transcript {
   #near = new Set(); // chunks near the screen that have incomplete messages
   #planned = 0; // the animation frame that completes some
 
-  // actions: edit(message, text), again(message), proceed(message), remove(message), branch(message), show(id),
-  // answerCall(message, call, text)
+  // actions: edit(message, text), again(message, model), proceed(message), remove(message), branch(message), show(id),
+  // answerCall(message, call, text), otherModels(message), contextOf(model)
   constructor(box, jump, actions) {
     this.#box = box;
     this.#jump = jump;
@@ -237,10 +251,17 @@ export class Transcript {
       button("Copy", () => copyText(message.content), { class: "quiet" }),
       message.role !== "tool" && button("Edit", () => this.#edit(article, message), { class: "quiet" }),
       message.role === "assistant" && button("Again", () => actions.again(message), { class: "quiet again" }),
+      message.role === "assistant" && menu("with…", "Answer again with another model",
+        () => actions.otherModels(message).map((model) => [model, () => actions.again(message, model)]), { class: "again-with" }),
       button("Branch", () => actions.branch(message), { class: "quiet", title: "A new conversation from here" }),
       button("Delete", () => actions.remove(message), { class: "quiet", title: "With all that follows" }));
     tools.querySelectorAll("button").forEach((tool) => tool.setAttribute("aria-label", `${tool.textContent} this message`));
-    footer.append(element("span", { class: "rate" }, rateText(message)), tools);
+    const { line, rows } = costs(message, actions.contextOf(message.model));
+    if (line) {
+      footer.append(element("details", { class: "usage" }, element("summary", { class: "rate" }, line),
+        element("dl", {}, ...rows.flatMap(([what, value]) => [element("dt", {}, what), element("dd", {}, value)]))));
+    }
+    footer.append(tools);
   }
 
   #edit(article, message) {

@@ -1,7 +1,7 @@
 // The page for people who use a keyboard or a screen reader, checked in Chromium's own accessibility tree.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answered, answers, next_chat, open, say, settings, skip } from "./page_support.mjs";
+import { answered, answers, next_chat, open, say, settings, show_settings, skip } from "./page_support.mjs";
 
 // The nodes that assistive technology gets: {role, name, properties}.
 async function exposed(page) {
@@ -36,7 +36,7 @@ test("everything that takes the focus has a name, and each view has one main reg
   await settings(page, { temperature: 0, max_tokens: 8 });
   await say(page, "What is a KV block?");
   await answered(page, 1);
-  await page.click("#settings summary");
+  await show_settings(page, true);
   await check("a chat with an answer and its settings");
   const nodes = await exposed(page);
   for (const name of ["You", "Assistant"]) assert.ok(nodes.some((node) => node.role === "article" && node.name === name), name);

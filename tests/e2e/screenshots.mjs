@@ -9,9 +9,9 @@ try {
   const page = await browser.newPage({ viewport: { width: 1200, height: 760 } });
   await page.goto(server.url);
   await page.waitForFunction(() => document.querySelector("#model").value !== "");
-  await page.click("#settings summary");
+  await page.click("#toggle-settings");
   await page.fill("#temperature", "0");
-  await page.click("#settings summary");
+  await page.click("#close-settings");
   for (const [i, text] of ["What is a KV block?", "What is continuous batching?", "Tell me a very short story."].entries()) {
     await page.fill("#prompt", text);
     await page.press("#prompt", "Enter");
