@@ -74,31 +74,36 @@ function frameOf(text) {
   return frame;
 }
 
-// The events of a streamed response as they arrive, {id, name, data}, with the data read as JSON. Throws ApiError where the stream
-// says so or ends before its end: [DONE], or an event that `isLast` accepts.
-export async function* events(response, isLast = () => false) {
+// The frames of a streamed response as they arrive. Throws ApiError where the connection is lost.
+export async function* frames(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
     for (;;) {
-      const { value, done } = await reader.read();
-      if (done) throw new ApiError("The connection was closed before the answer's end", { isLost: true });
-      const frames = (rest + value).split("\n\n");
-      rest = frames.pop();
-      for (const text of frames) {
-        const frame = frameOf(text);
-        if (frame.data === "[DONE]") return;
-        if (!frame.data) continue;
-        const event = { ...frame, data: JSON.parse(frame.data) };
-        if (event.data.error) throw new ApiError(event.data.error.message, { status: 500, code: event.data.error.code ?? "" });
-        yield event;
-        if (isLast(event)) return;
-      }
+      const { value, done } = await reader.read().catch((error) => {
+        if (error.name === "AbortError") throw error;
+        throw new ApiError("The connection to the server was lost", { isLost: true });
+      });
+      if (done) return;
+      const texts = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
+      rest = texts.pop();
+      for (const text of texts) yield frameOf(text);
     }
-  } catch (error) {
-    if (error instanceof ApiError || error.name === "AbortError") throw error;
-    throw new ApiError("The connection to the server was lost", { isLost: true });
   } finally {
     reader.cancel().catch(() => {});
   }
+}
+
+// The events of a streamed response, {id, name, data}, with the data read as JSON. Throws ApiError where the stream says so or ends
+// before its end: [DONE], or an event that `isLast` accepts.
+export async function* events(response, isLast = () => false) {
+  for await (const frame of frames(response)) {
+    if (frame.data === "[DONE]") return;
+    if (!frame.data) continue;
+    const event = { ...frame, data: JSON.parse(frame.data) };
+    if (event.data.error) throw new ApiError(event.data.error.message, { status: 500, code: event.data.error.code ?? "" });
+    yield event;
+    if (isLast(event)) return;
+  }
+  throw new ApiError("The connection was closed before the answer's end", { isLost: true });
 }

@@ -8,6 +8,8 @@ import { showDefaults, startSettings, toggleSettings } from "./settings.js";
 import { Shortcuts } from "./shortcuts.js";
 import { Status } from "./status.js";
 import { openStore } from "./store.js";
+import { Toolbox } from "./toolbox.js";
+import { startToolSettings } from "./tool_settings.js";
 import { nextTheme, startTheme } from "./theme.js";
 
 const kReadyEvery = 5000; // ms between two looks at readiness
@@ -59,12 +61,15 @@ startSettings();
 const models = new Models();
 models.onchoice(showDefaults);
 new Presets(models);
-const chat = new Chat(await openStore(), models);
+const toolbox = new Toolbox();
+const chat = new Chat(await openStore(), models, toolbox);
+startToolSettings(toolbox, () => toggleSettings(true));
 new Shortcuts([
   ["Alt+N", "New conversation", () => { select("chat"); chat.newConversation(); }],
   ["Alt+R", "Answer again", () => chat.answerAgain()],
   ["Alt+C", "Copy the last answer", () => chat.copyLast()],
   ["Ctrl+K", "Search conversations", () => { select("chat"); chat.search(); }],
+  ["Alt+P", "Prompts", () => { select("chat"); chat.showPrompts(); }],
   ["Alt+S", "Settings", () => { select("chat"); toggleSettings(); }],
   ["Alt+T", "Next theme", () => announce(`Theme: ${nextTheme()}`)],
   ["Alt+V", "Chat or status", () => select(byId("view-chat").hidden ? "chat" : "status")],
@@ -75,3 +80,4 @@ setInterval(() => showReadiness(models), kReadyEvery);
 await chat.start();
 byId("prompt").focus();
 loadMarkdown();
+toolbox.start();

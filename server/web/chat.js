@@ -1,11 +1,14 @@
 // The chat: what the user does with the conversation, and answers streamed from /v1/chat/completions into it.
 import { Answers, isResumable } from "./answers.js";
 import { Attachments } from "./attachments.js";
-import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, showBranch, shownPath } from "./conversation.js";
+import { Calls } from "./calls.js";
+import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, resultsOf, showBranch, shownPath } from "./conversation.js";
 import { announce, byId, copyText, toast } from "./dom.js";
+import { Prompts } from "./prompts.js";
 import { requestFields, systemPrompt } from "./settings.js";
 import { Sidebar } from "./sidebar.js";
 import { Transcript } from "./transcript.js";
+import { Voice } from "./voice.js";
 
 const kLast = "quire.conversation";
 
@@ -17,14 +20,23 @@ export class Chat {
   #answers;
   #models;
   #attachments;
+  #prompts;
+  #toolbox;
+  #calls;
 
-  constructor(store, models) {
+  constructor(store, models, toolbox) {
     this.#store = store;
     this.#models = models;
+    this.#toolbox = toolbox;
+    const redraw = (conversation, message) => { if (this.#shown === conversation && message && !this.#answers.isRunning(conversation)) this.#transcript.update(message); };
+    this.#calls = new Calls(toolbox, (...result) => this.#answerCall(...result), redraw);
+    toolbox.onchange(() => redraw(this.#shown, shownPath(this.#shown).findLast(({ calls }) => calls?.length)));
     this.#answers = new Answers(models, (conversation) => store.save(conversation));
     this.#attachments = new Attachments(models);
+    this.#prompts = new Prompts((text) => this.#write(text));
+    new Voice((text) => this.#write(text));
     models.onchoice(() => byId("messages").classList.toggle("many-models", models.names.length > 1));
-    this.#sidebar = new Sidebar(store, (id) => this.open(id));
+    this.#sidebar = new Sidebar(store, (id, message) => this.open(id, message));
     this.#transcript = new Transcript(byId("messages"), byId("jump"), {
       edit: (message, text) => this.#edit(message, text),
       again: (message, model) => this.#answer(message.parent, undefined, model),
@@ -34,7 +46,8 @@ export class Chat {
       remove: (message) => this.#remove(message),
       branch: (message) => this.#branch(message),
       show: (id) => this.#change(() => showBranch(this.#shown, id)),
-      answerCall: (message, toolCall, text) => this.#answerCall(message, toolCall, text),
+      answerCall: (message, toolCall, text) => this.#answerCall(this.#shown, message, toolCall, text),
+      callForm: (message, toolCall) => this.#calls.form(this.#shown, message, toolCall),
     });
     this.#bind();
   }
@@ -47,12 +60,14 @@ export class Chat {
     await this.open(last);
   }
 
-  // Shows a stored conversation, or a new one.
-  async open(id) {
+  // Shows a stored conversation, or a new one; at that message, where one is named.
+  async open(id, message) {
     this.#shown = (id && (await this.#store.load(id))) || newConversation();
+    if (message && !shownPath(this.#shown).some((each) => each.id === message)) showBranch(this.#shown, message);
     const resumable = this.#answers.isRunning(this.#shown) ? null : this.#leftBehind();
     this.#remember();
     this.#transcript.show(this.#shown);
+    if (message) this.#transcript.reveal(message);
     this.#drawBusy();
     await this.#sidebar.draw(this.#shown.id);
     if (window.matchMedia("(max-width: 50rem)").matches) this.#sidebar.toggle(false);
@@ -87,15 +102,20 @@ export class Chat {
     byId("stop").addEventListener("click", () => this.#stopShown());
     for (const idea of document.querySelectorAll(".idea")) {
       idea.addEventListener("click", () => {
-        byId("prompt").value = idea.textContent;
-        this.#fitPrompt();
-        byId("prompt").focus();
+        this.#write(idea.textContent);
       });
     }
     document.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || event.defaultPrevented || document.querySelector("dialog[open]")) return;
       this.#stopShown();
     });
+  }
+
+  // Makes `text` the message that is being written.
+  #write(text) {
+    byId("prompt").value = text;
+    this.#fitPrompt();
+    byId("prompt").focus();
   }
 
   #fitPrompt() {
@@ -150,12 +170,14 @@ export class Chat {
     toast("A new conversation begins here");
   }
 
-  #answerCall(message, toolCall, text) {
-    const made = addMessage(this.#shown, this.#shown.leaf, { role: "tool", callId: toolCall.id, content: text });
-    this.#transcript.show(this.#shown);
-    const results = pathTo(this.#shown, made.id).filter(({ role }) => role === "tool").map(({ callId }) => callId);
-    if (message.calls.every(({ id }) => results.includes(id))) this.#answer(made.id);
-    else this.#store.save(this.#shown);
+  // The result of a call stands behind those that came before it; with the last one the model is asked to go on.
+  #answerCall(conversation, message, toolCall, text) {
+    const results = resultsOf(conversation, message);
+    const made = addMessage(conversation, results.at(-1)?.id ?? message.id, { role: "tool", callId: toolCall.id, name: toolCall.name, content: text });
+    if (this.#shown === conversation) this.#transcript.show(conversation);
+    const answered = [...results, made].map(({ callId }) => callId);
+    if (message.calls.every(({ id }) => answered.includes(id))) this.#answer(made.id, undefined, message.model, conversation);
+    else this.#store.save(conversation);
   }
 
   #stopShown() {
@@ -170,12 +192,11 @@ export class Chat {
   }
 
   // Asks for an answer to the message; `begun`: continues that answer, whose text was cut.
-  async #answer(parent, begun, model = this.#models.chosen) {
-    const conversation = this.#shown;
+  async #answer(parent, begun, model = this.#models.chosen, conversation = this.#shown) {
     if (this.#answers.isRunning(conversation)) return;
     const answer = begun ?? addMessage(conversation, parent, { role: "assistant", content: "", model });
     const path = pathTo(conversation, begun ? begun.id : parent);
-    if (!begun) this.#transcript.show(conversation);
+    if (!begun && this.#shown === conversation) this.#transcript.show(conversation);
     try {
       await this.#stream(conversation, answer, this.#requestBody(path, begun, model));
     } catch (error) {
@@ -187,10 +208,13 @@ export class Chat {
 
   // Throws ApiError where a setting is not what it should be.
   #requestBody(path, begun, model) {
+    const fields = requestFields();
+    const tools = [...(fields.tools ?? []), ...this.#toolbox.offered(fields.tools)];
     return {
       model,
       messages: apiMessages(path, systemPrompt()),
-      ...requestFields(),
+      ...fields,
+      tools: tools.length ? tools : undefined,
       stream: true,
       stream_options: { include_usage: true },
       ...(begun && { continue_final_message: true, add_generation_prompt: false }),
@@ -205,6 +229,7 @@ export class Chat {
     await run;
     screen.end();
     await this.#finish(conversation, answer);
+    if (answer.calls?.length && answer.finish === "tool_calls") this.#calls.begin(conversation, answer);
   }
 
   async #finish(conversation, answer) {
@@ -221,6 +246,10 @@ export class Chat {
   newConversation() {
     byId("new").click();
     byId("prompt").focus();
+  }
+
+  showPrompts() {
+    this.#prompts.show();
   }
 
   search() {

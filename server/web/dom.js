@@ -19,6 +19,20 @@ export function button(label, onclick, attributes = {}) {
   return element("button", { type: "button", onclick, ...attributes }, label);
 }
 
+// A button for what cannot be undone: it asks once more.
+export function sureButton(label, onclick, attributes = {}) {
+  let isSure = false;
+  const ask = (sure) => {
+    isSure = sure;
+    made.textContent = sure ? `Really ${label.toLowerCase()}?` : label;
+  };
+  const made = button(label, () => {
+    if (isSure) onclick();
+    ask(!isSure);
+  }, { ...attributes, onblur: () => ask(false) });
+  return made;
+}
+
 // Says something that only screen readers would miss otherwise.
 export function announce(text) {
   byId("announcer").textContent = text;

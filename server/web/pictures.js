@@ -1,6 +1,7 @@
 // Pictures among attached files: {name, image: a data URL, width, height, bytes, tokens?, countedBy?}. They are kept with their
 // conversation; `tokens` are what they take of the model `countedBy`.
 import { call } from "./api.js";
+import { openDialog } from "./dialog.js";
 import { element } from "./dom.js";
 
 const kTypes = ["image/png", "image/jpeg", "image/webp", "image/gif"]; // what the server decodes
@@ -55,11 +56,6 @@ export function figure(file) {
 }
 
 function enlarge(file) {
-  const dialog = element("dialog", { class: "enlarged", "aria-label": file.name },
-    element("img", { src: file.image, alt: file.name }),
-    element("form", { method: "dialog", class: "row" }, element("span", { class: "note grow" }, `${file.name}, ${sizeText(file)}`), element("button", {}, "Close")));
-  dialog.addEventListener("close", () => dialog.remove());
+  const dialog = openDialog("enlarged", file.name, element("img", { src: file.image, alt: file.name }), element("p", { class: "note" }, sizeText(file)));
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
-  document.body.append(dialog);
-  dialog.showModal();
 }

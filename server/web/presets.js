@@ -1,7 +1,9 @@
 // Named sets of settings, kept in the browser: applied by hand, or with each choice of the model that they belong to.
 //   {name, values: as settings.js has them, model: id, or empty}
-import { byId, download, toast } from "./dom.js";
+import { byId, toast } from "./dom.js";
+import { keep, recall } from "./local.js";
 import { applyValues, currentValues } from "./settings.js";
+import { exportList, importList } from "./transfer.js";
 
 const kStored = "quire.presets";
 const kLongest = 60; // characters of a name
@@ -9,17 +11,8 @@ const kLongest = 60; // characters of a name
 const isPreset = (value) => typeof value?.name === "string" && value.name !== "" && value.name.length <= kLongest &&
   typeof value.values === "object" && value.values !== null && Object.values(value.values).every((each) => typeof each === "string");
 
-function stored() {
-  try {
-    const found = JSON.parse(localStorage.getItem(kStored) ?? "[]");
-    return Array.isArray(found) ? found.filter(isPreset) : [];
-  } catch {
-    return [];
-  }
-}
-
 export class Presets {
-  #presets = stored();
+  #presets = recall(kStored, []).filter(isPreset);
   #model = ""; // chosen
 
   constructor(models) {
@@ -28,8 +21,7 @@ export class Presets {
     byId("preset-form").addEventListener("submit", (event) => this.#save(event));
     byId("preset-delete").addEventListener("click", () => this.#remove());
     byId("preset-model").addEventListener("change", () => this.#bind());
-    byId("preset-export").addEventListener("click", () =>
-      download("quire-presets.json", JSON.stringify({ quire: 1, presets: this.#presets }, null, 1), "application/json"));
+    byId("preset-export").addEventListener("click", () => exportList("quire-presets", "presets", this.#presets));
     byId("preset-import").addEventListener("change", (event) => this.#import(event.target));
     this.#draw("");
   }
@@ -80,25 +72,15 @@ export class Presets {
     this.#keep(name);
   }
 
-  async #import(input) {
-    const [file] = input.files;
-    input.value = "";
-    try {
-      const { presets } = JSON.parse(await file.text());
-      if (!Array.isArray(presets) || !presets.every(isPreset)) throw new Error("it holds no presets of Quire");
-      const names = presets.map(({ name }) => name);
-      this.#presets = [...this.#presets.filter(({ name }) => !names.includes(name)), ...presets.map(({ name, values, model }) => ({ name, values, model: model ?? "" }))];
-      this.#keep("");
-      toast(`${presets.length} imported`);
-    } catch (error) {
-      toast(`${file.name} cannot be imported: ${error.message}`);
-    }
+  async #import(field) {
+    const presets = await importList(field, "presets", isPreset) ?? [];
+    const names = presets.map(({ name }) => name);
+    this.#presets = [...this.#presets.filter(({ name }) => !names.includes(name)), ...presets.map(({ name, values, model }) => ({ name, values, model: model ?? "" }))];
+    this.#keep("");
   }
 
   #keep(shown) {
-    try {
-      localStorage.setItem(kStored, JSON.stringify(this.#presets));
-    } catch { /* storage is refused: they last as long as the page */ }
+    keep(kStored, this.#presets);
     this.#draw(shown);
   }
 

@@ -1,4 +1,5 @@
 // Keyboard shortcuts and the list of them: one table is both.
+import { openDialog } from "./dialog.js";
 import { byId, element } from "./dom.js";
 
 // Keys that the fields and messages handle themselves.
@@ -45,12 +46,6 @@ export class Shortcuts {
   show() {
     const rows = [...kElsewhere, ...this.#shortcuts].map(([keys, what]) =>
       element("tr", {}, element("th", { scope: "row" }, ...keyNames(keys)), element("td", {}, what)));
-    const dialog = element("dialog", { id: "shortcuts", "aria-labelledby": "shortcuts-title" },
-      element("h2", { id: "shortcuts-title" }, "Keyboard shortcuts"),
-      element("table", {}, element("tbody", {}, ...rows)),
-      element("form", { method: "dialog", class: "row" }, element("span", { class: "grow" }), element("button", {}, "Close")));
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
+    openDialog("shortcuts", "Keyboard shortcuts", element("table", {}, element("tbody", {}, ...rows)));
   }
 }

@@ -24,6 +24,7 @@ export class Status {
   #timer = 0;
   #charts = null;
   #shown = false;
+  #manager = null; // once an admin opened it
 
   async show(isShown) {
     this.#shown = isShown;
@@ -33,7 +34,9 @@ export class Status {
       await loadScript("/ui/lib/chart.js");
       this.#build();
     }
-    if (this.#shown) this.#look();
+    if (!this.#shown) return;
+    this.#look();
+    this.#manager?.look();
   }
 
   #build() {
@@ -50,7 +53,8 @@ export class Status {
         element("div", { class: "figures" }, ...kEncoderFigures.map(([key, title]) => figureBox(key, title)))),
       element("div", { id: "plots", class: "plots" }),
       element("section", {}, element("h2", {}, "Sequences"), element("div", { id: "keys" }), element("div", { id: "sequences" })),
-      element("section", {}, element("h2", {}, "Models"), element("div", { id: "status-models" })));
+      element("section", {}, element("h2", {}, "Models"), element("div", { id: "status-models" }),
+        element("details", { id: "manager", ontoggle: (event) => this.#manage(event.target) }, element("summary", {}, "Manage models (for an admin)"))));
     const percentiles = [{ label: "p50", colour: 1 }, { label: "p90", colour: 2 }, { label: "p99", colour: 4 }];
     this.#charts = {
       tokens: new TimeChart("Tokens per second", [{ label: "output", colour: 1 }, { label: "prompt", colour: 2 }]),
@@ -65,6 +69,13 @@ export class Status {
     onTheme(() => {
       for (const chart of Object.values(this.#charts)) chart?.recolour();
     });
+  }
+
+  async #manage(box) {
+    if (this.#manager || !box.open) return this.#manager?.look();
+    const { Manager } = await import("./manager.js");
+    this.#manager ??= new Manager(box);
+    return this.#manager.look();
   }
 
   async #look() {

@@ -1,7 +1,7 @@
 // The messages of the conversation that is shown, and what can be done with each. Draws; the conversation is changed by
 // the actions that the chat passes in.
 import { button, copyText, element } from "./dom.js";
-import { shownPath, siblingsOf } from "./conversation.js";
+import { resultsOf, shownPath, siblingsOf } from "./conversation.js";
 import { renderMarkdown } from "./markdown.js";
 import { menu } from "./menu.js";
 import { figure } from "./pictures.js";
@@ -66,7 +66,7 @@ export class Transcript {
   #planned = 0; // the animation frame that completes some
 
   // actions: edit(message, text), again(message, model), proceed(message), remove(message), branch(message), show(id),
-  // answerCall(message, call, text), otherModels(message), contextOf(model)
+  // answerCall(message, call, text), otherModels(message), contextOf(model), callForm(message, call)
   constructor(box, jump, actions) {
     this.#box = box;
     this.#jump = jump;
@@ -138,6 +138,14 @@ export class Transcript {
     this.#follows = true;
     this.#jump.hidden = true;
     this.#toEnd();
+  }
+
+  // Brings the message into view, which is where the reader stays. Twice: heights above it were guesses.
+  reveal(id) {
+    this.#follows = false;
+    const go = () => this.#box.querySelector(`[data-id="${CSS.escape(id)}"]`)?.scrollIntoView({ block: "center" });
+    go();
+    requestAnimationFrame(() => requestAnimationFrame(go));
   }
 
   // Again in the next frame: what was not drawn before had only a guessed height.
@@ -217,11 +225,11 @@ export class Transcript {
   }
 
   #drawCalls(box, message, isGrowing) {
+    const answers = message.calls?.length ? resultsOf(this.#conversation, message).map(({ callId }) => callId) : [];
     box.replaceChildren(...(message.calls ?? []).map((call) => {
       const shown = element("details", { class: "call", open: true }, element("summary", {}, `Calls ${call.name}`),
         element("pre", {}, pretty(call.arguments)));
-      const answered = Object.values(this.#conversation.messages).some(({ callId, parent }) => callId === call.id && parent !== undefined);
-      if (!isGrowing && !answered) shown.append(this.#answerForm(message, call));
+      if (!isGrowing && !answers.includes(call.id)) shown.append(this.#actions.callForm(message, call) ?? this.#answerForm(message, call));
       return shown;
     }));
   }

@@ -77,7 +77,7 @@ test("pictures are attached, pasted and dropped; sent, kept and shown with their
   await page.waitForFunction(() => document.querySelector(".message.user figure.attached img")?.complete);
   assert.deepEqual(await shown(), [96, 640], "kept in the browser");
   await page.click("[aria-label='Show red.png']");
-  assert.ok(await page.isVisible("dialog.enlarged img"));
+  assert.ok(await page.isVisible("#enlarged img"));
   await page.keyboard.press("Escape");
   await page.waitForFunction(() => !document.querySelector("dialog"));
 

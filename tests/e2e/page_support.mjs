@@ -7,9 +7,9 @@ const kBrowser = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/go
 export const skip = !kBrowser && "chromium is absent (Debian package chromium)";
 
 // {server, page, complaints}: complaints are errors of the page's console and requests to anywhere else.
-// model: null where the flags name the models, `quire-demo` first.
-export async function open(context, { options = {}, flags = [], model } = {}) {
-  const server = await QuireServer.start([...(model === null ? [] : ["--kv-cache.num-blocks", "2048"]), ...flags], { model });
+// model: null where the flags name the models, `quire-demo` first. key: the page's API key. others: origins that it may ask.
+export async function open(context, { options = {}, flags = [], model, env, key, others = [] } = {}) {
+  const server = await QuireServer.start([...(model === null ? [] : ["--kv-cache.num-blocks", "2048"]), ...flags], { model, env });
   context.after(() => server.kill());
   const browser = await chromium.launch({ executablePath: kBrowser, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
   context.after(() => browser.close());
@@ -19,8 +19,9 @@ export async function open(context, { options = {}, flags = [], model } = {}) {
   page.on("console", (message) => { if (["error", "warning"].includes(message.type())) complaints.push(message.text()); });
   page.on("pageerror", (error) => complaints.push(String(error)));
   page.on("request", (request) => {
-    if (!/^(data|blob):/.test(request.url()) && !request.url().startsWith(server.url)) complaints.push(`asked ${request.url()}`);
+    if (!/^(data|blob):/.test(request.url()) && ![server.url, ...others].some((origin) => request.url().startsWith(origin))) complaints.push(`asked ${request.url()}`);
   });
+  if (key) await page.addInitScript((value) => { sessionStorage["quire.api_key"] ??= value; }, key);
   await page.goto(server.url);
   await has_started(page);
   return { server, page, complaints };
