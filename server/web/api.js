@@ -20,6 +20,7 @@ export class ApiError extends Error {
     }
     if (this.code === "unsupported_content") return "Remove the image, or choose a model that sees images.";
     if (this.code === "model_not_found") return "Choose another model.";
+    if (this.status === 413) return "Remove images or files from the conversation, or start a new one.";
     if (this.status === 429 || this.status === 503) {
       return this.retryAfter > 0 ? `Try again in ${this.retryAfter} s.` : "Try again in a moment.";
     }

@@ -5,6 +5,7 @@ import { byId } from "./dom.js";
 const kWatchAfter = 400; // ms without an answer's begin before the model's state is looked at
 const kWatchEvery = 1000;
 const kChosen = "quire.model";
+const kToy = 50e6; // parameters below which a model shows that the server works, and no more
 
 const seesImages = (model) => model.modalities?.input.includes("image");
 
@@ -68,6 +69,9 @@ export class Models {
   }
 
   #showChosen() {
+    const { id, meta } = this.find(this.chosen) ?? {};
+    byId("toy").hidden = !(meta?.n_params < kToy);
+    byId("toy").textContent = `${id} is a toy of ${(meta?.n_params / 1e6).toFixed(1)} million parameters. quire recommend names real models for this machine.`;
     for (const listener of this.#listeners) listener(this.find(this.chosen));
   }
 

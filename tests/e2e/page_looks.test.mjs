@@ -1,10 +1,12 @@
 // The page's appearance and cost: colours, phones, names of controls, keyboard, size; and the status view.
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { answer_with, answered, contrasts, luminance, open, say, settings, show_settings, skip } from "./page_support.mjs";
 
-const kMostBytes = 1_200_000;  // of everything that the page can load, compressed
+const kMostBytes = 1 << 20;  // of everything that the page can load, compressed
 const kLong = 1700;  // tokens
 
 test("the status view shows the load, the pool and the history that the server kept", { skip }, async (context) => {
@@ -115,7 +117,8 @@ test("the page's files are compressed, small, and not sent twice", { skip }, asy
   await page.waitForFunction(() => document.querySelectorAll("#plots canvas").length === 7);
   const urls = await page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => name.includes("/ui/")));
   const fonts = (await (await fetch(`${server.url}/ui/lib/katex.css`)).text()).match(/fonts\/[\w-]+\.woff2/g);
-  const all = new Set([`${server.url}/`, ...urls, ...fonts.map((font) => `${server.url}/ui/lib/${font}`)]);
+  const modules = readdirSync(join(process.env.QUIRE_SOURCE, "server/web")).filter((name) => name.endsWith(".js")).map((name) => `${server.url}/ui/${name}`);
+  const all = new Set([`${server.url}/`, ...urls, ...modules, ...fonts.map((font) => `${server.url}/ui/lib/${font}`)]);
   let total = 0;
   for (const url of all) {
     const sent = await raw(url, { "Accept-Encoding": "gzip" });

@@ -56,7 +56,7 @@ test("an admin sleeps, wakes, downloads, loads, unloads and deletes models", { s
     await page.click(".downloads [aria-label='Delete owner/demo:Q8_0']");
   };
   await remove();
-  await page.waitForFunction(() => /uses these files/.test(document.querySelector("#manager .problem").textContent));
+  await page.waitForFunction(() => /uses these files/.test(document.querySelector("#manager .problem")?.textContent));
   await page.click("[aria-label='Unload owner/demo:Q8_0']");
   await page.click("[aria-label='Unload owner/demo:Q8_0']");
   await page.waitForFunction(() => !document.querySelector("#manager tr[data-name='owner/demo:Q8_0']:not([data-state=unloaded])"));
@@ -76,6 +76,6 @@ test("without an admin's key the page says what is needed", { skip }, async (con
   await page.click("#close-settings");
   await page.click("#tab-status");
   await page.click("#manager summary");
-  await page.waitForFunction(() => /admin key.*Enter an admin's API key/.test(document.querySelector("#manager .problem").textContent));
+  await page.waitForFunction(() => /admin key.*Enter an admin's API key/.test(document.querySelector("#manager .problem")?.textContent));
   assert.equal(await page.locator("#manager tbody tr").count(), 0);
 });
