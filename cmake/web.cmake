@@ -1,6 +1,6 @@
 # The web page: its own files (server/web) and Debian's JavaScript libraries, as bytes in the binary.
 file(GLOB web_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/server/web/*.html ${PROJECT_SOURCE_DIR}/server/web/*.css
-  ${PROJECT_SOURCE_DIR}/server/web/*.js)
+  ${PROJECT_SOURCE_DIR}/server/web/*.js ${PROJECT_SOURCE_DIR}/server/web/*.svg)
 set(web_entries "")
 foreach(file ${web_files})
   get_filename_component(name ${file} NAME)

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <map>
 
 #include "kernels/check.h"
@@ -15,15 +16,20 @@ namespace quire {
 namespace {
 
 // Forbids loading from other sites, inline styles, inline scripts except the one with this hash, and frames on other
-// sites.
+// sites. Connections are allowed to this server and to the origins in the page's cookie.
 constexpr const char* kContentPolicy =
-    "default-src 'none'; script-src 'self' 'sha256-{}'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "default-src 'none'; script-src 'self' 'sha256-{}'; style-src 'self'; connect-src 'self'{}; img-src 'self' data:; "
     "font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
+
+constexpr std::string_view kCookie = "quire_connect=";
+constexpr std::size_t kMostOrigins = 16;
+constexpr std::size_t kLongestOrigin = 255;
 
 std::string_view content_type(std::string_view name) {
   if (name.ends_with(".html")) return "text/html; charset=utf-8";
   if (name.ends_with(".css")) return "text/css; charset=utf-8";
   if (name.ends_with(".js")) return "text/javascript; charset=utf-8";
+  if (name.ends_with(".svg")) return "image/svg+xml";
   return "font/woff2";
 }
 
@@ -68,11 +74,39 @@ std::string script_hash(std::string_view page) {
   return encode_base64({reinterpret_cast<const char*>(hash.data()), hash.size()});
 }
 
-std::string content_policy() {
+std::string page_script_hash() {
   const auto page = web::find_asset("index.html");
   QUIRE_CHECK(page, "the page is embedded");
-  return fmt::format(kContentPolicy,
-                     script_hash(page->compressed ? whole_text(page->bytes) : std::string(page->bytes)));
+  return script_hash(page->compressed ? whole_text(page->bytes) : std::string(page->bytes));
+}
+
+// A scheme, a host and perhaps a port; nothing that could add to a policy.
+bool is_origin(std::string_view text) {
+  const auto is_of_host = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           std::string_view(".-:[]").find(c) != std::string_view::npos;
+  };
+  for (const std::string_view scheme : {"https://", "http://"}) {
+    if (!text.starts_with(scheme)) continue;
+    const std::string_view host = text.substr(scheme.size());
+    return !host.empty() && text.size() <= kLongestOrigin && std::all_of(host.begin(), host.end(), is_of_host);
+  }
+  return false;
+}
+
+// Origins of the tool servers that the page's user added, from its cookie ("a|b"), each behind a space.
+std::string added_origins(std::string_view cookies) {
+  std::string origins;
+  const std::size_t at = cookies.find(kCookie);
+  if (at == std::string_view::npos) return origins;
+  std::string_view rest = cookies.substr(at + kCookie.size());
+  rest = rest.substr(0, rest.find(';'));
+  for (std::size_t count = 0; !rest.empty() && count < kMostOrigins; ++count) {
+    const std::string_view origin = rest.substr(0, rest.find('|'));
+    if (is_origin(origin)) origins += ' ' + std::string(origin);
+    rest.remove_prefix(std::min(rest.size(), origin.size() + 1));
+  }
+  return origins;
 }
 
 }  // namespace
@@ -82,11 +116,15 @@ Response page_file(const RequestHead& head) {
   const std::string_view path = head.path;
   const auto asset = web::find_asset(path == "/" ? "index.html" : path.substr(kFolder.size()));
   if (!asset) return error_response(404, "not_found", "The page has no file of this name");
-  static const std::string kPolicy = content_policy();
+  static const std::string kHash = page_script_hash();
   Response response{200, std::string(content_type(asset->name)), ""};
-  response.fields = {{"Content-Security-Policy", kPolicy}, {"X-Content-Type-Options", "nosniff"},
-                     {"Referrer-Policy", "no-referrer"},   {"Cache-Control", "no-cache"},
-                     {"Vary", "Accept-Encoding"},          {"ETag", std::string(asset->etag)}};
+  response.fields = {
+      {"Content-Security-Policy", fmt::format(kContentPolicy, kHash, added_origins(head.field("cookie")))},
+      {"X-Content-Type-Options", "nosniff"},
+      {"Referrer-Policy", "no-referrer"},
+      {"Cache-Control", "no-cache"},
+      {"Vary", "Accept-Encoding, Cookie"},
+      {"ETag", std::string(asset->etag)}};
   if (head.field("if-none-match").find(asset->etag) != std::string_view::npos) {
     response.status = 304;
     return response;

@@ -2,8 +2,10 @@
 import { byId } from "./dom.js";
 
 export class ApiError extends Error {
-  constructor(message, { status = 0, code = "", retryAfter = 0 } = {}) {
+  // isLost: the connection's fault, not the server's.
+  constructor(message, { status = 0, code = "", retryAfter = 0, isLost = false } = {}) {
     super(message);
+    this.isLost = isLost;
     this.status = status;
     this.code = code;
     this.retryAfter = retryAfter;
@@ -16,7 +18,9 @@ export class ApiError extends Error {
     if (this.code === "context_length_exceeded") {
       return "Start a new conversation, remove messages or attachments, or lower the maximum of tokens.";
     }
+    if (this.code === "unsupported_content") return "Remove the image, or choose a model that sees images.";
     if (this.code === "model_not_found") return "Choose another model.";
+    if (this.status === 413) return "Remove images or files from the conversation, or start a new one.";
     if (this.status === 429 || this.status === 503) {
       return this.retryAfter > 0 ? `Try again in ${this.retryAfter} s.` : "Try again in a moment.";
     }
@@ -43,47 +47,64 @@ async function errorOf(response) {
 }
 
 // The response, successful. Throws ApiError, or AbortError where `signal` ended it.
-export async function call(path, { body, signal } = {}) {
+export async function call(path, { body, signal, headers: more = {} } = {}) {
   let response;
   try {
     response = await fetch(path, {
       method: body ? "POST" : "GET",
-      headers: headers(Boolean(body)),
+      headers: { ...headers(Boolean(body)), ...more },
       body: body && JSON.stringify(body),
       signal,
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError("No answer from the server");
+    throw new ApiError("No answer from the server", { isLost: true });
   }
   if (!response.ok) throw await errorOf(response);
   return response;
 }
 
-// The payloads of the `data:` lines of a streamed response, as they arrive. Throws ApiError where the stream says so or
-// ends before its end.
-export async function* events(response) {
+// One frame of a stream: its fields by name, several lines of data joined; no data for a comment.
+function frameOf(text) {
+  const frame = { id: "", name: "", data: "" };
+  for (const line of text.split("\n")) {
+    const [, field, value] = /^(id|event|data): ?(.*)$/.exec(line) ?? [];
+    if (field === "data") frame.data += (frame.data && "\n") + value;
+    else if (field) frame[field === "event" ? "name" : field] = value;
+  }
+  return frame;
+}
+
+// The frames of a streamed response as they arrive. Throws ApiError where the connection is lost.
+export async function* frames(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
     for (;;) {
-      const { value, done } = await reader.read();
-      if (done) throw new ApiError("The connection was closed before the answer's end");
-      const lines = (rest + value).split("\n");
-      rest = lines.pop();
-      for (const line of lines) {
-        const data = line.startsWith("data:") ? line.slice(5).trim() : "";
-        if (data === "[DONE]") return;
-        if (!data) continue;
-        const event = JSON.parse(data);
-        if (event.error) throw new ApiError(event.error.message, { status: 500, code: event.error.code ?? "" });
-        yield event;
-      }
+      const { value, done } = await reader.read().catch((error) => {
+        if (error.name === "AbortError") throw error;
+        throw new ApiError("The connection to the server was lost", { isLost: true });
+      });
+      if (done) return;
+      const texts = (rest + value).replaceAll("\r\n", "\n").split("\n\n");
+      rest = texts.pop();
+      for (const text of texts) yield frameOf(text);
     }
-  } catch (error) {
-    if (error instanceof ApiError || error.name === "AbortError") throw error;
-    throw new ApiError("The connection to the server was lost");
   } finally {
     reader.cancel().catch(() => {});
   }
+}
+
+// The events of a streamed response, {id, name, data}, with the data read as JSON. Throws ApiError where the stream says so or ends
+// before its end: [DONE], or an event that `isLast` accepts.
+export async function* events(response, isLast = () => false) {
+  for await (const frame of frames(response)) {
+    if (frame.data === "[DONE]") return;
+    if (!frame.data) continue;
+    const event = { ...frame, data: JSON.parse(frame.data) };
+    if (event.data.error) throw new ApiError(event.data.error.message, { status: 500, code: event.data.error.code ?? "" });
+    yield event;
+    if (isLast(event)) return;
+  }
+  throw new ApiError("The connection was closed before the answer's end", { isLost: true });
 }

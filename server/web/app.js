@@ -1,11 +1,16 @@
 // The page's frame: its two views, the server's readiness, and the start of everything.
 import { Chat } from "./chat.js";
-import { byId } from "./dom.js";
+import { announce, byId } from "./dom.js";
 import { loadMarkdown } from "./markdown.js";
 import { Models } from "./models.js";
-import { startSettings } from "./settings.js";
+import { Presets } from "./presets.js";
+import { showDefaults, startSettings, toggleSettings } from "./settings.js";
+import { Shortcuts } from "./shortcuts.js";
 import { Status } from "./status.js";
 import { openStore } from "./store.js";
+import { Toolbox } from "./toolbox.js";
+import { startToolSettings } from "./tool_settings.js";
+import { nextTheme, startTheme } from "./theme.js";
 
 const kReadyEvery = 5000; // ms between two looks at readiness
 
@@ -19,6 +24,7 @@ function select(name) {
     byId(tab.getAttribute("aria-controls")).hidden = !isChosen;
   }
   byId("toggle-sidebar").hidden = name !== "chat";
+  byId("toggle-settings").hidden = name !== "chat";
   byId("model").closest("label").hidden = name !== "chat"; // the status view has its own choice
   status.show(name === "status");
 }
@@ -49,12 +55,29 @@ async function showReadiness(models) {
   }
 }
 
+startTheme();
 startTabs();
 startSettings();
 const models = new Models();
-const chat = new Chat(await openStore(), models);
+models.onchoice(showDefaults);
+new Presets(models);
+const toolbox = new Toolbox();
+const chat = new Chat(await openStore(), models, toolbox);
+startToolSettings(toolbox, () => toggleSettings(true));
+new Shortcuts([
+  ["Alt+N", "New conversation", () => { select("chat"); chat.newConversation(); }],
+  ["Alt+R", "Answer again", () => chat.answerAgain()],
+  ["Alt+C", "Copy the last answer", () => chat.copyLast()],
+  ["Ctrl+K", "Search conversations", () => { select("chat"); chat.search(); }],
+  ["Alt+P", "Prompts", () => { select("chat"); chat.showPrompts(); }],
+  ["Alt+S", "Settings", () => { select("chat"); toggleSettings(); }],
+  ["Alt+T", "Next theme", () => announce(`Theme: ${nextTheme()}`)],
+  ["Alt+V", "Chat or status", () => select(byId("view-chat").hidden ? "chat" : "status")],
+  ["/", "Write a message", () => { select("chat"); byId("prompt").focus(); }],
+]);
 showReadiness(models);
 setInterval(() => showReadiness(models), kReadyEvery);
 await chat.start();
 byId("prompt").focus();
 loadMarkdown();
+toolbox.start();

@@ -1,7 +1,17 @@
 // Charts over Chart.js in the page's colours. Each keeps its canvas and is given new data.
 import { element } from "./dom.js";
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// The theme's colour of that name, as a canvas takes it.
+function colour(name) {
+  const probe = element("i", { hidden: true });
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+const sheer = (shade) => shade.replace(/^rgb\((.*)\)$/, "rgba($1, 0.6)");
 
 // A figure with a caption and an empty chart. datasets: [{label, colour: 1 to 6, stack?}].
 export class TimeChart {
@@ -53,7 +63,7 @@ export class TimeChart {
   recolour() {
     this.#datasets.forEach(({ colour: number, fill }, index) => {
       const line = colour(`--series-${number}`);
-      Object.assign(this.#chart.data.datasets[index], { borderColor: line, backgroundColor: fill === false ? line : `${line}99`, fill: fill ?? false });
+      Object.assign(this.#chart.data.datasets[index], { borderColor: line, backgroundColor: fill === false ? line : sheer(line), fill: fill ?? false });
     });
     const { scales, plugins } = this.#chart.options;
     for (const axis of [scales.x, scales.y]) {

@@ -1,14 +1,15 @@
 // The chat: what the user does with the conversation, and answers streamed from /v1/chat/completions into it.
-import { ApiError, call, events } from "./api.js";
-import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, showBranch } from "./conversation.js";
-import { announce, button, byId, element, toast } from "./dom.js";
-import { isPicture, readPicture, sizeText, thumbnail } from "./pictures.js";
+import { Answers, isResumable } from "./answers.js";
+import { Attachments } from "./attachments.js";
+import { Calls } from "./calls.js";
+import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, resultsOf, showBranch, shownPath } from "./conversation.js";
+import { announce, byId, copyText, toast } from "./dom.js";
+import { Prompts } from "./prompts.js";
 import { requestFields, systemPrompt } from "./settings.js";
 import { Sidebar } from "./sidebar.js";
 import { Transcript } from "./transcript.js";
+import { Voice } from "./voice.js";
 
-const kSaveEvery = 1000; // ms, while an answer grows
-const kLargestFile = 512 * 1024; // bytes of an attachment
 const kLast = "quire.conversation";
 
 export class Chat {
@@ -16,22 +17,37 @@ export class Chat {
   #sidebar;
   #transcript;
   #shown = newConversation();
-  #running = new Map(); // conversation id -> AbortController
-  #files = [];
+  #answers;
   #models;
+  #attachments;
+  #prompts;
+  #toolbox;
+  #calls;
 
-  constructor(store, models) {
+  constructor(store, models, toolbox) {
     this.#store = store;
     this.#models = models;
-    this.#sidebar = new Sidebar(store, (id) => this.open(id));
+    this.#toolbox = toolbox;
+    const redraw = (conversation, message) => { if (this.#shown === conversation && message && !this.#answers.isRunning(conversation)) this.#transcript.update(message); };
+    this.#calls = new Calls(toolbox, (...result) => this.#answerCall(...result), redraw);
+    toolbox.onchange(() => redraw(this.#shown, shownPath(this.#shown).findLast(({ calls }) => calls?.length)));
+    this.#answers = new Answers(models, (conversation) => store.save(conversation));
+    this.#attachments = new Attachments(models);
+    this.#prompts = new Prompts((text) => this.#write(text));
+    new Voice((text) => this.#write(text));
+    models.onchoice(() => byId("messages").classList.toggle("many-models", models.names.length > 1));
+    this.#sidebar = new Sidebar(store, (id, message) => this.open(id, message));
     this.#transcript = new Transcript(byId("messages"), byId("jump"), {
       edit: (message, text) => this.#edit(message, text),
-      again: (message) => this.#answer(message.parent),
+      again: (message, model) => this.#answer(message.parent, undefined, model),
+      otherModels: (message) => models.names.filter((name) => name !== message.model),
+      contextOf: (model) => models.find(model)?.max_model_len,
       proceed: (message) => this.#answer(message.parent, message),
       remove: (message) => this.#remove(message),
       branch: (message) => this.#branch(message),
       show: (id) => this.#change(() => showBranch(this.#shown, id)),
-      answerCall: (message, toolCall, text) => this.#answerCall(message, toolCall, text),
+      answerCall: (message, toolCall, text) => this.#answerCall(this.#shown, message, toolCall, text),
+      callForm: (message, toolCall) => this.#calls.form(this.#shown, message, toolCall),
     });
     this.#bind();
   }
@@ -44,18 +60,30 @@ export class Chat {
     await this.open(last);
   }
 
-  // Shows a stored conversation, or a new one.
-  async open(id) {
+  // Shows a stored conversation, or a new one; at that message, where one is named.
+  async open(id, message) {
     this.#shown = (id && (await this.#store.load(id))) || newConversation();
-    // An answer that a closed page left behind.
-    for (const message of Object.values(this.#shown.messages)) {
-      if (message.role === "assistant" && !message.finish && !this.#running.has(this.#shown.id)) message.finish = "aborted";
-    }
+    if (message && !shownPath(this.#shown).some((each) => each.id === message)) showBranch(this.#shown, message);
+    const resumable = this.#answers.isRunning(this.#shown) ? null : this.#leftBehind();
     this.#remember();
     this.#transcript.show(this.#shown);
+    if (message) this.#transcript.reveal(message);
     this.#drawBusy();
     await this.#sidebar.draw(this.#shown.id);
     if (window.matchMedia("(max-width: 50rem)").matches) this.#sidebar.toggle(false);
+    if (resumable) this.#stream(this.#shown, resumable);
+  }
+
+  // The answer of a closed page whose stream the server may still have; any other such answer has ended.
+  #leftBehind() {
+    const begun = Object.values(this.#shown.messages).filter(({ role, finish }) => role === "assistant" && !finish);
+    const resumable = begun.find(isResumable) ?? null;
+    for (const message of begun) {
+      if (message === resumable) continue;
+      message.finish = "aborted";
+      delete message.stream;
+    }
+    return resumable;
   }
 
   #remember() {
@@ -71,29 +99,23 @@ export class Chat {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.keyCode !== 229) this.#send(event);
     });
     byId("prompt").addEventListener("input", () => this.#fitPrompt());
-    byId("stop").addEventListener("click", () => this.#running.get(this.#shown.id)?.abort());
-    byId("files").addEventListener("change", (event) => this.#attach(event.target));
-    byId("prompt").addEventListener("paste", (event) => {
-      if (!event.clipboardData.files.length) return;
-      event.preventDefault();
-      this.#attach(event.clipboardData);
-    });
+    byId("stop").addEventListener("click", () => this.#stopShown());
     for (const idea of document.querySelectorAll(".idea")) {
       idea.addEventListener("click", () => {
-        byId("prompt").value = idea.textContent;
-        this.#fitPrompt();
-        byId("prompt").focus();
+        this.#write(idea.textContent);
       });
     }
     document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && !event.defaultPrevented) this.#running.get(this.#shown.id)?.abort();
+      if (event.key !== "Escape" || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+      this.#stopShown();
     });
-    for (const type of ["dragover", "drop"]) {
-      byId("composer").addEventListener(type, (event) => {
-        event.preventDefault();
-        if (type === "drop") this.#attach(event.dataTransfer);
-      });
-    }
+  }
+
+  // Makes `text` the message that is being written.
+  #write(text) {
+    byId("prompt").value = text;
+    this.#fitPrompt();
+    byId("prompt").focus();
   }
 
   #fitPrompt() {
@@ -105,12 +127,10 @@ export class Chat {
   #send(event) {
     event.preventDefault();
     const text = byId("prompt").value.trim();
-    if ((!text && !this.#files.length) || this.#running.has(this.#shown.id)) return;
-    const message = addMessage(this.#shown, this.#shown.leaf, { role: "user", content: text, files: this.#files });
+    if ((!text && this.#attachments.isEmpty) || this.#attachments.problem || this.#answers.isRunning(this.#shown)) return;
+    const message = addMessage(this.#shown, this.#shown.leaf, { role: "user", content: text, files: this.#attachments.takeAll() });
     byId("prompt").value = "";
     this.#fitPrompt();
-    this.#files = [];
-    this.#drawFiles();
     this.#transcript.update(message);
     this.#transcript.follow();
     this.#answer(message.id);
@@ -150,16 +170,18 @@ export class Chat {
     toast("A new conversation begins here");
   }
 
-  #answerCall(message, toolCall, text) {
-    const made = addMessage(this.#shown, this.#shown.leaf, { role: "tool", callId: toolCall.id, content: text });
-    this.#transcript.show(this.#shown);
-    const results = pathTo(this.#shown, made.id).filter(({ role }) => role === "tool").map(({ callId }) => callId);
-    if (message.calls.every(({ id }) => results.includes(id))) this.#answer(made.id);
-    else this.#store.save(this.#shown);
+  // The result of a call stands behind those that came before it; with the last one the model is asked to go on.
+  #answerCall(conversation, message, toolCall, text) {
+    const results = resultsOf(conversation, message);
+    const made = addMessage(conversation, results.at(-1)?.id ?? message.id, { role: "tool", callId: toolCall.id, name: toolCall.name, content: text });
+    if (this.#shown === conversation) this.#transcript.show(conversation);
+    const answered = [...results, made].map(({ callId }) => callId);
+    if (message.calls.every(({ id }) => answered.includes(id))) this.#answer(made.id, undefined, message.model, conversation);
+    else this.#store.save(conversation);
   }
 
   #stopShown() {
-    this.#running.get(this.#shown.id)?.abort();
+    this.#answers.stop(this.#shown);
   }
 
   async #change(change) {
@@ -170,67 +192,47 @@ export class Chat {
   }
 
   // Asks for an answer to the message; `begun`: continues that answer, whose text was cut.
-  async #answer(parent, begun) {
-    const conversation = this.#shown;
-    if (this.#running.has(conversation.id)) return;
-    const answer = begun ?? addMessage(conversation, parent, { role: "assistant", content: "", model: this.#models.chosen });
+  async #answer(parent, begun, model = this.#models.chosen, conversation = this.#shown) {
+    if (this.#answers.isRunning(conversation)) return;
+    const answer = begun ?? addMessage(conversation, parent, { role: "assistant", content: "", model });
     const path = pathTo(conversation, begun ? begun.id : parent);
-    Object.assign(answer, { finish: undefined, error: undefined, timing: { began: performance.now() } });
-    const controller = new AbortController();
-    this.#running.set(conversation.id, controller);
-    this.#drawBusy();
-    if (!begun) this.#transcript.show(conversation);
-    const screen = new Screen(this.#transcript, answer, () => this.#shown === conversation);
+    if (!begun && this.#shown === conversation) this.#transcript.show(conversation);
     try {
-      await this.#store.save(conversation);
-      const response = await this.#request(path, begun, controller.signal);
-      await this.#receive(response, conversation, answer, screen);
+      await this.#stream(conversation, answer, this.#requestBody(path, begun, model));
     } catch (error) {
-      answer.finish = error.name === "AbortError" ? "aborted" : "error";
-      if (error.name !== "AbortError") answer.error = { message: error.message, remedy: error.remedy ?? "" };
+      answer.finish = "error";
+      answer.error = { message: error.message, remedy: error.remedy ?? "" };
+      await this.#finish(conversation, answer);
     }
-    this.#running.delete(conversation.id);
-    await this.#finish(conversation, answer, screen);
   }
 
-  async #request(path, begun, signal) {
-    const body = {
-      model: this.#models.chosen,
+  // Throws ApiError where a setting is not what it should be.
+  #requestBody(path, begun, model) {
+    const fields = requestFields();
+    const tools = [...(fields.tools ?? []), ...this.#toolbox.offered(fields.tools)];
+    return {
+      model,
       messages: apiMessages(path, systemPrompt()),
-      ...requestFields(),
+      ...fields,
+      tools: tools.length ? tools : undefined,
       stream: true,
       stream_options: { include_usage: true },
       ...(begun && { continue_final_message: true, add_generation_prompt: false }),
     };
-    const watch = this.#models.watch(); // shows a model that is still loading
-    try {
-      return await call("/v1/chat/completions", { body, signal });
-    } finally {
-      watch.end();
-    }
   }
 
-  async #receive(response, conversation, answer, screen) {
-    let saved = performance.now();
-    for await (const event of events(response)) {
-      if (event.usage) answer.usage = event.usage;
-      const choice = event.choices?.[0];
-      if (!choice) continue;
-      if (choice.finish_reason) answer.finish = choice.finish_reason;
-      if (!take(answer, choice.delta ?? {})) continue;
-      answer.timing.last = performance.now();
-      answer.timing.first ??= answer.timing.last;
-      screen.draw();
-      if (answer.timing.last - saved > kSaveEvery) {
-        saved = answer.timing.last;
-        await this.#store.save(conversation);
-      }
-    }
-    answer.finish ??= "stop";
-  }
-
-  async #finish(conversation, answer, screen) {
+  async #stream(conversation, answer, body) {
+    const screen = new Screen(this.#transcript, answer, () => this.#shown === conversation);
+    const run = this.#answers.run(conversation, answer, body, () => screen.draw());
+    this.#drawBusy();
+    screen.draw();
+    await run;
     screen.end();
+    await this.#finish(conversation, answer);
+    if (answer.calls?.length && answer.finish === "tool_calls") this.#calls.begin(conversation, answer);
+  }
+
+  async #finish(conversation, answer) {
     conversation.updated = Date.now();
     await this.#store.save(conversation);
     if (this.#shown === conversation) {
@@ -241,55 +243,43 @@ export class Chat {
     await this.#sidebar.draw();
   }
 
+  newConversation() {
+    byId("new").click();
+    byId("prompt").focus();
+  }
+
+  showPrompts() {
+    this.#prompts.show();
+  }
+
+  search() {
+    this.#sidebar.toggle(true);
+    byId("search").focus();
+  }
+
+  // The last answer of the conversation that is shown.
+  #lastAnswer() {
+    return shownPath(this.#shown).findLast(({ role }) => role === "assistant");
+  }
+
+  answerAgain() {
+    const last = this.#lastAnswer();
+    if (last) this.#answer(last.parent);
+  }
+
+  async copyLast() {
+    const last = this.#lastAnswer();
+    if (!last) return;
+    await copyText(last.content);
+    toast("The last answer was copied");
+  }
+
   #drawBusy() {
-    const busy = this.#running.has(this.#shown.id);
+    const busy = this.#answers.isRunning(this.#shown);
     byId("send").disabled = busy;
     byId("stop").disabled = !busy;
     byId("messages").setAttribute("aria-busy", String(busy));
   }
-
-  async #attach(source) {
-    for (const file of source.files) {
-      try {
-        if (isPicture(file)) {
-          this.#files.push(await readPicture(file));
-          continue;
-        }
-        if (file.size > kLargestFile) throw new ApiError(`it is larger than ${kLargestFile / 1024} KiB`);
-        const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-        if (text.includes("\0")) throw new TypeError();
-        this.#files.push({ name: file.name, text });
-      } catch (error) {
-        toast(`${file.name} was not attached: ${error instanceof TypeError ? "it is neither an image nor text in UTF-8" : error.message}`);
-      }
-    }
-    byId("files").value = "";
-    this.#drawFiles();
-  }
-
-  #drawFiles() {
-    byId("attached").replaceChildren(...this.#files.map((file) => element("span", { class: "chip" }, file.image && thumbnail(file), file.name,
-      file.image && element("span", { class: "note" }, sizeText(file)),
-      button("×", () => {
-        this.#files = this.#files.filter((other) => other !== file);
-        this.#drawFiles();
-      }, { class: "quiet", "aria-label": `Remove ${file.name}` }))));
-  }
-}
-
-// Adds a piece of the stream to the answer; false where it holds nothing.
-function take(answer, delta) {
-  const reasoning = delta.reasoning_content ?? delta.reasoning ?? "";
-  if (reasoning) answer.reasoning = (answer.reasoning ?? "") + reasoning;
-  if (delta.content) answer.content += delta.content;
-  for (const piece of delta.tool_calls ?? []) {
-    answer.calls ??= [];
-    const known = answer.calls[piece.index] ??= { id: "", name: "", arguments: "" };
-    if (piece.id) known.id = piece.id;
-    known.name += piece.function?.name ?? "";
-    known.arguments += piece.function?.arguments ?? "";
-  }
-  return Boolean(reasoning || delta.content || delta.tool_calls?.length);
 }
 
 // Draws an answer at most once per frame, and less often when drawing takes long.
@@ -304,7 +294,6 @@ class Screen {
     this.#transcript = transcript;
     this.#answer = answer;
     this.#isShown = isShown;
-    if (isShown()) transcript.update(answer, true);
   }
   draw() {
     if (this.#planned) return;

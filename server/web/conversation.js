@@ -47,6 +47,16 @@ export function childrenOf(conversation, id) {
 
 export const siblingsOf = (conversation, message) => childrenOf(conversation, message.parent);
 
+// The results that stand behind an answer's calls, on the branch that is newest.
+export function resultsOf(conversation, message) {
+  const results = [];
+  for (let at = message; at;) {
+    at = childrenOf(conversation, at.id).findLast(({ role }) => role === "tool");
+    if (at) results.push(at);
+  }
+  return results;
+}
+
 // Shows the branch through that message, down to its newest end.
 export function showBranch(conversation, id) {
   let at = id;

@@ -1,4 +1,6 @@
 // Small helpers over the DOM. Texts become text nodes: nothing here parses HTML.
+const kToastTime = 10_000; // ms
+
 export const byId = (id) => document.getElementById(id);
 
 // element("button", {class: "quiet", title: "Copy", onclick: copy}, "Copy")
@@ -17,6 +19,20 @@ export function button(label, onclick, attributes = {}) {
   return element("button", { type: "button", onclick, ...attributes }, label);
 }
 
+// A button for what cannot be undone: it asks once more.
+export function sureButton(label, onclick, attributes = {}) {
+  let isSure = false;
+  const ask = (sure) => {
+    isSure = sure;
+    made.textContent = sure ? `Really ${label.toLowerCase()}?` : label;
+  };
+  const made = button(label, () => {
+    if (isSure) onclick();
+    ask(!isSure);
+  }, { ...attributes, onblur: () => ask(false) });
+  return made;
+}
+
 // Says something that only screen readers would miss otherwise.
 export function announce(text) {
   byId("announcer").textContent = text;
@@ -24,15 +40,20 @@ export function announce(text) {
 
 let toastTimer = 0;
 
-// A line at the foot of the page, with at most one action such as Undo.
+// A line below everything else, which it does not cover, with at most one action such as Undo. It stays while it is pointed at or
+// has the focus.
 export function toast(text, action) {
   const box = byId("toast");
   const close = () => { box.hidden = true; };
-  box.replaceChildren(element("span", {}, text));
+  const closeLater = () => {
+    clearTimeout(toastTimer);
+    toastTimer = setTimeout(() => (box.matches(":hover, :focus-within") ? closeLater() : close()), kToastTime);
+  };
+  box.replaceChildren(element("span", { class: "grow" }, text));
   if (action) box.append(button(action.label, () => { close(); action.run(); }));
+  box.append(button("✕", close, { class: "quiet", "aria-label": "Close this note" }));
   box.hidden = false;
-  clearTimeout(toastTimer);
-  toastTimer = setTimeout(close, 10_000);
+  closeLater();
 }
 
 // Loads a classic script of the page once; resolves when it has run.

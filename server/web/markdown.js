@@ -95,6 +95,18 @@ function setFormulas(block) {
     const tex = span.textContent;
     window.katex.render(tex, span, { displayMode: span.classList.contains("display"), throwOnError: false, maxExpand: 200 });
   }
+  if (block.querySelector(".formula")) requestAnimationFrame(() => fitFormulas(block));
+}
+
+// A formula that is wider than the text scrolls on its own, by keyboard too.
+function fitFormulas(block) {
+  const { clientWidth } = block;
+  const wide = [...block.querySelectorAll(".formula")].filter((span) =>
+    span.scrollWidth > span.clientWidth + 1 && span.clientWidth > 0 || [...span.querySelectorAll(".base")].some(({ offsetWidth }) => offsetWidth > clientWidth));
+  for (const span of wide) {
+    span.classList.add("wide");
+    Object.entries({ tabindex: "0", role: "region", "aria-label": "Formula" }).forEach(([name, value]) => span.setAttribute(name, value));
+  }
 }
 
 function finishCode(block) {

@@ -1,14 +1,22 @@
 // The models that can be chosen, with the state of each.
 import { call } from "./api.js";
 import { byId } from "./dom.js";
-import { showDefaults } from "./settings.js";
 
 const kWatchAfter = 400; // ms without an answer's begin before the model's state is looked at
 const kWatchEvery = 1000;
 const kChosen = "quire.model";
+const kToy = 50e6; // parameters below which a model shows that the server works, and no more
+
+const seesImages = (model) => model.modalities?.input.includes("image");
+
+function label(model) {
+  const notes = [seesImages(model) && "sees images", model.state !== "ready" && model.state].filter(Boolean);
+  return notes.length ? `${model.id} (${notes.join(", ")})` : model.id;
+}
 
 export class Models {
   #models = [];
+  #listeners = [];
 
   constructor() {
     byId("model").addEventListener("change", () => {
@@ -24,6 +32,30 @@ export class Models {
     return byId("model").value;
   }
 
+  get names() {
+    return this.#models.map(({ id }) => id);
+  }
+
+  // Calls `listener` with the chosen model, as /v1/models lists it, whenever that may have changed.
+  onchoice(listener) {
+    this.#listeners.push(listener);
+  }
+
+  find(id) {
+    return this.#models.find((model) => model.id === id);
+  }
+
+  // Whether the chosen model reads images; undefined until the server has opened its files.
+  sees() {
+    const model = this.find(this.chosen);
+    return model?.modalities && seesImages(model);
+  }
+
+  // Names of the models that read images.
+  seeing() {
+    return this.#models.filter(seesImages).map(({ id }) => id);
+  }
+
   async refresh() {
     const { data } = await (await call("/v1/models")).json();
     let wanted = this.chosen;
@@ -31,22 +63,25 @@ export class Models {
       wanted ||= localStorage.getItem(kChosen) ?? "";
     } catch { /* as above */ }
     this.#models = data;
-    byId("model").replaceChildren(...data.map(({ id, state }) => new Option(state === "ready" ? id : `${id} (${state})`, id)));
-    if (data.some(({ id }) => id === wanted)) byId("model").value = wanted;
+    byId("model").replaceChildren(...data.map((model) => new Option(label(model), model.id)));
+    if (this.find(wanted)) byId("model").value = wanted;
     this.#showChosen();
   }
 
   #showChosen() {
-    showDefaults(this.#models.find(({ id }) => id === this.chosen));
+    const { id, meta } = this.find(this.chosen) ?? {};
+    byId("toy").hidden = !(meta?.n_params < kToy);
+    byId("toy").textContent = `${id} is a toy of ${(meta?.n_params / 1e6).toFixed(1)} million parameters. quire recommend names real models for this machine.`;
+    for (const listener of this.#listeners) listener(this.find(this.chosen));
   }
 
   // While a request waits for its model, says so.
-  watch() {
+  watch(id = this.chosen) {
     const began = performance.now();
     let timer = 0;
     const look = async () => {
       await this.refresh().catch(() => {});
-      const model = this.#models.find(({ id }) => id === this.chosen);
+      const model = this.find(id);
       if (!timer) return;
       if (model && model.state !== "ready") {
         byId("model-wait").textContent = `${model.id} is ${model.state}: ${Math.round((performance.now() - began) / 1000)} s`;

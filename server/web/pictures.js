@@ -1,4 +1,7 @@
-// Pictures among attached files: {name, image: a data URL, width, height}. They are kept with their conversation.
+// Pictures among attached files: {name, image: a data URL, width, height, bytes, tokens?, countedBy?}. They are kept with their
+// conversation; `tokens` are what they take of the model `countedBy`.
+import { call } from "./api.js";
+import { openDialog } from "./dialog.js";
 import { element } from "./dom.js";
 
 const kTypes = ["image/png", "image/jpeg", "image/webp", "image/gif"]; // what the server decodes
@@ -18,11 +21,41 @@ export async function readPicture(file) {
   const shown = new Image();
   shown.src = image;
   await shown.decode().catch(() => { throw new Error("it is no image that can be shown"); });
-  return { name: file.name || "image", image, width: shown.naturalWidth, height: shown.naturalHeight };
+  return { name: file.name || "image", image, width: shown.naturalWidth, height: shown.naturalHeight, bytes: file.size };
 }
 
-export const sizeText = ({ width, height }) => `${width} × ${height}`;
+// Tokens of a message of these parts, as the server counts them; no image is encoded.
+async function inputTokens(model, content) {
+  const body = { model, input: [{ role: "user", content: [...content, { type: "input_text", text: "." }] }] };
+  return (await (await call("/v1/responses/input_tokens", { body })).json()).input_tokens;
+}
+
+const besides = new Map(); // model -> tokens of such a message without a picture
+
+// Notes how many tokens the picture takes of the model.
+export async function countTokens(file, model) {
+  if (!besides.has(model)) besides.set(model, await inputTokens(model, []));
+  const tokens = await inputTokens(model, [{ type: "input_image", image_url: file.image }]) - besides.get(model);
+  Object.assign(file, { tokens, countedBy: model });
+}
+
+const kibibytes = (bytes) => (bytes >= 2 ** 20 ? `${(bytes / 2 ** 20).toFixed(1)} MiB` : `${Math.max(1, Math.round(bytes / 1024))} KiB`);
+
+export function sizeText({ width, height, bytes, tokens }) {
+  return [`${width} × ${height}`, bytes && kibibytes(bytes), tokens && `${tokens} tokens`].filter(Boolean).join(", ");
+}
 
 export function thumbnail(file) {
   return element("img", { class: "thumbnail", src: file.image, alt: file.name, title: `${file.name}, ${sizeText(file)}` });
+}
+
+// A thumbnail with its sizes, which opens the picture in full.
+export function figure(file) {
+  const open = element("button", { type: "button", class: "picture", "aria-label": `Show ${file.name}`, onclick: () => enlarge(file) }, thumbnail(file));
+  return element("figure", { class: "attached" }, open, element("figcaption", {}, sizeText(file)));
+}
+
+function enlarge(file) {
+  const dialog = openDialog("enlarged", file.name, element("img", { src: file.image, alt: file.name }), element("p", { class: "note" }, sizeText(file)));
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
 }

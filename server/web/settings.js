@@ -9,8 +9,13 @@ const kNumbers = ["temperature", "top_p", "top_k", "min_p", "repetition_penalty"
 const kTexts = ["system", "stop-texts", "schema", "tools", "thinking"];
 const kFactory = { temperature: 1, top_p: 1, top_k: "off", min_p: 0, repetition_penalty: 1 }; // where the model's file says nothing
 
+// {field: text}, without the empty ones.
+export function currentValues() {
+  return Object.fromEntries([...kNumbers, ...kTexts].map((id) => [id, byId(id).value]).filter(([, value]) => value !== ""));
+}
+
 function save() {
-  const values = Object.fromEntries([...kNumbers, ...kTexts].map((id) => [id, byId(id).value]).filter(([, value]) => value !== ""));
+  const values = currentValues();
   try {
     localStorage.setItem(kStored, JSON.stringify(values));
     sessionStorage.setItem(kKey, byId("api_key").value);
@@ -20,7 +25,20 @@ function save() {
 
 function markChanged(values) {
   const count = Object.keys(values).length;
-  byId("settings-changed").textContent = count ? `(${count} changed)` : "";
+  byId("settings-changed").textContent = count ? `${count} changed` : "";
+  byId("toggle-settings").classList.toggle("marked", count > 0);
+}
+
+function show(values) {
+  for (const id of [...kNumbers, ...kTexts]) byId(id).value = values[id] ?? "";
+  byId("settings").dispatchEvent(new Event("shown"));
+  markChanged(values);
+}
+
+// Takes these settings in place of all others.
+export function applyValues(values) {
+  show(values);
+  save();
 }
 
 function load() {
@@ -29,16 +47,27 @@ function load() {
     values = JSON.parse(localStorage.getItem(kStored) ?? "{}");
     byId("api_key").value = sessionStorage.getItem(kKey) ?? "";
   } catch { /* as above */ }
-  for (const id of [...kNumbers, ...kTexts]) byId(id).value = values[id] ?? "";
-  markChanged(values);
+  show(values);
+}
+
+export function toggleSettings(open = byId("settings").hidden) {
+  const hadFocus = byId("settings").contains(document.activeElement);
+  byId("settings").hidden = !open;
+  byId("toggle-settings").setAttribute("aria-expanded", String(open));
+  if (open) byId("settings").querySelector("input, select, textarea, button").focus();
+  else if (hadFocus) byId("toggle-settings").focus();
 }
 
 export function startSettings() {
   load();
   byId("settings").addEventListener("input", save);
-  byId("reset").addEventListener("click", () => {
-    for (const id of [...kNumbers, ...kTexts]) byId(id).value = "";
-    save();
+  byId("reset").addEventListener("click", () => applyValues({}));
+  byId("toggle-settings").addEventListener("click", () => toggleSettings());
+  byId("close-settings").addEventListener("click", () => toggleSettings(false));
+  byId("settings").addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || event.defaultPrevented) return;
+    event.preventDefault(); // a running answer is not stopped
+    toggleSettings(false);
   });
 }
 

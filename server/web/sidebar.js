@@ -1,6 +1,9 @@
 // The list of conversations: chosen, renamed, searched, deleted with undo, exported and imported.
 import { button, byId, download, element, toast } from "./dom.js";
+import { Highlights, marked, wordsOf } from "./found.js";
+import { menu } from "./menu.js";
 import { asMarkdown, isConversation, newId } from "./conversation.js";
+import { exportList, importList } from "./transfer.js";
 
 // Makes `rows` the list's children. One that has the focus stays where it is, lest it loses it: the others move.
 function place(list, rows) {
@@ -14,9 +17,11 @@ function place(list, rows) {
 
 export class Sidebar {
   #store;
-  #open; // (id or null) => shows that conversation
+  #open; // (id or null, message?) => shows that conversation, at that message
   #shown = null;
-  #found = null; // ids that the search leaves; null: all
+  #found = null; // what a search found, by id; null: all
+  #words = []; // of that search
+  #highlights = new Highlights(byId("messages"));
   #rows = new Map(); // by id: { row, show(head, isShown) }
 
   constructor(store, open) {
@@ -37,7 +42,7 @@ export class Sidebar {
   async draw(shown = this.#shown) {
     this.#shown = shown;
     const heads = (await this.#store.heads()).sort((a, b) => b.updated - a.updated);
-    const visible = this.#found ? heads.filter(({ id }) => this.#found.includes(id)) : heads;
+    const visible = this.#found ? heads.filter(({ id }) => this.#found.has(id)) : heads;
     const known = new Set(heads.map(({ id }) => id));
     for (const id of this.#rows.keys()) if (!known.has(id)) this.#rows.delete(id);
     place(byId("conversations"), visible.map((head) => this.#row(head)));
@@ -53,28 +58,20 @@ export class Sidebar {
   }
 
   #newRow(head) {
-    const name = button("", () => this.#open(head.id), { class: "name" });
-    const summary = element("summary", {}, "⋯");
-    const more = element("details", { class: "more" }, summary,
-      element("div", { class: "menu", onclick: () => { more.open = false; } },
-        button("Rename", () => this.#rename(row, head)),
-        button("Export as JSON", () => this.#export(head.id, "json")),
-        button("Export as Markdown", () => this.#export(head.id, "md")),
-        button("Delete", () => this.#remove(head))));
-    more.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || !more.open) return;
-      event.preventDefault(); // a running answer is not stopped
-      more.open = false;
-      summary.focus();
-    });
-    more.addEventListener("focusout", (event) => {
-      if (event.relatedTarget && !more.contains(event.relatedTarget)) more.open = false;
-    });
+    const title = element("span", { class: "title" });
+    const snippet = element("span", { class: "snippet" });
+    const name = button(title, () => this.#open(head.id, this.#found?.get(head.id)?.message), { class: "name" });
+    name.append(snippet);
+    const more = menu("⋯", "", [
+      ["Rename", () => this.#rename(row, head)], ["Export as JSON", () => this.#export(head.id, "json")],
+      ["Export as Markdown", () => this.#export(head.id, "md")], ["Delete", () => this.#remove(head)]]);
     const row = element("li", {}, name, more);
     const show = (now, isShown) => {
       head = now;
-      name.textContent = name.title = head.title;
-      summary.setAttribute("aria-label", `More for ${head.title}`);
+      name.title = head.title;
+      title.replaceChildren(...marked(head.title, this.#words));
+      snippet.replaceChildren(...marked(this.#found?.get(head.id)?.snippet ?? "", this.#words));
+      more.querySelector("summary").setAttribute("aria-label", `More for ${head.title}`);
       if (isShown) name.setAttribute("aria-current", "true");
       else name.removeAttribute("aria-current");
       row.className = isShown ? "shown" : "";
@@ -110,22 +107,12 @@ export class Sidebar {
   async #export(id, form) {
     const conversation = await this.#store.load(id);
     const name = conversation.title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40) || "conversation";
-    if (form === "json") download(`${name}.json`, JSON.stringify({ quire: 1, conversations: [conversation] }, null, 1), "application/json");
+    if (form === "json") exportList(name, "conversations", [conversation]);
     else download(`${name}.md`, asMarkdown(conversation), "text/markdown");
   }
 
-  async #import(input) {
-    const [file] = input.files;
-    input.value = "";
-    if (!file) return;
-    try {
-      const { conversations } = JSON.parse(await file.text());
-      if (!Array.isArray(conversations) || !conversations.every(isConversation)) throw new Error("it holds no conversations of Quire");
-      for (const conversation of conversations) await this.#store.save({ ...conversation, id: newId() });
-      toast(`${conversations.length} imported`);
-    } catch (error) {
-      toast(`${file.name} cannot be imported: ${error.message}`);
-    }
+  async #import(field) {
+    for (const conversation of await importList(field, "conversations", isConversation) ?? []) await this.#store.save({ ...conversation, id: newId() });
     this.draw();
   }
 
@@ -144,8 +131,12 @@ export class Sidebar {
   }
 
   async #search() {
-    const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-    this.#found = words.length ? await this.#store.search(words) : null;
+    const words = wordsOf(byId("search").value);
+    const found = words.length ? await this.#store.search(words) : null;
+    if (words.join(" ") !== wordsOf(byId("search").value).join(" ")) return; // another search has begun
+    this.#words = words;
+    this.#found = found && new Map(found.map((place) => [place.id, place]));
+    this.#highlights.show(words);
     this.draw();
   }
 }

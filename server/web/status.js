@@ -2,6 +2,7 @@
 import { call } from "./api.js";
 import { byId, element, loadScript } from "./dom.js";
 import { secondsAgo, shortNumber, TimeChart } from "./charts.js";
+import { onTheme } from "./theme.js";
 
 const kEvery = 1000; // ms between two looks
 const kCells = 400;  // of the pool's map
@@ -13,10 +14,17 @@ const kFigures = [
   ["prompt", "Prompt tokens/s"], ["first", "First token, median"], ["between", "Between tokens, median"], ["memory", "Resident memory"],
 ];
 
+const kEncoderFigures = [
+  ["encoded", "Images encoded"], ["found", "Images found in memory"], ["encoder", "Encoder's time"], ["each", "Time of an image, mean"],
+];
+
+const figureBox = (key, title) => element("div", { class: "figure" }, element("b", { id: `figure-${key}` }, "–"), element("span", {}, title));
+
 export class Status {
   #timer = 0;
   #charts = null;
   #shown = false;
+  #manager = null; // once an admin opened it
 
   async show(isShown) {
     this.#shown = isShown;
@@ -26,7 +34,9 @@ export class Status {
       await loadScript("/ui/lib/chart.js");
       this.#build();
     }
-    if (this.#shown) this.#look();
+    if (!this.#shown) return;
+    this.#look();
+    this.#manager?.look();
   }
 
   #build() {
@@ -36,13 +46,15 @@ export class Status {
         element("label", {}, "Range ", element("select", { id: "status-range", onchange: () => this.#look() },
           ...kRanges.map(([seconds, name]) => new Option(name, seconds, seconds === 300, seconds === 300)))),
         element("span", { id: "status-note", class: "note", role: "status" })),
-      element("div", { class: "figures" }, ...kFigures.map(([key, title]) =>
-        element("div", { class: "figure" }, element("b", { id: `figure-${key}` }, "–"), element("span", {}, title)))),
+      element("div", { class: "figures" }, ...kFigures.map(([key, title]) => figureBox(key, title))),
       element("section", { "aria-label": "KV pool" }, element("h2", {}, "KV pool"), element("div", { id: "pool-map", class: "map", role: "img" }),
         element("div", { id: "pool-legend", class: "legend" }), element("div", { id: "tiers", class: "legend" })),
+      element("section", { id: "encoder", "aria-label": "Image encoder", hidden: true }, element("h2", {}, "Image encoder"),
+        element("div", { class: "figures" }, ...kEncoderFigures.map(([key, title]) => figureBox(key, title)))),
       element("div", { id: "plots", class: "plots" }),
       element("section", {}, element("h2", {}, "Sequences"), element("div", { id: "keys" }), element("div", { id: "sequences" })),
-      element("section", {}, element("h2", {}, "Models"), element("div", { id: "status-models" })));
+      element("section", {}, element("h2", {}, "Models"), element("div", { id: "status-models" }),
+        element("details", { id: "manager", ontoggle: (event) => this.#manage(event.target) }, element("summary", {}, "Manage models (for an admin)"))));
     const percentiles = [{ label: "p50", colour: 1 }, { label: "p90", colour: 2 }, { label: "p99", colour: 4 }];
     this.#charts = {
       tokens: new TimeChart("Tokens per second", [{ label: "output", colour: 1 }, { label: "prompt", colour: 2 }]),
@@ -54,9 +66,16 @@ export class Status {
       steps: null, // its phases come with the first answer
     };
     for (const chart of Object.values(this.#charts)) if (chart) byId("plots").append(chart.box);
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    onTheme(() => {
       for (const chart of Object.values(this.#charts)) chart?.recolour();
     });
+  }
+
+  async #manage(box) {
+    if (this.#manager || !box.open) return this.#manager?.look();
+    const { Manager } = await import("./manager.js");
+    this.#manager ??= new Manager(box);
+    return this.#manager.look();
   }
 
   async #look() {
@@ -83,6 +102,7 @@ export class Status {
     drawModels(status);
     const model = status.models.find(({ name }) => name === chosen.value);
     byId("figure-memory").textContent = `${shortNumber(status.resident_bytes / 2 ** 20)} MiB`;
+    drawEncoder(model);
     if (!model?.pool) return;
     drawFigures(model);
     drawPool(model);
@@ -153,12 +173,12 @@ function drawPool({ pool, sequences: listedSequences }) {
     const wanted = Math.max(Math.round(filled / perCell), cells.length + Math.min(1, count)); // what is there is seen
     while (cells.length < wanted) cells.push(element("i", { class: kind, title }));
   }
-  while (cells.length < Math.min(kCells, pool.blocks)) cells.push(element("i", { title: "free" }));
+  while (cells.length < Math.min(kCells, pool.blocks)) cells.push(element("i", { class: "free", title: "free" }));
   byId("pool-map").replaceChildren(...cells);
   byId("pool-map").setAttribute("aria-label", `${pool.used} of ${pool.blocks} blocks in use, ${shared} shared, ${pool.cached} cached`);
   const entry = (kind, text) => element("span", {}, element("i", { class: kind }), text);
   byId("pool-legend").replaceChildren(
-    entry("used", `used ${pool.used} (peak ${pool.used_peak})`), entry("shared", `shared ${shared}`), entry("cached", `cached ${pool.cached}`),
+    entry("used", `used ${pool.used} (peak ${pool.used_peak})`), entry("used odd", "used, of every second sequence"), entry("shared", `shared ${shared}`), entry("cached", `cached ${pool.cached}`),
     entry("free", `free ${pool.blocks - pool.used - pool.cached}`),
     element("span", {}, `${pool.blocks} blocks of ${pool.block_size} tokens, ${pool.dtype}; ${pool.restored} restored from lower tiers`));
 }
@@ -174,8 +194,9 @@ function drawTiers({ tiers }) {
 }
 
 function table(titles, rows) {
-  return element("table", { class: "status-table" }, element("thead", {}, element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)))),
+  const made = element("table", { class: "status-table" }, element("thead", {}, element("tr", {}, ...titles.map((title) => element("th", { scope: "col" }, title)))),
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((cell) => element("td", {}, String(cell)))))));
+  return element("div", { class: "wide-table", tabindex: "0", role: "region", "aria-label": titles[0] }, made);
 }
 
 function drawSequences({ sequences, keys }) {
@@ -189,8 +210,19 @@ function drawSequences({ sequences, keys }) {
   if (sequences.length > kMostSequences) byId("sequences").append(element("p", { class: "note" }, `${sequences.length - kMostSequences} more`));
 }
 
-// The encoder's work; empty for a model that reads text only.
-const imagesOf = ({ images }) => images ? `${images.encoded} encoded in ${shortNumber(images.encoder_seconds)} s, ${images.found} remembered` : "–";
+// Nothing for a model that reads text only.
+function drawEncoder(model) {
+  const images = model?.images;
+  byId("encoder").hidden = !images;
+  if (!images) return;
+  const set = (key, text) => { byId(`figure-${key}`).textContent = text; };
+  set("encoded", images.encoded);
+  set("found", images.found);
+  set("encoder", `${shortNumber(images.encoder_seconds)} s`);
+  set("each", images.encoded ? `${shortNumber(1000 * images.encoder_seconds / images.encoded)} ms` : "–");
+}
+
+const imagesOf = ({ images }) => (images ? `${images.encoded} encoded, ${images.found} found` : "–");
 
 function drawModels({ models }) {
   const see = models.some(({ images }) => images);

@@ -1,5 +1,7 @@
 // Conversations in the browser's IndexedDB, nowhere else. Where a browser refuses it (private windows), they last as long
 // as the page.
+import { findIn } from "./found.js";
+
 const kDatabase = "quire";
 const kHeads = "heads"; // {id, title, updated}: what the list shows
 const kBodies = "conversations";
@@ -25,7 +27,7 @@ class MemoryStore {
   async load(id) { return structuredClone(this.#bodies.get(id)); }
   async save(conversation) { this.#bodies.set(conversation.id, structuredClone(conversation)); }
   async remove(id) { this.#bodies.delete(id); }
-  async search(words) { return [...this.#bodies.values()].filter((body) => matches(body, words)).map(({ id }) => id); }
+  async search(words) { return [...this.#bodies.values()].flatMap((body) => findIn(body, words) ?? []); }
 }
 
 class DatabaseStore {
@@ -57,7 +59,8 @@ class DatabaseStore {
       request.onsuccess = () => {
         const cursor = request.result;
         if (!cursor) return resolve(found);
-        if (matches(cursor.value, words)) found.push(cursor.value.id);
+        const place = findIn(cursor.value, words);
+        if (place) found.push(place);
         cursor.continue();
         return undefined;
       };
@@ -66,12 +69,6 @@ class DatabaseStore {
 }
 
 const headOf = ({ id, title, updated }) => ({ id, title, updated });
-
-// Every word occurs somewhere: in the title or in a message.
-function matches(conversation, words) {
-  const text = [conversation.title, ...Object.values(conversation.messages).map(({ content }) => content)].join("\n").toLowerCase();
-  return words.every((word) => text.includes(word));
-}
 
 export async function openStore() {
   try {

@@ -1,9 +1,10 @@
 // The messages of the conversation that is shown, and what can be done with each. Draws; the conversation is changed by
 // the actions that the chat passes in.
 import { button, copyText, element } from "./dom.js";
-import { shownPath, siblingsOf } from "./conversation.js";
+import { resultsOf, shownPath, siblingsOf } from "./conversation.js";
 import { renderMarkdown } from "./markdown.js";
-import { thumbnail } from "./pictures.js";
+import { menu } from "./menu.js";
+import { figure } from "./pictures.js";
 
 const kShortest = 0.05; // seconds of an answer from which a rate is computed
 const kChunk = 16; // messages that the browser lays out, or skips, together
@@ -30,14 +31,27 @@ function guessedHeight(text) {
   return kLineHeight * (lines + 3);
 }
 
-function rateText({ usage, timing }) {
+// What is known of an answer's cost: [[what, value]], and its first two as a line.
+function costs({ usage, timing, model }, context) {
   const tokens = usage?.completion_tokens;
-  if (!tokens || !timing) return "";
-  const seconds = (timing.last - timing.first) / 1000;
-  const rate = tokens > 1 && seconds > kShortest ? `, ${((tokens - 1) / seconds).toFixed(1)} tokens/s` : "";
+  if (!tokens) return { line: "", rows: [] };
+  const seconds = timing?.first ? (timing.last - timing.first) / 1000 : 0;
+  const first = timing?.first && (timing.first - timing.began) / 1000;
+  const rate = tokens > 1 && seconds > kShortest && `${((tokens - 1) / seconds).toFixed(1)} tokens/s`;
   const cached = usage.prompt_tokens_details?.cached_tokens;
-  return `${tokens} tokens${rate}, first after ${((timing.first - timing.began) / 1000).toFixed(2)} s` +
-    (cached ? `, ${cached} of ${usage.prompt_tokens} prompt tokens cached` : "");
+  const reasoning = usage.completion_tokens_details?.reasoning_tokens;
+  const total = usage.prompt_tokens + tokens;
+  return {
+    line: [`${tokens} tokens`, rate, first !== undefined && `first after ${first.toFixed(2)} s`, cached && `${cached} of ${usage.prompt_tokens} prompt tokens cached`]
+      .filter(Boolean).join(", "),
+    rows: [
+      ["Model", model], ["Prompt", `${usage.prompt_tokens} tokens${cached ? `, ${cached} of them cached` : ""}`],
+      ["Answer", `${tokens} tokens${reasoning ? `, ${reasoning} of them reasoning` : ""}`], ["Speed", rate],
+      ["First token", first !== undefined && `after ${first.toFixed(2)} s`],
+      ["Whole answer", timing?.first && `${((timing.last - timing.began) / 1000).toFixed(2)} s`],
+      ["Context", context && `${total} of ${context} tokens (${Math.round(100 * total / context)} %)`],
+    ].filter(([, value]) => value),
+  };
 }
 
 export class Transcript {
@@ -51,8 +65,8 @@ export class Transcript {
   #near = new Set(); // chunks near the screen that have incomplete messages
   #planned = 0; // the animation frame that completes some
 
-  // actions: edit(message, text), again(message), proceed(message), remove(message), branch(message), show(id),
-  // answerCall(message, call, text)
+  // actions: edit(message, text), again(message, model), proceed(message), remove(message), branch(message), show(id),
+  // answerCall(message, call, text), otherModels(message), contextOf(model), callForm(message, call)
   constructor(box, jump, actions) {
     this.#box = box;
     this.#jump = jump;
@@ -126,6 +140,14 @@ export class Transcript {
     this.#toEnd();
   }
 
+  // Brings the message into view, which is where the reader stays. Twice: heights above it were guesses.
+  reveal(id) {
+    this.#follows = false;
+    const go = () => this.#box.querySelector(`[data-id="${CSS.escape(id)}"]`)?.scrollIntoView({ block: "center" });
+    go();
+    requestAnimationFrame(() => requestAnimationFrame(go));
+  }
+
   // Again in the next frame: what was not drawn before had only a guessed height.
   #toEnd() {
     const go = () => { if (this.#follows) this.#box.scrollTop = this.#box.scrollHeight; };
@@ -183,7 +205,7 @@ export class Transcript {
       header.append(element("span", { class: "branches" }, go(-1, "Earlier version"), `${at + 1}/${siblings.length}`, go(1, "Later version")));
     }
     for (const file of message.files ?? []) {
-      header.append(file.image ? thumbnail(file) : element("span", { class: "chip", title: `${file.text.length} characters` }, file.name));
+      header.append(file.image ? figure(file) : element("span", { class: "chip", title: `${file.text.length} characters` }, file.name));
     }
     return header;
   }
@@ -203,11 +225,11 @@ export class Transcript {
   }
 
   #drawCalls(box, message, isGrowing) {
+    const answers = message.calls?.length ? resultsOf(this.#conversation, message).map(({ callId }) => callId) : [];
     box.replaceChildren(...(message.calls ?? []).map((call) => {
       const shown = element("details", { class: "call", open: true }, element("summary", {}, `Calls ${call.name}`),
         element("pre", {}, pretty(call.arguments)));
-      const answered = Object.values(this.#conversation.messages).some(({ callId, parent }) => callId === call.id && parent !== undefined);
-      if (!isGrowing && !answered) shown.append(this.#answerForm(message, call));
+      if (!isGrowing && !answers.includes(call.id)) shown.append(this.#actions.callForm(message, call) ?? this.#answerForm(message, call));
       return shown;
     }));
   }
@@ -228,6 +250,7 @@ export class Transcript {
     if (message.error) {
       footer.append(element("p", { class: "problem", role: "alert" }, element("b", {}, message.error.message), ` ${message.error.remedy}`));
     }
+    if (message.warnings) footer.append(element("p", { class: "warning" }, message.warnings));
     if (kEnds[message.finish]) footer.append(element("span", { class: "ended" }, kEnds[message.finish]));
     if (["length", "aborted"].includes(message.finish) && message.content && !message.calls?.length) {
       footer.append(button("Continue", () => actions.proceed(message)));
@@ -236,10 +259,17 @@ export class Transcript {
       button("Copy", () => copyText(message.content), { class: "quiet" }),
       message.role !== "tool" && button("Edit", () => this.#edit(article, message), { class: "quiet" }),
       message.role === "assistant" && button("Again", () => actions.again(message), { class: "quiet again" }),
+      message.role === "assistant" && menu("with…", "Answer again with another model",
+        () => actions.otherModels(message).map((model) => [model, () => actions.again(message, model)]), { class: "again-with" }),
       button("Branch", () => actions.branch(message), { class: "quiet", title: "A new conversation from here" }),
       button("Delete", () => actions.remove(message), { class: "quiet", title: "With all that follows" }));
     tools.querySelectorAll("button").forEach((tool) => tool.setAttribute("aria-label", `${tool.textContent} this message`));
-    footer.append(element("span", { class: "rate" }, rateText(message)), tools);
+    const { line, rows } = costs(message, actions.contextOf(message.model));
+    if (line) {
+      footer.append(element("details", { class: "usage" }, element("summary", { class: "rate" }, line),
+        element("dl", {}, ...rows.flatMap(([what, value]) => [element("dt", {}, what), element("dd", {}, value)]))));
+    }
+    footer.append(tools);
   }
 
   #edit(article, message) {

@@ -22,7 +22,7 @@ if(QUIRE_SANITIZE)  # a sanitizer's own memory is more than all else
   list(FILTER e2e_tests EXCLUDE REGEX "/memory\\.test\\.mjs$")
 endif()
 # Run each night alone, on the late device below: they take long, or wait for rates.
-set(e2e_nightly bench fleet_load haproxy kv_events_day page_looks page_views redis_cluster redis_cluster_tls reference resume_elsewhere shared_quotas)
+set(e2e_nightly bench fleet_load haproxy kv_events_day page_looks page_models page_settings page_views redis_cluster redis_cluster_tls reference resume_elsewhere shared_quotas)
 foreach(script ${e2e_tests})
   get_filename_component(name ${script} NAME_WE)
   if(name IN_LIST e2e_nightly AND NOT QUIRE_SANITIZE)

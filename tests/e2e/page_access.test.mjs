@@ -1,7 +1,8 @@
 // The page for people who use a keyboard or a screen reader, checked in Chromium's own accessibility tree.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answered, answers, next_chat, open, say, settings, skip } from "./page_support.mjs";
+import { audit } from "./page_audit.mjs";
+import { answered, answers, next_chat, open, say, settings, show_settings, skip } from "./page_support.mjs";
 
 // The nodes that assistive technology gets: {role, name, properties}.
 async function exposed(page) {
@@ -36,7 +37,7 @@ test("everything that takes the focus has a name, and each view has one main reg
   await settings(page, { temperature: 0, max_tokens: 8 });
   await say(page, "What is a KV block?");
   await answered(page, 1);
-  await page.click("#settings summary");
+  await show_settings(page, true);
   await check("a chat with an answer and its settings");
   const nodes = await exposed(page);
   for (const name of ["You", "Assistant"]) assert.ok(nodes.some((node) => node.role === "article" && node.name === name), name);
@@ -45,6 +46,47 @@ test("everything that takes the focus has a name, and each view has one main reg
   await page.waitForFunction(() => document.querySelectorAll("#plots canvas").length === 7);
   await check("the status view");
   assert.deepEqual(complaints, []);
+});
+
+test("an audit finds nothing in any view, panel or dialog, in any theme", { skip }, async (context) => {
+  const { page, complaints } = await open(context);
+  const themes = { light: 4.5, dark: 4.5, "light-contrast": 7, "dark-contrast": 7 };
+  const check = async (view) => {
+    for (const [theme, least] of Object.entries(themes)) {
+      await page.evaluate((name) => window.showTheme(name), theme);
+      assert.deepEqual(await audit(page, least), [], `${view}, ${theme}`);
+    }
+  };
+  await check("an empty chat");
+  await settings(page, { temperature: 0, max_tokens: 24 });
+  await say(page, "What is a KV block?");
+  await answered(page, 1);
+  await page.click(".usage summary");
+  await page.fill("#search", "block");
+  await page.waitForSelector("#conversations mark");
+  await show_settings(page, true);
+  await page.fill("#preset-name", "Brief");
+  await page.click("text=Save as preset");
+  await check("an answer, a search, the settings and a note");
+  await page.click("#add-tool");
+  await page.click("text=Add a parameter");
+  await check("the form of a tool");
+  await page.keyboard.press("Escape");
+  await page.click("#show-shortcuts");
+  await check("the list of shortcuts");
+  await page.keyboard.press("Escape");
+  await page.click("#show-prompts");
+  await page.fill("[aria-label='Name of the prompt']", "One");
+  await page.fill("[aria-label='Text of the prompt']", "Text");
+  await page.click("#prompts button[type=submit]:has-text('Save')");
+  await check("the prompts");
+  await page.keyboard.press("Escape");
+  await page.click("#tab-status");
+  await page.waitForFunction(() => document.querySelectorAll("#plots canvas").length === 7);
+  await page.click("#manager summary");
+  await page.waitForFunction(() => document.querySelector("#manager .problem")?.textContent);
+  await check("the status");
+  assert.deepEqual(complaints.filter((text) => !text.includes("403") && !text.includes("401")), []);
 });
 
 test("a conversation is held, edited and renamed by keyboard alone", { skip }, async (context) => {
@@ -108,6 +150,7 @@ test("an answer that ends takes no focus from the list of conversations, and clo
 test("a suggestion of the empty page becomes the message's text", { skip }, async (context) => {
   const { page, complaints } = await open(context);
   assert.ok(await page.isVisible("#welcome"));
+  assert.match(await page.textContent("#toy"), /^quire-demo is a toy of 4\.7 million parameters\. quire recommend names/);
   await page.click(".idea");
   assert.equal(await page.inputValue("#prompt"), await page.textContent(".idea"));
   await settings(page, { max_tokens: 4 });

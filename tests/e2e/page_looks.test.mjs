@@ -1,8 +1,10 @@
 // The page's appearance and cost: colours, phones, names of controls, keyboard, size; and the status view.
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
-import { answered, luminance, open, say, settings, skip } from "./page_support.mjs";
+import { answer_with, answered, contrasts, luminance, open, say, settings, show_settings, skip } from "./page_support.mjs";
 
 const kMostBytes = 1 << 20;  // of everything that the page can load, compressed
 const kLong = 1700;  // tokens
@@ -50,27 +52,11 @@ test("dark and light have their own colours, each readable", { skip }, async (co
   await settings(page, { max_tokens: 4 });
   await say(page, "Hello");
   await answered(page, 1);
-  const colours = async (scheme) => {
+  const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  for (const scheme of ["dark", "light"]) {
     await page.emulateMedia({ colorScheme: scheme });
-    return page.evaluate(() => {
-      const behind = (node) => {
-        for (let at = node; at; at = at.parentElement) {
-          const colour = getComputedStyle(at).backgroundColor;
-          if (!/, 0\)$/.test(colour) && colour !== "transparent") return colour;
-        }
-        return "rgb(255, 255, 255)";
-      };
-      return [...document.querySelectorAll("body, .content, .note, .rate, #ready, .quiet:not(:disabled), #send")]
-        .filter((node) => node.checkVisibility() && node.textContent.trim())
-        .map((node) => ({ what: node.id || node.className || node.tagName, back: behind(node), text: getComputedStyle(node).color }));
-    });
-  };
-  const dark = await colours("dark");
-  const light = await colours("light");
-  assert.ok(luminance(dark[0].back) < 0.1 && luminance(light[0].back) > 0.8);
-  for (const { what, back, text } of [...dark, ...light]) {
-    const [low, high] = [luminance(back), luminance(text)].sort((a, b) => a - b);
-    assert.ok((high + 0.05) / (low + 0.05) >= 4.5, `contrast of ${what} (WCAG AA)`);
+    assert.ok(scheme === "dark" ? luminance(await back()) < 0.1 : luminance(await back()) > 0.8, scheme);
+    for (const [what, ratio] of await contrasts(page)) assert.ok(ratio >= 4.5, `${scheme}: contrast of ${what} is ${ratio.toFixed(1)} (WCAG AA)`);
   }
 });
 
@@ -80,9 +66,9 @@ test("on a phone nothing is wider than the screen, and every control has a name"
   assert.ok(await fits());
   assert.ok(await page.isHidden("#sidebar"), "the list of conversations opens when it is wanted");
   await settings(page, { max_tokens: 32 });
-  await page.click("#settings summary");
+  await show_settings(page, true);
   assert.ok(await fits(), "with the settings open");
-  await page.click("#settings summary");
+  await page.click("#close-settings");
   await say(page, `${"long".repeat(60)} https://example.invalid/${"path".repeat(40)}`);
   await answered(page, 1);
   assert.ok(await fits(), "with a word that is wider than the screen");
@@ -100,13 +86,39 @@ test("on a phone nothing is wider than the screen, and every control has a name"
   assert.deepEqual(complaints, []);
 });
 
+test("on a phone wide tables, formulas and code scroll on their own", { skip }, async (context) => {
+  const { page, complaints } = await open(context, { options: { viewport: { width: 360, height: 640 }, isMobile: true, hasTouch: true } });
+  const columns = Array.from({ length: 14 }, (_, i) => `column ${i}`);
+  const long = `\\underbrace{${Array.from({ length: 40 }, (_, i) => `x_{${i}}`).join("+")}}_{n}`;
+  const text = [`| ${columns.join(" | ")} |`, `|${"---|".repeat(14)}`, `| ${columns.map(() => "value").join(" | ")} |`, "", `Inline $${long}$ here.`, "", `$$${long}$$`, "",
+    "```", "code ".repeat(40), "```"].join("\n");
+  await answer_with(page, [{ content: text }]);
+  await say(page, "Show me");
+  await answered(page, 1);
+  await page.waitForFunction(() => document.querySelectorAll(".formula.wide").length === 2);
+  for (const selector of [".wide-table", "p .formula.wide:not(.display)", ".formula.display", ".block pre"]) {
+    const moved = await page.evaluate((wanted) => {
+      const box = document.querySelector(`.message.assistant ${wanted}`);
+      box.scrollLeft = 50;
+      return box.scrollLeft;
+    }, selector);
+    assert.equal(moved, 50, `${selector} scrolls`);
+  }
+  assert.ok(await page.evaluate(() => [document.documentElement, document.querySelector("#messages")].every((box) => box.scrollWidth <= box.clientWidth)), "the page does not");
+  await page.click("#tab-status");
+  await page.waitForFunction(() => document.querySelector("#status-models table"));
+  assert.ok(await page.evaluate(() => [document.documentElement, document.querySelector("#view-status")].every((box) => box.scrollWidth <= box.clientWidth)), "nor does the status view");
+  assert.deepEqual(complaints, []);
+});
+
 test("the page's files are compressed, small, and not sent twice", { skip }, async (context) => {
   const { server, page, complaints } = await open(context);
   await page.click("#tab-status");
   await page.waitForFunction(() => document.querySelectorAll("#plots canvas").length === 7);
   const urls = await page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name).filter((name) => name.includes("/ui/")));
   const fonts = (await (await fetch(`${server.url}/ui/lib/katex.css`)).text()).match(/fonts\/[\w-]+\.woff2/g);
-  const all = new Set([`${server.url}/`, ...urls, ...fonts.map((font) => `${server.url}/ui/lib/${font}`)]);
+  const modules = readdirSync(join(process.env.QUIRE_SOURCE, "server/web")).filter((name) => name.endsWith(".js")).map((name) => `${server.url}/ui/${name}`);
+  const all = new Set([`${server.url}/`, ...urls, ...modules, ...fonts.map((font) => `${server.url}/ui/lib/${font}`)]);
   let total = 0;
   for (const url of all) {
     const sent = await raw(url, { "Accept-Encoding": "gzip" });

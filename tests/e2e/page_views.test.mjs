@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { answer_with, answered, luminance, open, say, skip } from "./page_support.mjs";
+import { answer_with, answered, luminance, open, say, show_settings, skip } from "./page_support.mjs";
 
 const kAnswer = "Sorted by size:\n\n```python\ndef sort(values):\n    # stable\n    return sorted(values, key=lambda v: v.size)\n```\n\n" +
   "| Function | Time |\n|---|---|\n| `sorted` | $O(n \\log n)$ |\n\n$$\\int_0^1 x^2\\,dx = \\frac{1}{3}$$";
@@ -17,6 +17,11 @@ const kOpen = {
     await answered(page, 1);
     await page.waitForSelector(".content .hljs-keyword");
     await page.waitForSelector(".katex-display");
+  },
+  settings: async (page) => {
+    await kOpen.answer(page);
+    await show_settings(page, true);
+    await page.evaluate(() => { document.querySelector("#settings").scrollTop = 0; });
   },
   status: async (page, server) => {
     assert.equal((await server.post("/v1/completions", { prompt: "Once upon a time", max_tokens: 64, ignore_eos: true })).status, 200);
@@ -66,10 +71,11 @@ async function look(page, part, view) {
   }
 }
 
-for (const { view, width, height, scheme, open: what, see, not } of JSON.parse(readFileSync(new URL("page_views.json", import.meta.url), "utf8"))) {
+for (const { view, width, height, scheme, theme, open: what, see, not } of JSON.parse(readFileSync(new URL("page_views.json", import.meta.url), "utf8"))) {
   test(`seen: ${view}`, { skip }, async (context) => {
     const options = { viewport: { width, height }, colorScheme: scheme, isMobile: width < 500, hasTouch: width < 500 };
     const { server, page, complaints } = await open(context, { options });
+    if (theme) await page.evaluate((name) => window.showTheme(name), theme);
     await kOpen[what](page, server);
     const back = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     assert.ok(scheme === "dark" ? luminance(back) < 0.1 : luminance(back) > 0.8, `${view}: ${back}`);

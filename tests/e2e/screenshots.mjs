@@ -9,9 +9,9 @@ try {
   const page = await browser.newPage({ viewport: { width: 1200, height: 760 } });
   await page.goto(server.url);
   await page.waitForFunction(() => document.querySelector("#model").value !== "");
-  await page.click("#settings summary");
+  await page.click("#toggle-settings");
   await page.fill("#temperature", "0");
-  await page.click("#settings summary");
+  await page.click("#close-settings");
   for (const [i, text] of ["What is a KV block?", "What is continuous batching?", "Tell me a very short story."].entries()) {
     await page.fill("#prompt", text);
     await page.press("#prompt", "Enter");
@@ -19,6 +19,14 @@ try {
       document.querySelectorAll(".message.assistant .rate:not(:empty)").length === count, i + 1);
   }
   await page.screenshot({ path: `${folder}/chat.png` });
+  await page.click("#toggle-settings");
+  await page.fill("#preset-name", "Exact");
+  await page.press("#preset-name", "Enter");
+  await page.click("#toast [aria-label='Close this note']");
+  await page.evaluate(() => window.showTheme("dark"));
+  await page.screenshot({ path: `${folder}/settings.png` });
+  await page.evaluate(() => window.showTheme("light"));
+  await page.click("#close-settings");
   await page.click("#tab-status");
   await page.selectOption("#status-range", "60");
   // A minute of users that come and go, so that there is something to see.
