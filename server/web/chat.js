@@ -209,7 +209,7 @@ export class Chat {
   // Throws ApiError where a setting is not what it should be.
   #requestBody(path, begun, model) {
     const fields = requestFields();
-    const tools = [...(fields.tools ?? []), ...this.#toolbox.offered(fields.tools)];
+    const tools = [...(fields.tools ?? []), ...this.#toolbox.offered()];
     return {
       model,
       messages: apiMessages(path, systemPrompt()),

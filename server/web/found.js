@@ -7,19 +7,23 @@ export const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean)
 
 const anyOf = (words) => new RegExp(words.map((word) => word.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&")).join("|"), "giu");
 
+// A message's text with that of its files.
+const wholeText = ({ content, files = [] }) => [content, ...files.map(({ name, text = "" }) => `${name}\n${text}`)].join("\n");
+
 // Where every word occurs in the conversation: {id, message, snippet}, message and snippet being of the first message that has one.
 // Nothing where a word is missing.
 export function findIn(conversation, words) {
   const messages = Object.values(conversation.messages);
-  const text = [conversation.title, ...messages.map(({ content }) => content)].join("\n").toLowerCase();
+  const text = [conversation.title, ...messages.map(wholeText)].join("\n").toLowerCase();
   if (!words.every((word) => text.includes(word))) return undefined;
   const pattern = anyOf(words);
-  for (const { id, content } of messages.sort((a, b) => a.created - b.created)) {
-    const at = content.search(pattern);
+  for (const message of messages.sort((a, b) => a.created - b.created)) {
+    const whole = wholeText(message);
+    const at = whole.search(pattern);
     if (at < 0) continue;
     const begin = Math.max(0, at - kBefore);
-    const snippet = (begin ? "…" : "") + content.slice(begin, at + kBehind).replace(/\s+/g, " ");
-    return { id: conversation.id, message: id, snippet };
+    const snippet = (begin ? "…" : "") + whole.slice(begin, at + kBehind).replace(/\s+/g, " ");
+    return { id: conversation.id, message: message.id, snippet };
   }
   return { id: conversation.id, message: null, snippet: "" };
 }

@@ -144,9 +144,17 @@ test("a call is refused or cancelled, a forgotten session is opened again, and a
   await answered(page, 4);
   assert.equal(bodies[3].messages.at(-1).content, "3");
 
+  // A function of the settings keeps its name; the server's tool of the same name gets another, under which it is found.
+  await page.fill("#tools", JSON.stringify([{ type: "function", function: { name: "add" } }]));
+  await say(page, "Which one?");
+  await answered(page, 5);
+  const [own, of_server] = bodies.at(-1).tools.map(({ function: { name } }) => name);
+  assert.deepEqual([own, of_server], ["add", "calculator_add"]);
+  await page.fill("#tools", "");
+
   await page.uncheck("#server-list input[type=checkbox]");
   await say(page, "Again");
-  await answered(page, 5);
+  await answered(page, 6);
   assert.equal(bodies.at(-1).tools, undefined);
   await page.click("button:text-is('Remove')");
   await page.click("button:text-is('Really remove?')");
