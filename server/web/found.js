@@ -1,5 +1,6 @@
 // What a search found: conversations with the place in each, and highlights of the words in texts.
 const kMostRanges = 2000; // highlighted at once
+const kMarkAfter = 150; // ms after a change of the texts
 const kBefore = 30; // characters of a text before the first word found in it, and behind
 const kBehind = 90;
 
@@ -59,12 +60,13 @@ export class Highlights {
     this.#mark();
   }
 
+  // Not in each frame: a walk through a long conversation takes as long as one.
   #plan() {
-    this.#planned ||= requestAnimationFrame(() => this.#mark());
+    this.#planned ||= setTimeout(() => this.#mark(), kMarkAfter);
   }
 
   #mark() {
-    cancelAnimationFrame(this.#planned);
+    clearTimeout(this.#planned);
     this.#planned = 0;
     if (!window.Highlight) return;
     CSS.highlights.delete("found");
