@@ -125,6 +125,28 @@ test("a reload resumes the running answer, which is computed once", { skip }, as
   assert.deepEqual(complaints, []);
 });
 
+test("stop ends an answer that the server would keep, at the server too", { skip }, async (context) => {
+  const { server, page, complaints } = await open(context, { flags: ["--server.resume.window", "600s", "--backend.cpu.isa", "scalar", "--backend.cpu.threads", "1"] });
+  const [tokens, choices] = [1800, 16];
+  await page.route("**/v1/chat/completions", (route) =>
+    route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true, max_tokens: tokens, n: choices }) }));
+  await page.evaluate(() => new MutationObserver((_, observer) => {
+    if ((document.querySelector(".message.assistant .content")?.textContent.length ?? 0) < 20) return;
+    observer.disconnect();
+    document.querySelector("#stop").click();
+  }).observe(document.querySelector("#messages"), { childList: true, subtree: true, characterData: true }));
+  const ended = page.waitForResponse((response) => response.request().method() === "DELETE");
+  await say(page, "Tell me a story.");
+  await answered(page, 1);
+  assert.equal((await ended).status(), 200);
+  await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
+  assert.ok((await server.metrics())["vllm:generation_tokens_total"] < tokens * choices, "it was not computed to its end");
+  const id = (await ended).url().split("/").at(-1);
+  assert.equal((await fetch(`${server.url}/v1/streams/${id}`, { method: "DELETE" })).status, 404, "it is gone");
+  await page.unrouteAll({ behavior: "wait" });
+  assert.deepEqual(complaints, []);
+});
+
 // Passes connections to the server until cut() breaks all of them.
 async function breakable(context, url) {
   const sockets = new Set();
