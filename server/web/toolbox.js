@@ -2,6 +2,7 @@
 //   {url, name, enabled, always: names of tools}; tokens last as long as the tab.
 import { keep, recall } from "./local.js";
 import { McpSession } from "./mcp.js";
+import { pictureOf } from "./pictures.js";
 import { ownTools } from "./settings.js";
 
 const kStored = "quire.mcp";
@@ -108,18 +109,20 @@ export class Toolbox {
     this.#keep();
   }
 
-  // The result as a text; a failure is a text, too, which the model can read.
+  // The result, {text, files: pictures}; a failure is a text, too, which the model can read.
   async run({ server, tool }, args, signal) {
     let read;
     try {
       read = JSON.parse(args || "{}");
     } catch {
-      return "Error: the arguments are not JSON";
+      return { text: "Error: the arguments are not JSON", files: [] };
     }
     try {
-      return await server.session.call(tool.name, read, signal);
+      const { text, pictures } = await server.session.call(tool.name, read, signal);
+      const files = await Promise.all(pictures.map(({ type, data }, i) => pictureOf(`${tool.name} ${i + 1}`, type, data)));
+      return { text, files: files.filter(Boolean) };
     } catch (error) {
-      return error.name === "AbortError" ? "Error: the user cancelled this call" : `Error: ${server.name}: ${error.message}`;
+      return { text: error.name === "AbortError" ? "Error: the user cancelled this call" : `Error: ${server.name}: ${error.message}`, files: [] };
     }
   }
 
