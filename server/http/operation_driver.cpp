@@ -111,7 +111,8 @@ asio::awaitable<bool> OperationDriver::send(std::string_view data) {
   if (saved_) {
     numbered = saved_->append(data);
     data = numbered;
-    if (expiry_ || data.empty()) co_return true;
+    if (expiry_) co_return !saved_->is_lost();  // without a client, only a stream that can be resumed continues
+    if (data.empty()) co_return true;
   }
   std::string frame;
   frame.reserve(data.size() + 512);

@@ -27,6 +27,7 @@
 #include "server/http/slots_handler.h"
 #include "server/http/status_handlers.h"
 #include "server/http/status_view.h"
+#include "server/http/stream_handlers.h"
 #include "server/media/call_media.h"
 
 namespace quire {
@@ -95,6 +96,7 @@ constexpr Route kRoutes[] = {
     {"/v1/responses/*", "GET", &get_response},
     {"/v1/responses/*", "DELETE", &delete_response},
     {"/v1/responses/*", "POST", &cancel_response, Access::kKey, false, false},
+    {"/v1/streams/*", "DELETE", &end_stream, Access::kKey, false, false},
     {"/v1/conversations", "POST", &create_conversation},
     {"/v1/conversations/*", "GET", &get_conversation},
     {"/v1/conversations/*", "POST", &change_conversation},

@@ -52,6 +52,11 @@ void SavedStream::revoke() {
     wake();
 }
 
+bool SavedStream::is_lost() {
+  const std::lock_guard lock(mutex_);
+  return lost_;
+}
+
 SavedStream::Rest SavedStream::after(std::size_t number, std::function<void()> wake) {
   const std::lock_guard lock(mutex_);
   Rest rest;

@@ -54,6 +54,9 @@ class SavedStream {
 
   static constexpr std::size_t kSlice = 128 * 1024;
 
+  // Whether it cannot be resumed: dropped at the memory limit, or revoked.
+  bool is_lost();
+
   void add_reader() { ++num_readers_; }
   void remove_reader() { --num_readers_; }
   bool has_reader() const { return num_readers_.load() > 0; }

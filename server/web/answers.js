@@ -22,6 +22,7 @@ const waited = (time, signal) => new Promise((resolve, reject) => {
 export const isResumable = (message) => message.role === "assistant" && !message.finish && message.stream?.seen > 0;
 
 export class Answers {
+  #keeps = false; // the server keeps streams: it numbers their events
   #running = new Map(); // conversation id -> AbortController
   #models;
   #save; // (conversation) => promise
@@ -54,6 +55,7 @@ export class Answers {
       await this.#save(conversation);
       await this.#receiveAll(conversation, answer, draw, controller.signal);
     } catch (error) {
+      if (error.name === "AbortError" && this.#keeps) call(`/v1/streams/${answer.stream.id}`, { method: "DELETE" }).catch(() => {}); // else it runs on
       answer.finish = error.name === "AbortError" || error.code === "stream_not_found" ? "aborted" : "error";
       if (answer.finish === "error") answer.error = { message: error.message, remedy: error.remedy ?? "" };
     }
@@ -92,6 +94,7 @@ export class Answers {
     let saved = performance.now();
     for await (const { id, data } of events(response)) {
       if (id) answer.stream.seen = Number(id);
+      this.#keeps ||= Boolean(id);
       if (data.usage) answer.usage = data.usage;
       const choice = data.choices?.[0];
       if (!choice) continue;

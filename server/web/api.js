@@ -47,11 +47,11 @@ async function errorOf(response) {
 }
 
 // The response, successful. Throws ApiError, or AbortError where `signal` ended it.
-export async function call(path, { body, signal, headers: more = {} } = {}) {
+export async function call(path, { body, signal, headers: more = {}, method = body ? "POST" : "GET" } = {}) {
   let response;
   try {
     response = await fetch(path, {
-      method: body ? "POST" : "GET",
+      method,
       headers: { ...headers(Boolean(body)), ...more },
       body: body && JSON.stringify(body),
       signal,

@@ -7,7 +7,7 @@ const kMostRounds = 20; // of calls without a word from the user; then each is a
 
 export class Calls {
   #toolbox;
-  #give; // (conversation, message, call, text): the result
+  #give; // (conversation, message, call, text, files): the result
   #redraw; // (conversation, message)
   #running = new Map(); // call -> AbortController
 
@@ -47,8 +47,8 @@ export class Calls {
     const controller = new AbortController();
     this.#running.set(call, controller);
     this.#redraw(conversation, message);
-    const text = await this.#toolbox.run(found, call.arguments, controller.signal);
+    const { text, files } = await this.#toolbox.run(found, call.arguments, controller.signal);
     this.#running.delete(call);
-    this.#give(conversation, message, call, text);
+    this.#give(conversation, message, call, text, files);
   }
 }

@@ -171,9 +171,9 @@ export class Chat {
   }
 
   // The result of a call stands behind those that came before it; with the last one the model is asked to go on.
-  #answerCall(conversation, message, toolCall, text) {
+  #answerCall(conversation, message, toolCall, text, files = []) {
     const results = resultsOf(conversation, message);
-    const made = addMessage(conversation, results.at(-1)?.id ?? message.id, { role: "tool", callId: toolCall.id, name: toolCall.name, content: text });
+    const made = addMessage(conversation, results.at(-1)?.id ?? message.id, { role: "tool", callId: toolCall.id, name: toolCall.name, content: text, files });
     if (this.#shown === conversation) this.#transcript.show(conversation);
     const answered = [...results, made].map(({ callId }) => callId);
     if (message.calls.every(({ id }) => answered.includes(id))) this.#answer(made.id, undefined, message.model, conversation);
@@ -209,7 +209,7 @@ export class Chat {
   // Throws ApiError where a setting is not what it should be.
   #requestBody(path, begun, model) {
     const fields = requestFields();
-    const tools = [...(fields.tools ?? []), ...this.#toolbox.offered(fields.tools)];
+    const tools = [...(fields.tools ?? []), ...this.#toolbox.offered()];
     return {
       model,
       messages: apiMessages(path, systemPrompt()),

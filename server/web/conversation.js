@@ -126,8 +126,8 @@ function textWithFiles(message) {
   return [...files, message.content].filter(Boolean).join("\n\n");
 }
 
-// Pictures stand before the text, as models were trained.
-function userContent(message) {
+// A user's or tool's message. Pictures stand before the text, as models were trained.
+function contentOf(message) {
   const pictures = (message.files ?? []).filter(({ image }) => image);
   const text = textWithFiles(message);
   if (!pictures.length) return text;
@@ -139,8 +139,8 @@ export function apiMessages(path, systemPrompt) {
   const messages = systemPrompt ? [{ role: "system", content: systemPrompt }] : [];
   for (const message of path) {
     if (message.error && !message.content && !message.calls?.length) continue;
-    if (message.role === "user") messages.push({ role: "user", content: userContent(message) });
-    if (message.role === "tool") messages.push({ role: "tool", tool_call_id: message.callId, content: message.content });
+    if (message.role === "user") messages.push({ role: "user", content: contentOf(message) });
+    if (message.role === "tool") messages.push({ role: "tool", tool_call_id: message.callId, content: contentOf(message) });
     if (message.role === "assistant") {
       messages.push({
         role: "assistant",

@@ -1,5 +1,6 @@
 // What a search found: conversations with the place in each, and highlights of the words in texts.
 const kMostRanges = 2000; // highlighted at once
+const kMarkAfter = 150; // ms after a change of the texts
 const kBefore = 30; // characters of a text before the first word found in it, and behind
 const kBehind = 90;
 
@@ -7,19 +8,23 @@ export const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean)
 
 const anyOf = (words) => new RegExp(words.map((word) => word.replace(/[.*+?^${}()|[\]\\/]/g, "\\$&")).join("|"), "giu");
 
+// A message's text with that of its files.
+const wholeText = ({ content, files = [] }) => [content, ...files.map(({ name, text = "" }) => `${name}\n${text}`)].join("\n");
+
 // Where every word occurs in the conversation: {id, message, snippet}, message and snippet being of the first message that has one.
 // Nothing where a word is missing.
 export function findIn(conversation, words) {
   const messages = Object.values(conversation.messages);
-  const text = [conversation.title, ...messages.map(({ content }) => content)].join("\n").toLowerCase();
+  const text = [conversation.title, ...messages.map(wholeText)].join("\n").toLowerCase();
   if (!words.every((word) => text.includes(word))) return undefined;
   const pattern = anyOf(words);
-  for (const { id, content } of messages.sort((a, b) => a.created - b.created)) {
-    const at = content.search(pattern);
+  for (const message of messages.sort((a, b) => a.created - b.created)) {
+    const whole = wholeText(message);
+    const at = whole.search(pattern);
     if (at < 0) continue;
     const begin = Math.max(0, at - kBefore);
-    const snippet = (begin ? "…" : "") + content.slice(begin, at + kBehind).replace(/\s+/g, " ");
-    return { id: conversation.id, message: id, snippet };
+    const snippet = (begin ? "…" : "") + whole.slice(begin, at + kBehind).replace(/\s+/g, " ");
+    return { id: conversation.id, message: message.id, snippet };
   }
   return { id: conversation.id, message: null, snippet: "" };
 }
@@ -55,12 +60,13 @@ export class Highlights {
     this.#mark();
   }
 
+  // Not in each frame: a walk through a long conversation takes as long as one.
   #plan() {
-    this.#planned ||= requestAnimationFrame(() => this.#mark());
+    this.#planned ||= setTimeout(() => this.#mark(), kMarkAfter);
   }
 
   #mark() {
-    cancelAnimationFrame(this.#planned);
+    clearTimeout(this.#planned);
     this.#planned = 0;
     if (!window.Highlight) return;
     CSS.highlights.delete("found");

@@ -18,6 +18,7 @@ export class Manager {
   #problem = element("p", { class: "problem", role: "alert" });
   #models = element("tbody");
   #cached = element("ul", { class: "downloads" });
+  #hub = element("section", { "aria-label": "Downloads" });
 
   // box: the <details> that it fills; it works while that is open.
   constructor(box) {
@@ -26,7 +27,8 @@ export class Manager {
     box.append(this.#problem,
       element("div", { class: "wide-table", tabindex: "0", role: "region", "aria-label": "Models to manage" },
         element("table", { class: "status-table" }, element("thead", {}, element("tr", {}, ...head)), this.#models)),
-      this.#loadForm(), this.#pullForm(), element("ul", { id: "pulls" }), element("h3", {}, "Downloaded"), this.#cached);
+      this.#loadForm(), this.#hub);
+    this.#hub.append(this.#pullForm(), element("ul", { id: "pulls" }), element("h3", {}, "Downloaded"), this.#cached);
     byId("api_key").addEventListener("change", () => this.look());
   }
 
@@ -34,15 +36,26 @@ export class Manager {
     clearTimeout(this.#timer);
     if (!this.#box.open || !this.#box.checkVisibility()) return;
     try {
-      const [models, cache] = await Promise.all(["/admin/models", "/admin/models/cache"].map(async (path) => (await call(path)).json()));
-      this.#drawModels(models.data);
-      this.#drawCached(cache);
+      this.#drawModels((await (await call("/admin/models")).json()).data);
+      await this.#lookAtCache();
       this.#say("");
     } catch (error) {
       this.#say(error);
       if (error.status === 401 || error.status === 403) return; // until the key changes
     }
     this.#timer = setTimeout(() => this.look(), kEvery);
+  }
+
+  // Where the operator allows no downloads there is no cache to manage: this is asked once.
+  async #lookAtCache() {
+    if (this.#hub.dataset.closed) return;
+    try {
+      this.#drawCached(await (await call("/admin/models/cache")).json());
+    } catch (error) {
+      if (error.status !== 403) throw error;
+      this.#hub.dataset.closed = "1";
+      this.#hub.replaceChildren(element("p", { class: "note" }, `${error.message}.`));
+    }
   }
 
   #say(error) {

@@ -6,12 +6,13 @@ const kMostTools = 512;
 const kMostText = 200_000; // characters of a result that the model is given
 const kMethodNotFound = -32601;
 
-// What a model reads of a call's result.
-function textOf({ content = [], structuredContent, isError }) {
+// What a model reads of a call's result: {text, pictures: [{type, data: in base64}]}.
+function readResult({ content = [], structuredContent, isError }) {
   const parts = content.map((part) => part.text ?? part.resource?.text ?? (part.uri ? `[${part.type}: ${part.uri}]` : `[${part.type}]`));
   const text = parts.join("\n") || (structuredContent ? JSON.stringify(structuredContent) : "");
   const cut = text.length > kMostText ? `${text.slice(0, kMostText)}\n[cut after ${kMostText} characters]` : text;
-  return isError ? `Error: ${cut}` : cut;
+  const pictures = content.filter(({ type }) => type === "image").map(({ mimeType, data }) => ({ type: mimeType, data }));
+  return { text: isError ? `Error: ${cut}` : cut, pictures };
 }
 
 export class McpSession {
@@ -43,15 +44,15 @@ export class McpSession {
     return { name: serverInfo?.title ?? serverInfo?.name ?? new URL(this.#url).host, tools };
   }
 
-  // The result as a text for the model. A session that the server has forgotten is opened again, once.
+  // The result for the model. A session that the server has forgotten is opened again, once.
   async call(name, args, signal) {
     const params = { name, arguments: args };
     try {
-      return textOf(await this.#ask("tools/call", params, signal));
+      return readResult(await this.#ask("tools/call", params, signal));
     } catch (error) {
       if (error.status !== 404 || !this.#session) throw error;
       await this.open(signal);
-      return textOf(await this.#ask("tools/call", params, signal));
+      return readResult(await this.#ask("tools/call", params, signal));
     }
   }
 

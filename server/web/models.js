@@ -1,6 +1,6 @@
 // The models that can be chosen, with the state of each.
 import { call } from "./api.js";
-import { byId } from "./dom.js";
+import { byId, element } from "./dom.js";
 
 const kWatchAfter = 400; // ms without an answer's begin before the model's state is looked at
 const kWatchEvery = 1000;
@@ -71,7 +71,8 @@ export class Models {
   #showChosen() {
     const { id, meta } = this.find(this.chosen) ?? {};
     byId("toy").hidden = !(meta?.n_params < kToy);
-    byId("toy").textContent = `${id} is a toy of ${(meta?.n_params / 1e6).toFixed(1)} million parameters. quire recommend names real models for this machine.`;
+    byId("toy").replaceChildren(`${id} is a toy of ${(meta?.n_params / 1e6).toFixed(1)} million parameters. `,
+      element("code", {}, "quire recommend"), " names real models for this machine.");
     for (const listener of this.#listeners) listener(this.find(this.chosen));
   }
 

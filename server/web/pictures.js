@@ -18,10 +18,21 @@ export async function readPicture(file) {
     reader.onerror = () => reject(new Error("it cannot be read"));
     reader.readAsDataURL(file);
   });
+  return measured(file.name || "image", image, file.size);
+}
+
+async function measured(name, image, bytes) {
   const shown = new Image();
   shown.src = image;
   await shown.decode().catch(() => { throw new Error("it is no image that can be shown"); });
-  return { name: file.name || "image", image, width: shown.naturalWidth, height: shown.naturalHeight, bytes: file.size };
+  return { name, image, width: shown.naturalWidth, height: shown.naturalHeight, bytes };
+}
+
+// A picture that a tool returned in base64; nothing where the browser cannot show it, or the server would not read it.
+export async function pictureOf(name, type, base64) {
+  const bytes = Math.floor(base64.length * 3 / 4);
+  if (!kTypes.includes(type) || bytes > kLargest) return undefined;
+  return measured(name, `data:${type};base64,${base64}`, bytes).catch(() => undefined);
 }
 
 // Tokens of a message of these parts, as the server counts them; no image is encoded.

@@ -78,6 +78,16 @@ export function showDefaults(model) {
   byId("max_tokens").placeholder = model?.max_model_len ? `up to ${model.max_model_len}` : "";
 }
 
+// The functions that the settings offer as tools; none while their text is not JSON.
+export function ownTools() {
+  try {
+    const tools = JSON.parse(byId("tools").value || "[]");
+    return Array.isArray(tools) ? tools : [];
+  } catch {
+    return [];
+  }
+}
+
 function parsed(id, what) {
   const text = byId(id).value.trim();
   if (!text) return undefined;

@@ -1,18 +1,10 @@
 // The settings' part about tools: functions as forms over the field that holds them as JSON, and the servers of tools.
 import { button, byId, element, sureButton } from "./dom.js";
 import { openDialog } from "./dialog.js";
+import { ownTools } from "./settings.js";
 
 const kTypes = ["string", "number", "integer", "boolean", "array", "object"];
 const kReopen = "quire.settings_open"; // the panel is shown after a reload
-
-function functions() {
-  try {
-    const tools = JSON.parse(byId("tools").value || "[]");
-    return Array.isArray(tools) ? tools : [];
-  } catch {
-    return []; // it is being written by hand
-  }
-}
 
 function setFunctions(tools) {
   byId("tools").value = tools.length ? JSON.stringify(tools, null, 1) : "";
@@ -33,7 +25,7 @@ function parameterRow(name = "", known = { type: "string" }, required = false) {
 }
 
 function editFunction(index) {
-  const old = functions()[index];
+  const old = ownTools()[index];
   const { name = "", description = "", parameters = { type: "object", properties: {} } } = old?.function ?? {};
   const named = element("input", { type: "text", value: name, required: true, pattern: "[A-Za-z0-9_\\-]{1,64}", "aria-label": "Tool's name", placeholder: "get_weather" });
   const about = element("textarea", { rows: 2, "aria-label": "Tool's description", placeholder: "What it does, for the model" }, description);
@@ -45,7 +37,7 @@ function editFunction(index) {
     const schema = { ...parameters, type: "object", properties: Object.fromEntries(read.map((each) => [each.name, each.schema])),
       required: read.filter(({ required }) => required).map((each) => each.name) };
     const made = { ...old, type: "function", function: { ...old?.function, name: named.value, description: about.value || undefined, parameters: schema } };
-    setFunctions(old ? functions().map((tool, i) => (i === index ? made : tool)) : [...functions(), made]);
+    setFunctions(old ? ownTools().map((tool, i) => (i === index ? made : tool)) : [...ownTools(), made]);
     dialog.close();
   };
   const dialog = openDialog("tool", old ? "Edit a tool" : "Add a tool", element("form", { class: "stack", onsubmit: save },
@@ -54,10 +46,10 @@ function editFunction(index) {
 }
 
 function drawFunctions() {
-  byId("tool-list").replaceChildren(...functions().map((tool, i) => element("li", { class: "row" },
+  byId("tool-list").replaceChildren(...ownTools().map((tool, i) => element("li", { class: "row" },
     element("span", { class: "grow", title: tool.function?.description ?? "" }, tool.function?.name ?? tool.type ?? "unnamed"),
     button("Edit", () => editFunction(i), { class: "quiet", "aria-label": `Edit the tool ${tool.function?.name}` }),
-    sureButton("Delete", () => setFunctions(functions().filter((_, at) => at !== i)), { class: "quiet", "aria-label": `Delete the tool ${tool.function?.name}` }))));
+    sureButton("Delete", () => setFunctions(ownTools().filter((_, at) => at !== i)), { class: "quiet", "aria-label": `Delete the tool ${tool.function?.name}` }))));
 }
 
 function loadAgain() {

@@ -2,6 +2,8 @@
 //   {url, name, enabled, always: names of tools}; tokens last as long as the tab.
 import { keep, recall } from "./local.js";
 import { McpSession } from "./mcp.js";
+import { pictureOf } from "./pictures.js";
+import { ownTools } from "./settings.js";
 
 const kStored = "quire.mcp";
 const kTokens = "quire.mcp_tokens";
@@ -77,9 +79,9 @@ export class Toolbox {
     return this.#servers.filter(({ enabled, session }) => enabled && session);
   }
 
-  // Tools under the names that requests give them: [{name, server, tool}]; `own`: names that the settings' tools have.
-  #named(own = []) {
-    const taken = new Set(own);
+  // Tools under the names that requests give them: [{name, server, tool}]. The settings' own tools keep theirs.
+  #named() {
+    const taken = new Set(ownTools().map((tool) => tool?.function?.name));
     return this.#usable().flatMap((server) => server.tools.map((tool) => {
       const name = uniqueName(tool.name, server.name, taken);
       taken.add(name);
@@ -88,9 +90,8 @@ export class Toolbox {
   }
 
   // The tools for a request, beside those of the settings.
-  offered(own = []) {
-    const names = own.map((tool) => tool.function?.name).filter(Boolean);
-    return this.#named(names).map(({ name, tool }) =>
+  offered() {
+    return this.#named().map(({ name, tool }) =>
       ({ type: "function", function: { name, description: tool.description, parameters: tool.inputSchema ?? { type: "object", properties: {} } } }));
   }
 
@@ -108,18 +109,20 @@ export class Toolbox {
     this.#keep();
   }
 
-  // The result as a text; a failure is a text, too, which the model can read.
+  // The result, {text, files: pictures}; a failure is a text, too, which the model can read.
   async run({ server, tool }, args, signal) {
     let read;
     try {
       read = JSON.parse(args || "{}");
     } catch {
-      return "Error: the arguments are not JSON";
+      return { text: "Error: the arguments are not JSON", files: [] };
     }
     try {
-      return await server.session.call(tool.name, read, signal);
+      const { text, pictures } = await server.session.call(tool.name, read, signal);
+      const files = await Promise.all(pictures.map(({ type, data }, i) => pictureOf(`${tool.name} ${i + 1}`, type, data)));
+      return { text, files: files.filter(Boolean) };
     } catch (error) {
-      return error.name === "AbortError" ? "Error: the user cancelled this call" : `Error: ${server.name}: ${error.message}`;
+      return { text: error.name === "AbortError" ? "Error: the user cancelled this call" : `Error: ${server.name}: ${error.message}`, files: [] };
     }
   }
 

@@ -54,6 +54,11 @@ function costs({ usage, timing, model }, context) {
   };
 }
 
+function title({ role, model, name }) {
+  if (role === "assistant") return model ?? kNames.assistant;
+  return role === "tool" && name ? `Result of ${name}` : kNames[role];
+}
+
 export class Transcript {
   #box;
   #jump;
@@ -188,7 +193,7 @@ export class Transcript {
     article.replaceChildren(
       this.#header(message),
       element("details", { class: "reasoning", hidden: true }, element("summary", {}, "Reasoning"), element("div", { class: "text" })),
-      element("div", { class: "content" }),
+      element("div", message.role === "tool" ? { class: "content", tabindex: "0", role: "region", "aria-label": title(message) } : { class: "content" }),
       element("div", { class: "calls" }),
       element("footer"));
     this.#drawText(article, message, isGrowing);
@@ -196,7 +201,7 @@ export class Transcript {
   }
 
   #header(message) {
-    const header = element("header", {}, element("b", {}, message.role === "assistant" ? message.model ?? kNames.assistant : kNames[message.role]));
+    const header = element("header", {}, element("b", {}, title(message)));
     const siblings = siblingsOf(this.#conversation, message);
     if (siblings.length > 1) {
       const at = siblings.indexOf(message);

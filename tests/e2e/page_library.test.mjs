@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { answer_with, answered, open, say, skip } from "./page_support.mjs";
+import { answer_with, answered, has_started, open, say, skip } from "./page_support.mjs";
 
 test("prompts are kept, found, inserted, written by name, exported and imported", { skip }, async (context) => {
   const { page, complaints } = await open(context);
@@ -26,6 +26,7 @@ test("prompts are kept, found, inserted, written by name, exported and imported"
   assert.equal(await page.inputValue("#prompt"), "Summarise in three sentences:\nrest");
 
   await page.reload();
+  await has_started(page);
   await page.click("#show-prompts");
   assert.deepEqual(await names(), ["/three-sentences", "/translate"], "kept");
   await page.click("[aria-label='Edit Translate']");
@@ -69,6 +70,13 @@ test("a search finds words in texts, shows where, and highlights them in the con
   const highlighted = () => page.evaluate(() => [...(CSS.highlights.get("found") ?? [])].map(String));
   await page.waitForFunction(() => (CSS.highlights.get("found")?.size ?? 0) >= 2);
   assert.deepEqual(await highlighted(), ["needle", "(brackets"]);
+  // In an attached file, too.
+  await page.setInputFiles("#files", { name: "list.txt", mimeType: "text/plain", buffer: Buffer.from("haystack in a file") });
+  await page.waitForSelector("#attached .chip");
+  await say(page, "Third question");
+  await answered(page, 2);
+  await page.fill("#search", "haystack");
+  await page.waitForFunction(() => /haystack in a file/.test(document.querySelector("#conversations .snippet")?.textContent));
   await page.fill("#search", "second");
   await page.waitForFunction(() => document.querySelector("#conversations .name .title")?.textContent === "Second question");
   assert.deepEqual(await page.locator("#conversations .title mark").allTextContents(), ["Second"]);

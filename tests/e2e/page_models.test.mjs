@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { FakeHub, sha256 } from "./fake_hub.mjs";
 import { open, show_settings, skip } from "./page_support.mjs";
 
-async function open_as_admin(context) {
+async function open_as_admin(context, pull = "server:\n  pull: {enabled: true}\n") {
   const folder = mkdtempSync(join(tmpdir(), "quire-page-"));
   context.after(() => rmSync(folder, { recursive: true, force: true }));
   const hub = await FakeHub.start();
@@ -15,7 +15,7 @@ async function open_as_admin(context) {
   hub.add("owner/demo", { "demo.Q8_0.gguf": readFileSync(process.env.QUIRE_MODEL) });
   const file = join(folder, "quire.yaml");
   const key = (name, more = "") => `    - {name: ${name}, sha256: ${sha256(Buffer.from(`${name}-secret`))}${more}}\n`;
-  writeFileSync(file, `server:\n  pull: {enabled: true}\nsecurity:\n  keys:\n${key("root", ", admin: true")}${key("alice")}` +
+  writeFileSync(file, `${pull}security:\n  keys:\n${key("root", ", admin: true")}${key("alice")}` +
     `models:\n  - {name: quire-demo, path: ${process.env.QUIRE_MODEL}, kv_memory: 32MiB}\n`);
   const env = { HF_ENDPOINT: hub.url, HF_HUB_CACHE: join(folder, "hub"), HF_HOME: folder, HF_TOKEN: "" };
   const opened = await open(context, { flags: ["--config", file], model: null, env, key: "root-secret" });
@@ -67,6 +67,17 @@ test("an admin sleeps, wakes, downloads, loads, unloads and deletes models", { s
   await remove();
   await page.waitForFunction(() => document.querySelector("#manager .downloads").textContent.startsWith("None in "));
   assert.deepEqual(complaints.filter((text) => !text.includes("409")), []);
+});
+
+test("where the operator allows no downloads, models are managed all the same", { skip }, async (context) => {
+  const { page } = await open_as_admin(context, "");
+  await page.click("#tab-status");
+  await page.click("#manager summary");
+  await state(page, "quire-demo", "ready");
+  await page.waitForFunction(() => /server\.pull\.enabled/.test(document.querySelector("#manager section")?.textContent));
+  assert.equal(await page.textContent("#manager .problem"), "");
+  await page.click("[aria-label='Sleep quire-demo']");
+  await state(page, "quire-demo", "sleeping");
 });
 
 test("without an admin's key the page says what is needed", { skip }, async (context) => {

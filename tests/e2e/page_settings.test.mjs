@@ -1,6 +1,8 @@
 // The page's settings in a real Chromium: presets, themes, shortcuts; notes that cover nothing; colours that a legend explains; icon.
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { connect, createServer } from "node:net";
 import { test } from "node:test";
 import { answered, answers, contrasts, has_started, luminance, open, say, settings, show_settings, skip } from "./page_support.mjs";
 
@@ -121,6 +123,74 @@ test("a reload resumes the running answer, which is computed once", { skip }, as
   assert.equal(stored.content, whole.choices[0].message.content);
   await page.unrouteAll({ behavior: "wait" });
   assert.deepEqual(complaints, []);
+});
+
+test("stop ends an answer that the server would keep, at the server too", { skip }, async (context) => {
+  const { server, page, complaints } = await open(context, { flags: ["--server.resume.window", "600s", "--backend.cpu.isa", "scalar", "--backend.cpu.threads", "1"] });
+  const [tokens, choices] = [1800, 16];
+  await page.route("**/v1/chat/completions", (route) =>
+    route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true, max_tokens: tokens, n: choices }) }));
+  await page.evaluate(() => new MutationObserver((_, observer) => {
+    if ((document.querySelector(".message.assistant .content")?.textContent.length ?? 0) < 20) return;
+    observer.disconnect();
+    document.querySelector("#stop").click();
+  }).observe(document.querySelector("#messages"), { childList: true, subtree: true, characterData: true }));
+  const ended = page.waitForResponse((response) => response.request().method() === "DELETE");
+  await say(page, "Tell me a story.");
+  await answered(page, 1);
+  assert.equal((await ended).status(), 200);
+  await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
+  assert.ok((await server.metrics())["vllm:generation_tokens_total"] < tokens * choices, "it was not computed to its end");
+  const id = (await ended).url().split("/").at(-1);
+  assert.equal((await fetch(`${server.url}/v1/streams/${id}`, { method: "DELETE" })).status, 404, "it is gone");
+  await page.unrouteAll({ behavior: "wait" });
+  assert.deepEqual(complaints, []);
+});
+
+// Passes connections to the server until cut() breaks all of them.
+async function breakable(context, url) {
+  const sockets = new Set();
+  const proxy = createServer((client) => {
+    const upstream = connect(Number(new URL(url).port), "127.0.0.1");
+    for (const [socket, other] of [[client, upstream], [upstream, client]]) {
+      sockets.add(socket);
+      socket.on("error", () => {});
+      socket.on("close", () => { sockets.delete(socket); other.destroy(); });
+    }
+    client.pipe(upstream).pipe(client);
+  });
+  proxy.listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  context.after(() => { sockets.forEach((socket) => socket.destroy()); proxy.close(); });
+  return { url: `http://127.0.0.1:${proxy.address().port}`, cut: () => sockets.forEach((socket) => socket.destroy()) };
+}
+
+test("a lost connection is made again, and the answer is whole", { skip }, async (context) => {
+  const tokens = 400;
+  const { server, page } = await open(context, { flags: ["--server.resume.window", "60s", "--backend.cpu.isa", "scalar", "--backend.cpu.threads", "1"] });
+  const proxy = await breakable(context, server.url);
+  await page.goto(proxy.url);
+  await has_started(page);
+  await settings(page, { temperature: 0, max_tokens: tokens });
+  const headers = [];
+  await page.route("**/v1/chat/completions", (route) => {
+    headers.push(route.request().headers()["last-event-id"]);
+    return route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ignore_eos: true }) });
+  });
+  await say(page, "Tell me a story.");
+  for (const length of [100, 500]) {
+    await page.waitForFunction((least) => document.querySelector(".message.assistant .content")?.textContent.length > least, length);
+    proxy.cut();
+  }
+  await answered(page, 1);
+  assert.equal(await page.locator(".message.error").count(), 0);
+  assert.equal(headers[0], undefined);
+  assert.ok(headers.length >= 2 && Number(headers[1]) > 0, String(headers));
+  assert.equal((await server.metrics())["vllm:generation_tokens_total"], tokens);
+  const whole = await (await server.post("/v1/chat/completions", {
+    model: "quire-demo", messages: [{ role: "user", content: "Tell me a story." }], temperature: 0, max_tokens: tokens, ignore_eos: true })).json();
+  assert.equal((await stored_answer(page)).content, whole.choices[0].message.content);
+  await page.unrouteAll({ behavior: "wait" });
 });
 
 test("four themes, each readable, kept over a reload and shown from the first paint on", { skip }, async (context) => {

@@ -6,9 +6,12 @@ import { createServer } from "node:http";
 import { test } from "node:test";
 import { answered, answers, open, say, show_settings, skip } from "./page_support.mjs";
 
+// A picture of one pixel.
+const kDot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const kTools = [
   { name: "add", description: "Adds two numbers", inputSchema: { type: "object", properties: { a: { type: "number" }, b: { type: "number" } }, required: ["a", "b"] } },
   { name: "fail", description: "Fails", inputSchema: { type: "object", properties: {} } },
+  { name: "draw", description: "Returns a picture", inputSchema: { type: "object", properties: {} } },
   { name: "hang", description: "Never ends", inputSchema: { type: "object", properties: {} } },
 ];
 
@@ -20,6 +23,7 @@ async function tool_server(context) {
     "tools/list": ({ cursor }) => (cursor ? { tools: kTools.slice(1) } : { tools: kTools.slice(0, 1), nextCursor: "more" }),
     "tools/call": ({ name, arguments: { a, b } }) => {
       seen.calls.push(name);
+      if (name === "draw") return { content: [{ type: "text", text: "a dot" }, { type: "image", mimeType: "image/png", data: kDot }] };
       return name === "add" ? { content: [{ type: "text", text: String(a + b) }] } : { content: [{ type: "text", text: "broken" }], isError: true };
     },
   };
@@ -77,7 +81,7 @@ async function add_server(page, url, token = "") {
   await page.click("text=Add a tool server");
 }
 
-const connected = (page) => page.waitForFunction(() => document.querySelector("#server-list [role=status]")?.textContent === "3 tools");
+const connected = (page) => page.waitForFunction(() => document.querySelector("#server-list [role=status]")?.textContent === "4 tools");
 
 test("a tool server's calls are shown, approved once or always, and answered to the model", { skip }, async (context) => {
   const tools = await tool_server(context);
@@ -91,7 +95,7 @@ test("a tool server's calls are shown, approved once or always, and answered to 
 
   await say(page, "What is 2 + 3?");
   await page.waitForSelector("button:text-is('Allow once')");
-  assert.deepEqual(bodies[0].tools.map(({ function: { name } }) => name), ["add", "fail", "hang"]);
+  assert.deepEqual(bodies[0].tools.map(({ function: { name } }) => name), ["add", "fail", "draw", "hang"]);
   assert.deepEqual(bodies[0].tools[0].function.parameters, kTools[0].inputSchema);
   assert.match(await page.innerText(".call"), /Calls add[\s\S]*"a": 2[\s\S]*Run this at calculator\?/);
   assert.deepEqual(tools.seen.calls, [], "nothing runs before it is allowed");
@@ -137,21 +141,43 @@ test("a call is refused or cancelled, a forgotten session is opened again, and a
   assert.equal(bodies[1].messages.at(-1).content, "Error: the user refused this call");
   await page.click("button:text-is('Allow once')");
   await page.click("button:text-is('Cancel')");
-  await page.waitForFunction(() => document.querySelectorAll(".message.tool").length === 2);
+  await answered(page, 3);
+  await page.waitForSelector(".approval");
   assert.equal(bodies[2].messages.at(-1).content, "Error: the user cancelled this call");
   tools.forget();
   await page.click("button:text-is('Allow once')");
   await answered(page, 4);
   assert.equal(bodies[3].messages.at(-1).content, "3");
 
+  // A function of the settings keeps its name; the server's tool of the same name gets another, under which it is found.
+  await page.fill("#tools", JSON.stringify([{ type: "function", function: { name: "add" } }]));
+  await say(page, "Which one?");
+  await answered(page, 5);
+  const [own, of_server] = bodies.at(-1).tools.map(({ function: { name } }) => name);
+  assert.deepEqual([own, of_server], ["add", "calculator_add"]);
+  await page.fill("#tools", "");
+
   await page.uncheck("#server-list input[type=checkbox]");
   await say(page, "Again");
-  await answered(page, 5);
+  await answered(page, 6);
   assert.equal(bodies.at(-1).tools, undefined);
   await page.click("button:text-is('Remove')");
   await page.click("button:text-is('Really remove?')");
   assert.equal(await page.locator("#server-list li").count(), 0);
   assert.ok(!(await page.evaluate(() => document.cookie)).includes("quire_connect"));
+});
+
+test("a picture that a tool returns is shown, and given to the model", { skip }, async (context) => {
+  const tools = await tool_server(context);
+  const { page } = await open(context, { others: [tools.url] });
+  const bodies = await scripted(page, [[call("draw", {})], [{ content: "A dot." }]]);
+  await add_server(page, tools.url);
+  await connected(page);
+  await say(page, "Draw");
+  await page.click("button:text-is('Allow once')");
+  await answered(page, 2);
+  assert.deepEqual(bodies[1].messages.at(-1).content, [{ type: "image_url", image_url: { url: `data:image/png;base64,${kDot}` } }, { type: "text", text: "a dot\n[image]" }]);
+  assert.equal(await page.locator(".message.tool figure.attached img").count(), 1);
 });
 
 test("a tool server that does not answer, or is none, is named with what to do", { skip }, async (context) => {

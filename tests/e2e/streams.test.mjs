@@ -1,7 +1,8 @@
 // TLS with a certificate that is renewed while serving, and streams that survive their connection.
 import assert from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
-import { mkdtempSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
@@ -91,5 +92,27 @@ test("a stream that lost its connection is taken up, and is whole", async () => 
   assert.equal((await stream(port, body, { "X-Request-Id": "unknown", "Last-Event-ID": "3" })).status, 404);
   // Taken up twice, it was still one generation.
   assert.equal((await server.metrics())["vllm:generation_tokens_total"], 400);
+  await server.stop();
+});
+
+test("a kept stream is ended by its own client, and by no other key's", async (context) => {
+  const file = join(folder, "keys.yaml");
+  const named = (name) => `    - {name: ${name}, sha256: ${createHash("sha256").update(`${name}-secret`).digest("hex")}}\n`;
+  writeFileSync(file, `security:\n  keys:\n${named("alice")}${named("bob")}`);
+  const server = await QuireServer.start(["--config", file, "--server.resume.window", "600s", "--backend.cpu.isa", "scalar", "--backend.cpu.threads", "1"]);
+  context.after(() => server.kill());
+  const port = Number(new URL(server.url).port);
+  const bearer = (name) => ({ Authorization: `Bearer ${name}-secret` });
+  const body = { model: "quire-demo", prompt: "Once upon a time", max_tokens: 1900, n: 16, temperature: 0, ignore_eos: true, stream: true };
+  await stream(port, body, { "X-Request-Id": "long", ...bearer("alice") }, 5);
+  const end = async (name, id) => (await fetch(`${server.url}/v1/streams/${id}`, { method: "DELETE", headers: bearer(name) })).status;
+  assert.equal(await end("bob", "long"), 404);
+  assert.equal(await end("alice", "other"), 404);
+  assert.equal((await server.metrics())["vllm:num_requests_running"], 16, "it still runs without its client");
+  assert.equal(await end("alice", "long"), 200);
+  await server.metric_becomes("vllm:num_requests_running", (value) => value === 0);
+  assert.ok((await server.metrics())["vllm:generation_tokens_total"] < 16 * 1900, "it was not computed to its end");
+  assert.equal(await end("alice", "long"), 404);
+  assert.equal((await stream(port, body, { "X-Request-Id": "long", "Last-Event-ID": "3", ...bearer("alice") })).status, 404);
   await server.stop();
 });

@@ -57,6 +57,7 @@ TEST_CASE("events are numbered and given again from any of them") {
   stream->append("data: e\n\n");
   CHECK(num_woken == 1);
   CHECK_FALSE(stream->after(5, nullptr).finished);
+  CHECK_FALSE(stream->is_lost());
   stream->finish();
   CHECK(stream->after(5, nullptr).finished);
 }
