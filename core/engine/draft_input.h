@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/engine/step_input.h"
+#include "core/executor/step_input.h"
 #include "core/sched/sequence.h"
 
 namespace quire {

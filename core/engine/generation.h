@@ -17,7 +17,7 @@
 #include "core/draft/draft_record.h"
 #include "core/draft/drafter.h"
 #include "core/engine/request_queue.h"
-#include "core/engine/step_input.h"
+#include "core/executor/step_input.h"
 #include "core/grammar/grammar.h"
 #include "core/request/request.h"
 #include "core/sampling/sampler.h"

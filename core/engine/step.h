@@ -9,10 +9,10 @@
 #include <optional>
 #include <vector>
 
-#include "core/engine/executor.h"
 #include "core/engine/generation.h"
-#include "core/engine/step_input.h"
 #include "core/engine/step_trace.h"
+#include "core/executor/executor.h"
+#include "core/executor/step_input.h"
 #include "core/sched/scheduler_options.h"
 #include "core/sched/step_plan.h"
 

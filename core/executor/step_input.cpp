@@ -1,4 +1,4 @@
-#include "core/engine/step_input.h"
+#include "core/executor/step_input.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #include <utility>
 
-#include "core/engine/cpu_executor.h"
-#include "core/engine/device_executor.h"
+#include "core/executor/cpu_executor.h"
+#include "core/executor/device_executor.h"
 
 namespace quire {
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/engine/draft_round.h"
-#include "core/engine/executor_memory.h"
+#include "core/executor/draft_round.h"
+#include "core/executor/executor_memory.h"
 
 namespace quire {
 

@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/engine/draft_round.h"
-#include "core/engine/executor_memory.h"
+#include "core/executor/draft_round.h"
+#include "core/executor/executor_memory.h"
 #include "core/sampling/draw_plan.h"
 
 namespace quire {

@@ -1,9 +1,9 @@
-#include "core/engine/draft_round.h"
+#include "core/executor/draft_round.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "core/engine/executor_memory.h"
+#include "core/executor/executor_memory.h"
 #include "kernels/device_error.h"
 
 namespace quire {

@@ -1,4 +1,4 @@
-#include "core/engine/cpu_executor.h"
+#include "core/executor/cpu_executor.h"
 
 #include <algorithm>
 #include <new>

@@ -1,4 +1,4 @@
-#include "core/engine/device_executor.h"
+#include "core/executor/device_executor.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "core/engine/executor.h"
+#include "core/executor/executor.h"
 
 namespace quire {
 

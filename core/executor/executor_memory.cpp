@@ -1,4 +1,4 @@
-#include "core/engine/executor_memory.h"
+#include "core/executor/executor_memory.h"
 
 #include <algorithm>
 #include <utility>
