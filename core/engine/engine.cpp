@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <unordered_set>
 #include <utility>
 
 #include "core/base/log.h"
@@ -55,11 +56,11 @@ std::uint64_t first_seed(std::uint64_t configured) {
   return (std::uint64_t{device()} << 32) | device();
 }
 
-Step make_step(const EngineOptions& options, const KvCache& kv, const Scheduler& scheduler) {
+Step make_step(const EngineOptions& options, const KvCache& kv, const Scheduler& scheduler, std::int64_t vocab_size) {
   const std::int32_t max_num_seqs = options.scheduler.max_num_seqs;
-  return {kv.block_size(), scheduler.max_step_tokens(), max_num_seqs,
-          max_num_seqs * kv.blocks_for(scheduler.max_model_len()),
-          kv.window().num_parts() > 0 ? &kv.window() : nullptr};
+  return {kv.block_size(), scheduler.max_step_tokens(),
+          max_num_seqs,    max_num_seqs * kv.blocks_for(scheduler.max_model_len()),
+          vocab_size,      kv.window().num_parts() > 0 ? &kv.window() : nullptr};
 }
 
 // Completes the options with limits of the model and its memory.
@@ -89,19 +90,10 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
           options.kv_cache.enable_prefix_caching && executor_->model().is_causal(), content_hash, identity_.text(),
           num_states(*executor_), window_of(*executor_)),
       scheduler_(options_for(*executor_, options.scheduler), kv_),
-      steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)},
-      draft_input_(kv_.block_size(), options.scheduler.max_num_seqs,
-                   options.scheduler.max_num_seqs * kv_.blocks_for(scheduler_.max_model_len())),
-      likely_tokens_(executor_->model().vocab_size()) {
-  for (auto* generations : {&drafted_, &in_round_})
-    generations->reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
-  draft_draws_.reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
-  if (executor_->model().drafts_by() != DraftsBy::kNothing && !executor_->can_draft())
-    throw StartupError(executor_->name() +
-                       " does not compute a model's drafts: set speculation.method to prompt_lookup or none, and no "
-                       "speculation.draft_model");
-  if (executor_->model().drafts_by() == DraftsBy::kModel)
-    drafted_rows_ = std::make_unique<DraftedRows>(executor_->storage().layout().num_blocks, kv_.block_size());
+      drafting_(*executor_, kv_, scheduler_, options.scheduler, {options.speculation, options.make_drafter},
+                end_of_generation_),
+      steps_{make_step(options, kv_, scheduler_, executor_->model().vocab_size()),
+             make_step(options, kv_, scheduler_, executor_->model().vocab_size())} {
   kv_.set_retained_share(options.kv_cache.retained_share);
   const KvCacheOptions& tiers = options.kv_cache;
   if (kv_.prefix_caching() && tiers.host_tier_bytes > 0) host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
@@ -225,6 +217,82 @@ std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
     if (!next || at < *next) next = at;
   }
   return next;
+}
+
+void Engine::Impl::publish() {
+  const BlockPool& pool = kv_.pool();
+  stats_.num_running = scheduler_.num_running();
+  stats_.num_waiting = scheduler_.num_waiting();
+  stats_.num_blocks_used = pool.num_referenced();
+  stats_.num_blocks_cached = pool.num_cached();
+  stats_.num_blocks_used_peak = pool.peak_referenced();
+  kv_.mutable_index().flush_events();
+  stats_.num_blocks_named = kv_.index().log().num_blocks();
+  stats_.num_event_losses = kv_.index().log().num_losses();
+  stats_.names_digest = kv_.index().log().digest();
+  stats_.num_parts_used = kv_.window().num_pinned();
+  stats_.num_parts_cached = kv_.window().num_cached();
+  stats_.num_parts_used_peak = kv_.window().peak_pinned();
+  if (host_) stats_.host_tier_bytes_used = host_->num_bytes();
+  if (disk_) stats_.disk_tier_bytes_used = disk_->num_bytes();
+  if (shared_) {
+    stats_.shared_store = shared_->stats();
+    stats_.shared_store.num_waiting += lower_tier_->num_to_publish();
+  }
+  const Drafting::Counts& drafts = drafting_.counts();
+  stats_.num_drafts = drafts.num_verifications;
+  stats_.num_draft_tokens = drafts.num_verified;
+  stats_.num_accepted_tokens = drafts.num_accepted;
+  stats_.accepted_by_position = drafts.accepted_by_position;
+  stats_.prefix_cache_queries = scheduler_.prefix_queries();
+  stats_.prefix_cache_hits = scheduler_.prefix_hits();
+  stats_.num_preemptions = scheduler_.num_preemptions();
+  stats_.num_swaps = scheduler_.num_swaps();
+  const Clock::time_point now = Clock::now();
+  look_at_device(now);
+  board.publish(stats_);
+  if (!view.wants_sequences(now, !live_.empty())) return;
+  try {
+    list_sequences(now);
+  } catch (const std::bad_alloc&) {
+    log::warn("no memory to list the sequences for the status page");
+  }
+}
+
+// The query may take the driver some microseconds.
+void Engine::Impl::look_at_device(Clock::time_point now) {
+  if (now < next_look_at_device_) return;
+  next_look_at_device_ = now + std::chrono::seconds(1);
+  const DeviceMemoryUse memory = executor_->device_memory();
+  stats_.device_memory = memory.total;
+  stats_.device_memory_used = memory.used;
+  stats_.most_steps_in_flight = executor_->depth();
+}
+
+void Engine::Impl::list_sequences(Clock::time_point now) {
+  const BlockPool& pool = kv_.pool();
+  std::vector<SequenceView> listed;
+  std::unordered_set<std::int32_t> shared;
+  for (const auto& [id, live] : live_) {
+    for (const auto& generation : live->choices) {
+      if (!generation) continue;
+      SequenceView sequence{.request_id = id,
+                            .key_name = live->request->key_name,
+                            .choice = generation->choice,
+                            .is_running = generation->state == Sequence::State::kRunning,
+                            .num_tokens = generation->num_tokens(),
+                            .num_computed = generation->num_computed,
+                            .num_prompt_tokens = generation->num_prompt_tokens,
+                            .num_blocks = static_cast<std::int64_t>(generation->table.blocks.size())};
+      for (const BlockId block : generation->table.blocks) {
+        if (pool.num_references(block) < 2) continue;
+        ++sequence.num_shared_blocks;
+        shared.insert(block.value);
+      }
+      listed.push_back(std::move(sequence));
+    }
+  }
+  view.set_sequences(std::move(listed), static_cast<std::int64_t>(shared.size()), now);
 }
 
 Engine::Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,

@@ -18,11 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/draft/catch_up.h"
-#include "core/draft/draft_price.h"
-#include "core/draft/drafted_rows.h"
-#include "core/draft/likely_tokens.h"
-#include "core/engine/draft_input.h"
+#include "core/draft/drafting.h"
 #include "core/engine/engine.h"
 #include "core/engine/engine_view.h"
 #include "core/engine/generation.h"
@@ -137,7 +133,6 @@ class Engine::Impl {
   void end_step(Step& step, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
   void draw(Step& step) QUIRE_REQUIRES(kEngineThread);
   void add_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
-  std::span<std::uint32_t> next_mask(Step& step) QUIRE_REQUIRES(kEngineThread);
   void add_forks(Step& step, std::size_t parent) QUIRE_REQUIRES(kEngineThread);
   void add_draw(Step& step, std::size_t part, std::int64_t logit_row) QUIRE_REQUIRES(kEngineThread);
   bool finish(Step& step) QUIRE_REQUIRES(kEngineThread);
@@ -155,34 +150,9 @@ class Engine::Impl {
   void look_at_device(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void list_sequences(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
 
-  // engine_drafts.cpp
-  bool settles_for_drafts() QUIRE_REQUIRES(kEngineThread);
-  void stop_settling() QUIRE_REQUIRES(kEngineThread);
-  void begin_drafting(Generation& generation) QUIRE_REQUIRES(kEngineThread);
-  bool propose_drafts(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
-  void note_unused_drafts(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
-  void add_draft_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
   void forget_drafts(Step& step) QUIRE_REQUIRES(kEngineThread);
   void verify_drafts(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
-  std::int64_t num_accepted(const StepPart& part, std::int64_t num_rows, const StepOutput& output) const
-      QUIRE_REQUIRES(kEngineThread);
-  void note_verified(const StepPart& part, std::int64_t num_rows) QUIRE_REQUIRES(kEngineThread);
   void take_draws(const Step& step, const StepPart& part, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
-
-  // engine_rounds.cpp
-  bool propose_in_rounds(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
-  void begin_rounds() QUIRE_REQUIRES(kEngineThread);
-  void take_room_for_rounds() QUIRE_REQUIRES(kEngineThread);
-  bool draft_round(bool is_first) QUIRE_REQUIRES(kEngineThread);
-  void note_hidden_row(const Step& step, const StepPart& part) QUIRE_REQUIRES(kEngineThread);
-
-  // engine_draft_model.cpp
-  void note_drafted_rows(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
-  void settle_rows(Generation& generation) QUIRE_REQUIRES(kEngineThread);
-  void catch_up(const DraftBudget& budget, Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
-  bool lacks_rows(const Generation& generation) const QUIRE_REQUIRES(kEngineThread);
-  bool may_catch_up(const Generation& generation, const DraftBudget& budget) const QUIRE_REQUIRES(kEngineThread);
-  double compute_lacking(Generation& generation, double seconds) QUIRE_REQUIRES(kEngineThread);
 
   const std::unique_ptr<Executor> executor_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   const std::vector<TokenId> end_of_generation_;
@@ -195,6 +165,7 @@ class Engine::Impl {
 
   KvCache kv_ QUIRE_GUARDED_BY(kEngineThread);
   Scheduler scheduler_ QUIRE_GUARDED_BY(kEngineThread);
+  Drafting drafting_ QUIRE_GUARDED_BY(kEngineThread);
   std::unique_ptr<HostTier> host_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);  // null: no such tier
   std::unique_ptr<DiskTier> disk_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::unique_ptr<SharedTier> shared_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
@@ -214,20 +185,6 @@ class Engine::Impl {
   std::vector<Abort> aborts_ QUIRE_GUARDED_BY(kEngineThread);
   std::int64_t num_sequences_made_ QUIRE_GUARDED_BY(kEngineThread) = 0;
   std::unique_ptr<SlotRecords> slots_ QUIRE_GUARDED_BY(kEngineThread);  // null: none are kept
-
-  // State of drafting rounds.
-  DraftInput draft_input_ QUIRE_GUARDED_BY(kEngineThread);
-  DraftPrice draft_price_ QUIRE_GUARDED_BY(kEngineThread);
-  std::vector<Generation*> drafted_ QUIRE_GUARDED_BY(kEngineThread);
-  std::vector<Generation*> in_round_ QUIRE_GUARDED_BY(kEngineThread);  // generations of the next round
-  std::vector<DrawRow> draft_draws_ QUIRE_GUARDED_BY(kEngineThread);
-  std::unique_ptr<DraftedRows> drafted_rows_ QUIRE_GUARDED_BY(kEngineThread);  // null: no model drafts
-  CatchUp catch_up_ QUIRE_GUARDED_BY(kEngineThread);
-  LikelyTokens likely_tokens_ QUIRE_GUARDED_BY(kEngineThread);    // counted over generations that a model drafts for
-  double token_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;    // seconds per token of the last step with drafts
-  double row_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;      // seconds to verify one more draft in that step
-  std::uint64_t num_passes_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // steps submitted so far
-  std::uint64_t next_settled_pass_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // no step before it waits for drafts
 
   EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);
   Clock::time_point next_look_at_device_ QUIRE_GUARDED_BY(kEngineThread);

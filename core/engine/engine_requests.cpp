@@ -140,7 +140,7 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   if (request.pooling != Pooling::kNone && request.pooling != Pooling::kLast) sequence.max_cached_tokens = 0;
   if (choice > 0) sequence.tokens.reserve(static_cast<std::size_t>(sequence.most_tokens()));
   if (request.grammar != nullptr) generation->grammar = request.grammar->start();
-  if (executor_->model().is_causal()) begin_drafting(*generation);
+  drafting_.begin(*generation, choice);
   return generation;
 }
 

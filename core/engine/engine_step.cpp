@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <iterator>
-#include <unordered_set>
 #include <utility>
 
 #include "core/base/log.h"
@@ -42,7 +42,7 @@ bool Engine::Impl::step(Clock::time_point now) {
   receive(now);
   Step* before = std::exchange(in_flight_, nullptr);
   Step& next = steps_[before == steps_.data() ? 1 : 0];
-  const bool is_settled = before != nullptr && settles_for_drafts();
+  const bool is_settled = before != nullptr && drafting_.pays_to_wait();
   if (is_settled && !finish(*std::exchange(before, nullptr))) {
     publish();
     return true;
@@ -95,9 +95,12 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
   // A recurrent state cannot go back: it must not run ahead of the committed tokens.
   step_limits.can_end_early =
       executor_->depth() == 1 && executor_->states() == nullptr && executor_->model().is_causal();
-  step_limits.takes_drafts = propose_drafts(step, turn);
+  const auto own_turn = [&]() QUIRE_REQUIRES(kEngineThread) {
+    if (!turn) take_turn(step, turn);
+  };
+  step_limits.takes_drafts = latest_ == nullptr && drafting_.propose(std::ref(own_turn));
   scheduler_.schedule(step.plan, step_limits);
-  if (step_limits.takes_drafts) note_unused_drafts(step.plan);
+  if (step_limits.takes_drafts) drafting_.note_planned(step.plan);
   if (lower_tier_ != nullptr) lower_tier_->take_moves(step.plan.transfers.moves);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
@@ -115,21 +118,20 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
 // False if the host ran out of memory: the step is dropped and its requests have ended with that error.
 bool Engine::Impl::submit(Step& step) {
   meter_.note_submitted(step.record);
-  step.pass = ++num_passes_;
+  step.pass = drafting_.note_submitted(step.plan);
   step.input.clear();
   step.parts.clear();
   for (const StepEntry& entry : step.plan.entries) {
     Generation& generation = Generation::of(*entry.sequence);
-    StepPart part{.generation = &generation, .begin = generation.num_computed};
-    part.end = part.begin + entry.num_known();
-    part.num_drafts = entry.num_drafts;
+    StepPart part{.generation = &generation, .entry = {.begin = generation.num_computed}};
+    part.entry.end = part.entry.begin + entry.num_known();
+    part.entry.num_drafts = entry.num_drafts;
     part.is_last = entry.num_known() == generation.num_remaining();
     part.wanted = generation.wanted_rows(entry.num_known(), part.is_last);
     part.wanted.count += entry.num_drafts;
     part.first_index = step.input.add(entry, part.wanted, generation.pending_place);
     step.parts.push_back(part);
   }
-  if (drafted_rows_ != nullptr) note_drafted_rows(step.plan);
   StepArrays arrays = step.input.arrays(executor_->model().positions_per_row());
   arrays.slice_rows = step.plan.slice_tokens;
   arrays.cuts_slices = step.plan.cuts_slices;
@@ -173,13 +175,11 @@ void Engine::Impl::end_step(Step& step, const SharedError& error) {
 // forced text, needs no token.
 void Engine::Impl::draw(Step& step) {
   step.draws.clear();
-  step.num_masks = 0;
-  step.scores.clear();
   for (std::size_t i = 0; i < step.plan.entries.size(); ++i) {
     Generation& generation = *step.parts[i].generation;
     if (!generation.has_ended()) guarded(generation, [&]() QUIRE_REQUIRES(kEngineThread) { add_draws(step, i); });
   }
-  step.ticket->draw({step.draws, step.scores});
+  step.ticket->draw(step.draws.batch());
   meter_.end_phase(step.record, StepPhase::kSample);
 }
 
@@ -188,25 +188,25 @@ void Engine::Impl::add_draws(Step& step, std::size_t index) {
   Generation& generation = *part.generation;
   if (!generation.prompt_logprobs.empty()) {
     const auto num_known = static_cast<std::int64_t>(generation.prompt_logprobs.size());
-    const std::int64_t begin = std::max(part.begin, num_known - 1);
-    const std::int64_t end = std::min(part.end, generation.num_prompt_tokens - 1);
-    part.first_score = step.scores.size();
+    const std::int64_t begin = std::max(part.entry.begin, num_known - 1);
+    const std::int64_t end = std::min(part.entry.end, generation.num_prompt_tokens - 1);
+    part.first_score = step.draws.scores.size();
     for (std::int64_t position = begin; position < end; ++position) {
-      step.scores.push_back({part.first_index + position - part.begin,
-                             generation.tokens[static_cast<std::size_t>(position) + 1],
-                             *generation.request->sampling.num_prompt_logprobs});
+      step.draws.scores.push_back({part.first_index + position - part.entry.begin,
+                                   generation.tokens[static_cast<std::size_t>(position) + 1],
+                                   *generation.request->sampling.num_prompt_logprobs});
       ++part.num_scores;
     }
   }
   if (part.is_last && part.wanted.of == WantedRows::Of::kLogits && !generation.request->scored_tokens.empty()) {
-    part.first_score = step.scores.size();
+    part.first_score = step.draws.scores.size();
     for (const TokenId token : generation.request->scored_tokens)
-      step.scores.push_back({part.first_index + part.wanted.count - 1, token, 0});
+      step.draws.scores.push_back({part.first_index + part.wanted.count - 1, token, 0});
     part.num_scores = generation.request->scored_tokens.size();
   }
-  if (!part.is_last || !generation.draws() || part.end != generation.num_tokens()) return;
-  add_draw(step, index, part.first_index + part.wanted.count - 1 - part.num_drafts);
-  if (part.num_drafts > 0) add_draft_draws(step, index);
+  if (!part.is_last || !generation.draws() || part.entry.end != generation.num_tokens()) return;
+  add_draw(step, index, part.first_index + part.wanted.count - 1 - part.entry.num_drafts);
+  drafting_.add_draws(generation, part.entry, step.draws);
   if (generation.live->num_unforked > 0) add_forks(step, index);
 }
 
@@ -214,7 +214,7 @@ void Engine::Impl::add_draws(Step& step, std::size_t index) {
 // first choice waits until they are forked: it would write into a block that they are about to share.
 void Engine::Impl::add_forks(Step& step, std::size_t parent) {
   LiveRequest& live = *step.parts[parent].generation->live;
-  const std::int64_t logit_row = step.draws.back().logit_row;
+  const std::int64_t logit_row = step.draws.rows.back().logit_row;
   const std::span others = std::span(live.choices).subspan(1);
   try {
     for (std::size_t i = 0; i < others.size(); ++i)
@@ -226,8 +226,8 @@ void Engine::Impl::add_forks(Step& step, std::size_t parent) {
   live.num_unforked = 0;
   step.parts[parent].generation->num_pending = 0;
   for (const auto& forked : others) {
-    const std::int64_t end = step.parts[parent].end;
-    step.parts.push_back({.generation = forked.get(), .begin = end, .end = end, .forked_from = parent});
+    const std::int64_t end = step.parts[parent].entry.end;
+    step.parts.push_back({.generation = forked.get(), .entry = {.begin = end, .end = end}, .forked_from = parent});
     guarded(*forked, [&]() QUIRE_REQUIRES(kEngineThread) { add_draw(step, step.parts.size() - 1, logit_row); });
   }
 }
@@ -239,22 +239,16 @@ void Engine::Impl::add_draw(Step& step, std::size_t part, std::int64_t logit_row
               .tokens = generation.tokens,
               .num_prompt_tokens = generation.num_prompt_tokens};
   if (generation.grammar != nullptr) {
-    const std::span<std::uint32_t> mask = next_mask(step);
+    const std::span<std::uint32_t> mask = step.draws.next_mask();
     if (generation.fill_mask(mask)) row.mask = mask;
   }
-  step.parts[part].draw = step.draws.size();
-  step.parts[part].num_draws = 1;
-  step.draws.push_back(row);
-  generation.pending_place = static_cast<std::int32_t>(step.draws.size() - 1);
+  EntryDraws& entry = step.parts[part].entry;
+  entry.first = step.draws.rows.size();
+  entry.num_draws = 1;
+  step.draws.rows.push_back(row);
+  generation.pending_place = static_cast<std::int32_t>(step.draws.rows.size() - 1);
   // The last token of a generation is never computed.
   generation.num_pending = generation.num_generated + 1 < generation.request->sampling.max_tokens ? 1 : 0;
-}
-
-std::span<std::uint32_t> Engine::Impl::next_mask(Step& step) {
-  const std::size_t place = step.num_masks++;
-  if (step.masks.size() <= place) step.masks.resize(place + 1);
-  step.masks[place].resize(static_cast<std::size_t>((executor_->model().vocab_size() + 31) / 32));
-  return step.masks[place];
 }
 
 // False if the device has failed.
@@ -273,7 +267,7 @@ bool Engine::Impl::finish(Step& step) {
   if (lower_tier_ != nullptr) lower_tier_->finish_moves(step.plan.transfers.moves, output->moved);
   if (output->seconds == 0.0) output->seconds = measured - output->moved.offload_s - output->moved.load_s;
   if (!step.plan.empty()) finish_entries(step, *output);
-  catch_up_.note_step(output->seconds);
+  drafting_.note_step(output->seconds);
   if (latest_ == &step) latest_ = nullptr;
   ++stats_.num_plans;
   step.plan.clear();
@@ -308,8 +302,8 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
     StepPart& part = step.parts[i];
     const std::int64_t num_computed = part.forked_from ? 0 : output.of(step.plan, i).num_computed;
     num_tokens += num_computed;
-    part.is_complete =
-        part.forked_from ? step.parts[*part.forked_from].is_complete : part.begin + num_computed >= part.end;
+    part.is_complete = part.forked_from ? step.parts[*part.forked_from].is_complete
+                                        : part.entry.begin + num_computed >= part.entry.end;
     Generation& generation = *part.generation;
     if (generation.has_ended() || (part.forked_from && !fork(step, part))) continue;
     generation.num_pending = 0;
@@ -324,7 +318,7 @@ void Engine::Impl::commit(Step& step, StepOutput& output) {
 void Engine::Impl::commit_part(const Step& step, StepPart& part, std::int64_t num_computed, StepOutput& output) {
   Generation& generation = *part.generation;
   if (generation.finish) return;  // it failed when the draw was made
-  if (generation.request->reports_progress) part.has_news = generation.note_progress(part.begin, num_computed);
+  if (generation.request->reports_progress) part.has_news = generation.note_progress(part.entry.begin, num_computed);
   if (part.wanted.of != WantedRows::Of::kLogits) {
     const bool labels = part.wanted.of == WantedRows::Of::kLabels;
     const Model& model = executor_->model();
@@ -333,7 +327,7 @@ void Engine::Impl::commit_part(const Step& step, StepPart& part, std::int64_t nu
     const auto num_rows =
         static_cast<std::size_t>(std::clamp<std::int64_t>(num_computed - part.wanted.first, 0, part.wanted.count));
     generation.add_hidden(values.subspan(static_cast<std::size_t>(part.first_index) * width, num_rows * width), width,
-                          part.begin + part.wanted.first);
+                          part.entry.begin + part.wanted.first);
   }
   const bool scores_tokens = generation.request->pooling != Pooling::kNone;
   for (std::size_t i = 0; i < part.num_scores && !generation.finish; ++i) {
@@ -342,11 +336,11 @@ void Engine::Impl::commit_part(const Step& step, StepPart& part, std::int64_t nu
       continue;
     }
     const auto position = static_cast<std::int64_t>(generation.prompt_logprobs.size());
-    if (position > part.begin + num_computed) return;
+    if (position > part.entry.begin + num_computed) return;
     generation.add_prompt_logprob(position, output.take_logprob(part.first_score + i));
   }
   if (!part.is_complete || generation.finish) return;
-  if (part.draw) {
+  if (part.entry.first) {
     take_draws(step, part, output);
     part.has_news = true;
   } else if (part.is_last && !generation.draws()) {
@@ -383,6 +377,43 @@ void Engine::Impl::emit(const Step& step) {
   }
 }
 
+// Removes the draft tokens that Drafting::add_draws() appended.
+void Engine::Impl::forget_drafts(Step& step) {
+  for (const StepPart& part : step.parts) {
+    if (part.entry.num_drafts > 0) part.generation->forget_tokens_after(part.entry.end);
+  }
+}
+
+void Engine::Impl::verify_drafts(Step& step, StepOutput& output) {
+  if (output.entries.empty()) {
+    for (const StepEntry& entry : step.plan.entries)
+      output.entries.push_back({entry.num_tokens});
+  }
+  for (std::size_t i = 0; i < step.plan.entries.size(); ++i) {
+    StepPart& part = step.parts[i];
+    drafting_.verify(*part.generation, part.entry, output.entries[i], output.tokens);
+  }
+}
+
+// Takes the token after the last known one, and a token after each accepted draft; tokens that the grammar forces in
+// between are already appended by then.
+void Engine::Impl::take_draws(const Step& step, const StepPart& part, StepOutput& output) {
+  Generation& generation = *part.generation;
+  const EntryDraws& entry = part.entry;
+  std::size_t draw = *entry.first;
+  const std::size_t end = draw + entry.num_draws;
+  for (std::int64_t i = 0; i <= entry.num_accepted && draw < end && !generation.finish; ++i) {
+    if (i < entry.num_drafts && generation.is_draft_forced(i)) continue;
+    if (generation.num_tokens() != entry.end + i) break;
+    drafting_.note_token(generation, output.tokens[draw]);
+    generation.take(output.tokens[draw++], end_of_generation_);
+  }
+  drafting_.note_taken(generation, entry, step.draws, step.pass);
+  // A grammar that failed on its text may have forced fewer tokens than its drafts had.
+  const std::int64_t most_computed = generation.num_tokens() - (generation.finish ? 0 : 1);
+  if (entry.num_drafts > 0) generation.num_computed = std::min(generation.num_computed, most_computed);
+}
+
 // Waits for a step after the device failed. `known`: the failure already reported.
 void Engine::Impl::wait_in_vain(Step& step, const std::string& known) {
   try {
@@ -409,77 +440,6 @@ void Engine::Impl::refuse_all(const char* message, const char* code) {
   cut_all(FinishReason::kError, error);
   refuse_slot_orders(*error);
   publish();
-}
-
-void Engine::Impl::publish() {
-  const BlockPool& pool = kv_.pool();
-  stats_.num_running = scheduler_.num_running();
-  stats_.num_waiting = scheduler_.num_waiting();
-  stats_.num_blocks_used = pool.num_referenced();
-  stats_.num_blocks_cached = pool.num_cached();
-  stats_.num_blocks_used_peak = pool.peak_referenced();
-  kv_.mutable_index().flush_events();
-  stats_.num_blocks_named = kv_.index().log().num_blocks();
-  stats_.num_event_losses = kv_.index().log().num_losses();
-  stats_.names_digest = kv_.index().log().digest();
-  stats_.num_parts_used = kv_.window().num_pinned();
-  stats_.num_parts_cached = kv_.window().num_cached();
-  stats_.num_parts_used_peak = kv_.window().peak_pinned();
-  if (host_) stats_.host_tier_bytes_used = host_->num_bytes();
-  if (disk_) stats_.disk_tier_bytes_used = disk_->num_bytes();
-  if (shared_) {
-    stats_.shared_store = shared_->stats();
-    stats_.shared_store.num_waiting += lower_tier_->num_to_publish();
-  }
-  stats_.prefix_cache_queries = scheduler_.prefix_queries();
-  stats_.prefix_cache_hits = scheduler_.prefix_hits();
-  stats_.num_preemptions = scheduler_.num_preemptions();
-  stats_.num_swaps = scheduler_.num_swaps();
-  const Clock::time_point now = Clock::now();
-  look_at_device(now);
-  board.publish(stats_);
-  if (!view.wants_sequences(now, !live_.empty())) return;
-  try {
-    list_sequences(now);
-  } catch (const std::bad_alloc&) {
-    log::warn("no memory to list the sequences for the status page");
-  }
-}
-
-// The query may take the driver some microseconds.
-void Engine::Impl::look_at_device(Clock::time_point now) {
-  if (now < next_look_at_device_) return;
-  next_look_at_device_ = now + std::chrono::seconds(1);
-  const DeviceMemoryUse memory = executor_->device_memory();
-  stats_.device_memory = memory.total;
-  stats_.device_memory_used = memory.used;
-  stats_.most_steps_in_flight = executor_->depth();
-}
-
-void Engine::Impl::list_sequences(Clock::time_point now) {
-  const BlockPool& pool = kv_.pool();
-  std::vector<SequenceView> listed;
-  std::unordered_set<std::int32_t> shared;
-  for (const auto& [id, live] : live_) {
-    for (const auto& generation : live->choices) {
-      if (!generation) continue;
-      SequenceView sequence{.request_id = id,
-                            .key_name = live->request->key_name,
-                            .choice = generation->choice,
-                            .is_running = generation->state == Sequence::State::kRunning,
-                            .num_tokens = generation->num_tokens(),
-                            .num_computed = generation->num_computed,
-                            .num_prompt_tokens = generation->num_prompt_tokens,
-                            .num_blocks = static_cast<std::int64_t>(generation->table.blocks.size())};
-      for (const BlockId block : generation->table.blocks) {
-        if (pool.num_references(block) < 2) continue;
-        ++sequence.num_shared_blocks;
-        shared.insert(block.value);
-      }
-      listed.push_back(std::move(sequence));
-    }
-  }
-  view.set_sequences(std::move(listed), static_cast<std::int64_t>(shared.size()), now);
 }
 
 }  // namespace quire

@@ -3,8 +3,9 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "core/draft/catch_up.h"
+#include "core/draft/acceptance.h"
 #include "core/draft/drafted_rows.h"
+#include "core/draft/time_model.h"
 #include "core/engine/step_turns.h"
 #include "core/model/tools/inspect.h"
 #include "core/model/tools/synth.h"
@@ -150,29 +151,32 @@ TEST_CASE("the rows that a drafting model has of a block are those computed sinc
 }
 
 TEST_CASE("catching up costs a share of the time at most where drafts are never right", "[engine][draft]") {
-  CatchUp catch_up;
-  CHECK(catch_up.may_begin());
-  CHECK(catch_up.rows_within(1.0) == CatchUp::kMostRows);
+  DraftTimeModel times;
+  CHECK(times.may_catch_up(false));
+  CHECK(times.rows_within(1.0) == DraftTimeModel::kMostRows);
   double spent = 0.0;
   for (int step = 0; step < 100'000; ++step) {
-    catch_up.note_step(0.1);
-    if (!catch_up.may_begin()) continue;
-    catch_up.note_rows(50, 1.0);
+    times.note_step(0.1);
+    if (!times.may_catch_up(false)) continue;
+    times.note_lacking(50, 1.0);
     spent += 1.0;
   }
   CHECK(spent < 0.0102 * 10'000);
-  CHECK(catch_up.rows_within(0.1) == CatchUp::kLeastRows);
-  CHECK(catch_up.rows_within(2.0) == 100);
+  CHECK(times.rows_within(0.1) == DraftTimeModel::kLeastRows);
+  CHECK(times.rows_within(2.0) == 100);
   // Other sequences get the time that drafts save; if drafts are right, some are begun in advance.
-  catch_up.note_drafts(5.0, 1.0);
-  CHECK(catch_up.may_begin());
-  CatchUp trusting;
+  times.set_step_prices(5.0, 0.25);
+  times.note_verified(4, 1);
+  CHECK(times.may_catch_up(false));
+  DraftTimeModel trusting;
+  MeanAcceptance acceptance;
+  CHECK_FALSE(acceptance.is_high());
   for (int i = 0; i < 20; ++i)
-    trusting.note_verified(4, 4);
-  trusting.note_rows(10, 1.9);
-  CHECK(trusting.may_begin());
-  trusting.note_rows(10, 0.2);
-  CHECK_FALSE(trusting.may_begin());
+    acceptance.note(4, 4);
+  trusting.note_lacking(10, 1.9);
+  CHECK(trusting.may_catch_up(acceptance.is_high()));
+  trusting.note_lacking(10, 0.2);
+  CHECK_FALSE(trusting.may_catch_up(acceptance.is_high()));
 }
 
 TEST_CASE("a drafting model has computed every row before it drafts, and yields its tokens in fewer steps",

@@ -3,11 +3,11 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "core/draft/draft_price.h"
-#include "core/draft/draft_record.h"
+#include "core/draft/acceptance.h"
 #include "core/draft/likely_tokens.h"
 #include "core/draft/prompt_lookup.h"
 #include "core/draft/suffix_automaton.h"
+#include "core/draft/time_model.h"
 #include "tests/unit/engine/allocations.h"
 #include "tests/unit/engine/harness.h"
 
@@ -134,49 +134,49 @@ TEST_CASE("prompt lookup keeps the last tokens of a text beyond its bound", "[dr
 }
 
 TEST_CASE("a sequence whose drafts all fail is drafted ever more rarely", "[draft]") {
-  DraftRecord record(0.4);
+  DraftAcceptance acceptance(0.4);
   std::int64_t num_verified = 0;
   std::vector<std::int64_t> times;
   for (std::int64_t num_tokens = 1; num_tokens <= 4096; ++num_tokens) {
-    if (!record.is_due(num_tokens)) continue;
-    const std::int64_t verified = std::min<std::int64_t>(record.most(8), num_tokens < 4 ? 2 : 1);
+    if (!acceptance.is_due(num_tokens)) continue;
+    const std::int64_t verified = std::min<std::int64_t>(acceptance.most(8), num_tokens < 4 ? 2 : 1);
     num_verified += verified;
     times.push_back(num_tokens);
-    record.note(verified, 0, num_tokens);
+    acceptance.note(verified, 0, num_tokens);
   }
   CHECK(num_verified <= 10 + 4 + 4096 / 256);
   CHECK(times[times.size() - 1] - times[times.size() - 2] == 256);
   // A sequence that is right again is drafted at once, as at the beginning.
   const std::int64_t next = times.back() + 256;
-  REQUIRE(record.is_due(next));
-  record.note(1, 1, next);
-  CHECK(record.is_due(next + 1));
-  CHECK(record.most(8) == 8);
-  CHECK(record.rate() >= 0.4);
+  REQUIRE(acceptance.is_due(next));
+  acceptance.note(1, 1, next);
+  CHECK(acceptance.is_due(next + 1));
+  CHECK(acceptance.most(8) == 8);
+  CHECK(acceptance.rate() >= 0.4);
 }
 
 TEST_CASE("the acceptance rate follows what was verified", "[draft]") {
   std::mt19937 random(3);
-  DraftRecord record(0.4);
+  DraftAcceptance acceptance(0.4);
   double sum = 0.0;
   for (int i = 0; i < 4000; ++i) {
     std::int64_t num_accepted = 0;
     while (num_accepted < 4 && random() % 10 < 7)
       ++num_accepted;
-    record.note(4, num_accepted, i);
-    if (i >= 2000) sum += record.rate();
+    acceptance.note(4, num_accepted, i);
+    if (i >= 2000) sum += acceptance.rate();
   }
   CHECK(sum / 2000.0 > 0.63);  // most verified runs end with a wrong draft
   CHECK(sum / 2000.0 < 0.73);
 }
 
 TEST_CASE("drafts that are not worth their time are looked for again after a pause", "[draft]") {
-  DraftRecord weak(0.4);
+  DraftAcceptance weak(0.4);
   weak.note_unused(100);
   CHECK_FALSE(weak.is_due(115));
   CHECK(weak.is_due(116));
   CHECK(weak.rate() == 0.4);
-  DraftRecord strong(0.8);
+  DraftAcceptance strong(0.8);
   strong.note_unused(100);
   CHECK(strong.is_due(101));
 }
@@ -229,21 +229,21 @@ TEST_CASE("likely tokens are those of the vocabulary's parts that texts use, unt
 
 TEST_CASE("the price of a round is learned for each number of sequences, and tried again where it was too high",
           "[engine][draft]") {
-  DraftPrice price;
-  CHECK(price.seconds(1) == 0.0);
+  DraftTimeModel times;
+  CHECK(times.round_seconds(1) == 0.0);
   for (const double seconds : {9.0, 1.0, 2.0})
-    price.observe(1, seconds);
-  CHECK(price.seconds(1) == 1.0);  // the first ones are cold
-  CHECK(price.seconds(8) == 1.0);
+    times.note_round(1, seconds);
+  CHECK(times.round_seconds(1) == 1.0);  // the first ones are cold
+  CHECK(times.round_seconds(8) == 1.0);
   for (int i = 0; i < 3; ++i)
-    price.observe(8, 4.0);
-  CHECK(price.seconds(8) == 4.0);
-  CHECK(price.seconds(2) == 1.0);
-  price.observe(1, 1000.0);
-  CHECK(price.seconds(1) == 1.125);
+    times.note_round(8, 4.0);
+  CHECK(times.round_seconds(8) == 4.0);
+  CHECK(times.round_seconds(2) == 1.0);
+  times.note_round(1, 1000.0);
+  CHECK(times.round_seconds(1) == 1.125);
   for (int i = 0; i < 400; ++i)
-    price.note_refused(8);
-  CHECK(price.seconds(8) < 1.0);
-  price.observe(8, 0.0);
-  CHECK(price.seconds(8) < 1.0);
+    times.note_refused(8);
+  CHECK(times.round_seconds(8) < 1.0);
+  times.note_round(8, 0.0);
+  CHECK(times.round_seconds(8) < 1.0);
 }

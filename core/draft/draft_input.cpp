@@ -1,4 +1,4 @@
-#include "core/engine/draft_input.h"
+#include "core/draft/draft_input.h"
 
 #include <algorithm>
 #include <utility>

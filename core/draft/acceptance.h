@@ -1,6 +1,6 @@
-// DraftRecord: the acceptance of a sequence's drafts, and when to draft again after failures. Engine thread only.
-// Invariant: a sequence whose drafts are never accepted verifies five to thirty at first, then one after 16, 32, 64 and
-// 128 tokens, and from then on one in 256.
+// DraftAcceptance: how often a sequence's drafts are accepted, and when to draft again after failures. MeanAcceptance:
+// the same over all sequences that a model drafts for. Engine thread only. Invariant: a sequence whose drafts are never
+// accepted verifies five to thirty at first, then one after 16, 32, 64 and 128 tokens, and from then on one in 256.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,11 @@
 
 namespace quire {
 
-class DraftRecord {
+class DraftAcceptance {
  public:
   // prior: acceptance rate assumed before any draft was verified, with the weight of `certainty` drafts.
-  explicit DraftRecord(double prior, std::int64_t certainty = 2) : prior_(prior), certainty_(certainty), rate_(prior) {}
+  explicit DraftAcceptance(double prior, std::int64_t certainty = 2)
+      : prior_(prior), certainty_(certainty), rate_(prior) {}
 
   // Whether a sequence of `num_tokens` tokens is to be drafted now.
   bool is_due(std::int64_t num_tokens) const { return num_tokens >= due_at_; }
@@ -63,6 +64,22 @@ class DraftRecord {
   std::int64_t due_at_ = 0;
   std::int64_t pause_ = kShortestPause;
   bool is_probe_ = false;
+};
+
+class MeanAcceptance {
+ public:
+  // The first `num_accepted` of `num_verified` drafts were accepted.
+  void note(std::int64_t num_verified, std::int64_t num_accepted) {
+    if (num_verified > 0)
+      rate_ += kWeight * (static_cast<double>(num_accepted) / static_cast<double>(num_verified) - rate_);
+  }
+  bool is_high() const { return rate_ >= kHigh; }
+
+ private:
+  static constexpr double kWeight = 1.0 / 8.0;
+  static constexpr double kHigh = 0.5;
+
+  double rate_ = 0.0;
 };
 
 }  // namespace quire
