@@ -92,6 +92,7 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       scheduler_(options_for(*executor_, options.scheduler), kv_),
       drafting_(*executor_, kv_, scheduler_, options.scheduler, {options.speculation, options.make_drafter},
                 end_of_generation_),
+      media_(options.encoder, options.media_bytes, *executor_, kv_, scheduler_, options.scheduler),
       steps_{make_step(options, kv_, scheduler_, executor_->model().vocab_size()),
              make_step(options, kv_, scheduler_, executor_->model().vocab_size())} {
   kv_.set_retained_share(options.kv_cache.retained_share);
@@ -112,8 +113,6 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                                                        .payload_bytes = RecordLayout(kv_.beside(), bytes).sizes()},
                                      options.shared_store([this] { queue.wake(); }));
   }
-  if (options.encoder != nullptr)
-    media_ = std::make_unique<MediaEncoding>(*options.encoder, *executor_, options.media_bytes);
   keeps_slots = options.keeps_slots && kv_.prefix_caching();
   if (keeps_slots) slots_ = std::make_unique<SlotRecords>(options.scheduler.max_num_seqs, kv_.mutable_index().media());
   if (host_ != nullptr || disk_ != nullptr || shared_ != nullptr || keeps_slots) {
@@ -239,6 +238,7 @@ void Engine::Impl::publish() {
     stats_.shared_store = shared_->stats();
     stats_.shared_store.num_waiting += lower_tier_->num_to_publish();
   }
+  media_.report(stats_);
   const Drafting::Counts& drafts = drafting_.counts();
   stats_.num_drafts = drafts.num_verifications;
   stats_.num_draft_tokens = drafts.num_verified;

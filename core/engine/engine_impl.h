@@ -22,7 +22,7 @@
 #include "core/engine/engine.h"
 #include "core/engine/engine_view.h"
 #include "core/engine/generation.h"
-#include "core/engine/media_encoding.h"
+#include "core/engine/prompt_media.h"
 #include "core/engine/stats_board.h"
 #include "core/engine/step.h"
 #include "core/engine/step_meter.h"
@@ -100,21 +100,6 @@ class Engine::Impl {
   SharedError drained_error() const QUIRE_REQUIRES(kEngineThread);
   void erase(LiveRequest& live) QUIRE_REQUIRES(kEngineThread);
 
-  // engine_media.cpp
-  struct WantedMedia {
-    Generation* generation;
-    const MediaRun* run;
-  };
-  Result<void> check_media(const Request& request) const QUIRE_REQUIRES(kEngineThread);
-  void name_media(Generation& generation) QUIRE_REQUIRES(kEngineThread);
-  std::int64_t next_position(Generation& generation) QUIRE_REQUIRES(kEngineThread);
-  std::optional<WantedMedia> place_media() QUIRE_REQUIRES(kEngineThread);
-  double seconds_beside_encoder() const QUIRE_REQUIRES(kEngineThread);
-  double encoder_seconds(const StepPlan& plan) const QUIRE_REQUIRES(kEngineThread);
-  void encode(const std::optional<WantedMedia>& next, double seconds) QUIRE_REQUIRES(kEngineThread);
-  void give_rows(const std::shared_ptr<const MediaRows>& rows) QUIRE_REQUIRES(kEngineThread);
-  void fail_media(const char* why) QUIRE_REQUIRES(kEngineThread);
-
   // engine_slots.cpp
   void note_slot(const Generation& generation) QUIRE_REQUIRES(kEngineThread);
   void receive_slot_orders() QUIRE_REQUIRES(kEngineThread);
@@ -129,6 +114,7 @@ class Engine::Impl {
   // engine_step.cpp, in the order of a step
   bool plan(Step& step, Clock::time_point now, Turn& turn) QUIRE_REQUIRES(kEngineThread);
   void take_turn(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
+  void encode(const std::optional<PromptMedia::Wanted>& media, double seconds) QUIRE_REQUIRES(kEngineThread);
   bool submit(Step& step) QUIRE_REQUIRES(kEngineThread);
   void end_step(Step& step, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
   void draw(Step& step) QUIRE_REQUIRES(kEngineThread);
@@ -166,13 +152,11 @@ class Engine::Impl {
   KvCache kv_ QUIRE_GUARDED_BY(kEngineThread);
   Scheduler scheduler_ QUIRE_GUARDED_BY(kEngineThread);
   Drafting drafting_ QUIRE_GUARDED_BY(kEngineThread);
+  PromptMedia media_ QUIRE_GUARDED_BY(kEngineThread);
   std::unique_ptr<HostTier> host_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);  // null: no such tier
   std::unique_ptr<DiskTier> disk_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::unique_ptr<SharedTier> shared_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::unique_ptr<LowerTier> lower_tier_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
-  std::unique_ptr<MediaEncoding> media_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);  // null: the model takes no media
-  std::vector<Generation*> with_media_ QUIRE_GUARDED_BY(kEngineThread);  // generations whose prompts have media
-  std::string last_media_key_ QUIRE_GUARDED_BY(kEngineThread);           // API key whose media was encoded last
   std::array<Step, 2> steps_ QUIRE_GUARDED_BY(kEngineThread);
   Step* in_flight_ QUIRE_GUARDED_BY(kEngineThread) = nullptr;  // submitted, to be finished in the next call of step()
   Step* latest_ QUIRE_GUARDED_BY(kEngineThread) = nullptr;     // the last submitted step that is not done

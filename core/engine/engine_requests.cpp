@@ -74,7 +74,7 @@ Result<void> Engine::Impl::check(const Request& request) const {
     return failure(ErrorKind::kInvalidRequest, "The model has no head: it generates no tokens.",
                    "unsupported_operation");
   if (request.prompt.empty()) return invalid("The prompt holds no tokens.", "prompt");
-  if (Result<void> checked = check_media(request); !checked) return checked;
+  if (Result<void> checked = media_.check(request); !checked) return checked;
   return scheduler_.check(request);
 }
 
@@ -124,7 +124,7 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
                                    request.adapter != nullptr ? &request.adapter->content_key() : nullptr);
   sequence.tokens = request.prompt;
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-  name_media(*generation);
+  media_.name_rows(*generation);
   if (choice == 0 && executor_->states() != nullptr) {
     // A message ends with one of the tokens that end a generation.
     for (std::size_t i = 0; i < request.prompt.size(); ++i) {

@@ -50,9 +50,9 @@ bool Engine::Impl::step(Clock::time_point now) {
   Turn turn;
   const bool has_next = plan(next, now, turn);
   if (!has_next && before == nullptr) {
-    if (const auto media = place_media()) {
+    if (const auto media = media_.place(false)) {
       take_turn(next, turn);
-      encode(media, encoder_seconds(next.plan));
+      encode(media, media_.encoder_seconds(next.plan));
       publish();
       return true;
     }
@@ -62,13 +62,13 @@ bool Engine::Impl::step(Clock::time_point now) {
   }
   stats_.predicted_step_s = longest_prediction(before, has_next ? &next : nullptr);
   take_turn(next, turn);
-  const double encoder_s = encoder_seconds(next.plan);
+  const double encoder_s = media_.encoder_seconds(next.plan);
   const bool is_submitted = has_next && submit(next);
   const bool works = before == nullptr || finish(*before);
   if (works && is_submitted) draw(next);
   if (works && is_submitted && next.is_overlapped) in_flight_ = &next;
   if (works && is_submitted && !next.is_overlapped) finish(next);
-  if (works) encode(place_media(), encoder_s);
+  if (works) encode(media_.place(latest_ != nullptr), encoder_s);
   publish();
   return true;
 }
@@ -84,13 +84,21 @@ void Engine::Impl::take_turn(Step& step, Turn& turn) {
   meter_.end_phase(step.record, StepPhase::kTurn);
 }
 
+// Requests that wait for a piece that could not be encoded end with an error.
+void Engine::Impl::encode(const std::optional<PromptMedia::Wanted>& media, double seconds) {
+  const PromptMedia::Failed failed = media_.encode(media, seconds);
+  for (LiveRequest* live : failed.requests)
+    end_request(*live, FinishReason::kError, failed.error);
+}
+
 bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
   meter_.begin(step.record);
   move_blocks(now);
   StepLimits step_limits;
   if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
   step_limits.max_seconds = turns_.room();
-  if (place_media().has_value()) step_limits.max_seconds = std::min(step_limits.max_seconds, seconds_beside_encoder());
+  if (media_.place(latest_ != nullptr))
+    step_limits.max_seconds = std::min(step_limits.max_seconds, media_.most_step_seconds());
   step_limits.is_awaited = turns_.is_awaited();
   // A recurrent state cannot go back: it must not run ahead of the committed tokens.
   step_limits.can_end_early =
