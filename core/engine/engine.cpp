@@ -114,10 +114,11 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
                                      options.shared_store([this] { queue.wake(); }));
   }
   keeps_slots = options.keeps_slots && kv_.prefix_caching();
-  if (keeps_slots) slots_ = std::make_unique<SlotRecords>(options.scheduler.max_num_seqs, kv_.mutable_index().media());
   if (host_ != nullptr || disk_ != nullptr || shared_ != nullptr || keeps_slots) {
     lower_tier_ = std::make_unique<LowerTier>(kv_, bytes, host_.get(), disk_.get(), LowerTierOptions{}, shared_.get());
   }
+  slots_.emplace(keeps_slots ? options.scheduler.max_num_seqs : 0, slot_orders, kv_, lower_tier_.get(), fingerprint_,
+                 no_memory_);
   limits = {.max_model_len = scheduler_.max_model_len(),
             .max_num_choices = options.scheduler.max_num_seqs,
             .fingerprint = hex_digits(fingerprint_)};
@@ -179,7 +180,7 @@ void Engine::Impl::shut_down() {
   if (Step* const before = std::exchange(in_flight_, nullptr)) finish(*before);
   receive(Clock::now());
   cut_all(FinishReason::kAbort, drained_error());
-  if (slots_ != nullptr) refuse_slot_orders(server_draining(kCutByDrain));
+  if (slots_->are_kept()) slots_->refuse(server_draining(kCutByDrain));
   if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) {
     Clock::time_point until = Clock::now() + kLeastTimeToPersist;
     if (const Clock::rep drain = drain_deadline.load(std::memory_order_acquire); drain != kNotDraining)
@@ -359,6 +360,16 @@ EngineStats Engine::stats() const {
 bool Engine::healthy() const {
   return impl_->healthy.load(std::memory_order_acquire);
 }
+void Engine::order_slot(SlotOrder order) {
+  if (!impl_->keeps_slots) {
+    (*order.done)(failure(ErrorKind::kInvalidRequest, "This model keeps no slots: its prefix cache is off",
+                          "unsupported_operation"));
+    return;
+  }
+  impl_->slot_orders.add(std::move(order));
+  impl_->queue.wake();
+}
+
 bool Engine::step(Clock::time_point now) {
   return impl_->step(now);
 }

@@ -23,6 +23,7 @@
 #include "core/engine/engine_view.h"
 #include "core/engine/generation.h"
 #include "core/engine/prompt_media.h"
+#include "core/engine/slots.h"
 #include "core/engine/stats_board.h"
 #include "core/engine/step.h"
 #include "core/engine/step_meter.h"
@@ -47,7 +48,6 @@ class Engine::Impl {
   // Every request that is left, queued ones included, ends with an error.
   void shut_down() QUIRE_REQUIRES(kEngineThread);
   void cut_all(FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
-  void refuse_slot_orders(const Error& error) QUIRE_REQUIRES(kEngineThread);
 
   // Any thread.
   RequestQueue queue;
@@ -100,17 +100,6 @@ class Engine::Impl {
   SharedError drained_error() const QUIRE_REQUIRES(kEngineThread);
   void erase(LiveRequest& live) QUIRE_REQUIRES(kEngineThread);
 
-  // engine_slots.cpp
-  void note_slot(const Generation& generation) QUIRE_REQUIRES(kEngineThread);
-  void receive_slot_orders() QUIRE_REQUIRES(kEngineThread);
-  bool has_slot_order() const QUIRE_REQUIRES(kEngineThread) {
-    return slots_ != nullptr && !lower_tier_->is_moving_chain() && slot_orders.has_any();
-  }
-  void begin(SlotOrder order) QUIRE_REQUIRES(kEngineThread);
-  void save(const SlotOrder& order, const SlotRecords::Record& record) QUIRE_REQUIRES(kEngineThread);
-  void restore(SlotOrder order) QUIRE_REQUIRES(kEngineThread);
-  Result<KeptChain> noted(std::int32_t slot, Result<KeptChain> restored) QUIRE_REQUIRES(kEngineThread);
-
   // engine_step.cpp, in the order of a step
   bool plan(Step& step, Clock::time_point now, Turn& turn) QUIRE_REQUIRES(kEngineThread);
   void take_turn(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
@@ -157,6 +146,7 @@ class Engine::Impl {
   std::unique_ptr<DiskTier> disk_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::unique_ptr<SharedTier> shared_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
   std::unique_ptr<LowerTier> lower_tier_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
+  std::optional<Slots> slots_ QUIRE_GUARDED_BY(kEngineThread);
   std::array<Step, 2> steps_ QUIRE_GUARDED_BY(kEngineThread);
   Step* in_flight_ QUIRE_GUARDED_BY(kEngineThread) = nullptr;  // submitted, to be finished in the next call of step()
   Step* latest_ QUIRE_GUARDED_BY(kEngineThread) = nullptr;     // the last submitted step that is not done
@@ -168,7 +158,6 @@ class Engine::Impl {
   std::vector<Submission> submissions_ QUIRE_GUARDED_BY(kEngineThread);
   std::vector<Abort> aborts_ QUIRE_GUARDED_BY(kEngineThread);
   std::int64_t num_sequences_made_ QUIRE_GUARDED_BY(kEngineThread) = 0;
-  std::unique_ptr<SlotRecords> slots_ QUIRE_GUARDED_BY(kEngineThread);  // null: none are kept
 
   EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);
   Clock::time_point next_look_at_device_ QUIRE_GUARDED_BY(kEngineThread);

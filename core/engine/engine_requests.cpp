@@ -26,7 +26,7 @@ void Engine::Impl::receive(Clock::time_point now) {
   for (const Abort& asked : aborts_)
     abort(asked);
   cut_overdue(now);
-  receive_slot_orders();
+  slots_->receive();
 }
 
 // Checks the request and allocates all that it needs here: a failure ends this request alone.
@@ -204,7 +204,7 @@ void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
 void Engine::Impl::end(Generation& generation, FinishInfo info) {
   LiveRequest& live = *generation.live;
   generation.event.num_cached_tokens = info.num_cached_tokens;
-  if (info.reason != FinishReason::kError) note_slot(generation);
+  if (info.reason != FinishReason::kError) slots_->note(generation);
   generation.event.finish = std::move(info);
   const bool is_held = hold_end(generation);
   scheduler_.finish(generation);

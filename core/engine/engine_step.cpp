@@ -58,7 +58,7 @@ bool Engine::Impl::step(Clock::time_point now) {
     }
     stats_.awaits_others = lower_tier_ != nullptr && lower_tier_->is_restoring() ? 1 : 0;
     publish();
-    return is_settled || (lower_tier_ != nullptr && (lower_tier_->is_moving() || has_slot_order()));
+    return is_settled || (lower_tier_ != nullptr && (lower_tier_->is_moving() || slots_->has_order()));
   }
   stats_.predicted_step_s = longest_prediction(before, has_next ? &next : nullptr);
   take_turn(next, turn);
@@ -446,7 +446,7 @@ void Engine::Impl::refuse_all(const char* message, const char* code) {
   healthy.store(false, std::memory_order_release);
   queue.close(error);
   cut_all(FinishReason::kError, error);
-  refuse_slot_orders(*error);
+  slots_->refuse(*error);
   publish();
 }
 

@@ -41,8 +41,8 @@ class PromptMedia {
   // Gives the media rows in the generation's tokens names that live as long as the generation.
   void name_rows(Generation& generation);
 
-  // Gives sequences the rows that are encoded. Returns the next piece to encode: a running sequence's first, then one of
-  // another API key than the last piece's, then the first that waits.
+  // Gives sequences the rows that are encoded. Returns the next piece to encode: a running sequence's first, then one
+  // of another API key than the last piece's, then the first that waits.
   std::optional<Wanted> place(bool is_step_in_flight);
   // Most time for a step while a piece is to be encoded, and the encoder's time beside a step.
   double most_step_seconds() const;
