@@ -20,8 +20,6 @@ namespace {
 constexpr std::chrono::milliseconds kIdleBeforeCheck{200};
 // Least time for writing cached blocks to the disk, even if a drain has used its time up.
 constexpr std::chrono::seconds kLeastTimeToPersist{2};
-// Blocks offered to the disk between two looks for new requests: a few milliseconds.
-constexpr std::int64_t kBlocksPersistedAtOnce = 64;
 
 ModelIdentity identity_of(ModelIdentity identity, Executor& executor) {
   const KvLayout& layout = executor.storage().layout();
@@ -40,14 +38,6 @@ KvWindow window_of(Executor& executor) {
   if (executor.window_storage() == nullptr) return {};
   return {.num_tokens = executor.model().kv_split().window,
           .num_parts = executor.window_storage()->layout().num_blocks};
-}
-
-KvBytes bytes_of(Executor& executor) {
-  const auto bytes = [](const KvStorage* storage) { return storage == nullptr ? 0 : storage->block_bytes(); };
-  const StateStorage* const states = executor.states();
-  return {.block = static_cast<std::int64_t>(bytes(&executor.storage())),
-          .part = static_cast<std::int64_t>(bytes(executor.window_storage())),
-          .state = states == nullptr ? 0 : static_cast<std::int64_t>(states->state_bytes())};
 }
 
 std::uint64_t first_seed(std::uint64_t configured) {
@@ -80,6 +70,7 @@ SchedulerOptions options_for(Executor& executor, SchedulerOptions options) {
 Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation,
                    const EngineOptions& options)
     : queue(options.queue),
+      keeps_slots(options.keeps_slots && options.kv_cache.enable_prefix_caching && executor->model().is_causal()),
       executor_(std::move(executor)),
       end_of_generation_(std::move(end_of_generation)),
       options_(options),
@@ -93,41 +84,25 @@ Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_
       drafting_(*executor_, kv_, scheduler_, options.scheduler, {options.speculation, options.make_drafter},
                 end_of_generation_),
       media_(options.encoder, options.media_bytes, *executor_, kv_, scheduler_, options.scheduler),
+      tiers_(kv_, scheduler_, *executor_,
+             {.kv_cache = options.kv_cache,
+              .shared_store = options.shared_store,
+              .fingerprint = fingerprint_,
+              .keeps_slots = keeps_slots,
+              .wake = [this] { queue.wake(); }}),
+      held_ends_(tiers_.lower(), no_memory_),
+      slots_(keeps_slots ? options.scheduler.max_num_seqs : 0, slot_orders, kv_, tiers_.lower(), fingerprint_,
+             no_memory_),
       steps_{make_step(options, kv_, scheduler_, executor_->model().vocab_size()),
              make_step(options, kv_, scheduler_, executor_->model().vocab_size())} {
   kv_.set_retained_share(options.kv_cache.retained_share);
-  const KvCacheOptions& tiers = options.kv_cache;
-  if (kv_.prefix_caching() && tiers.host_tier_bytes > 0) host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
-  if (kv_.prefix_caching() && !tiers.disk_tier_path.empty()) {
-    disk_ = std::make_unique<DiskTier>(DiskTierOptions{.directory = tiers.disk_tier_path,
-                                                       .max_bytes = tiers.disk_tier_bytes,
-                                                       .fingerprint = fingerprint_,
-                                                       .block_size = kv_.block_size()},
-                                       [this] { queue.wake(); });
-  }
-  const KvBytes bytes = bytes_of(*executor_);
-  if (kv_.prefix_caching() && options.shared_store) {
-    shared_ =
-        std::make_unique<SharedTier>(SharedTierOptions{.fingerprint = fingerprint_,
-                                                       .block_size = kv_.block_size(),
-                                                       .payload_bytes = RecordLayout(kv_.beside(), bytes).sizes()},
-                                     options.shared_store([this] { queue.wake(); }));
-  }
-  keeps_slots = options.keeps_slots && kv_.prefix_caching();
-  if (host_ != nullptr || disk_ != nullptr || shared_ != nullptr || keeps_slots) {
-    lower_tier_ = std::make_unique<LowerTier>(kv_, bytes, host_.get(), disk_.get(), LowerTierOptions{}, shared_.get());
-  }
-  slots_.emplace(keeps_slots ? options.scheduler.max_num_seqs : 0, slot_orders, kv_, lower_tier_.get(), fingerprint_,
-                 no_memory_);
   limits = {.max_model_len = scheduler_.max_model_len(),
             .max_num_choices = options.scheduler.max_num_seqs,
             .fingerprint = hex_digits(fingerprint_)};
   stats_.num_blocks = kv_.pool().num_blocks();
   stats_.num_parts = kv_.window().num_parts();
-  if (host_) stats_.host_tier_bytes = tiers.host_tier_bytes;
-  if (disk_) stats_.disk_tier_bytes = tiers.disk_tier_bytes;
+  tiers_.report(stats_);
   if (options_.cache_events != nullptr) kv_.mutable_index().log().set_sink(options_.cache_events.get());
-  stats_.has_shared_store = shared_ != nullptr ? 1 : 0;
   board.publish(stats_);
 }
 
@@ -161,7 +136,7 @@ void Engine::Impl::loop() {
       drained_changed.notify_all();
     }
     if (checked && live_.empty() && persisting) {
-      persisting = lower_tier_->has_disk_room() && lower_tier_->persist_some(kBlocksPersistedAtOnce);
+      persisting = tiers_.persist_some();
       continue;
     }
     std::optional<Clock::time_point> until = next_deadline();
@@ -170,7 +145,7 @@ void Engine::Impl::loop() {
     queue.wait(until);
     if (!checked && live_.empty() && Clock::now() - slept >= kIdleBeforeCheck) {
       kv_.check_integrity();
-      persisting = lower_tier_ != nullptr;
+      persisting = tiers_.lower() != nullptr;
       checked = true;
     }
   }
@@ -180,8 +155,8 @@ void Engine::Impl::shut_down() {
   if (Step* const before = std::exchange(in_flight_, nullptr)) finish(*before);
   receive(Clock::now());
   cut_all(FinishReason::kAbort, drained_error());
-  if (slots_->are_kept()) slots_->refuse(server_draining(kCutByDrain));
-  if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) {
+  if (slots_.are_kept()) slots_.refuse(server_draining(kCutByDrain));
+  if (healthy.load(std::memory_order_relaxed)) {
     Clock::time_point until = Clock::now() + kLeastTimeToPersist;
     if (const Clock::rep drain = drain_deadline.load(std::memory_order_acquire); drain != kNotDraining)
       until = std::max(until, Clock::time_point(Clock::duration(drain)));
@@ -193,12 +168,12 @@ void Engine::Impl::shut_down() {
 // Writes cached blocks to the disk and waits for the writes until `until`.
 void Engine::Impl::persist(Clock::time_point until) {
   bool has_more = true;
-  while (has_more && healthy.load(std::memory_order_relaxed) && lower_tier_->wait_for_room(until)) {
-    has_more = lower_tier_->persist_some(kBlocksPersistedAtOnce);
+  while (has_more && healthy.load(std::memory_order_relaxed) && tiers_.wait_for_room(until)) {
+    has_more = tiers_.persist_some();
     while (Clock::now() < until && step(Clock::now())) {
     }
   }
-  lower_tier_->end_persisting(until);
+  tiers_.end_persisting(until);
 }
 
 std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
@@ -206,11 +181,9 @@ std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
   for (const Deadlines* deadlines : {&deadlines_, &queue_deadlines_}) {
     if (!deadlines->empty() && (!next || deadlines->begin()->first < *next)) next = deadlines->begin()->first;
   }
-  if (const auto given_up = lower_tier_ != nullptr ? lower_tier_->next_deadline() : std::nullopt) {
-    if (!next || *given_up < *next) next = given_up;
+  for (const auto& given_up : {tiers_.next_deadline(), held_ends_.next_deadline()}) {
+    if (given_up && (!next || *given_up < *next)) next = given_up;
   }
-  for (const HeldEnd& held : held_ends_)
-    next = std::min(next.value_or(held.publication.give_up), held.publication.give_up);
   const Clock::rep drain = drain_deadline.load(std::memory_order_acquire);
   if (drain != kNotDraining && !(live_.empty() && held_ends_.empty())) {
     const Clock::time_point at{Clock::duration(drain)};
@@ -233,12 +206,7 @@ void Engine::Impl::publish() {
   stats_.num_parts_used = kv_.window().num_pinned();
   stats_.num_parts_cached = kv_.window().num_cached();
   stats_.num_parts_used_peak = kv_.window().peak_pinned();
-  if (host_) stats_.host_tier_bytes_used = host_->num_bytes();
-  if (disk_) stats_.disk_tier_bytes_used = disk_->num_bytes();
-  if (shared_) {
-    stats_.shared_store = shared_->stats();
-    stats_.shared_store.num_waiting += lower_tier_->num_to_publish();
-  }
+  tiers_.report(stats_);
   media_.report(stats_);
   const Drafting::Counts& drafts = drafting_.counts();
   stats_.num_drafts = drafts.num_verifications;

@@ -22,17 +22,15 @@
 #include "core/engine/engine.h"
 #include "core/engine/engine_view.h"
 #include "core/engine/generation.h"
+#include "core/engine/held_ends.h"
 #include "core/engine/prompt_media.h"
 #include "core/engine/slots.h"
 #include "core/engine/stats_board.h"
 #include "core/engine/step.h"
 #include "core/engine/step_meter.h"
+#include "core/engine/tiers.h"
 #include "core/executor/executor.h"
 #include "core/kv/kv_cache.h"
-#include "core/kv/moves/lower_tier.h"
-#include "core/kv/tiers/disk_tier.h"
-#include "core/kv/tiers/host_tier.h"
-#include "core/kv/tiers/shared_tier.h"
 #include "core/sched/scheduler.h"
 
 namespace quire {
@@ -55,7 +53,7 @@ class Engine::Impl {
   StepTrace trace;
   EngineView view;
   SlotOrders slot_orders;
-  bool keeps_slots = false;
+  const bool keeps_slots;
   std::atomic<bool> healthy{true};
   std::atomic<bool> stopping{false};
   std::atomic<Clock::rep> drain_deadline{kNotDraining};  // ticks since the clock's epoch
@@ -69,12 +67,6 @@ class Engine::Impl {
 
  private:
   using Turn = std::optional<StepTurns::Turn>;  // the turn of a step and of the rounds before it, once taken
-  // The last event of a request whose prompt is on its way to the shared store.
-  struct HeldEnd {
-    std::shared_ptr<OutputSink> sink;
-    LowerTier::Publication publication;
-    OutputEvent event;
-  };
   using Deadlines = std::set<std::pair<Clock::time_point, LiveRequest*>>;
 
   // engine.cpp
@@ -90,13 +82,9 @@ class Engine::Impl {
   std::unique_ptr<Generation> make_generation(LiveRequest& live, std::int32_t choice) QUIRE_REQUIRES(kEngineThread);
   void abort(const Abort& abort) QUIRE_REQUIRES(kEngineThread);
   void cut_overdue(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void restore_blocks(Sequence& sequence, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void move_blocks(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void note_started(const StepPlan& plan, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void end(Generation& generation, FinishInfo info) QUIRE_REQUIRES(kEngineThread);
   void end_request(LiveRequest& live, FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
-  bool hold_end(Generation& generation) noexcept QUIRE_REQUIRES(kEngineThread);
-  void send_held_ends(std::optional<Clock::time_point> now) QUIRE_REQUIRES(kEngineThread);
   SharedError drained_error() const QUIRE_REQUIRES(kEngineThread);
   void erase(LiveRequest& live) QUIRE_REQUIRES(kEngineThread);
 
@@ -117,8 +105,8 @@ class Engine::Impl {
       QUIRE_REQUIRES(kEngineThread);
   void emit(const Step& step) QUIRE_REQUIRES(kEngineThread);
   void finish_entries(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
-  void persist(Clock::time_point until) QUIRE_REQUIRES(kEngineThread);
   void wait_in_vain(Step& step, const std::string& known) QUIRE_REQUIRES(kEngineThread);
+  void persist(Clock::time_point until) QUIRE_REQUIRES(kEngineThread);
   void device_failed(const std::string& what) QUIRE_REQUIRES(kEngineThread);
   void refuse_all(const char* message, const char* code) QUIRE_REQUIRES(kEngineThread);
   void publish() QUIRE_REQUIRES(kEngineThread);
@@ -142,17 +130,14 @@ class Engine::Impl {
   Scheduler scheduler_ QUIRE_GUARDED_BY(kEngineThread);
   Drafting drafting_ QUIRE_GUARDED_BY(kEngineThread);
   PromptMedia media_ QUIRE_GUARDED_BY(kEngineThread);
-  std::unique_ptr<HostTier> host_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);  // null: no such tier
-  std::unique_ptr<DiskTier> disk_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
-  std::unique_ptr<SharedTier> shared_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
-  std::unique_ptr<LowerTier> lower_tier_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
-  std::optional<Slots> slots_ QUIRE_GUARDED_BY(kEngineThread);
+  Tiers tiers_ QUIRE_GUARDED_BY(kEngineThread);
+  HeldEnds held_ends_ QUIRE_GUARDED_BY(kEngineThread);
+  Slots slots_ QUIRE_GUARDED_BY(kEngineThread);
   std::array<Step, 2> steps_ QUIRE_GUARDED_BY(kEngineThread);
   Step* in_flight_ QUIRE_GUARDED_BY(kEngineThread) = nullptr;  // submitted, to be finished in the next call of step()
   Step* latest_ QUIRE_GUARDED_BY(kEngineThread) = nullptr;     // the last submitted step that is not done
 
   std::unordered_map<std::string, std::unique_ptr<LiveRequest>> live_ QUIRE_GUARDED_BY(kEngineThread);
-  std::list<HeldEnd> held_ends_ QUIRE_GUARDED_BY(kEngineThread);
   Deadlines deadlines_ QUIRE_GUARDED_BY(kEngineThread);
   Deadlines queue_deadlines_ QUIRE_GUARDED_BY(kEngineThread);
   std::vector<Submission> submissions_ QUIRE_GUARDED_BY(kEngineThread);

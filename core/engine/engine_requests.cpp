@@ -26,7 +26,7 @@ void Engine::Impl::receive(Clock::time_point now) {
   for (const Abort& asked : aborts_)
     abort(asked);
   cut_overdue(now);
-  slots_->receive();
+  slots_.receive();
 }
 
 // Checks the request and allocates all that it needs here: a failure ends this request alone.
@@ -60,7 +60,7 @@ Result<void> Engine::Impl::admit(Submission submission, Clock::time_point now) {
     erase(live);
     throw;
   }
-  restore_blocks(*live.choices[0], now);
+  tiers_.restore(*live.choices[0], now);
   return {};
 }
 
@@ -91,25 +91,6 @@ std::unique_ptr<LiveRequest> Engine::Impl::make_live(Submission& submission) {
   live->num_unforked = request.num_choices - 1;
   live->ticket = std::move(submission.ticket);
   return live;
-}
-
-// Fetches blocks from the tiers below the pool; the sequence starts once they have come. New prompts ask on arrival,
-// the next ones to start and preempted sequences as long as they wait.
-void Engine::Impl::restore_blocks(Sequence& sequence, Clock::time_point now) {
-  if (lower_tier_ == nullptr || sequence.max_cached_tokens <= 0) return;
-  const auto& published = sequence.request->transfer.has;
-  const bool is_fetch = published && lower_tier_->is_prefix(*published, sequence.table, sequence.tokens);
-  lower_tier_->restore(sequence.table, sequence.tokens, sequence.prefix_limit(),
-                       scheduler_.most_restore_seconds(sequence), now, is_fetch);
-}
-
-void Engine::Impl::move_blocks(Clock::time_point now) {
-  if (lower_tier_ == nullptr) return;
-  for (Sequence* sequence : scheduler_.next_to_start())
-    restore_blocks(*sequence, now);
-  lower_tier_->begin_step(now);
-  send_held_ends(now);
-  stats_.num_blocks_restored = lower_tier_->num_restored();
 }
 
 std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std::int32_t choice) {
@@ -204,9 +185,9 @@ void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
 void Engine::Impl::end(Generation& generation, FinishInfo info) {
   LiveRequest& live = *generation.live;
   generation.event.num_cached_tokens = info.num_cached_tokens;
-  if (info.reason != FinishReason::kError) slots_->note(generation);
+  if (info.reason != FinishReason::kError) slots_.note(generation);
   generation.event.finish = std::move(info);
-  const bool is_held = hold_end(generation);
+  const bool is_held = held_ends_.hold(generation);
   scheduler_.finish(generation);
   generation.state = Sequence::State::kDone;
   publish();
@@ -217,44 +198,6 @@ void Engine::Impl::end(Generation& generation, FinishInfo info) {
   if (latest_ != nullptr && std::ranges::any_of(steps_, names)) latest_->ended.push_back(std::move(choice));
   choice.reset();
   if (++live.num_ended == live.request->num_choices) erase(live);
-}
-
-// Holds the generation's last event until the shared store has the prompt, if requested; returns whether it does.
-// Called before its blocks are released.
-bool Engine::Impl::hold_end(Generation& generation) noexcept {
-  const LiveRequest& live = *generation.live;
-  const FinishReason reason = generation.event.finish->reason;
-  const bool is_whole = reason == FinishReason::kStop || reason == FinishReason::kLength;
-  const bool is_last = live.num_ended + 1 == live.request->num_choices;
-  if (!live.request->transfer.publishes || !is_whole || !is_last) return false;
-  if (lower_tier_ == nullptr || !lower_tier_->can_publish()) return false;
-  return attempt(no_memory_, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
-           std::list<HeldEnd> held(1);
-           lower_tier_->begin_publication(held.front().publication, generation.table, live.request->prompt,
-                                          Clock::now());
-           held.front().sink = live.sink;
-           held.front().event = std::move(generation.event);
-           held_ends_.splice(held_ends_.end(), held);
-           return {};
-         }) == nullptr;
-}
-
-// Sends the events whose publication has ended; without a time, all events.
-void Engine::Impl::send_held_ends(std::optional<Clock::time_point> now) {
-  for (auto held = held_ends_.begin(); held != held_ends_.end();) {
-    if (now && !lower_tier_->has_ended(held->publication, *now)) {
-      ++held;
-      continue;
-    }
-    const SharedError error = attempt(no_memory_, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
-      held->event.finish->published =
-          std::make_shared<const SharedPrefix>(lower_tier_->end_publication(held->publication));
-      return {};
-    });
-    if (error != nullptr) log::warn("no memory to say what of a prompt is published");
-    held->sink->send(std::move(held->event));
-    held = held_ends_.erase(held);
-  }
 }
 
 void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const SharedError& error) {
@@ -286,7 +229,7 @@ void Engine::Impl::erase(LiveRequest& live) {
 }
 
 void Engine::Impl::cut_all(FinishReason reason, const SharedError& error) {
-  send_held_ends(std::nullopt);
+  held_ends_.send(std::nullopt);
   while (!live_.empty())
     end_request(*live_.begin()->second, reason, error);
 }

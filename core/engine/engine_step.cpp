@@ -56,9 +56,9 @@ bool Engine::Impl::step(Clock::time_point now) {
       publish();
       return true;
     }
-    stats_.awaits_others = lower_tier_ != nullptr && lower_tier_->is_restoring() ? 1 : 0;
+    stats_.awaits_others = tiers_.is_restoring() ? 1 : 0;
     publish();
-    return is_settled || (lower_tier_ != nullptr && (lower_tier_->is_moving() || slots_->has_order()));
+    return is_settled || tiers_.is_moving() || slots_.has_order();
   }
   stats_.predicted_step_s = longest_prediction(before, has_next ? &next : nullptr);
   take_turn(next, turn);
@@ -93,9 +93,10 @@ void Engine::Impl::encode(const std::optional<PromptMedia::Wanted>& media, doubl
 
 bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
   meter_.begin(step.record);
-  move_blocks(now);
+  tiers_.begin_step(now);
+  held_ends_.send(now);
   StepLimits step_limits;
-  if (lower_tier_ != nullptr) step_limits.swap_block_s = lower_tier_->swap_seconds();
+  step_limits.swap_block_s = tiers_.swap_seconds();
   step_limits.max_seconds = turns_.room();
   if (media_.place(latest_ != nullptr))
     step_limits.max_seconds = std::min(step_limits.max_seconds, media_.most_step_seconds());
@@ -109,7 +110,7 @@ bool Engine::Impl::plan(Step& step, Clock::time_point now, Turn& turn) {
   step_limits.takes_drafts = latest_ == nullptr && drafting_.propose(std::ref(own_turn));
   scheduler_.schedule(step.plan, step_limits);
   if (step_limits.takes_drafts) drafting_.note_planned(step.plan);
-  if (lower_tier_ != nullptr) lower_tier_->take_moves(step.plan.transfers.moves);
+  tiers_.take_moves(step.plan.transfers.moves);
   const bool streams = step.plan.num_streaming > 0;
   turns_.note_work(!step.plan.empty(), streams ? options_.scheduler.target_itl_ms / 1000.0 : 0.0);
   if (!step.plan.has_work()) return false;
@@ -164,7 +165,7 @@ bool Engine::Impl::submit(Step& step) {
 
 // Ends a step whose rows will never be computed; its moves and copies are done.
 void Engine::Impl::end_step(Step& step, const SharedError& error) {
-  if (lower_tier_ != nullptr) lower_tier_->finish_moves(step.plan.transfers.moves, {});
+  tiers_.finish_moves(step.plan.transfers.moves, {});
   forget_drafts(step);
   scheduler_.abandon(step.plan);
   Step* const in_flight = std::exchange(latest_, &step);
@@ -272,7 +273,7 @@ bool Engine::Impl::finish(Step& step) {
   }
   meter_.end_phase(step.record, StepPhase::kSample);
   const double measured = meter_.note_done(step.record);
-  if (lower_tier_ != nullptr) lower_tier_->finish_moves(step.plan.transfers.moves, output->moved);
+  tiers_.finish_moves(step.plan.transfers.moves, output->moved);
   if (output->seconds == 0.0) output->seconds = measured - output->moved.offload_s - output->moved.load_s;
   if (!step.plan.empty()) finish_entries(step, *output);
   drafting_.note_step(output->seconds);
@@ -446,7 +447,7 @@ void Engine::Impl::refuse_all(const char* message, const char* code) {
   healthy.store(false, std::memory_order_release);
   queue.close(error);
   cut_all(FinishReason::kError, error);
-  slots_->refuse(*error);
+  slots_.refuse(*error);
   publish();
 }
 
