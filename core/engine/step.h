@@ -1,9 +1,10 @@
-// Step: one step, from its plan to the events that it sends. Engine thread only; reused, so that a steady step
-// allocates nothing. Invariant: from its submission on, the plan, the input and the generations named here stay until
-// it is done.
+// Step: one step, from its plan to the events that it sends. Steps: the two that take turns. Engine thread only;
+// reused, so that a steady step allocates nothing. Invariant: from its submission on, the plan, the input and the
+// generations named here stay until it is done.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -59,6 +60,21 @@ struct Step {
   bool is_overlapped = false;                      // the next step is submitted before this one is finished
   std::vector<std::unique_ptr<Generation>> ended;  // ended generations that a step in flight refers to
   StepRecord record;
+};
+
+// One is planned while the other may be in flight.
+struct Steps {
+  // The step to plan while `before` may be in flight.
+  Step& beside(const Step* before) { return both[before == both.data() ? 1 : 0]; }
+  // Keeps an ended generation that a step in flight refers to: until the latest one is done, since an earlier one may
+  // be in flight too.
+  void keep(std::unique_ptr<Generation>& ended) {
+    const auto names = [&](const Step& step) { return step.names(*ended); };
+    if (latest != nullptr && std::ranges::any_of(both, names)) latest->ended.push_back(std::move(ended));
+  }
+
+  std::array<Step, 2> both;
+  Step* latest = nullptr;  // the last submitted step that is not done
 };
 
 }  // namespace quire

@@ -38,28 +38,31 @@ double StepMeter::note_done(const StepRecord& record) {
 }
 
 void StepMeter::note_started(std::int64_t num_prompt_tokens) {
+  counts_.prompt_tokens += static_cast<std::uint64_t>(num_prompt_tokens);
   ++window_.num_started;
   window_.num_prompt_tokens += static_cast<std::uint64_t>(num_prompt_tokens);
 }
 
-void StepMeter::count(EngineStats& stats, std::int64_t num_tokens) {
-  ++stats.num_steps;
-  stats.computed_tokens += static_cast<std::uint64_t>(num_tokens);
+void StepMeter::count(std::int64_t num_tokens, std::int64_t num_generated) {
+  counts_.generation_tokens += static_cast<std::uint64_t>(num_generated);
+  ++counts_.num_steps;
+  counts_.computed_tokens += static_cast<std::uint64_t>(num_tokens);
   window_.num_tokens += static_cast<std::uint64_t>(num_tokens);
-  ++stats.iteration_tokens[bucket_of(kIterationTokenBounds, num_tokens)];
+  ++counts_.iteration_tokens[bucket_of(kIterationTokenBounds, num_tokens)];
 }
 
-std::optional<ServiceRate> StepMeter::finish(EngineStats& stats, const StepRecord& record) {
+std::optional<ServiceRate> StepMeter::finish(const StepRecord& record) {
   for (std::size_t i = 0; i < kNumStepPhases; ++i) {
     const Clock::duration time = record.phases[i];
-    stats.phase_ns[i] += static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
-    ++stats.phase_times[i][bucket_of(kPhaseTimeBounds, seconds_of(time))];
+    counts_.phase_ns[i] +=
+        static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
+    ++counts_.phase_times[i][bucket_of(kPhaseTimeBounds, seconds_of(time))];
   }
-  ++stats.step_times[bucket_of(kStepTimeBounds, seconds_of(last_ - record.began))];
+  ++counts_.step_times[bucket_of(kStepTimeBounds, seconds_of(last_ - record.began))];
   window_.busy_s += seconds_of(last_ - std::max(record.submitted, last_finished_));
   last_finished_ = last_;
   if (window_.busy_s < kRateWindow) return std::nullopt;
-  return look_at_rate(stats);
+  return look_at_rate();
 }
 
 StepSummary StepMeter::summary(const StepRecord& record) const {
@@ -74,20 +77,32 @@ StepSummary StepMeter::summary(const StepRecord& record) const {
 }
 
 // Measured over time with work: an idle night does not make the next morning's clients wait.
-std::optional<ServiceRate> StepMeter::look_at_rate(EngineStats& stats) {
+std::optional<ServiceRate> StepMeter::look_at_rate() {
   const auto blend = [&](double& rate, std::uint64_t count) {
     rate += kRateWeight * (static_cast<double>(count) / window_.busy_s - rate);
   };
-  if (stats.tokens_per_second == 0.0) {  // the first look has no rate to blend with
-    stats.tokens_per_second = static_cast<double>(window_.num_tokens) / window_.busy_s;
+  if (counts_.tokens_per_second == 0.0) {  // the first look has no rate to blend with
+    counts_.tokens_per_second = static_cast<double>(window_.num_tokens) / window_.busy_s;
     rate_ = {static_cast<double>(window_.num_started) / window_.busy_s,
              static_cast<double>(window_.num_prompt_tokens) / window_.busy_s};
   }
-  blend(stats.tokens_per_second, window_.num_tokens);
+  blend(counts_.tokens_per_second, window_.num_tokens);
   blend(rate_.requests_per_second, window_.num_started);
   blend(rate_.prompt_tokens_per_second, window_.num_prompt_tokens);
   window_ = {};
   return rate_;
+}
+
+void StepMeter::report(EngineStats& stats) const {
+  stats.num_steps = counts_.num_steps;
+  stats.prompt_tokens = counts_.prompt_tokens;
+  stats.computed_tokens = counts_.computed_tokens;
+  stats.generation_tokens = counts_.generation_tokens;
+  stats.iteration_tokens = counts_.iteration_tokens;
+  stats.step_times = counts_.step_times;
+  stats.phase_ns = counts_.phase_ns;
+  stats.phase_times = counts_.phase_times;
+  stats.tokens_per_second = counts_.tokens_per_second;
 }
 
 }  // namespace quire

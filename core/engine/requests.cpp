@@ -1,9 +1,8 @@
-#include <algorithm>
-#include <string>
-#include <utility>
+#include "core/engine/requests.h"
 
-#include "core/base/log.h"
-#include "core/engine/engine_impl.h"
+#include <algorithm>
+#include <random>
+
 #include "core/kv/cache_salt.h"
 #include "core/model/layers/adapter.h"
 #include "core/sampling/philox.h"
@@ -16,25 +15,42 @@ Result<void> timed_out() {
   return failure(ErrorKind::kTimeout, "The request's deadline passed before it was finished.", "deadline_exceeded");
 }
 
+Result<void> drained() {
+  return tl::make_unexpected(server_draining(kCutByDrain));
+}
+
+std::uint64_t first_seed(std::uint64_t configured) {
+  if (configured != 0) return configured;
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
 }  // namespace
 
-void Engine::Impl::receive(Clock::time_point now) {
-  queue.drain_into(submissions_, aborts_);
-  if (auto weights = queue.take_key_weights()) scheduler_.set_key_weights(*std::move(weights));
+Requests::Requests(EngineParts& parts, RequestQueue& queue, std::function<void()> publish)
+    : parts_(parts),
+      queue_(queue),
+      publish_(std::move(publish)),
+      held_ends_(parts.tiers.lower(), parts.no_memory),
+      next_seed_(first_seed(parts.options.seed)) {}
+
+void Requests::receive(Clock::time_point now, Clock::time_point drain_by) {
+  queue_.drain_into(submissions_, aborts_);
+  if (auto weights = queue_.take_key_weights()) parts_.scheduler.set_key_weights(*std::move(weights));
   for (Submission& submission : submissions_)
     accept(std::move(submission), now);
   for (const Abort& asked : aborts_)
     abort(asked);
   cut_overdue(now);
-  slots_.receive();
+  if (now >= drain_by) cut_all();
 }
 
 // Checks the request and allocates all that it needs here: a failure ends this request alone.
-void Engine::Impl::accept(Submission submission, Clock::time_point now) {
+void Requests::accept(Submission submission, Clock::time_point now) {
   const std::shared_ptr<const Request> request = submission.request;
   const std::shared_ptr<OutputSink> sink = submission.sink;
   const SharedError error =
-      attempt(no_memory_, [&]() QUIRE_REQUIRES(kEngineThread) { return admit(std::move(submission), now); });
+      attempt(parts_.no_memory, [&]() QUIRE_REQUIRES(kEngineThread) { return admit(std::move(submission), now); });
   if (error == nullptr) return;
   for (std::int32_t choice = 0; choice < request->num_choices; ++choice) {
     OutputEvent event{.choice = choice};
@@ -43,47 +59,46 @@ void Engine::Impl::accept(Submission submission, Clock::time_point now) {
   }
 }
 
-Result<void> Engine::Impl::admit(Submission submission, Clock::time_point now) {
+Result<void> Requests::admit(Submission submission, Clock::time_point now) {
   if (Result<void> checked = check(*submission.request); !checked) return checked;
   std::unique_ptr<LiveRequest> made = make_live(submission);
   LiveRequest& live = *made;
   live_.emplace(live.request->id, std::move(made));
   try {
     if (live.request->deadline) deadlines_.emplace(*live.request->deadline, &live);
-    if (const double max_queue_time = queue.options().max_queue_time_s; max_queue_time > 0.0) {
+    if (const double max_queue_time = queue_.options().max_queue_time_s; max_queue_time > 0.0) {
       live.queue_deadline =
           now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(max_queue_time));
       queue_deadlines_.emplace(*live.queue_deadline, &live);
     }
-    scheduler_.add(*live.choices[0]);
+    parts_.scheduler.add(*live.choices[0]);
   } catch (...) {
     erase(live);
     throw;
   }
-  tiers_.restore(*live.choices[0], now);
+  parts_.tiers.restore(*live.choices[0], now);
   return {};
 }
 
-Result<void> Engine::Impl::check(const Request& request) const {
-  if (!healthy.load(std::memory_order_relaxed))
-    return failure(ErrorKind::kInternal, "The device has failed.", "device_failed");
+Result<void> Requests::check(const Request& request) const {
+  if (has_failed_) return failure(ErrorKind::kInternal, "The device has failed.", "device_failed");
   if (live_.contains(request.id))
     return failure(ErrorKind::kInternal, "A request of this id is being served already.", "duplicate_request_id");
   const bool wants_logits = request.pooling == Pooling::kNone || request.pooled_output == PooledOutput::kTokenLogprobs;
-  if (wants_logits && !executor_->model().has_head())
+  if (wants_logits && !parts_.executor->model().has_head())
     return failure(ErrorKind::kInvalidRequest, "The model has no head: it generates no tokens.",
                    "unsupported_operation");
   if (request.prompt.empty()) return invalid("The prompt holds no tokens.", "prompt");
-  if (Result<void> checked = media_.check(request); !checked) return checked;
-  return scheduler_.check(request);
+  if (Result<void> checked = parts_.media.check(request); !checked) return checked;
+  return parts_.scheduler.check(request);
 }
 
-std::unique_ptr<LiveRequest> Engine::Impl::make_live(Submission& submission) {
+std::unique_ptr<LiveRequest> Requests::make_live(Submission& submission) {
   const Request& request = *submission.request;
   auto live = std::make_unique<LiveRequest>();
   live->request = submission.request;
   live->sink = submission.sink;
-  live->no_memory = no_memory_;
+  live->no_memory = parts_.no_memory;
   live->seed = request.sampling.seed.value_or(philox(next_seed_++, {})[0]);
   live->choices.resize(static_cast<std::size_t>(request.num_choices));
   live->choices[0] = make_generation(*live, 0);
@@ -93,23 +108,25 @@ std::unique_ptr<LiveRequest> Engine::Impl::make_live(Submission& submission) {
   return live;
 }
 
-std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std::int32_t choice) {
+std::unique_ptr<Generation> Requests::make_generation(LiveRequest& live, std::int32_t choice) {
   const Request& request = *live.request;
-  auto generation = std::make_unique<Generation>(live, choice,
-                                                 SamplerState(request.sampling, request.prompt, end_of_generation_,
-                                                              executor_->model().vocab_size(), live.seed, choice));
+  auto generation =
+      std::make_unique<Generation>(live, choice,
+                                   SamplerState(request.sampling, request.prompt, parts_.end_of_generation,
+                                                parts_.executor->model().vocab_size(), live.seed, choice));
   Sequence& sequence = *generation;
   sequence.id = SequenceId{num_sequences_made_++};
   sequence.request = live.request;
-  sequence.cache_salt = cache_salt(request.cache_salt, options_.kv_cache.isolate_by_key ? &request.key_name : nullptr,
-                                   request.adapter != nullptr ? &request.adapter->content_key() : nullptr);
+  sequence.cache_salt =
+      cache_salt(request.cache_salt, parts_.options.kv_cache.isolate_by_key ? &request.key_name : nullptr,
+                 request.adapter != nullptr ? &request.adapter->content_key() : nullptr);
   sequence.tokens = request.prompt;
   sequence.num_prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-  media_.name_rows(*generation);
-  if (choice == 0 && executor_->states() != nullptr) {
+  parts_.media.name_rows(*generation);
+  if (choice == 0 && parts_.executor->states() != nullptr) {
     // A message ends with one of the tokens that end a generation.
     for (std::size_t i = 0; i < request.prompt.size(); ++i) {
-      if (std::ranges::find(end_of_generation_, request.prompt[i]) != end_of_generation_.end())
+      if (std::ranges::find(parts_.end_of_generation, request.prompt[i]) != parts_.end_of_generation.end())
         sequence.message_ends.push_back(static_cast<std::int64_t>(i) + 1);
     }
   }
@@ -121,16 +138,16 @@ std::unique_ptr<Generation> Engine::Impl::make_generation(LiveRequest& live, std
   if (request.pooling != Pooling::kNone && request.pooling != Pooling::kLast) sequence.max_cached_tokens = 0;
   if (choice > 0) sequence.tokens.reserve(static_cast<std::size_t>(sequence.most_tokens()));
   if (request.grammar != nullptr) generation->grammar = request.grammar->start();
-  drafting_.begin(*generation, choice);
+  parts_.drafting.begin(*generation, choice);
   return generation;
 }
 
-void Engine::Impl::abort(const Abort& asked) {
+void Requests::abort(const Abort& asked) {
   const auto found = live_.find(asked.request_id);
   if (found == live_.end()) return;
   LiveRequest& live = *found->second;
   if (!asked.choice) {
-    end_request(live, FinishReason::kAbort, nullptr);
+    end(live, FinishReason::kAbort, nullptr);
     return;
   }
   const auto choice = static_cast<std::size_t>(*asked.choice);
@@ -140,30 +157,22 @@ void Engine::Impl::abort(const Abort& asked) {
   end(generation, generation.finish_info(FinishReason::kAbort));
 }
 
-void Engine::Impl::cut_overdue(Clock::time_point now) {
+void Requests::cut_overdue(Clock::time_point now) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    end_request(*deadlines_.begin()->second, FinishReason::kAbort, attempt(no_memory_, timed_out));
+    end(*deadlines_.begin()->second, FinishReason::kAbort, attempt(parts_.no_memory, timed_out));
   }
   while (!queue_deadlines_.empty() && queue_deadlines_.begin()->first <= now) {
     const auto waited_too_long = [this]() -> Result<void> {
-      Error error = queue.overloaded();
+      Error error = queue_.overloaded();
       error.message = "The request waited too long to be started. Please retry later.";
       error.code = "queue_timeout";
       return tl::make_unexpected(std::move(error));
     };
-    end_request(*queue_deadlines_.begin()->second, FinishReason::kError, attempt(no_memory_, waited_too_long));
-  }
-  const Clock::rep drain = drain_deadline.load(std::memory_order_acquire);
-  if (now.time_since_epoch().count() >= drain) {
-    cut_all(FinishReason::kAbort, drained_error());
+    end(*queue_deadlines_.begin()->second, FinishReason::kError, attempt(parts_.no_memory, waited_too_long));
   }
 }
 
-SharedError Engine::Impl::drained_error() const {
-  return attempt(no_memory_, []() -> Result<void> { return tl::make_unexpected(server_draining(kCutByDrain)); });
-}
-
-void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
+void Requests::note_started(const StepPlan& plan, Clock::time_point now) {
   for (Sequence* sequence : plan.started) {
     LiveRequest& live = *Generation::of(*sequence).live;
     live.started_at = now;
@@ -175,32 +184,26 @@ void Engine::Impl::note_started(const StepPlan& plan, Clock::time_point now) {
     // Memory for all tokens that it can have, so that appending one allocates nothing.
     guarded(Generation::of(*sequence),
             [&] { sequence->tokens.reserve(static_cast<std::size_t>(sequence->most_tokens())); });
-    stats_.prompt_tokens += static_cast<std::uint64_t>(sequence->num_prompt_tokens);
-    meter_.note_started(sequence->num_prompt_tokens);
   }
 }
 
-// Sends the last event; the last choice to end destroys the request. A generation stays as long as a step in flight
-// refers to it. Statistics are published first, so that they count a request whose client has its whole answer.
-void Engine::Impl::end(Generation& generation, FinishInfo info) {
+void Requests::end(Generation& generation, FinishInfo info) {
   LiveRequest& live = *generation.live;
   generation.event.num_cached_tokens = info.num_cached_tokens;
-  if (info.reason != FinishReason::kError) slots_.note(generation);
+  if (info.reason != FinishReason::kError) parts_.slots.note(generation);
   generation.event.finish = std::move(info);
   const bool is_held = held_ends_.hold(generation);
-  scheduler_.finish(generation);
+  parts_.scheduler.finish(generation);
   generation.state = Sequence::State::kDone;
-  publish();
+  publish_();
   if (!is_held) live.sink->send(std::move(generation.event));
   auto& choice = live.choices[static_cast<std::size_t>(generation.choice)];
-  // Kept until the latest step is done, since an earlier step may be in flight too.
-  const auto names = [&](const Step& step) { return step.names(generation); };
-  if (latest_ != nullptr && std::ranges::any_of(steps_, names)) latest_->ended.push_back(std::move(choice));
+  parts_.steps.keep(choice);
   choice.reset();
   if (++live.num_ended == live.request->num_choices) erase(live);
 }
 
-void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const SharedError& error) {
+void Requests::end(LiveRequest& live, FinishReason reason, const SharedError& error) {
   // Choices that were never forked end with the first one's figures.
   if (live.num_unforked > 0) {
     for (std::int32_t choice = 1; choice <= live.num_unforked; ++choice) {
@@ -222,16 +225,33 @@ void Engine::Impl::end_request(LiveRequest& live, FinishReason reason, const Sha
   }
 }
 
-void Engine::Impl::erase(LiveRequest& live) {
+void Requests::erase(LiveRequest& live) {
   if (live.request->deadline) deadlines_.erase({*live.request->deadline, &live});
   if (live.queue_deadline) queue_deadlines_.erase({*live.queue_deadline, &live});
   live_.erase(live_.find(live.request->id));
 }
 
-void Engine::Impl::cut_all(FinishReason reason, const SharedError& error) {
+void Requests::end_all(FinishReason reason, const SharedError& error) {
   held_ends_.send(std::nullopt);
   while (!live_.empty())
-    end_request(*live_.begin()->second, reason, error);
+    end(*live_.begin()->second, reason, error);
+}
+
+void Requests::cut_all() {
+  end_all(FinishReason::kAbort, attempt(parts_.no_memory, drained));
+}
+
+void Requests::fail_all(const SharedError& error) {
+  has_failed_ = true;
+  end_all(FinishReason::kError, error);
+}
+
+std::optional<Clock::time_point> Requests::next_deadline() const {
+  std::optional<Clock::time_point> next = held_ends_.next_deadline();
+  for (const Deadlines* deadlines : {&deadlines_, &queue_deadlines_}) {
+    if (!deadlines->empty()) next = std::min(next.value_or(deadlines->begin()->first), deadlines->begin()->first);
+  }
+  return next;
 }
 
 }  // namespace quire
