@@ -13,9 +13,9 @@
 
 #include "core/engine/engine.h"
 #include "core/engine/engine_parts.h"
-#include "core/engine/engine_view.h"
+#include "core/engine/figures/engine_view.h"
+#include "core/engine/figures/stats_board.h"
 #include "core/engine/requests.h"
-#include "core/engine/stats_board.h"
 #include "core/engine/stepper.h"
 
 namespace quire {

@@ -12,7 +12,7 @@
 
 #include "core/base/result.h"
 #include "core/base/thread_role.h"
-#include "core/engine/engine_stats.h"
+#include "core/engine/figures/engine_stats.h"
 #include "core/engine/generation.h"
 #include "core/engine/media_encoding.h"
 #include "core/kv/kv_cache.h"

@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
+#include "core/engine/figures/step_trace.h"
 #include "core/engine/generation.h"
-#include "core/engine/step_trace.h"
 #include "core/executor/executor.h"
 #include "core/executor/step_draws.h"
 #include "core/executor/step_input.h"

@@ -11,13 +11,13 @@
 
 #include "core/base/thread_role.h"
 #include "core/engine/engine_parts.h"
-#include "core/engine/engine_stats.h"
-#include "core/engine/engine_view.h"
+#include "core/engine/figures/engine_stats.h"
+#include "core/engine/figures/engine_view.h"
+#include "core/engine/figures/step_meter.h"
+#include "core/engine/figures/step_trace.h"
 #include "core/engine/request_queue.h"
 #include "core/engine/requests.h"
 #include "core/engine/step.h"
-#include "core/engine/step_meter.h"
-#include "core/engine/step_trace.h"
 #include "core/engine/step_turns.h"
 
 namespace quire {

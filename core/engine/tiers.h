@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "core/engine/engine_stats.h"
+#include "core/engine/figures/engine_stats.h"
 #include "core/executor/executor.h"
 #include "core/kv/kv_cache.h"
 #include "core/kv/kv_options.h"

@@ -1,4 +1,4 @@
-#include "core/engine/step_trace.h"
+#include "core/engine/figures/step_trace.h"
 
 #include <new>
 

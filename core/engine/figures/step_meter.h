@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/engine/engine_stats.h"
-#include "core/engine/engine_view.h"
+#include "core/engine/figures/engine_stats.h"
+#include "core/engine/figures/engine_view.h"
+#include "core/engine/figures/step_trace.h"
 #include "core/engine/request_queue.h"
-#include "core/engine/step_trace.h"
 
 namespace quire {
 

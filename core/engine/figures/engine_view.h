@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/thread_role.h"
-#include "core/engine/engine_stats.h"
+#include "core/engine/figures/engine_stats.h"
 #include "core/request/request.h"
 
 namespace quire {

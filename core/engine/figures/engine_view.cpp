@@ -1,4 +1,4 @@
-#include "core/engine/engine_view.h"
+#include "core/engine/figures/engine_view.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "core/engine/step_meter.h"
+#include "core/engine/figures/step_meter.h"
 
 #include <algorithm>
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/thread_role.h"
-#include "core/engine/engine_stats.h"
+#include "core/engine/figures/engine_stats.h"
 #include "core/request/request.h"
 #include "core/sched/step_plan.h"
 

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/engine/engine_stats.h"
+#include "core/engine/figures/engine_stats.h"
 
 namespace quire {
 
