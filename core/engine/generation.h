@@ -1,6 +1,6 @@
 // Generation: one choice of a request: its sequence, and the event to be sent. LiveRequest: a request that has been
-// accepted and not finished. Engine thread only. Invariant: a generation's failure, out of memory
-// included, is thrown or noted here and ends that generation alone.
+// accepted and not finished. Engine thread only. Invariant: a generation's failure, out of memory included, is thrown
+// or noted here and ends that generation alone.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,8 @@
 
 namespace quire {
 
-struct LiveRequest;
-
 struct Generation;
+struct LiveRequest;
 
 // Names of the media in a generation's tokens, and its place among the generations that have media; both end with it.
 struct MediaUse {
