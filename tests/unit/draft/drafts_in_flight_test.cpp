@@ -1,7 +1,7 @@
 // Drafts on a device that takes a step before the previous one is finished.
 #include <catch2/catch.hpp>
 
-#include "tests/unit/engine/drafted_runs.h"
+#include "tests/unit/draft/drafted_runs.h"
 
 using namespace quire;
 using namespace quire::test;

@@ -1,8 +1,8 @@
 // Requests with and without drafts: the same tokens and logprobs, in fewer steps if the drafts are right.
 #include <catch2/catch.hpp>
 
+#include "tests/unit/draft/drafted_runs.h"
 #include "tests/unit/engine/allocations.h"
-#include "tests/unit/engine/drafted_runs.h"
 #include "tests/unit/engine/served_model.h"
 
 using namespace quire;
