@@ -69,10 +69,10 @@ quire_library(quire_base FOLDERS core/base LINK quire_kernels ${QUIRE_SPDLOG})
 quire_library(quire_grammar FOLDERS core/grammar LINK quire_base PkgConfig::UTF8PROC)
 quire_library(quire_text FOLDERS core/text LINK quire_base PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 quire_library(quire_model FOLDERS core/model LINK quire_text PkgConfig::XXHASH)
-quire_library(quire_engine FOLDERS core/content core/request core/kv core/sched core/sampling core/draft core/engine
+quire_library(quire_engine FOLDERS core/content core/request core/kv core/sched core/sampling core/executor core/draft core/engine
   LINK quire_model quire_grammar)
 # An archive member of its own, which a binary with another executor leaves out.
-set_source_files_properties(${PROJECT_SOURCE_DIR}/core/engine/executor_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/core/executor/executor_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
 quire_library(quire_server FOLDERS server LINK quire_engine quire_sim OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT
   PkgConfig::HIREDIS PkgConfig::ZMQ ${BOOST_URL_LIBRARY} PNG::PNG JPEG::JPEG GIF::GIF PkgConfig::WEBP PkgConfig::XXHASH)

@@ -1,15 +1,15 @@
 #include "core/engine/engine.h"
 
-#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
-#include <random>
+#include <unordered_set>
 #include <utility>
 
 #include "core/base/log.h"
 #include "core/engine/engine_impl.h"
+#include "kernels/device_error.h"
 
 namespace quire {
 
@@ -19,123 +19,29 @@ namespace {
 constexpr std::chrono::milliseconds kIdleBeforeCheck{200};
 // Least time for writing cached blocks to the disk, even if a drain has used its time up.
 constexpr std::chrono::seconds kLeastTimeToPersist{2};
-// Blocks offered to the disk between two looks for new requests: a few milliseconds.
-constexpr std::int64_t kBlocksPersistedAtOnce = 64;
-
-ModelIdentity identity_of(ModelIdentity identity, Executor& executor) {
-  const KvLayout& layout = executor.storage().layout();
-  identity.arithmetic = executor.name();
-  identity.block_size = layout.block_size;
-  identity.cache_type = layout.dtype;
-  identity.has_window_parts = executor.window_storage() != nullptr;
-  return identity;
-}
-
-std::int64_t num_states(Executor& executor) {
-  return executor.states() == nullptr ? 0 : executor.states()->layout().num_states;
-}
-
-KvWindow window_of(Executor& executor) {
-  if (executor.window_storage() == nullptr) return {};
-  return {.num_tokens = executor.model().kv_split().window,
-          .num_parts = executor.window_storage()->layout().num_blocks};
-}
-
-KvBytes bytes_of(Executor& executor) {
-  const auto bytes = [](const KvStorage* storage) { return storage == nullptr ? 0 : storage->block_bytes(); };
-  const StateStorage* const states = executor.states();
-  return {.block = static_cast<std::int64_t>(bytes(&executor.storage())),
-          .part = static_cast<std::int64_t>(bytes(executor.window_storage())),
-          .state = states == nullptr ? 0 : static_cast<std::int64_t>(states->state_bytes())};
-}
-
-std::uint64_t first_seed(std::uint64_t configured) {
-  if (configured != 0) return configured;
-  std::random_device device;
-  return (std::uint64_t{device()} << 32) | device();
-}
-
-Step make_step(const EngineOptions& options, const KvCache& kv, const Scheduler& scheduler) {
-  const std::int32_t max_num_seqs = options.scheduler.max_num_seqs;
-  return {kv.block_size(), scheduler.max_step_tokens(), max_num_seqs,
-          max_num_seqs * kv.blocks_for(scheduler.max_model_len()),
-          kv.window().num_parts() > 0 ? &kv.window() : nullptr};
-}
-
-// Completes the options with limits of the model and its memory.
-SchedulerOptions options_for(Executor& executor, SchedulerOptions options) {
-  const Model& model = executor.model();
-  const std::int64_t context = model.max_context();
-  options.max_model_len = options.max_model_len > 0 ? std::min(options.max_model_len, context) : context;
-  options.whole_prompts = !model.is_causal();
-  if (executor.states() != nullptr)
-    options.max_num_seqs =
-        static_cast<std::int32_t>(std::min<std::int64_t>(options.max_num_seqs, num_states(executor)));
-  return options;
-}
 
 }  // namespace
 
 Engine::Impl::Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation,
                    const EngineOptions& options)
     : queue(options.queue),
-      executor_(std::move(executor)),
-      end_of_generation_(std::move(end_of_generation)),
-      options_(options),
-      identity_(identity_of(options.identity, *executor_)),
-      fingerprint_{identity_.key().low, identity_.key().high},
-      next_seed_(first_seed(options.seed)),
-      kv_(executor_->storage().layout().num_blocks, static_cast<std::int32_t>(executor_->storage().layout().block_size),
-          options.kv_cache.enable_prefix_caching && executor_->model().is_causal(), content_hash, identity_.text(),
-          num_states(*executor_), window_of(*executor_)),
-      scheduler_(options_for(*executor_, options.scheduler), kv_),
-      steps_{make_step(options, kv_, scheduler_), make_step(options, kv_, scheduler_)},
-      draft_input_(kv_.block_size(), options.scheduler.max_num_seqs,
-                   options.scheduler.max_num_seqs * kv_.blocks_for(scheduler_.max_model_len())),
-      likely_tokens_(executor_->model().vocab_size()) {
-  for (auto* generations : {&drafted_, &in_round_})
-    generations->reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
-  draft_draws_.reserve(static_cast<std::size_t>(options.scheduler.max_num_seqs));
-  if (executor_->model().drafts_by() != DraftsBy::kNothing && !executor_->can_draft())
-    throw StartupError(executor_->name() +
-                       " does not compute a model's drafts: set speculation.method to prompt_lookup or none, and no "
-                       "speculation.draft_model");
-  if (executor_->model().drafts_by() == DraftsBy::kModel)
-    drafted_rows_ = std::make_unique<DraftedRows>(executor_->storage().layout().num_blocks, kv_.block_size());
-  kv_.set_retained_share(options.kv_cache.retained_share);
-  const KvCacheOptions& tiers = options.kv_cache;
-  if (kv_.prefix_caching() && tiers.host_tier_bytes > 0) host_ = std::make_unique<HostTier>(tiers.host_tier_bytes);
-  if (kv_.prefix_caching() && !tiers.disk_tier_path.empty()) {
-    disk_ = std::make_unique<DiskTier>(DiskTierOptions{.directory = tiers.disk_tier_path,
-                                                       .max_bytes = tiers.disk_tier_bytes,
-                                                       .fingerprint = fingerprint_,
-                                                       .block_size = kv_.block_size()},
-                                       [this] { queue.wake(); });
-  }
-  const KvBytes bytes = bytes_of(*executor_);
-  if (kv_.prefix_caching() && options.shared_store) {
-    shared_ =
-        std::make_unique<SharedTier>(SharedTierOptions{.fingerprint = fingerprint_,
-                                                       .block_size = kv_.block_size(),
-                                                       .payload_bytes = RecordLayout(kv_.beside(), bytes).sizes()},
-                                     options.shared_store([this] { queue.wake(); }));
-  }
-  if (options.encoder != nullptr)
-    media_ = std::make_unique<MediaEncoding>(*options.encoder, *executor_, options.media_bytes);
-  keeps_slots = options.keeps_slots && kv_.prefix_caching();
-  if (keeps_slots) slots_ = std::make_unique<SlotRecords>(options.scheduler.max_num_seqs, kv_.mutable_index().media());
-  if (host_ != nullptr || disk_ != nullptr || shared_ != nullptr || keeps_slots) {
-    lower_tier_ = std::make_unique<LowerTier>(kv_, bytes, host_.get(), disk_.get(), LowerTierOptions{}, shared_.get());
-  }
-  limits = {.max_model_len = scheduler_.max_model_len(),
+      parts_(std::move(executor), std::move(end_of_generation), options, queue, slot_orders),
+      requests_(parts_, queue,
+                [this] {
+                  kEngineThread.assume();
+                  publish();
+                }),
+      stepper_(parts_, requests_, queue, trace, view, [this] {
+        kEngineThread.assume();
+        publish();
+      }) {
+  keeps_slots = parts_.slots.are_kept();
+  limits = {.max_model_len = parts_.scheduler.max_model_len(),
             .max_num_choices = options.scheduler.max_num_seqs,
-            .fingerprint = hex_digits(fingerprint_)};
-  stats_.num_blocks = kv_.pool().num_blocks();
-  stats_.num_parts = kv_.window().num_parts();
-  if (host_) stats_.host_tier_bytes = tiers.host_tier_bytes;
-  if (disk_) stats_.disk_tier_bytes = tiers.disk_tier_bytes;
-  if (options_.cache_events != nullptr) kv_.mutable_index().log().set_sink(options_.cache_events.get());
-  stats_.has_shared_store = shared_ != nullptr ? 1 : 0;
+            .fingerprint = hex_digits(parts_.fingerprint)};
+  stats_.num_blocks = parts_.kv.pool().num_blocks();
+  stats_.num_parts = parts_.kv.window().num_parts();
+  parts_.tiers.report(stats_);
   board.publish(stats_);
 }
 
@@ -146,9 +52,7 @@ void Engine::Impl::run() {
     loop();
   } catch (const std::exception& error) {
     log::error("the engine failed, no more requests are served: {}", error.what());
-    for (Step& step : steps_)
-      scheduler_.abandon(step.plan);
-    refuse_all("The engine failed while serving the request.", "engine_failed");
+    fail("The engine failed while serving the request.", "engine_failed");
   }
   shut_down();
 }
@@ -159,40 +63,84 @@ void Engine::Impl::loop() {
   while (!stopping.load(std::memory_order_acquire)) {
     // Read before the step, so that the step has received all that came before the queue was closed.
     const bool draining = drain_deadline.load(std::memory_order_acquire) != kNotDraining;
-    if (step(Clock::now())) {
-      if (!live_.empty()) checked = false;
+    if (try_step(Clock::now())) {
+      if (!requests_.live().empty()) checked = false;
       continue;
     }
-    if (draining && live_.empty() && held_ends_.empty()) {
+    if (draining && requests_.are_done()) {
       const std::lock_guard lock(drained_mutex);
       drained = true;
       drained_changed.notify_all();
     }
-    if (checked && live_.empty() && persisting) {
-      persisting = lower_tier_->has_disk_room() && lower_tier_->persist_some(kBlocksPersistedAtOnce);
+    const bool is_idle = requests_.live().empty();
+    if (checked && is_idle && persisting) {
+      persisting = parts_.tiers.persist_some();
       continue;
     }
     std::optional<Clock::time_point> until = next_deadline();
-    if (!checked && live_.empty()) until = Clock::now() + kIdleBeforeCheck;
+    if (!checked && is_idle) until = Clock::now() + kIdleBeforeCheck;
     const Clock::time_point slept = Clock::now();
     queue.wait(until);
-    if (!checked && live_.empty() && Clock::now() - slept >= kIdleBeforeCheck) {
-      kv_.check_integrity();
-      persisting = lower_tier_ != nullptr;
+    if (!checked && is_idle && Clock::now() - slept >= kIdleBeforeCheck) {
+      parts_.kv.check_integrity();
+      persisting = parts_.tiers.lower() != nullptr;
       checked = true;
     }
   }
 }
 
+bool Engine::Impl::step(Clock::time_point now) {
+  requests_.receive(now, drain_by());
+  parts_.slots.receive();
+  const bool has_finished = stepper_.finish_for_drafts();
+  Step* const before = parts_.steps.latest;
+  Step& step = parts_.steps.beside(before);
+  Stepper::Turn turn;
+  const bool has_plan = stepper_.plan(step, now, turn);
+  if (!has_plan && before == nullptr && !parts_.media.place(false))
+    return has_finished || parts_.tiers.is_moving() || parts_.slots.has_order();
+  stepper_.take_turn(step, turn);
+  const double encoder_seconds = parts_.media.encoder_seconds(step.plan);
+  stepper_.run(before, has_plan ? &step : nullptr);
+  encode(encoder_seconds);
+  return true;
+}
+
+template <class Work>
+void Engine::Impl::on_device(const Work& work) {
+  try {
+    work();
+  } catch (const DeviceError& error) {
+    log::error("the device failed, no more requests are served: {}", error.what());
+    fail("The device failed while computing the request.", "device_failed");
+  }
+}
+
+bool Engine::Impl::try_step(Clock::time_point now) {
+  bool has_worked = true;
+  on_device([&]() QUIRE_REQUIRES(kEngineThread) { has_worked = step(now); });
+  publish();
+  return has_worked;
+}
+
+// Encodes media for about `seconds`. Requests that wait for a piece that could not be encoded end with an error.
+void Engine::Impl::encode(double seconds) {
+  const auto wanted = parts_.media.place(parts_.steps.latest != nullptr);
+  const PromptMedia::Failed failed = parts_.media.encode(wanted, seconds);
+  for (LiveRequest* live : failed.requests)
+    requests_.end(*live, FinishReason::kError, failed.error);
+}
+
 void Engine::Impl::shut_down() {
-  if (Step* const before = std::exchange(in_flight_, nullptr)) finish(*before);
-  receive(Clock::now());
-  cut_all(FinishReason::kAbort, drained_error());
-  if (slots_ != nullptr) refuse_slot_orders(server_draining(kCutByDrain));
-  if (lower_tier_ != nullptr && healthy.load(std::memory_order_relaxed)) {
+  if (Step* const in_flight = parts_.steps.latest)
+    on_device([&]() QUIRE_REQUIRES(kEngineThread) { stepper_.finish(*in_flight); });
+  requests_.receive(Clock::now(), drain_by());
+  parts_.slots.receive();
+  requests_.cut_all();
+  if (parts_.slots.are_kept()) parts_.slots.refuse(server_draining(kCutByDrain));
+  if (healthy.load(std::memory_order_relaxed)) {
     Clock::time_point until = Clock::now() + kLeastTimeToPersist;
-    if (const Clock::rep drain = drain_deadline.load(std::memory_order_acquire); drain != kNotDraining)
-      until = std::max(until, Clock::time_point(Clock::duration(drain)));
+    if (drain_deadline.load(std::memory_order_acquire) != kNotDraining) until = std::max(until, drain_by());
     persist(until);
   }
   publish();
@@ -201,30 +149,111 @@ void Engine::Impl::shut_down() {
 // Writes cached blocks to the disk and waits for the writes until `until`.
 void Engine::Impl::persist(Clock::time_point until) {
   bool has_more = true;
-  while (has_more && healthy.load(std::memory_order_relaxed) && lower_tier_->wait_for_room(until)) {
-    has_more = lower_tier_->persist_some(kBlocksPersistedAtOnce);
-    while (Clock::now() < until && step(Clock::now())) {
+  while (has_more && healthy.load(std::memory_order_relaxed) && parts_.tiers.wait_for_room(until)) {
+    has_more = parts_.tiers.persist_some();
+    while (Clock::now() < until && try_step(Clock::now())) {
     }
   }
-  lower_tier_->end_persisting(until);
+  parts_.tiers.end_persisting(until);
 }
 
 std::optional<Clock::time_point> Engine::Impl::next_deadline() const {
-  std::optional<Clock::time_point> next;
-  for (const Deadlines* deadlines : {&deadlines_, &queue_deadlines_}) {
-    if (!deadlines->empty() && (!next || deadlines->begin()->first < *next)) next = deadlines->begin()->first;
-  }
-  if (const auto given_up = lower_tier_ != nullptr ? lower_tier_->next_deadline() : std::nullopt) {
-    if (!next || *given_up < *next) next = given_up;
-  }
-  for (const HeldEnd& held : held_ends_)
-    next = std::min(next.value_or(held.publication.give_up), held.publication.give_up);
-  const Clock::rep drain = drain_deadline.load(std::memory_order_acquire);
-  if (drain != kNotDraining && !(live_.empty() && held_ends_.empty())) {
-    const Clock::time_point at{Clock::duration(drain)};
-    if (!next || at < *next) next = at;
-  }
+  std::optional<Clock::time_point> next = requests_.next_deadline();
+  if (const auto given_up = parts_.tiers.next_deadline()) next = std::min(next.value_or(*given_up), *given_up);
+  const Clock::time_point drained_at = drain_by();
+  if (drain_deadline.load(std::memory_order_acquire) != kNotDraining && !requests_.are_done())
+    next = std::min(next.value_or(drained_at), drained_at);
   return next;
+}
+
+// The state of the device is unknown from now on.
+void Engine::Impl::fail(const char* message, const char* code) {
+  stepper_.abandon();
+  const SharedError error = attempt(parts_.no_memory, [&] { return failure(ErrorKind::kInternal, message, code); });
+  healthy.store(false, std::memory_order_release);
+  queue.close(error);
+  requests_.fail_all(error);
+  parts_.slots.refuse(*error);
+  publish();
+  parts_.steps.latest = nullptr;
+}
+
+void Engine::Impl::publish() {
+  report_cache();
+  parts_.tiers.report(stats_);
+  parts_.media.report(stats_);
+  stepper_.report(stats_);
+  const Drafting::Counts& drafts = parts_.drafting.counts();
+  stats_.num_drafts = drafts.num_verifications;
+  stats_.num_draft_tokens = drafts.num_verified;
+  stats_.num_accepted_tokens = drafts.num_accepted;
+  stats_.accepted_by_position = drafts.accepted_by_position;
+  const Clock::time_point now = Clock::now();
+  report_device(now);
+  board.publish(stats_);
+  if (!view.wants_sequences(now, !requests_.live().empty())) return;
+  try {
+    list_sequences(now);
+  } catch (const std::bad_alloc&) {
+    log::warn("no memory to list the sequences for the status page");
+  }
+}
+
+void Engine::Impl::report_cache() {
+  const Scheduler& scheduler = parts_.scheduler;
+  stats_.num_running = scheduler.num_running();
+  stats_.num_waiting = scheduler.num_waiting();
+  stats_.prefix_cache_queries = scheduler.prefix_queries();
+  stats_.prefix_cache_hits = scheduler.prefix_hits();
+  stats_.num_preemptions = scheduler.num_preemptions();
+  stats_.num_swaps = scheduler.num_swaps();
+  KvCache& kv = parts_.kv;
+  stats_.num_blocks_used = kv.pool().num_referenced();
+  stats_.num_blocks_cached = kv.pool().num_cached();
+  stats_.num_blocks_used_peak = kv.pool().peak_referenced();
+  kv.mutable_index().flush_events();
+  stats_.num_blocks_named = kv.index().log().num_blocks();
+  stats_.num_event_losses = kv.index().log().num_losses();
+  stats_.names_digest = kv.index().log().digest();
+  stats_.num_parts_used = kv.window().num_pinned();
+  stats_.num_parts_cached = kv.window().num_cached();
+  stats_.num_parts_used_peak = kv.window().peak_pinned();
+}
+
+// The query may take the driver some microseconds.
+void Engine::Impl::report_device(Clock::time_point now) {
+  if (now < next_look_at_device_) return;
+  next_look_at_device_ = now + std::chrono::seconds(1);
+  const DeviceMemoryUse memory = parts_.executor->device_memory();
+  stats_.device_memory = memory.total;
+  stats_.device_memory_used = memory.used;
+  stats_.most_steps_in_flight = parts_.executor->depth();
+}
+
+void Engine::Impl::list_sequences(Clock::time_point now) {
+  const BlockPool& pool = parts_.kv.pool();
+  std::vector<SequenceView> listed;
+  std::unordered_set<std::int32_t> shared;
+  for (const auto& [id, live] : requests_.live()) {
+    for (const auto& generation : live->choices) {
+      if (!generation) continue;
+      SequenceView sequence{.request_id = id,
+                            .key_name = live->request->key_name,
+                            .choice = generation->choice,
+                            .is_running = generation->state == Sequence::State::kRunning,
+                            .num_tokens = generation->num_tokens(),
+                            .num_computed = generation->num_computed,
+                            .num_prompt_tokens = generation->num_prompt_tokens,
+                            .num_blocks = static_cast<std::int64_t>(generation->table.blocks.size())};
+      for (const BlockId block : generation->table.blocks) {
+        if (pool.num_references(block) < 2) continue;
+        ++sequence.num_shared_blocks;
+        shared.insert(block.value);
+      }
+      listed.push_back(std::move(sequence));
+    }
+  }
+  view.set_sequences(std::move(listed), static_cast<std::int64_t>(shared.size()), now);
 }
 
 Engine::Engine(Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
@@ -291,8 +320,18 @@ EngineStats Engine::stats() const {
 bool Engine::healthy() const {
   return impl_->healthy.load(std::memory_order_acquire);
 }
+void Engine::order_slot(SlotOrder order) {
+  if (!impl_->keeps_slots) {
+    (*order.done)(failure(ErrorKind::kInvalidRequest, "This model keeps no slots: its prefix cache is off",
+                          "unsupported_operation"));
+    return;
+  }
+  impl_->slot_orders.add(std::move(order));
+  impl_->queue.wake();
+}
+
 bool Engine::step(Clock::time_point now) {
-  return impl_->step(now);
+  return impl_->try_step(now);
 }
 
 }  // namespace quire

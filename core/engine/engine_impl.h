@@ -1,57 +1,34 @@
-// Engine::Impl: the engine's parts. Private to core/engine; Engine thread only, except where a member says otherwise.
-// Its functions are in engine.cpp (thread), engine_requests.cpp (arrivals and ends) and engine_step.cpp (the step).
-// Invariant: with a depth of two, a step may be in flight when a function begins, and `in_flight_` names it.
+// Engine::Impl: the engine's loop over its parts, and what other threads share with it. Private to core/engine; Engine
+// thread only, except where a member says otherwise.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
-#include <deque>
-#include <list>
-#include <map>
+#include <limits>
 #include <memory>
 #include <mutex>
-#include <set>
-#include <string>
+#include <optional>
 #include <thread>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
-#include "core/draft/catch_up.h"
-#include "core/draft/draft_price.h"
-#include "core/draft/drafted_rows.h"
-#include "core/draft/likely_tokens.h"
-#include "core/engine/draft_input.h"
 #include "core/engine/engine.h"
-#include "core/engine/engine_view.h"
-#include "core/engine/executor.h"
-#include "core/engine/generation.h"
-#include "core/engine/media_encoding.h"
-#include "core/engine/stats_board.h"
-#include "core/engine/step.h"
-#include "core/engine/step_meter.h"
-#include "core/kv/kv_cache.h"
-#include "core/kv/moves/lower_tier.h"
-#include "core/kv/tiers/disk_tier.h"
-#include "core/kv/tiers/host_tier.h"
-#include "core/kv/tiers/shared_tier.h"
-#include "core/sched/scheduler.h"
+#include "core/engine/engine_parts.h"
+#include "core/engine/figures/engine_view.h"
+#include "core/engine/figures/stats_board.h"
+#include "core/engine/requests.h"
+#include "core/engine/stepper.h"
 
 namespace quire {
-
-inline constexpr const char* kCutByDrain = "The server shut down before the request was finished.";
 
 class Engine::Impl {
  public:
   Impl(std::unique_ptr<Executor> executor, std::vector<TokenId> end_of_generation, const EngineOptions& options);
 
   void run();
-  bool step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  // Carries out a step, and refuses all requests if the device fails. False if there was nothing to do.
+  bool try_step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   // Every request that is left, queued ones included, ends with an error.
   void shut_down() QUIRE_REQUIRES(kEngineThread);
-  void cut_all(FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
-  void refuse_slot_orders(const Error& error) QUIRE_REQUIRES(kEngineThread);
 
   // Any thread.
   RequestQueue queue;
@@ -72,166 +49,29 @@ class Engine::Impl {
   std::thread thread;
 
  private:
-  using Turn = std::optional<StepTurns::Turn>;  // the turn of a step and of the rounds before it, once taken
-  // The last event of a request whose prompt is on its way to the shared store.
-  struct HeldEnd {
-    std::shared_ptr<OutputSink> sink;
-    LowerTier::Publication publication;
-    OutputEvent event;
-  };
-  using Deadlines = std::set<std::pair<Clock::time_point, LiveRequest*>>;
-
-  // engine.cpp
   void loop() QUIRE_REQUIRES(kEngineThread);
-  std::optional<Clock::time_point> next_deadline() const QUIRE_REQUIRES(kEngineThread);
-
-  // engine_requests.cpp
-  void receive(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void accept(Submission submission, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  Result<void> admit(Submission submission, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  Result<void> check(const Request& request) const QUIRE_REQUIRES(kEngineThread);
-  std::unique_ptr<LiveRequest> make_live(Submission& submission) QUIRE_REQUIRES(kEngineThread);
-  std::unique_ptr<Generation> make_generation(LiveRequest& live, std::int32_t choice) QUIRE_REQUIRES(kEngineThread);
-  void abort(const Abort& abort) QUIRE_REQUIRES(kEngineThread);
-  void cut_overdue(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void restore_blocks(Sequence& sequence, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void move_blocks(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void note_started(const StepPlan& plan, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void end(Generation& generation, FinishInfo info) QUIRE_REQUIRES(kEngineThread);
-  void end_request(LiveRequest& live, FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
-  bool hold_end(Generation& generation) noexcept QUIRE_REQUIRES(kEngineThread);
-  void send_held_ends(std::optional<Clock::time_point> now) QUIRE_REQUIRES(kEngineThread);
-  SharedError drained_error() const QUIRE_REQUIRES(kEngineThread);
-  void erase(LiveRequest& live) QUIRE_REQUIRES(kEngineThread);
-
-  // engine_media.cpp
-  struct WantedMedia {
-    Generation* generation;
-    const MediaRun* run;
-  };
-  Result<void> check_media(const Request& request) const QUIRE_REQUIRES(kEngineThread);
-  void name_media(Generation& generation) QUIRE_REQUIRES(kEngineThread);
-  std::int64_t next_position(Generation& generation) QUIRE_REQUIRES(kEngineThread);
-  std::optional<WantedMedia> place_media() QUIRE_REQUIRES(kEngineThread);
-  double seconds_beside_encoder() const QUIRE_REQUIRES(kEngineThread);
-  double encoder_seconds(const StepPlan& plan) const QUIRE_REQUIRES(kEngineThread);
-  void encode(const std::optional<WantedMedia>& next, double seconds) QUIRE_REQUIRES(kEngineThread);
-  void give_rows(const std::shared_ptr<const MediaRows>& rows) QUIRE_REQUIRES(kEngineThread);
-  void fail_media(const char* why) QUIRE_REQUIRES(kEngineThread);
-
-  // engine_slots.cpp
-  void note_slot(const Generation& generation) QUIRE_REQUIRES(kEngineThread);
-  void receive_slot_orders() QUIRE_REQUIRES(kEngineThread);
-  bool has_slot_order() const QUIRE_REQUIRES(kEngineThread) {
-    return slots_ != nullptr && !lower_tier_->is_moving_chain() && slot_orders.has_any();
+  bool step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  void encode(double seconds) QUIRE_REQUIRES(kEngineThread);
+  Clock::time_point drain_by() const {
+    return Clock::time_point(Clock::duration(drain_deadline.load(std::memory_order_acquire)));
   }
-  void begin(SlotOrder order) QUIRE_REQUIRES(kEngineThread);
-  void save(const SlotOrder& order, const SlotRecords::Record& record) QUIRE_REQUIRES(kEngineThread);
-  void restore(SlotOrder order) QUIRE_REQUIRES(kEngineThread);
-  Result<KeptChain> noted(std::int32_t slot, Result<KeptChain> restored) QUIRE_REQUIRES(kEngineThread);
-
-  // engine_step.cpp, in the order of a step
-  bool plan(Step& step, Clock::time_point now, Turn& turn) QUIRE_REQUIRES(kEngineThread);
-  void take_turn(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
-  bool submit(Step& step) QUIRE_REQUIRES(kEngineThread);
-  void end_step(Step& step, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
-  void draw(Step& step) QUIRE_REQUIRES(kEngineThread);
-  void add_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
-  std::span<std::uint32_t> next_mask(Step& step) QUIRE_REQUIRES(kEngineThread);
-  void add_forks(Step& step, std::size_t parent) QUIRE_REQUIRES(kEngineThread);
-  void add_draw(Step& step, std::size_t part, std::int64_t logit_row) QUIRE_REQUIRES(kEngineThread);
-  bool finish(Step& step) QUIRE_REQUIRES(kEngineThread);
-  void commit(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
-  bool fork(Step& step, const StepPart& part) QUIRE_REQUIRES(kEngineThread);
-  void commit_part(const Step& step, StepPart& part, std::int64_t num_computed, StepOutput& output)
-      QUIRE_REQUIRES(kEngineThread);
-  void emit(const Step& step) QUIRE_REQUIRES(kEngineThread);
-  void finish_entries(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
+  std::optional<Clock::time_point> next_deadline() const QUIRE_REQUIRES(kEngineThread);
   void persist(Clock::time_point until) QUIRE_REQUIRES(kEngineThread);
-  void wait_in_vain(Step& step, const std::string& known) QUIRE_REQUIRES(kEngineThread);
-  void device_failed(const std::string& what) QUIRE_REQUIRES(kEngineThread);
-  void refuse_all(const char* message, const char* code) QUIRE_REQUIRES(kEngineThread);
+  // Calls `work`; if the device fails, fail().
+  template <class Work>
+  void on_device(const Work& work) QUIRE_REQUIRES(kEngineThread);
+  // Nothing more is computed: every request, present or future, ends with the error.
+  void fail(const char* message, const char* code) QUIRE_REQUIRES(kEngineThread);
   void publish() QUIRE_REQUIRES(kEngineThread);
-  void look_at_device(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
+  void report_cache() QUIRE_REQUIRES(kEngineThread);
+  void report_device(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   void list_sequences(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
 
-  // engine_drafts.cpp
-  bool settles_for_drafts() QUIRE_REQUIRES(kEngineThread);
-  void stop_settling() QUIRE_REQUIRES(kEngineThread);
-  void begin_drafting(Generation& generation) QUIRE_REQUIRES(kEngineThread);
-  bool propose_drafts(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
-  void note_unused_drafts(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
-  void add_draft_draws(Step& step, std::size_t part) QUIRE_REQUIRES(kEngineThread);
-  void forget_drafts(Step& step) QUIRE_REQUIRES(kEngineThread);
-  void verify_drafts(Step& step, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
-  std::int64_t num_accepted(const StepPart& part, std::int64_t num_rows, const StepOutput& output) const
-      QUIRE_REQUIRES(kEngineThread);
-  void note_verified(const StepPart& part, std::int64_t num_rows) QUIRE_REQUIRES(kEngineThread);
-  void take_draws(const Step& step, const StepPart& part, StepOutput& output) QUIRE_REQUIRES(kEngineThread);
-
-  // engine_rounds.cpp
-  bool propose_in_rounds(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
-  void begin_rounds() QUIRE_REQUIRES(kEngineThread);
-  void take_room_for_rounds() QUIRE_REQUIRES(kEngineThread);
-  bool draft_round(bool is_first) QUIRE_REQUIRES(kEngineThread);
-  void note_hidden_row(const Step& step, const StepPart& part) QUIRE_REQUIRES(kEngineThread);
-
-  // engine_draft_model.cpp
-  void note_drafted_rows(const StepPlan& plan) QUIRE_REQUIRES(kEngineThread);
-  void settle_rows(Generation& generation) QUIRE_REQUIRES(kEngineThread);
-  void catch_up(const DraftBudget& budget, Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
-  bool lacks_rows(const Generation& generation) const QUIRE_REQUIRES(kEngineThread);
-  bool may_catch_up(const Generation& generation, const DraftBudget& budget) const QUIRE_REQUIRES(kEngineThread);
-  double compute_lacking(Generation& generation, double seconds) QUIRE_REQUIRES(kEngineThread);
-
-  const std::unique_ptr<Executor> executor_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
-  const std::vector<TokenId> end_of_generation_;
-  const EngineOptions options_;
-  const ModelIdentity identity_;
-  const ChainKey fingerprint_;  // its key
-  const SharedError no_memory_ = std::make_shared<const Error>(out_of_memory());
-  StepTurns::Member turns_ QUIRE_GUARDED_BY(kEngineThread){options_.turns.get(), &queue.interrupt()};
-  std::uint64_t next_seed_ QUIRE_GUARDED_BY(kEngineThread);
-
-  KvCache kv_ QUIRE_GUARDED_BY(kEngineThread);
-  Scheduler scheduler_ QUIRE_GUARDED_BY(kEngineThread);
-  std::unique_ptr<HostTier> host_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);  // null: no such tier
-  std::unique_ptr<DiskTier> disk_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
-  std::unique_ptr<SharedTier> shared_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
-  std::unique_ptr<LowerTier> lower_tier_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);
-  std::unique_ptr<MediaEncoding> media_ QUIRE_POINTEE_GUARDED_BY(kEngineThread);  // null: the model takes no media
-  std::vector<Generation*> with_media_ QUIRE_GUARDED_BY(kEngineThread);  // generations whose prompts have media
-  std::string last_media_key_ QUIRE_GUARDED_BY(kEngineThread);           // API key whose media was encoded last
-  std::array<Step, 2> steps_ QUIRE_GUARDED_BY(kEngineThread);
-  Step* in_flight_ QUIRE_GUARDED_BY(kEngineThread) = nullptr;  // submitted, to be finished in the next call of step()
-  Step* latest_ QUIRE_GUARDED_BY(kEngineThread) = nullptr;     // the last submitted step that is not done
-
-  std::unordered_map<std::string, std::unique_ptr<LiveRequest>> live_ QUIRE_GUARDED_BY(kEngineThread);
-  std::list<HeldEnd> held_ends_ QUIRE_GUARDED_BY(kEngineThread);
-  Deadlines deadlines_ QUIRE_GUARDED_BY(kEngineThread);
-  Deadlines queue_deadlines_ QUIRE_GUARDED_BY(kEngineThread);
-  std::vector<Submission> submissions_ QUIRE_GUARDED_BY(kEngineThread);
-  std::vector<Abort> aborts_ QUIRE_GUARDED_BY(kEngineThread);
-  std::int64_t num_sequences_made_ QUIRE_GUARDED_BY(kEngineThread) = 0;
-  std::unique_ptr<SlotRecords> slots_ QUIRE_GUARDED_BY(kEngineThread);  // null: none are kept
-
-  // State of drafting rounds.
-  DraftInput draft_input_ QUIRE_GUARDED_BY(kEngineThread);
-  DraftPrice draft_price_ QUIRE_GUARDED_BY(kEngineThread);
-  std::vector<Generation*> drafted_ QUIRE_GUARDED_BY(kEngineThread);
-  std::vector<Generation*> in_round_ QUIRE_GUARDED_BY(kEngineThread);  // generations of the next round
-  std::vector<DrawRow> draft_draws_ QUIRE_GUARDED_BY(kEngineThread);
-  std::unique_ptr<DraftedRows> drafted_rows_ QUIRE_GUARDED_BY(kEngineThread);  // null: no model drafts
-  CatchUp catch_up_ QUIRE_GUARDED_BY(kEngineThread);
-  LikelyTokens likely_tokens_ QUIRE_GUARDED_BY(kEngineThread);    // counted over generations that a model drafts for
-  double token_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;    // seconds per token of the last step with drafts
-  double row_seconds_ QUIRE_GUARDED_BY(kEngineThread) = 0.0;      // seconds to verify one more draft in that step
-  std::uint64_t num_passes_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // steps submitted so far
-  std::uint64_t next_settled_pass_ QUIRE_GUARDED_BY(kEngineThread) = 0;  // no step before it waits for drafts
-
-  EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);
+  EngineParts parts_ QUIRE_GUARDED_BY(kEngineThread);
+  Requests requests_ QUIRE_GUARDED_BY(kEngineThread);
+  Stepper stepper_ QUIRE_GUARDED_BY(kEngineThread);
+  EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);  // as the parts reported it last
   Clock::time_point next_look_at_device_ QUIRE_GUARDED_BY(kEngineThread);
-  StepMeter meter_ QUIRE_GUARDED_BY(kEngineThread);
 };
 
 }  // namespace quire

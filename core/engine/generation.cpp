@@ -17,12 +17,6 @@ Error too_costly() {
 
 }  // namespace
 
-void allow_only(TokenId token, std::span<std::uint32_t> mask) {
-  const auto id = static_cast<std::uint32_t>(token.value);
-  std::fill(mask.begin(), mask.end(), 0U);
-  mask[id / 32] = 1U << (id % 32);
-}
-
 // Wants all rows for prompt logprobs, a mean and single vectors; the first token's row for CLS; else the last
 // row.
 WantedRows Generation::wanted_rows(std::int64_t num_tokens, bool ends) const {
@@ -34,11 +28,6 @@ WantedRows Generation::wanted_rows(std::int64_t num_tokens, bool ends) const {
   if (scores_prompt || pooling == Pooling::kMean || pooling == Pooling::kEach) return {of, 0, num_tokens};
   if (pooling == Pooling::kCls) return {of, 0, num_computed == 0 ? 1 : 0};
   return {of, num_tokens - 1, ends ? 1 : 0};
-}
-
-// Whether the request forbids `token` here, independent of model and grammar.
-bool Generation::forbids(TokenId token) const {
-  return sampler.forbids(token, std::span(tokens).subspan(static_cast<std::size_t>(num_prompt_tokens)));
 }
 
 bool Generation::fill_mask(std::span<std::uint32_t> mask) {
@@ -122,16 +111,6 @@ void Generation::append(TokenId token, std::span<const TokenId> end_of_generatio
   }
   if (!reason && num_generated >= request->sampling.max_tokens) reason = FinishReason::kLength;
   if (reason) finish = finish_info(*reason);
-}
-
-bool Generation::is_stop_token(TokenId token, std::span<const TokenId> end_of_generation) const {
-  const SamplingParams& params = request->sampling;
-  const auto is_in = [token](std::span<const TokenId> ends) {
-    return std::find(ends.begin(), ends.end(), token) != ends.end();
-  };
-  // A grammar allows the end token only if the text is complete: it then ends the generation even with ignore_eos.
-  const bool eos_ends = !params.ignore_eos || grammar != nullptr;
-  return (eos_ends && is_in(end_of_generation)) || is_in(params.stop_token_ids);
 }
 
 // A token that the grammar leaves no choice about is appended without a draw. If logprobs are wanted, it is drawn from

@@ -15,7 +15,7 @@
 #include "core/content/media.h"
 #include "core/content/media_rows.h"
 #include "core/content/prepared_media.h"
-#include "core/engine/executor.h"
+#include "core/executor/executor.h"
 
 namespace quire {
 

@@ -1,18 +1,20 @@
-// Step: one step, from its plan to the events that it sends. Engine thread only; reused, so that a steady step
-// allocates nothing. Invariant: from its submission on, the plan, the input and the generations named here stay until
-// it is done.
+// Step: one step, from its plan to the events that it sends. Steps: the two that take turns. Engine thread only;
+// reused, so that a steady step allocates nothing. Invariant: from its submission on, the plan, the input and the
+// generations named here stay until it is done.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "core/engine/executor.h"
+#include "core/engine/figures/step_trace.h"
 #include "core/engine/generation.h"
-#include "core/engine/step_input.h"
-#include "core/engine/step_trace.h"
+#include "core/executor/executor.h"
+#include "core/executor/step_draws.h"
+#include "core/executor/step_input.h"
 #include "core/sched/scheduler_options.h"
 #include "core/sched/step_plan.h"
 
@@ -21,16 +23,11 @@ namespace quire {
 // Purpose and results of a plan's entry. Choices forked in the step come after the plan's entries.
 struct StepPart {
   Generation* generation = nullptr;
+  EntryDraws entry{};
   WantedRows wanted{};
-  std::int64_t begin = 0;         // position of the entry's first row
-  std::int64_t end = 0;           // position after the last row of a known token
-  std::int64_t num_drafts = 0;    // drafts, whose rows follow
-  std::int64_t num_accepted = 0;  // accepted drafts
-  std::int64_t first_index = 0;   // index of the first wanted row among the step's wanted rows of its kind
-  bool is_last = false;           // the last row is the sequence's last token
-  std::optional<std::size_t> draw = std::nullopt;  // its first draw
-  std::size_t num_draws = 0;                       // draws of the last known token and of drafts
-  std::size_t first_score = 0;                     // its first score
+  std::int64_t first_index = 0;  // index of the first wanted row among the step's wanted rows of its kind
+  bool is_last = false;          // the last row of a known token is the sequence's last token
+  std::size_t first_score = 0;   // its first score
   std::size_t num_scores = 0;
   std::optional<std::size_t> forked_from = std::nullopt;  // the part of the first choice
   bool is_complete = false;                               // all rows of known tokens were computed
@@ -39,14 +36,16 @@ struct StepPart {
 
 struct Step {
   Step(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks,
-       const WindowPool* windows = nullptr)
-      : input(block_size, max_rows, max_sequences, max_table_blocks, windows) {
+       std::int64_t vocab_size, const WindowPool* windows = nullptr)
+      : input(block_size, max_rows, max_sequences, max_table_blocks, windows),
+        draws(most_parts(max_sequences) + static_cast<std::size_t>(kMostDraftsOfStep), vocab_size) {
     plan.reserve(static_cast<std::size_t>(max_sequences));
-    const auto most_parts = static_cast<std::size_t>(2 * max_sequences);  // each entry, and as many forked choices
-    parts.reserve(most_parts);
-    draws.reserve(most_parts + static_cast<std::size_t>(kMostDraftsOfStep));
-    ended.reserve(2 * most_parts);  // generations of this step or the other one in flight
+    parts.reserve(most_parts(max_sequences));
+    ended.reserve(2 * most_parts(max_sequences));  // generations of this step or the other one in flight
   }
+
+  // Each entry, and as many forked choices.
+  static std::size_t most_parts(std::int64_t max_sequences) { return static_cast<std::size_t>(2 * max_sequences); }
 
   bool names(const Generation& generation) const {
     return std::ranges::any_of(parts, [&](const StepPart& part) { return part.generation == &generation; });
@@ -55,15 +54,27 @@ struct Step {
   StepPlan plan;
   StepInput input;
   std::vector<StepPart> parts;
-  std::vector<DrawRow> draws;
-  std::vector<ScoreRow> scores;
-  std::vector<std::vector<std::uint32_t>> masks;  // kept from step to step: the most that a step used
-  std::size_t num_masks = 0;                      // masks used by this step's draws
+  StepDraws draws;
   Ticket* ticket = nullptr;
   std::uint64_t pass = 0;                          // its number among submitted steps
   bool is_overlapped = false;                      // the next step is submitted before this one is finished
   std::vector<std::unique_ptr<Generation>> ended;  // ended generations that a step in flight refers to
   StepRecord record;
+};
+
+// One is planned while the other may be in flight.
+struct Steps {
+  // The step to plan while `before` may be in flight.
+  Step& beside(const Step* before) { return both[before == both.data() ? 1 : 0]; }
+  // Keeps an ended generation that a step in flight refers to: until the latest one is done, since an earlier one may
+  // be in flight too.
+  void keep(std::unique_ptr<Generation>& ended) {
+    const auto names = [&](const Step& step) { return step.names(*ended); };
+    if (latest != nullptr && std::ranges::any_of(both, names)) latest->ended.push_back(std::move(ended));
+  }
+
+  std::array<Step, 2> both;
+  Step* latest = nullptr;  // the last submitted step that is not done
 };
 
 }  // namespace quire

@@ -216,10 +216,10 @@ void Replica::propose_drafts() {
   for (Sequence* sequence : scheduler_.running()) {
     auto& live = static_cast<Live&>(*sequence);
     live.drafts.clear();
-    if (!live.streams() || live.num_generated() == 0 || !live.drafts_record.is_due(live.num_tokens())) continue;
+    if (!live.streams() || live.num_generated() == 0 || !live.drafts_accepted.is_due(live.num_tokens())) continue;
     const std::int64_t most = std::min(live.num_left - 1, options_.max_drafts);
-    live.drafts.assign(static_cast<std::size_t>(live.drafts_record.most(most)), output_token(live.id));
-    live.draft_rate = live.drafts_record.rate();
+    live.drafts.assign(static_cast<std::size_t>(live.drafts_accepted.most(most)), output_token(live.id));
+    live.draft_rate = live.drafts_accepted.rate();
   }
 }
 
@@ -233,14 +233,14 @@ void Replica::verify_drafts() {
     EntryOutput& done = output_.entries[i];
     const std::int64_t num_verified = done.num_computed - entry.num_known();
     auto& live = static_cast<Live&>(*entry.sequence);
-    if (entry.num_drafts == 0 && !live.drafts.empty()) live.drafts_record.note_unused(live.num_tokens());
+    if (entry.num_drafts == 0 && !live.drafts.empty()) live.drafts_accepted.note_unused(live.num_tokens());
     if (entry.num_drafts == 0 || num_verified <= 0) continue;
     std::bernoulli_distribution is_right(options_.draft_acceptance);
     while (done.num_accepted < num_verified && is_right(random_))
       ++done.num_accepted;
     report_.num_draft_tokens += num_verified;
     report_.num_accepted_tokens += done.num_accepted;
-    live.drafts_record.note(num_verified, done.num_accepted, live.num_tokens() + done.num_accepted);
+    live.drafts_accepted.note(num_verified, done.num_accepted, live.num_tokens() + done.num_accepted);
   }
 }
 

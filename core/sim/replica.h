@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/draft/draft_record.h"
+#include "core/draft/acceptance.h"
 #include "core/kv/kv_cache.h"
 #include "core/kv/moves/lower_tier.h"
 #include "core/kv/tiers/host_tier.h"
@@ -64,7 +64,7 @@ class Replica {
     double arrival_s = 0.0;
     double last_token_s = 0.0;
     std::int32_t num_left = 0;  // output tokens
-    DraftRecord drafts_record{kDraftPrior};
+    DraftAcceptance drafts_accepted{kDraftPrior};
     KeyShare* share = nullptr;
     Stage stage = Stage::kWhole;
     TraceRequest traced{};  // set if only the prompt is computed here

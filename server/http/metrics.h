@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/engine_stats.h"
+#include "core/engine/figures/engine_stats.h"
 #include "core/request/request.h"
 #include "server/api/common/operation.h"
 #include "server/metrics/exposition.h"

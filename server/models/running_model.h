@@ -6,10 +6,10 @@
 #include <functional>
 #include <memory>
 
-#include "core/engine/engine_stats.h"
-#include "core/engine/engine_view.h"
+#include "core/engine/figures/engine_stats.h"
+#include "core/engine/figures/engine_view.h"
+#include "core/engine/figures/step_trace.h"
 #include "core/engine/slot_orders.h"
-#include "core/engine/step_trace.h"
 #include "core/model/tools/memory_plan.h"
 #include "server/api/common/served_model.h"
 #include "server/models/model_spec.h"

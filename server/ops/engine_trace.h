@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/step_trace.h"
+#include "core/engine/figures/step_trace.h"
 #include "server/ops/request_record.h"
 
 namespace quire {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/engine_stats.h"
+#include "core/engine/figures/engine_stats.h"
 
 namespace quire {
 

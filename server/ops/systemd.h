@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/engine/engine_stats.h"
+#include "core/engine/figures/engine_stats.h"
 
 namespace quire {
 

@@ -1,9 +1,9 @@
-// quire-deferred links this file instead of core/engine/executor_for.cpp. Its device completes late, with two steps in
-// flight. QUIRE_DEFERRED_SEED: another order of completion.
+// quire-deferred links this file instead of core/executor/executor_for.cpp. Its device completes late, with two steps
+// in flight. QUIRE_DEFERRED_SEED: another order of completion.
 #include <cstdlib>
 #include <utility>
 
-#include "core/engine/cpu_executor.h"
+#include "core/executor/cpu_executor.h"
 #include "tests/support/deferred_executor.h"
 
 namespace quire {

@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "core/engine/cpu_executor.h"
-#include "core/engine/device_executor.h"
+#include "core/executor/cpu_executor.h"
+#include "core/executor/device_executor.h"
 #include "core/model/layers/loaded_model.h"
 #include "core/model/tools/memory_plan.h"
 #include "core/model/tools/synth.h"

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/engine/engine_stats.h"
+#include "core/engine/figures/engine_stats.h"
 #include "core/engine/request_queue.h"
 
 namespace quire::test {

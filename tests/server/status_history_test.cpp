@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "core/engine/engine_view.h"
+#include "core/engine/figures/engine_view.h"
 #include "server/ops/status_history.h"
 
 using namespace quire;

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/executor.h"
+#include "core/executor/executor.h"
 
 namespace quire::test {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/executor.h"
+#include "core/executor/executor.h"
 #include "core/text/tokenizer.h"
 
 namespace quire::test {

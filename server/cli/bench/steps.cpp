@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/engine/step_input.h"
+#include "core/executor/step_input.h"
 #include "core/model/layers/abilities.h"
 #include "core/model/layers/loaded_model.h"
 

@@ -1,4 +1,4 @@
-// quire-scripted links this file instead of core/engine/executor_for.cpp. Its device generates the texts in the file
+// quire-scripted links this file instead of core/executor/executor_for.cpp. Its device generates the texts in the file
 // QUIRE_SCRIPT, [{"after","say"}], as tokens of the model QUIRE_MODEL.
 #include <cstdlib>
 #include <fstream>
@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "core/engine/cpu_executor.h"
+#include "core/executor/cpu_executor.h"
 #include "core/model/layers/loaded_model.h"
 #include "tests/support/scripted_executor.h"
 

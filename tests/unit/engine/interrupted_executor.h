@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "core/engine/executor.h"
+#include "core/executor/executor.h"
 
 namespace quire::test {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "core/engine/executor.h"
+#include "core/executor/executor.h"
 #include "core/sched/step_cost.h"
 
 namespace quire::test {

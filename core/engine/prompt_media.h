@@ -1,0 +1,71 @@
+// PromptMedia: the media of prompts: names their rows, chooses the piece to encode next and its time beside a step, and
+// lets sequences continue once their rows are encoded. Engine thread only. Invariants: a piece is encoded once for all
+// sequences that share it; a step and the encoder's slice beside it stay within the bound of a step. Without an encoder
+// it refuses media and does nothing else.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/base/thread_role.h"
+#include "core/engine/figures/engine_stats.h"
+#include "core/engine/generation.h"
+#include "core/engine/media_encoding.h"
+#include "core/kv/kv_cache.h"
+#include "core/sched/scheduler.h"
+
+namespace quire {
+
+class PromptMedia {
+ public:
+  // A piece that a sequence waits for.
+  struct Wanted {
+    Generation* generation;
+    const MediaRun* run;
+  };
+  // Requests that wait for a piece that could not be encoded; empty: none failed.
+  struct Failed {
+    std::vector<LiveRequest*> requests{};
+    SharedError error{};
+  };
+
+  // encoder: null for a model that takes no media. All others must outlive it.
+  PromptMedia(Backend* encoder, std::int64_t max_bytes, Executor& executor, KvCache& kv, Scheduler& scheduler,
+              const SchedulerOptions& options);
+
+  Result<void> check(const Request& request) const;
+  // Gives the media rows in the generation's tokens names that live as long as the generation.
+  void name_rows(Generation& generation);
+
+  // Gives sequences the rows that are encoded. Returns the next piece to encode: a running sequence's first, then one
+  // of another API key than the last piece's, then the first that waits.
+  std::optional<Wanted> place(bool is_step_in_flight);
+  // Most time for a step while a piece is to be encoded, and the encoder's time beside a step.
+  double most_step_seconds() const;
+  double encoder_seconds(const StepPlan& plan) const;
+  // Continues the current piece, else begins `next`, the latest result of place().
+  Failed encode(const std::optional<Wanted>& next, double seconds) QUIRE_REQUIRES(kEngineThread);
+
+  void report(EngineStats& stats) const;
+
+ private:
+  std::int64_t next_position(Generation& generation);
+  const MediaRun* find_rows(Generation& generation, std::int64_t position);
+  void give(const std::shared_ptr<const MediaRows>& rows);
+  Failed fail(const char* why) const;
+
+  KvCache& kv_;
+  Scheduler& scheduler_;
+  const std::int64_t max_rows_;  // rows that attend to each other: they are computed in one step
+  const double target_itl_s_;    // 0: none
+  const std::int64_t hidden_size_;
+  std::optional<MediaEncoding> encoding_;
+  std::vector<Generation*> users_;  // generations whose prompts have media
+  std::string last_key_;            // API key whose media was encoded last
+};
+
+}  // namespace quire

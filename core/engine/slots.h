@@ -1,0 +1,48 @@
+// Slots: saves, restores and erases conversations by slot number, and notes which conversation each slot has. Engine
+// thread only. Invariant: a single chain of blocks moves at a time, beside the steps; further orders wait for it. If no
+// slots are kept, it does nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/base/result.h"
+#include "core/engine/generation.h"
+#include "core/engine/slot_orders.h"
+#include "core/kv/kv_cache.h"
+#include "core/kv/moves/lower_tier.h"
+
+namespace quire {
+
+class Slots {
+ public:
+  // num_slots: 0: none are kept. fingerprint: of the engine's blocks. tier: moves the blocks; null without slots. All
+  // must outlive it.
+  Slots(std::int32_t num_slots, SlotOrders& orders, KvCache& kv, LowerTier* tier, const ChainKey& fingerprint,
+        SharedError no_memory);
+
+  bool are_kept() const { return records_.has_value(); }
+  // Whether an order waits that can begin now.
+  bool has_order() const { return are_kept() && !tier_->is_moving_chain() && orders_.has_any(); }
+  // Begins the orders that have arrived.
+  void receive();
+  // The generation has ended: its conversation is in a slot from now on.
+  void note(const Generation& generation);
+  // Refuses all orders, present and future, and gives up the one that moves.
+  void refuse(const Error& error);
+
+ private:
+  void begin(SlotOrder order);
+  void save(const SlotOrder& order, const SlotRecords::Record& record);
+  void restore(SlotOrder order);
+  Result<KeptChain> noted(std::int32_t slot, Result<KeptChain> restored);
+
+  SlotOrders& orders_;
+  KvCache& kv_;
+  LowerTier* const tier_;
+  const ChainKey fingerprint_;
+  const SharedError no_memory_;
+  std::optional<SlotRecords> records_;  // absent: none are kept
+};
+
+}  // namespace quire
