@@ -39,7 +39,7 @@ function(quire_library name)
     file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
     list(APPEND sources ${found})
   endforeach()
-  list(FILTER sources EXCLUDE REGEX "/server/main\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/server/(dev/)?main\\.cpp$")
   if(ARG_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX ${ARG_EXCLUDE})
   endif()
@@ -74,7 +74,7 @@ quire_library(quire_engine FOLDERS core/content core/request core/kv core/sched 
 # An archive member of its own, which a binary with another executor leaves out.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/engine/executor_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
-quire_library(quire_server FOLDERS server LINK quire_engine quire_sim OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT
+quire_library(quire_server FOLDERS server EXCLUDE "/server/dev/" LINK quire_engine quire_sim OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT
   PkgConfig::HIREDIS PkgConfig::ZMQ ${BOOST_URL_LIBRARY} PNG::PNG JPEG::JPEG GIF::GIF PkgConfig::WEBP PkgConfig::XXHASH)
 
 # Two thirds of a build, with little arithmetic: how they are optimized decides how long `make test` and sanitizers' builds take.
@@ -94,9 +94,19 @@ foreach(name base grammar text model engine sim config)
   target_compile_options(quire_${name} PRIVATE ${QUIRE_CORE_OPTIMIZE})
 endforeach()
 
+# The commands of quire-dev, which is not installed.
+quire_library(quire_dev_commands FOLDERS server/dev LINK quire_server)
+add_executable(quire_dev server/dev/main.cpp)
+set_target_properties(quire_dev PROPERTIES OUTPUT_NAME quire-dev)
+foreach(target quire_dev_commands quire_dev)
+  target_compile_options(${target} PRIVATE ${QUIRE_SERVER_OPTIMIZE})
+endforeach()
+target_link_libraries(quire_dev PRIVATE quire_dev_commands quire_config $<$<BOOL:${QUIRE_PORTABLE}>:quire_portable>)
+
 # Compiled once for the daemon and for the tests' daemons on other devices.
 add_library(quire_main OBJECT server/main.cpp)
 target_link_libraries(quire_main PUBLIC quire_config quire_server)
 target_compile_options(quire_main PRIVATE ${QUIRE_SERVER_OPTIMIZE})
 add_executable(quire)
 target_link_libraries(quire PRIVATE quire_main $<$<BOOL:${QUIRE_PORTABLE}>:quire_portable>)
+add_dependencies(quire quire_dev)  # beside it in every build: quire runs it for its commands

@@ -127,7 +127,7 @@ std::vector<Json> wrong_values(const FieldType& type) {
 }
 
 TEST_CASE("the API page has the reference's tables") {
-  // Update it with: quire api --page server/API.md
+  // Update it with: quire-dev api --page server/API.md
   const std::string page = read_file(source_folder() / "server/API.md");
   CHECK(page == with_tables(page));
   std::set<std::string> headings;

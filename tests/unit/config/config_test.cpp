@@ -372,7 +372,7 @@ TEST_CASE("a file that looks half written is no successor of one that was whole"
 }
 
 TEST_CASE("the reference page says what the table of keys holds", "[config][docs]") {
-  // Update it with: quire configuration > deploy/docs/configuration.md
+  // Update it with: quire-dev configuration > deploy/docs/configuration.md
   CHECK(test::read_file(test::source_folder() / "deploy/docs/configuration.md") == render_reference());
 }
 

@@ -1,4 +1,4 @@
-// `quire api`: the API's reference, as an OpenAPI document or as the tables of the page server/API.md.
+// `quire-dev api`: the API's reference, as an OpenAPI document or as the tables of the page server/API.md.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -10,9 +10,9 @@
 #include "core/base/result.h"
 #include "server/api/reference/openapi.h"
 #include "server/api/reference/page.h"
-#include "server/cli/commands.h"
+#include "server/dev/commands.h"
 
-namespace quire::cli {
+namespace quire::dev {
 
 namespace {
 
@@ -36,4 +36,4 @@ void add_api(CLI::App& app) {
   });
 }
 
-}  // namespace quire::cli
+}  // namespace quire::dev
