@@ -57,17 +57,27 @@ void add_serve(CLI::App& app) {
   });
 }
 
-void add_commands(CLI::App& app, const std::vector<std::string>& words) {
+std::vector<quire::cli::CommandGroup> commands(const std::vector<std::string>& words) {
   namespace cli = quire::cli;
+  using quire::Module;
   const auto add_tokenize = [words](CLI::App& to) {
     cli::add_tokenize(to, [words](const cli::TokenizeArguments&) { cli::run_dev_program(words); });
   };
-  cli::add_group(app, "Serve", {add_serve, cli::add_run, cli::add_probe});
-  cli::add_group(app, "Models",
-                 {cli::add_recommend, cli::add_pull, cli::add_models, cli::add_import, cli::add_inspect, add_tokenize,
-                  cli::add_synth});
-  cli::add_group(app, "Measure and plan", {cli::add_bench, cli::add_simulate});
-  cli::add_group(app, "Help", {cli::add_help, cli::add_completion, cli::add_man});
+  return {
+      {"Serve",
+       {{"serve", add_serve}, cli::command_of<Module::kTerminal, &cli::add_run>("run"), {"probe", cli::add_probe}}},
+      {"Models",
+       {{"recommend", cli::add_recommend},
+        cli::command_of<Module::kHub, &cli::add_pull>("pull"),
+        cli::command_of<Module::kHub, &cli::add_models>("models"),
+        cli::command_of<Module::kHub, &cli::add_import>("import"),
+        {"inspect", cli::add_inspect},
+        {"tokenize", add_tokenize},
+        {"synth", cli::add_synth}}},
+      {"Measure and plan",
+       {{"bench", cli::add_bench}, cli::command_of<Module::kSimulator, &cli::add_simulate>("simulate")}},
+      {"Help", {{"help", cli::add_help}, {"completion", cli::add_completion}, {"man", cli::add_man}}},
+  };
 }
 
 int run(std::vector<std::string> words) {
@@ -76,7 +86,7 @@ int run(std::vector<std::string> words) {
   app.footer("'quire help COMMAND' explains a command. First steps: quire serve MODEL, quire run MODEL.");
   words = quire::cli::own_command_words(std::move(words));
   if (quire::cli::is_dev_command(words)) quire::cli::run_dev_program(words);
-  add_commands(app, words);
+  quire::cli::add_commands(app, commands(words), words);
   // llama-server's spelling, which a parser would read as the letters -h and -f.
   std::replace(words.begin(), words.end(), std::string("-hf"), std::string("--hf"));
   if (!words.empty() && words.front() == "serve") {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "core/base/result.h"
-#include "server/api/reference/openapi.h"
 #include "server/api/reference/page.h"
 #include "server/dev/commands.h"
+#include "server/http/openapi_handler.h"
 
 namespace quire::dev {
 
@@ -32,7 +32,7 @@ void add_api(CLI::App& app) {
       ->type_name("FILE");
   api->callback([page] {
     if (!page->empty()) return print_page(*page);
-    fmt::print("{}\n", reference::openapi_document().dump(2));
+    fmt::print("{}\n", served_openapi().dump(2));
   });
 }
 

@@ -24,10 +24,17 @@ int run(std::vector<std::string> words) {
   CLI::App app("Commands for the development of Quire, with the daemon's own code.", "quire-dev");
   quire::cli::prepare_program(app);
   app.footer("'quire-dev help COMMAND' explains a command.");
-  quire::cli::add_group(app, "Texts, as JSON lines",
-                        {dev::add_grammar, dev::add_render, dev::add_parse_tools, dev::add_tokenize});
-  quire::cli::add_group(app, "Generated pages", {dev::add_api, dev::add_architectures, add_configuration});
-  quire::cli::add_group(app, "Help", {quire::cli::add_help});
+  const std::vector<quire::cli::CommandGroup> groups = {
+      {"Texts, as JSON lines",
+       {{"grammar", dev::add_grammar},
+        {"render", dev::add_render},
+        {"parse-tools", dev::add_parse_tools},
+        {"tokenize", dev::add_tokenize}}},
+      {"Generated pages",
+       {{"api", dev::add_api}, {"architectures", dev::add_architectures}, {"configuration", add_configuration}}},
+      {"Help", {{"help", quire::cli::add_help}}},
+  };
+  quire::cli::add_commands(app, groups, words);
   return quire::cli::run_words(app, std::move(words));
 }
 

@@ -30,10 +30,17 @@ void prepare_program(CLI::App& app) {
   app.require_subcommand(0, 1);  // a later argument with a command's name is no command
 }
 
-void add_group(CLI::App& app, const char* name, const std::vector<std::function<void(CLI::App&)>>& commands) {
-  for (const auto& add : commands) {
-    add(app);
-    app.get_subcommands([](const CLI::App*) { return true; }).back()->group(name);
+void add_commands(CLI::App& app, const std::vector<CommandGroup>& groups, const std::vector<std::string>& words) {
+  const bool asks_help = words.size() > 1 && (words.front() == "help" || words.front() == "man");
+  const std::string named = words.empty() ? "" : words[asks_help ? 1 : 0];
+  for (const CommandGroup& group : groups) {
+    for (const CommandRow& row : group.rows) {
+      if (!is_built(row.module) && row.name == named)
+        throw StartupError(fmt::format("the command '{}' {}", row.name, left_out(row.module)));
+      if (!is_built(row.module)) continue;
+      row.add(app);
+      app.get_subcommand(std::string(row.name))->group(group.heading);
+    }
   }
 }
 

@@ -3,7 +3,10 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "server/modules/modules.h"
 
 namespace CLI {
 class App;
@@ -14,8 +17,31 @@ namespace quire::cli {
 // Sets the form of the program's help and of its complaints. Before commands are added.
 void prepare_program(CLI::App& app);
 
-// Adds the commands under this heading of the help.
-void add_group(CLI::App& app, const char* name, const std::vector<std::function<void(CLI::App&)>>& commands);
+// A command of a program, in the build if its module is.
+struct CommandRow {
+  std::string_view name;
+  std::function<void(CLI::App&)> add;
+  Module module = Module::kCore;
+};
+
+// The row of a command whose sources are in the build only if their module is.
+template <Module module, auto add>
+CommandRow command_of(std::string_view name) {
+  if constexpr (is_built(module)) {
+    return {name, add, module};
+  } else {
+    return {name, nullptr, module};
+  }
+}
+
+// Commands under one heading of the help.
+struct CommandGroup {
+  const char* heading;
+  std::vector<CommandRow> rows;
+};
+
+// Adds the commands of the build. Throws StartupError if the words name one that is left out.
+void add_commands(CLI::App& app, const std::vector<CommandGroup>& groups, const std::vector<std::string>& words);
 
 // Runs the command that the words name; words that name none are answered with the nearest. Returns the exit code.
 int run_words(CLI::App& app, std::vector<std::string> words);

@@ -17,6 +17,7 @@
 #include "server/cli/run/conversation.h"
 #include "server/cli/run/line_editor.h"
 #include "server/cli/run/local_server.h"
+#include "server/modules/modules.h"
 
 namespace quire::cli {
 
@@ -177,7 +178,11 @@ void settle_model(RunArguments& arguments) {
   if (!arguments.url.empty() && !arguments.hf.empty()) throw StartupError("--hf and --url exclude each other");
   const bool is_text = !arguments.url.empty() || !arguments.hf.empty();
   if (is_text && !arguments.model.empty()) arguments.question.insert(arguments.question.begin(), arguments.model);
-  if (!arguments.hf.empty()) arguments.model = pull_with_progress(arguments.hf).path.string();
+  if constexpr (is_built(Module::kHub)) {
+    if (!arguments.hf.empty()) arguments.model = pull_with_progress(arguments.hf).path.string();
+  } else {
+    if (!arguments.hf.empty()) throw StartupError("--hf " + left_out(Module::kHub));
+  }
   if (arguments.url.empty() && arguments.model.empty()) {
     throw StartupError(
         "no model: quire run MODEL, quire run --hf OWNER/NAME to download one, or quire run --url http://HOST:PORT for "
