@@ -13,15 +13,9 @@ pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-cpp)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
-pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
-pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
-pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
 find_library(NUMA_LIBRARY numa REQUIRED)
 find_package(ZLIB REQUIRED)
-find_package(PNG REQUIRED)
-find_package(JPEG REQUIRED)
-find_package(GIF REQUIRED)
-pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebpdemux libwebp)
+include(cmake/modules.cmake)
 set(QUIRE_SPDLOG spdlog::spdlog)
 if(QUIRE_PORTABLE)
   include(cmake/portable.cmake)
@@ -39,7 +33,7 @@ function(quire_library name)
     file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
     list(APPEND sources ${found})
   endforeach()
-  list(FILTER sources EXCLUDE REGEX "/server/main\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/server/(dev/)?main\\.cpp$")
   if(ARG_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX ${ARG_EXCLUDE})
   endif()
@@ -73,9 +67,9 @@ quire_library(quire_engine FOLDERS core/content core/request core/kv core/sched 
   LINK quire_model quire_grammar)
 # An archive member of its own, which a binary with another executor leaves out.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/executor/executor_for.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-quire_library(quire_sim FOLDERS core/sim LINK quire_engine ZLIB::ZLIB)
-quire_library(quire_server FOLDERS server LINK quire_engine quire_sim OpenSSL::SSL ZLIB::ZLIB PkgConfig::EDIT
-  PkgConfig::HIREDIS PkgConfig::ZMQ ${BOOST_URL_LIBRARY} PNG::PNG JPEG::JPEG GIF::GIF PkgConfig::WEBP PkgConfig::XXHASH)
+quire_library(quire_sim FOLDERS core/sim EXCLUDE ${quire_sim_left_out} LINK quire_engine ZLIB::ZLIB)
+quire_library(quire_server FOLDERS server EXCLUDE ${quire_left_out} LINK quire_engine quire_sim OpenSSL::SSL ZLIB::ZLIB ${quire_module_libraries}
+  ${BOOST_URL_LIBRARY} PkgConfig::XXHASH)
 
 # Two thirds of a build, with little arithmetic: how they are optimized decides how long `make test` and sanitizers' builds take.
 set(QUIRE_CORE_OPTIMIZE "" CACHE STRING "Optimization of core/ and config/, where it is not the build's")
@@ -87,12 +81,23 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/server/client/http_url.cpp ${P
   PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 target_compile_definitions(quire_server PUBLIC BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION)
 
-include(${PROJECT_SOURCE_DIR}/cmake/web.cmake)
+if(page IN_LIST quire_built)
+  include(${PROJECT_SOURCE_DIR}/cmake/web.cmake)
+endif()
 
 quire_library(quire_config FOLDERS config LINK quire_server PkgConfig::YAML)
 foreach(name base grammar text model engine sim config)
   target_compile_options(quire_${name} PRIVATE ${QUIRE_CORE_OPTIMIZE})
 endforeach()
+
+# The commands of quire-dev, which is not installed.
+quire_library(quire_dev_commands FOLDERS server/dev LINK quire_server)
+add_executable(quire_dev server/dev/main.cpp)
+set_target_properties(quire_dev PROPERTIES OUTPUT_NAME quire-dev)
+foreach(target quire_dev_commands quire_dev)
+  target_compile_options(${target} PRIVATE ${QUIRE_SERVER_OPTIMIZE})
+endforeach()
+target_link_libraries(quire_dev PRIVATE quire_dev_commands quire_config $<$<BOOL:${QUIRE_PORTABLE}>:quire_portable>)
 
 # Compiled once for the daemon and for the tests' daemons on other devices.
 add_library(quire_main OBJECT server/main.cpp)
@@ -100,3 +105,4 @@ target_link_libraries(quire_main PUBLIC quire_config quire_server)
 target_compile_options(quire_main PRIVATE ${QUIRE_SERVER_OPTIMIZE})
 add_executable(quire)
 target_link_libraries(quire PRIVATE quire_main $<$<BOOL:${QUIRE_PORTABLE}>:quire_portable>)
+add_dependencies(quire quire_dev)  # beside it in every build: quire runs it for its commands

@@ -54,6 +54,8 @@ class Loader {
         const std::string complaint = key->set(config_, value);
         if (!complaint.empty()) fail(line, fmt::format("'{}' {}", path, complaint));
         config_.file.keys.insert(path);
+      } else if (const ConfigKey* absent = find_left_out_config_key(path)) {
+        fail(line, fmt::format("'{}' {}", path, left_out(absent->module)));
       } else if (!is_section(path)) {
         fail(line, fmt::format("unknown key '{}'; did you mean '{}'?", one_line(path), nearest_key(path)));
       } else if (value.kind == ConfigValue::Kind::kMap) {

@@ -53,6 +53,10 @@ std::string describe_unknown(const std::string& written) {
         written);
   }
   const std::string name = written.substr(0, written.find('='));
+  for (const ConfigKey& key : left_out_config_keys()) {
+    if (name == long_flag(key.path) || std::ranges::find(key.flags, name) != key.flags.end())
+      return fmt::format("'{}' {}", name, left_out(key.module));
+  }
   std::vector<std::string> names = {"--config", "--check-config", "--print-config",
                                     "--help",   "--api-key",      std::string(kSpeculativeFlag)};
   for (const ConfigKey& key : config_keys()) {
@@ -125,6 +129,11 @@ void ConfigFlags::add_key_flags() {
 
 // A flag takes precedence over its key's environment variable, which is then not read.
 void ConfigFlags::set_environment(Config& config) const {
+  for (const ConfigKey& key : left_out_config_keys()) {
+    const std::string name = variable_of(key.path);
+    const char* const value = std::getenv(name.c_str());
+    if (value != nullptr && *value != '\0') throw StartupError(fmt::format("{} {}", name, left_out(key.module)));
+  }
   for (const Flag& flag : flags_) {
     const std::string name = variable_of(flag.key->path);
     const char* const value = std::getenv(name.c_str());

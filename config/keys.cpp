@@ -461,7 +461,8 @@ bool is_live(const std::string& path) {
                      [&](std::string_view live) { return live.back() == '.' ? path.starts_with(live) : path == live; });
 }
 
-Keys make_keys() {
+// The keys that are in the build, or those that are not.
+Keys make_keys(bool built) {
   Keys all;
   for (const auto section :
        {model_keys,    model_file_keys, models_keys,    server_keys,      listener_keys, timeout_keys,
@@ -471,15 +472,23 @@ Keys make_keys() {
     Keys keys = section();
     std::move(keys.begin(), keys.end(), std::back_inserter(all));
   }
-  for (ConfigKey& key : all)
+  for (ConfigKey& key : all) {
     key.is_live = is_live(key.path);
+    key.module = module_of_key(key.path);
+  }
+  std::erase_if(all, [built](const ConfigKey& key) { return is_built(key.module) != built; });
   return all;
 }
 
 }  // namespace
 
 const std::vector<ConfigKey>& config_keys() {
-  static const Keys kKeys = make_keys();
+  static const Keys kKeys = make_keys(true);
+  return kKeys;
+}
+
+const std::vector<ConfigKey>& left_out_config_keys() {
+  static const Keys kKeys = make_keys(false);
   return kKeys;
 }
 

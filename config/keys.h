@@ -9,6 +9,7 @@
 
 #include "config/config.h"
 #include "config/config_value.h"
+#include "server/modules/modules.h"
 
 namespace quire {
 
@@ -23,6 +24,7 @@ struct ConfigKey {
   std::function<std::string(Config&)> get;  // the value as YAML
   bool is_live = false;                     // a reload can change it
   bool is_secret = false;                   // its value is never logged
+  Module module = Module::kCore;            // the module of the build that it configures
 };
 
 struct ConfigSection {
@@ -31,7 +33,11 @@ struct ConfigSection {
 };
 
 const std::vector<ConfigKey>& config_keys();  // grouped by section, in the shipped file's order
+// Keys of modules that the build leaves out: refused with what they need.
+const std::vector<ConfigKey>& left_out_config_keys();
 const std::vector<ConfigSection>& config_sections();
-const ConfigKey* find_config_key(std::string_view path);  // null: unknown
+Module module_of_key(std::string_view path);
+const ConfigKey* find_config_key(std::string_view path);           // null: unknown, or left out
+const ConfigKey* find_left_out_config_key(std::string_view path);  // null: unknown, or in the build
 
 }  // namespace quire

@@ -1,7 +1,7 @@
 #include "config/key_groups.h"
 #include "config/key_types.h"
 #include "core/text/tools/tool_format.h"
-#include "server/hub/model_reference.h"
+#include "server/models/model_reference.h"
 
 namespace quire {
 

@@ -5,7 +5,7 @@
 #include "config/key_types.h"
 #include "core/base/nearest_name.h"
 #include "core/text/tools/tool_format.h"
-#include "server/hub/model_reference.h"
+#include "server/models/model_reference.h"
 
 namespace quire::config_types {
 namespace {
@@ -20,6 +20,7 @@ struct Member {
   std::string_view accepts;
   bool (*set)(ModelEntry&, const ConfigValue&);
   std::string (*show)(const ModelEntry&);
+  Module module = Module::kCore;
 };
 
 template <class T, class Value>
@@ -101,7 +102,7 @@ constexpr Member kMembers[] = {
      [](Entry& e, const Value& v) {
        return take(e.model.hf, some_text(v)) && hub::parse_reference(e.model.hf).has_value();
      },
-     [](const Entry& e) { return shown_text(e.model.hf); }},
+     [](const Entry& e) { return shown_text(e.model.hf); }, Module::kHub},
     {"aliases", "a name, or a list of names",
      [](Entry& e, const Value& v) { return take_texts(e.model.alias, v, is_model_name); },
      [](const Entry& e) { return shown_texts(e.model.alias); }},
@@ -120,10 +121,10 @@ constexpr Member kMembers[] = {
     {"chat_template", "a path", [](Entry& e, const Value& v) { return take(e.model.chat_template, some_text(v)); },
      [](const Entry& e) { return shown_text(e.model.chat_template.string()); }},
     {"mmproj", "a path", [](Entry& e, const Value& v) { return take(e.model.mmproj, some_text(v)); },
-     [](const Entry& e) { return shown_text(e.model.mmproj.string()); }},
+     [](const Entry& e) { return shown_text(e.model.mmproj.string()); }, Module::kImages},
     {"uses_mmproj", "true or false",
      [](Entry& e, const Value& v) { return take(e.model.uses_mmproj, read_boolean(v)); },
-     [](const Entry& e) { return std::string(e.model.uses_mmproj ? kAbsent : "false"); }},
+     [](const Entry& e) { return std::string(e.model.uses_mmproj ? kAbsent : "false"); }, Module::kImages},
     {"tool_format", "the name of a format such as hermes or llama3_json", set_tool_format,
      [](const Entry& e) { return shown_text(e.model.tool_format); }},
     {"draft_model", "a path", [](Entry& e, const Value& v) { return take(e.model.draft_model, some_text(v)); },
@@ -172,6 +173,7 @@ std::string set_model_member(ModelEntry& entry, const std::string& name, const C
   for (const Member& member : kMembers) {
     names.push_back(member.name);
     if (member.name != name) continue;
+    if (!is_built(member.module)) return fmt::format("has '{}', which {}", name, left_out(member.module));
     return member.set(entry, value) ? std::string() : fmt::format("needs {} for '{}'", member.accepts, name);
   }
   return fmt::format("does not know '{}'; did you mean '{}'?", one_line(name), nearest_name(name, names));

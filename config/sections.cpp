@@ -1,6 +1,7 @@
 #include "config/keys.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace quire {
 
@@ -36,10 +37,48 @@ const std::vector<ConfigSection>& config_sections() {
   return kSections;
 }
 
-const ConfigKey* find_config_key(std::string_view path) {
-  const std::vector<ConfigKey>& keys = config_keys();
+namespace {
+
+struct KeyModule {
+  std::string_view path;  // a name that ends in a dot stands for its whole section
+  Module module;
+};
+
+// The other keys are in every build.
+constexpr KeyModule kKeyModules[] = {
+    {"model.hf", Module::kHub},
+    {"server.pull.", Module::kHub},
+    {"model.mmproj", Module::kImages},
+    {"model.uses_mmproj", Module::kImages},
+    {"model.image_preprocessing", Module::kImages},
+    {"media.", Module::kImages},
+    {"batches.", Module::kBatches},
+    {"kv_cache.shared.", Module::kFleet},
+    {"kv_cache.events.", Module::kFleet},
+    {"shared_quotas.", Module::kFleet},
+    {"tracing.", Module::kOtlp},
+};
+
+const ConfigKey* find_among(const std::vector<ConfigKey>& keys, std::string_view path) {
   const auto found = std::find_if(keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.path == path; });
   return found == keys.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Module module_of_key(std::string_view path) {
+  const auto found = std::ranges::find_if(kKeyModules, [&](const KeyModule& each) {
+    return each.path.back() == '.' ? path.starts_with(each.path) : path == each.path;
+  });
+  return found == std::end(kKeyModules) ? Module::kCore : found->module;
+}
+
+const ConfigKey* find_config_key(std::string_view path) {
+  return find_among(config_keys(), path);
+}
+
+const ConfigKey* find_left_out_config_key(std::string_view path) {
+  return find_among(left_out_config_keys(), path);
 }
 
 }  // namespace quire

@@ -3,11 +3,12 @@
 
 #include "core/base/log.h"
 #include "core/base/usable_folder.h"
-#include "server/fleet/event_publisher.h"
 #include "server/http/listener.h"
 #include "server/http/server_state.h"
+#include "server/join_fleet.h"
 #include "server/model_host.h"
 #include "server/models/live_models.h"
+#include "server/modules/modules.h"
 #include "server/serve.h"
 
 namespace quire {
@@ -47,8 +48,10 @@ void check_start(const ServeOptions& options) {
   check_folder("batches.directory", options.server.batches.directory);
   check_folder("kv_cache.disk_tier_path", options.engine.kv_cache.disk_tier_path);
   const Settings settings(options.server);
-  if (!options.server.tracing.endpoint.empty()) open_collector(options.server.tracing);
-  if (!options.cache_events.endpoint.empty()) CacheEventPublisher::check(options.cache_events);
+  if constexpr (is_built(Module::kOtlp)) {
+    if (!options.server.tracing.endpoint.empty()) open_collector(options.server.tracing);
+  }
+  if constexpr (is_built(Module::kFleet)) check_event_endpoints(options.cache_events);
   check_addresses(options.server);
   check_models(options);
 }

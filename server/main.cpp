@@ -10,17 +10,15 @@
 #include "config/flags.h"
 #include "core/base/log.h"
 #include "core/base/result.h"
-#include "core/base/system_limits.h"
 #include "core/model/formats/model_path.h"
 #include "server/cli/commands.h"
+#include "server/cli/dev_program.h"
 #include "server/cli/fetch_models.h"
-#include "server/cli/line/help_format.h"
 #include "server/cli/line/other_names.h"
-#include "server/cli/line/suggestions.h"
+#include "server/cli/line/program.h"
+#include "server/cli/tokenize.h"
 
 namespace {
-
-constexpr int kExitBadInput = 2;  // a bad configuration, model file or command line
 
 // Reads the same file and flags again and compares them with the current configuration.
 quire::ConfigSource read_again(std::shared_ptr<const quire::ConfigFlags> flags, const quire::Config& config) {
@@ -59,80 +57,51 @@ void add_serve(CLI::App& app) {
   });
 }
 
-void add_configuration(CLI::App& app) {
-  app.add_subcommand("configuration", "Print the configuration reference, the page deploy/docs/configuration.md")
-      ->callback([] { fmt::print("{}", quire::render_reference()); });
-}
-
-void add_commands(CLI::App& app) {
-  const auto group = [&app](const char* name, std::initializer_list<void (*)(CLI::App&)> commands) {
-    for (const auto& add : commands) {
-      add(app);
-      app.get_subcommands([](const CLI::App*) { return true; }).back()->group(name);
-    }
-  };
+std::vector<quire::cli::CommandGroup> commands(const std::vector<std::string>& words) {
   namespace cli = quire::cli;
-  group("Serve", {add_serve, cli::add_run, cli::add_launch, cli::add_probe});
-  group("Models", {cli::add_recommend, cli::add_pull, cli::add_models, cli::add_import, cli::add_inspect,
-                   cli::add_tokenize, cli::add_architectures, cli::add_synth});
-  group("Measure and plan", {cli::add_bench, cli::add_simulate});
-  group("Texts, as JSON lines", {cli::add_grammar, cli::add_render, cli::add_parse_tools});
-  group("Help", {cli::add_help, add_configuration, cli::add_api, cli::add_completion, cli::add_man});
+  using quire::Module;
+  const auto add_tokenize = [words](CLI::App& to) {
+    cli::add_tokenize(to, [words](const cli::TokenizeArguments&) { cli::run_dev_program(words); });
+  };
+  return {
+      {"Serve",
+       {{"serve", add_serve},
+        cli::command_of<Module::kTerminal, &cli::add_run>("run"),
+        cli::command_of<Module::kTerminal, &cli::add_launch>("launch"),
+        {"probe", cli::add_probe}}},
+      {"Models",
+       {{"recommend", cli::add_recommend},
+        cli::command_of<Module::kHub, &cli::add_pull>("pull"),
+        cli::command_of<Module::kHub, &cli::add_models>("models"),
+        cli::command_of<Module::kHub, &cli::add_import>("import"),
+        {"inspect", cli::add_inspect},
+        {"tokenize", add_tokenize},
+        {"synth", cli::add_synth}}},
+      {"Measure and plan",
+       {{"bench", cli::add_bench}, cli::command_of<Module::kSimulator, &cli::add_simulate>("simulate")}},
+      {"Help", {{"help", cli::add_help}, {"completion", cli::add_completion}, {"man", cli::add_man}}},
+  };
 }
 
-int parse(CLI::App& app, std::vector<std::string> words) {
-  try {
-    std::reverse(words.begin(), words.end());  // the parser expects the last word first
-    app.parse(std::move(words));
-    return 0;
-  } catch (const CLI::RuntimeError& error) {
-    return error.get_exit_code();
-  } catch (const CLI::ExtrasError&) {
-    fmt::print(stderr, "{}\n", quire::cli::complain_of_rest(app));
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitBadInput;
-  }
-  return kExitBadInput;
-}
-
-int run(int argc, char** argv) {
+int run(std::vector<std::string> words) {
   CLI::App app("Quire serves large language models over HTTP with continuous batching.", "quire");
-  app.formatter(std::make_shared<quire::cli::HelpFormat>());
-  app.set_version_flag("--version", "quire " QUIRE_VERSION);
-  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
-    return quire::cli::complain_of_arguments(*failed, error.what()) + "\n";
-  });
+  quire::cli::prepare_program(app);
   app.footer("'quire help COMMAND' explains a command. First steps: quire serve MODEL, quire run MODEL.");
-  app.require_subcommand(0, 1);  // a later argument with a command's name is no command
-  add_commands(app);
-  std::vector<std::string> words = quire::cli::own_command_words({argv + 1, argv + argc});
+  words = quire::cli::own_command_words(std::move(words));
+  if (quire::cli::is_dev_command(words)) quire::cli::run_dev_program(words);
+  quire::cli::add_commands(app, commands(words), words);
   // llama-server's spelling, which a parser would read as the letters -h and -f.
   std::replace(words.begin(), words.end(), std::string("-hf"), std::string("--hf"));
-  if (words.empty()) {
-    fmt::print(stderr, "{}", app.help());
-    return kExitBadInput;
-  }
-  const std::string complaint = quire::cli::complain_of_command(app, words);
-  if (!complaint.empty()) {
-    fmt::print(stderr, "{}\n", complaint);
-    return kExitBadInput;
-  }
-  if (words.front() == "serve") {
+  if (!words.empty() && words.front() == "serve") {
     quire::OwnWords own = quire::ConfigFlags::translated(words);
     if (!own.ignored.empty()) fmt::print(stderr, "quire serve: left out, {}\n", fmt::join(own.ignored, "; "));
     words = std::move(own.words);
   }
-  return parse(app, std::move(words));
+  return quire::cli::run_words(app, std::move(words));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    quire::log::configure({});  // standard output is for results of commands
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "quire: {}\n", quire::describe_failure(error));
-  }
-  return kExitBadInput;
+  return quire::cli::run_program(argc, argv, run);
 }

@@ -10,8 +10,8 @@
 #include "core/model/layers/adapter_check.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/text/tools/call_marks.h"
-#include "server/fleet/event_publisher.h"
-#include "server/fleet/redis_store.h"
+#include "server/join_fleet.h"
+#include "server/modules/modules.h"
 
 namespace quire {
 
@@ -88,7 +88,7 @@ std::string topic_of(const CacheEventOptions& options, const HostedModelSpec& sp
 // that lies beside the model and cannot be used leaves a model of text, one that is named is a condition.
 std::shared_ptr<const ModelSight> open_sight(const ModelOptions& options, const ModelInfo& info, Backend& backend,
                                              const BackendOptions& backend_options) {
-  if (!options.uses_mmproj) return nullptr;
+  if (!is_built(Module::kImages) || !options.uses_mmproj) return nullptr;
   const std::filesystem::path path = options.mmproj.empty() ? find_tower(options.path) : options.mmproj;
   if (path.empty()) return nullptr;
   try {
@@ -178,20 +178,12 @@ std::shared_ptr<const TokenVocabulary> vocabulary_of(const Tokenizer& tokenizer)
 
 ModelOpener open_hosts(const BackendOptions& backend, const RedisStoreOptions& shared_store,
                        const CacheEventOptions& cache_events) {
-  std::shared_ptr<CacheEventPublisher> publisher;
-  if (!cache_events.endpoint.empty()) publisher = std::make_shared<CacheEventPublisher>(cache_events);
-  SharedStoreFactory store;
-  if (shared_store.server.is_given()) {
-    store = [shared_store](std::function<void()> ready) {
-      return std::make_unique<RedisStore>(shared_store, std::move(ready));
-    };
-  }
-  return [backend, store, publisher, cache_events, turns = std::make_shared<StepTurns>()](const HostedModelSpec& spec) {
+  BlockSharing sharing;
+  if constexpr (is_built(Module::kFleet)) sharing = share_blocks(shared_store, cache_events);
+  return [backend, sharing, cache_events, turns = std::make_shared<StepTurns>()](const HostedModelSpec& spec) {
     HostedModelSpec hosted = spec;
-    hosted.engine.shared_store = store;
-    if (publisher != nullptr) {
-      hosted.engine.cache_events = std::make_shared<ModelEvents>(publisher, topic_of(cache_events, spec));
-    }
+    hosted.engine.shared_store = sharing.store;
+    if (sharing.events) hosted.engine.cache_events = sharing.events(topic_of(cache_events, spec));
     hosted.engine.turns = turns;
     return std::make_unique<OpenedHost>(hosted, backend);
   };
@@ -216,8 +208,9 @@ ModelHost::ModelHost(const HostedModelSpec& spec, std::shared_ptr<const LoadedMo
   const auto ends = loaded_->tokenizer()->end_of_generation();
   engine.num_states = plan.num_states;
   engine.num_window_parts = plan.num_window_parts;
-  if (engine.cache_events && adapters_)
-    engine.cache_events = std::make_shared<NamedAdapterEvents>(engine.cache_events, adapters_);
+  if constexpr (is_built(Module::kFleet)) {
+    if (engine.cache_events && adapters_) engine.cache_events = name_adapters(engine.cache_events, adapters_);
+  }
   if (sight_ != nullptr) engine.encoder = &sight_->backend();
   engine_ = std::make_unique<Engine>(*model_, *backend_, backend_->allocate_kv(layout),
                                      std::vector<TokenId>(ends.begin(), ends.end()), engine);

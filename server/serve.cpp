@@ -20,12 +20,12 @@
 #include "core/base/private_folder.h"
 #include "core/base/write_error.h"
 #include "server/connect_models.h"
-#include "server/fleet/quota_sharer.h"
-#include "server/fleet/stream_sharer.h"
 #include "server/http/batch_service.h"
 #include "server/http/server.h"
+#include "server/join_fleet.h"
 #include "server/model_host.h"
 #include "server/models/live_models.h"
+#include "server/modules/modules.h"
 #include "server/ops/end_watch.h"
 #include "server/ops/process_signals.h"
 #include "server/ops/systemd.h"
@@ -141,7 +141,9 @@ void open_doors(Server& server, LiveModels& models, const ServeOptions& options,
   // Only now: readers of this line are served.
   log::info("{} is ready after {} ms{}; Ctrl-C drains for at most {} s, a second one ends at once", names,
             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started).count(),
-            address ? fmt::format(": a chat page at {0}/, the API below {0}/v1", *address) : "",
+            address ? fmt::format(": {1}the API below {0}/v1", *address,
+                                  is_built(Module::kPage) ? fmt::format("a chat page at {}/, ", *address) : "")
+                    : "",
             std::chrono::duration_cast<std::chrono::seconds>(options.server.drain.deadline).count());
   if (!address) return;
   log::info(
@@ -187,21 +189,23 @@ void make_slot_folder(const SlotFileOptions& slots) {
                      "' cannot be used: " + (failed ? failed.message() : "Not a directory"));
 }
 
-// Null: each daemon counts for itself. What batches take is counted apart on every daemon, and shared apart.
-std::unique_ptr<QuotaSharer> share_quotas(const SharedQuotaOptions& options, ServerState& state) {
-  if (!options.server.is_given()) return nullptr;
-  return std::make_unique<QuotaSharer>(
-      options, std::vector<QuotaSharer::Table>{{&state.quotas, ""}, {&state.batch_quotas, "batch:"}},
-      state.shared_quotas);
+std::shared_ptr<void> join_others([[maybe_unused]] const ServeOptions& options, [[maybe_unused]] ServerState& state) {
+  if constexpr (is_built(Module::kFleet)) return join_fleet(options, state);
+  return nullptr;
 }
 
-// Null: a stream is resumed where it was begun, or nowhere.
-std::unique_ptr<StreamSharer> share_streams(const RedisStoreOptions& options, ServerState& state) {
-  if (!options.server.is_given()) return nullptr;
-  auto sharer =
-      std::make_unique<StreamSharer>(StreamSharer::Options{.server = options.server, .prefix = options.prefix});
-  state.shared_streams = sharer.get();
-  return sharer;
+// Null where the build has no downloads.
+std::shared_ptr<hub::PullRunner> open_pulls() {
+  if constexpr (is_built(Module::kHub)) return std::make_shared<hub::PullRunner>();
+  return nullptr;
+}
+
+void end_pulls([[maybe_unused]] hub::PullRunner* pulls) {
+  if constexpr (is_built(Module::kHub)) pulls->stop();
+}
+
+void abandon_pulls([[maybe_unused]] hub::PullRunner* pulls) {
+  if constexpr (is_built(Module::kHub)) pulls->abandon();
 }
 
 void look_after(MemoryReserve& reserve, Reloader& reloader) {
@@ -233,8 +237,7 @@ void check_exposure(const ServerOptions& options) {
 
 void check_options(const ServeOptions& options) {
   check_exposure(options.server);
-  check_store_options(options.shared_store);
-  check_quota_options(options.shared_quotas);
+  if constexpr (is_built(Module::kFleet)) check_fleet(options);
 }
 
 // Pictures are as apart by key as the prefix cache is.
@@ -263,19 +266,17 @@ int serve(const ServeOptions& options, ConfigSource source) {
   make_slot_folder(options.server.slots);
   ServiceNotifier notifier;  // outlives the server, whose threads use it
   Reloader reloader(notifier, std::move(source));
-  hub::PullRunner pulls;  // outlives the server, whose sessions hold its jobs
+  const std::shared_ptr<hub::PullRunner> pulls = open_pulls();  // outlives the server, whose sessions hold its jobs
   LiveModels models(open_hosts(options.backend, options.shared_store, options.cache_events),
                     [backend = options.backend] { return device_memory(backend); });
   std::size_t num_cut = 0;
   bool reload_ended = true;
   {
     Server server(server_options(options), take_handed_sockets());
-    const std::unique_ptr<QuotaSharer> quotas = share_quotas(options.shared_quotas, server.state());
-    const std::unique_ptr<StreamSharer> streams = share_streams(options.shared_store, server.state());
-    const std::shared_ptr<void> unshared(nullptr, [&server](void*) { server.state().shared_streams = nullptr; });
+    const std::shared_ptr<void> fleet = join_others(options, server.state());
     server.state().admin.reload = [&reloader](Reloader::Done done) { reloader.reload(std::move(done)); };
     connect_models(server.state(), models);
-    server.state().admin.pulls = &pulls;
+    server.state().admin.pulls = pulls.get();
     server.handle_signals([&reloader] { reloader.reload([](const Result<std::string>&) {}); });
     server.repeat(kLookAfter, [&] { look_after(reserve, reloader); });
     const auto begin_drain = [&] {
@@ -285,7 +286,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
       notifier.stopping();
       notifier.extend(time);
       models.abandon_loads();
-      pulls.abandon();
+      abandon_pulls(pulls.get());
       reloader.abandon();
     };
     server.on_drain(begin_drain, [&watch] { watch.expect_within(kTimeToEnd); });
@@ -294,7 +295,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
     // sessions hold the last references to the models; then those.
     const std::shared_ptr<void> ended(nullptr, [&](void*) {
       watch.expect_within(kTimeToEnd);
-      pulls.stop();
+      end_pulls(pulls.get());
       reload_ended = reloader.stop();
       models.stop();
     });

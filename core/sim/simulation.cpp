@@ -267,12 +267,6 @@ Result<StepPrice> parse_price(const std::string& text) {
   return price;
 }
 
-std::string to_string(const StepPrice& price) {
-  return fmt::format("base={:.4g},stream={:.4g},prompt={:.4g},context={:.4g},prompt_context={:.4g}",
-                     1000.0 * price.fixed, 1000.0 * price.stream, 1000.0 * price.prompt_token,
-                     1000.0 * price.stream_ktoken, 1000.0 * price.prompt_ktoken);
-}
-
 Result<SimReport> simulate(const SimOptions& options, TraceSource& trace) {
   if (auto error = nonsense(options)) return tl::make_unexpected(*std::move(error));
   SimReport report;

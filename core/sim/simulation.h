@@ -18,7 +18,6 @@ namespace quire::sim {
 
 // "base=8,stream=0.3,prompt=1,context=0.05,prompt_context=0.1", milliseconds; absent terms keep their default.
 Result<StepPrice> parse_price(const std::string& text);
-std::string to_string(const StepPrice& price);
 
 enum class Route { kRoundRobin, kLeastLoaded, kPrefix };
 

@@ -1,5 +1,7 @@
 #include "core/sim/step_fit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -84,6 +86,12 @@ StepScatter scatter_of(const std::vector<MeasuredStep>& steps, const StepPrice& 
     if (expected_s > 0.0) kind.push_back(step.seconds / expected_s);
   }
   return scatter;
+}
+
+std::string to_string(const StepPrice& price) {
+  return fmt::format("base={:.4g},stream={:.4g},prompt={:.4g},context={:.4g},prompt_context={:.4g}",
+                     1000.0 * price.fixed, 1000.0 * price.stream, 1000.0 * price.prompt_token,
+                     1000.0 * price.stream_ktoken, 1000.0 * price.prompt_ktoken);
 }
 
 }  // namespace quire::sim

@@ -1,6 +1,7 @@
 // Turns measured steps into a price for any step. Any thread; pure.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/base/result.h"
@@ -28,6 +29,9 @@ struct FittedPrice {
 // Least squares of the relative errors with non-negative prices: a term whose price would be negative is left out.
 // Errors: nothing was measured, or a time is not positive.
 Result<FittedPrice> fit_price(const std::vector<MeasuredStep>& steps);
+
+// "base=8,stream=0.3,prompt=1,context=0.05,prompt_context=0.1", milliseconds: parse_price() reads it.
+std::string to_string(const StepPrice& price);
 
 StepScatter scatter_of(const std::vector<MeasuredStep>& steps, const StepPrice& price);
 

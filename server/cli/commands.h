@@ -1,5 +1,6 @@
-// The subcommands of `quire` other than `serve`, each a function that adds itself to the command line. One thread at a
-// time. A command's callback throws CLI::RuntimeError with the exit code if it fails, and StartupError for a bad model.
+// The subcommands of `quire` other than `serve` and `tokenize`, each a function that adds itself to the command line.
+// One thread at a time. A command's callback throws CLI::RuntimeError with the exit code if it fails, and StartupError
+// for a bad model.
 #pragma once
 
 namespace CLI {
@@ -8,11 +9,8 @@ class App;
 
 namespace quire::cli {
 
-void add_api(CLI::App& app);
-void add_architectures(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_completion(CLI::App& app);
-void add_grammar(CLI::App& app);
 void add_help(CLI::App& app);
 void add_import(CLI::App& app);
 void add_inspect(CLI::App& app);
@@ -23,10 +21,7 @@ void add_probe(CLI::App& app);
 void add_pull(CLI::App& app);
 void add_simulate(CLI::App& app);
 void add_recommend(CLI::App& app);
-void add_render(CLI::App& app);
 void add_run(CLI::App& app);
-void add_parse_tools(CLI::App& app);
 void add_synth(CLI::App& app);
-void add_tokenize(CLI::App& app);
 
 }  // namespace quire::cli

@@ -2,16 +2,20 @@
 
 #include "core/base/log.h"
 #include "server/cli/pull_progress.h"
+#include "server/models/model_reference.h"
+#include "server/modules/modules.h"
 
 namespace quire::cli {
 
 namespace {
 
-void fetch(ModelOptions& model) {
-  if (model.hf.empty()) return;
-  const hub::CachedModel found = pull_with_progress(model.hf);
-  log::info("{} is {}", found.reference.text(), found.path.string());
-  model.path = found.path;
+void fetch([[maybe_unused]] ModelOptions& model) {
+  if constexpr (is_built(Module::kHub)) {
+    if (model.hf.empty()) return;
+    const hub::CachedModel found = pull_with_progress(model.hf);
+    log::info("{} is {}", found.reference.text(), found.path.string());
+    model.path = found.path;
+  }
 }
 
 // A snapshot's folder is named by a commit, but clients name the repository.

@@ -8,7 +8,7 @@
 
 namespace quire::cli {
 
-// Downloads `reference` (see ModelReference) unless it is in the cache. Throws StartupError.
+// Downloads `reference` (see ModelReference) unless it is in the cache. Throws StartupError. The module `hub`.
 hub::CachedModel pull_with_progress(const std::string& reference);
 
 // A line with the file, a bar, sizes, rate and remaining time.

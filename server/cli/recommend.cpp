@@ -15,6 +15,7 @@
 #include "server/cli/commands.h"
 #include "server/cli/cpu_flags.h"
 #include "server/cli/pull_progress.h"
+#include "server/modules/modules.h"
 
 namespace quire::cli {
 
@@ -79,7 +80,8 @@ void print(const std::vector<Recommendation>& models, const Machine& machine) {
                                  model.most_tokens_per_second < kReadingAlong ? 1 : 0)
                    : "");
   }
-  fmt::print("quire run --hf {}   talks to it\n", models[models.size() / 2].reference);
+  if (is_built(Module::kHub) && is_built(Module::kTerminal))
+    fmt::print("quire run --hf {}   talks to it\n", models[models.size() / 2].reference);
 }
 
 void run_recommend(const CpuOptions& options, std::size_t pulled) {
@@ -90,7 +92,10 @@ void run_recommend(const CpuOptions& options, std::size_t pulled) {
   if (pulled == 0) return print(models, machine);
   if (pulled > models.size())
     throw StartupError(fmt::format("--pull {}: there are {} recommendations", pulled, models.size()));
-  fmt::print("{}\n", pull_with_progress(models[pulled - 1].reference).path.string());
+  if constexpr (is_built(Module::kHub)) {
+    return fmt::print("{}\n", pull_with_progress(models[pulled - 1].reference).path.string());
+  }
+  throw StartupError("--pull " + left_out(Module::kHub));
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
-// `quire tokenize`: a text's tokens, shown; JSON lines of texts to JSON lines of token ids, and back. One thread at a
-// time. Invariant of JSON lines: one line out for each line in, in order; a line that cannot be honoured becomes
-// {"error": ...}.
+// `quire tokenize`: a text's tokens, shown. JSON lines are answered by `quire-dev tokenize`. One thread at a time.
 #pragma once
 
-#include <iosfwd>
+#include <functional>
+#include <optional>
+#include <string>
 
-#include "core/text/tokenizer.h"
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace quire::cli {
 
@@ -16,16 +18,17 @@ struct TokenizeOptions {
   bool skip_special = false;   // leaves control tokens out of decoded text
 };
 
-// Turns {"text": "..."} into {"ids": [...]}. Returns the number of errors.
-std::size_t tokenize_lines(std::istream& in, std::ostream& out, const Tokenizer& tokenizer,
-                           const TokenizeOptions& options);
+struct TokenizeArguments {
+  std::string path;
+  std::optional<std::string> text;  // absent: JSON lines on standard input
+  bool reverse = false;             // JSON lines of ids to texts
+  TokenizeOptions options;
+};
 
-// Turns {"ids": [...]} into {"text": "..."}. Returns the number of errors.
-std::size_t detokenize_lines(std::istream& in, std::ostream& out, const Tokenizer& tokenizer,
-                             const TokenizeOptions& options);
+// Answers JSON lines on standard output.
+using TokenLines = std::function<void(const TokenizeArguments& arguments)>;
 
-// Prints a line for each token, with its id and its text as a JSON string, then their number.
-void show_tokens(const std::string& text, std::ostream& out, const Tokenizer& tokenizer,
-                 const TokenizeOptions& options);
+// Adds the command `tokenize`.
+void add_tokenize(CLI::App& app, TokenLines answer_lines);
 
 }  // namespace quire::cli

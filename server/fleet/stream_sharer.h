@@ -8,11 +8,11 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 
 #include "server/api/common/stream_origin.h"
 #include "server/fleet/redis_link.h"
+#include "server/ops/shared_streams.h"
 
 namespace quire {
 
@@ -36,10 +36,7 @@ class StreamSharer {
   void begin(const std::string& name, const StreamOrigin& origin, std::chrono::milliseconds window) noexcept;
   void end(const std::string& name) noexcept;
 
-  struct Taken {
-    std::optional<StreamOrigin> origin;  // the stream is this daemon's from now on
-    bool is_elsewhere = false;           // another daemon runs it
-  };
+  using Taken = SharedStreams::Taken;
   // `done` is called once, on the sharer's thread.
   void take(const std::string& name, std::chrono::milliseconds window, std::function<void(Taken)> done) noexcept;
 

@@ -23,6 +23,8 @@ std::string_view presented_key(const RequestHead& head) {
 }
 
 Response unknown_route(const RouteMatch& match, const RequestHead& head) {
+  if (match.status == 404 && match.left_out != Module::kCore)
+    return error_response(404, "not_found", "There is nothing at this path: it " + left_out(match.left_out));
   if (match.status == 404) return error_response(404, "not_found", "There is nothing at this path");
   if (head.method == "OPTIONS") return Response{204, "", "", {{"Allow", match.allow}}};
   Response response = error_response(405, "method_not_allowed", "This path does not answer " + head.method);

@@ -6,6 +6,7 @@
 #include "core/base/log.h"
 #include "server/http/batch_service.h"
 #include "server/media/media_fetch.h"
+#include "server/modules/modules.h"
 
 namespace quire {
 
@@ -39,28 +40,30 @@ Result<MediaBytes> MediaService::load(CallMedia& media, const MediaSource& sourc
 // On the batch thread, which alone touches stored files.
 void MediaService::load_stored(const std::shared_ptr<CallMedia>& media, const std::string& id,
                                std::function<void()> done) {
-  if (batches_ == nullptr) {
-    media->set_loaded(id, failure(ErrorKind::kNotFound, "No such File object: " + id, "file_not_found"));
-    return done();
+  if constexpr (is_built(Module::kBatches)) {
+    if (batches_ != nullptr) {
+      return batches_->post([this, media, id, done = std::move(done)] {
+        const auto read = [&]() -> Result<MediaBytes> {
+          BatchStore* const store = batches_->store();
+          const StoredFile* const file = store != nullptr ? store->files().find(id, media->key_name()) : nullptr;
+          if (file == nullptr) return failure(ErrorKind::kNotFound, "No such File object: " + id, "file_not_found");
+          if (file->bytes > options_.max_file_bytes)
+            return invalid("the image's file has more than " + std::to_string(options_.max_file_bytes) +
+                               " bytes (media.max_file_bytes)",
+                           "", "image_too_large");
+          auto opened = store->files().open(*file);
+          if (!opened) return tl::make_unexpected(opened.error());
+          auto bytes = opened->read(0, static_cast<std::size_t>(file->bytes));
+          if (!bytes) return tl::make_unexpected(bytes.error());
+          return media->store().hold(*std::move(bytes));
+        };
+        media->set_loaded(id, guarded_piece<MediaBytes>(read));
+        done();
+      });
+    }
   }
-  batches_->post([this, media, id, done = std::move(done)] {
-    const auto read = [&]() -> Result<MediaBytes> {
-      BatchStore* const store = batches_->store();
-      const StoredFile* const file = store != nullptr ? store->files().find(id, media->key_name()) : nullptr;
-      if (file == nullptr) return failure(ErrorKind::kNotFound, "No such File object: " + id, "file_not_found");
-      if (file->bytes > options_.max_file_bytes)
-        return invalid("the image's file has more than " + std::to_string(options_.max_file_bytes) +
-                           " bytes (media.max_file_bytes)",
-                       "", "image_too_large");
-      auto opened = store->files().open(*file);
-      if (!opened) return tl::make_unexpected(opened.error());
-      auto bytes = opened->read(0, static_cast<std::size_t>(file->bytes));
-      if (!bytes) return tl::make_unexpected(bytes.error());
-      return media->store().hold(*std::move(bytes));
-    };
-    media->set_loaded(id, guarded_piece<MediaBytes>(read));
-    done();
-  });
+  media->set_loaded(id, failure(ErrorKind::kNotFound, "No such File object: " + id, "file_not_found"));
+  done();
 }
 
 void MediaService::work(const std::shared_ptr<CallMedia>& media, Done done) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "server/metrics/registry.h"
+#include "server/modules/modules.h"
 
 namespace quire {
 
@@ -133,16 +134,18 @@ void add_work_families(EngineFamilies& out, const EngineStats& engine) {
   out.counter("vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were right",
               engine.num_accepted_tokens);
   out.counter("quire:engine_steps_total", "Steps of the engine", engine.num_steps);
-  out.counter("quire:encoder_seconds_total", "Time that the engine spent encoding images",
-              static_cast<double>(engine.encoder_ns) * kNanosecond);
-  out.counter("quire:images_encoded_total", "Images whose rows were computed", engine.num_media_encoded);
+  if (is_built(Module::kImages)) {
+    out.counter("quire:encoder_seconds_total", "Time that the engine spent encoding images",
+                static_cast<double>(engine.encoder_ns) * kNanosecond);
+    out.counter("quire:images_encoded_total", "Images whose rows were computed", engine.num_media_encoded);
+  }
   out.counter("quire:computed_tokens_total", "Rows that went through the model", engine.computed_tokens);
 }
 
 std::vector<metrics::MetricFamily> engine_families(const EngineStats& engine, const std::string& model) {
   EngineFamilies out(model);
   add_memory_families(out, engine);
-  add_shared_store_families(out, engine.shared_store);
+  if (is_built(Module::kFleet)) add_shared_store_families(out, engine.shared_store);
   add_work_families(out, engine);
   return out.take();
 }

@@ -11,6 +11,7 @@
 #include "server/hub/environment.h"
 #include "server/hub/hub_cache.h"
 #include "server/models/running_model.h"
+#include "server/modules/modules.h"
 
 namespace quire {
 
@@ -118,19 +119,29 @@ void read_load_fields(FieldReader& reader, ModelEntry& model) {
   }
 }
 
-// `hf` instead of `path`: a model that was downloaded before.
+// The path of a model that was downloaded before.
+Result<std::filesystem::path> downloaded_path([[maybe_unused]] const std::string& text) {
+  if constexpr (is_built(Module::kHub)) {
+    const auto reference = hub::parse_reference(text);
+    if (!reference) return tl::make_unexpected(reference.error());
+    const auto environment = hub::find_environment();
+    if (!environment) return tl::make_unexpected(environment.error());
+    auto found = hub::HubCache(environment->cache).find(*reference);
+    if (!found) return tl::make_unexpected(found.error());
+    return std::move(found->path);
+  }
+  return invalid("'hf' " + left_out(Module::kHub), "hf");
+}
+
+// `hf` instead of `path`.
 Result<void> find_downloaded(FieldReader& reader, ModelEntry& model) {
   const auto text = reader.string("hf");
   if (!text) return {};
   if (!model.model.path.empty()) return invalid("'hf' and 'path' exclude each other", "hf");
-  const auto reference = hub::parse_reference(*text);
-  if (!reference) return tl::make_unexpected(reference.error());
-  const auto environment = hub::find_environment();
-  if (!environment) return tl::make_unexpected(environment.error());
-  auto found = hub::HubCache(environment->cache).find(*reference);
-  if (!found) return tl::make_unexpected(found.error());
+  auto path = downloaded_path(*text);
+  if (!path) return tl::make_unexpected(path.error());
   model.model.hf = *text;
-  model.model.path = std::move(found->path);
+  model.model.path = *std::move(path);
   return {};
 }
 
@@ -147,8 +158,10 @@ std::vector<std::filesystem::path> allowed_folders(const ServerState& state) {
     for (const AdapterPath& adapter : report.adapters)
       if (adapter.is_configured) add(adapter.path);
   }
-  const auto hub = hub::find_environment();
-  if (settings->options.pull.enabled && hub) folders.push_back(hub->cache);
+  if constexpr (is_built(Module::kHub)) {
+    const auto hub = hub::find_environment();
+    if (settings->options.pull.enabled && hub) folders.push_back(hub->cache);
+  }
   return folders;
 }
 

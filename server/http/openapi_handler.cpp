@@ -1,11 +1,17 @@
 #include "server/http/openapi_handler.h"
 
 #include "server/api/reference/openapi.h"
+#include "server/http/router.h"
 
 namespace quire {
 
+Json served_openapi() {
+  return reference::openapi_document(
+      [](std::string_view method, std::string_view path) { return find_route(method, path).route != nullptr; });
+}
+
 Response openapi_response(ServerState&, const ReportReader&) {
-  static const std::string kDocument = dump_json(reference::openapi_document());
+  static const std::string kDocument = dump_json(served_openapi());
   Response response;
   response.document = kDocument;
   return response;

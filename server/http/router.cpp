@@ -34,9 +34,19 @@ namespace quire {
 
 namespace {
 
+// The answer of a route whose sources are in the build only if their module is.
+template <Module module, auto answer>
+constexpr auto of() {
+  if constexpr (is_built(module)) {
+    return answer;
+  } else {
+    return LeftOut{module};
+  }
+}
+
 constexpr Route kRoutes[] = {
-    {"/", "GET", &page_file, Access::kOpen},
-    {"/ui/*", "GET", &page_file, Access::kOpen},
+    {"/", "GET", of<Module::kPage, &page_file>(), Access::kOpen},
+    {"/ui/*", "GET", of<Module::kPage, &page_file>(), Access::kOpen},
     {"/livez", "GET", &livez, Access::kOpen},
     {"/readyz", "GET", &readyz, Access::kOpen},
     {"/startupz", "GET", &startupz, Access::kOpen},
@@ -53,9 +63,9 @@ constexpr Route kRoutes[] = {
     {"/admin/models/sleep", "POST", &admin_sleep_model, Access::kAdmin},
     {"/admin/models/wake", "POST", &admin_wake_model, Access::kAdmin},
     {"/admin/models/replace", "POST", &admin_replace_model, Access::kAdmin},
-    {"/admin/models/pull", "POST", &admin_pull_model, Access::kAdmin},
-    {"/admin/models/remove", "POST", &admin_remove_model, Access::kAdmin},
-    {"/admin/models/cache", "GET", &admin_list_cache, Access::kAdmin},
+    {"/admin/models/pull", "POST", of<Module::kHub, &admin_pull_model>(), Access::kAdmin},
+    {"/admin/models/remove", "POST", of<Module::kHub, &admin_remove_model>(), Access::kAdmin},
+    {"/admin/models/cache", "GET", of<Module::kHub, &admin_list_cache>(), Access::kAdmin},
     {"/models/load", "POST", &admin_load_model, Access::kAdmin},
     {"/models/unload", "POST", &admin_unload_model, Access::kAdmin},
     {"/v1/load_lora_adapter", "POST", &admin_load_adapter, Access::kAdmin},
@@ -114,14 +124,14 @@ constexpr Route kRoutes[] = {
     {"/v1/reranking", "POST", &parse_rerank},
     {"/score", "POST", &parse_score},
     {"/v1/score", "POST", &parse_score},
-    {"/v1/files", "POST", FileUploadRoute{}},
-    {"/v1/files", "GET", &list_files},
-    {"/v1/files/*", "GET", &get_file},
-    {"/v1/files/*", "DELETE", &delete_file},
-    {"/v1/batches", "POST", &create_batch},
-    {"/v1/batches", "GET", &list_batches},
-    {"/v1/batches/*", "GET", &get_batch},
-    {"/v1/batches/*", "POST", &cancel_batch, Access::kKey, false, false},
+    {"/v1/files", "POST", of<Module::kBatches, FileUploadRoute{}>()},
+    {"/v1/files", "GET", of<Module::kBatches, &list_files>()},
+    {"/v1/files/*", "GET", of<Module::kBatches, &get_file>()},
+    {"/v1/files/*", "DELETE", of<Module::kBatches, &delete_file>()},
+    {"/v1/batches", "POST", of<Module::kBatches, &create_batch>()},
+    {"/v1/batches", "GET", of<Module::kBatches, &list_batches>()},
+    {"/v1/batches/*", "GET", of<Module::kBatches, &get_batch>()},
+    {"/v1/batches/*", "POST", of<Module::kBatches, &cancel_batch>(), Access::kKey, false, false},
     {"/tokenize", "POST", &tokenize, Access::kKey, false},
     {"/detokenize", "POST", &detokenize, Access::kKey, false},
     {"/apply-template", "POST", &apply_template, Access::kKey, false},
@@ -133,11 +143,11 @@ constexpr Route kRoutes[] = {
     {"/api/ps", "GET", &ollama_ps, Access::kKey, true, false},
     {"/api/show", "POST", &ollama_show},
     {"/api/version", "GET", &ollama_version, Access::kKey, true, false},
-    {"/api/pull", "POST", &ollama_pull},
+    {"/api/pull", "POST", of<Module::kHub, &ollama_pull>()},
     {"/api/push", "POST", &refuse_ollama_change},
     {"/api/create", "POST", &refuse_ollama_change},
     {"/api/copy", "POST", &refuse_ollama_change},
-    {"/api/delete", "DELETE", &ollama_delete},
+    {"/api/delete", "DELETE", of<Module::kHub, &ollama_delete>()},
 };
 
 bool matches(std::string_view pattern, std::string_view path) {
@@ -158,6 +168,10 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
   RouteMatch match{nullptr, 404, ""};
   for (const Route& route : kRoutes) {
     if (!matches(route.path, path)) continue;
+    if (const auto* const left_out = std::get_if<LeftOut>(&route.answer)) {
+      match.left_out = left_out->module;
+      continue;
+    }
     if (route.method == method || (route.method == "GET" && method == "HEAD")) return RouteMatch{&route, 200, ""};
     match.status = 405;
     if (!match.allow.empty()) match.allow += ", ";
@@ -165,7 +179,7 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
     if (route.method == "GET") match.allow += ", HEAD";
   }
   // The root is a page for people, not a resource of the API: it can only be read.
-  if (path == "/" && method != "OPTIONS") return RouteMatch{nullptr, 404, ""};
+  if (path == "/" && method != "OPTIONS") return RouteMatch{nullptr, 404, "", match.left_out};
   if (!match.allow.empty()) match.allow += ", OPTIONS";
   return match;
 }

@@ -12,6 +12,7 @@
 #include "server/http/report_reader.h"
 #include "server/http/response.h"
 #include "server/http/server_state.h"
+#include "server/modules/modules.h"
 
 namespace quire {
 
@@ -29,10 +30,14 @@ struct SocketRoute {};
 using StateHandler = Response (*)(ServerState& state);
 // A longer report about the server; on the reports thread.
 using ReportHandler = Response (*)(ServerState& state, const ReportReader& reader);
-// A file of the web page; on the reports thread.
+// A file of the web page; on the reports thread. The module `page`.
 using PageHandler = Response (*)(const RequestHead& head);
 // An admin's operation; on the admin thread.
 using AdminHandler = Result<AdminTask> (*)(ServerState& state, const Call& call);
+// Nothing: the build leaves out the module that answers.
+struct LeftOut {
+  Module module;
+};
 
 // kKey: requires an API key, if keys are configured. kMetrics: set by security.metrics.
 enum class Access { kOpen, kKey, kMetrics, kAdmin };
@@ -41,7 +46,7 @@ struct Route {
   std::string_view path;    // a trailing '*' stands for any non-empty rest
   std::string_view method;  // GET implies HEAD
   std::variant<ModelEndpoint, ListEndpoint, StoredEndpoint, FileUploadRoute, StateHandler, ReportHandler, PageHandler,
-               AdminHandler, SocketRoute>
+               AdminHandler, SocketRoute, LeftOut>
       answer;
   Access access = Access::kKey;
   bool is_queued = true;   // a model's endpoint: it computes, so it needs a place in the model's queue
@@ -58,9 +63,10 @@ struct Route {
 };
 
 struct RouteMatch {
-  const Route* route = nullptr;  // null: see status
-  int status = 200;              // 404 or 405
-  std::string allow;             // set for 405 and OPTIONS
+  const Route* route = nullptr;     // null: see status
+  int status = 200;                 // 404 or 405
+  std::string allow;                // set for 405 and OPTIONS
+  Module left_out = Module::kCore;  // for 404: the module that would answer at this path
 };
 
 std::span<const Route> routes();

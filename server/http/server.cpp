@@ -18,6 +18,7 @@
 #include "server/http/status_view.h"
 #include "server/http/text_pool.h"
 #include "server/http/wakeup.h"
+#include "server/modules/modules.h"
 #include "server/ops/process_signals.h"
 
 namespace quire {
@@ -36,6 +37,14 @@ constexpr std::chrono::milliseconds kCutGrace{500};
 constexpr std::chrono::milliseconds kFreshGrace{1000};
 
 }  // namespace
+
+// Null: spans are not exported.
+std::shared_ptr<SpanExporter> ServerState::open_spans([[maybe_unused]] const TracingOptions& options) {
+  if constexpr (is_built(Module::kOtlp)) {
+    if (!options.endpoint.empty()) return std::make_shared<SpanExporter>(options);
+  }
+  return nullptr;
+}
 
 // Ends the saved streams of removed or changed keys; open WebSockets then check their keys again.
 void ServerState::set_settings(std::shared_ptr<const Settings> settings) {
@@ -58,7 +67,7 @@ class Server::Impl {
   Impl(const ServerOptions& options, std::vector<HandedSocket> handed)
       : state_(options),
         handed_(std::move(handed)),
-        batches_(options.batches.directory.empty() ? nullptr : std::make_unique<BatchService>(state_, options.batches)),
+        batches_(open_batches(state_, options.batches)),
         io_("io", static_cast<std::size_t>(options.io_threads), false),
         text_(static_cast<std::size_t>(options.text_threads)),
         media_(options.media, batches_.get()),
@@ -85,7 +94,7 @@ class Server::Impl {
     media_.join();
     admin_.join();
     reports_.join();
-    if (batches_) batches_->join();
+    with_batches([](BatchService& batches) { batches.join(); });
   }
 
   void start() {
@@ -103,7 +112,7 @@ class Server::Impl {
     media_.start();
     admin_.start();
     reports_.start();
-    if (batches_) batches_->start();
+    with_batches([](BatchService& batches) { batches.start(); });
   }
 
   void handle_signals(std::function<void()> on_hangup) {
@@ -146,7 +155,7 @@ class Server::Impl {
       asio::post(io_.first(),
                  [this, &listener] { keep_running([this, &listener] { return accept_loop(*listener); }); });
     }
-    if (batches_) batches_->post([this] { batches_->wake(); });
+    with_batches([](BatchService& batches) { batches.post([&batches] { batches.wake(); }); });
   }
 
   void stop() {
@@ -164,11 +173,26 @@ class Server::Impl {
     admin_.join();
     reports_.stop();
     reports_.join();
-    if (batches_) batches_->join();
+    with_batches([](BatchService& batches) { batches.join(); });
     return num_cut_;
   }
 
  private:
+  static std::shared_ptr<BatchService> open_batches([[maybe_unused]] ServerState& state, const BatchOptions& options) {
+    if constexpr (is_built(Module::kBatches)) {
+      if (!options.directory.empty()) return std::make_shared<BatchService>(state, options);
+    }
+    return nullptr;
+  }
+
+  // Nothing where the module is left out, or no folder is configured.
+  template <class Work>
+  void with_batches([[maybe_unused]] const Work& work) {
+    if constexpr (is_built(Module::kBatches)) {
+      if (batches_) work(*batches_);
+    }
+  }
+
   void listen() {
     const auto settings = state_.settings();
     const ServerOptions& options = settings->options;
@@ -349,7 +373,7 @@ class Server::Impl {
     if (on_drain_) on_drain_();
     if (serving) co_await pause(state_.settings()->options.drain.delay);
     state_.phase = ServerPhase::kRefusing;
-    if (batches_) batches_->stop();
+    with_batches([](BatchService& batches) { batches.stop(); });
     state_.sockets.cut(shutting_down());
     const auto deadline = Clock::now() + state_.settings()->options.drain.deadline;
     const auto fresh_until = Clock::now() + (state_.handing_over.load() ? kFreshGrace : std::chrono::milliseconds(0));
@@ -406,7 +430,7 @@ class Server::Impl {
 
   ServerState state_;
   std::vector<HandedSocket> handed_;
-  std::unique_ptr<BatchService> batches_;  // null: batches are off; ends after the sessions that use it
+  std::shared_ptr<BatchService> batches_;  // null: batches are off; ends after the sessions that use it
   // Coroutines use these members until they end, at the latest with their loops.
   std::list<LongLoop> loops_;  // used by the first io thread only, once it runs
   std::mutex transports_mutex_;

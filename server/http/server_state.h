@@ -60,7 +60,7 @@ struct ReloadCounts {
   std::atomic<bool> last_failed{false};
 };
 
-class StreamSharer;
+struct SharedStreams;
 
 class LiveOperations {
  public:
@@ -92,7 +92,7 @@ struct ServerState {
       : responses(std::make_shared<ResponseStore>(options.responses)),
         socket_responses(std::make_shared<ResponseStore>(
             ResponseStoreOptions{options.max_connections, options.responses.socket_bytes})),
-        spans(options.tracing.endpoint.empty() ? nullptr : std::make_unique<SpanExporter>(options.tracing)),
+        spans(open_spans(options.tracing)),
         settings_(std::make_shared<const Settings>(options)) {
     streams.set_max_bytes(options.resume.max_bytes);
   }
@@ -121,12 +121,12 @@ struct ServerState {
   AdminActions admin;  // set before the first session
   ModelWaker waker;    // set before the first session; without it sleeping models are not woken
   RequestTrace request_trace;
-  const std::unique_ptr<SpanExporter> spans;               // null: spans are not exported
-  TextPool* text = nullptr;                                // set before the first session
-  MediaService* media = nullptr;                           // set before the first session
-  std::atomic<StreamSharer*> shared_streams{nullptr};      // set before the first session; null: streams stay here
-  BatchService* batches = nullptr;                         // set before the first session; null: batches are off
-  std::function<void(std::function<void()>)> post_admin;   // runs a job on the admin thread; set before any session
+  const std::shared_ptr<SpanExporter> spans;                  // null: spans are not exported
+  TextPool* text = nullptr;                                   // set before the first session
+  MediaService* media = nullptr;                              // set before the first session
+  std::atomic<const SharedStreams*> shared_streams{nullptr};  // set before the first session; null: streams stay here
+  BatchService* batches = nullptr;                            // set before the first session; null: batches are off
+  std::function<void(std::function<void()>)> post_admin;      // runs a job on the admin thread; set before any session
   std::function<void(std::function<void()>)> post_report;  // runs a job on the reports thread; set before any session
 
   std::shared_ptr<const Settings> settings() const {
@@ -145,6 +145,8 @@ struct ServerState {
   }
 
  private:
+  static std::shared_ptr<SpanExporter> open_spans(const TracingOptions& options);
+
   mutable std::mutex mutex_;
   std::shared_ptr<const Settings> settings_;
   std::shared_ptr<const ModelTable> models_;

@@ -123,8 +123,9 @@ asio::awaitable<bool> Session::answer() {
   if (admission_.key) record_.key_name = admission_.key->name;
   limit_reader();
   record_.is_call = admission_.route != nullptr && admission_.route->is_api();
-  if (record_.is_call && state_.spans && record_.trace.trace_id.empty()) {
-    record_.trace = new_trace(state_.spans->chooses());
+  if constexpr (is_built(Module::kOtlp)) {
+    if (record_.is_call && state_.spans && record_.trace.trace_id.empty())
+      record_.trace = new_trace(state_.spans->chooses());
   }
   if (admission_.refusal) co_return co_await respond_to_head(std::move(*admission_.refusal));
   if (head_.minor_version == 1 && !head_.names_host) {
@@ -146,8 +147,10 @@ asio::awaitable<bool> Session::answer() {
     co_return co_await respond_with_report(page);
   }
   if (const auto* const admin = std::get_if<AdminHandler>(&route_answer)) co_return co_await call_admin(*admin);
-  if (const auto* const stored = std::get_if<StoredEndpoint>(&route_answer)) co_return co_await call_stored(*stored);
-  if (admission_.route->takes_form()) co_return co_await take_upload();
+  if constexpr (is_built(Module::kBatches)) {
+    if (const auto* const stored = std::get_if<StoredEndpoint>(&route_answer)) co_return co_await call_stored(*stored);
+    if (admission_.route->takes_form()) co_return co_await take_upload();
+  }
   if (arrival.resumes) co_return co_await resume_stream();
   co_return co_await call_api();
 }
@@ -168,7 +171,9 @@ void Session::note_end() {
   if (record_.times.end == Clock::time_point{}) record_.times.end = Clock::now();
   state_.request_trace.add(record_);
   log_access(record_, options().access_log);
-  if (state_.spans && record_.trace.sampled) state_.spans->offer(record_);
+  if constexpr (is_built(Module::kOtlp)) {
+    if (state_.spans && record_.trace.sampled) state_.spans->offer(record_);
+  }
 }
 
 // Counts before the answer's last bytes: a client that has them finds its request counted and its place free.

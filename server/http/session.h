@@ -7,7 +7,6 @@
 #include <boost/asio/awaitable.hpp>
 #include <memory>
 
-#include "server/fleet/stream_sharer.h"
 #include "server/http/callback_wait.h"
 #include "server/http/client_budget.h"
 #include "server/http/gate.h"
@@ -18,6 +17,7 @@
 #include "server/http/text_pool.h"
 #include "server/http/transport.h"
 #include "server/http/web_socket.h"
+#include "server/ops/shared_streams.h"
 
 namespace quire {
 
@@ -127,18 +127,20 @@ class Session {
   std::string stream_name(const Call& call) const;
   std::shared_ptr<const StreamOrigin> new_origin() const;
   boost::asio::awaitable<bool> resume_elsewhere(std::string body, std::size_t number);
-  boost::asio::awaitable<StreamSharer::Taken> take_stream(std::string name);
+  boost::asio::awaitable<SharedStreams::Taken> take_stream(std::string name);
   boost::asio::awaitable<bool> read_saved(std::shared_ptr<SavedStream> stream, std::size_t number);
 
   // session_admin.cpp
   boost::asio::awaitable<bool> call_admin(AdminHandler handler);
   boost::asio::awaitable<Response> finish_admin(const AdminTask& task);
+
+  // session_pull.cpp: the module `hub`
   boost::asio::awaitable<WaitResult> wait_for_pull(hub::PullJob& job, std::uint64_t version);
   boost::asio::awaitable<WaitResult> serve_pulled(const PullTask& task, const hub::CachedModel& model);
   boost::asio::awaitable<bool> answer_pull(const PullTask& task);
   boost::asio::awaitable<bool> stream_pull(const PullTask& task);
 
-  // session_files.cpp
+  // session_files.cpp: the module `batches`
   boost::asio::awaitable<bool> call_stored(StoredEndpoint endpoint);
   boost::asio::awaitable<bool> send_content(StoredAnswer answer);
   boost::asio::awaitable<bool> take_upload();

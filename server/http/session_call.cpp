@@ -225,7 +225,7 @@ asio::awaitable<bool> Session::drive(std::unique_ptr<Operation> operation, const
     if (resume_after_ && (!saved || call.stream_name.empty())) co_return co_await refuse_to_resume();
     if (saved && resume_after_) saved->begin_after(*resume_after_);
     const std::string shared = saved ? call.stream_name : std::string();
-    StreamSharer* const sharer = state_.shared_streams.load();
+    const SharedStreams* const sharer = state_.shared_streams.load();
     if (!shared.empty() && sharer != nullptr) sharer->begin(shared, *operation->origin(), options().resume.window);
     const std::shared_ptr<void> closed(nullptr, [this, saved, shared](void*) {
       if (!shared.empty()) end_shared(shared);

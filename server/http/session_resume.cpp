@@ -69,7 +69,7 @@ std::string Session::stream_name(const Call& call) const {
 // If memory runs out, the store forgets the stream when its lease ends.
 void Session::end_shared(const std::string& name) noexcept {
   try {
-    if (StreamSharer* const sharer = state_.shared_streams.load()) sharer->end(name);
+    if (const SharedStreams* const sharer = state_.shared_streams.load()) sharer->end(name);
   } catch (const std::exception& failure) {
     log::error("request {}: {}", request_id_, failure.what());
   }
@@ -86,19 +86,19 @@ std::shared_ptr<const StreamOrigin> Session::new_origin() const {
 }
 
 // A daemon that has just died counts as alive until its lease ends, so this waits for that.
-asio::awaitable<StreamSharer::Taken> Session::take_stream(std::string name) {
-  StreamSharer& sharer = *state_.shared_streams.load();
-  const auto until = Clock::now() + sharer.lease() + kLookAgain;
+asio::awaitable<SharedStreams::Taken> Session::take_stream(std::string name) {
+  const SharedStreams& sharer = *state_.shared_streams.load();
+  const auto until = Clock::now() + sharer.lease + kLookAgain;
   for (;;) {
-    const auto answer = std::make_shared<StreamSharer::Taken>();
+    const auto answer = std::make_shared<SharedStreams::Taken>();
     const std::function<void(std::function<void(std::optional<Error>)>)> ask = [&](auto done) {
-      sharer.take(name, options().resume.window, [answer, done](StreamSharer::Taken taken) {
+      sharer.take(name, options().resume.window, [answer, done](SharedStreams::Taken taken) {
         *answer = std::move(taken);
         done(std::nullopt);
       });
     };
     const WaitResult waited = co_await wait_for_callback(state_, *transport_, ask, kLongestAnswer);
-    if (waited.client_gone || waited.error) co_return StreamSharer::Taken{};
+    if (waited.client_gone || waited.error) co_return SharedStreams::Taken{};
     if (!answer->is_elsewhere || Clock::now() >= until) co_return *answer;
     asio::steady_timer timer(transport_->executor(), kLookAgain);
     co_await timer.async_wait(kUseTuple);
@@ -111,7 +111,7 @@ asio::awaitable<bool> Session::resume_elsewhere(std::string body, std::size_t nu
   Call call = call_of_head();
   call.body = std::move(body);
   const std::string name = stream_name(call);
-  StreamSharer::Taken taken = co_await take_stream(name);
+  SharedStreams::Taken taken = co_await take_stream(name);
   if (taken.is_elsewhere) {
     Error error{ErrorKind::kUnavailable, "Another daemon runs this stream", "stream_elsewhere", "",
                 std::chrono::seconds(1)};

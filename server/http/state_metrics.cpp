@@ -17,6 +17,7 @@
 #include "server/http/media_service.h"
 #include "server/http/text_pool.h"
 #include "server/models/running_model.h"
+#include "server/modules/modules.h"
 
 namespace quire {
 
@@ -216,7 +217,9 @@ void add_text_pool(std::vector<MetricFamily>& all, const TextPool::Stats& stats)
   all.push_back(std::move(time));
 }
 
-void add_batches(std::vector<MetricFamily>& all, const BatchStore::Counts& counts) {
+// A template, so that a build without batches has none of it.
+template <class Counts>
+void add_batches(std::vector<MetricFamily>& all, const Counts& counts) {
   const auto gauge = [&](const char* name, const char* help, std::int64_t value) {
     all.push_back(single(name, help, FamilyType::kGauge, static_cast<double>(value)));
   };
@@ -264,8 +267,10 @@ std::vector<MetricFamily> state_families(const ServerState& state) {
     add_adapters(all, *table);
   }
   if (state.text != nullptr) add_text_pool(all, state.text->stats());
-  if (state.media != nullptr) add_media(all, *state.media, table.get());
-  if (state.batches != nullptr) add_batches(all, state.batches->counts());
+  if (is_built(Module::kImages) && state.media != nullptr) add_media(all, *state.media, table.get());
+  if constexpr (is_built(Module::kBatches)) {
+    if (state.batches != nullptr) add_batches(all, state.batches->counts());
+  }
   all.push_back(single("quire:request_body_bytes", "Bodies that are being received or wait to be parsed",
                        FamilyType::kGauge, static_cast<double>(state.bodies.num_bytes())));
   all.push_back(single("quire:request_bodies_cut_total", "Uploads that were refused to make room for others",

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "server/hub/hub_client.h"
-#include "server/hub/model_reference.h"
+#include "server/models/model_reference.h"
 
 namespace quire::hub {
 

@@ -12,7 +12,7 @@
 
 #include "server/client/web_reader.h"
 #include "server/hub/environment.h"
-#include "server/hub/model_reference.h"
+#include "server/models/model_reference.h"
 
 namespace quire::hub {
 

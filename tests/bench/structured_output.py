@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the public cases of structured output, chat templates and tool calls through the command line and prints figures.
 
-    structured_output.py QUIRE MATERIAL [--parts maskbench,suite,...] [--tokenizer FOLDER] [--every N] [--show N]
+    structured_output.py QUIRE_DEV MATERIAL [--parts maskbench,suite,...] [--tokenizer FOLDER] [--every N] [--show N]
 
 Parts: maskbench, suite, xgrammar, templates, tools. The tokenizer (a folder with tokenizer.json, or a GGUF file) is for
 mask times; without one there is one token per byte.

@@ -13,6 +13,12 @@ deploy_test(monitoring)
 deploy_test(compose)
 deploy_test(helm)
 deploy_test(chart_values)
+if(NOT QUIRE_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+  deploy_test(modules)
+  add_test(NAME deploy_modules_build COMMAND ${CMAKE_CURRENT_LIST_DIR}/modules.sh $<TARGET_FILE:quire> ${CMAKE_CURRENT_BINARY_DIR}/modules
+    CONFIGURATIONS nightly)
+  set_tests_properties(deploy_modules_build PROPERTIES SKIP_RETURN_CODE 77 LABELS "deploy;nightly")
+endif()
 if(NOT QUIRE_SANITIZE)
   deploy_test(package)  # what is packed is never a sanitizer's build
   deploy_test(release CONFIGURATIONS nightly)

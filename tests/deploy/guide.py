@@ -28,6 +28,7 @@ start_daemon() {
   grep -q 'is ready after' <(tail -f -n +1 --pid="$daemon" daemon.log) || { cat daemon.log; exit 1; }
 }
 quire() { "$QUIRE" "$@" < /dev/stdin; }
+quire-dev() { "$(dirname "$QUIRE")/quire-dev" "$@" < /dev/stdin; }
 curl() { command curl -sS --fail-with-body "$@"; }
 """
 

@@ -32,8 +32,9 @@ text='{"text":"Hello there, you 2 people! It is 10:45, and 3.14 is no date."}'
 denied='import ctypes, os, sys
 if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0): sys.exit(77)
 os.execv(sys.argv[1], sys.argv[1:])'
-if echo "$text" | python3 -c "$denied" "$quire" tokenize --model "$model" > "$work/interpreted" 2> "$work/log"; then
-  echo "$text" | "$quire" tokenize --model "$model" > "$work/compiled"
+dev=$(dirname "$quire")/quire-dev
+if echo "$text" | python3 -c "$denied" "$dev" tokenize --model "$model" > "$work/interpreted" 2> "$work/log"; then
+  echo "$text" | "$dev" tokenize --model "$model" > "$work/compiled"
   cmp "$work/interpreted" "$work/compiled"
   grep -q 'MemoryDenyWriteExecute=no allows it' "$work/log" || { echo "nothing is logged of the interpreted pattern"; cat "$work/log"; exit 1; }
 else

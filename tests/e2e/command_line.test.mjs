@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { QuireServer } from "./server_process.mjs";
@@ -105,8 +105,44 @@ test("inspect is brief, or whole, or JSON", () => {
 
 test("tokenize shows a text's tokens", () => {
   assert.match(quire("tokenize", model, "Hello there").stdout, /^ +\d+ {2}"Hello"\n +\d+ {2}" there"\n2 tokens\n$/);
-  const lines = spawnSync(process.env.QUIRE_BINARY, ["tokenize", "--model", model], { input: '{"text":"Hello"}\n', encoding: "utf8" });
-  assert.match(lines.stdout, /^\{"ids":\[\d+\]\}\n$/);
+});
+
+const line = (value) => JSON.stringify(value) + "\n";
+const kDevCalls = [
+  [["tokenize", "--model", model], ["Hello, wörld!", "<|im_end|>", ""].map((text) => line({ text })).join("")],
+  [["tokenize", model, "--reverse"], line({ ids: [1, 2] })],
+  [["render"], line({ template: "{{ 1 + 1 }}", context: {} })],
+  [["parse-tools"], line({ format: "hermes", text: "Hi" })],
+  [["architectures"], ""], [["api"], ""], [["configuration"], ""], [["help", "grammar"], ""], [["render", "--frob"], ""],
+];
+const dev = (program, [args, input]) => spawnSync(program, args, { input, encoding: "utf8", env, timeout: kPatience });
+
+test("quire-dev answers line by line, and quire runs it for its commands", () => {
+  const [tokens, back, rendered, parsed] = kDevCalls.map((call) => dev(process.env.QUIRE_DEV, call));
+  const ids = tokens.stdout.trim().split("\n").map((each) => JSON.parse(each).ids);
+  assert.ok(ids.length === 3 && ids[1].length > 1, "a control token in plain text stays text");
+  assert.equal(typeof JSON.parse(back.stdout).text, "string");
+  assert.deepEqual(JSON.parse(rendered.stdout), { text: "2" });
+  assert.equal(JSON.parse(parsed.stdout).content, "Hi");
+  const compiled = dev(process.env.QUIRE_DEV, [["grammar"], line({ schema: { type: "integer", minimum: 5 }, instances: ["7", "3"] })]);
+  assert.deepEqual(JSON.parse(compiled.stdout).accepted, [true, false]);
+  // The daemons on other devices stand in a folder without it.
+  if (!existsSync(join(dirname(realpathSync(process.env.QUIRE_BINARY)), "quire-dev"))) return;
+  for (const call of kDevCalls) {
+    const [direct, handed] = [dev(process.env.QUIRE_DEV, call), dev(process.env.QUIRE_BINARY, call)];
+    assert.deepEqual([handed.status, handed.stdout, handed.stderr], [direct.status, direct.stdout, direct.stderr], call[0]);
+  }
+});
+
+test("without quire-dev beside it, quire says in a line where its commands are", () => {
+  const alone = join(folder, "quire");
+  copyFileSync(process.env.QUIRE_BINARY, alone);
+  for (const call of kDevCalls.filter(([args]) => args[0] !== "help")) {
+    const done = dev(alone, call);
+    assert.equal(done.status, 2);
+    assert.match(done.stderr, new RegExp(`^quire: '${call[0][0]}' .* is a command of quire-dev, .*ninja -C build/release quire-dev\\)\\n$`));
+  }
+  rmSync(alone);
 });
 
 test("man pages are made for every command, and completion for three shells", () => {

@@ -30,7 +30,7 @@ foreach(script ${e2e_tests})
   endif()
   add_test(NAME e2e_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder})
   set_tests_properties(e2e_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;threads"
-    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire>;QUIRE_MODEL=${QUIRE_DEMO_MODEL}")
+    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire>;QUIRE_DEV=$<TARGET_FILE:quire_dev>;QUIRE_MODEL=${QUIRE_DEMO_MODEL}")
 endforeach()
 # Hundreds of streams: minutes under ThreadSanitizer, which has seen every pair of threads by then. Once on the best level of
 # instructions; with `make long` on every level.
@@ -55,7 +55,7 @@ foreach(script ${e2e_tests})
   endif()
   add_test(NAME e2e_deferred_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS ${run})
   set_tests_properties(e2e_deferred_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;${run}"
-    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best")
+    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_deferred>;QUIRE_DEV=$<TARGET_FILE:quire_dev>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_LEVELS=best")
 endforeach()
 
 # A daemon with an emulated GPU: scripts of its own, and general ones, which ask it for less.
@@ -78,7 +78,7 @@ foreach(name conformance invariance lifecycle models openai openai_tools tiers)
   endif()
   add_test(NAME e2e_emulated_${name} COMMAND ${NODE} --test ${name}.test.mjs WORKING_DIRECTORY ${e2e_folder} CONFIGURATIONS ${run})
   set_tests_properties(e2e_emulated_${name} PROPERTIES FIXTURES_REQUIRED e2e_packages LABELS "e2e;${run}"
-    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_on_emulated>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_DEVICE=emulated;QUIRE_EMULATED_MEMORY=2048")
+    ENVIRONMENT "QUIRE_SOURCE=${PROJECT_SOURCE_DIR};QUIRE_BINARY=$<TARGET_FILE:quire_on_emulated>;QUIRE_DEV=$<TARGET_FILE:quire_dev>;QUIRE_MODEL=${QUIRE_DEMO_MODEL};QUIRE_DEVICE=emulated;QUIRE_EMULATED_MEMORY=2048")
 endforeach()
 
 # A daemon that says what a script says, for sessions of coding agents; their packages are a gigabyte, so `make agents` runs them.

@@ -221,14 +221,3 @@ test("--check-config refuses what a start refuses, with the same line, and leave
   assert.equal(good.status, 0, good.stderr);
   assert.deepEqual(readdirSync(folder).sort(), ["empty", "fifo", "folder", "text"]);
 });
-
-test("the text commands answer line by line", () => {
-  const lines = (result) => result.stdout.trim().split("\n").map((line) => JSON.parse(line));
-  const texts = ["Hello, wörld!", "<|im_end|>", ""];
-  const ids = lines(quire(["tokenize", "--model", process.env.QUIRE_MODEL], texts.map((text) => JSON.stringify({ text })).join("\n")));
-  assert.equal(ids.length, 3);
-  assert.ok(ids[1].ids.length > 1, "a control token in plain text stays text");
-  const rendered = lines(quire(["render"], JSON.stringify({ template: "{{ 1 + 1 }}", context: {} })));
-  assert.deepEqual(rendered, [{ text: "2" }]);
-  assert.match(quire(["--version"]).stdout, /^quire \d+\.\d+\.\d+/);
-});

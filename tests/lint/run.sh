@@ -31,8 +31,8 @@ forbid() { # folder, pattern, why
 forbid kernels '(core|server|config)/|nlohmann|boost|yaml-cpp|CLI' "kernels know tensors only"
 forbid core '(server|config)/|boost/(asio|beast|url)|yaml-cpp|CLI|openssl' "core knows no sockets, HTTP or YAML"
 forbid config 'boost' "config maps YAML and flags to option structs"
-report "config/ included outside main.cpp:" \
-  "$(grep -rnE '^#include "config/' server core kernels --include='*.h' --include='*.cpp' | grep -v '^server/main.cpp:')"
+report "config/ included outside main.cpp of quire and quire-dev:" \
+  "$(grep -rnE '^#include "config/' server core kernels --include='*.h' --include='*.cpp' | grep -vE '^server/(dev/)?main.cpp:')"
 report "folders that include each other in a circle:" "$(python3 tests/lint/folders.py 2>&1)"
 report "sources of core/model/ outside its four folders:" "$(ls core/model/*.h core/model/*.cpp 2>/dev/null)"
 forbid server/api 'server/(http|models|ops|cli|client|web)/|boost' "an API knows no socket"

@@ -7,7 +7,7 @@
 #include "server/hub/checksum.h"
 #include "server/hub/file_choice.h"
 #include "server/hub/hub_cache.h"
-#include "server/hub/model_reference.h"
+#include "server/models/model_reference.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace quire;

@@ -287,7 +287,7 @@ std::string model_types_of(std::string_view architecture) {
 std::string models_page() {
   std::string out =
       "# Models\n\n"
-      "Made by `quire architectures`; a test compares this page with what that prints.\n\n"
+      "Made by `quire-dev architectures`; a test compares this page with what that prints.\n\n"
       "A GGUF file is read by its `general.architecture`, a Hugging Face directory by the `model_type` of its\n"
       "`config.json`. A file of another family, or with a key or tensor that may change what is computed and is not "
       "known,\n"

@@ -8,6 +8,7 @@
 #include "server/media/data_url.h"
 #include "server/media/decode/picture_file.h"
 #include "server/media/media_fetch.h"
+#include "server/modules/modules.h"
 
 namespace quire {
 
@@ -199,8 +200,9 @@ std::optional<MediaRead> MediaList::leave_out(FieldReader& reader, const Json& m
   const MediaPart& part = parts_[index];
   if (is_current(messages, mark(index))) {
     reader.fail(Error{ErrorKind::kInvalidRequest,
-                      fmt::format("'{}': content parts of type '{}' are not supported: this model reads text only",
-                                  part.type_path, part.type),
+                      fmt::format("'{}': content parts of type '{}' are not supported: {}", part.type_path, part.type,
+                                  is_built(Module::kImages) ? "this model reads text only"
+                                                            : "reading images " + left_out(Module::kImages)),
                       "unsupported_content", part.type_path, std::nullopt});
     return std::nullopt;
   }

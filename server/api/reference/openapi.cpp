@@ -191,14 +191,14 @@ Json error_schemas() {
           {"OllamaError", {{"type", "object"}, {"required", {"error"}}, {"properties", {{"error", text}}}}}};
 }
 
-Json components() {
+Json components(const std::vector<OperationRow>& served) {
   Json schemas = error_schemas();
   Json responses = Json::object();
   for (const auto& [name, unused] : schemas.items()) {
     responses[name] = {{"description", "the request was refused, or failed"},
                        {"content", {{"application/json", {{"schema", reference_to("schemas", name)}}}}}};
   }
-  for (const OperationRow& operation : operations()) {
+  for (const OperationRow& operation : served) {
     if (!operation.body.empty()) schemas[name_of(listed(operation.paths).front())] = body_schema(operation);
   }
   return {{"schemas", std::move(schemas)},
@@ -212,13 +212,21 @@ Json components() {
             {"api_key", {{"type", "apiKey"}, {"in", "header"}, {"name", "x-api-key"}}}}}};
 }
 
-Json tags() {
+Json tags(const std::vector<OperationRow>& served) {
   Json list = Json::array();
-  for (const OperationRow& operation : operations()) {
+  for (const OperationRow& operation : served) {
     const Json tag{{"name", operation.tag}};
     if (std::find(list.begin(), list.end(), tag) == list.end()) list.push_back(tag);
   }
   return list;
+}
+
+std::vector<OperationRow> operations_of(IsServed is_served) {
+  std::vector<OperationRow> served = operations();
+  std::erase_if(served, [&](const OperationRow& operation) {
+    return !is_served(operation.method, listed(operation.paths).front());
+  });
+  return served;
 }
 
 }  // namespace
@@ -233,9 +241,10 @@ Json field_schema(const FieldRow& row) {
   return schema;
 }
 
-Json openapi_document() {
+Json openapi_document(IsServed is_served) {
+  const std::vector<OperationRow> served = operations_of(is_served);
   Json paths = Json::object();
-  for (const OperationRow& operation : operations()) {
+  for (const OperationRow& operation : served) {
     std::string method(operation.method);
     std::transform(method.begin(), method.end(), method.begin(), [](char c) { return static_cast<char>(c | 0x20); });
     for (const std::string& path : listed(operation.paths))
@@ -248,9 +257,9 @@ Json openapi_document() {
             {"description", "Each endpoint's fields. null counts as absent; most endpoints ignore unknown fields."},
             {"license", {{"name", "Apache 2.0"}, {"identifier", "Apache-2.0"}}}}},
           {"servers", Json::array({{{"url", "/"}}})},
-          {"tags", tags()},
+          {"tags", tags(served)},
           {"paths", std::move(paths)},
-          {"components", components()}};
+          {"components", components(served)}};
 }
 
 }  // namespace quire::reference

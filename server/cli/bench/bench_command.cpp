@@ -6,7 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/base/result.h"
-#include "core/sim/simulation.h"
+#include "core/sim/step_fit.h"
 #include "server/cli/bench/kernel_bench.h"
 #include "server/cli/bench/serve_bench.h"
 #include "server/cli/bench/steps.h"
@@ -14,6 +14,7 @@
 #include "server/cli/commands.h"
 #include "server/cli/cpu_flags.h"
 #include "server/cli/progress_line.h"
+#include "server/modules/modules.h"
 
 namespace quire::cli {
 
@@ -46,6 +47,8 @@ void run_serve(ServeArguments& arguments) {
   require_range(arguments.prompt, "--prompt", arguments.workload.prompt_words);
   require_range(arguments.output, "--output", arguments.workload.output_tokens);
   arguments.workload.scenario = bench::scenario_of(arguments.scenario).value_or(bench::Scenario::kWords);
+  if (arguments.workload.num_images > 0 && !is_built(Module::kImages))
+    throw StartupError("--images " + left_out(Module::kImages));
   auto sizes = bench::parse_image_sizes(arguments.image_size);
   if (!sizes) throw CLI::ValidationError("--image-size", sizes.error().message);
   arguments.workload.image_sizes = *std::move(sizes);

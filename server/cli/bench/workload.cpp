@@ -1,4 +1,5 @@
 #include "server/cli/bench/workload.h"
+#include "server/modules/modules.h"
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -233,7 +234,7 @@ void add_images(const WorkloadOptions& options, std::vector<PlannedRequest>& pla
   for (PlannedRequest& request : plan) {
     for (std::int64_t i = 0; i < options.num_images; ++i) {
       const ImageSize& size = options.image_sizes[pick(random)];
-      request.image_urls.push_back(random_image_url(size, random()));
+      if constexpr (is_built(Module::kImages)) request.image_urls.push_back(random_image_url(size, random()));
     }
   }
 }

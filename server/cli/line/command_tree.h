@@ -29,7 +29,7 @@ inline bool takes_value(const CLI::Option& option) {
 // "quire bench serve"
 inline std::string path_of(const CLI::App& command) {
   const CLI::App* parent = command.get_parent();
-  return parent == nullptr ? "quire" : path_of(*parent) + " " + command.get_name();
+  return parent == nullptr ? command.get_name() : path_of(*parent) + " " + command.get_name();
 }
 
 }  // namespace quire::cli

@@ -10,6 +10,7 @@
 #include "server/cli/progress_line.h"
 #include "server/cli/pull_progress.h"
 #include "server/client/http_url.h"
+#include "server/modules/modules.h"
 
 namespace quire::cli {
 
@@ -54,7 +55,11 @@ ChosenServer::ChosenServer(ServerChoice choice, const std::string& command, cons
     : choice_(std::move(choice)) {
   if (!choice_.url.empty() && !choice_.hf.empty()) throw StartupError("--hf and --url exclude each other");
   // A model of a hub is downloaded here, where its progress shows.
-  if (!choice_.hf.empty()) choice_.model = pull_with_progress(choice_.hf).path.string();
+  if constexpr (is_built(Module::kHub)) {
+    if (!choice_.hf.empty()) choice_.model = pull_with_progress(choice_.hf).path.string();
+  } else {
+    if (!choice_.hf.empty()) throw StartupError("--hf " + left_out(Module::kHub));
+  }
   if (choice_.url.empty() && choice_.model.empty()) {
     throw StartupError(fmt::format(
         "no model: {0} {1}, {0} --hf OWNER/NAME to download one, or {0} --url http://HOST:PORT for a server "

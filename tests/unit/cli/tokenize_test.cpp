@@ -1,4 +1,4 @@
-#include "server/cli/tokenize.h"
+#include "server/dev/token_lines.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 #include "core/text/tokenizer_data.h"
 
-namespace quire::cli {
+namespace quire::dev {
 namespace {
 
 // "a", "b" and "ab" as bytes, a control token <s> and a space.
@@ -23,9 +23,9 @@ std::shared_ptr<const Tokenizer> small_tokenizer() {
   return make_tokenizer(files);
 }
 
-using Map = std::size_t (*)(std::istream&, std::ostream&, const Tokenizer&, const TokenizeOptions&);
+using Map = std::size_t (*)(std::istream&, std::ostream&, const Tokenizer&, const cli::TokenizeOptions&);
 
-std::string mapped(Map map, const std::string& lines, const TokenizeOptions& options = {}) {
+std::string mapped(Map map, const std::string& lines, const cli::TokenizeOptions& options = {}) {
   std::istringstream in(lines);
   std::ostringstream out;
   map(in, out, *small_tokenizer(), options);
@@ -71,4 +71,4 @@ TEST_CASE("a bad line becomes an error and the next one is mapped all the same",
   CHECK(error_of(detokenize_lines, R"({"ids":[1.5]})") == "1.5 is not a token of the vocabulary");
 }
 
-}  // namespace quire::cli
+}  // namespace quire::dev

@@ -371,8 +371,35 @@ TEST_CASE("a file that looks half written is no successor of one that was whole"
   CHECK(refusal_of("", "").empty());
 }
 
+TEST_CASE("keys name the module of the build that they configure", "[config]") {
+  CHECK(left_out_config_keys().empty());  // the tests' build has all modules
+  CHECK(find_left_out_config_key("batches.directory") == nullptr);
+  const std::pair<const char*, Module> expected[] = {{"server.port", Module::kCore},
+                                                     {"model.path", Module::kCore},
+                                                     {"kv_cache.dtype", Module::kCore},
+                                                     {"server.slots.directory", Module::kCore},
+                                                     {"batches.directory", Module::kBatches},
+                                                     {"kv_cache.shared.url", Module::kFleet},
+                                                     {"kv_cache.events.topic", Module::kFleet},
+                                                     {"shared_quotas.replicas", Module::kFleet},
+                                                     {"model.hf", Module::kHub},
+                                                     {"server.pull.enabled", Module::kHub},
+                                                     {"media.memory", Module::kImages},
+                                                     {"model.mmproj", Module::kImages},
+                                                     {"tracing.endpoint", Module::kOtlp}};
+  for (const auto& [path, module] : expected) {
+    INFO(path);
+    REQUIRE(find_config_key(path) != nullptr);
+    CHECK(find_config_key(path)->module == module);
+  }
+  CHECK(
+      left_out(Module::kHub) ==
+      "needs the module 'hub', which this build leaves out: build with cmake -DQUIRE_MODULES=all, or with 'hub' in its "
+      "list");
+}
+
 TEST_CASE("the reference page says what the table of keys holds", "[config][docs]") {
-  // Update it with: quire configuration > deploy/docs/configuration.md
+  // Update it with: quire-dev configuration > deploy/docs/configuration.md
   CHECK(test::read_file(test::source_folder() / "deploy/docs/configuration.md") == render_reference());
 }
 

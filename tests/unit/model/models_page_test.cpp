@@ -7,6 +7,6 @@
 using namespace quire;
 
 TEST_CASE("The page of models says what the registry holds", "[model][docs]") {
-  // Update it with: quire architectures > deploy/docs/models.md
+  // Update it with: quire-dev architectures > deploy/docs/models.md
   CHECK(test::read_file(test::source_folder() / "deploy/docs/models.md") == models_page());
 }

@@ -1,4 +1,4 @@
-// `quire api`: the API's reference, as an OpenAPI document or as the tables of the page server/API.md.
+// `quire-dev api`: the API's reference, as an OpenAPI document or as the tables of the page server/API.md.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -8,11 +8,11 @@
 #include <string>
 
 #include "core/base/result.h"
-#include "server/api/reference/openapi.h"
 #include "server/api/reference/page.h"
-#include "server/cli/commands.h"
+#include "server/dev/commands.h"
+#include "server/http/openapi_handler.h"
 
-namespace quire::cli {
+namespace quire::dev {
 
 namespace {
 
@@ -32,8 +32,8 @@ void add_api(CLI::App& app) {
       ->type_name("FILE");
   api->callback([page] {
     if (!page->empty()) return print_page(*page);
-    fmt::print("{}\n", reference::openapi_document().dump(2));
+    fmt::print("{}\n", served_openapi().dump(2));
   });
 }
 
-}  // namespace quire::cli
+}  // namespace quire::dev

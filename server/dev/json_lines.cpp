@@ -1,4 +1,4 @@
-#include "server/cli/json_lines.h"
+#include "server/dev/json_lines.h"
 
 #include <istream>
 #include <ostream>
@@ -6,7 +6,7 @@
 
 #include "core/base/json.h"
 
-namespace quire {
+namespace quire::dev {
 
 void answer_json_lines(std::istream& in, std::ostream& out, const JsonLineHandler& answer) {
   for (std::string line; std::getline(in, line);) {
@@ -21,4 +21,4 @@ void answer_json_lines(std::istream& in, std::ostream& out, const JsonLineHandle
   }
 }
 
-}  // namespace quire
+}  // namespace quire::dev

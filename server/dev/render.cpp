@@ -1,4 +1,4 @@
-#include "server/cli/render.h"
+#include "server/dev/render.h"
 
 #include <ctime>
 #include <optional>
@@ -6,9 +6,9 @@
 
 #include "core/base/json.h"
 #include "core/text/chat_template.h"
-#include "server/cli/json_lines.h"
+#include "server/dev/json_lines.h"
 
-namespace quire {
+namespace quire::dev {
 namespace {
 
 Result<std::chrono::sys_seconds> parse_time(const std::string& text) {
@@ -56,4 +56,4 @@ void run_render(std::istream& in, std::ostream& out) {
   answer_json_lines(in, out, render_line);
 }
 
-}  // namespace quire
+}  // namespace quire::dev

@@ -1,4 +1,4 @@
-#include "server/cli/grammar.h"
+#include "server/dev/grammar.h"
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +13,7 @@
 #include "core/base/json_depth.h"
 #include "core/grammar/compiler.h"
 
-namespace quire {
+namespace quire::dev {
 
 namespace {
 
@@ -167,4 +167,4 @@ int run_grammar_lines(std::istream& in, std::ostream& out, std::shared_ptr<const
   return num_bad;
 }
 
-}  // namespace quire
+}  // namespace quire::dev

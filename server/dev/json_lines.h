@@ -6,7 +6,7 @@
 
 #include "core/base/json_fwd.h"
 
-namespace quire {
+namespace quire::dev {
 
 using JsonLineHandler = std::function<Json(const Json& line)>;
 
@@ -14,4 +14,4 @@ using JsonLineHandler = std::function<Json(const Json& line)>;
 // type that `answer` needs, is answered with {"error": ...}.
 void answer_json_lines(std::istream& in, std::ostream& out, const JsonLineHandler& answer);
 
-}  // namespace quire
+}  // namespace quire::dev

@@ -1,4 +1,4 @@
-// `quire grammar`: compiles grammars and checks texts against them, one JSON object per line in and out, with the
+// `quire-dev grammar`: compiles grammars and checks texts against them, one JSON object per line in and out, with the
 // server's code. One thread at a time.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 #include "core/grammar/mask/vocabulary.h"
 
-namespace quire {
+namespace quire::dev {
 
 // Reads {"schema": …} (or "regex", "ebnf", "gbnf", "choice", "json_object") with "instances": [text, …] and writes
 // {"compiled", "error", "pointer", "accepted": [bool, …], "compile_ms", "mask_us": {"median", "p99", "max", "count"}};
@@ -16,4 +16,4 @@ namespace quire {
 // not be read as such a request.
 int run_grammar_lines(std::istream& in, std::ostream& out, std::shared_ptr<const TokenVocabulary> model);
 
-}  // namespace quire
+}  // namespace quire::dev

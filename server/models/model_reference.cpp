@@ -1,4 +1,4 @@
-#include "server/hub/model_reference.h"
+#include "server/models/model_reference.h"
 
 #include <fmt/format.h>
 

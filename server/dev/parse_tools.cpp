@@ -1,4 +1,4 @@
-#include "server/cli/parse_tools.h"
+#include "server/dev/parse_tools.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,9 +9,9 @@
 #include "core/text/chat_template.h"
 #include "core/text/message_fit.h"
 #include "core/text/tools/output_parser.h"
-#include "server/cli/json_lines.h"
+#include "server/dev/json_lines.h"
 
-namespace quire {
+namespace quire::dev {
 namespace {
 
 std::string text_of(const std::vector<TextPiece>& pieces) {
@@ -119,4 +119,4 @@ void run_parse_tools(std::istream& in, std::ostream& out) {
   answer_json_lines(in, out, parse_line);
 }
 
-}  // namespace quire
+}  // namespace quire::dev
