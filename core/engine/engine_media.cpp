@@ -4,16 +4,9 @@
 #include <utility>
 
 #include "core/engine/engine_impl.h"
+#include "core/sched/policy/encoder_share.h"
 
 namespace quire {
-
-namespace {
-
-constexpr double kLongestSlice = 0.25;  // seconds, if steps are unbounded
-constexpr double kLeastShare = 0.1;     // share of a step's bound for the encoder
-constexpr double kStepShare = 0.5;      // largest share of a step's bound for the model while media are to be encoded
-
-}  // namespace
 
 Result<void> Engine::Impl::check_media(const Request& request) const {
   if (request.media.empty()) return {};
@@ -91,7 +84,7 @@ std::optional<Engine::Impl::WantedMedia> Engine::Impl::place_media() {
     }
     if (missing == nullptr) continue;
     is_wanted = is_wanted || media_->is_encoding({each.cache_salt, missing->key});
-    const int rank = each.state == Sequence::State::kRunning ? 3 : each.request->key_name != last_media_key_ ? 2 : 1;
+    const int rank = encoder_rank(each, last_media_key_);
     if (rank > best) next = WantedMedia{generation, missing};
     best = std::max(best, rank);
   }
@@ -102,17 +95,12 @@ std::optional<Engine::Impl::WantedMedia> Engine::Impl::place_media() {
 
 // Most time for a step, so that part of its bound is left to the encoder.
 double Engine::Impl::seconds_beside_encoder() const {
-  const double target = options_.scheduler.target_itl_ms / 1000.0;
-  const double longest = scheduler_.max_step_seconds();
-  return kStepShare * (target > 0.0 ? std::min(target, longest) : longest);
+  return EncoderShare{options_.scheduler.target_itl_ms / 1000.0, scheduler_.max_step_seconds()}.most_of_model();
 }
 
 // Time for the encoder beside this step.
 double Engine::Impl::encoder_seconds(const StepPlan& plan) const {
-  const bool streams = plan.num_streaming > 0;
-  const double target = options_.scheduler.target_itl_ms / 1000.0;
-  const double limit = streams && target > 0.0 ? target : std::min(scheduler_.max_step_seconds(), kLongestSlice);
-  return std::clamp(limit - plan.predicted_seconds, kLeastShare * limit, limit);
+  return EncoderShare{options_.scheduler.target_itl_ms / 1000.0, scheduler_.max_step_seconds()}.seconds_beside(plan);
 }
 
 // Continues the current piece, else begins `next`, the latest result of place_media().
