@@ -42,14 +42,38 @@ ConfigKey per_request() {
   return key;
 }
 
+std::vector<ConfigKey> pdf_keys() {
+  return {
+      types::boolean(
+          {"media.pdf.enabled",
+           "Whether PDF files are read: pdftotext and pdftoppm (poppler-utils) run in processes of their own, within "
+           "the bounds below"},
+          [](Config & c) -> auto& { return media_of(c).pdf.enabled; }),
+      types::text(
+          {"media.pdf.programs", "The folder of the two programs; empty: those of PATH"},
+          [](Config & c) -> auto& { return media_of(c).pdf.programs; }),
+      types::integer<std::int64_t>({"media.pdf.max_pages", "Pages of one file; a longer one is refused"},
+                                   [](Config & c) -> auto& { return media_of(c).pdf.max_pages; }, {1, 10'000}),
+      types::size(
+          {"media.pdf.max_bytes", "Text and images made of one file"},
+          [](Config & c) -> auto& { return media_of(c).pdf.max_bytes; }, kSomeMediaBytes),
+      types::duration(
+          {"media.pdf.max_time", "The longest time to read one file"},
+          [](Config & c) -> auto& { return media_of(c).pdf.max_time; }),
+      types::size(
+          {"media.pdf.memory", "Address space of each program"},
+          [](Config & c) -> auto& { return media_of(c).pdf.memory; }, kSomeMediaBytes),
+  };
+}
+
 }  // namespace
 
 std::vector<ConfigKey> media_keys() {
-  return {
+  std::vector<ConfigKey> keys = {
       types::integer<std::int32_t>({"media.threads", "Threads that fetch, decode and resize images"},
                                    [](Config & c) -> auto& { return media_of(c).threads; }, {1, 1024}),
       types::size(
-          {"media.max_file_bytes", "The largest file of an image"},
+          {"media.max_file_bytes", "The largest file of an image or document"},
           [](Config & c) -> auto& { return media_of(c).max_file_bytes; }, kSomeMediaBytes),
       types::integer<std::int64_t>(
           {"media.max_pixels", "Pixels of one image; a larger one is refused before it is decoded"},
@@ -67,9 +91,8 @@ std::vector<ConfigKey> media_keys() {
           [](Config & c) -> auto& { return media_of(c).max_waiting_per_key; }, kSomeMedia),
       types::size(
           {"media.memory",
-           "Memory for decoded images: those of requests under way, and the most recently used others, so that the "
-           "next "
-           "turn of a conversation decodes nothing"},
+           "Memory for decoded images and read PDF files: those of requests under way, and the most recently used "
+           "others, so that the next turn of a conversation decodes nothing"},
           [](Config & c) -> auto& { return media_of(c).memory; }, kSomeMediaBytes),
       types::texts(
           {"media.fetch",
@@ -84,6 +107,9 @@ std::vector<ConfigKey> media_keys() {
           {"media.root", "The folder whose files requests may name by file:// URLs; empty: none"},
           [](Config & c) -> auto& { return media_of(c).root; }),
   };
+  for (ConfigKey& key : pdf_keys())
+    keys.push_back(std::move(key));
+  return keys;
 }
 
 }  // namespace quire

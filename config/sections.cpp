@@ -17,6 +17,7 @@ const std::vector<ConfigSection>& config_sections() {
       {"server.pull",
        "Model downloads requested by an admin; HF_* environment variables configure the hub and its cache."},
       {"media", "Images in requests."},
+      {"media.pdf", "PDF files in requests."},
       {"batches", "Files and batches; batch requests use the capacity that other requests leave idle."},
       {"security", "API keys, quotas and browser access."},
       {"shared_quotas", "A store through which daemons share the rate limits of API keys."},

@@ -7,6 +7,7 @@
 
 #include "core/base/log.h"
 #include "core/model/encode/hf_tower.h"
+#include "core/model/formats/left_out_parts.h"
 #include "core/model/layers/adapter_check.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/text/tools/call_marks.h"
@@ -92,7 +93,8 @@ std::shared_ptr<const ModelSight> open_sight(const ModelOptions& options, const 
   const std::filesystem::path path = options.mmproj.empty() ? find_tower(options.path) : options.mmproj;
   if (path.empty()) return nullptr;
   try {
-    return std::make_shared<const ModelSight>(path, options.picture_form, info, backend, backend_options);
+    return std::make_shared<const ModelSight>(path, options.picture_form, options.ignore_unknown_keys, info, backend,
+                                              backend_options);
   } catch (const StartupError& error) {
     if (!options.mmproj.empty()) throw;
     log::warn("{}; the model is served without it (--no-mmproj says so, and no warning is written)", error.what());
@@ -143,7 +145,7 @@ class OpenedHost final : public OpenedModel {
   std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) override {
     log::info("{} on {}: {}", spec_.model.path.string(), backend_->name(), in_one_line(plan.describe()));
     for (const std::string& part : loaded_->info().parts_left_out) {
-      const bool is_read = sight_ != nullptr && part.find("tower") != std::string::npos;
+      const bool is_read = sight_ != nullptr && part == kVisionPart;
       if (is_read) continue;
       log::warn("{}: the file has {}, which Quire does not compute; the text model is served",
                 spec_.model.path.string(), part);

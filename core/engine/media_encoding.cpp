@@ -17,11 +17,10 @@ constexpr double kMostSliceGrowth = 4.0;  // bound of the rate, as a multiple of
 }  // namespace
 
 std::shared_ptr<const MediaRows> MediaEncoding::find(const Name& name) {
-  const auto found = kept_.find(name);
-  if (found == kept_.end()) return nullptr;
-  order_.splice(order_.end(), order_, found->second.place);
+  const auto* const found = kept_.find(name);
+  if (found == nullptr) return nullptr;
   ++num_found_;
-  return found->second.rows;
+  return *found;
 }
 
 void MediaEncoding::begin(Name name, const PreparedMedia& media) {
@@ -54,22 +53,8 @@ std::shared_ptr<const MediaRows> MediaEncoding::advance(double seconds) {
   rows->rows = {rows->buffer->data(), num_rows_, row_width_, row_width_};
   run_.reset();
   ++num_encoded_;
-  keep(rows);
+  kept_.keep(name_, rows, num_rows_ * row_width_ * static_cast<std::int64_t>(sizeof(float)));
   return rows;
-}
-
-void MediaEncoding::keep(const std::shared_ptr<const MediaRows>& rows) {
-  const std::int64_t num_bytes = num_rows_ * row_width_ * static_cast<std::int64_t>(sizeof(float));
-  if (num_bytes > max_bytes_ || kept_.contains(name_)) return;
-  while (num_bytes_ + num_bytes > max_bytes_) {
-    const auto oldest = kept_.find(order_.front());
-    num_bytes_ -= oldest->second.num_bytes;
-    kept_.erase(oldest);
-    order_.pop_front();
-  }
-  order_.push_back(name_);
-  kept_.emplace(name_, Kept{rows, num_bytes, std::prev(order_.end())});
-  num_bytes_ += num_bytes;
 }
 
 }  // namespace quire

@@ -5,14 +5,10 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
-#include <map>
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "core/base/thread_role.h"
-#include "core/content/media.h"
+#include "core/content/kept_media.h"
 #include "core/content/media_rows.h"
 #include "core/content/prepared_media.h"
 #include "core/executor/executor.h"
@@ -21,11 +17,11 @@ namespace quire {
 
 class MediaEncoding {
  public:
-  using Name = std::pair<std::string, MediaKey>;  // salt and key
+  using Name = MediaName;
 
   // `encoder` computes, `executor` keeps the rows beside its model; both must outlive it.
   MediaEncoding(Backend& encoder, Executor& executor, std::int64_t max_bytes)
-      : encoder_(encoder), executor_(executor), max_bytes_(max_bytes) {}
+      : encoder_(encoder), executor_(executor), kept_(max_bytes) {}
 
   // The piece's rows if they are cached; null otherwise.
   std::shared_ptr<const MediaRows> find(const Name& name);
@@ -41,22 +37,12 @@ class MediaEncoding {
   std::uint64_t num_encoded() const { return num_encoded_; }
   std::uint64_t num_found() const { return num_found_; }
   double seconds() const { return seconds_; }  // spent encoding
-  std::int64_t num_bytes() const { return num_bytes_; }
+  std::int64_t num_bytes() const { return kept_.used(); }
 
  private:
-  struct Kept {
-    std::shared_ptr<const MediaRows> rows;
-    std::int64_t num_bytes;
-    std::list<Name>::iterator place;
-  };
-  void keep(const std::shared_ptr<const MediaRows>& rows);
-
   Backend& encoder_;
   Executor& executor_;
-  const std::int64_t max_bytes_;
-  std::map<Name, Kept> kept_;
-  std::list<Name> order_;  // least recently used first
-  std::int64_t num_bytes_ = 0;
+  KeptMedia<std::shared_ptr<const MediaRows>> kept_;  // by bytes
   Name name_;
   std::unique_ptr<EncoderRun> run_;
   std::int64_t num_rows_ = 0;

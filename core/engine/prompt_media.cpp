@@ -3,15 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/sched/policy/encoder_share.h"
+
 namespace quire {
-
-namespace {
-
-constexpr double kLongestSlice = 0.25;  // seconds, if steps are unbounded
-constexpr double kLeastShare = 0.1;     // share of a step's bound for the encoder
-constexpr double kStepShare = 0.5;      // largest share of a step's bound for the model while media are to be encoded
-
-}  // namespace
 
 PromptMedia::PromptMedia(Backend* encoder, std::int64_t max_bytes, Executor& executor, KvCache& kv,
                          Scheduler& scheduler, const SchedulerOptions& options)
@@ -90,7 +84,7 @@ std::optional<PromptMedia::Wanted> PromptMedia::place(bool is_step_in_flight) {
     }
     if (missing == nullptr) continue;
     is_wanted = is_wanted || encoding_->is_encoding({each.cache_salt, missing->key});
-    const int rank = each.state == Sequence::State::kRunning ? 3 : each.request->key_name != last_key_ ? 2 : 1;
+    const int rank = encoder_rank(each, last_key_);
     if (rank > best) next = Wanted{generation, missing};
     best = std::max(best, rank);
   }
@@ -111,15 +105,11 @@ const MediaRun* PromptMedia::find_rows(Generation& generation, std::int64_t posi
 }
 
 double PromptMedia::most_step_seconds() const {
-  const double longest = scheduler_.max_step_seconds();
-  return kStepShare * (target_itl_s_ > 0.0 ? std::min(target_itl_s_, longest) : longest);
+  return EncoderShare{target_itl_s_, scheduler_.max_step_seconds()}.most_of_model();
 }
 
 double PromptMedia::encoder_seconds(const StepPlan& plan) const {
-  const bool streams = plan.num_streaming > 0;
-  const double limit =
-      streams && target_itl_s_ > 0.0 ? target_itl_s_ : std::min(scheduler_.max_step_seconds(), kLongestSlice);
-  return std::clamp(limit - plan.predicted_seconds, kLeastShare * limit, limit);
+  return EncoderShare{target_itl_s_, scheduler_.max_step_seconds()}.seconds_beside(plan);
 }
 
 PromptMedia::Failed PromptMedia::encode(const std::optional<Wanted>& next, double seconds) {

@@ -45,6 +45,7 @@ Replica::Replica(const SimOptions& options, std::int32_t number, std::int64_t nu
           {options.window_tokens, options.num_window_parts}),
       tier_(options.tier_blocks * options.block_size * static_cast<std::int64_t>(sizeof(TokenId))),
       scheduler_(for_states(options.scheduler, options.num_states), kv_),
+      encoder_(options, kv_, scheduler_, report),
       next_of_streams_(own_part(options.scatter.streams.size(), number, options.num_replicas)),
       next_of_prompts_(own_part(options.scatter.prompts.size(), number, options.num_replicas)) {
   if (options.tier_blocks == 0 && store == nullptr) return;
@@ -65,6 +66,7 @@ void Replica::arrive(const TraceRequest& request, std::int64_t number, double ti
   auto live = std::make_unique<Live>();
   auto asked = std::make_shared<Request>();
   asked->prompt = prompt_tokens(request, number);
+  asked->media = media_of(request);
   asked->sampling.max_tokens = stage == Stage::kPrompt ? 1 : request.num_output_tokens;
   asked->key_name = request.key;
   asked->arrival = at(time_s);
@@ -86,6 +88,10 @@ void Replica::arrive(const TraceRequest& request, std::int64_t number, double ti
     ++live->share->num_requests;
     ++report_.num_requests;
   }
+  std::vector<double> image_seconds;
+  for (const TraceImage& image : request.images)
+    image_seconds.push_back(image.seconds);
+  encoder_.add(*live, std::move(image_seconds));
   load_ += request.num_prompt_tokens + live->num_left;
   arrived_.push_back(live.get());
   const Live* const address = live.get();
@@ -133,9 +139,13 @@ void Replica::begin_step() {
   StepLimits limits{.can_end_early = options_.can_end_early && options_.num_states == 0};
   if (lower_tier_) limits.swap_block_s = lower_tier_->swap_seconds();
   propose_drafts();
+  const bool encodes = encoder_.choose();
+  if (encodes) limits.max_seconds = encoder_.share().most_of_model();
   scheduler_.schedule(plan_, limits);
+  encoder_s_ = encoder_.share().seconds_beside(plan_);
   if (lower_tier_) lower_tier_->take_moves(plan_.transfers.moves);
-  QUIRE_CHECK(!plan_.empty() || lower_tier_, "what waits can start, or its prefix is being restored");
+  QUIRE_CHECK(!plan_.empty() || lower_tier_ || encodes,
+              "what waits can start, or its prefix is being restored, or its images encoded");
   for (const Sequence* sequence : plan_.started)
     note_started(static_cast<const Live&>(*sequence));
   output_.clear();
@@ -145,7 +155,7 @@ void Replica::begin_step() {
   // A replica without other work waits for the store's next answer; blocks that leave in this step are written at its
   // end.
   const bool has_asked = client_ != nullptr && (lower_tier_->is_restoring() || !held_.empty());
-  const bool waits = !plan_.has_work() && has_asked && !lower_tier_->is_moving();
+  const bool waits = !plan_.has_work() && !encodes && has_asked && !lower_tier_->is_moving();
   if (waits) output_.seconds = std::max(output_.seconds, wait_for_store());
   in_step_ = true;
   report_.num_preemptions += static_cast<std::int64_t>(scheduler_.num_preemptions() - preemptions_before);
@@ -195,7 +205,15 @@ void Replica::end_step() {
   if (lower_tier_) lower_tier_->finish_moves(plan_.transfers.moves, {});
   if (options_.keeps_steps && !plan_.empty()) keep_step();
   clock_s_ += output_.seconds;
-  if (plan_.empty()) return;
+  if (!plan_.empty()) finish_step();
+  if (!encoder_.choose()) return;
+  const double encoding_s = slowdown_ * encoder_.advance(encoder_s_);
+  clock_s_ += encoding_s;
+  report_.busy_s += encoding_s;
+}
+
+// Commits the step and gives out its tokens.
+void Replica::finish_step() {
   report_.busy_s += output_.seconds;
   ++report_.num_steps;
   for (std::size_t i = 0; i < plan_.entries.size(); ++i)
@@ -301,6 +319,7 @@ void Replica::take_token(Live& live) {
     report_.duration_s = std::max(report_.duration_s, clock_s_);
   }
   scheduler_.finish(live);
+  encoder_.remove(live);
   lives_.erase(&live);
 }
 

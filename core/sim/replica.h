@@ -16,6 +16,7 @@
 #include "core/kv/moves/lower_tier.h"
 #include "core/kv/tiers/host_tier.h"
 #include "core/sched/scheduler.h"
+#include "core/sim/sim_encoder.h"
 #include "core/sim/sim_store.h"
 #include "core/sim/simulation.h"
 
@@ -77,6 +78,7 @@ class Replica {
 
   void begin_step();
   void end_step();
+  void finish_step();
   void end_early(double time_s);
   double next_scatter();
   double seconds_to_compute(const StepTerms& terms) const {
@@ -104,6 +106,7 @@ class Replica {
   std::optional<SharedTier> shared_;     // absent: no shared store
   std::optional<LowerTier> lower_tier_;  // absent: no tier
   Scheduler scheduler_;
+  SimEncoder encoder_;
   std::vector<Live*> arrived_;  // arrived during the step
   StepPlan plan_;
   StepOutput output_;
@@ -111,6 +114,7 @@ class Replica {
   double restore_s_ = 0.0;           // the step's time to load blocks from the tier below
   double slowdown_ = 1.0;            // factor for steps of other replicas on the machine
   double scatter_ = 1.0;             // factor of the step
+  double encoder_s_ = 0.0;           // most time for the encoder beside the step
   std::size_t next_of_streams_ = 0;  // in the options' scatter
   std::size_t next_of_prompts_ = 0;
   bool in_step_ = false;

@@ -55,6 +55,9 @@ std::string json_of(const SimCase& each) {
   add("output_tokens", r.num_output_tokens);
   add("output_tokens_per_s", r.output_tokens_per_s());
   add("computed_tokens", r.num_computed_tokens);
+  add("images", r.num_images);
+  add("images_encoded", r.num_images_encoded);
+  add("encoder_s", r.encoder_s);
   add("draft_tokens", r.num_draft_tokens);
   add("accepted_tokens", r.num_accepted_tokens);
   add("preemptions", r.num_preemptions);
@@ -101,6 +104,9 @@ std::string to_table(const std::vector<SimCase>& cases) {
         each.name, r.num_requests, r.duration_s / 3600.0, r.output_tokens_per_s(), 100.0 * r.hit_rate(),
         100.0 * r.block_hit_rate(), r.ttft_s.percentile(50), r.ttft_s.percentile(99), 1000.0 * r.itl_s.percentile(50),
         1000.0 * r.itl_s.percentile(99), r.e2e_s.percentile(50), r.num_preemptions, r.fairness());
+    if (r.num_images > 0)
+      out +=
+          fmt::format("  {} of {} images were encoded, in {:.1f} s\n", r.num_images_encoded, r.num_images, r.encoder_s);
     if (r.num_refused > 0) out += fmt::format("  {} requests could never fit and were refused\n", r.num_refused);
   }
   return out;

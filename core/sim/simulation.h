@@ -40,6 +40,7 @@ struct SimOptions {
   double shared_latency_ms = 1.0;     // round trip of a question to the store
   std::int32_t max_drafts = 0;        // per sequence and step; 0: none. Not beside states, as in the engine
   double draft_acceptance = 0.7;      // acceptance of a draft if the drafts before it were accepted
+  std::int64_t media_rows = 16'384;   // rows of encoded images that a replica remembers
   std::int32_t num_replicas = 1;
   std::int32_t steps_at_once = 0;         // steps at full speed on a machine that all replicas share; 0: a machine each
   std::int32_t num_prefill_replicas = 0;  // replicas that compute prompts for the others, through the store
@@ -84,6 +85,9 @@ struct SimReport {
   std::int64_t num_cached_blocks = 0;
   std::int64_t num_output_tokens = 0;
   std::int64_t num_computed_tokens = 0;
+  std::int64_t num_images = 0;
+  std::int64_t num_images_encoded = 0;
+  double encoder_s = 0.0;                // summed over the replicas
   std::int64_t num_draft_tokens = 0;     // verified drafts
   std::int64_t num_accepted_tokens = 0;  // accepted drafts
   std::int64_t num_preemptions = 0;

@@ -65,6 +65,7 @@ const std::map<std::string, std::function<bool(SimOptions&, const std::string&)>
       {"shared_block_ms", numeric<double>([](Options & o) -> auto& { return o.shared_block_ms; })},
       {"shared_latency_ms", numeric<double>([](Options & o) -> auto& { return o.shared_latency_ms; })},
       {"max_drafts", numeric<std::int32_t>([](Options & o) -> auto& { return o.max_drafts; })},
+      {"media_rows", numeric<std::int64_t>([](Options & o) -> auto& { return o.media_rows; })},
       {"draft_acceptance", numeric<double>([](Options & o) -> auto& { return o.draft_acceptance; })},
       {"replicas", numeric<std::int32_t>([](Options & o) -> auto& { return o.num_replicas; })},
       {"steps_at_once", numeric<std::int32_t>([](Options & o) -> auto& { return o.steps_at_once; })},

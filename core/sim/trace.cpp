@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@ namespace quire::sim {
 
 namespace {
 
+constexpr double kMostEncoderSeconds = 1e6;
 constexpr std::int32_t kMaxTokens = 1 << 24;  // tokens of a prompt or an output; more is a damaged trace
 
 class VectorSource : public TraceSource {
@@ -54,8 +56,15 @@ std::optional<T> parse_number(std::string_view text) {
 }
 
 bool plausible(const TraceRequest& request) {
+  std::int64_t end = 0;
+  for (const TraceImage& image : request.images) {
+    const bool is_image = image.num_tokens > 0 && image.seconds >= 0.0 && image.seconds <= kMostEncoderSeconds &&
+                          image.id >= 0 && image.id <= kMostImageId && image.begin >= end;
+    if (!is_image) return false;
+    end = std::int64_t{image.begin} + image.num_tokens;
+  }
   return request.num_prompt_tokens > 0 && request.num_prompt_tokens <= kMaxTokens && request.num_output_tokens > 0 &&
-         request.num_output_tokens <= kMaxTokens;
+         request.num_output_tokens <= kMaxTokens && end <= request.num_prompt_tokens;
 }
 
 // Seconds of "2023-11-16 18:15:46.6805900" since its month began: only differences are used, and traces span hours.
@@ -90,6 +99,33 @@ std::optional<std::string_view> member(std::string_view line, std::string_view n
   return line.substr(at);
 }
 
+// [[tokens, seconds, id], [tokens, seconds, id, first token], ...]: without a first token behind the image before it.
+std::optional<std::vector<TraceImage>> parse_images(std::string_view text) {
+  std::vector<TraceImage> images;
+  if (!text.starts_with('[')) return std::nullopt;
+  std::size_t at = text.find_first_not_of(" ,", 1);
+  while (at != std::string_view::npos && text[at] == '[') {
+    const std::size_t close = text.find(']', at);
+    if (close == std::string_view::npos) return std::nullopt;
+    std::vector<double> numbers;
+    std::string_view rest = text.substr(at + 1, close - at - 1);
+    while (!rest.empty()) {
+      const auto number = parse_number<double>(rest);
+      if (!number || !(std::abs(*number) <= kMostImageId)) return std::nullopt;
+      numbers.push_back(*number);
+      const std::size_t comma = rest.find(',');
+      rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+    }
+    if (numbers.size() != 3 && numbers.size() != 4) return std::nullopt;
+    const std::int32_t behind = images.empty() ? 0 : images.back().begin + images.back().num_tokens;
+    images.push_back({static_cast<std::int32_t>(numbers[0]), numbers[1], static_cast<std::int32_t>(numbers[2]),
+                      numbers.size() == 4 ? static_cast<std::int32_t>(numbers[3]) : behind});
+    at = text.find_first_not_of(" ,", close + 1);
+  }
+  if (at == std::string_view::npos || text[at] != ']') return std::nullopt;
+  return images;
+}
+
 std::optional<TraceRequest> parse_json_line(std::string_view line) {
   const auto time = member(line, "timestamp");
   const auto prompt = member(line, "input_length");
@@ -100,6 +136,11 @@ std::optional<TraceRequest> parse_json_line(std::string_view line) {
   const auto num_output = parse_number<std::int32_t>(*output);
   if (!milliseconds || !num_prompt || !num_output) return std::nullopt;
   TraceRequest request{*milliseconds / 1000.0, *num_prompt, *num_output, {}, {}};
+  if (const auto given = member(line, "images")) {
+    auto images = parse_images(*given);
+    if (!images) return std::nullopt;
+    request.images = *std::move(images);
+  }
   const auto ids = member(line, "hash_ids");
   if (!ids) return request;
   if (ids->front() != '[') return std::nullopt;
@@ -129,10 +170,11 @@ Result<std::unique_ptr<TraceSource>> open_trace(const std::string& path, double 
     if (line.empty() || line.starts_with("TIMESTAMP")) continue;
     std::optional<TraceRequest> request = line.front() == '{' ? parse_json_line(line) : parse_csv_line(line);
     if (!request || !plausible(*request)) {
-      return invalid(
-          fmt::format("{}:{}: neither Azure's CSV (TIMESTAMP,ContextTokens,GeneratedTokens) nor Mooncake's JSON "
-                      "(timestamp, input_length, output_length, hash_ids)",
-                      path, number));
+      return invalid(fmt::format(
+          "{}:{}: neither Azure's CSV (TIMESTAMP,ContextTokens,GeneratedTokens) nor Mooncake's JSON "
+          "(timestamp, input_length, output_length, hash_ids), or its images are not [tokens, seconds, id] within "
+          "the prompt",
+          path, number));
     }
     requests.push_back(*std::move(request));
   }
@@ -154,6 +196,9 @@ std::vector<TokenId> prompt_tokens(const TraceRequest& request, std::int64_t num
     const auto block = static_cast<std::size_t>(i / kHashBlockSize);
     tokens.push_back(block < request.hash_ids.size() ? TokenId{request.hash_ids[block] * 2} : own);
   }
+  // Neither text nor outputs have these ids.
+  for (const TraceImage& image : request.images)
+    std::fill_n(tokens.begin() + image.begin, image.num_tokens, TokenId{-(1 << 30) + image.id});
   return tokens;
 }
 

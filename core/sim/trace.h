@@ -1,6 +1,6 @@
 // Recorded and made-up traffic: arrivals, lengths, and what prompts share. One thread at a time.
 // Formats: Azure's LLM inference traces (CSV: TIMESTAMP,ContextTokens,GeneratedTokens) and Mooncake's (JSON lines with
-// prefix hashes of 512-token blocks; .gz too).
+// prefix hashes of 512-token blocks; .gz too), whose lines may have images.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,21 @@
 
 namespace quire::sim {
 
+struct TraceImage {
+  std::int32_t num_tokens = 0;
+  double seconds = 0.0;    // of the encoder
+  std::int32_t id = 0;     // equal ids: the same image
+  std::int32_t begin = 0;  // its first token in the prompt
+};
+inline constexpr std::int32_t kMostImageId = (1 << 29) - 1;
+
 struct TraceRequest {
   double arrival_s = 0.0;  // from the trace's beginning
   std::int32_t num_prompt_tokens = 0;
   std::int32_t num_output_tokens = 1;
   std::vector<std::int32_t> hash_ids;  // equal ids: equal blocks of hash_block_size tokens; empty: nothing is shared
   std::string key;                     // API key of the request
+  std::vector<TraceImage> images{};    // in the order of their tokens, which count as the prompt's
 };
 
 // Tokens per hash id of a trace.
@@ -54,8 +63,8 @@ struct SyntheticTraffic {
 Result<SyntheticTraffic> parse_synthetic(const std::string& text);
 std::unique_ptr<TraceSource> make_synthetic(const SyntheticTraffic& traffic);
 
-// The prompt as tokens: equal hash ids give equal tokens, all other tokens are the request's own. `number`: the
-// request's.
+// The prompt as tokens: equal hash ids and equal images give equal tokens, all other tokens are the request's own.
+// `number`: the request's.
 std::vector<TokenId> prompt_tokens(const TraceRequest& request, std::int64_t number);
 
 }  // namespace quire::sim

@@ -18,10 +18,10 @@ Result<T> guarded_piece(const std::function<Result<T>()>& work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    return failure(ErrorKind::kUnavailable, "There is no memory for this image", "server_overloaded");
+    return failure(ErrorKind::kUnavailable, "There is no memory for this image or file", "server_overloaded");
   } catch (const std::exception& failed) {
-    log::error("an image could not be read: {}", failed.what());
-    return failure(ErrorKind::kInternal, "The image could not be read", "internal_error");
+    log::error("an image or file could not be read: {}", failed.what());
+    return failure(ErrorKind::kInternal, "The image or file could not be read", "internal_error");
   }
 }
 
@@ -48,9 +48,9 @@ void MediaService::load_stored(const std::shared_ptr<CallMedia>& media, const st
           const StoredFile* const file = store != nullptr ? store->files().find(id, media->key_name()) : nullptr;
           if (file == nullptr) return failure(ErrorKind::kNotFound, "No such File object: " + id, "file_not_found");
           if (file->bytes > options_.max_file_bytes)
-            return invalid("the image's file has more than " + std::to_string(options_.max_file_bytes) +
-                               " bytes (media.max_file_bytes)",
-                           "", "image_too_large");
+            return invalid(
+                "the file has more than " + std::to_string(options_.max_file_bytes) + " bytes (media.max_file_bytes)",
+                "", "image_too_large");
           auto opened = store->files().open(*file);
           if (!opened) return tl::make_unexpected(opened.error());
           auto bytes = opened->read(0, static_cast<std::size_t>(file->bytes));
@@ -69,7 +69,7 @@ void MediaService::load_stored(const std::shared_ptr<CallMedia>& media, const st
 void MediaService::work(const std::shared_ptr<CallMedia>& media, Done done) {
   CallMedia::Work work = media->take_work();
   // The last piece calls back.
-  const auto left = std::make_shared<std::atomic<std::size_t>>(work.loads.size() + work.preparations.size());
+  const auto left = std::make_shared<std::atomic<std::size_t>>(work.size());
   const std::function<void()> one_less = [left, done] {
     if (--*left == 0) done(std::nullopt);
   };
@@ -83,6 +83,14 @@ void MediaService::work(const std::shared_ptr<CallMedia>& media, Done done) {
     jobs.push_back([this, media, source = std::move(source), one_less] {
       if (!media->is_abandoned())
         media->set_loaded(source.name, guarded_piece<MediaBytes>([&] { return load(*media, source); }));
+      one_less();
+    });
+  }
+  for (CallMedia::PdfReading& wanted : work.pdfs) {
+    jobs.push_back([this, media, wanted = std::move(wanted), one_less] {
+      const auto is_cut = [this] { return pool_.cut().stop_requested(); };
+      if (!media->is_abandoned())
+        media->set_pdf(wanted.key, guarded_piece<MediaPdf>([&] { return read_pdf_file(*media, wanted, is_cut); }));
       one_less();
     });
   }

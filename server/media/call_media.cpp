@@ -1,5 +1,7 @@
 #include "server/media/call_media.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -8,13 +10,13 @@
 
 namespace quire {
 
-MediaBytes CallMedia::decoded(const std::string& place) const {
-  const auto found = decoded_.find(place);
+MediaBytes CallMedia::decoded(std::string_view text) const {
+  const auto found = decoded_.find(hash_media(text));
   return found == decoded_.end() ? nullptr : found->second;
 }
 
-MediaBytes CallMedia::keep_decoded(const std::string& place, std::string bytes) {
-  return decoded_[place] = std::make_shared<const std::string>(std::move(bytes));
+MediaBytes CallMedia::keep_decoded(std::string_view text, std::string bytes) {
+  return decoded_[hash_media(text)] = std::make_shared<const std::string>(std::move(bytes));
 }
 
 const Result<MediaBytes>* CallMedia::loaded(const MediaSource& source) {
@@ -36,6 +38,17 @@ const Result<MediaPiece>* CallMedia::prepared(const MediaKey& key, const MediaBy
   return nullptr;
 }
 
+const Result<MediaPdf>* CallMedia::pdf(const MediaBytes& bytes, bool with_pages) {
+  const MediaKey file = hash_media(*bytes);
+  const MediaKey key = hash_media(fmt::format("{:016x}{:016x} pdf {}", file.high, file.low, with_pages));
+  const std::lock_guard lock(mutex_);
+  if (const auto found = pdfs_.find(key); found != pdfs_.end()) return &found->second;
+  if (auto kept = store_->find_pdf(shared_scope(), key)) return &pdfs_.emplace(key, std::move(kept)).first->second;
+  if (std::ranges::find(work_.pdfs, key, &PdfReading::key) == work_.pdfs.end())
+    work_.pdfs.push_back({key, bytes, with_pages});
+  return nullptr;
+}
+
 void CallMedia::set_loaded(const std::string& name, Result<MediaBytes> bytes) {
   const std::lock_guard lock(mutex_);
   loaded_.insert_or_assign(name, std::move(bytes));
@@ -44,6 +57,11 @@ void CallMedia::set_loaded(const std::string& name, Result<MediaBytes> bytes) {
 void CallMedia::set_prepared(const MediaKey& key, Result<MediaPiece> piece) {
   const std::lock_guard lock(mutex_);
   prepared_.insert_or_assign(key, std::move(piece));
+}
+
+void CallMedia::set_pdf(const MediaKey& key, Result<MediaPdf> pdf) {
+  const std::lock_guard lock(mutex_);
+  pdfs_.insert_or_assign(key, std::move(pdf));
 }
 
 Error media_wanted() {
@@ -65,14 +83,31 @@ Result<MediaPiece> prepare_piece(CallMedia& media, const CallMedia::Preparation&
   return kept;
 }
 
+Result<MediaPdf> read_pdf_file(CallMedia& media, const CallMedia::PdfReading& wanted,
+                               const std::function<bool()>& is_cut) {
+  const auto is_unwanted = [&] { return media.is_abandoned() || is_cut(); };
+  auto content = read_pdf(*wanted.bytes, media.options().pdf, wanted.with_pages, is_unwanted);
+  if (!content) return tl::make_unexpected(content.error());
+  return media.store().add_pdf(media.shared_scope(), wanted.key, *std::move(content));
+}
+
 void count_refusal(MediaStore& store, const Error& error) {
   using Reason = std::pair<std::string_view, MediaRefusal>;
   constexpr std::array kReasons = {
-      Reason{kUnknownFormat, MediaRefusal::kFormat},        Reason{kTooLargePicture, MediaRefusal::kSize},
-      Reason{kBrokenPicture, MediaRefusal::kBroken},        Reason{kSlowPicture, MediaRefusal::kSlow},
-      Reason{"invalid_base64", MediaRefusal::kBroken},      Reason{"invalid_url", MediaRefusal::kBroken},
-      Reason{"image_url_failed", MediaRefusal::kFetch},     Reason{"image_url_not_allowed", MediaRefusal::kFetch},
-      Reason{"server_overloaded", MediaRefusal::kOverload}, Reason{"rate_limit_exceeded", MediaRefusal::kOverload},
+      Reason{kUnknownFormat, MediaRefusal::kFormat},
+      Reason{kTooLargePicture, MediaRefusal::kSize},
+      Reason{kBrokenPicture, MediaRefusal::kBroken},
+      Reason{kSlowPicture, MediaRefusal::kSlow},
+      Reason{kBrokenPdf, MediaRefusal::kBroken},
+      Reason{kTooLargePdf, MediaRefusal::kSize},
+      Reason{kSlowPdf, MediaRefusal::kSlow},
+      Reason{kPdfNotRead, MediaRefusal::kFormat},
+      Reason{"invalid_base64", MediaRefusal::kBroken},
+      Reason{"invalid_url", MediaRefusal::kBroken},
+      Reason{"image_url_failed", MediaRefusal::kFetch},
+      Reason{"image_url_not_allowed", MediaRefusal::kFetch},
+      Reason{"server_overloaded", MediaRefusal::kOverload},
+      Reason{"rate_limit_exceeded", MediaRefusal::kOverload},
   };
   const auto found = std::ranges::find(kReasons, error.code, &Reason::first);
   store.count_refusal(found != kReasons.end() ? found->second : MediaRefusal::kOther);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,7 @@ struct MediaSource {
 
 using MediaBytes = std::shared_ptr<const std::string>;
 using MediaPiece = std::shared_ptr<const PreparedMedia>;
+using MediaPdf = std::shared_ptr<const PdfContent>;
 
 class CallMedia {
  public:
@@ -46,21 +48,28 @@ class CallMedia {
   const std::string& key_name() const { return key_name_; }
   bool computes() const { return computes_; }
   // The scope in which pieces prepared for this model are found.
-  std::string scope(const MediaSight& sight) const {
-    return sight.name + '\n' + (options_.isolates_keys ? key_name_ : std::string());
-  }
+  std::string scope(const MediaSight& sight) const { return sight.name + '\n' + shared_scope(); }
+  // The scope of content that does not depend on a model.
+  std::string shared_scope() const { return options_.isolates_keys ? key_name_ : std::string(); }
   // The scope of names that clients give: always a key's own.
   std::string name_scope() const { return key_name_; }
 
-  // The bytes that were decoded from the body at this place; null: none yet.
-  MediaBytes decoded(const std::string& place) const;
-  MediaBytes keep_decoded(const std::string& place, std::string bytes);
+  // The bytes that a text of the body (base64, a data URL) was decoded to; null: none yet.
+  MediaBytes decoded(std::string_view text) const;
+  MediaBytes keep_decoded(std::string_view text, std::string bytes);
 
   // Null: not yet; it is noted as wanted.
   const Result<MediaBytes>* loaded(const MediaSource& source);
   const Result<MediaPiece>* prepared(const MediaKey& key, const MediaBytes& bytes, const PictureSettings& settings,
                                      const std::shared_ptr<const MediaSight>& sight);
+  // `with_pages`: pictures of its pages too.
+  const Result<MediaPdf>* pdf(const MediaBytes& bytes, bool with_pages);
 
+  struct PdfReading {
+    MediaKey key;
+    MediaBytes bytes;
+    bool with_pages = false;
+  };
   struct Preparation {
     MediaKey key;
     MediaBytes bytes;
@@ -69,10 +78,11 @@ class CallMedia {
   };
   struct Work {
     std::vector<MediaSource> loads;
+    std::vector<PdfReading> pdfs;
     std::vector<Preparation> preparations;
-    bool empty() const { return loads.empty() && preparations.empty(); }
+    std::size_t size() const { return loads.size() + pdfs.size() + preparations.size(); }
   };
-  bool wants() const { return !work_.empty(); }
+  bool wants() const { return work_.size() > 0; }
   Work take_work() { return std::exchange(work_, {}); }
 
   // The client has left: work that has not begun is dropped.
@@ -81,6 +91,7 @@ class CallMedia {
 
   void set_loaded(const std::string& name, Result<MediaBytes> bytes);
   void set_prepared(const MediaKey& key, Result<MediaPiece> piece);
+  void set_pdf(const MediaKey& key, Result<MediaPdf> pdf);
 
  private:
   const std::shared_ptr<MediaStore> store_;
@@ -89,11 +100,12 @@ class CallMedia {
   const std::string client_;
   const bool computes_;
   std::atomic<bool> is_abandoned_{false};
-  std::map<std::string, MediaBytes> decoded_;
+  std::map<MediaKey, MediaBytes> decoded_;  // keys: hashes of texts
   Work work_;
   mutable std::mutex mutex_;
   std::map<std::string, Result<MediaBytes>> loaded_;
   std::map<MediaKey, Result<MediaPiece>> prepared_;
+  std::map<MediaKey, Result<MediaPdf>> pdfs_;
 };
 
 // The call must be read again.
@@ -101,6 +113,10 @@ Error media_wanted();
 
 // Decodes and prepares one piece; on a media thread. Counts it.
 Result<MediaPiece> prepare_piece(CallMedia& media, const CallMedia::Preparation& wanted);
+
+// Reads one PDF file; on a media thread. `is_cut`: the server stops.
+Result<MediaPdf> read_pdf_file(CallMedia& media, const CallMedia::PdfReading& wanted,
+                               const std::function<bool()>& is_cut);
 
 // Counts a refusal by its code.
 void count_refusal(MediaStore& store, const Error& error);

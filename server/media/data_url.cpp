@@ -31,11 +31,11 @@ constexpr std::array<std::uint8_t, 256> make_values() {
 constexpr std::array<std::uint8_t, 256> kValues = make_values();
 
 tl::unexpected<Error> not_base64(std::string_view why) {
-  return invalid(fmt::format("the image's data is not base64: {}", why), "", "invalid_base64");
+  return invalid(fmt::format("the data is not base64: {}", why), "", "invalid_base64");
 }
 
 tl::unexpected<Error> too_long(std::int64_t max_bytes) {
-  return invalid(fmt::format("the image's file has more than {} bytes (media.max_file_bytes)", max_bytes), "",
+  return invalid(fmt::format("the file has more than {} bytes (media.max_file_bytes)", max_bytes), "",
                  "image_too_large");
 }
 
@@ -102,6 +102,13 @@ Result<std::string> decode_base64(std::string_view text, std::int64_t max_bytes)
   if (num_digits == 3) bytes += static_cast<char>(group >> 2);
   if (std::cmp_greater(bytes.size(), max_bytes)) return too_long(max_bytes);
   return bytes;
+}
+
+Result<std::string> decode_data(std::string_view text, std::int64_t max_bytes) {
+  if (!is_data_url(text)) return decode_base64(text, max_bytes);
+  auto url = decode_data_url(text, max_bytes);
+  if (!url) return tl::make_unexpected(url.error());
+  return std::move(url->bytes);
 }
 
 bool is_data_url(std::string_view url) {

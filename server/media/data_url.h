@@ -17,6 +17,8 @@ struct DataUrl {
   std::string media_type;  // in lower case; empty if the URL has none
   std::string bytes;
 };
+// Base64, or a data URL: its bytes.
+Result<std::string> decode_data(std::string_view text, std::int64_t max_bytes);
 // data:[TYPE][;PARAMETER=VALUE]*;base64,DATA, or percent-encoded without ";base64".
 Result<DataUrl> decode_data_url(std::string_view url, std::int64_t max_bytes);
 

@@ -170,7 +170,7 @@ Result<std::string> fetch_media(const std::string& url, const MediaOptions& opti
   if (!allowed) return tl::make_unexpected(allowed.error());
   WebRequest request;
   request.url = *allowed;
-  request.fields = {{"Accept", "image/*"}, {"User-Agent", "quire/" QUIRE_VERSION}};
+  request.fields = {{"Accept", "image/*, application/pdf, */*;q=0.5"}, {"User-Agent", "quire/" QUIRE_VERSION}};
   request.max_redirects = kMostRedirects;
   request.stays_at_origin = true;
   // An address that is listed by its digits was meant.

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "server/media/pdf/pdf_file.h"
+
 namespace quire {
 
 struct MediaOptions {
@@ -21,6 +23,7 @@ struct MediaOptions {
   std::vector<std::string> fetch;                        // hosts that URLs may name; none: no URL is fetched
   std::chrono::milliseconds fetch_time{10'000};          // from the look-up of the name to the last byte
   std::string root;                                      // folder that file:// URLs may read; empty: none
+  PdfOptions pdf;
 };
 
 }  // namespace quire

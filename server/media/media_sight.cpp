@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "core/model/encode/picture_sizes.h"
+#include "core/model/encode/tower_spec.h"
+
 namespace quire {
 
 std::shared_ptr<const MediaSight> sight_of(std::shared_ptr<const Encoder> encoder, std::string name,
@@ -9,6 +12,8 @@ std::shared_ptr<const MediaSight> sight_of(std::shared_ptr<const Encoder> encode
   auto sight = std::make_shared<MediaSight>();
   sight->name = std::move(name);
   sight->reads_as_stored = reads_as_stored;
+  const PictureSpec& rules = encoder->spec().picture;
+  sight->own_side = follows_pixels(rules.sizing) ? 0 : rules.image_size;
   sight->layout = [encoder](std::int32_t width, std::int32_t height, const PictureSettings& settings) {
     return encoder->layout(width, height, settings);
   };

@@ -11,6 +11,7 @@ namespace quire {
 
 struct MediaSight {
   bool reads_as_stored = false;  // see PictureLimits
+  std::int32_t own_side = 0;     // of its pictures or tiles, which no setting changes; 0: limits of pixels do
   std::string name;              // equal names give equal bytes for equal pictures and settings
   std::function<MediaLayout(std::int32_t width, std::int32_t height, const PictureSettings&)> layout;
   std::function<std::shared_ptr<const PreparedMedia>(const Picture&, const PictureSettings&)> prepare;

@@ -47,19 +47,28 @@ MediaKey media_key(const MediaKey& file, const PictureSettings& settings) {
   return hash_media(text);
 }
 
-std::shared_ptr<const PreparedMedia> MediaStore::find(const std::string& scope, const MediaKey& key) {
+MediaStore::Content MediaStore::find_content(const Place& place) {
   const std::lock_guard lock(mutex_);
-  const auto found = by_place_.find({scope, key});
+  const auto found = by_place_.find(place);
   if (found == by_place_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, found->second);
-  ++num_hits_;
-  return found->second->media;
+  return found->second->content;
+}
+
+std::shared_ptr<const PreparedMedia> MediaStore::find(const std::string& scope, const MediaKey& key) {
+  auto found = find_content({Kind::kPicture, scope, key});
+  if (found != nullptr) ++num_hits_;
+  return std::static_pointer_cast<const PreparedMedia>(std::move(found));
+}
+
+std::shared_ptr<const PdfContent> MediaStore::find_pdf(const std::string& scope, const MediaKey& key) {
+  return std::static_pointer_cast<const PdfContent>(find_content({Kind::kPdf, scope, key}));
 }
 
 bool MediaStore::make_room(std::int64_t num_bytes) {
   for (auto last = entries_.end(); last != entries_.begin() && *used_ + num_bytes > budget_;) {
     --last;
-    if (last->media.use_count() > 1) continue;
+    if (last->content.use_count() > 1) continue;
     by_place_.erase(last->place);
     last = entries_.erase(last);
   }
@@ -71,19 +80,31 @@ std::shared_ptr<void> MediaStore::charge(std::int64_t num_bytes) {
   return {nullptr, [used = used_, num_bytes](void*) { *used -= num_bytes; }};
 }
 
-Result<std::shared_ptr<const PreparedMedia>> MediaStore::add(const std::string& scope, const MediaKey& key,
-                                                             std::shared_ptr<const PreparedMedia> media,
-                                                             std::int64_t num_bytes) {
+Result<MediaStore::Content> MediaStore::add_content(const Place& place, Content content, std::int64_t num_bytes) {
   const std::lock_guard lock(mutex_);
-  const Place place{scope, key};
-  if (const auto found = by_place_.find(place); found != by_place_.end()) return found->second->media;
+  if (const auto found = by_place_.find(place); found != by_place_.end()) return found->second->content;
   if (!make_room(num_bytes)) return no_room();
-  const PreparedMedia* const pointer = media.get();
-  std::shared_ptr<const PreparedMedia> counted(
-      pointer, [media = std::move(media), charged = charge(num_bytes)](const PreparedMedia*) {});
+  const void* const pointer = content.get();
+  Content counted(pointer, [content = std::move(content), charged = charge(num_bytes)](const void*) {});
   entries_.push_front({place, counted});
   by_place_[place] = entries_.begin();
   return counted;
+}
+
+Result<std::shared_ptr<const PreparedMedia>> MediaStore::add(const std::string& scope, const MediaKey& key,
+                                                             std::shared_ptr<const PreparedMedia> media,
+                                                             std::int64_t num_bytes) {
+  auto added = add_content({Kind::kPicture, scope, key}, std::move(media), num_bytes);
+  if (!added) return tl::make_unexpected(added.error());
+  return std::static_pointer_cast<const PreparedMedia>(*std::move(added));
+}
+
+Result<std::shared_ptr<const PdfContent>> MediaStore::add_pdf(const std::string& scope, const MediaKey& key,
+                                                              PdfContent content) {
+  const std::int64_t num_bytes = content.num_bytes();
+  auto added = add_content({Kind::kPdf, scope, key}, std::make_shared<const PdfContent>(std::move(content)), num_bytes);
+  if (!added) return tl::make_unexpected(added.error());
+  return std::static_pointer_cast<const PdfContent>(*std::move(added));
 }
 
 Result<std::shared_ptr<const std::string>> MediaStore::hold(std::string bytes) {

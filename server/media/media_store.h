@@ -1,6 +1,6 @@
-// MediaStore: prepared pictures by content, within one budget of memory: pictures of requests, and the least recently
-// used of others. Any thread. Invariants: a picture in use by a request is never evicted; once those fill the budget,
-// further pieces are refused; a piece is found only within the scope in which it was added.
+// MediaStore: prepared pictures and read PDF files by content, within one budget of memory: those of requests, and the
+// most recently used others. Any thread. Invariants: a piece in use by a request is never evicted; once those fill the
+// budget, further pieces are refused; a piece is found only within the scope in which it was added.
 #pragma once
 
 #include <array>
@@ -13,10 +13,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "core/base/result.h"
 #include "core/content/media.h"
 #include "core/model/encode/encoder.h"
+#include "server/media/pdf/pdf_file.h"
 
 namespace quire {
 
@@ -45,6 +47,9 @@ class MediaStore {
   // Returns the piece to use, which counts against the budget while anything holds it. 503 without room.
   Result<std::shared_ptr<const PreparedMedia>> add(const std::string& scope, const MediaKey& key,
                                                    std::shared_ptr<const PreparedMedia> media, std::int64_t num_bytes);
+  // A PDF file's content, in the same way. `key`: of the file and what was read of it.
+  std::shared_ptr<const PdfContent> find_pdf(const std::string& scope, const MediaKey& key);
+  Result<std::shared_ptr<const PdfContent>> add_pdf(const std::string& scope, const MediaKey& key, PdfContent content);
   // Bytes of a file that was fetched, counted in the same way.
   Result<std::shared_ptr<const std::string>> hold(std::string bytes);
 
@@ -63,15 +68,19 @@ class MediaStore {
   Stats stats() const;
 
  private:
-  using Place = std::pair<std::string, MediaKey>;
+  enum class Kind { kPicture, kPdf };
+  using Place = std::tuple<Kind, std::string, MediaKey>;
+  using Content = std::shared_ptr<const void>;  // PreparedMedia or PdfContent, by the place's kind
   struct Entry {
     Place place;
-    std::shared_ptr<const PreparedMedia> media;
+    Content content;
   };
   struct Remembered {
     std::pair<std::string, std::string> name;
     MediaFile file;
   };
+  Content find_content(const Place& place);
+  Result<Content> add_content(const Place& place, Content content, std::int64_t num_bytes);
   // Requires the lock. Evicts entries without other users until `num_bytes` more fit; false if they cannot.
   bool make_room(std::int64_t num_bytes);
   std::shared_ptr<void> charge(std::int64_t num_bytes);

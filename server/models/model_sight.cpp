@@ -31,8 +31,8 @@ std::string directory_content(const std::filesystem::path& directory, const std:
 
 }  // namespace
 
-ModelSight::ModelSight(std::filesystem::path path, PictureForm form, const ModelInfo& model, Backend& model_backend,
-                       const BackendOptions& options)
+ModelSight::ModelSight(std::filesystem::path path, PictureForm form, bool ignores_unknown_keys, const ModelInfo& model,
+                       Backend& model_backend, const BackendOptions& options)
     : path_(std::move(path)), form_(form), model_backend_(model_backend) {
   const bool is_device = model_backend.steps() != nullptr || model_backend.parallel() != nullptr;
   if (is_device) own_backend_ = create_backend({.device = "cpu", .cpu = options.cpu});
@@ -43,7 +43,8 @@ ModelSight::ModelSight(std::filesystem::path path, PictureForm form, const Model
                                             .form = form,
                                             .text_width = model.hidden_size,
                                             .text_has_grid_positions = model.positions_per_row > 1,
-                                            .is_bidirectional = is_causal ? std::optional(false) : std::nullopt});
+                                            .is_bidirectional = is_causal ? std::optional(false) : std::nullopt,
+                                            .ignores_unknown_keys = ignores_unknown_keys});
   // Pictures that were prepared for a tower that was unloaded are not found for the next one.
   const auto opened = std::chrono::steady_clock::now().time_since_epoch().count();
   view_ = sight_of(encoder_, fmt::format("{} opened at {}", path_.string(), opened), form_ == PictureForm::kLlamaCpp);

@@ -17,8 +17,8 @@ namespace quire {
 class ModelSight {
  public:
   // Throws StartupError where the file is no tower for the model. `model_backend` must outlive it.
-  ModelSight(std::filesystem::path path, PictureForm form, const ModelInfo& model, Backend& model_backend,
-             const BackendOptions& options);
+  ModelSight(std::filesystem::path path, PictureForm form, bool ignores_unknown_keys, const ModelInfo& model,
+             Backend& model_backend, const BackendOptions& options);
 
   Backend& backend() const { return own_backend_ != nullptr ? *own_backend_ : model_backend_; }
   // Weights, and activations of the largest picture of at most so many rows.

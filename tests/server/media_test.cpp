@@ -3,49 +3,14 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
 
 #include "server/media/media_store.h"
 #include "tests/server/batch_folder.h"
 #include "tests/server/picture_files.h"
-#include "tests/server/test_server.h"
+#include "tests/server/seeing_server.h"
 
 namespace quire::test {
 namespace {
-
-// Pictures that the fake model prepared, by their sizes.
-struct Seen {
-  std::mutex mutex;
-  std::vector<std::pair<std::int32_t, PictureSettings>> pictures;
-
-  std::size_t count() {
-    const std::lock_guard lock(mutex);
-    return pictures.size();
-  }
-};
-
-// No engine encodes it.
-struct FakePiece final : PreparedMedia {
-  std::int64_t num_rows() const override { return 0; }
-  std::int64_t row_width() const override { return 1; }
-  std::size_t num_bytes() const override { return 1000; }
-  std::unique_ptr<EncoderRun> start() const override { return nullptr; }
-};
-
-std::shared_ptr<const MediaSight> sight_for(const std::shared_ptr<Seen>& seen) {
-  auto sight = std::make_shared<MediaSight>();
-  sight->name = "fake";
-  sight->layout = [](std::int32_t width, std::int32_t, const PictureSettings& settings) {
-    const std::int64_t rows = settings.detail == PictureSettings::Detail::kLow ? 1 : width / 10;
-    return MediaLayout{{{"<|im_start|>"}, {"", rows, static_cast<std::int32_t>(rows), 1, rows}, {"<|im_end|>"}}, rows};
-  };
-  sight->prepare = [seen](const Picture& picture, const PictureSettings& settings) {
-    const std::lock_guard lock(seen->mutex);
-    seen->pictures.emplace_back(picture.width, settings);
-    return std::make_shared<const FakePiece>();
-  };
-  return sight;
-}
 
 // A piece has a row for each pixel of `min_pixels`.
 std::shared_ptr<const MediaSight> sight_of_settings() {
@@ -56,31 +21,6 @@ std::shared_ptr<const MediaSight> sight_of_settings() {
   };
   return sight;
 }
-
-struct SeeingServer {
-  explicit SeeingServer(const ServerOptions& options = test_options())
-      : server(says("ok"), options, [this](ServedModel& model) { model.sight = sight_for(seen); }),
-        client(server.port()) {}
-
-  std::shared_ptr<const Request> request() { return server.engine().last_request(); }
-  // The prompt as text, a row of a picture as '#'.
-  std::string prompt() {
-    std::string text;
-    const ByteTokenizer tokenizer;
-    for (const TokenId token : request()->prompt) {
-      if (token.value < 0) {
-        text += '#';
-      } else {
-        text += tokenizer.token_bytes(token);
-      }
-    }
-    return text;
-  }
-
-  std::shared_ptr<Seen> seen = std::make_shared<Seen>();
-  TestServer server;
-  HttpClient client;
-};
 
 const std::string kPng = png_of(some_picture(30, 4));
 const std::string kOtherPng = png_of(some_picture(20, 4));
@@ -147,11 +87,46 @@ TEST_CASE("detail and pixels are settings of a picture", "[media]") {
   CHECK(refused(chat_of({image_part(kPng, "tiny")})) == "messages[0].content[0].image_url.detail");
   body["mm_processor_kwargs"] = {{"fps", 2}};
   CHECK(refused(body) == "mm_processor_kwargs.fps");
+  body["mm_processor_kwargs"] = {{"size", {{"depth", 2}}}};
+  CHECK(refused(body) == "mm_processor_kwargs.size.depth");
+  body["mm_processor_kwargs"] = {{"size", {{"height", 20}, {"width", 20}}}};
+  CHECK(refused(body) == "mm_processor_kwargs.size.height");
+  body["mm_processor_kwargs"] = {{"max_pixels", 400}, {"size", {{"longest_edge", 500}}}};
+  CHECK(refused(body) == "mm_processor_kwargs.size.longest_edge");
+  body["mm_processor_kwargs"] = {{"size", {{"shortest_edge", 5}, {"longest_edge", 4}}}};
+  CHECK(refused(body) == "mm_processor_kwargs.min_pixels");
   body["mm_processor_kwargs"] = {{"min_pixels", 5}, {"max_pixels", 4}};
   CHECK(refused(body) == "mm_processor_kwargs.min_pixels");
   body = chat_of({image_part(kPng)});
   body["prompt_logprobs"] = 1;
   CHECK(refused(body) == "prompt_logprobs");
+}
+
+TEST_CASE("sizes of processors are limits of pixels, or the model's own size", "[media]") {
+  SeeingServer server;
+  Json body = chat_of({image_part(kPng)});
+  body["mm_processor_kwargs"] = {{"size", {{"shortest_edge", 10}, {"longest_edge", 400}}}};
+  answer_to(server.client, "/v1/chat/completions", body.dump());
+  const MediaKey key = server.request()->media[0].key;
+  body["mm_processor_kwargs"] = {{"min_pixels", 10}, {"max_pixels", 400}};
+  answer_to(server.client, "/v1/chat/completions", body.dump());
+  CHECK(server.request()->media[0].key == key);
+  CHECK(server.seen->count() == 1);
+
+  TestServer fixed(says("ok"), test_options(), [](ServedModel& model) {
+    auto sight = std::make_shared<MediaSight>(*sight_of_settings());
+    sight->own_side = 20;
+    model.sight = std::move(sight);
+  });
+  HttpClient client(fixed.port());
+  body["mm_processor_kwargs"] = {{"size", {{"height", 20}, {"width", 20}}}};
+  CHECK(client.post("/v1/chat/completions", body.dump()).fields.count("x-quire-warning") == 0);
+  body["mm_processor_kwargs"]["size"]["width"] = 30;
+  CHECK(refused_param(client, "/v1/chat/completions", body.dump()) == "mm_processor_kwargs.size.width");
+  body["mm_processor_kwargs"] = {{"max_pixels", 400}};
+  const HttpReply reply = client.post("/v1/chat/completions", body.dump());
+  CHECK(reply.status == 200);
+  CHECK(reply.fields.contains("x-quire-warning"));
 }
 
 TEST_CASE("pictures that cannot be read are refused by name", "[media]") {
@@ -284,6 +259,40 @@ TEST_CASE("other APIs take pictures in their own forms", "[media]") {
         "prompt.multimodal_data");
 }
 
+TEST_CASE("documents and results of tools have pictures in their content", "[media]") {
+  SeeingServer server;
+  const auto picture = [](const std::string& bytes) {
+    return Json{{"type", "image"},
+                {"source", {{"type", "base64"}, {"media_type", "image/png"}, {"data", base64_of(bytes)}}}};
+  };
+  const auto words = [](const char* text) { return Json{{"type", "text"}, {"text", text}}; };
+  const Json content = {{"type", "content"}, {"content", {words("see"), picture(kPng), words("so")}}};
+  const Json document = {{"type", "document"}, {"title", "D"}, {"source", content}};
+  const Json call = {{"type", "tool_use"}, {"id", "t1"}, {"name", "f"}, {"input", Json::object()}};
+  const Json result = {{"type", "tool_result"}, {"tool_use_id", "t1"}, {"content", {document, picture(kOtherPng)}}};
+  const Json turns = {{{"role", "user"}, {"content", Json::array({document})}},
+                      {{"role", "assistant"}, {"content", Json::array({call})}},
+                      {{"role", "user"}, {"content", Json::array({result})}}};
+  answer_to(server.client, "/v1/messages", Json{{"max_tokens", 5}, {"messages", turns}}.dump());
+  const std::string shown = "D\nsee<|im_start|>###<|im_end|>so";
+  const std::string prompt = server.prompt();
+  INFO(prompt);
+  CHECK(prompt.find(shown + "<|im_end|>") != std::string::npos);
+  CHECK(prompt.find(shown + "<|im_start|>##<|im_end|>") != std::string::npos);
+  REQUIRE(server.request()->media.size() == 3);
+  CHECK(server.request()->media[0].key == server.request()->media[1].key);
+  // A system prompt has no place for them.
+  const Json system = {{"max_tokens", 5}, {"system", Json::array({document})}, {"messages", turns}};
+  CHECK(server.client.post("/v1/messages", system.dump()).status == 400);
+  const Json output = {{{"role", "user"}, {"content", "look"}},
+                       {{"type", "function_call"}, {"call_id", "c"}, {"name", "f"}, {"arguments", "{}"}},
+                       {{"type", "function_call_output"},
+                        {"call_id", "c"},
+                        {"output", {{{"type", "input_image"}, {"image_url", data_url_of(kPng)}}}}}};
+  answer_to(server.client, "/v1/responses", Json{{"input", output}}.dump());
+  CHECK(server.request()->media.size() == 1);
+}
+
 TEST_CASE("a stored response's pictures are there in the next one", "[media]") {
   SeeingServer server;
   const Json input = {{{"role", "user"}, {"content", {{{"type", "input_image"}, {"image_url", data_url_of(kPng)}}}}}};
@@ -292,6 +301,18 @@ TEST_CASE("a stored response's pictures are there in the next one", "[media]") {
   answer_to(server.client, "/v1/responses", body.dump());
   CHECK(server.prompt().find("<|im_start|>###<|im_end|>") != std::string::npos);
   CHECK(server.seen->count() == 1);
+}
+
+TEST_CASE("pictures at the same place of several items stay apart", "[media]") {
+  SeeingServer server;
+  const auto item = [](const std::string& bytes) {
+    return Json{{"role", "user"}, {"content", {{{"type", "input_image"}, {"image_url", data_url_of(bytes)}}}}};
+  };
+  const Json first = {{"input", {item(kPng), item(kOtherPng)}}};
+  const Json stored = answer_to(server.client, "/v1/responses", first.dump());
+  answer_to(server.client, "/v1/responses", Json{{"input", "which?"}, {"previous_response_id", stored["id"]}}.dump());
+  CHECK(server.prompt().find("<|im_start|>###<|im_end|>") != std::string::npos);
+  CHECK(server.prompt().find("<|im_start|>##<|im_end|>") != std::string::npos);
 }
 
 TEST_CASE("counting endpoints count pictures and prepare none", "[media]") {

@@ -1,4 +1,5 @@
-// Configuration keys that do not change results.
+#include "core/model/architectures/hf_known_keys.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -312,11 +313,14 @@ std::string_view nearest_key(std::string_view key, const JsonObject& config) {
 
 }  // namespace
 
-void refuse_unknown_hf_keys(const json& raw, const JsonObject& config, TensorTable& tensors, const SpecWishes& wishes) {
+std::vector<std::string> ignored_hf_keys(const json& raw, const JsonObject& config, bool ignores_unknown,
+                                         std::span<const std::string_view> harmless) {
+  std::vector<std::string> ignored;
   for (const std::string& key : config.unread()) {
-    if (is_harmless(key) || says_nothing(raw.at(key))) continue;
-    if (is_note(key) || wishes.ignore_unknown_keys) {
-      tensors.warn(fmt::format("config.json: the key '{}' is not known and is ignored", printable(key)));
+    const bool is_known = is_harmless(key) || std::ranges::find(harmless, key) != harmless.end();
+    if (is_known || says_nothing(raw.at(key))) continue;
+    if (is_note(key) || ignores_unknown) {
+      ignored.push_back(key);
       continue;
     }
     config.fail(
@@ -324,6 +328,12 @@ void refuse_unknown_hf_keys(const json& raw, const JsonObject& config, TensorTab
                     "one is '{}'; {}",
                     printable(key), nearest_key(key, config), kWayOutOfUnknownKeys));
   }
+  return ignored;
+}
+
+void refuse_unknown_hf_keys(const json& raw, const JsonObject& config, TensorTable& tensors, const SpecWishes& wishes) {
+  for (const std::string& key : ignored_hf_keys(raw, config, wishes.ignore_unknown_keys))
+    tensors.warn(fmt::format("config.json: the key '{}' is not known and is ignored", printable(key)));
 }
 
 }  // namespace quire

@@ -12,6 +12,7 @@
 #include "core/model/architectures/spec_reader.h"
 #include "core/model/architectures/weight_roles.h"
 #include "core/model/formats/json_file.h"
+#include "core/model/formats/left_out_parts.h"
 #include "core/model/formats/row_makers.h"
 
 namespace quire {
@@ -334,10 +335,11 @@ void ignore_other_parts(const JsonObject& config, const std::string& layers, std
   for (const char* block : {"mtp.", "model.mtp.", "model.mtp_block.", "model.mtp_emb_norm.", "model.mtp_hidden_norm.",
                             "model.mtp_linear_proj."})
     tensors.ignore(block, kNextTokenLayers);
-  for (const char* tower :
-       {"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "model.audio_tower.", "vision_model.",
-        "multi_modal_projector.", "model.multi_modal_projector.", "model.embed_vision.", "model.embed_audio."})
-    tensors.ignore(tower, "a vision or audio tower");
+  for (const char* audio : {"model.audio_tower.", "model.embed_audio."})
+    tensors.ignore(audio, kAudioPart);
+  for (const char* vision : {"model.visual.", "visual.", "vision_tower.", "model.vision_tower.", "vision_model.",
+                             "multi_modal_projector.", "model.multi_modal_projector.", "model.embed_vision."})
+    tensors.ignore(vision, kVisionPart);
   for (const char* beside :
        {"pooler.", "bert.pooler.", "roberta.pooler.", "embeddings.position_ids", "bert.embeddings.position_ids",
         "roberta.embeddings.position_ids", "cls.predictions.", "cls.seq_relationship.", "decoder."})

@@ -9,6 +9,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/model/formats/left_out_parts.h"
 
 namespace quire {
 
@@ -196,8 +197,10 @@ ModelSpec read_spec(const GgufFile& file, TensorTable& tensors, const SpecWishes
   const Architecture& row = find_architecture(*name, tensors.where());
   if (tensors.tensors().empty())
     throw StartupError(fmt::format("{}: has no tensors (a vocabulary only)", tensors.where()));
-  for (const char* tower : {"v.", "a.", "mm."})
-    tensors.ignore(tower, "a vision or audio tower");
+  for (const char* audio : {"a.", "mm.a."})
+    tensors.ignore(audio, kAudioPart);
+  for (const char* vision : {"v.", "mm."})
+    tensors.ignore(vision, kVisionPart);
   SpecReader reader(file, tensors, std::string(*name), wishes);
   ModelSpec spec = reader.read_plain(row.rope);
   const std::int64_t stated_context = spec.config.max_context;

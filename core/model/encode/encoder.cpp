@@ -47,8 +47,9 @@ std::unique_ptr<EncoderRun> PreparedPicture::start() const {
 }
 std::unique_ptr<Encoder> Encoder::open(const std::string& path, const EncoderOptions& options) {
   std::error_code failed;
-  MmprojFile file =
-      std::filesystem::is_directory(path, failed) ? MmprojFile(open_hf_tower(path)) : MmprojFile::open(path);
+  MmprojFile file = std::filesystem::is_directory(path, failed)
+                        ? MmprojFile(open_hf_tower(path, options.ignores_unknown_keys))
+                        : MmprojFile::open(path);
   TowerSpec spec = read_tower_spec(file, options.form);
   return std::make_unique<Encoder>(file, std::move(spec), options);
 }

@@ -48,6 +48,7 @@ struct EncoderOptions {
   std::int64_t text_width = 0;                // width of the text model's embeddings; 0: not checked
   bool text_has_grid_positions = true;        // M-RoPE
   std::optional<bool> is_bidirectional = {};  // replaces the family's setting
+  bool ignores_unknown_keys = false;          // of a directory's tower: a warning in place of a refusal
 };
 
 struct PicturePlan;

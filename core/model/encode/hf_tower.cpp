@@ -8,7 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/base/log.h"
+#include "core/base/printable.h"
 #include "core/base/result.h"
+#include "core/model/architectures/hf_known_keys.h"
 #include "core/model/encode/hf_tower_file.h"
 #include "core/model/encode/hf_tower_names.h"
 #include "core/model/formats/json_file.h"
@@ -97,6 +100,24 @@ void require(const TowerFiles& files, const char* key, std::int64_t only) {
     files.vision.fail(fmt::format("'{}' is {}, and towers are computed with {}", key, *value, only));
 }
 
+// The rotation of positions, in the older form and the newer one.
+void require_rope(const TowerFiles& files, double base) {
+  const auto check = [&](const JsonObject& rope) {
+    if (rope.number("rope_theta").value_or(base) != base) rope.fail(fmt::format("'rope_theta' must be {}", base));
+    if (rope.text("rope_type").value_or("default") != "default") rope.fail("'rope_type' must be 'default'");
+  };
+  check(files.vision);
+  if (const auto rope = files.vision.object("rope_parameters")) check(*rope);
+}
+
+// A switch of the configuration whose work is tensors.
+void require_tensors(const TowerFiles& files, const char* key, std::string_view ending) {
+  const bool is_on = files.vision.boolean(key).value_or(false);
+  const auto& tensors = files.out.tensors();
+  if (is_on && std::ranges::none_of(tensors, [&](const GgufTensor& each) { return each.name.ends_with(ending); }))
+    files.vision.fail(fmt::format("'{}' is true, and no tensor is one of '{}'", key, ending));
+}
+
 // Limits of pixels, as processors of Qwen's families write them.
 void set_pixels(const TowerFiles& files) {
   const auto size = files.processor.object("size");
@@ -163,6 +184,7 @@ void add_tensors(const TowerFiles& files, HfTowerClass kind, const Put& put) {
 void set_qwen(const TowerFiles& files, const char* projector, const Sizes& sizes, const std::array<double, 3>& mean,
               const std::array<double, 3>& deviation) {
   require(files, "in_channels", 3);
+  require(files, "in_chans", 3);
   require(files, "temporal_patch_size", 2);
   set_common(files, projector, sizes, kEps, mean, deviation);
   set_pixels(files);
@@ -170,7 +192,6 @@ void set_qwen(const TowerFiles& files, const char* projector, const Sizes& sizes
 }
 
 void read_qwen2(const TowerFiles& files, const char* projector, const Sizes& sizes) {
-  require(files, "in_chans", 3);
   set_qwen(files, projector, sizes, kClipMean, kClipDeviation);
   add_tensors(files, HfTowerClass::kQwen, [&](const std::string& name, const StoredTensor& tensor) {
     if (name != "v.patch_embd.weight") return false;
@@ -274,8 +295,11 @@ void read_gemma4(const TowerFiles& files) {
   const JsonObject& vision = files.vision;
   const Sizes sizes = read_sizes(vision, 16, 224);
   require(files, "num_key_value_heads", sizes.heads);
-  if (sizes.heads > 0) require(files, "head_dim", sizes.width / sizes.heads);
+  for (const char* const dim : {"head_dim", "global_head_dim"}) {
+    if (sizes.heads > 0) require(files, dim, sizes.width / sizes.heads);
+  }
   require(files, "default_output_length", 280);
+  require_rope(files, 100.0);
   // mmproj files do not name it either: each form has its own.
   if (vision.text("hidden_activation").value_or("gelu_pytorch_tanh") != "gelu_pytorch_tanh")
     vision.fail("'hidden_activation' must be 'gelu_pytorch_tanh'");
@@ -286,6 +310,8 @@ void read_gemma4(const TowerFiles& files) {
     add_channels_first(files.out, name, tensor, sizes.patch);
     return true;
   });
+  require_tensors(files, "standardize", "std_bias");
+  require_tensors(files, "use_clipped_linears", "input_max");
 }
 
 // The number of a token that the tokenizer was given beside its vocabulary.
@@ -306,7 +332,7 @@ void read_pixtral(const TowerFiles& files) {
   const Sizes sizes = read_sizes(vision, 16, vision.integer("image_size").value_or(1024));
   require(files, "num_channels", 3);
   if (sizes.heads > 0) require(files, "head_dim", sizes.width / sizes.heads);
-  if (vision.number("rope_theta").value_or(10000.0) != 10000.0) vision.fail("'rope_theta' must be 10000");
+  require_rope(files, 10000.0);
   set_activation(files, "hidden_act", "gelu");
   set_common(files, "pixtral", sizes, kPixtralEps, kClipMean, kClipDeviation);
   files.out.set_integer("spatial_merge_size", files.config.integer("spatial_merge_size").value_or(1));
@@ -323,6 +349,23 @@ void read_pixtral(const TowerFiles& files) {
   }
   files.out.fail("the text model's embeddings are missing, one of which ends rows of patches");
 }
+
+// Keys of towers whose value the tensors show, which the classes do not use, or which are of videos and of parts that
+// no family here has.
+constexpr std::string_view kKeysWithoutEffect[] = {"hidden_size",
+                                                   "image_size",
+                                                   "max_position_embeddings",
+                                                   "num_hidden_layers",
+                                                   "num_image_tokens",
+                                                   "out_hidden_size",
+                                                   "position_embedding_size",
+                                                   "projection_dim",
+                                                   "projector_hidden_act",
+                                                   "spatial_patch_size",
+                                                   "standardize",
+                                                   "tokens_per_second",
+                                                   "use_clipped_linears",
+                                                   "vision_use_head"};
 
 struct HfTowerFamily {
   std::string_view model_type;
@@ -369,7 +412,7 @@ bool has_hf_tower(const std::filesystem::path& directory) {
   }
 }
 
-std::shared_ptr<const GgufFile> open_hf_tower(const std::filesystem::path& directory) {
+std::shared_ptr<const GgufFile> open_hf_tower(const std::filesystem::path& directory, bool ignores_unknown) {
   const std::string where = (directory / "config.json").string();
   const auto raw = read_json_file(directory / "config.json");
   const HfTowerFamily* family = raw ? family_of(*raw) : nullptr;
@@ -380,6 +423,8 @@ std::shared_ptr<const GgufFile> open_hf_tower(const std::filesystem::path& direc
   const JsonObject processor(processing, (directory / "preprocessor_config.json").string());
   auto out = std::make_shared<HfTowerFile>(directory.string(), open_safetensors_directory(directory));
   family->read({*out, config, vision, processor, directory});
+  for (const std::string& key : ignored_hf_keys((*raw)["vision_config"], vision, ignores_unknown, kKeysWithoutEffect))
+    log::warn("{}: the key '{}' is not known and is ignored", vision.where(), printable(key));
   return out;
 }
 

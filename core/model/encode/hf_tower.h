@@ -12,8 +12,9 @@ namespace quire {
 // Whether config.json describes a tower that is read. False where it cannot be read.
 bool has_hf_tower(const std::filesystem::path& directory);
 
-// Throws StartupError, one line: a key or a tensor is missing, or asks for what is not computed.
-std::shared_ptr<const GgufFile> open_hf_tower(const std::filesystem::path& directory);
+// Throws StartupError, one line: a key or a tensor is missing, or asks for what is not computed. `ignores_unknown`:
+// keys that are not known and may change results are warned of.
+std::shared_ptr<const GgufFile> open_hf_tower(const std::filesystem::path& directory, bool ignores_unknown = false);
 
 // Path of a model's tower: an mmproj file beside it, or its own directory; empty: there is none.
 std::filesystem::path find_tower(const std::filesystem::path& model);

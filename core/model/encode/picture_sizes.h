@@ -9,6 +9,12 @@
 
 namespace quire {
 
+// Whether limits of pixels change sizes by this rule.
+constexpr bool follows_pixels(Sizing sizing) {
+  return sizing == Sizing::kSmart || sizing == Sizing::kBudget || sizing == Sizing::kLongestEdge ||
+         sizing == Sizing::kPatchLimit || sizing == Sizing::kLargeTiles;
+}
+
 struct PixelLimits {
   std::int64_t least = 0;
   std::int64_t most = 0;

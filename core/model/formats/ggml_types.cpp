@@ -25,4 +25,19 @@ std::optional<DType> dtype_of_ggml_type(std::uint32_t number) {
   return std::nullopt;
 }
 
+DType fitting_type(DType type, std::int64_t cols) {
+  while (cols % dtype_info(type).block_size != 0) {
+    switch (type) {
+      case DType::kQ4_K: type = DType::kQ5_0; break;
+      case DType::kQ5_K: type = DType::kQ5_1; break;
+      case DType::kQ6_K: type = DType::kQ8_0; break;
+      case DType::kIQ4_XS:
+      case DType::kQ3_K:
+      case DType::kQ2_K: type = DType::kIQ4_NL; break;
+      default: type = DType::kF16; break;
+    }
+  }
+  return type;
+}
+
 }  // namespace quire

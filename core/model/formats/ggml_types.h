@@ -32,6 +32,9 @@ enum GgufValueType : std::uint32_t {
 std::uint32_t ggml_type_number(DType type);
 std::optional<DType> dtype_of_ggml_type(std::uint32_t number);  // nothing for types that Quire does not compute with
 
+// The type itself, or the fallback of published files if rows are no multiple of its block.
+DType fitting_type(DType type, std::int64_t cols);
+
 // The product of a shape's dimensions; 1 without any.
 constexpr std::int64_t num_elements(std::span<const std::int64_t> shape) {
   std::int64_t count = 1;

@@ -127,7 +127,7 @@ void TensorTable::add(StoredTensor tensor) {
 
 void TensorTable::ignore(const std::string& prefix, const std::string& part) {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    if (!tensors_[i].name.starts_with(prefix)) continue;
+    if (taken_[i] || !tensors_[i].name.starts_with(prefix)) continue;
     taken_[i] = true;
     if (!part.empty()) parts_left_out_.insert(part);
   }

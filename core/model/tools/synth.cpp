@@ -51,22 +51,6 @@ float bell(std::uint64_t random) {
   return (static_cast<float>(sum) / 65535.0F - 2.0F) * std::numbers::sqrt3_v<float>;
 }
 
-// The type itself, or the fallback of published files if rows are no multiple of its block.
-DType fitting_type(DType type, std::int64_t cols) {
-  while (cols % dtype_info(type).block_size != 0) {
-    switch (type) {
-      case DType::kQ4_K: type = DType::kQ5_0; break;
-      case DType::kQ5_K: type = DType::kQ5_1; break;
-      case DType::kQ6_K: type = DType::kQ8_0; break;
-      case DType::kIQ4_XS:
-      case DType::kQ3_K:
-      case DType::kQ2_K: type = DType::kIQ4_NL; break;
-      default: type = DType::kF16; break;
-    }
-  }
-  return type;
-}
-
 // Published mixtures keep these matrices finer in the first and last eighth of the layers and in every third between.
 bool is_sensitive_layer(std::int64_t layer, std::int64_t num_layers) {
   const std::int64_t eighth = num_layers / 8;

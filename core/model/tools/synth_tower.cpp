@@ -48,13 +48,6 @@ struct TowerTensor {
   float deviation = 0.1F;
 };
 
-DType fitting(DType type, std::int64_t cols) {
-  for (const DType each : {type, DType::kQ8_0}) {
-    if (cols % dtype_info(each).block_size == 0) return each;
-  }
-  return DType::kF16;
-}
-
 class TowerTensors {
  public:
   TowerTensors(const TowerShape& shape, DType type) : shape_(shape), type_(type) {
@@ -87,7 +80,7 @@ class TowerTensors {
   }
 
   void add_linear(const std::string& name, std::int64_t rows, std::int64_t cols) {
-    tensors_.push_back({name + ".weight", {rows, cols}, fitting(type_, cols), 0.0F, spread(cols)});
+    tensors_.push_back({name + ".weight", {rows, cols}, fitting_type(type_, cols), 0.0F, spread(cols)});
     tensors_.push_back({name + ".bias", {rows}});
   }
 

@@ -291,7 +291,8 @@ namespace {
 
 struct ContentText {
   std::string text;
-  bool is_mark = false;  // the text is a picture's mark
+  bool begins_with_mark = false;
+  bool ends_with_mark = false;
 };
 
 const char* readable(const MediaList* media) {
@@ -314,12 +315,14 @@ std::optional<ContentText> read_content_part(FieldReader& message, const std::st
   }
   if (!kind.empty()) {
     FieldReader fields(part, message.path(name + "."));
-    auto mark = media != nullptr ? read_picture_part(fields, kind, *media) : std::nullopt;
-    const bool is_mark = mark.has_value();
-    if (!mark) mark = read_file_part(fields, kind);
+    const std::size_t num_before = media != nullptr ? media->size() : 0;
+    auto read = media != nullptr ? read_picture_part(fields, kind, *media) : std::nullopt;
+    const bool is_picture = read.has_value();
+    if (!read) read = read_file_part(fields, kind, media);
     take_error(message, fields);
     if (fields.error()) return std::nullopt;
-    if (mark) return ContentText{*std::move(mark), is_mark};
+    const bool has_marks = media != nullptr && media->size() > num_before;
+    if (read) return ContentText{*std::move(read), is_picture, has_marks};
   }
   message.fail(name + ".type",
                kind.empty() ? "A content part needs a 'type'"
@@ -347,9 +350,9 @@ std::optional<std::string> read_content(FieldReader& message, const char* member
     const std::string name = fmt::format("{}[{}]", member, i);
     const auto part = read_content_part(message, name, (*content)[i], refusals, media);
     if (!part) return std::nullopt;
-    if (joins && !part->is_mark) text += '\n';
+    if (joins && !part->begins_with_mark) text += '\n';
     text += part->text;
-    joins = !part->is_mark;
+    joins = !part->ends_with_mark;
   }
   return text;
 }

@@ -1,10 +1,12 @@
 #include "server/api/conversation/media_list.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
+#include "core/text/unicode.h"
 #include "server/media/data_url.h"
 #include "server/media/decode/picture_file.h"
 #include "server/media/media_fetch.h"
@@ -26,6 +28,14 @@ bool is_current(const Json& messages, std::string_view mark) {
     return content.is_string() && content.get_ref<const std::string&>().find(mark) != std::string::npos;
   }
   return true;
+}
+
+void refuse_others(FieldReader& owner, const Json& object, std::initializer_list<std::string_view> known) {
+  for (const auto& [name, value] : object.items()) {
+    if (std::ranges::find(known, name) == known.end())
+      owner.fail(name, fmt::format("'{}' is not supported: there are {}", owner.path(name), fmt::join(known, ", ")),
+                 "unsupported_parameter");
+  }
 }
 
 }  // namespace
@@ -70,41 +80,34 @@ std::optional<MediaList::Mark> MediaList::find_mark(std::string_view text, std::
   return std::nullopt;
 }
 
-Result<MediaSource> MediaList::open_url(const std::string& url, const std::string& place) {
+Result<MediaSource> MediaList::open_url(const std::string& url) const {
+  if (is_data_url(url)) return open_data(url);
   MediaSource source{.name = url};
-  if (!can_see()) return source;
   if (url.starts_with("http://") || url.starts_with("https://")) {
     source.kind = MediaSource::Kind::kUrl;
   } else if (url.starts_with("file://")) {
     source.kind = MediaSource::Kind::kFile;
-  } else if (is_data_url(url)) {
-    source.name.clear();
-    source.bytes = call_->decoded(place);
-    if (source.bytes != nullptr) return source;
-    auto data = decode_data_url(url, call_->options().max_file_bytes);
-    if (!data) return counted(data.error());
-    source.bytes = call_->keep_decoded(place, std::move(data->bytes));
   } else {
     return counted(
-        invalid("an image's URL must begin with data:, https://, http:// or file://", "", "invalid_url").value());
+        invalid("a file's URL must begin with data:, https://, http:// or file://", "", "invalid_url").value());
   }
   return source;
 }
 
-Result<MediaSource> MediaList::open_base64(std::string_view text, const std::string& place) {
+Result<MediaSource> MediaList::open_data(std::string_view text) const {
   MediaSource source;
-  if (!can_see()) return source;
-  if (is_data_url(text)) return open_url(std::string(text), place);
-  source.bytes = call_->decoded(place);
+  if (call_ != nullptr) source.bytes = call_->decoded(text);
   if (source.bytes != nullptr) return source;
-  auto bytes = decode_base64(text, call_->options().max_file_bytes);
+  const auto most = call_ != nullptr ? call_->options().max_file_bytes : std::numeric_limits<std::int64_t>::max();
+  auto bytes = decode_data(text, most);
   if (!bytes) return counted(bytes.error());
-  source.bytes = call_->keep_decoded(place, *std::move(bytes));
+  source.bytes = call_ != nullptr ? call_->keep_decoded(text, *std::move(bytes))
+                                  : std::make_shared<const std::string>(*std::move(bytes));
   return source;
 }
 
 tl::unexpected<Error> MediaList::counted(const Error& error) const {
-  count_refusal(call_->store(), error);
+  if (call_ != nullptr) count_refusal(call_->store(), error);
   return tl::make_unexpected(error);
 }
 
@@ -112,18 +115,48 @@ void MediaList::read_settings(FieldReader& reader) {
   const Json* kwargs = reader.object("mm_processor_kwargs");
   if (kwargs == nullptr) return;
   FieldReader inner(*kwargs, reader.path("mm_processor_kwargs."));
-  const std::int64_t most = call_ != nullptr ? call_->options().max_pixels : kMostKwargPixels;
-  settings_.min_pixels = inner.integer("min_pixels", 1, most);
-  settings_.max_pixels = inner.integer("max_pixels", 1, kMostKwargPixels);
-  // No picture has more pixels.
-  if (settings_.max_pixels) settings_.max_pixels = std::min(*settings_.max_pixels, most);
-  if (settings_.min_pixels && settings_.max_pixels && *settings_.min_pixels > *settings_.max_pixels)
-    inner.fail("min_pixels", "'min_pixels' must not be more than 'max_pixels'");
-  for (const auto& [name, value] : kwargs->items()) {
-    if (name != "min_pixels" && name != "max_pixels")
-      inner.fail(name, "'mm_processor_kwargs' has 'min_pixels' and 'max_pixels' only", "unsupported_parameter");
+  read_pixels(inner, "min_pixels", "max_pixels");
+  if (const Json* const given = inner.object("size")) {
+    FieldReader size(*given, inner.path("size."));
+    read_pixels(size, "shortest_edge", "longest_edge");
+    read_sides(size);
+    refuse_others(size, *given, {"shortest_edge", "longest_edge", "height", "width"});
+    take_error(inner, size);
   }
+  if (settings_.min_pixels && settings_.max_pixels && *settings_.min_pixels > *settings_.max_pixels)
+    inner.fail("min_pixels", "the least number of pixels must not be more than the largest");
+  refuse_others(inner, *kwargs, {"min_pixels", "max_pixels", "size"});
+  if ((settings_.min_pixels || settings_.max_pixels) && sight_ != nullptr && sight_->own_side > 0)
+    inner.warn("mm_processor_kwargs: limits of pixels have no effect: this model reads images at sizes of its own");
   take_error(reader, inner);
+}
+
+// Limits of pixels under two names, which must agree with those that were read before.
+void MediaList::read_pixels(FieldReader& owner, const char* least, const char* most) {
+  const std::int64_t bound = call_ != nullptr ? call_->options().max_pixels : kMostKwargPixels;
+  const auto take = [&](std::optional<std::int64_t>& setting, const char* name, std::int64_t high) {
+    auto value = owner.integer(name, 1, high);
+    if (!value) return;
+    value = std::min(*value, bound);  // no picture has more
+    if (setting && *setting != *value)
+      owner.fail(name, fmt::format("'{}' contradicts the other limit of pixels", owner.path(name)));
+    setting = value;
+  };
+  take(settings_.min_pixels, least, bound);
+  take(settings_.max_pixels, most, kMostKwargPixels);
+}
+
+// A size is taken where it is the model's own.
+void MediaList::read_sides(FieldReader& size) const {
+  for (const char* const name : {"height", "width"}) {
+    const auto side = size.integer(name, 1, kMostPictureSide);
+    if (!side || sight_ == nullptr || *side == sight_->own_side) continue;
+    const std::string why = sight_->own_side > 0
+                                ? fmt::format("must be {}, the only one that this model reads", sight_->own_side)
+                                : "is not taken: this model reads images of many sizes within 'shortest_edge' and "
+                                  "'longest_edge', which count pixels";
+    size.fail(name, fmt::format("'{}' {}", size.path(name), why), "unsupported_parameter");
+  }
 }
 
 void MediaList::refuse(FieldReader& reader, const MediaPart& part, const Error& error) {
@@ -131,6 +164,58 @@ void MediaList::refuse(FieldReader& reader, const MediaPart& part, const Error& 
   Error named = error;
   if (named.param.empty()) named.param = part.path;
   reader.fail(std::move(named));
+}
+
+// The bytes of a part that has a source. nullopt: an error, or they are wanted.
+std::optional<MediaBytes> MediaList::bytes_of(FieldReader& reader, const MediaPart& part) {
+  if (part.source.bytes != nullptr) return part.source.bytes;
+  const bool is_stored = part.source.kind == MediaSource::Kind::kStored;
+  const auto allowed = is_stored ? Result<void>() : check_media_url(part.source.name, call_->options());
+  const Result<MediaBytes>* const loaded = allowed ? call_->loaded(part.source) : nullptr;
+  if (!allowed) {
+    refuse(reader, part, allowed.error());
+  } else if (loaded != nullptr && !*loaded) {
+    refuse(reader, part, loaded->error());
+  }
+  return loaded != nullptr && *loaded ? std::optional(**loaded) : std::nullopt;
+}
+
+std::string MediaList::add_file(FieldReader& reader, MediaPart part) {
+  // A list without a call only checks: the part stays as it came where it is no text.
+  const bool is_known = part.source.bytes != nullptr && !is_pdf(*part.source.bytes);
+  if (call_ == nullptr && !is_known) return add(reader, std::move(part));
+  const auto bytes = bytes_of(reader, part);
+  if (!bytes) {
+    awaits_files_ = true;
+    return {};
+  }
+  if (is_pdf(**bytes)) return add_pdf(reader, part, *bytes);
+  if ((*bytes)->find('\0') == std::string::npos && unicode::is_valid(**bytes)) return **bytes;
+  reader.fail(invalid("the file is no text in UTF-8: text formats (plain text, Markdown, JSON, CSV, code) and PDF are "
+                      "read",
+                      part.path, "unsupported_content")
+                  .value());
+  return {};
+}
+
+std::string MediaList::add_pdf(FieldReader& reader, const MediaPart& part, const MediaBytes& bytes) {
+  const auto is_possible = check_pdf(call_->options().pdf, can_see());
+  if (!is_possible) refuse(reader, part, is_possible.error());
+  const Result<MediaPdf>* const read = is_possible ? call_->pdf(bytes, can_see()) : nullptr;
+  awaits_files_ = awaits_files_ || read == nullptr;
+  if (read != nullptr && !*read) refuse(reader, part, read->error());
+  if (read == nullptr || !*read) return {};
+  const PdfContent& pdf = ***read;
+  std::string text = pdf.text;
+  for (const MediaBytes& page : pdf.pages) {
+    MediaPart picture = part;
+    picture.source = {MediaSource::Kind::kBytes, page, {}};
+    text += add(reader, std::move(picture));
+  }
+  if (!text.empty()) return text;
+  MediaPart scan = part;
+  scan.text_only = "its pages have no text, and this model reads text only";
+  return add(reader, std::move(scan));
 }
 
 // The file's hash and size; its bytes where they are needed. nullopt: an error, or it is wanted.
@@ -143,21 +228,9 @@ std::optional<MediaFile> MediaList::file_of(FieldReader& reader, const MediaPart
              invalid("no image of this 'uuid' is remembered: send it again", "", "image_not_remembered").value());
     return known;
   }
-  if (bytes == nullptr) {
-    const bool is_stored = part.source.kind == MediaSource::Kind::kStored;
-    const auto allowed = is_stored ? Result<void>() : check_media_url(part.source.name, call_->options());
-    if (!allowed) {
-      refuse(reader, part, allowed.error());
-      return std::nullopt;
-    }
-    const Result<MediaBytes>* const loaded = call_->loaded(part.source);
-    if (loaded == nullptr) return std::nullopt;
-    if (!*loaded) {
-      refuse(reader, part, loaded->error());
-      return std::nullopt;
-    }
-    bytes = **loaded;
-  }
+  const auto found = bytes_of(reader, part);
+  if (!found) return std::nullopt;
+  bytes = *found;
   const auto head = read_picture_head(*bytes, sight_ != nullptr && sight_->reads_as_stored);
   auto fits = head ? check_picture_size(*head, call_->options().max_pixels) : Result<void>();
   if (!head || !fits) {
@@ -201,17 +274,17 @@ std::optional<MediaRead> MediaList::leave_out(FieldReader& reader, const Json& m
   if (is_current(messages, mark(index))) {
     reader.fail(Error{ErrorKind::kInvalidRequest,
                       fmt::format("'{}': content parts of type '{}' are not supported: {}", part.type_path, part.type,
-                                  is_built(Module::kImages) ? "this model reads text only"
+                                  is_built(Module::kImages) ? std::string(part.text_only)
                                                             : "reading images " + left_out(Module::kImages)),
                       "unsupported_content", part.type_path, std::nullopt});
     return std::nullopt;
   }
-  reader.warn(fmt::format("{}: an image is left out: this model reads text only", part.path));
+  reader.warn(fmt::format("{}: an image is left out: {}", part.path, part.text_only));
   return MediaRead{{}, {}, nullptr, kSubstitute};
 }
 
 bool MediaList::read_all(FieldReader& reader, const Json& messages) {
-  if (read_.size() == parts_.size()) return true;
+  if (!awaits_files_ && read_.size() == parts_.size()) return true;
   std::vector<MediaRead> read;
   for (std::size_t i = 0; i < parts_.size() && !reader.error(); ++i) {
     if (reader.limit().reached()) reader.fail(interrupted().value());
@@ -219,7 +292,7 @@ bool MediaList::read_all(FieldReader& reader, const Json& messages) {
     if (each) read.push_back(*std::move(each));
   }
   if (reader.error()) return false;
-  if (read.size() < parts_.size()) {
+  if (awaits_files_ || read.size() < parts_.size()) {
     reader.fail(media_wanted());
     return false;
   }

@@ -24,6 +24,8 @@ struct MediaPart {
   MediaSource source{};
   PictureSettings settings{};
   std::string uuid{};  // the client's name for it; empty: none
+  // Why a model that reads text only does not read it.
+  const char* text_only = "this model reads text only";
 };
 
 // A part once its file's header was read.
@@ -47,9 +49,14 @@ class MediaList {
   // Joins texts by a line break, and puts marks beside them without one.
   void append(std::string& text, std::string_view more) const;
 
-  // A URL's bytes or place: data URLs are decoded. `place`: of the member in the body.
-  Result<MediaSource> open_url(const std::string& url, const std::string& place);
-  Result<MediaSource> open_base64(std::string_view text, const std::string& place);
+  // A file that is no picture: a text, or a PDF file's text before the marks of its pages, which a model that sees is
+  // shown. Empty until its bytes are there: the call is read again. Errors stay in the reader.
+  std::string add_file(FieldReader& reader, MediaPart part);
+
+  // A URL's bytes or place: data URLs are decoded.
+  Result<MediaSource> open_url(const std::string& url) const;
+  // Base64 or a data URL.
+  Result<MediaSource> open_data(std::string_view text) const;
   // mm_processor_kwargs: for all parts.
   void read_settings(FieldReader& reader);
 
@@ -73,6 +80,10 @@ class MediaList {
  private:
   std::optional<MediaRead> read_part(FieldReader& reader, const MediaPart& part);
   std::optional<MediaRead> leave_out(FieldReader& reader, const Json& messages, std::size_t index);
+  void read_pixels(FieldReader& owner, const char* least, const char* most);
+  void read_sides(FieldReader& size) const;
+  std::string add_pdf(FieldReader& reader, const MediaPart& part, const MediaBytes& bytes);
+  std::optional<MediaBytes> bytes_of(FieldReader& reader, const MediaPart& part);
   std::optional<MediaFile> file_of(FieldReader& reader, const MediaPart& part, MediaBytes& bytes);
   tl::unexpected<Error> counted(const Error& error) const;
   void refuse(FieldReader& reader, const MediaPart& part, const Error& error);
@@ -84,6 +95,7 @@ class MediaList {
   const std::string prefix_;
   std::vector<MediaPart> parts_;
   std::vector<MediaRead> read_;
+  bool awaits_files_ = false;  // a file's text is not there yet
   PictureSettings settings_;
 };
 

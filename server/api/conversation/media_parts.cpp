@@ -2,15 +2,11 @@
 
 #include <fmt/core.h>
 
-#include "core/text/unicode.h"
-#include "server/media/data_url.h"
-
 namespace quire {
 
 namespace {
 
 constexpr std::size_t kMostUuid = 256;
-constexpr std::int64_t kMostFileText = std::int64_t{16} << 20;
 
 std::string without_dot(const std::string& path) {
   return path.ends_with('.') ? path.substr(0, path.size() - 1) : path;
@@ -41,15 +37,15 @@ void read_url(FieldReader& part, MediaList& media, MediaPart& read) {
   if (given == nullptr) return;
   if (given->is_string()) {
     read.settings.detail = read_detail(part);
-    return take_source(part, "image_url", media.open_url(given->get_ref<const std::string&>(), part.path("image_url")),
-                       read);
+    if (!media.can_see()) return;
+    return take_source(part, "image_url", media.open_url(given->get_ref<const std::string&>()), read);
   }
   if (!part.is_object("image_url", *given)) return;
   FieldReader inner(*given, part.path("image_url."));
   const auto url = inner.string("url");
   if (!url && read.uuid.empty()) inner.missing("url");
   read.settings.detail = read_detail(inner);
-  if (url) take_source(inner, "url", media.open_url(*url, inner.path("url")), read);
+  if (url && media.can_see()) take_source(inner, "url", media.open_url(*url), read);
   take_error(part, inner);
 }
 
@@ -58,23 +54,28 @@ void read_file_id(FieldReader& owner, MediaPart& part) {
     part.source = {MediaSource::Kind::kStored, nullptr, *std::move(id)};
 }
 
-bool is_pdf(std::string_view bytes) {
-  return bytes.starts_with("%PDF");
+bool has_source(const MediaPart& part) {
+  return part.source.bytes != nullptr || !part.source.name.empty();
 }
 
-// The text of a file's bytes; formats that are no text are refused.
-std::string text_of_file(FieldReader& owner, const char* name, const Result<std::string>& bytes) {
-  if (!bytes) {
-    owner.fail(name, bytes.error().message, bytes.error().code);
-  } else if (is_pdf(*bytes)) {
-    owner.fail(name, "PDF files are not read: send their text, or images of their pages", "unsupported_content");
-  } else if (bytes->find('\0') != std::string::npos || !unicode::is_valid(*bytes)) {
-    owner.fail(name, "the file is no text in UTF-8: text formats (plain text, Markdown, JSON, CSV, code) are read",
-               "unsupported_content");
+// A source of a block of Anthropic's.
+void read_block_source(FieldReader& source, MediaList& media, const char* kinds, MediaPart& read) {
+  const auto kind = source.string("type").value_or("");
+  if (kind == "base64") {
+    source.string("media_type");
+    const Json* const data = source.find("data");
+    if (data == nullptr || !data->is_string()) return source.missing("data");
+    take_source(source, "data", media.open_data(data->get_ref<const std::string&>()), read);
+  } else if (kind == "url") {
+    const auto url = source.string("url");
+    if (!url) return source.missing("url");
+    take_source(source, "url", media.open_url(*url), read);
+  } else if (kind == "file") {
+    read_file_id(source, read);
+    if (!has_source(read)) source.missing("file_id");
   } else {
-    return *bytes;
+    source.fail("type", fmt::format("'{}' must be one of {}", source.path("type"), kinds));
   }
-  return {};
 }
 
 }  // namespace
@@ -85,13 +86,12 @@ std::optional<std::string> read_picture_part(FieldReader& part, const std::strin
   read.uuid = part.short_string("uuid", kMostUuid).value_or("");
   read_url(part, media, read);
   if (type == "input_image") read_file_id(part, read);
-  const bool is_empty = read.source.bytes == nullptr && read.source.name.empty() && read.uuid.empty();
-  if (!part.error() && media.can_see() && is_empty) part.missing("image_url");
+  if (!part.error() && media.can_see() && !has_source(read) && read.uuid.empty()) part.missing("image_url");
   if (part.error()) return "";
   return media.add(part, std::move(read));
 }
 
-std::optional<std::string> read_file_part(FieldReader& part, const std::string& type) {
+std::optional<std::string> read_file_part(FieldReader& part, const std::string& type, MediaList* media) {
   if (type != "file" && type != "input_file") return std::nullopt;
   const Json* const file = type == "file" ? part.object("file") : nullptr;
   if (type == "file" && file == nullptr) {
@@ -101,20 +101,20 @@ std::optional<std::string> read_file_part(FieldReader& part, const std::string& 
   const Json none = Json::object();
   FieldReader inner(file != nullptr ? *file : none, part.path("file."));
   FieldReader& owner = file != nullptr ? inner : part;
-  for (const char* name : {"file_id", "file_url"})
-    owner.refuse(name, "files are read from 'file_data' only");
+  MediaList texts(nullptr, nullptr, 0);
+  MediaList& list = media != nullptr ? *media : texts;
+  MediaPart read = part_of(part, type);
   const auto name = owner.string("filename").value_or("");
-  const auto data = owner.string("file_data");
-  if (!data) owner.missing("file_data");
-  std::string text;
-  if (!owner.error()) {
-    auto bytes = decode_base64(*data, kMostFileText);
-    if (is_data_url(*data)) {
-      auto url = decode_data_url(*data, kMostFileText);
-      bytes = url ? Result<std::string>(std::move(url->bytes)) : tl::make_unexpected(url.error());
-    }
-    text = text_of_file(owner, "file_data", bytes);
+  if (const auto url = owner.string("file_url")) take_source(owner, "file_url", list.open_url(*url), read);
+  read_file_id(owner, read);
+  if (const Json* const data = owner.find("file_data"); data != nullptr && data->is_string()) {
+    take_source(owner, "file_data", list.open_data(data->get_ref<const std::string&>()), read);
+    read.path = owner.path("file_data");
+  } else if (!has_source(read)) {
+    owner.missing("file_data");
   }
+  std::string text = owner.error() ? std::string() : list.add_file(owner, std::move(read));
+  if (!texts.empty()) owner.fail("file_data", "files of text are read here, and no others", "unsupported_content");
   if (file != nullptr) take_error(part, inner);
   return name.empty() ? text : name + ":\n" + text;
 }
@@ -125,27 +125,19 @@ std::string read_image_block(FieldReader& block, MediaList& media) {
   if (given == nullptr && media.can_see()) block.missing("source");
   if (given == nullptr || block.error()) return block.error() ? "" : media.add(block, std::move(read));
   FieldReader source(*given, block.path("source."));
-  const auto kind = source.string("type").value_or("");
-  if (kind == "base64") {
-    source.string("media_type");
-    const Json* const data = source.find("data");
-    if (data == nullptr || !data->is_string()) {
-      source.missing("data");
-    } else {
-      take_source(source, "data", media.open_base64(data->get_ref<const std::string&>(), source.path("data")), read);
-    }
-  } else if (kind == "url") {
-    const auto url = source.string("url");
-    if (!url) source.missing("url");
-    if (url) take_source(source, "url", media.open_url(*url, source.path("url")), read);
-  } else if (kind == "file") {
-    read_file_id(source, read);
-    if (read.source.name.empty()) source.missing("file_id");
-  } else if (media.can_see()) {
-    source.fail("type", "An image's source must be of type 'base64', 'url' or 'file'");
-  }
+  if (media.can_see()) read_block_source(source, media, "base64, url, file", read);
   take_error(block, source);
   return block.error() ? "" : media.add(block, std::move(read));
+}
+
+std::string read_document_file(FieldReader& block, FieldReader& source, MediaList* media) {
+  MediaList texts(nullptr, nullptr, 0);
+  MediaList& list = media != nullptr ? *media : texts;
+  MediaPart read = part_of(block, "document");
+  read_block_source(source, list, "text, content, base64, url, file", read);
+  std::string text = source.error() ? std::string() : list.add_file(source, std::move(read));
+  if (!texts.empty()) source.fail("type", "documents of text are read here, and no others", "unsupported_content");
+  return text;
 }
 
 std::vector<std::string> read_base64_pictures(FieldReader& owner, const char* field, MediaList& media) {
@@ -159,7 +151,7 @@ std::vector<std::string> read_base64_pictures(FieldReader& owner, const char* fi
       break;
     }
     MediaPart read{owner.path(name), owner.path(field), "images"};
-    take_source(owner, name.c_str(), media.open_base64(each.get_ref<const std::string&>(), owner.path(name)), read);
+    if (media.can_see()) take_source(owner, name.c_str(), media.open_data(each.get_ref<const std::string&>()), read);
     if (!owner.error()) marks.push_back(media.add(owner, std::move(read)));
   }
   return marks;

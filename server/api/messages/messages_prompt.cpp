@@ -20,6 +20,11 @@ void append_line(std::string& text, std::string_view more) {
   text += more;
 }
 
+void append(std::string& text, std::string_view more, const MediaList* media) {
+  if (media == nullptr) return append_line(text, more);
+  media->append(text, more);
+}
+
 std::string text_of(FieldReader& block) {
   auto text = block.string("text");
   if (!text) require_field(block, "text");
@@ -32,9 +37,9 @@ void leave_out(FieldReader& block, const std::string& type) {
   if (type == "tool_addition" || type == "tool_removal") return;  // read with the tools
   for (const std::string_view media : {"image", "document", "audio", "video", "file", "container_upload"}) {
     if (type != media) continue;
-    const char* const why = type == "document" ? "PDF files are not read: send their text, or images of their pages"
-                            : type == "image"  ? "there is no place for it here"
-                                               : "neither sounds, videos nor containers are read";
+    const bool is_read = type == "image" || type == "document";
+    const char* const why =
+        is_read ? "there is no place for it here" : "neither sounds, videos nor containers are read";
     return block.fail(
         "type", fmt::format("{}: content blocks of type '{}' are not supported: {}", block.path("type"), type, why),
         "unsupported_content");
@@ -65,40 +70,52 @@ void for_each_block(FieldReader& owner, const char* field, const Take& take) {
   }
 }
 
-std::string text_blocks(FieldReader& owner, const char* field);
+std::string read_blocks(FieldReader& owner, const char* field, MediaList* media);
 
-// The text of a block that holds nothing but text; nullopt: it holds something else.
-std::optional<std::string> text_in(FieldReader& block, const std::string& type) {
+// A document's title, context and content: a text, blocks, or a file.
+std::string document_text(FieldReader& block, MediaList* media) {
+  const Json* given = block.object("source");
+  if (given == nullptr) {
+    require_field(block, "source");
+    return {};
+  }
+  FieldReader source(*given, block.path("source."));
+  const auto kind = source.string("type");
+  std::string text = block.string("title").value_or("");
+  append_line(text, block.string("context").value_or(""));
+  std::string content;
+  if (kind == "text") {
+    content = source.string("data").value_or("");
+  } else if (kind == "content") {
+    content = read_blocks(source, "content", media);
+  } else {
+    content = read_document_file(block, source, media);
+  }
+  take_error(block, source);
+  append(text, content, media);
+  return text;
+}
+
+// The text of a block, and the marks of pictures in it; nullopt: it holds something else. `media` null: pictures have
+// no place there.
+std::optional<std::string> text_in(FieldReader& block, const std::string& type, MediaList* media) {
   if (type == "text") return text_of(block);
   if (type == "tool_reference") return block.string("tool_name").value_or("");
   if (type == "search_result") {
     std::string text = block.string("title").value_or("");
     append_line(text, block.string("source").value_or(""));
-    append_line(text, text_blocks(block, "content"));
+    append_line(text, read_blocks(block, "content", nullptr));
     return text;
   }
-  if (type != "document") return std::nullopt;
-  const Json* given = block.object("source");
-  if (given == nullptr) return std::nullopt;
-  FieldReader source(*given, block.path("source."));
-  const auto kind = source.string("type");
-  std::string text = block.string("title").value_or("");
-  append_line(text, block.string("context").value_or(""));
-  if (kind == "text") {
-    append_line(text, source.string("data").value_or(""));
-  } else if (kind == "content") {
-    append_line(text, text_blocks(source, "content"));
-  } else {
-    return std::nullopt;
-  }
-  take_error(block, source);
-  return text;
+  if (type == "image" && media != nullptr) return read_image_block(block, *media);
+  if (type == "document") return document_text(block, media);
+  return std::nullopt;
 }
 
-std::string text_blocks(FieldReader& owner, const char* field) {
+std::string read_blocks(FieldReader& owner, const char* field, MediaList* media) {
   std::string text;
   for_each_block(owner, field, [&](FieldReader& block, const std::string& type) {
-    if (const auto words = text_in(block, type)) return append_line(text, *words);
+    if (const auto words = text_in(block, type, media)) return append(text, *words, media);
     leave_out(block, type);
   });
   return text;
@@ -106,12 +123,7 @@ std::string text_blocks(FieldReader& owner, const char* field) {
 
 // A tool's failure is written into the text, the only place where a template shows a result.
 std::string result_text(FieldReader& result, MediaList& media) {
-  std::string text;
-  for_each_block(result, "content", [&](FieldReader& block, const std::string& type) {
-    if (const auto words = text_in(block, type)) return media.append(text, *words);
-    if (type == "image") return media.append(text, read_image_block(block, media));
-    leave_out(block, type);
-  });
+  const std::string text = read_blocks(result, "content", &media);
   if (!result.boolean("is_error", false)) return text;
   return text.empty() ? "Error" : "Error: " + text;
 }
@@ -129,7 +141,7 @@ class Conversation {
       finish_turn(message);
       add_assistant(message);
     } else if (role == "system") {
-      if (const std::string text = text_blocks(message, "content"); !text.empty()) append_text("system", text);
+      if (const std::string text = read_blocks(message, "content", nullptr); !text.empty()) append_text("system", text);
     } else {
       add_user(message);
     }
@@ -146,10 +158,8 @@ class Conversation {
   void add_user(FieldReader& message) {
     std::string text;
     for_each_block(message, "content", [&](FieldReader& block, const std::string& type) {
-      if (const auto words = text_in(block, type)) {
+      if (const auto words = text_in(block, type, &media_)) {
         media_.append(text, *words);
-      } else if (type == "image") {
-        media_.append(text, read_image_block(block, media_));
       } else if (type == "tool_result") {
         if (!text.empty()) append_text("user", std::exchange(text, {}));
         add_result(block);
@@ -178,7 +188,7 @@ class Conversation {
       messages_.push_back(Json{{"role", "assistant"}, {"content", ""}});
     Json& turn = messages_.back();
     for_each_block(message, "content", [&](FieldReader& block, const std::string& type) {
-      if (const auto words = text_in(block, type)) {
+      if (const auto words = text_in(block, type, nullptr)) {
         append_line(turn["content"].get_ref<std::string&>(), *words);
       } else if (type == "thinking") {
         const auto thinking = block.string("thinking");

@@ -26,11 +26,10 @@ constexpr std::string_view kChatPaths[] = {"/v1/chat/completions"};
 constexpr FieldRow kChatRows[] = {
     {"messages", array(), Support::kSupported, R"([{"role":"user","content":"x"}])",
      "text parts; for models that see, image_url parts (data URLs; others as media.fetch and media.root allow; detail: "
-     "auto, low, high, original; uuid: a name by which the image need not be sent again); file parts of text formats. "
-     "A "
-     "model of text leaves images of earlier turns and of tools out, with a warning"},
-    {"mm_processor_kwargs", object(), Support::kSupported, R"({"max_pixels":100000})",
-     "min_pixels and max_pixels of each image; other members are refused"},
+     "auto, low, high, original; uuid: a name by which the image need not be sent again); file parts "
+     "(file_data, file_id, file_url): text formats, and PDF where media.pdf.enabled is set. A model of text leaves "
+     "images of earlier turns and of tools out, with a warning"},
+    kPictureSettings,
     {"max_completion_tokens", integer(1, kMostInt32), Support::kSupported, "5", ""},
     {"logprobs", boolean(), Support::kSupported, "true", ""},
     {"top_logprobs", integer(0, 20), Support::kConditional, "2", "needs logprobs"},
@@ -66,8 +65,8 @@ constexpr FieldRow kResponseRows[] = {
     {"input", one_of("string|array"), Support::kSupported, R"("x")",
      "a string, or items: messages, reasoning, item_reference, compaction, function_call, custom_tool_call, "
      "local_shell_call and their outputs (texts or arrays of texts); for models that see, input_image parts (image_url "
-     "or "
-     "file_id); input_file parts of text formats (file_data); items of other types are left out with a "
+     "or file_id); input_file parts (file_data, file_id, file_url) of text formats, and PDF where media.pdf.enabled is "
+     "set; items of other types are left out with a "
      "warning; a compaction_trigger is answered by one compaction item; an empty list is an empty user message"},
     {"instructions", text(), Support::kSupported, R"("x")",
      "the system message; not carried over to the next response"},
@@ -75,8 +74,7 @@ constexpr FieldRow kResponseRows[] = {
     {"max_output_tokens", integer(1, kMostInt32), Support::kSupported, "5",
      "an upper bound, as is the rest of the context"},
     {"kv_transfer_params", only("[]"), Support::kRefused, "{}", "completions and chat completions take it"},
-    {"mm_processor_kwargs", object(), Support::kSupported, R"({"max_pixels":100000})",
-     "min_pixels and max_pixels of each image; other members are refused"},
+    kPictureSettings,
     {"max_tool_calls", integer(1, kMostInt32), Support::kSupported, "5",
      "limits calls of the server's own tools; there are none"},
     {"store", boolean(), Support::kSupported, "false",

@@ -9,8 +9,10 @@ constexpr FieldRow kMessageRows[] = {
     {"model", text(), Support::kSupported, R"("fake")", "by name or alias"},
     {"max_tokens", integer(1, kMostInt32), Support::kSupported, "5", "required"},
     {"messages", array(), Support::kSupported, R"([{"role":"user","content":[{"type":"text","text":"x"}]}])",
-     "text, thinking, tool_use and tool_result blocks, documents of text, search results; for models that see, "
-     "images (base64, url, file), also in tool results; other media are refused, blocks of Anthropic's own tools are "
+     "text, thinking, tool_use and tool_result blocks, documents (text, blocks, base64, url, file; PDF where "
+     "media.pdf.enabled is set), search results; for models that see, images (base64, url, file), also in documents "
+     "and "
+     "tool results; other media are refused, blocks of Anthropic's own tools are "
      "left out with a warning"},
     {"system", one_of("string|array"), Support::kSupported, R"([{"type":"text","text":"x"}])",
      "a string or text blocks; a text that begins with `x-anthropic-billing-header:` differs in each request and is "
@@ -31,8 +33,7 @@ constexpr FieldRow kMessageRows[] = {
      R"({"effort":"low","format":{"type":"json_schema","schema":{"type":"object"}}})", ""},
     {"output_format", object(), Support::kSupported, R"({"type":"json_schema","schema":{"type":"object"}})",
      "the first name of output_config.format"},
-    {"mm_processor_kwargs", object(), Support::kSupported, R"({"max_pixels":100000})",
-     "min_pixels and max_pixels of each image; other members are refused"},
+    kPictureSettings,
     {"metadata", object(), Support::kAccepted, R"({"user_id":"u"})", "accepted; nothing depends on it"},
     {"service_tier", text(), Support::kAccepted, R"("auto")", "a hint; there is one tier"},
     {"cache_control", object(), Support::kAccepted, R"({"type":"ephemeral"})",

@@ -5,6 +5,12 @@
 
 namespace quire::reference {
 
+// The row that all APIs with pictures have.
+inline constexpr FieldRow kPictureSettings{
+    "mm_processor_kwargs", object(), Support::kSupported, R"({"max_pixels":100000})",
+    "min_pixels and max_pixels of each image, also as size.shortest_edge and size.longest_edge; size.height and "
+    "size.width where the model reads images of that size only; other members are refused"};
+
 extern const FieldTable kGenerationFields;
 extern const FieldTable kChoiceFields;
 extern const FieldTable kConversationFields;

@@ -96,4 +96,51 @@ TEST_CASE("A tensor or a key that is not understood is refused by name", "[encod
   CHECK_THAT(refusal(other), Contains("vision_config: 'hidden_act' is 'mish'"));
 }
 
+TEST_CASE("Keys of a tower's configuration are understood, without effect, or refused with a way out",
+          "[encode][vision][hf]") {
+  const auto backend = exact_backend(1);
+  struct Case {
+    const char* family;
+    const char* keys;     // added to vision_config
+    const char* refusal;  // text of it; empty: none
+  };
+  constexpr Case kCases[] = {
+      {"qwen3vl", R"("out_hidden_size":64,"initializer_range":0.02,"torch_dtype":"bfloat16","in_chans":3)", ""},
+      {"qwen3vl", R"("spatial_patch_size":16,"_name_or_path":"x","use_gated_attention":false)", ""},
+      {"qwen3vl", R"("use_gated_attention":true)", "the key 'use_gated_attention' is not supported"},
+      {"qwen3vl", R"("in_chans":4)", "'in_chans' is 4"},
+      {"qwen2vl", R"("model_type":"qwen2_vl","in_chans":3,"spatial_patch_size":14)", ""},
+      {"qwen25vl", R"("tokens_per_second":2,"num_hidden_layers":1,"attention_dropout":0.1)", ""},
+      {"qwen25vl", R"("window_siz":112)", "the nearest known one is 'window_size'"},
+      {"gemma3", R"("vision_use_head":false,"num_channels":3,"is_decoder":false)", ""},
+      {"gemma4", R"("max_position_embeddings":131072,"rope_parameters":{"rope_theta":100.0,"rope_type":"default"})",
+       ""},
+      {"gemma4", R"("rope_parameters":{"rope_theta":200.0})", "'rope_theta' must be 100"},
+      {"gemma4", R"("use_clipped_linears":true)", ""},
+      {"pixtral", R"("rope_parameters":{"rope_theta":10000.0,"rope_type":"default"})", ""},
+      {"pixtral", R"("rope_parameters":{"rope_type":"yarn"})", "'rope_type' must be 'default'"},
+      {"mistral3", R"("attention_scale":2)", "model.ignore_unknown_keys: true"},
+  };
+  for (const Case& each : kCases) {
+    QUIRE_REQUIRE_MATERIAL(family, std::string("vision/given/") + each.family);
+    INFO(each.family << " " << each.keys);
+    const TemporaryFolder folder;
+    write_hf_tower(family, folder.path());
+    std::string config = read_file(folder / "config.json");
+    constexpr std::string_view kBegin = "\"vision_config\":{";
+    config.insert(config.find(kBegin) + kBegin.size(), std::string(each.keys) + ",");
+    std::ofstream(folder / "config.json") << config;
+    const auto open = [&](bool ignores) {
+      Encoder::open(folder.path().string(), {.backend = backend.get(), .ignores_unknown_keys = ignores});
+    };
+    if (*each.refusal == '\0') {
+      CHECK_NOTHROW(open(false));
+    } else {
+      CHECK_THROWS_WITH(open(false), Contains(each.refusal));
+    }
+    if (std::string_view(each.refusal).find("model.ignore_unknown_keys") != std::string_view::npos)
+      CHECK_NOTHROW(open(true));
+  }
+}
+
 }  // namespace quire::test

@@ -4,6 +4,7 @@
 #include "core/base/result.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/formats/gguf_writer.h"
+#include "core/model/formats/left_out_parts.h"
 #include "core/model/layers/loaded_model.h"
 #include "core/model/tools/synth.h"
 #include "kernels/registry.h"
@@ -167,7 +168,10 @@ TEST_CASE("A tower in a GGUF file is left out and named", "[model][gguf]") {
   copy_with(folder / "whole.gguf", folder / "tower.gguf",
             {.add_tensor = "v.patch_embd.weight", .set_key = "qwen3.vision.block_count", .number = 3});
   const auto model = open_model(folder / "tower.gguf");
-  CHECK(model->info().parts_left_out == std::vector<std::string>{"a vision or audio tower"});
+  CHECK(model->info().parts_left_out == std::vector<std::string>{kVisionPart});
+  copy_with(folder / "whole.gguf", folder / "hearing.gguf", {.add_tensor = "mm.a.mlp.0.weight"});
+  const auto hearing = open_model(folder / "hearing.gguf");
+  CHECK(hearing->info().parts_left_out == std::vector<std::string>{kAudioPart});
 }
 
 TEST_CASE("A GGUF tokenizer's keys count whatever type a converter gave them", "[model][gguf]") {

@@ -1,0 +1,60 @@
+// KeptMedia: results of pieces of media by name, within a budget; the least recently used are dropped. One thread at a
+// time.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <list>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "core/content/media.h"
+
+namespace quire {
+
+// A piece, and the salt of the requests that may share it.
+using MediaName = std::pair<std::string, MediaKey>;
+
+template <class Result>
+class KeptMedia {
+ public:
+  explicit KeptMedia(std::int64_t budget) : budget_(budget) {}
+
+  // Null: it is not there. The result counts as used.
+  const Result* find(const MediaName& name) {
+    const auto found = kept_.find(name);
+    if (found == kept_.end()) return nullptr;
+    order_.splice(order_.end(), order_, found->second.place);
+    return &found->second.result;
+  }
+
+  // Keeps the result unless it alone exceeds the budget.
+  void keep(const MediaName& name, Result result, std::int64_t size) {
+    if (size > budget_ || kept_.contains(name)) return;
+    while (used_ + size > budget_) {
+      const auto oldest = kept_.find(order_.front());
+      used_ -= oldest->second.size;
+      kept_.erase(oldest);
+      order_.pop_front();
+    }
+    order_.push_back(name);
+    kept_.emplace(name, Kept{std::move(result), size, std::prev(order_.end())});
+    used_ += size;
+  }
+
+  std::int64_t used() const { return used_; }
+
+ private:
+  struct Kept {
+    Result result;
+    std::int64_t size;
+    std::list<MediaName>::iterator place;
+  };
+  const std::int64_t budget_;
+  std::map<MediaName, Kept> kept_;
+  std::list<MediaName> order_;  // least recently used first
+  std::int64_t used_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,27 @@
+// EncoderShare: the encoder's part of the time of steps. encoder_rank: the order in which it takes pieces of media.
+// Pure; any thread.
+#pragma once
+
+#include <limits>
+#include <string>
+
+#include "core/sched/sequence.h"
+#include "core/sched/step_plan.h"
+
+namespace quire {
+
+struct EncoderShare {
+  double target_s = 0.0;                                       // between tokens of streams; 0: none
+  double longest_s = std::numeric_limits<double>::infinity();  // bound of a step
+
+  // Most time for the model in a step while media are to be encoded.
+  double most_of_model() const;
+  // Time for the encoder beside this step.
+  double seconds_beside(const StepPlan& plan) const;
+};
+
+// Running sequences go first, then one of another API key than the last piece's, then the first that waits: the highest
+// rank, and the first of equals.
+int encoder_rank(const Sequence& sequence, const std::string& last_key);
+
+}  // namespace quire
