@@ -5,7 +5,7 @@
 #include "core/base/log.h"
 #include "core/engine/engine_impl.h"
 #include "core/kv/cache_salt.h"
-#include "core/model/layers/adapter.h"
+#include "core/model/parts/adapter.h"
 #include "core/sampling/philox.h"
 
 namespace quire {
