@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "core/model/layers/adapter.h"
+#include "core/model/parts/adapter.h"
 #include "core/request/request.h"
 
 namespace quire {

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "core/kv/cache_salt.h"
-#include "core/model/layers/adapter.h"
+#include "core/model/parts/adapter.h"
 #include "core/sampling/philox.h"
 
 namespace quire {

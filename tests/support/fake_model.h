@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/layers/adapter.h"
 #include "core/model/layers/model.h"
+#include "core/model/parts/adapter.h"
 #include "kernels/backend.h"
 #include "kernels/device_error.h"
 #include "kernels/recurrent_ops.h"

@@ -10,6 +10,7 @@
 #include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/formats/left_out_parts.h"
+#include "core/model/parts/parts.h"
 
 namespace quire {
 
@@ -119,9 +120,7 @@ const Architecture& find_architecture(std::string_view name, const std::string& 
 void forget_unused_ropes(ModelSpec& spec) {
   std::vector<bool> is_used(spec.ropes.size());
   for (const LayerSpec& layer : spec.layers) {
-    const bool attends =
-        layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2 || layer.mixer == Mixer::kLatent;
-    if (attends && layer.attention.rope >= 0) is_used.at(static_cast<std::size_t>(layer.attention.rope)) = true;
+    if (mixer_part(layer).rotated_dim(layer) > 0) is_used.at(static_cast<std::size_t>(layer.attention.rope)) = true;
   }
   for (std::size_t i = 0; i < is_used.size(); ++i) {
     if (!is_used[i]) spec.ropes[i] = RopeConfig{};
@@ -135,7 +134,7 @@ void extend_context(ModelSpec& spec, std::int64_t stated) {
   const RopeConfig& rope = spec.ropes.front();
   const bool extends = rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kYarn;
   const bool is_only = std::ranges::none_of(
-      spec.layers, [](const LayerSpec& layer) { return layer.mixer == Mixer::kAttention && layer.attention.rope > 0; });
+      spec.layers, [](const LayerSpec& layer) { return mixer_part(layer).has_heads() && layer.attention.rope > 0; });
   if (!extends || !is_only || spec.config.max_context != stated) return;
   const double original = rope.original_context > 0.0 ? rope.original_context : static_cast<double>(stated);
   const double extended = std::min(original * rope.factor, kLongest);

@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "core/model/architectures/model_spec.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/formats/tensor_table.h"
+#include "core/model/parts/model_spec.h"
 
 namespace quire {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/model/encode/tower_run.h"
-#include "core/model/layers/views.h"
+#include "core/model/parts/views.h"
 
 namespace quire {
 

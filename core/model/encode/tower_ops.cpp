@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/model/layers/views.h"
+#include "core/model/parts/views.h"
 #include "kernels/check.h"
 
 namespace quire {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/model/layers/views.h"
+#include "core/model/parts/views.h"
 #include "kernels/check.h"
 
 namespace quire {

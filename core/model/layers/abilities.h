@@ -1,7 +1,7 @@
 // Operations that a model requires of its backend, beyond those of a plain decoder. Any thread.
 #pragma once
 
-#include "core/model/architectures/model_spec.h"
+#include "core/model/parts/model_spec.h"
 #include "kernels/backend.h"
 
 namespace quire {

@@ -1,8 +1,8 @@
 #include "core/model/layers/adapter_check.h"
 
 #include "core/base/result.h"
-#include "core/model/layers/adapter.h"
 #include "core/model/layers/checkpoint.h"
+#include "core/model/layers/read_adapter.h"
 
 namespace quire {
 

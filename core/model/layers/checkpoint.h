@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "core/model/architectures/model_config.h"
 #include "core/model/architectures/spec_reader.h"
 #include "core/model/formats/gguf.h"
 #include "core/model/layers/loaded_model.h"
 #include "core/model/layers/weight_sources.h"
+#include "core/model/parts/model_config.h"
 
 namespace quire {
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "core/model/layers/views.h"
+#include "core/model/parts/views.h"
 
 namespace quire {
 

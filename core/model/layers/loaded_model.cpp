@@ -8,13 +8,13 @@
 
 #include "core/base/log.h"
 #include "core/base/result.h"
-#include "core/model/architectures/kv_groups.h"
 #include "core/model/layers/abilities.h"
 #include "core/model/layers/checkpoint.h"
 #include "core/model/layers/packed_cache.h"
 #include "core/model/layers/parallel_model.h"
 #include "core/model/layers/rank_parts.h"
 #include "core/model/layers/transformer.h"
+#include "core/model/parts/kv_groups.h"
 
 namespace quire {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/base/pooling.h"
-#include "core/model/architectures/model_config.h"
 #include "core/model/layers/model.h"
 #include "core/model/layers/model_identity.h"
+#include "core/model/parts/model_config.h"
 #include "core/text/tokenizer.h"
 #include "kernels/device_step_bytes.h"
 

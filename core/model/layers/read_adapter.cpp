@@ -9,8 +9,9 @@
 #include "core/base/result.h"
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"
-#include "core/model/layers/adapter.h"
 #include "core/model/layers/adapter_file.h"
+#include "core/model/layers/read_adapter.h"
+#include "core/model/parts/parts.h"
 
 namespace quire {
 
@@ -40,27 +41,6 @@ bool swaps_halves(std::string_view architecture) {
 bool any_family(std::string_view architecture, bool (*has)(const HfFamily& family)) {
   return std::ranges::any_of(
       hf_families(), [&](const HfFamily& family) { return family.architecture == architecture && has(family); });
-}
-
-// A matrix of each expert that a file may change: the product's outputs from first_output on.
-struct ExpertMatrix {
-  Role role;
-  std::int64_t rows;
-  std::int64_t cols;
-  std::int64_t first_output = 0;
-  bool is_down = false;
-};
-
-// All such matrices, independent of how the model's own file stacks them.
-std::vector<ExpertMatrix> expert_matrices(const ModelSpec& spec, const FeedForwardSpec& ffn) {
-  const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : spec.config.hidden_size;
-  const std::int64_t size = ffn.expert_size;
-  const ExpertMatrix down{.role = Role::kDownExperts, .rows = width, .cols = size, .is_down = true};
-  if (!ffn.experts_gated) return {{.role = Role::kUpExperts, .rows = size, .cols = width}, down};
-  return {{.role = Role::kGateExperts, .rows = size, .cols = width},
-          {.role = Role::kUpExperts, .rows = size, .cols = width, .first_output = size},
-          {.role = Role::kGateUpExperts, .rows = 2 * size, .cols = width},
-          down};
 }
 
 // Rows of a matrix, of a type that takes rows of any length.
@@ -133,7 +113,7 @@ class Reader {
         has_column_experts_(
             any_family(spec.config.architecture, [](const HfFamily& f) { return !f.column_experts.empty(); })) {
     for (const LayerSpec& layer : spec_.layers) {
-      if (layer.mixer != Mixer::kAttention || layer.attention.rope < 0) continue;
+      if (mixer_part(layer).turned_rows(layer, Role::kQuery) == 0 || layer.attention.rope < 0) continue;
       rotates_ = true;
       has_pairs_ = spec_.ropes[static_cast<std::size_t>(layer.attention.rope)].style == RopeStyle::kInterleaved;
     }
@@ -178,8 +158,9 @@ class Reader {
 
   void read_experts(std::int64_t layer, Adapter::Layer& out) {
     const FeedForwardSpec& ffn = spec_.layer(layer).feed_forward;
-    if (ffn.kind != FeedForwardSpec::Kind::kExperts && ffn.kind != FeedForwardSpec::Kind::kBoth) return;
-    for (const ExpertMatrix& matrix : expert_matrices(spec_, ffn)) {
+    const std::vector<ExpertMatrix> matrices = expert_matrices(layer);
+    if (matrices.empty()) return;
+    for (const ExpertMatrix& matrix : matrices) {
       const auto list_of = [&](std::int64_t expert) -> std::vector<LowRank>& {
         Adapter::Experts& lists = matrix.is_down ? out.down : out.gate_up;
         lists.resize(static_cast<std::size_t>(ffn.num_experts));
@@ -208,6 +189,11 @@ class Reader {
     if (!file_.is_gguf()) read_stacked_pairs(layer, ffn, out);
   }
 
+  std::vector<ExpertMatrix> expert_matrices(std::int64_t layer) const {
+    const LayerSpec& spec = spec_.layer(layer);
+    return feed_forward_part(spec).expert_matrices(spec, spec_.config.hidden_size);
+  }
+
   LowRank pack_matrix(const std::string& name, const AdapterPair& pair, const ExpertMatrix& matrix) {
     const std::int64_t rank = rank_of(name, pair, 0);
     check_shapes(name, pair, {rank, matrix.cols}, {matrix.rows, rank});
@@ -234,12 +220,13 @@ class Reader {
         ++at;
         continue;
       }
-      read_stacked(name, at->second, ffn, out);
+      read_stacked(name, at->second, layer, ffn, out);
       at = pairs_.erase(at);
     }
   }
 
-  void read_stacked(const std::string& name, const AdapterPair& pair, const FeedForwardSpec& ffn, Adapter::Layer& out) {
+  void read_stacked(const std::string& name, const AdapterPair& pair, std::int64_t layer, const FeedForwardSpec& ffn,
+                    Adapter::Layer& out) {
     const std::int64_t rows = rank_of(name, pair, 0, ffn.num_experts);
     const std::int64_t rank = rows / ffn.num_experts;
     if (pair.down->shape.size() != 2 || pair.up->shape.size() != 2 || pair.up->shape[1] != rows || rank == 0 ||
@@ -247,7 +234,7 @@ class Reader {
       file_.fail(fmt::format("the matrices of '{}' are not those of {} experts", name, ffn.num_experts));
     const std::int64_t from = pair.down->shape[1];
     const std::int64_t to = pair.up->shape[0];
-    for (const ExpertMatrix& matrix : expert_matrices(spec_, ffn)) {
+    for (const ExpertMatrix& matrix : expert_matrices(layer)) {
       const bool is_whole = matrix.is_down || matrix.role == Role::kGateUpExperts || !ffn.experts_gated;
       const bool is_straight = from == matrix.cols && to == matrix.rows;
       const bool is_turned = from == matrix.rows && to == matrix.cols;
@@ -345,8 +332,7 @@ class Reader {
             order.push_back(at + i);
         }
       }
-    } else if (is_turned(need.role, layer)) {
-      const std::int64_t head = spec_.layers[static_cast<std::size_t>(layer)].attention.key_dim;
+    } else if (const std::int64_t head = turned_rows(need.role, layer); head > 0) {
       const std::int64_t half = head / 2;
       for (std::int64_t row = 0; row < need.rows; ++row) {
         const std::int64_t at = row % head;
@@ -374,11 +360,11 @@ class Reader {
     return out;
   }
 
-  // Whether rows must be reordered: a GGUF adapter has pairs, PEFT's halves.
-  bool is_turned(Role role, std::int64_t layer) const {
-    if (layer < 0 || (role != Role::kQuery && role != Role::kKey) || has_pairs_ == file_.is_gguf()) return false;
-    return spec_.layers[static_cast<std::size_t>(layer)].mixer == Mixer::kAttention && rotates_ &&
-           swaps_halves(spec_.config.architecture);
+  // Size of the heads whose rows must be reordered: a GGUF adapter has pairs, PEFT's halves; 0: none.
+  std::int64_t turned_rows(Role role, std::int64_t layer) const {
+    if (layer < 0 || has_pairs_ == file_.is_gguf() || !rotates_ || !swaps_halves(spec_.config.architecture)) return 0;
+    const LayerSpec& spec = spec_.layers[static_cast<std::size_t>(layer)];
+    return mixer_part(spec).turned_rows(spec, role);
   }
 
   const AdapterFile file_;

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "core/model/layers/transformer.h"
-#include "core/model/layers/views.h"
+#include "core/model/parts/views.h"
 
 namespace quire {
 
@@ -41,20 +41,20 @@ void Transformer::merge_streams(const Slice& slice, MatrixView x) {
 }
 
 // `role` applied to tanh(router(norm(x) / width)).
-MatrixView Transformer::stream_factors(const Layer& layer, WeightRole role, MatrixView x, std::int64_t count) {
+MatrixView Transformer::stream_factors(const LayerRun& layer, WeightRole role, MatrixView x, std::int64_t count) {
   const MatrixView in = room(kInput, x.rows, x.cols);
   const MatrixView both = room(kStreamFactors, x.rows, spec_.num_streams + count);
   const MatrixView shares = columns(both, 0, spec_.num_streams);
   const MatrixView factors = columns(both, spec_.num_streams, count);
-  norm(layer.weights, Role::kStreamRouterNorm, x, in);
+  layer.norm(Role::kStreamRouterNorm, x, in);
   graph().scale(in, 1.0F / static_cast<float>(x.cols));
-  multiply(layer, Role::kStreamRouter, in, shares, false);
+  layer.multiply(Role::kStreamRouter, in, shares, false);
   graph().activate({.kind = Nonlinearity::kTanh}, shares, {}, shares);
-  multiply(layer, role, shares, factors, false);
+  layer.multiply(role, shares, factors, false);
   return factors;
 }
 
-void Transformer::compute_streams(const Layer& layer, MatrixView x) {
+void Transformer::compute_streams(const LayerRun& layer, MatrixView x) {
   const MatrixView streams = layer.slice.streams;
   const std::int64_t count = spec_.num_streams;
   const MatrixView predicted = room(kPredicted, streams.rows, streams.cols);
@@ -74,12 +74,12 @@ void Transformer::compute_streams(const Layer& layer, MatrixView x) {
 }
 
 // x = (x + in + norm(right(left(in)))) / sqrt(2)
-void Transformer::add_laurel(const Layer& layer, const ProductInput& in, MatrixView x) {
+void Transformer::add_laurel(const LayerRun& layer, const ProductInput& in, MatrixView x) {
   const MatrixView low = room(kActivated, x.rows, spec_.laurel_rank);
   const MatrixView made = room(kBranch2, x.rows, x.cols);
-  multiply(layer, Role::kLaurelLeft, in, low, false);
-  multiply(layer, Role::kLaurelRight, low, made, false);
-  norm(layer.weights, Role::kLaurelNorm, made, made);
+  layer.multiply(Role::kLaurelLeft, in, low, false);
+  layer.multiply(Role::kLaurelRight, low, made, false);
+  layer.norm(Role::kLaurelNorm, made, made);
   graph().add(in.x, 1.0F, x);
   graph().add(made, 1.0F, x);
   graph().scale(x, 1.0F / std::sqrt(2.0F));

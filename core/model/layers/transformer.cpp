@@ -5,8 +5,9 @@
 #include <limits>
 #include <utility>
 
-#include "core/model/layers/views.h"
+#include "core/model/parts/views.h"
 #include "kernels/check.h"
+#include "kernels/rank_sum.h"
 
 namespace quire {
 
@@ -31,96 +32,49 @@ Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& ba
     : spec_(spec),
       weights_(std::move(weights)),
       backend_(backend),
-      rank_sum_(rank_sum),
       sources_owner_(std::move(sources_owner)),
-      state_places_(state_places(spec)),
-      keeps_one_layer_(quire::keeps_one_layer(spec)),
-      first_kv_layer_(first_kv_layer),
-      kept_windows_(kept_windows(spec)),
-      eps_(static_cast<float>(spec.config.rms_eps)),
-      widths_(widths(spec)) {
+      work_(spec_, backend, widths(spec), first_kv_layer, rank_sum) {
   for (const RopeConfig& rope : spec_.ropes)
     ropes_.push_back(rope_frequencies(rope));
-  rotations_.resize(ropes_.size());
-  std::int64_t widest = std::max<std::int64_t>(spec.config.hidden_size, 8);
-  for (const LayerSpec& layer : spec.layers)
-    widest = std::max({widest, layer.attention.key_dim, layer.attention.value_dim, layer.recurrent.inner_size});
-  ones_ = backend.upload(std::vector<float>(at(widest), 1.0F));
-  zeros_ = backend.upload(std::vector<float>(at(widest), 0.0F));
   if (!spec.next_tokens) return;
   std::vector<float> taps(at(2 * spec.config.hidden_size), 0.0F);
   std::fill_n(taps.begin(), spec.config.hidden_size, 1.0F);
   shift_ = backend.upload(taps);
 }
 
-GraphOps& Transformer::graph() const {
-  GraphOps* ops = backend_.graph();
-  QUIRE_CHECK(ops != nullptr, "the backend lacks the operations of this architecture");
-  return *ops;
-}
-
-RecurrentOps& Transformer::recurrent() const {
-  RecurrentOps* ops = backend_.recurrent();
-  QUIRE_CHECK(ops != nullptr, "the backend lacks the operations of recurrent layers");
-  return *ops;
-}
-
-MatrixView Transformer::room(Slot slot, std::int64_t rows, std::int64_t cols) {
-  const Activation& activation = activations_[slot];
-  QUIRE_CHECK(cols <= widths_[slot], "an activation wider than planned");
-  QUIRE_CHECK(rows <= activation.capacity || cols == 0, "a step keeps within what was reserved for it");
-  return {.data = activation.buffer == nullptr ? nullptr : activation.buffer->data(),
-          .rows = rows,
-          .cols = cols,
-          .stride = cols};
-}
-
 void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
   const std::int64_t slice_rows = most_slice_rows(spec_, max_rows);
-  for (std::size_t slot = 0; slot < kNumSlots; ++slot) {
-    const std::int64_t rows = slot < kHeadInput ? slice_rows : slot == kHidden ? max_rows : max_logit_rows;
-    Activation& activation = activations_[slot];
-    if (rows <= activation.capacity) continue;
-    activation.buffer.reset();  // frees the old rows, which are not needed, before the new ones are allocated
-    if (widths_[slot] > 0) activation.buffer = backend_.allocate(rows * widths_[slot]);
-    activation.capacity = rows;
+  for (std::size_t i = 0; i < kNumActivations; ++i) {
+    const auto which = static_cast<Activation>(i);
+    work_.activations.reserve(which, which < kHeadInput ? slice_rows : which == kHidden ? max_rows : max_logit_rows);
   }
-  reserve_shares(slice_rows);
+  if (work_.rank_sum != nullptr) work_.rank_sum->reserve(slice_rows, spec_.config.hidden_size);
   const auto most = at(slice_rows);
   slice_query_start_.reserve(most + 1);
   slice_context_len_.reserve(most);
   slice_wanted_.reserve(most);
   slice_kept_.reserve(3 * most);  // up to three kinds of wanted rows
   slice_adapters_.reserve(most);
-  if (const auto chosen = at(widths_[kExpertLowRank] > 0 ? most_chosen() : 0); chosen > 0) {
-    expert_changes_.reserve(most);
-    row_changes_.reserve(most * chosen);
+  work_.row_factors.reserve(most);
+  if (const auto chosen = at(work_.activations.widths()[kExpertLowRank] > 0 ? most_chosen() : 0); chosen > 0) {
+    work_.expert_changes.reserve(most);
+    work_.row_changes.reserve(most * chosen);
   }
   listed_ids_.reserve(spec_.per_layer_size > 0 ? most : 0);
-}
-
-void Transformer::multiply(const PackedGroup& group, WeightRole product, const ProductInput& in, MatrixView out,
-                           bool accumulate) {
-  backend_.linear(group.product(product), in, out, accumulate);
 }
 
 void Transformer::multiply_head(std::span<const OutputRange> vocabulary, const ProductInput& in, MatrixView out) {
   constexpr float kImpossible = -std::numeric_limits<float>::infinity();
   const Linear& head = weights_.model.product(WeightRole::kHead);
   // A rank has only a part of the outputs, numbered from 0.
-  if (vocabulary.empty() || rank_sum_ != nullptr) return backend_.linear(head, in, out, false);
+  if (vocabulary.empty() || work_.rank_sum != nullptr) return backend_.linear(head, in, out, false);
   backend_.linear_some(head, in, vocabulary, kImpossible, out);
 }
 
-void Transformer::norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out) {
-  if (spec_.norm != NormKind::kLayer) backend_.rms_norm(x, group.vector(role), eps_, out);
-  if (spec_.norm == NormKind::kRms) return;
-  const float* bias = group.bias(role);
-  if (spec_.norm == NormKind::kRmsWithBias) {
-    if (bias != nullptr) graph().add({const_cast<float*>(bias), out.rows, out.cols, 0}, 1.0F, out);
-    return;
-  }
-  graph().layer_norm(x, group.vector(role), group.bias(role), eps_, out);
+bool Transformer::is_interrupted(const StepArrays& arrays) const {
+  if (arrays.interrupt == nullptr) return false;
+  const bool is_set = arrays.interrupt->load(std::memory_order_relaxed);
+  return work_.rank_sum == nullptr ? is_set : work_.rank_sum->agree(is_set);
 }
 
 ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
@@ -163,8 +117,7 @@ ModelOutput Transformer::forward(const StepArrays& arrays, KvStorage& kv) {
                   .logits = compute_logits(arrays, head_input),
                   .hidden = hidden,
                   .labels = {}};
-  if (hidden.rows > 0 && spec_.final_norm != WeightRole::kNoRole)
-    norm(weights_.model, spec_.final_norm, hidden, hidden);
+  if (hidden.rows > 0 && spec_.final_norm != WeightRole::kNoRole) norm_model(spec_.final_norm, hidden, hidden);
   if (!spec_.dense_sizes.empty()) apply_dense(hidden);
   if (label_input.rows > 0) out.labels = compute_labels(label_input);
   return out;
@@ -174,7 +127,7 @@ std::optional<MatrixView> Transformer::compute_layers(const StepArrays& arrays, 
   const std::int64_t last = spec_.config.num_layers - 1;
   for (std::int64_t index = 0; index <= last; ++index) {
     if (arrays.cuts_slices && is_interrupted(arrays)) return std::nullopt;
-    const Layer layer{spec_.layers[at(index)], weights_.layers[at(index)], index, slice};
+    const LayerRun layer(work_, spec_.layers[at(index)], weights_.layers[at(index)], index, slice);
     if (index == last && narrows_last_layer() && !has_level(arrays, last + 1))
       return compute_last_layer(arrays, slice, layer, x);
     compute_layer(layer, x);
@@ -213,28 +166,29 @@ MatrixView Transformer::compute_logits(const StepArrays& arrays, MatrixView inpu
   QUIRE_CHECK(spec_.has_head, "an encoder has no logits");
   const PackedGroup& model = weights_.model;
   const bool norms_on_the_way = spec_.norm == NormKind::kRms;
-  if (!norms_on_the_way) norm(model, spec_.final_norm, input, input);
-  const ProductInput in = norms_on_the_way ? normed(input, model.vector(spec_.final_norm), eps_) : ProductInput(input);
+  if (!norms_on_the_way) norm_model(spec_.final_norm, input, input);
+  const ProductInput in =
+      norms_on_the_way ? normed(input, model.vector(spec_.final_norm), work_.eps) : ProductInput(input);
   const MatrixView own = columns(logits, 0, model.product(WeightRole::kHead).out_features());
   multiply_head(arrays.vocabulary, in, own);
   if (!arrays.adapters.empty()) add_to_logits(arrays, in, own);
   if (spec_.logit_scale != 1.0) graph().scale(own, static_cast<float>(spec_.logit_scale));
   if (spec_.logit_softcap != 0.0) graph().softcap(own, static_cast<float>(spec_.logit_softcap));
-  gather_logits(own, logits);
+  if (work_.rank_sum != nullptr) work_.rank_sum->gather(own, logits);
   return logits;
 }
 
 // Products are linear, so rows may be pooled after them as well as before.
 void Transformer::apply_dense(MatrixView hidden) {
-  const std::int64_t most = activations_[kDense].capacity;
+  const std::int64_t most = work_.activations.capacity(kDense);
   for (std::int64_t begin = 0; begin < hidden.rows; begin += most) {
     const MatrixView part = row_range(hidden, begin, std::min(most, hidden.rows - begin));
     const MatrixView made = room(kDense, part.rows, spec_.dense_sizes.front());
-    multiply(weights_.model, WeightRole::kDense2, part, made, false);
+    work_.multiply(weights_.model, WeightRole::kDense2, part, made, false);
     if (spec_.dense_sizes.size() == 1) {
       graph().copy(made, part);
     } else {
-      multiply(weights_.model, WeightRole::kDense3, made, part, false);
+      work_.multiply(weights_.model, WeightRole::kDense3, made, part, false);
     }
   }
 }
@@ -243,16 +197,16 @@ MatrixView Transformer::compute_labels(MatrixView input) {
   QUIRE_CHECK(spec_.num_labels > 0, "the model has no classifier");
   const PackedGroup& model = weights_.model;
   const MatrixView labels = room(kLabels, input.rows, spec_.num_labels);
-  if (spec_.final_norm != WeightRole::kNoRole && !spec_.scores_mean) norm(model, spec_.final_norm, input, input);
+  if (spec_.final_norm != WeightRole::kNoRole && !spec_.scores_mean) norm_model(spec_.final_norm, input, input);
   if (!spec_.has_classifier_dense) {
-    multiply(model, WeightRole::kClassifierOutput, input, labels, false);
+    work_.multiply(model, WeightRole::kClassifierOutput, input, labels, false);
     return labels;
   }
   const MatrixView dense = room(kLabelDense, input.rows, input.cols);
-  multiply(model, WeightRole::kClassifier, input, dense, false);
+  work_.multiply(model, WeightRole::kClassifier, input, dense, false);
   graph().activate({.kind = spec_.classifier_activation}, dense, {}, dense);
-  if (spec_.has_classifier_norm) norm(model, WeightRole::kClassifierNorm, dense, dense);
-  multiply(model, WeightRole::kClassifierOutput, dense, labels, false);
+  if (spec_.has_classifier_norm) norm_model(WeightRole::kClassifierNorm, dense, dense);
+  work_.multiply(model, WeightRole::kClassifierOutput, dense, labels, false);
   return labels;
 }
 
@@ -263,7 +217,7 @@ void Transformer::average_sequences(std::span<const std::int32_t> wanted, const 
   if (spec_.final_norm == WeightRole::kNoRole) {
     graph().copy(x, last);
   } else {
-    norm(weights_.model, spec_.final_norm, x, last);
+    norm_model(spec_.final_norm, x, last);
   }
   const auto& start = slice.attention.query_start;
   const std::int64_t end = num_before(wanted, slice.end);
@@ -309,7 +263,7 @@ std::int64_t Transformer::whole_spans(const StepArrays& arrays, std::int64_t beg
 }
 
 // A slice equals the step that a smaller token budget would have made: its last sequence may be cut short.
-Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end) {
+Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end) {
   const AttentionBatch& whole = arrays.attention;
   const auto num_sequences = std::ssize(whole.context_len);
   std::int64_t first = 0;
@@ -352,18 +306,18 @@ Transformer::Slice Transformer::cut(const StepArrays& arrays, std::int64_t begin
 
 void Transformer::compute_rotations(const Slice& slice) {
   const std::int64_t rows = slice.end - slice.begin;
-  MatrixView cos = room(kCos, rows, widths_[kCos]);
-  MatrixView sin = room(kSin, rows, widths_[kSin]);
+  MatrixView cos = room(kCos, rows, work_.activations.widths()[kCos]);
+  MatrixView sin = room(kSin, rows, work_.activations.widths()[kSin]);
   for (std::size_t i = 0; i < ropes_.size(); ++i) {
     const RopeFrequencies& rope = ropes_[i];
     const auto half = std::ssize(rope.inv_freq);
     // Cosines and sines lie one after another, each dense.
-    rotations_[i] = {{cos.data, rows, half, half}, {sin.data, rows, half, half}};
+    work_.rotations[i] = {{cos.data, rows, half, half}, {sin.data, rows, half, half}};
     if (half == 0) continue;
     cos.data += rows * half;
     sin.data += rows * half;
     const RopePositions positions(slice.positions, slice.positions_per_row, spec_.ropes[i].axes);
-    backend_.rope_angles(positions, rope.inv_freq, rope.scale, rotations_[i].cos, rotations_[i].sin);
+    backend_.rope_angles(positions, rope.inv_freq, rope.scale, work_.rotations[i].cos, work_.rotations[i].sin);
   }
 }
 
@@ -384,7 +338,7 @@ void Transformer::embed(const StepArrays& arrays, Slice& slice, MatrixView x) {
     backend_.embed(rows_of(WeightRole::kPositions), slice.positions, positions);
     graph().add(positions, 1.0F, x);
   }
-  if (spec_.embedding_norm != WeightRole::kNoRole) norm(model, spec_.embedding_norm, x, x);
+  if (spec_.embedding_norm != WeightRole::kNoRole) norm_model(spec_.embedding_norm, x, x);
   if (spec_.per_layer_size > 0) embed_per_layer(ids, slice, x);
 }
 
@@ -417,9 +371,9 @@ void Transformer::embed_per_layer(std::span<const std::int32_t> ids, Slice& slic
     id = id < spec_.per_layer_rows ? id : 0;
   backend_.embed(*model.rows[static_cast<std::size_t>(WeightRole::kPerLayerEmbedding)], listed_ids_, own);
   graph().scale(own, std::sqrt(static_cast<float>(size)));
-  multiply(model, WeightRole::kPerLayerProjection, x, projected, false);
+  work_.multiply(model, WeightRole::kPerLayerProjection, x, projected, false);
   graph().scale(projected, 1.0F / std::sqrt(static_cast<float>(spec_.config.hidden_size)));
-  backend_.head_rms_norm(projected, spec_.config.num_layers, size, model.vector(WeightRole::kPerLayerNorm), eps_);
+  backend_.head_rms_norm(projected, spec_.config.num_layers, size, model.vector(WeightRole::kPerLayerNorm), work_.eps);
   graph().add(projected, 1.0F, own);
   graph().scale(own, 1.0F / std::sqrt(2.0F));
   slice.per_layer = own;

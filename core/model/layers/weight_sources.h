@@ -3,30 +3,15 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "core/model/architectures/model_spec.h"
 #include "core/model/formats/tensor_table.h"
+#include "core/model/parts/model_spec.h"
+#include "core/model/parts/source_group.h"
 
 namespace quire {
-
-// A product: matrices stacked by rows; a bias for each row, or none.
-struct LinearSource {
-  std::vector<WeightSource> parts;
-  std::vector<float> bias;
-};
-
-// Weights of a layer, or of the model outside its layers. In the order of WeightRole.
-struct SourceGroup {
-  std::map<WeightRole, std::vector<float>> vectors;
-  std::map<WeightRole, std::vector<float>> biases;  // biases beside these vectors
-  std::map<WeightRole, WeightSource> rows;
-  std::map<WeightRole, LinearSource> products;
-  std::map<WeightRole, std::vector<LinearSource>> experts;
-};
 
 struct WeightSources {
   std::vector<SourceGroup> layers;

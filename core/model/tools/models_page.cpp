@@ -10,6 +10,7 @@
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"
 #include "core/model/encode/families.h"
+#include "core/model/parts/parts.h"
 #include "core/model/tools/synth.h"
 #include "kernels/check.h"
 
@@ -179,20 +180,14 @@ void note(std::vector<std::string>& out, const ModelSpec& spec, const char* text
 std::string features_of(const ModelSpec& spec) {
   using Kind = FeedForwardSpec::Kind;
   std::vector<std::string> out;
-  const auto mixes = [](Mixer mixer) { return [mixer](const LayerSpec& layer) { return layer.mixer == mixer; }; };
   const auto attends = [](auto has) {
-    return [has](const LayerSpec& layer) {
-      return (layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2) && has(layer.attention);
-    };
+    return [has](const LayerSpec& layer) { return mixer_part(layer).has_heads() && has(layer.attention); };
   };
   if (!spec.is_causal) out.emplace_back("encoder");
-  note(out, spec, "latent attention", mixes(Mixer::kLatent));
-  note(out, spec, "gated delta net", mixes(Mixer::kDeltaNet));
-  note(out, spec, "Kimi delta attention", mixes(Mixer::kKimiDelta));
-  note(out, spec, "short convolution", mixes(Mixer::kShortConv));
-  note(out, spec, "Mamba", mixes(Mixer::kMamba));
-  note(out, spec, "Mamba-2", mixes(Mixer::kMamba2));
-  note(out, spec, "attention beside Mamba-2", mixes(Mixer::kAttentionAndMamba2));
+  for (const Part* const part : mixer_parts()) {
+    if (*part->name() != 0)
+      note(out, spec, part->name(), [&](const LayerSpec& layer) { return &mixer_part(layer) == part; });
+  }
   note(out, spec, "window", attends([](const AttentionSpec& attention) { return attention.window > 0; }));
   note(out, spec, "chunks", attends([](const AttentionSpec& attention) { return attention.chunk > 0; }));
   note(out, spec, "sinks", attends([](const AttentionSpec& attention) { return attention.has_sinks; }));

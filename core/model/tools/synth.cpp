@@ -129,12 +129,9 @@ void TensorList::add_all(const std::vector<WeightNeed>& needs, std::int64_t laye
     biased.clear();
   };
   for (const WeightNeed& need : needs) {
-    const bool is_convolution = need.taps > 0 && need.role == WeightRole::kSsmConv && need.bias_size > 0;
     if (!biased.empty() && biased.back()->product != need.product) flush();
     add(need, layer);
-    if (has_bias(need.role) ||
-        (is_convolution && model_.layers[static_cast<std::size_t>(layer)].mixer != Mixer::kDeltaNet))
-      biased.push_back(&need);
+    if (has_bias(need.role) || need.has_bias) biased.push_back(&need);
   }
   flush();
 }

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model/architectures/model_config.h"
+#include "core/model/parts/model_config.h"
 #include "core/model/tools/synth_families.h"
 
 namespace quire {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model/architectures/model_spec.h"
 #include "core/model/formats/gguf.h"
+#include "core/model/parts/model_spec.h"
 
 namespace quire {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "core/model/layers/adapter.h"
+#include "core/model/parts/adapter.h"
 #include "tests/support/oracle_drafter.h"
 #include "tests/unit/engine/harness.h"
 

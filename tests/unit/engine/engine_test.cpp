@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
-#include "core/model/layers/adapter.h"
+#include "core/model/parts/adapter.h"
 #include "tests/unit/engine/harness.h"
 
 using namespace quire;

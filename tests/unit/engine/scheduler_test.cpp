@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "core/model/layers/adapter.h"
+#include "core/model/parts/adapter.h"
 #include "tests/unit/engine/scheduler_scene.h"
 
 using namespace quire;

@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "core/base/result.h"
-#include "core/model/layers/adapter.h"
 #include "core/model/layers/checkpoint.h"
+#include "core/model/parts/adapter.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model/adapter_files.h"
 #include "tests/unit/model/model_runner.h"

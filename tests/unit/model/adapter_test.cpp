@@ -3,7 +3,7 @@
 
 #include "core/base/result.h"
 #include "core/model/formats/gguf.h"
-#include "core/model/layers/adapter.h"
+#include "core/model/parts/adapter.h"
 #include "core/model/tools/synth.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model/adapter_files.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/model/architectures/model_config.h"
+#include "core/model/parts/model_config.h"
 #include "tests/unit/model/weight_formats.h"
 
 namespace quire::test {

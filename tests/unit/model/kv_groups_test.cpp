@@ -1,4 +1,4 @@
-#include "core/model/architectures/kv_groups.h"
+#include "core/model/parts/kv_groups.h"
 
 #include <catch2/catch.hpp>
 

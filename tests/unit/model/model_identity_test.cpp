@@ -11,8 +11,8 @@
 
 #include "core/model/formats/gguf_writer.h"
 #include "core/model/formats/known_contents.h"
-#include "core/model/layers/adapter.h"
 #include "core/model/layers/checkpoint.h"
+#include "core/model/layers/read_adapter.h"
 #include "kernels/registry.h"
 #include "tests/support/material.h"
 #include "tests/support/temporary_folder.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/model/architectures/model_config.h"
+#include "core/model/parts/model_config.h"
 #include "kernels/graph_ops.h"
 
 namespace quire::test {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/model/architectures/model_config.h"
 #include "core/model/formats/gguf.h"
+#include "core/model/parts/model_config.h"
 #include "tests/unit/model/recording_backend.h"
 
 namespace quire::test {

@@ -1,5 +1,5 @@
-// ModelSpec: an architecture as data: the computation of its layers, read from a file's metadata by its family. The
-// graph (layers/) runs it; the table of weights (weight_roles.h) follows from it. Immutable after construction; any
+// ModelSpec: an architecture as data: the computation of its layers, read from a file's metadata by its family. Each
+// layer's parts (parts.h) say what follows from their numbers, and run them. Immutable after construction; any
 // thread. Invariant: after check_spec every number is in a range that sizes can be computed from.
 #pragma once
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/model/architectures/model_config.h"
-#include "core/model/architectures/weight_roles.h"
+#include "core/model/parts/model_config.h"
+#include "core/model/parts/weight_roles.h"
 #include "kernels/graph_ops.h"
 #include "kernels/recurrent_ops.h"
 
@@ -205,8 +205,6 @@ struct StatePlace {
 std::vector<StatePlace> state_places(const ModelSpec& spec);
 std::int64_t state_floats(const ModelSpec& spec);
 KvLayout kv_layout_of(const ModelSpec& spec);
-// Heads of a layer's K and V in the cache: padded with zeros to a multiple of eight elements.
-KvLayerShape cached_heads(const LayerSpec& layer);
 // Whether all layers use the same layer's K and V in turn: a sequence is then computed whole, layer by layer.
 bool keeps_one_layer(const ModelSpec& spec);
 

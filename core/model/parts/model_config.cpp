@@ -1,4 +1,4 @@
-#include "core/model/architectures/model_config.h"
+#include "core/model/parts/model_config.h"
 
 #include <fmt/core.h>
 

@@ -5,13 +5,11 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "core/model/architectures/model_spec.h"
+#include "core/model/parts/weight_roles.h"
 #include "kernels/backend.h"
 
 namespace quire {
@@ -52,10 +50,5 @@ class Adapter {
   std::int64_t rank_ = 0;
   std::size_t bytes_ = 0;
 };
-
-// Throws StartupError, one line that begins with the path: the file is no adapter, belongs to another architecture or
-// shape, changes embeddings, or has a larger rank than `max_rank`.
-std::shared_ptr<const Adapter> read_adapter(const std::filesystem::path& path, const ModelSpec& spec, Backend& backend,
-                                            std::int64_t max_rank);
 
 }  // namespace quire

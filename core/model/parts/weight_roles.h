@@ -1,5 +1,6 @@
-// WeightRole: a kind of weight. A table gives its names in files; a ModelSpec determines the weights of a layer with
-// their shapes, which drives reading, packing, counting, synthesising and inspecting. Immutable facts; any thread.
+// WeightRole: a kind of weight. The part that has it gives its names in files (Part::roles) and its shape in a layer
+// (Part::list_weights), which drives reading, packing, counting, synthesising and inspecting. Immutable facts; any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -135,6 +136,10 @@ struct RoleInfo {
   std::string_view hf;    // without the layer's prefix; empty: a family's own table has it
   std::string_view suffix = ".weight";
 };
+struct RoleName {
+  WeightRole role = WeightRole::kNoRole;
+  RoleInfo names;
+};
 const RoleInfo& role_info(WeightRole role);
 // "blk.3.attn_q.weight"; layer < 0: a weight of the model.
 std::string gguf_name(WeightRole role, std::int64_t layer);
@@ -156,6 +161,7 @@ struct WeightNeed {
   std::int64_t num_experts = 0;
   bool is_optional = false;
   std::int64_t bias_size = 0;  // size of a vector's bias; 0: the vector's
+  bool has_bias = false;       // files have a bias beside this vector
   std::int64_t taps = 0;       // a vector stored as [channels][taps], transposed to [taps][channels]
   std::int64_t gate_rows = 0;  // heads come as [gate_rows | gate_rows]; packing puts all first halves first
 };

@@ -1,15 +1,13 @@
-#include "core/model/architectures/kv_groups.h"
+#include "core/model/parts/kv_groups.h"
 
 #include <algorithm>
 #include <utility>
 
+#include "core/model/parts/parts.h"
+
 namespace quire {
 
 namespace {
-
-bool attends(const LayerSpec& layer) {
-  return layer.mixer == Mixer::kAttention || layer.mixer == Mixer::kAttentionAndMamba2;
-}
 
 // Most tokens that a token sees; 0: all.
 std::int64_t seen_tokens(const AttentionSpec& attention, std::int64_t context) {
@@ -20,23 +18,6 @@ std::int64_t seen_tokens(const AttentionSpec& attention, std::int64_t context) {
   return seen < context ? seen : 0;
 }
 
-KvGroupSpec group_of(const LayerSpec& layer, std::int64_t window) {
-  if (layer.mixer == Mixer::kLatent) {
-    return {.kind = KvGroupKind::kLatent,
-            .num_layers = 1,
-            .num_kv_heads = 1,
-            .head_dim = layer.latent.kv_rank + layer.latent.rope_dim,
-            .value_dim = 0};
-  }
-  const AttentionSpec& attention = layer.attention;
-  return {.kind = window > 0 ? KvGroupKind::kWindow : KvGroupKind::kFull,
-          .num_layers = 1,
-          .num_kv_heads = attention.num_kv_heads,
-          .head_dim = attention.key_dim,
-          .value_dim = attention.value_dim,
-          .window = window};
-}
-
 }  // namespace
 
 std::vector<std::int64_t> kept_windows(const ModelSpec& spec) {
@@ -44,7 +25,7 @@ std::vector<std::int64_t> kept_windows(const ModelSpec& spec) {
   if (!spec.is_causal) return windows;
   const auto reads = [&](std::size_t reader, std::size_t source) {
     const std::int64_t from = spec.layers[reader].attention.kv_source;
-    return attends(spec.layers[reader]) && (from < 0 ? reader == source : std::cmp_equal(from, source));
+    return mixer_part(spec.layers[reader]).has_heads() && (from < 0 ? reader == source : std::cmp_equal(from, source));
   };
   for (std::size_t source = 0; source < windows.size(); ++source) {
     bool sees_all = false;
@@ -58,7 +39,8 @@ std::vector<std::int64_t> kept_windows(const ModelSpec& spec) {
   }
   for (std::size_t reader = 0; reader < windows.size(); ++reader) {
     const std::int64_t from = spec.layers[reader].attention.kv_source;
-    if (attends(spec.layers[reader]) && from >= 0) windows[reader] = windows[static_cast<std::size_t>(from)];
+    if (mixer_part(spec.layers[reader]).has_heads() && from >= 0)
+      windows[reader] = windows[static_cast<std::size_t>(from)];
   }
   return windows;
 }
@@ -91,8 +73,12 @@ std::vector<KvGroupSpec> kv_groups_of(const ModelSpec& spec) {
   const std::vector<StatePlace> states = state_places(spec);
   for (std::size_t i = 0; i < states.size(); ++i) {
     const LayerSpec& layer = spec.layer(static_cast<std::int64_t>(i));
-    const bool keeps = attends(layer) && layer.attention.kv_source < 0;
-    if (keeps || layer.mixer == Mixer::kLatent) add(group_of(layer, i < windows.size() ? windows[i] : 0));
+    KvGroupSpec kept = mixer_part(layer).kept(layer);
+    if (const std::int64_t window = i < windows.size() ? windows[i] : 0; window > 0) {
+      kept.kind = KvGroupKind::kWindow;
+      kept.window = window;
+    }
+    if (kept.num_layers > 0) add(kept);
     const std::int64_t floats = states[i].conv_floats + states[i].floats;
     if (floats > 0) add({.kind = KvGroupKind::kState, .num_layers = 1, .state_floats = floats});
   }

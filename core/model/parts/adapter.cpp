@@ -1,4 +1,4 @@
-#include "core/model/layers/adapter.h"
+#include "core/model/parts/adapter.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model/architectures/model_spec.h"
+#include "core/model/parts/model_spec.h"
 
 namespace quire {
 

@@ -1,0 +1,115 @@
+#include "core/model/parts/model_spec.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/model/formats/tensor_table.h"
+#include "core/model/parts/parts.h"
+#include "core/model/parts/spec_checker.h"
+
+namespace quire {
+
+void check_spec(const ModelSpec& spec, const std::string& where) {
+  const SpecChecker check(where);
+  check_sizes(spec.config, where);
+  check.in_range("the width of embeddings for each layer", spec.per_layer_size, 0, 1 << 20);
+  check.in_range("the rows of embeddings for each layer", spec.per_layer_rows, 0, 1 << 24);
+  check.in_range("the number of residual streams", spec.num_streams, 1, 16);
+  check.in_range("the rank of the branch beside attention", spec.laurel_rank, 0, 1 << 14);
+  for (const std::int64_t size : spec.dense_sizes)
+    check.in_range("the width of a dense module", size, 1, 1 << 20);
+  check.require(spec.dense_sizes.empty() || spec.dense_sizes.back() == spec.config.hidden_size,
+                "dense modules that change the embedding's length are not supported");
+  check.require(spec.num_streams == 1 || spec.per_layer_size > 0,
+                "residual streams without an embedding for each layer are not supported");
+  for (std::int64_t index = 0; index < spec.num_blocks(); ++index) {
+    const LayerSpec& layer = spec.layer(index);
+    const Part& mixer = mixer_part(layer);
+    mixer.check(layer, index, check);
+    // A rotation that no layer uses is not checked.
+    if (const std::int64_t turned = mixer.rotated_dim(layer); turned > 0)
+      check_rope(spec.ropes.at(static_cast<std::size_t>(layer.attention.rope)), turned, where);
+    feed_forward_part(layer).check(layer, index, check);
+  }
+}
+
+void read_dense_sizes(const TensorTable& tensors, ModelSpec& spec) {
+  for (const char* name : {"dense_2.weight", "dense_3.weight"}) {
+    if (tensors.contains(name)) spec.dense_sizes.push_back(tensors.shape_of(name).at(0));
+  }
+}
+
+ModelSpec plain_spec(const ModelConfig& config) {
+  ModelSpec spec;
+  spec.config = config;
+  spec.ropes = {config.rope};
+  LayerSpec layer;
+  AttentionSpec& attention = layer.attention;
+  attention.num_heads = config.num_heads;
+  attention.num_kv_heads = config.num_kv_heads;
+  attention.key_dim = attention.value_dim = config.head_dim;
+  attention.scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  attention.rope = 0;
+  if (config.has_qk_norm) attention.qk_norm = QkNorm::kPerHead;
+  layer.feed_forward.size = config.ffn_size;
+  spec.layers.assign(static_cast<std::size_t>(config.num_layers), layer);
+  return spec;
+}
+
+std::vector<StatePlace> state_places(const ModelSpec& spec) {
+  std::vector<StatePlace> places;
+  std::int64_t offset = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const StateSize size = mixer_part(layer).state(layer);
+    places.push_back({.offset = offset, .conv_floats = size.conv, .floats = size.behind_conv});
+    offset += size.conv + size.behind_conv;
+  }
+  if (spec.next_tokens)
+    places.push_back({.offset = offset, .conv_floats = conv_state_floats(spec.config.hidden_size, 2)});
+  return places;
+}
+
+std::int64_t state_floats(const ModelSpec& spec) {
+  const std::vector<StatePlace> places = state_places(spec);
+  return places.empty() ? 0 : places.back().offset + places.back().conv_floats + places.back().floats;
+}
+
+bool keeps_one_layer(const ModelSpec& spec) {
+  const LayerSpec& first = spec.layers.front();
+  return !spec.is_causal && std::ranges::all_of(spec.layers, [&](const LayerSpec& layer) {
+    const AttentionSpec& attention = layer.attention;
+    return mixer_part(layer).has_heads() && attention.kv_source < 0 &&
+           attention.num_kv_heads == first.attention.num_kv_heads && attention.key_dim == first.attention.key_dim &&
+           attention.value_dim == first.attention.value_dim;
+  });
+}
+
+KvLayout kv_layout_of(const ModelSpec& spec) {
+  KvLayout layout;
+  layout.num_layers = spec.num_blocks();
+  layout.num_kv_heads = spec.config.num_kv_heads;
+  layout.head_dim = (spec.config.head_dim + 7) / 8 * 8;
+  bool is_uniform = layout.head_dim > 0;
+  for (std::int64_t index = 0; index < spec.num_blocks(); ++index) {
+    const LayerSpec& layer = spec.layer(index);
+    const Part& mixer = mixer_part(layer);
+    const KvLayerShape shape = mixer.kept(layer).num_layers > 0 ? mixer.cached_heads(layer) : KvLayerShape{};
+    is_uniform = is_uniform && shape.num_heads == layout.num_kv_heads && shape.key_dim == layout.head_dim &&
+                 shape.value_dim == layout.head_dim;
+    layout.layers.push_back(shape);
+  }
+  if (is_uniform) layout.layers.clear();
+  if (keeps_one_layer(spec)) {
+    layout.num_layers = 1;
+    if (!is_uniform) layout.layers.resize(1);
+  }
+  return layout;
+}
+
+std::int64_t positions_per_row(const ModelSpec& spec) {
+  constexpr std::int64_t kAxes = 3;
+  const bool has_axes = std::ranges::any_of(spec.ropes, [](const RopeConfig& rope) { return !rope.axes.empty(); });
+  return has_axes ? kAxes : 1;
+}
+
+}  // namespace quire

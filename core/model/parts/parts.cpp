@@ -1,0 +1,67 @@
+#include "core/model/parts/parts.h"
+
+#include <array>
+
+#include "core/model/parts/attention.h"
+#include "core/model/parts/attention_mamba2.h"
+#include "core/model/parts/delta_net.h"
+#include "core/model/parts/dense.h"
+#include "core/model/parts/dense_and_experts.h"
+#include "core/model/parts/experts.h"
+#include "core/model/parts/kimi_delta.h"
+#include "core/model/parts/latent_attention.h"
+#include "core/model/parts/mamba.h"
+#include "core/model/parts/mamba2.h"
+#include "core/model/parts/short_conv.h"
+
+namespace quire {
+
+namespace {
+
+class NoPart final : public Part {
+ public:
+  bool is_absent() const override { return true; }
+  bool is_plain(const LayerSpec&) const override { return false; }
+  void run(const LayerRun&, const ProductInput&, MatrixView, bool) const override {}
+};
+
+const NoPart kNoPart{};
+const Attention kAttention{};
+const LatentAttention kLatent{};
+const DeltaNet kDeltaNet{};
+const KimiDelta kKimiDelta{};
+const ShortConv kShortConv{};
+const Mamba kMamba{};
+const Mamba2 kMamba2{};
+const AttentionAndMamba2 kAttentionAndMamba2{};
+const Dense kDense{};
+const Experts kExperts{};
+const DenseAndExperts kDenseAndExperts{};
+
+// In the order of Mixer.
+constexpr std::array<const Part*, 9> kMixers{&kNoPart,    &kAttention, &kLatent, &kDeltaNet,          &kKimiDelta,
+                                             &kShortConv, &kMamba,     &kMamba2, &kAttentionAndMamba2};
+static_assert(kMixers[static_cast<std::size_t>(Mixer::kAttentionAndMamba2)] == &kAttentionAndMamba2);
+// In the order of FeedForwardSpec::Kind.
+constexpr std::array<const Part*, 4> kFeedForwards{&kNoPart, &kDense, &kExperts, &kDenseAndExperts};
+static_assert(kFeedForwards[static_cast<std::size_t>(FeedForwardSpec::Kind::kBoth)] == &kDenseAndExperts);
+
+}  // namespace
+
+const Part& mixer_part(const LayerSpec& layer) {
+  return *kMixers[static_cast<std::size_t>(layer.mixer)];
+}
+
+const Part& feed_forward_part(const LayerSpec& layer) {
+  return *kFeedForwards[static_cast<std::size_t>(layer.feed_forward.kind)];
+}
+
+std::span<const Part* const> mixer_parts() {
+  return kMixers;
+}
+
+std::span<const Part* const> feed_forward_parts() {
+  return kFeedForwards;
+}
+
+}  // namespace quire
