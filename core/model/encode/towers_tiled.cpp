@@ -79,11 +79,11 @@ void read_llama4_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec
   const std::int32_t size = picture.image_size;
   spec.texts = {.begin = "<|image_start|>", .end = "<|image_end|>"};
   if (as_llama) {
-    constexpr std::int32_t kMostSide = 3;
+    constexpr std::int32_t kMostTiles = 3;
     picture.sizing = Sizing::kBestTiles;
     cut_as_llama_cpp(picture);
-    for (std::int32_t x = 1; x <= kMostSide; ++x) {
-      for (std::int32_t y = 1; y <= kMostSide; ++y) {
+    for (std::int32_t x = 1; x <= kMostTiles; ++x) {
+      for (std::int32_t y = 1; y <= kMostTiles; ++y) {
         if (x * y > 1) picture.candidates.push_back({x * size, y * size});
       }
     }

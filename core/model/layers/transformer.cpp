@@ -45,7 +45,7 @@ Transformer::Transformer(const ModelSpec& spec, PackedModel weights, Backend& ba
 void Transformer::reserve(std::int64_t max_rows, std::int64_t max_logit_rows) {
   const std::int64_t slice_rows = most_slice_rows(spec_, max_rows);
   for (std::size_t i = 0; i < kNumActivations; ++i) {
-    const auto which = static_cast<Activation>(i);
+    const auto which = static_cast<ActivationName>(i);
     work_.activations.reserve(which, which < kHeadInput ? slice_rows : which == kHidden ? max_rows : max_logit_rows);
   }
   if (work_.rank_sum != nullptr) work_.rank_sum->reserve(slice_rows, spec_.config.hidden_size);

@@ -61,7 +61,7 @@ class Transformer final : public Model {
   }
 
  private:
-  using enum Activation;
+  using enum ActivationName;
 
   // A sequence that attends in both directions is computed whole.
   static std::int64_t most_slice_rows(const ModelSpec& spec, std::int64_t num_rows) {
@@ -129,7 +129,7 @@ class Transformer final : public Model {
   std::span<const AdapterRun> adapters_of_kept(std::span<const std::int32_t> rows);
   std::int64_t most_chosen() const;
   GraphOps& graph() const { return work_.graph(); }
-  MatrixView room(Activation which, std::int64_t rows, std::int64_t cols) const {
+  MatrixView room(ActivationName which, std::int64_t rows, std::int64_t cols) const {
     return work_.room(which, rows, cols);
   }
   void norm_model(WeightRole role, MatrixView x, MatrixView out) const { work_.norm(weights_.model, role, x, out); }

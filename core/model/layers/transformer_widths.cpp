@@ -9,7 +9,7 @@ namespace quire {
 // Widths needed outside the layers.
 void Transformer::fit_model(const ModelSpec& spec, Widths& out) {
   const std::int64_t hidden = spec.config.hidden_size;
-  const auto fit = [&](Activation which, std::int64_t width) { out.fit(which, width); };
+  const auto fit = [&](ActivationName which, std::int64_t width) { out.fit(which, width); };
   out[kX] = out[kHeadInput] = out[kHidden] = hidden;
   fit(kAttended, hidden);  // the rows kept after the last mixer
   if (spec.has_head) out[kLogits] = spec.config.vocab_size;
@@ -47,7 +47,7 @@ Widths Transformer::widths(const ModelSpec& spec) {
     feed_forward_part(layer).fit(layer, spec.config.hidden_size, out);
   }
   if (is_plain(spec)) return out;
-  for (const Activation which : {kInput, kBranch, kBranch2})
+  for (const ActivationName which : {kInput, kBranch, kBranch2})
     out.fit(which, spec.config.hidden_size);
   return out;
 }
@@ -67,7 +67,7 @@ std::size_t Transformer::activation_bytes(const ModelSpec& spec, std::int64_t nu
   std::int64_t per_row = 0;
   std::int64_t per_logit_row = 0;
   for (std::size_t i = 0; i < kNumActivations; ++i) {
-    const auto which = static_cast<Activation>(i);
+    const auto which = static_cast<ActivationName>(i);
     (which < kHeadInput ? per_row : per_logit_row) += each[which];
   }
   per_logit_row -= each[kHidden];
@@ -80,8 +80,8 @@ StepBounds Transformer::step_bounds(const ModelSpec& spec, StepBounds step) {
   const Widths each = widths(spec);
   step.slice_rows = most_slice_rows(spec, step.rows);
   step.vocab_size = spec.config.vocab_size;
-  for (std::size_t i = 0; static_cast<Activation>(i) < kHeadInput; ++i)
-    step.widest_row = std::max(step.widest_row, each[static_cast<Activation>(i)]);
+  for (std::size_t i = 0; static_cast<ActivationName>(i) < kHeadInput; ++i)
+    step.widest_row = std::max(step.widest_row, each[static_cast<ActivationName>(i)]);
   step.widest_expert_row = std::max(step.widest_expert_row, spec.config.hidden_size);
   for (std::int64_t index = 0; index < spec.num_blocks(); ++index) {
     const LayerSpec& layer = spec.layer(index);

@@ -4,7 +4,7 @@
 
 namespace quire {
 
-void Activations::reserve(Activation which, std::int64_t rows) {
+void Activations::reserve(ActivationName which, std::int64_t rows) {
   Memory& memory = memory_[static_cast<std::size_t>(which)];
   if (rows <= memory.capacity) return;
   memory.buffer.reset();  // frees the old rows, which are not needed, before the new ones are allocated
@@ -12,7 +12,7 @@ void Activations::reserve(Activation which, std::int64_t rows) {
   memory.capacity = rows;
 }
 
-MatrixView Activations::view(Activation which, std::int64_t rows, std::int64_t cols) const {
+MatrixView Activations::view(ActivationName which, std::int64_t rows, std::int64_t cols) const {
   const Memory& memory = at(which);
   QUIRE_CHECK(cols <= widths_[which], "an activation wider than planned");
   QUIRE_CHECK(rows <= memory.capacity || cols == 0, "a step keeps within what was reserved for it");

@@ -11,7 +11,7 @@
 
 namespace quire {
 
-enum class Activation : std::uint8_t {
+enum class ActivationName : std::uint8_t {
   kX,
   kInput,
   kNormed,
@@ -51,14 +51,14 @@ enum class Activation : std::uint8_t {
   kLogits,
   kHeadLowRank
 };
-inline constexpr std::size_t kNumActivations = static_cast<std::size_t>(Activation::kHeadLowRank) + 1;
+inline constexpr std::size_t kNumActivations = static_cast<std::size_t>(ActivationName::kHeadLowRank) + 1;
 
 // Floats of a row, by activation.
 class Widths {
  public:
-  std::int64_t& operator[](Activation which) { return all_[static_cast<std::size_t>(which)]; }
-  std::int64_t operator[](Activation which) const { return all_[static_cast<std::size_t>(which)]; }
-  void fit(Activation which, std::int64_t width) { (*this)[which] = std::max((*this)[which], width); }
+  std::int64_t& operator[](ActivationName which) { return all_[static_cast<std::size_t>(which)]; }
+  std::int64_t operator[](ActivationName which) const { return all_[static_cast<std::size_t>(which)]; }
+  void fit(ActivationName which, std::int64_t width) { (*this)[which] = std::max((*this)[which], width); }
 
  private:
   std::array<std::int64_t, kNumActivations> all_{};
@@ -70,17 +70,17 @@ class Activations {
 
   const Widths& widths() const { return widths_; }
   // Takes effect with the next reserve().
-  void set_width(Activation which, std::int64_t width) { widths_[which] = width; }
-  void reserve(Activation which, std::int64_t rows);
-  std::int64_t capacity(Activation which) const { return at(which).capacity; }
-  MatrixView view(Activation which, std::int64_t rows, std::int64_t cols) const;
+  void set_width(ActivationName which, std::int64_t width) { widths_[which] = width; }
+  void reserve(ActivationName which, std::int64_t rows);
+  std::int64_t capacity(ActivationName which) const { return at(which).capacity; }
+  MatrixView view(ActivationName which, std::int64_t rows, std::int64_t cols) const;
 
  private:
   struct Memory {
     std::int64_t capacity = 0;
     std::unique_ptr<Buffer> buffer;
   };
-  const Memory& at(Activation which) const { return memory_[static_cast<std::size_t>(which)]; }
+  const Memory& at(ActivationName which) const { return memory_[static_cast<std::size_t>(which)]; }
 
   Backend& backend_;
   Widths widths_;

@@ -310,7 +310,7 @@ void Attention::scale_by_temperature(const LayerRun& layer, MatrixView q) {
   layer.graph().scale_rows(q, factors);
 }
 
-MatrixView Attention::widened(const LayerRun& layer, Activation to, MatrixView heads, std::int64_t count,
+MatrixView Attention::widened(const LayerRun& layer, ActivationName to, MatrixView heads, std::int64_t count,
                               std::int64_t width) {
   const std::int64_t from = heads.cols / count;
   const MatrixView out = layer.room(to, heads.rows, count * width);

@@ -43,7 +43,7 @@ class Attention final : public Part {
   static void rotate(const LayerRun& layer, MatrixView q, MatrixView k);
   static void gate_output(const LayerRun& layer, const ProductInput& in, MatrixView attended);
   // Copies heads whose size the cache does not take into wider ones, padded with zeros.
-  static MatrixView widened(const LayerRun& layer, Activation to, MatrixView heads, std::int64_t count,
+  static MatrixView widened(const LayerRun& layer, ActivationName to, MatrixView heads, std::int64_t count,
                             std::int64_t width);
   static void narrow(const LayerRun& layer, MatrixView heads, std::int64_t count, MatrixView out);
   bool is_padded(const LayerSpec& layer) const;

@@ -184,7 +184,7 @@ void Experts::run_share(const LayerRun& layer, MatrixView router_in, MatrixView 
   }
   const std::int64_t width = ffn.experts_gated ? 2 * ffn.expert_size : ffn.expert_size;
   // Room for a row per choice.
-  const auto room_of_choices = [&](Activation which, std::int64_t cols) {
+  const auto room_of_choices = [&](ActivationName which, std::int64_t cols) {
     return MatrixView{layer.room(which, out.rows, chosen * cols).data, count, cols, cols};
   };
   ExpertArgs args{.gate_up = layer.weights.experts_of(Role::kGateExperts),

@@ -63,7 +63,7 @@ void Workspace::norm(const PackedGroup& group, WeightRole role, MatrixView x, Ma
   graph().layer_norm(x, group.vector(role), group.bias(role), eps, out);
 }
 
-void Workspace::add_low_rank(Activation low, std::span<const LowRank> changes, const ProductInput& in,
+void Workspace::add_low_rank(ActivationName low, std::span<const LowRank> changes, const ProductInput& in,
                              MatrixView out) const {
   for (const LowRank& change : changes) {
     const MatrixView made = room(low, out.rows, change.down->out_features());
@@ -75,7 +75,7 @@ void Workspace::add_low_rank(Activation low, std::span<const LowRank> changes, c
 ProductInput LayerRun::input(WeightRole role, MatrixView x, bool one_product) const {
   if (role == WeightRole::kNoRole) return x;
   if (one_product && model().norm == NormKind::kRms) return normed(x, vector(role), eps());
-  const MatrixView made = room(Activation::kInput, x.rows, x.cols);
+  const MatrixView made = room(ActivationName::kInput, x.rows, x.cols);
   norm(role, x, made);
   return made;
 }
@@ -87,7 +87,7 @@ void LayerRun::multiply(WeightRole product, const ProductInput& in, MatrixView o
     if (changes.empty()) continue;
     ProductInput rows = in;
     rows.x = row_range(in.x, run.begin, run.end - run.begin);
-    work.add_low_rank(Activation::kLowRank, changes, rows, row_range(out, run.begin, run.end - run.begin));
+    work.add_low_rank(ActivationName::kLowRank, changes, rows, row_range(out, run.begin, run.end - run.begin));
   }
 }
 

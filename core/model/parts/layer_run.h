@@ -55,7 +55,7 @@ struct Workspace {
 
   GraphOps& graph() const;
   RecurrentOps& recurrent() const;
-  MatrixView room(Activation which, std::int64_t rows, std::int64_t cols) const {
+  MatrixView room(ActivationName which, std::int64_t rows, std::int64_t cols) const {
     return activations.view(which, rows, cols);
   }
   void norm(const PackedGroup& group, WeightRole role, MatrixView x, MatrixView out) const;
@@ -63,7 +63,7 @@ struct Workspace {
                 bool accumulate) const {
     backend.linear(group.product(product), in, out, accumulate);
   }
-  void add_low_rank(Activation low, std::span<const LowRank> changes, const ProductInput& in, MatrixView out) const;
+  void add_low_rank(ActivationName low, std::span<const LowRank> changes, const ProductInput& in, MatrixView out) const;
 
   const ModelSpec& spec;
   Backend& backend;
@@ -92,7 +92,9 @@ class LayerRun {
   Backend& backend() const { return work.backend; }
   GraphOps& graph() const { return work.graph(); }
   RecurrentOps& recurrent() const { return work.recurrent(); }
-  MatrixView room(Activation which, std::int64_t rows, std::int64_t cols) const { return work.room(which, rows, cols); }
+  MatrixView room(ActivationName which, std::int64_t rows, std::int64_t cols) const {
+    return work.room(which, rows, cols);
+  }
   float eps() const { return work.eps; }
   const float* vector(WeightRole role) const { return weights.vector(role); }
   void norm(WeightRole role, MatrixView x, MatrixView out) const { work.norm(weights, role, x, out); }

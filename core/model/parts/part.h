@@ -107,7 +107,7 @@ class Part {
 
  protected:
   using Role = WeightRole;
-  using enum Activation;
+  using enum ActivationName;
   static std::int64_t padded(std::int64_t head_dim) { return (head_dim + 7) / 8 * 8; }
 };
 

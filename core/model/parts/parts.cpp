@@ -25,7 +25,7 @@ class NoPart final : public Part {
   void run(const LayerRun&, const ProductInput&, MatrixView, bool) const override {}
 };
 
-const NoPart kNoPart{};
+const NoPart kEmptyPart{};
 const Attention kAttention{};
 const LatentAttention kLatent{};
 const DeltaNet kDeltaNet{};
@@ -39,11 +39,11 @@ const Experts kExperts{};
 const DenseAndExperts kDenseAndExperts{};
 
 // In the order of Mixer.
-constexpr std::array<const Part*, 9> kMixers{&kNoPart,    &kAttention, &kLatent, &kDeltaNet,          &kKimiDelta,
+constexpr std::array<const Part*, 9> kMixers{&kEmptyPart, &kAttention, &kLatent, &kDeltaNet,          &kKimiDelta,
                                              &kShortConv, &kMamba,     &kMamba2, &kAttentionAndMamba2};
 static_assert(kMixers[static_cast<std::size_t>(Mixer::kAttentionAndMamba2)] == &kAttentionAndMamba2);
 // In the order of FeedForwardSpec::Kind.
-constexpr std::array<const Part*, 4> kFeedForwards{&kNoPart, &kDense, &kExperts, &kDenseAndExperts};
+constexpr std::array<const Part*, 4> kFeedForwards{&kEmptyPart, &kDense, &kExperts, &kDenseAndExperts};
 static_assert(kFeedForwards[static_cast<std::size_t>(FeedForwardSpec::Kind::kBoth)] == &kDenseAndExperts);
 
 }  // namespace

@@ -110,12 +110,12 @@ TEST_CASE("attention beside Mamba-2 is both parts", "[model][parts]") {
   both.insert(both.end(), second.begin(), second.end());
   CHECK(weights_of(Mixer::kAttentionAndMamba2) == both);
   const LayerSpec layer = layer_of(Mixer::kAttentionAndMamba2);
-  const auto width_of = [&](Mixer mixer, Activation which) {
+  const auto width_of = [&](Mixer mixer, ActivationName which) {
     Widths widths;
     mixer_part(layer_of(mixer)).fit(layer_of(mixer), 64, widths);
     return widths[which];
   };
-  for (const Activation which : {Activation::kQkv, Activation::kMixed, Activation::kAttended})
+  for (const ActivationName which : {ActivationName::kQkv, ActivationName::kMixed, ActivationName::kAttended})
     CHECK(width_of(Mixer::kAttentionAndMamba2, which) ==
           std::max(width_of(Mixer::kAttention, which), width_of(Mixer::kMamba2, which)));
   CHECK(mixer_part(layer).rotated_dim(layer) == layer.attention.key_dim);
