@@ -40,6 +40,7 @@ void HttpClient::finish_sending() {
 void HttpClient::send(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;  // a child process of the server ended
     if (count < 0 && errno == EAGAIN) FAIL("the server took no byte for " << kPatience << " s");
     if (count <= 0) return;
     bytes.remove_prefix(static_cast<std::size_t>(count));
@@ -48,7 +49,10 @@ void HttpClient::send(std::string_view bytes) {
 
 bool HttpClient::read_more() {
   char buffer[16384];
-  const ssize_t count = ::recv(socket_, buffer, sizeof buffer, 0);
+  ssize_t count = 0;
+  do {
+    count = ::recv(socket_, buffer, sizeof buffer, 0);
+  } while (count < 0 && errno == EINTR);
   if (count < 0 && errno == EAGAIN) FAIL("the server sent no byte for " << kPatience << " s");
   if (count <= 0) return false;
   input_.append(buffer, static_cast<std::size_t>(count));
