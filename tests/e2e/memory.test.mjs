@@ -91,6 +91,13 @@ function limit_address_space(pid, bytes) {
   execFileSync("prlimit", ["--pid", String(pid), `--as=${bytes ?? "unlimited"}:unlimited`]);
 }
 
+// Resolves once the daemon answers: it closes a connection for which memory is refused.
+async function accepts(server) {
+  while (!(await fetch(`${server.url}/livez`, { signal: AbortSignal.timeout(5000) }).then((answer) => answer.ok, () => false))) {
+    assert.match(readFileSync(`/proc/${server.pid}/status`, "utf8"), /^State:\s+[RSD]/m, "the daemon lives");
+  }
+}
+
 for (const spare of [100, 60, 40, 20, 8]) {
   test(`a daemon whose address space ends after ${spare} MiB more fails requests and lives`, async () => {
     const server = await QuireServer.start(["--server.resume.window", "20s", "--kv-cache.num-blocks", "2000"]);
@@ -111,6 +118,7 @@ for (const spare of [100, 60, 40, 20, 8]) {
       await Promise.race(answered.slice(-2));
       for (const socket of sockets) socket.destroy();
       limit_address_space(server.pid);
+      await accepts(server);
       await server.metric_becomes("vllm:num_requests_running", (count) => count === 0);
       const answer = await server.post("/v1/completions", { prompt: "a", max_tokens: 2 });
       assert.equal(answer.status, 200);
