@@ -131,7 +131,7 @@ asio::awaitable<ReadStatus> Transport::fill(std::chrono::milliseconds timeout) {
   start_read(Socket::wait_read);
   while (input().size() == before && !gone_ && !woken_ && !is_cut_) {
     auto signal = may_read_.next(deadline);
-    co_await std::move(signal);
+    co_await std::forward<decltype(signal)>(signal);
     if (!may_read_.take() && input().size() == before && !gone_ && !woken_ && !is_cut_) co_return ReadStatus::kTimeout;
   }
   if (is_cut_) {

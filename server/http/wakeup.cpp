@@ -33,13 +33,13 @@ asio::awaitable<void> Wakeup::wait_for(const std::function<void()>& start) {
     }
     start();
   });
-  co_await std::move(operation);
+  co_await std::forward<decltype(operation)>(operation);
   take();
 }
 
 asio::awaitable<bool> Wakeup::wait(Time until) {
   auto operation = next(until);
-  co_await std::move(operation);
+  co_await std::forward<decltype(operation)>(operation);
   co_return take();
 }
 

@@ -45,7 +45,7 @@ std::vector<HttpReply> replies(std::uint16_t port, const std::string& raw) {
   }
 }
 
-std::optional<HttpRefusal> refusal_of(const std::string& raw) {
+std::optional<HttpRefusal> head_refusal(const std::string& raw) {
   RequestParser parser(8192);
   const std::size_t taken = parser.feed_head(raw);
   if (parser.refused() || !parser.head_done()) return parser.refused();
@@ -174,26 +174,26 @@ TEST_CASE("the raw head is checked for what two readers may take differently") {
 
 TEST_CASE("lenient spellings of heads and chunks that a proxy may read otherwise are refused") {
   const auto rest = [](const std::string& text) { return "POST / HTTP/1.1\r\nHost: a\r\n" + text; };
-  CHECK(refusal_of(rest("Content-Length: 1\r\nContent-Length: 1\r\n\r\n")));
-  CHECK(refusal_of(rest("Content-Length: 99999999999999999999\r\n\r\n")));
-  CHECK(refusal_of(rest("X : y\r\n\r\n")));
-  CHECK(refusal_of(rest(": y\r\n\r\n")));
-  CHECK(refusal_of(rest("X\r\n\r\n")));
+  CHECK(head_refusal(rest("Content-Length: 1\r\nContent-Length: 1\r\n\r\n")));
+  CHECK(head_refusal(rest("Content-Length: 99999999999999999999\r\n\r\n")));
+  CHECK(head_refusal(rest("X : y\r\n\r\n")));
+  CHECK(head_refusal(rest(": y\r\n\r\n")));
+  CHECK(head_refusal(rest("X\r\n\r\n")));
   // Endless input is refused as it arrives.
-  CHECK(refusal_of(rest("X: y\n")));
-  CHECK(refusal_of(rest("X: y\rz")));
-  CHECK(refusal_of(rest(std::string("X: y\0z", 6))));
-  CHECK(refusal_of("\x16\x03\x01"));
-  CHECK(refusal_of("\rX"));
-  CHECK(refusal_of("GET  / HTTP/1.1\r\n\r\n")->status == 400);
-  CHECK(refusal_of("GET\t/ HTTP/1.1\r\n\r\n")->status == 400);
-  CHECK(refusal_of("GET /\r\n\r\n")->status == 400);
-  CHECK(refusal_of("GET / H\r\n\r\n")->status == 400);
-  CHECK(refusal_of("GET / HTTP/1.1 \r\n\r\n"));
-  CHECK(refusal_of("GET / HTTP/2.0\r\n\r\n")->status == 505);
-  CHECK(refusal_of("GET \xc3\xa9 HTTP/1.1\r\n\r\n")->status == 400);
-  CHECK(refusal_of("get / HTTP/1.1\r\n\r\n")->status == 501);
-  CHECK(refusal_of("CONNECT / HTTP/1.1\r\n\r\n")->status == 501);
+  CHECK(head_refusal(rest("X: y\n")));
+  CHECK(head_refusal(rest("X: y\rz")));
+  CHECK(head_refusal(rest(std::string("X: y\0z", 6))));
+  CHECK(head_refusal("\x16\x03\x01"));
+  CHECK(head_refusal("\rX"));
+  CHECK(head_refusal("GET  / HTTP/1.1\r\n\r\n")->status == 400);
+  CHECK(head_refusal("GET\t/ HTTP/1.1\r\n\r\n")->status == 400);
+  CHECK(head_refusal("GET /\r\n\r\n")->status == 400);
+  CHECK(head_refusal("GET / H\r\n\r\n")->status == 400);
+  CHECK(head_refusal("GET / HTTP/1.1 \r\n\r\n"));
+  CHECK(head_refusal("GET / HTTP/2.0\r\n\r\n")->status == 505);
+  CHECK(head_refusal("GET \xc3\xa9 HTTP/1.1\r\n\r\n")->status == 400);
+  CHECK(head_refusal("get / HTTP/1.1\r\n\r\n")->status == 501);
+  CHECK(head_refusal("CONNECT / HTTP/1.1\r\n\r\n")->status == 501);
   const std::string chunked = rest("Transfer-Encoding: chunked\r\n\r\n");
   for (const char* bad : {"1\na\r\n0\r\n\r\n",
                           "1 \r\na\r\n0\r\n\r\n",
@@ -218,10 +218,10 @@ TEST_CASE("lenient spellings of heads and chunks that a proxy may read otherwise
                           "0\r\nX: y\n\r\n\r\n",
                           "0;\r\n\r\n"}) {
     INFO(bad);
-    CHECK(refusal_of(chunked + bad));
+    CHECK(head_refusal(chunked + bad));
   }
-  CHECK_FALSE(refusal_of(chunked + "1 ; a\t= \"b\" ;c=d\r\na\r\n0\r\n\r\n"));
-  CHECK_FALSE(refusal_of(chunked + "1;a;b=c;d=\"e\\\"f\"\r\na\r\n000\r\nX: y\r\n\r\n"));
+  CHECK_FALSE(head_refusal(chunked + "1 ; a\t= \"b\" ;c=d\r\na\r\n0\r\n\r\n"));
+  CHECK_FALSE(head_refusal(chunked + "1;a;b=c;d=\"e\\\"f\"\r\na\r\n000\r\nX: y\r\n\r\n"));
 }
 
 TEST_CASE("a chunked body keeps to its bounds, however it arrives") {
@@ -262,21 +262,21 @@ TEST_CASE("whom a request is for is a host with a port, in Host and in an absolu
   for (const char* good :
        {"a", "a.b_c~-:80", "[::1]", "[::1]:80", "[fe80::1%25eth0]", "%2Frun%2Fquire.sock", "0.0.0.0=1", "a:", ""}) {
     INFO(good);
-    CHECK_FALSE(refusal_of(with_host(good)));
+    CHECK_FALSE(head_refusal(with_host(good)));
   }
   for (const char* bad : {"a b", "a/b", "u@a", "http://a", "a:b", "a:1:2", "[::1", "::1]", "[]", "[::1]x", "%zz", "%1",
                           "\xc3\xa4", "\"a\""}) {
     INFO(bad);
-    CHECK(refusal_of(with_host(bad)));
+    CHECK(head_refusal(with_host(bad)));
   }
   for (const char* good : {"http://a", "HTTPS://a:1/b?c", "http://u:p@a/", "http://[::1]:80/", "a+b-1.0://a/"}) {
     INFO(good);
-    CHECK_FALSE(refusal_of(with_target(good)));
+    CHECK_FALSE(head_refusal(with_target(good)));
   }
   for (const char* bad : {"http:///", "http://:80/", "http://a]b/", "http://a:x/", "http://u@/", "http://[::1/", "a:80",
                           "*", "1a://b/", "http:/a"}) {
     INFO(bad);
-    CHECK(refusal_of(with_target(bad))->status == 400);
+    CHECK(head_refusal(with_target(bad))->status == 400);
   }
 }
 
@@ -288,7 +288,7 @@ TEST_CASE("a path is what it says once it is decoded, and then it is text") {
   CHECK(client.get("/v1/models/%C3%A9").body.find("\xC3\xA9") != std::string::npos);
   for (const char* bad : {"/%", "/%6", "/%zz", "/%00", "/a%0Ab", "/%7f", "/%ff", "/%C3"}) {
     INFO(bad);
-    CHECK(refusal_of("GET " + std::string(bad) + " HTTP/1.1\r\n\r\n")->status == 400);
+    CHECK(head_refusal("GET " + std::string(bad) + " HTTP/1.1\r\n\r\n")->status == 400);
   }
 }
 

@@ -34,9 +34,9 @@ std::string sha_of(const std::string& text) {
 
 // Shards of a model; the second is long enough to arrive in pieces.
 const std::vector<std::pair<std::string, std::string>>& shards() {
-  static const std::vector<std::pair<std::string, std::string>> all = {
+  static const std::vector<std::pair<std::string, std::string>> kShards = {
       {"m-00001-of-00002.gguf", std::string(1000, '1')}, {"m-00002-of-00002.gguf", std::string(60'000, '2')}};
-  return all;
+  return kShards;
 }
 
 std::string http_reply(const std::string& status, const std::string& fields, const std::string& body) {

@@ -28,7 +28,7 @@ Json file_part(const std::string& bytes) {
 }
 
 // A chat with these parts, or this part alone.
-Json chat_of(const Json& parts) {
+Json pdf_chat(const Json& parts) {
   const Json content = parts.is_array() ? parts : Json::array({parts});
   return {{"messages", {{{"role", "user"}, {"content", content}}}}};
 }
@@ -39,7 +39,7 @@ std::string page(std::int32_t width) {
 
 // The error of a chat with the file.
 Json refusal(HttpClient& client, const std::string& bytes = kPdf) {
-  const HttpReply reply = client.post("/v1/chat/completions", chat_of({file_part(bytes)}).dump());
+  const HttpReply reply = client.post("/v1/chat/completions", pdf_chat({file_part(bytes)}).dump());
   INFO(reply.body);
   CHECK(reply.status == 400);
   return Json::parse(reply.body)["error"];
@@ -67,7 +67,7 @@ TEST_CASE("a model that reads text only reads a PDF file's text", "[media]") {
   TestServer server(says("ok"), reading(programs));
   HttpClient client(server.port());
   answer_to(client, "/v1/chat/completions",
-            chat_of({file_part(kPdf), {{"type", "text"}, {"text", "Summarize."}}}).dump());
+            pdf_chat({file_part(kPdf), {{"type", "text"}, {"text", "Summarize."}}}).dump());
   CHECK_THAT(prompt_text(server), Catch::Contains("user\na.pdf:\none -enc UTF-8 -l 101 - -\n\ntwo\nSummarize."));
   CHECK(server.engine().last_request()->media.empty());
 }
@@ -83,7 +83,7 @@ TEST_CASE("a model that sees is shown the pages after the text", "[media]") {
     CHECK(server.prompt().find(shown) != std::string::npos);
     CHECK(server.request()->media.size() == 2);
   };
-  check_prompt("/v1/chat/completions", chat_of({file_part(kPdf), {{"type", "text"}, {"text", "why?"}}}));
+  check_prompt("/v1/chat/completions", pdf_chat({file_part(kPdf), {{"type", "text"}, {"text", "why?"}}}));
   CHECK(server.prompt().find(shown + "why?") != std::string::npos);
   // It is remembered: the programs do not run again.
   programs.write("pdftotext", "exit 1\n");
@@ -112,13 +112,13 @@ TEST_CASE("a PDF file without text is read where the model sees", "[media]") {
   programs.write_results("\f", {page(30)});
   {
     SeeingServer server(reading(programs));
-    answer_to(server.client, "/v1/chat/completions", chat_of({file_part(kPdf)}).dump());
+    answer_to(server.client, "/v1/chat/completions", pdf_chat({file_part(kPdf)}).dump());
     CHECK(server.prompt().find("a.pdf:\n<|im_start|>###<|im_end|>") != std::string::npos);
   }
   TestServer server(says("ok"), reading(programs));
   HttpClient client(server.port());
   CHECK_THAT(refusal(client)["message"].get<std::string>(), Catch::Contains("its pages have no text"));
-  Json later = chat_of({file_part(kPdf)});
+  Json later = pdf_chat({file_part(kPdf)});
   later["messages"].push_back({{"role", "assistant"}, {"content", "ok"}});
   later["messages"].push_back({{"role", "user"}, {"content", "and?"}});
   const HttpReply reply = client.post("/v1/chat/completions", later.dump());
@@ -176,7 +176,7 @@ TEST_CASE("an uploaded PDF file is named by its id", "[media]") {
   const Json input = {{{"role", "user"}, {"content", Json::array({part})}}};
   answer_to(server.client, "/v1/responses", Json{{"input", input}}.dump());
   CHECK(server.prompt().find(shown) != std::string::npos);
-  answer_to(server.client, "/v1/chat/completions", chat_of({{{"type", "file"}, {"file", {{"file_id", id}}}}}).dump());
+  answer_to(server.client, "/v1/chat/completions", pdf_chat({{{"type", "file"}, {"file", {{"file_id", id}}}}}).dump());
   CHECK(server.prompt().find(shown) != std::string::npos);
   const Json document = {{"type", "document"}, {"source", {{"type", "file"}, {"file_id", id}}}};
   answer_to(server.client, "/v1/messages",
@@ -194,7 +194,7 @@ TEST_CASE("the programs end when their client leaves", "[media]") {
   options.media.pdf.max_time = std::chrono::hours(1);
   TestServer server(says("ok"), options);
   HttpClient client(server.port());
-  const std::string body = chat_of({file_part(kPdf)}).dump();
+  const std::string body = pdf_chat({file_part(kPdf)}).dump();
   client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " +
               std::to_string(body.size()) + "\r\n\r\n" + body);
   const int end = ::open(line.c_str(), O_RDONLY);
