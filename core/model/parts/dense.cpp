@@ -42,7 +42,7 @@ void Dense::check(const LayerSpec& layer, std::int64_t /*index*/, const SpecChec
 void Dense::fit(const LayerSpec& layer, std::int64_t /*hidden_size*/, Widths& widths) const {
   const FeedForwardSpec& ffn = layer.feed_forward;
   widths.fit(kGateUp, ffn.is_gated ? 2 * ffn.size : ffn.size);
-  if (!is_swiglu(ffn) || ffn.sub_norm || ffn.sparsity) widths.fit(kActivated, ffn.size);
+  if (!is_plain(layer)) widths.fit(kActivated, ffn.size);
 }
 
 const char* Dense::lacking(const LayerSpec& layer, const ModelSpec& /*model*/, Backend& backend) const {
@@ -77,8 +77,7 @@ void Dense::run(const LayerRun& layer, const ProductInput& in, MatrixView out, b
   const FeedForwardSpec& ffn = layer.spec.feed_forward;
   const MatrixView gate_up = layer.room(kGateUp, out.rows, ffn.is_gated ? 2 * ffn.size : ffn.size);
   layer.multiply(Role::kGate, in, gate_up, false);
-  if (is_swiglu(ffn) && !ffn.sub_norm && !ffn.sparsity)
-    return layer.multiply_cut(Role::kDown, gated(gate_up), out, accumulate);
+  if (is_plain(layer.spec)) return layer.multiply_cut(Role::kDown, gated(gate_up), out, accumulate);
   GraphOps& graph = layer.graph();
   const MatrixView activated = layer.room(kActivated, out.rows, ffn.size);
   const MatrixView up = ffn.is_gated ? columns(gate_up, ffn.size, ffn.size) : MatrixView{};

@@ -12,6 +12,15 @@
 
 namespace quire {
 
+namespace {
+
+// Width of the experts' inputs and outputs.
+std::int64_t expert_width(const FeedForwardSpec& ffn, std::int64_t hidden_size) {
+  return ffn.latent_size > 0 ? ffn.latent_size : hidden_size;
+}
+
+}  // namespace
+
 std::span<const RoleName> Experts::roles() const {
   static constexpr RoleName kRoles[] = {
       {Role::kRouter, {"ffn_gate_inp", "mlp.gate"}},
@@ -35,7 +44,7 @@ std::span<const RoleName> Experts::roles() const {
 void Experts::list_weights(const LayerSpec& layer, WeightList& list) const {
   const FeedForwardSpec& ffn = layer.feed_forward;
   const std::int64_t hidden = list.hidden_size();
-  const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : hidden;
+  const std::int64_t width = expert_width(ffn, hidden);
   list.alone(Role::kRouter, ffn.num_experts, hidden);
   if (ffn.has_choice_bias) list.vector(Role::kChoiceBias, ffn.num_experts);
   if (ffn.latent_size > 0) {
@@ -61,7 +70,7 @@ void Experts::list_weights(const LayerSpec& layer, WeightList& list) const {
 
 std::vector<ExpertMatrix> Experts::expert_matrices(const LayerSpec& layer, std::int64_t hidden_size) const {
   const FeedForwardSpec& ffn = layer.feed_forward;
-  const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : hidden_size;
+  const std::int64_t width = expert_width(ffn, hidden_size);
   const std::int64_t size = ffn.expert_size;
   const ExpertMatrix down{.role = Role::kDownExperts, .rows = width, .cols = size, .is_down = true};
   if (!ffn.experts_gated) return {{.role = Role::kUpExperts, .rows = size, .cols = width}, down};
@@ -88,7 +97,7 @@ void Experts::check(const LayerSpec& layer, std::int64_t /*index*/, const SpecCh
 void Experts::fit(const LayerSpec& layer, std::int64_t hidden_size, Widths& widths) const {
   const FeedForwardSpec& ffn = layer.feed_forward;
   const std::int64_t chosen = ffn.route.num_chosen;
-  const std::int64_t width = ffn.latent_size > 0 ? ffn.latent_size : hidden_size;
+  const std::int64_t width = expert_width(ffn, hidden_size);
   widths.fit(kRouter, ffn.num_experts);
   widths.fit(kExpertIn, ffn.latent_size);
   if (ffn.weight_input) widths.fit(kExpertIn, chosen * hidden_size);

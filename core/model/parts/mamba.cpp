@@ -72,12 +72,7 @@ void Mamba::run(const LayerRun& layer, const ProductInput& in, MatrixView out, b
   const MatrixView mixed = columns(wide, inner, inner);
   RecurrentOps& ops = layer.recurrent();
   layer.multiply(Role::kSsmIn, in, all, false);
-  ops.short_conv(layer.slice.attention, layer.state(false),
-                 {.taps = net.taps,
-                  .weights = layer.vector(Role::kSsmConv),
-                  .bias = layer.weights.bias(Role::kSsmConv),
-                  .silu = true},
-                 x, {}, {}, x);
+  convolve(layer, x);
   layer.multiply(Role::kSsmX, x, made, false);
   if (net.step_norm != StepNorm::kNone) {
     const bool has_weights = net.step_norm == StepNorm::kWeighted;

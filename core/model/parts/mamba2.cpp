@@ -60,12 +60,7 @@ void Mamba2::run(const LayerRun& layer, const ProductInput& in, MatrixView out, 
   const MatrixView mixed = layer.room(kAttended, out.rows, inner);
   RecurrentOps& ops = layer.recurrent();
   layer.multiply(Role::kSsmIn, in, all, false);
-  ops.short_conv(layer.slice.attention, layer.state(false),
-                 {.taps = net.taps,
-                  .weights = layer.vector(Role::kSsmConv),
-                  .bias = layer.weights.bias(Role::kSsmConv),
-                  .silu = true},
-                 xbc, {}, {}, xbc);
+  convolve(layer, xbc);
   const StateSpaceArgs args{.num_heads = net.value_heads,
                             .head_dim = net.value_dim,
                             .state_size = net.key_dim,

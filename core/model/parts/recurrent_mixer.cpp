@@ -1,5 +1,6 @@
 #include "core/model/parts/recurrent_mixer.h"
 
+#include "core/model/parts/layer_run.h"
 #include "core/model/parts/spec_checker.h"
 
 namespace quire {
@@ -35,6 +36,15 @@ void RecurrentMixer::check_matrices(const RecurrentSpec& net, const SpecChecker&
 const char* RecurrentMixer::lacking_matrices(const RecurrentSpec& net, Backend& backend) {
   if (backend.recurrent() == nullptr) return "recurrent layers";
   return net.key_dim > backend.recurrent()->most_key_dim() ? "recurrent states of this size" : nullptr;
+}
+
+void RecurrentMixer::convolve(const LayerRun& layer, MatrixView x) {
+  layer.recurrent().short_conv(layer.slice.attention, layer.state(false),
+                               {.taps = layer.spec.recurrent.taps,
+                                .weights = layer.vector(Role::kSsmConv),
+                                .bias = layer.weights.bias(Role::kSsmConv),
+                                .silu = true},
+                               x, {}, {}, x);
 }
 
 }  // namespace quire

@@ -22,6 +22,8 @@ class RecurrentMixer : public Part {
   // Checks heads with a matrix state each.
   static void check_matrices(const RecurrentSpec& net, const SpecChecker& check);
   static const char* lacking_matrices(const RecurrentSpec& net, Backend& backend);
+  // The convolution before a state space, in place, with its bias and SiLU.
+  static void convolve(const LayerRun& layer, MatrixView x);
 };
 
 }  // namespace quire
