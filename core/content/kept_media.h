@@ -43,8 +43,6 @@ class KeptMedia {
     used_ += size;
   }
 
-  std::int64_t used() const { return used_; }
-
  private:
   struct Kept {
     Result result;

@@ -100,7 +100,7 @@ bool Engine::Impl::step(Clock::time_point now) {
   if (!has_plan && before == nullptr && !parts_.media.place(false))
     return has_finished || parts_.tiers.is_moving() || parts_.slots.has_order();
   stepper_.take_turn(step, turn);
-  const double encoder_seconds = parts_.media.encoder_seconds(step.plan);
+  const double encoder_seconds = parts_.media.share().seconds_beside(step.plan);
   stepper_.run(before, has_plan ? &step : nullptr);
   encode(encoder_seconds);
   return true;

@@ -16,14 +16,14 @@ constexpr double kMostSliceGrowth = 4.0;  // bound of the rate, as a multiple of
 
 }  // namespace
 
-std::shared_ptr<const MediaRows> MediaEncoding::find(const Name& name) {
+std::shared_ptr<const MediaRows> MediaEncoding::find(const MediaName& name) {
   const auto* const found = kept_.find(name);
   if (found == nullptr) return nullptr;
   ++num_found_;
   return *found;
 }
 
-void MediaEncoding::begin(Name name, const PreparedMedia& media) {
+void MediaEncoding::begin(MediaName name, const PreparedMedia& media) {
   QUIRE_CHECK(!is_encoding(), "one piece of media is encoded at a time");
   name_ = std::move(name);
   num_rows_ = media.num_rows();

@@ -17,19 +17,17 @@ namespace quire {
 
 class MediaEncoding {
  public:
-  using Name = MediaName;
-
   // `encoder` computes, `executor` keeps the rows beside its model; both must outlive it.
   MediaEncoding(Backend& encoder, Executor& executor, std::int64_t max_bytes)
       : encoder_(encoder), executor_(executor), kept_(max_bytes) {}
 
   // The piece's rows if they are cached; null otherwise.
-  std::shared_ptr<const MediaRows> find(const Name& name);
+  std::shared_ptr<const MediaRows> find(const MediaName& name);
 
   bool is_encoding() const { return run_ != nullptr; }
-  bool is_encoding(const Name& name) const { return is_encoding() && name == name_; }
-  const Name& name() const { return name_; }  // the current or last piece
-  void begin(Name name, const PreparedMedia& media);
+  bool is_encoding(const MediaName& name) const { return is_encoding() && name == name_; }
+  const MediaName& name() const { return name_; }  // the current or last piece
+  void begin(MediaName name, const PreparedMedia& media);
   void give_up() { run_.reset(); }
   // Computes for about `seconds`. Returns the rows once the whole piece is encoded; null before.
   std::shared_ptr<const MediaRows> advance(double seconds) QUIRE_REQUIRES(kEngineThread);
@@ -37,13 +35,12 @@ class MediaEncoding {
   std::uint64_t num_encoded() const { return num_encoded_; }
   std::uint64_t num_found() const { return num_found_; }
   double seconds() const { return seconds_; }  // spent encoding
-  std::int64_t num_bytes() const { return kept_.used(); }
 
  private:
   Backend& encoder_;
   Executor& executor_;
   KeptMedia<std::shared_ptr<const MediaRows>> kept_;  // by bytes
-  Name name_;
+  MediaName name_;
   std::unique_ptr<EncoderRun> run_;
   std::int64_t num_rows_ = 0;
   std::int64_t row_width_ = 0;

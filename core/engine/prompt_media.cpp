@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/sched/policy/encoder_share.h"
+#include "core/sched/policy/media_choice.h"
 
 namespace quire {
 
@@ -55,61 +55,20 @@ void PromptMedia::name_rows(Generation& generation) {
   }
 }
 
-// Index of the next token to compute; for a waiting sequence, the number of its cached tokens.
-std::int64_t PromptMedia::next_position(Generation& generation) {
-  if (generation.state != Sequence::State::kWaiting) return generation.num_computed;
-  return kv_.match_tokens(kv_.match(generation.table, generation.tokens, generation.prefix_limit()));
-}
-
 std::optional<PromptMedia::Wanted> PromptMedia::place(bool is_step_in_flight) {
   if (!encoding_) return std::nullopt;
-  std::optional<Wanted> next;
-  int best = 0;
-  bool is_wanted = false;  // a sequence needs the piece that is being encoded
-  bool has_arrived = false;
+  MediaChoice choice(last_key_, encoding_->is_encoding() ? &encoding_->name() : nullptr);
+  const auto find = [&](const MediaName& name) { return encoding_->find(name); };
   for (Generation* generation : users_) {
-    const Generation& each = *generation;
-    if (each.has_ended() || each.state == Sequence::State::kNew) continue;  // a choice that is not forked yet
-    const std::int64_t position = next_position(*generation);
-    if (!is_step_in_flight && position >= each.request->media.back().end()) {
-      std::ranges::fill(generation->media_rows, nullptr);
-      has_arrived = has_arrived || each.awaits_media;
-      generation->awaits_media = false;
-      continue;
-    }
-    const MediaRun* const missing = find_rows(*generation, position);
-    if (each.awaits_media && each.embedded_until(position) > position) {
-      generation->awaits_media = false;
-      has_arrived = true;
-    }
-    if (missing == nullptr) continue;
-    is_wanted = is_wanted || encoding_->is_encoding({each.cache_salt, missing->key});
-    const int rank = encoder_rank(each, last_key_);
-    if (rank > best) next = Wanted{generation, missing};
-    best = std::max(best, rank);
+    if (generation->has_ended() || generation->state == Sequence::State::kNew) continue;  // not forked yet
+    const std::int64_t position = next_position(*generation, kv_);
+    const bool is_behind = !is_step_in_flight && position >= generation->request->media.back().end();
+    is_behind ? choice.pass(*generation) : choice.look(*generation, position, find);
   }
-  if (has_arrived) scheduler_.media_arrived();
-  if (encoding_->is_encoding() && !is_wanted) encoding_->give_up();
-  return next;
-}
-
-// Takes cached rows of the media after `position`, up to the first piece that is not cached: the result.
-const MediaRun* PromptMedia::find_rows(Generation& generation, std::int64_t position) {
-  const std::vector<MediaRun>& media = generation.request->media;
-  for (std::size_t i = 0; i < media.size(); ++i) {
-    if (media[i].end() <= position || generation.media_rows[i] != nullptr) continue;
-    generation.media_rows[i] = encoding_->find({generation.cache_salt, media[i].key});
-    if (generation.media_rows[i] == nullptr) return &media[i];
-  }
-  return nullptr;
-}
-
-double PromptMedia::most_step_seconds() const {
-  return EncoderShare{target_itl_s_, scheduler_.max_step_seconds()}.most_of_model();
-}
-
-double PromptMedia::encoder_seconds(const StepPlan& plan) const {
-  return EncoderShare{target_itl_s_, scheduler_.max_step_seconds()}.seconds_beside(plan);
+  if (choice.has_arrived()) scheduler_.media_arrived();
+  if (!choice.is_current_wanted()) encoding_->give_up();
+  if (choice.sequence() == nullptr) return std::nullopt;
+  return Wanted{&Generation::of(*choice.sequence()), choice.run()};
 }
 
 PromptMedia::Failed PromptMedia::encode(const std::optional<Wanted>& next, double seconds) {
@@ -119,7 +78,10 @@ PromptMedia::Failed PromptMedia::encode(const std::optional<Wanted>& next, doubl
       last_key_ = next->generation->request->key_name;
       encoding_->begin({next->generation->cache_salt, next->run->key}, *next->run->media);
     }
-    if (const auto rows = encoding_->advance(seconds)) give(rows);
+    if (const auto rows = encoding_->advance(seconds)) {
+      for (Generation* generation : users_)
+        give_media(*generation, encoding_->name(), rows);
+    }
   } catch (const std::exception& error) {
     encoding_->give_up();
     return fail(error.what());
@@ -127,22 +89,12 @@ PromptMedia::Failed PromptMedia::encode(const std::optional<Wanted>& next, doubl
   return {};
 }
 
-void PromptMedia::give(const std::shared_ptr<const MediaRows>& rows) {
-  for (Generation* generation : users_) {
-    for (std::size_t i = 0; i < generation->media_rows.size(); ++i) {
-      if (MediaEncoding::Name{generation->cache_salt, generation->request->media[i].key} == encoding_->name())
-        generation->media_rows[i] = rows;
-    }
-  }
-}
-
 PromptMedia::Failed PromptMedia::fail(const char* why) const {
   Failed failed;
   for (const Generation* generation : users_) {
     const std::vector<MediaRun>& media = generation->request->media;
     const bool waits = !generation->has_ended() && std::ranges::any_of(media, [&](const MediaRun& run) {
-      return run.end() > generation->num_computed &&
-             MediaEncoding::Name{generation->cache_salt, run.key} == encoding_->name();
+      return run.end() > generation->num_computed && MediaName{generation->cache_salt, run.key} == encoding_->name();
     });
     if (waits && std::ranges::find(failed.requests, generation->live) == failed.requests.end())
       failed.requests.push_back(generation->live);

@@ -16,6 +16,7 @@
 #include "core/engine/generation.h"
 #include "core/engine/media_encoding.h"
 #include "core/kv/kv_cache.h"
+#include "core/sched/policy/encoder_share.h"
 #include "core/sched/scheduler.h"
 
 namespace quire {
@@ -41,21 +42,15 @@ class PromptMedia {
   // Gives the media rows in the generation's tokens names that live as long as the generation.
   void name_rows(Generation& generation);
 
-  // Gives sequences the rows that are encoded. Returns the next piece to encode: a running sequence's first, then one
-  // of another API key than the last piece's, then the first that waits.
+  // Gives sequences the rows that are encoded. Returns the next piece to encode: see MediaChoice.
   std::optional<Wanted> place(bool is_step_in_flight);
-  // Most time for a step while a piece is to be encoded, and the encoder's time beside a step.
-  double most_step_seconds() const;
-  double encoder_seconds(const StepPlan& plan) const;
+  EncoderShare share() const { return {target_itl_s_, scheduler_.max_step_seconds()}; }
   // Continues the current piece, else begins `next`, the latest result of place().
   Failed encode(const std::optional<Wanted>& next, double seconds) QUIRE_REQUIRES(kEngineThread);
 
   void report(EngineStats& stats) const;
 
  private:
-  std::int64_t next_position(Generation& generation);
-  const MediaRun* find_rows(Generation& generation, std::int64_t position);
-  void give(const std::shared_ptr<const MediaRows>& rows);
   Failed fail(const char* why) const;
 
   KvCache& kv_;

@@ -148,15 +148,15 @@ bool Stepper::plan(Step& step, Clock::time_point now, Turn& turn) {
 // Proposes drafts too, for which rounds may be computed.
 StepLimits Stepper::limits(Step& step, Turn& turn) {
   const bool is_in_flight = parts_.steps.latest != nullptr;
-  const Executor& executor = *parts_.executor;
+  Executor& executor = *parts_.executor;
   StepLimits limits;
   limits.swap_block_s = parts_.tiers.swap_seconds();
   limits.max_seconds = turns_.room();
   if (parts_.media.place(is_in_flight))
-    limits.max_seconds = std::min(limits.max_seconds, parts_.media.most_step_seconds());
+    limits.max_seconds = std::min(limits.max_seconds, parts_.media.share().most_of_model());
   limits.is_awaited = turns_.is_awaited();
   // A recurrent state cannot go back: it must not run ahead of the committed tokens.
-  limits.can_end_early = executor.depth() == 1 && parts_.executor->states() == nullptr && executor.model().is_causal();
+  limits.can_end_early = executor.depth() == 1 && executor.states() == nullptr && executor.model().is_causal();
   const auto own_turn = [&]() QUIRE_REQUIRES(kEngineThread) {
     if (!turn) take_turn(step, turn);
   };
@@ -412,10 +412,7 @@ void Stepper::emit(const Step& step) {
 }
 
 void Stepper::verify_drafts(Step& step, StepOutput& output) {
-  if (output.entries.empty()) {
-    for (const StepEntry& entry : step.plan.entries)
-      output.entries.push_back({entry.num_tokens});
-  }
+  if (output.entries.empty()) output.end_early(step.plan, step.plan.num_tokens);
   for (std::size_t i = 0; i < step.plan.entries.size(); ++i) {
     StepPart& part = step.parts[i];
     parts_.drafting.verify(*part.generation, part.entry, output.entries[i], output.tokens);

@@ -88,10 +88,7 @@ void Replica::arrive(const TraceRequest& request, std::int64_t number, double ti
     ++live->share->num_requests;
     ++report_.num_requests;
   }
-  std::vector<double> image_seconds;
-  for (const TraceImage& image : request.images)
-    image_seconds.push_back(image.seconds);
-  encoder_.add(*live, std::move(image_seconds));
+  encoder_.add(*live, request.images);
   load_ += request.num_prompt_tokens + live->num_left;
   arrived_.push_back(live.get());
   const Live* const address = live.get();
@@ -242,10 +239,7 @@ void Replica::propose_drafts() {
 }
 
 void Replica::verify_drafts() {
-  if (output_.entries.empty()) {
-    for (const StepEntry& entry : plan_.entries)
-      output_.entries.push_back({entry.num_tokens});
-  }
+  if (output_.entries.empty()) output_.end_early(plan_, plan_.num_tokens);
   for (std::size_t i = 0; i < plan_.entries.size(); ++i) {
     const StepEntry& entry = plan_.entries[i];
     EntryOutput& done = output_.entries[i];

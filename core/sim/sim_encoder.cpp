@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/sched/policy/media_choice.h"
+
 namespace quire::sim {
 
 std::vector<MediaRun> media_of(const TraceRequest& request) {
@@ -18,11 +20,11 @@ std::vector<MediaRun> media_of(const TraceRequest& request) {
   return runs;
 }
 
-void SimEncoder::add(Sequence& sequence, std::vector<double> seconds) {
-  if (sequence.request->media.empty()) return;
-  sequence.media_rows.resize(sequence.request->media.size());
-  report_.num_images += std::ssize(seconds);
-  seeing_.push_back({&sequence, std::move(seconds)});
+void SimEncoder::add(Sequence& sequence, const std::vector<TraceImage>& images) {
+  if (images.empty()) return;
+  sequence.media_rows.resize(images.size());
+  report_.num_images += std::ssize(images);
+  seeing_.push_back({&sequence, images});
 }
 
 void SimEncoder::remove(const Sequence& sequence) noexcept {
@@ -35,39 +37,24 @@ EncoderShare SimEncoder::share() const {
 
 bool SimEncoder::choose() {
   next_.reset();
-  int best = 0;
-  bool is_wanted = false;
-  bool has_arrived = false;
-  for (const Seeing& seeing : seeing_) {
-    Sequence& sequence = *seeing.sequence;
-    const std::int64_t position =
-        sequence.state == Sequence::State::kWaiting
-            ? kv_.match_tokens(kv_.match(sequence.table, sequence.tokens, sequence.prefix_limit()))
-            : sequence.num_computed;
-    const std::vector<MediaRun>& media = sequence.request->media;
-    std::optional<Wanted> missing;
-    for (std::size_t i = 0; i < media.size() && !missing; ++i) {
-      if (media[i].end() <= position || sequence.media_rows[i] != nullptr) continue;
-      MediaName name(sequence.cache_salt, media[i].key);
-      if (const auto* const kept = kept_.find(name)) {
-        sequence.media_rows[i] = *kept;
-      } else {
-        missing = Wanted{std::move(name), sequence.request->key_name, media[i].num_rows, seeing.seconds[i]};
-      }
-    }
-    if (sequence.awaits_media && sequence.embedded_until(position) > position) {
-      sequence.awaits_media = false;
-      has_arrived = true;
-    }
-    if (!missing) continue;
-    is_wanted = is_wanted || (current_ && current_->name == missing->name);
-    const int rank = encoder_rank(sequence, last_key_);
-    if (rank > best) next_ = std::move(missing);
-    best = std::max(best, rank);
-  }
-  if (has_arrived) scheduler_.media_arrived();
-  if (current_ && !is_wanted) current_.reset();
-  return next_.has_value();
+  MediaChoice choice(last_key_, current_ ? &current_->name : nullptr);
+  const auto find = [&](const MediaName& name) {
+    const auto* const kept = kept_.find(name);
+    return kept == nullptr ? nullptr : *kept;
+  };
+  for (const Seeing& seeing : seeing_)
+    choice.look(*seeing.sequence, next_position(*seeing.sequence, kv_), find);
+  if (choice.has_arrived()) scheduler_.media_arrived();
+  if (!choice.is_current_wanted()) current_.reset();
+  if (choice.sequence() == nullptr) return false;
+  const Sequence& sequence = *choice.sequence();
+  const auto seeing = std::ranges::find(seeing_, &sequence, &Seeing::sequence);
+  const auto index = static_cast<std::size_t>(choice.run() - sequence.request->media.data());
+  next_ = Wanted{{sequence.cache_salt, choice.run()->key},
+                 sequence.request->key_name,
+                 choice.run()->num_rows,
+                 seeing->images[index].seconds};
+  return true;
 }
 
 double SimEncoder::advance(double seconds) {
@@ -82,19 +69,10 @@ double SimEncoder::advance(double seconds) {
   if (current_->seconds > 0.0) return taken;
   ++report_.num_images_encoded;
   kept_.keep(current_->name, rows_, current_->num_rows);
-  give_rows(current_->name);
+  for (const Seeing& seeing : seeing_)
+    give_media(*seeing.sequence, current_->name, rows_);
   current_.reset();
   return taken;
-}
-
-void SimEncoder::give_rows(const MediaName& name) noexcept {
-  for (const Seeing& seeing : seeing_) {
-    const std::vector<MediaRun>& media = seeing.sequence->request->media;
-    for (std::size_t i = 0; i < media.size(); ++i) {
-      if (media[i].key == name.second && seeing.sequence->cache_salt == name.first)
-        seeing.sequence->media_rows[i] = rows_;
-    }
-  }
 }
 
 }  // namespace quire::sim

@@ -24,8 +24,8 @@ class SimEncoder {
   SimEncoder(const SimOptions& options, KvCache& kv, Scheduler& scheduler, SimReport& report)
       : options_(options), kv_(kv), scheduler_(scheduler), report_(report), kept_(options.media_rows) {}
 
-  // `seconds`: of each piece of the sequence's request. It must be removed before it ends.
-  void add(Sequence& sequence, std::vector<double> seconds);
+  // `images`: the pieces of the sequence's request. It must be removed before it ends.
+  void add(Sequence& sequence, const std::vector<TraceImage>& images);
   void remove(const Sequence& sequence) noexcept;
 
   // Before a step is planned: gives sequences the rows that are there, and chooses the piece to encode next; true if
@@ -38,7 +38,7 @@ class SimEncoder {
  private:
   struct Seeing {
     Sequence* sequence;
-    std::vector<double> seconds;
+    std::vector<TraceImage> images;
   };
   struct Wanted {
     MediaName name;
@@ -46,7 +46,6 @@ class SimEncoder {
     std::int64_t num_rows = 0;
     double seconds = 0.0;
   };
-  void give_rows(const MediaName& name) noexcept;
 
   const SimOptions& options_;
   KvCache& kv_;

@@ -117,9 +117,10 @@ std::optional<std::vector<TraceImage>> parse_images(std::string_view text) {
       rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
     }
     if (numbers.size() != 3 && numbers.size() != 4) return std::nullopt;
-    const std::int32_t behind = images.empty() ? 0 : images.back().begin + images.back().num_tokens;
+    const std::int64_t behind = images.empty() ? 0 : std::int64_t{images.back().begin} + images.back().num_tokens;
+    if (behind > kMaxTokens) return std::nullopt;
     images.push_back({static_cast<std::int32_t>(numbers[0]), numbers[1], static_cast<std::int32_t>(numbers[2]),
-                      numbers.size() == 4 ? static_cast<std::int32_t>(numbers[3]) : behind});
+                      numbers.size() == 4 ? static_cast<std::int32_t>(numbers[3]) : static_cast<std::int32_t>(behind)});
     at = text.find_first_not_of(" ,", close + 1);
   }
   if (at == std::string_view::npos || text[at] != ']') return std::nullopt;
@@ -196,7 +197,7 @@ std::vector<TokenId> prompt_tokens(const TraceRequest& request, std::int64_t num
     const auto block = static_cast<std::size_t>(i / kHashBlockSize);
     tokens.push_back(block < request.hash_ids.size() ? TokenId{request.hash_ids[block] * 2} : own);
   }
-  // Neither text nor outputs have these ids.
+  // Texts and outputs have no such ids.
   for (const TraceImage& image : request.images)
     std::fill_n(tokens.begin() + image.begin, image.num_tokens, TokenId{-(1 << 30) + image.id});
   return tokens;

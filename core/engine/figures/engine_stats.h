@@ -26,7 +26,20 @@ inline constexpr std::array<double, 14> kStepTimeBounds = {0.0005, 0.001, 0.0025
 inline constexpr std::array<double, 14> kPhaseTimeBounds = {0.00001, 0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01,
                                                             0.025,   0.05,   0.1,    0.25,  0.5,    1.0,   5.0};
 
-struct EngineStats {
+// Steps since the start, as StepMeter counts them.
+struct StepCounts {
+  std::uint64_t num_steps = 0;
+  std::uint64_t prompt_tokens = 0;    // prompt tokens of started requests, cached ones included
+  std::uint64_t computed_tokens = 0;  // rows that went through the model
+  std::uint64_t generation_tokens = 0;
+  std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens
+  std::array<std::uint64_t, kStepTimeBounds.size() + 1> step_times{};              // steps by their time
+  std::array<std::uint64_t, kNumStepPhases> phase_ns{};  // time spent in each phase of all steps
+  std::array<std::array<std::uint64_t, kPhaseTimeBounds.size() + 1>, kNumStepPhases> phase_times{};  // steps by time
+  double tokens_per_second = 0.0;  // prompt and generated tokens, over recent time with work
+};
+
+struct EngineStats : StepCounts {
   // Gauges.
   std::int64_t num_running = 0;  // sequences
   std::int64_t num_waiting = 0;  // requests that have not started, and preempted sequences
@@ -55,20 +68,15 @@ struct EngineStats {
   SharedStoreStats shared_store;
   double predicted_step_s = 0.0;    // expected time of the running step; 0: not yet known
   std::uint64_t awaits_others = 0;  // 1: all work waits for another engine's step, or for the disk
-  double tokens_per_second = 0.0;   // prompt and generated tokens, over recent time with work
 
   // Counters since start.
-  std::uint64_t num_plans = 0;  // plans carried out: steps, and plans that move blocks alone
-  std::uint64_t num_steps = 0;
+  std::uint64_t num_plans = 0;             // plans carried out: steps, and plans that move blocks alone
   std::uint64_t prefix_cache_queries = 0;  // prompt tokens looked up
   std::uint64_t prefix_cache_hits = 0;     // looked-up tokens that were cached
   std::uint64_t num_preemptions = 0;
-  std::uint64_t num_swaps = 0;        // preemptions whose blocks went to the host tier instead of being computed again
-  std::uint64_t prompt_tokens = 0;    // prompt tokens of started requests, cached ones included
-  std::uint64_t computed_tokens = 0;  // rows that went through the model
-  std::uint64_t generation_tokens = 0;
-  std::uint64_t num_drafts = 0;                                             // verifications of a sequence's drafts
-  std::uint64_t num_draft_tokens = 0;                                       // verified draft tokens
+  std::uint64_t num_swaps = 0;         // preemptions whose blocks went to the host tier instead of being computed again
+  std::uint64_t num_drafts = 0;        // verifications of a sequence's drafts
+  std::uint64_t num_draft_tokens = 0;  // verified draft tokens
   std::uint64_t num_accepted_tokens = 0;                                    // accepted draft tokens
   std::array<std::uint64_t, kMostDraftsOfSequence> accepted_by_position{};  // by place among the drafts
   std::uint64_t num_blocks_copied = 0;                                      // copy-on-write
@@ -76,10 +84,6 @@ struct EngineStats {
   std::uint64_t num_media_found = 0;                                        // pieces whose rows were cached
   std::uint64_t encoder_ns = 0;                                             // time spent encoding
   std::uint64_t num_blocks_restored = 0;                                    // from a tier below
-  std::array<std::uint64_t, kIterationTokenBounds.size() + 1> iteration_tokens{};  // steps by number of tokens
-  std::array<std::uint64_t, kStepTimeBounds.size() + 1> step_times{};              // steps by their time
-  std::array<std::uint64_t, kNumStepPhases> phase_ns{};  // time spent in each phase of all steps
-  std::array<std::array<std::uint64_t, kPhaseTimeBounds.size() + 1>, kNumStepPhases> phase_times{};  // steps by time
 };
 
 }  // namespace quire

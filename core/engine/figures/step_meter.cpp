@@ -94,15 +94,7 @@ std::optional<ServiceRate> StepMeter::look_at_rate() {
 }
 
 void StepMeter::report(EngineStats& stats) const {
-  stats.num_steps = counts_.num_steps;
-  stats.prompt_tokens = counts_.prompt_tokens;
-  stats.computed_tokens = counts_.computed_tokens;
-  stats.generation_tokens = counts_.generation_tokens;
-  stats.iteration_tokens = counts_.iteration_tokens;
-  stats.step_times = counts_.step_times;
-  stats.phase_ns = counts_.phase_ns;
-  stats.phase_times = counts_.phase_times;
-  stats.tokens_per_second = counts_.tokens_per_second;
+  static_cast<StepCounts&>(stats) = counts_;
 }
 
 }  // namespace quire

@@ -38,19 +38,7 @@ class StepMeter {
     std::uint64_t num_started = 0;
     std::uint64_t num_prompt_tokens = 0;
   };
-  // See EngineStats.
-  struct Counts {
-    std::uint64_t num_steps = 0;
-    std::uint64_t prompt_tokens = 0;
-    std::uint64_t computed_tokens = 0;
-    std::uint64_t generation_tokens = 0;
-    decltype(EngineStats::iteration_tokens) iteration_tokens{};
-    decltype(EngineStats::step_times) step_times{};
-    decltype(EngineStats::phase_ns) phase_ns{};
-    decltype(EngineStats::phase_times) phase_times{};
-    double tokens_per_second = 0.0;
-  };
-  Counts counts_;
+  StepCounts counts_;
   Window window_;     // since the last look at the rate
   ServiceRate rate_;  // rate of starting waiting requests
   Clock::time_point last_{};

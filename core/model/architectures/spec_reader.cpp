@@ -129,13 +129,6 @@ std::optional<std::string> SpecReader::text(std::string_view key) const {
   return value ? std::optional(std::string(*value)) : std::nullopt;
 }
 
-std::size_t SpecReader::num_texts(std::string_view key) const {
-  const GgufValue* value = find(key);
-  if (value == nullptr) return 0;
-  const auto* list = std::get_if<std::vector<std::string_view>>(value);
-  return list == nullptr ? 0 : list->size();
-}
-
 namespace {
 
 template <class T>

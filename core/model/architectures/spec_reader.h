@@ -41,7 +41,6 @@ class SpecReader {
   std::optional<double> number(std::string_view key) const;
   std::optional<bool> flag(std::string_view key) const;
   std::optional<std::string> text(std::string_view key) const;
-  std::size_t num_texts(std::string_view key) const;  // length of an array
   // The layer's own value if the key is an array, else the common value.
   std::optional<std::int64_t> integer(std::string_view key, std::int64_t layer) const;
   std::optional<double> number(std::string_view key, std::int64_t layer) const;

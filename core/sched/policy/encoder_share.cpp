@@ -22,9 +22,4 @@ double EncoderShare::seconds_beside(const StepPlan& plan) const {
   return std::clamp(limit - plan.predicted_seconds, kLeastShare * limit, limit);
 }
 
-int encoder_rank(const Sequence& sequence, const std::string& last_key) {
-  if (sequence.state == Sequence::State::kRunning) return 3;
-  return sequence.request->key_name != last_key ? 2 : 1;
-}
-
 }  // namespace quire

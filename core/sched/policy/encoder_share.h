@@ -1,11 +1,8 @@
-// EncoderShare: the encoder's part of the time of steps. encoder_rank: the order in which it takes pieces of media.
-// Pure; any thread.
+// EncoderShare: the encoder's part of the time of steps. Pure; any thread.
 #pragma once
 
 #include <limits>
-#include <string>
 
-#include "core/sched/sequence.h"
 #include "core/sched/step_plan.h"
 
 namespace quire {
@@ -19,9 +16,5 @@ struct EncoderShare {
   // Time for the encoder beside this step.
   double seconds_beside(const StepPlan& plan) const;
 };
-
-// Running sequences go first, then one of another API key than the last piece's, then the first that waits: the highest
-// rank, and the first of equals.
-int encoder_rank(const Sequence& sequence, const std::string& last_key);
 
 }  // namespace quire

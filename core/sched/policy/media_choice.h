@@ -1,0 +1,59 @@
+// MediaChoice: one look at all sequences with media, in order of arrival: gives them rows that are encoded, and chooses
+// the piece to encode next. Running sequences go first, then one of another API key than the last piece's, then the
+// first that waits. One thread at a time; a local value of the engine's and the simulator's choice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/content/kept_media.h"
+#include "core/kv/kv_cache.h"
+#include "core/sched/sequence.h"
+
+namespace quire {
+
+// Index of the next token to compute; for a waiting sequence, the number of its cached tokens.
+std::int64_t next_position(Sequence& sequence, KvCache& kv);
+
+// Gives the rows to every use of the piece in the sequence.
+void give_media(Sequence& sequence, const MediaName& name, const std::shared_ptr<const MediaRows>& rows);
+
+class MediaChoice {
+ public:
+  // current: the piece that is being encoded; null: none. Both must outlive it.
+  MediaChoice(const std::string& last_key, const MediaName* current) : last_key_(last_key), current_(current) {}
+
+  // find(MediaName): the rows of a piece; null if they are not encoded.
+  template <class Find>
+  void look(Sequence& sequence, std::int64_t position, const Find& find) {
+    const MediaRun* missing = nullptr;
+    const std::vector<MediaRun>& media = sequence.request->media;
+    for (std::size_t i = 0; i < media.size() && missing == nullptr; ++i) {
+      if (media[i].end() <= position || sequence.media_rows[i] != nullptr) continue;
+      sequence.media_rows[i] = find(MediaName(sequence.cache_salt, media[i].key));
+      if (sequence.media_rows[i] == nullptr) missing = &media[i];
+    }
+    note(sequence, position, missing);
+  }
+  // All media of the sequence lie behind: it waits for none.
+  void pass(Sequence& sequence);
+
+  Sequence* sequence() const { return sequence_; }  // which waits for the piece to encode next; null: none does
+  const MediaRun* run() const { return run_; }      // that piece
+  bool is_current_wanted() const { return is_wanted_; }
+  bool has_arrived() const { return has_arrived_; }  // a sequence that waited may continue
+
+ private:
+  void note(Sequence& sequence, std::int64_t position, const MediaRun* missing);
+
+  const std::string& last_key_;
+  const MediaName* const current_;
+  Sequence* sequence_ = nullptr;
+  const MediaRun* run_ = nullptr;
+  int best_ = 0;
+  bool is_wanted_ = false;
+  bool has_arrived_ = false;
+};
+
+}  // namespace quire
