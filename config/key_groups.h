@@ -14,6 +14,7 @@ std::vector<ConfigKey> models_keys();  // models, which has no section
 std::vector<ConfigKey> pull_keys();    // server.pull.*
 std::vector<ConfigKey> fleet_keys();   // kv_cache.shared.*, kv_cache.events.*
 std::vector<ConfigKey> quota_keys();   // shared_quotas.*
-std::vector<ConfigKey> media_keys();   // media.*
+std::vector<ConfigKey> media_keys();   // media.*, without media.pdf.*
+std::vector<ConfigKey> pdf_keys();     // media.pdf.*
 
 }  // namespace quire

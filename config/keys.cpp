@@ -1,6 +1,7 @@
 #include "config/keys.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include "config/batch_keys.h"
@@ -457,39 +458,41 @@ constexpr std::string_view kLive[] = {"models",
                                       "log.access"};
 
 bool is_live(const std::string& path) {
-  return std::any_of(std::begin(kLive), std::end(kLive),
-                     [&](std::string_view live) { return live.back() == '.' ? path.starts_with(live) : path == live; });
+  return std::any_of(std::begin(kLive), std::end(kLive), [&](std::string_view live) { return covers_key(live, path); });
 }
 
-// The keys that are in the build, or those that are not.
-Keys make_keys(bool built) {
-  Keys all;
+// Those that the build leaves out, and those in it.
+using DividedKeys = std::array<Keys, 2>;
+
+DividedKeys make_keys() {
+  DividedKeys divided;
   for (const auto section :
-       {model_keys,    model_file_keys, models_keys,    server_keys,      listener_keys, timeout_keys,
-        response_keys, slot_keys,       resume_keys,    pull_keys,        media_keys,    batch_keys,
-        security_keys, quota_keys,      scheduler_keys, speculation_keys, kv_cache_keys, fleet_keys,
-        engine_keys,   queue_keys,      backend_keys,   operation_keys,   tracing_keys}) {
-    Keys keys = section();
-    std::move(keys.begin(), keys.end(), std::back_inserter(all));
+       {model_keys,    model_file_keys, models_keys, server_keys,    listener_keys,    timeout_keys,
+        response_keys, slot_keys,       resume_keys, pull_keys,      media_keys,       pdf_keys,
+        batch_keys,    security_keys,   quota_keys,  scheduler_keys, speculation_keys, kv_cache_keys,
+        fleet_keys,    engine_keys,     queue_keys,  backend_keys,   operation_keys,   tracing_keys}) {
+    for (ConfigKey& key : section()) {
+      key.is_live = is_live(key.path);
+      key.module = module_of_key(key.path);
+      divided[is_built(key.module) ? 1 : 0].push_back(std::move(key));
+    }
   }
-  for (ConfigKey& key : all) {
-    key.is_live = is_live(key.path);
-    key.module = module_of_key(key.path);
-  }
-  std::erase_if(all, [built](const ConfigKey& key) { return is_built(key.module) != built; });
-  return all;
+  return divided;
+}
+
+const Keys& keys_of(bool built) {
+  static const DividedKeys kKeys = make_keys();
+  return kKeys[built ? 1 : 0];
 }
 
 }  // namespace
 
 const std::vector<ConfigKey>& config_keys() {
-  static const Keys kKeys = make_keys(true);
-  return kKeys;
+  return keys_of(true);
 }
 
 const std::vector<ConfigKey>& left_out_config_keys() {
-  static const Keys kKeys = make_keys(false);
-  return kKeys;
+  return keys_of(false);
 }
 
 }  // namespace quire

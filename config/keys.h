@@ -37,6 +37,8 @@ const std::vector<ConfigKey>& config_keys();  // grouped by section, in the ship
 const std::vector<ConfigKey>& left_out_config_keys();
 const std::vector<ConfigSection>& config_sections();
 Module module_of_key(std::string_view path);
+// Returns whether the name is the path, or a section, with a dot at its end, that holds it.
+bool covers_key(std::string_view name, std::string_view path);
 const ConfigKey* find_config_key(std::string_view path);           // null: unknown, or left out
 const ConfigKey* find_left_out_config_key(std::string_view path);  // null: unknown, or in the build
 

@@ -42,6 +42,8 @@ ConfigKey per_request() {
   return key;
 }
 
+}  // namespace
+
 std::vector<ConfigKey> pdf_keys() {
   return {
       types::boolean(
@@ -66,10 +68,8 @@ std::vector<ConfigKey> pdf_keys() {
   };
 }
 
-}  // namespace
-
 std::vector<ConfigKey> media_keys() {
-  std::vector<ConfigKey> keys = {
+  return {
       types::integer<std::int32_t>({"media.threads", "Threads that fetch, decode and resize images"},
                                    [](Config & c) -> auto& { return media_of(c).threads; }, {1, 1024}),
       types::size(
@@ -107,9 +107,6 @@ std::vector<ConfigKey> media_keys() {
           {"media.root", "The folder whose files requests may name by file:// URLs; empty: none"},
           [](Config & c) -> auto& { return media_of(c).root; }),
   };
-  for (ConfigKey& key : pdf_keys())
-    keys.push_back(std::move(key));
-  return keys;
 }
 
 }  // namespace quire

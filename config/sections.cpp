@@ -67,10 +67,13 @@ const ConfigKey* find_among(const std::vector<ConfigKey>& keys, std::string_view
 
 }  // namespace
 
+bool covers_key(std::string_view name, std::string_view path) {
+  return name.back() == '.' ? path.starts_with(name) : path == name;
+}
+
 Module module_of_key(std::string_view path) {
-  const auto found = std::ranges::find_if(kKeyModules, [&](const KeyModule& each) {
-    return each.path.back() == '.' ? path.starts_with(each.path) : path == each.path;
-  });
+  const auto found =
+      std::ranges::find_if(kKeyModules, [&](const KeyModule& each) { return covers_key(each.path, path); });
   return found == std::end(kKeyModules) ? Module::kCore : found->module;
 }
 

@@ -39,9 +39,9 @@ namespace {
 constexpr std::chrono::seconds kTimeToEnd{10};
 constexpr std::chrono::milliseconds kLastWords{500};
 constexpr std::chrono::milliseconds kLookAfter{1000};  // late reloads, memory that was refused
+constexpr std::chrono::milliseconds kRest{5000};       // without a request, before memory is returned
 // While a start reads weights, each period of kExtendEvery extends its time limit by kExtendBy: time for a tensor of a
 // slow disk.
-constexpr std::chrono::milliseconds kRest{5000};  // without a request, before memory is returned
 constexpr std::chrono::seconds kExtendEvery{10};
 constexpr std::chrono::minutes kExtendBy{5};
 
@@ -98,7 +98,7 @@ void trim_at_rest(Server& server) {
     const bool rests = std::exchange(before, calls) == calls && server.state().num_busy.load() == 0;
     if (!rests || trimmed == calls) return;
     trimmed = calls;
-    ::malloc_trim(0);
+    server.state().post_report([] { ::malloc_trim(0); });  // walks all heaps
   });
 }
 
@@ -200,14 +200,6 @@ std::shared_ptr<hub::PullRunner> open_pulls() {
   return nullptr;
 }
 
-void end_pulls([[maybe_unused]] hub::PullRunner* pulls) {
-  if constexpr (is_built(Module::kHub)) pulls->stop();
-}
-
-void abandon_pulls([[maybe_unused]] hub::PullRunner* pulls) {
-  if constexpr (is_built(Module::kHub)) pulls->abandon();
-}
-
 void look_after(MemoryReserve& reserve, Reloader& reloader) {
   reserve.refill();
   reloader.give_up_late(Clock::now());
@@ -286,7 +278,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
       notifier.stopping();
       notifier.extend(time);
       models.abandon_loads();
-      abandon_pulls(pulls.get());
+      if constexpr (is_built(Module::kHub)) pulls->abandon();
       reloader.abandon();
     };
     server.on_drain(begin_drain, [&watch] { watch.expect_within(kTimeToEnd); });
@@ -295,7 +287,7 @@ int serve(const ServeOptions& options, ConfigSource source) {
     // sessions hold the last references to the models; then those.
     const std::shared_ptr<void> ended(nullptr, [&](void*) {
       watch.expect_within(kTimeToEnd);
-      end_pulls(pulls.get());
+      if constexpr (is_built(Module::kHub)) pulls->stop();
       reload_ended = reloader.stop();
       models.stop();
     });

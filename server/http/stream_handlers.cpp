@@ -11,10 +11,8 @@ Result<AdminTask> end_stream(ServerState& state, const Call& call) {
   constexpr std::string_view kFolder = "/v1/streams/";
   const std::string id = call.path.substr(kFolder.size());
   const auto stream = state.streams.find(call.key_name, id, Clock::now());
-  if (!stream || stream->is_lost()) {
-    return tl::make_unexpected(
-        Error{ErrorKind::kNotFound, "No stream of this request id is kept", "stream_not_found", "", std::nullopt});
-  }
+  if (!stream || stream->is_lost())
+    return failure(ErrorKind::kNotFound, "No stream of this request id is kept", "stream_not_found");
   stream->revoke();
   return AdminTask{.finish = [id]() -> Result<std::string> {
     return dump_json(Json{{"id", id}, {"object", "stream.deleted"}, {"deleted", true}});

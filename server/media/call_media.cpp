@@ -10,13 +10,8 @@
 
 namespace quire {
 
-MediaBytes CallMedia::decoded(std::string_view text) const {
-  const auto found = decoded_.find(hash_media(text));
-  return found == decoded_.end() ? nullptr : found->second;
-}
-
-MediaBytes CallMedia::keep_decoded(std::string_view text, std::string bytes) {
-  return decoded_[hash_media(text)] = std::make_shared<const std::string>(std::move(bytes));
+MediaBytes& CallMedia::decoded(std::string_view text) {
+  return decoded_[hash_media(text)];
 }
 
 const Result<MediaBytes>* CallMedia::loaded(const MediaSource& source) {

@@ -54,9 +54,8 @@ class CallMedia {
   // The scope of names that clients give: always a key's own.
   std::string name_scope() const { return key_name_; }
 
-  // The bytes that a text of the body (base64, a data URL) was decoded to; null: none yet.
-  MediaBytes decoded(std::string_view text) const;
-  MediaBytes keep_decoded(std::string_view text, std::string bytes);
+  // Place of the bytes that a text of the body (base64, a data URL) was decoded to; null: none yet.
+  MediaBytes& decoded(std::string_view text);
 
   // Null: not yet; it is noted as wanted.
   const Result<MediaBytes>* loaded(const MediaSource& source);

@@ -2,10 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <catch2/catch.hpp>
-#include <cstdlib>
-#include <fstream>
-
 namespace quire::test {
 
 namespace fs = std::filesystem;
@@ -38,27 +34,17 @@ std::string pdf_of(const std::vector<std::string>& texts) {
          fmt::format("trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{}\n%%EOF\n", objects.size() + 1, begin);
 }
 
-PdfPrograms::PdfPrograms() {
-  std::string name = (fs::temp_directory_path() / "quire-pdf-XXXXXX").string();
-  REQUIRE(::mkdtemp(name.data()) != nullptr);
-  folder_ = name;
-}
-
-PdfPrograms::~PdfPrograms() {
-  fs::remove_all(folder_);
-}
-
 void PdfPrograms::write(const std::string& name, const std::string& lines) const {
-  const fs::path path = folder_ / name;
-  std::ofstream(path, std::ios::binary) << "#!/bin/sh\n" << lines;
-  fs::permissions(path, fs::perms::owner_all);
+  folder_.write(name, "#!/bin/sh\n" + lines);
+  fs::permissions(folder_ / name, fs::perms::owner_all);
 }
 
 void PdfPrograms::write_results(const std::string& text, const std::vector<std::string>& pages) const {
-  std::ofstream(folder_ / "text", std::ios::binary) << text;
-  std::ofstream all(folder_ / "pages", std::ios::binary);
+  folder_.write("text", text);
+  std::string all;
   for (const std::string& page : pages)
-    all << page;
+    all += page;
+  folder_.write("pages", all);
   write("pdftotext", "exec /bin/cat " + (folder_ / "text").string() + "\n");
   write("pdftoppm", "exec /bin/cat " + (folder_ / "pages").string() + "\n");
 }

@@ -95,14 +95,16 @@ Result<MediaSource> MediaList::open_url(const std::string& url) const {
 }
 
 Result<MediaSource> MediaList::open_data(std::string_view text) const {
+  MediaBytes own;
+  MediaBytes& bytes = call_ != nullptr ? call_->decoded(text) : own;
+  if (bytes == nullptr) {
+    const auto most = call_ != nullptr ? call_->options().max_file_bytes : std::numeric_limits<std::int64_t>::max();
+    auto decoded = decode_data(text, most);
+    if (!decoded) return counted(decoded.error());
+    bytes = std::make_shared<const std::string>(*std::move(decoded));
+  }
   MediaSource source;
-  if (call_ != nullptr) source.bytes = call_->decoded(text);
-  if (source.bytes != nullptr) return source;
-  const auto most = call_ != nullptr ? call_->options().max_file_bytes : std::numeric_limits<std::int64_t>::max();
-  auto bytes = decode_data(text, most);
-  if (!bytes) return counted(bytes.error());
-  source.bytes = call_ != nullptr ? call_->keep_decoded(text, *std::move(bytes))
-                                  : std::make_shared<const std::string>(*std::move(bytes));
+  source.bytes = bytes;
   return source;
 }
 

@@ -1,5 +1,4 @@
 #include "server/cli/bench/workload.h"
-#include "server/modules/modules.h"
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -14,6 +13,7 @@
 #include <string_view>
 
 #include "core/model/tools/synth_vocab.h"
+#include "server/modules/modules.h"
 
 namespace quire::bench {
 

@@ -92,6 +92,10 @@ void ChosenServer::connect() {
 }
 
 void ChosenServer::await_model() {
+  if (!started_ && !choice_.model_name.empty() && !choice_.needs_length) {
+    model_.name = choice_.model_name;
+    return;
+  }
   for (int seconds = 0;; ++seconds) {
     const auto model = client_->first_model(started_ ? kLoadTick : kServerPatience);
     if (model) {

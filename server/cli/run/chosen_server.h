@@ -17,10 +17,11 @@ class App;
 namespace quire::cli {
 
 struct ServerChoice {
-  std::string model;  // file or directory of a server to start
-  std::string hf;     // a hub's repository in place of `model`
-  std::string url;    // of a server that runs
-  std::string model_name;
+  std::string model;          // file or directory of a server to start
+  std::string hf;             // a hub's repository in place of `model`
+  std::string url;            // of a server that runs
+  std::string model_name;     // at a server that runs; empty: the first that it lists
+  bool needs_length = false;  // the context's length of a named model is asked for too
   std::string api_key;
   ClientTrust trust;
   std::vector<std::string> serve;  // flags of the started server
@@ -35,7 +36,7 @@ class ChosenServer {
   // example of the command line, for messages. Throws StartupError.
   ChosenServer(ServerChoice choice, const std::string& command, const std::string& model_words);
 
-  // Without the path /v1 and without a slash at its end.
+  // The path /v1 and a slash at the end are cut off.
   const std::string& url() const { return url_; }
   // Empty: none is needed.
   const std::string& api_key() const { return choice_.api_key; }

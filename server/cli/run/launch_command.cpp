@@ -166,8 +166,10 @@ void launch(const LaunchArguments& arguments) {
   const ChosenServer server(arguments.server, "quire launch " + arguments.agent, "--model PATH");
   const std::int64_t length = server.model().max_model_len;
   if (length > 0 && length < kUsualContext) {
-    fmt::print(stderr, "quire launch: the model's context of {} tokens is short: the first prompts of agents take {}\n",
-               length, "some 12,000");
+    fmt::print(
+        stderr,
+        "quire launch: the model's context of {} tokens is short: the first prompts of agents take some 12,000\n",
+        length);
   }
   const int code = run_agent(*agent, agent->setting(server), arguments.rest);
   if (code != 0) throw CLI::RuntimeError(code);
@@ -187,6 +189,7 @@ void add_launch(CLI::App& app) {
       ->type_name("");
   command->add_option("--model,-m", arguments->server.model, "GGUF file or Hugging Face directory; a server is started")
       ->type_name("PATH");
+  arguments->server.needs_length = true;
   add_server_choice(*command, arguments->server);
   command->add_option("ARGUMENTS", arguments->rest, "What the agent is given, after --")->type_name("");
   command->footer("quire launch claude --hf OWNER/NAME -- -p \"Explain this folder\"");

@@ -148,7 +148,7 @@ Conversation begun(const RunArguments& arguments) {
 
 void run(RunArguments arguments) {
   Conversation conversation = begun(arguments);
-  // With --url or --hf, all words are the question.
+  // All words are the question if --url or --hf is given.
   ServerChoice& choice = arguments.server;
   const bool is_text = !choice.url.empty() || !choice.hf.empty();
   if (is_text && !choice.model.empty()) arguments.question.insert(arguments.question.begin(), choice.model);
