@@ -47,13 +47,13 @@ export class Answers {
     this.#running.set(conversation.id, controller);
     if (body) {
       Object.assign(answer, { finish: undefined, error: undefined, warnings: undefined, timing: { began: performance.now() } });
-      answer.stream = { id: requestId(), body, seen: 0 };
+      answer.stream = { id: requestId(), seen: 0 };
     } else {
       delete answer.timing; // its clock was another page's
     }
     try {
       await this.#save(conversation);
-      await this.#receiveAll(conversation, answer, draw, controller.signal);
+      await this.#receiveAll(conversation, answer, body ?? answer.stream.body, draw, controller.signal);
     } catch (error) {
       if (error.name === "AbortError" && this.#keeps) call(`/v1/streams/${answer.stream.id}`, { method: "DELETE" }).catch(() => {}); // else it runs on
       answer.finish = error.name === "AbortError" || error.code === "stream_not_found" ? "aborted" : "error";
@@ -64,13 +64,13 @@ export class Answers {
   }
 
   // A lost connection costs nothing but time while the server keeps the stream.
-  async #receiveAll(conversation, answer, draw, signal) {
+  async #receiveAll(conversation, answer, body, draw, signal) {
     for (let failed = 0; ;) {
       const { seen } = answer.stream;
       try {
-        const response = await this.#request(answer, signal);
+        const response = await this.#request(answer, body, signal);
         answer.warnings ??= response.headers.get("x-quire-warning") || undefined;
-        return await this.#receive(response, conversation, answer, draw);
+        return await this.#receive(response, conversation, answer, body, draw);
       } catch (error) {
         if (answer.stream.seen > seen) failed = 0;
         failed += 1;
@@ -80,20 +80,20 @@ export class Answers {
     }
   }
 
-  async #request({ stream, model }, signal) {
+  async #request({ stream, model }, body, signal) {
     const watch = this.#models.watch(model); // shows a model that is still loading
     const headers = { "X-Request-Id": stream.id, ...(stream.seen > 0 && { "Last-Event-ID": String(stream.seen) }) };
     try {
-      return await call("/v1/chat/completions", { body: stream.body, headers, signal });
+      return await call("/v1/chat/completions", { body, headers, signal });
     } finally {
       watch.end();
     }
   }
 
-  async #receive(response, conversation, answer, draw) {
+  async #receive(response, conversation, answer, body, draw) {
     let saved = performance.now();
     for await (const { id, data } of events(response)) {
-      if (id) answer.stream.seen = Number(id);
+      if (id) Object.assign(answer.stream, { body, seen: Number(id) }); // saved only where it can be resumed
       this.#keeps ||= Boolean(id);
       if (data.usage) answer.usage = data.usage;
       const choice = data.choices?.[0];

@@ -64,7 +64,7 @@ export async function call(path, { body, signal, headers: more = {}, method = bo
   return response;
 }
 
-// One frame of a stream: its fields by name, several lines of data joined; no data for a comment.
+// A frame's fields by name. Several lines of data are joined; a comment has no data.
 function frameOf(text) {
   const frame = { id: "", name: "", data: "" };
   for (const line of text.split("\n")) {

@@ -49,7 +49,7 @@ export class Attachments {
   }
 
   #takeDrops(area) {
-    let depth = 0; // of elements that the pointer entered and did not leave
+    let depth = 0; // elements that the pointer is in
     const hasFiles = (event) => [...event.dataTransfer.types].includes("Files");
     const mark = (change) => {
       depth = change === 0 ? 0 : Math.max(0, depth + change);

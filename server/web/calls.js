@@ -3,7 +3,7 @@
 import { button, element } from "./dom.js";
 import { pathTo } from "./conversation.js";
 
-const kMostRounds = 20; // of calls without a word from the user; then each is asked for
+const kMostRounds = 20; // rounds without the user; then each call is asked for
 
 export class Calls {
   #toolbox;
@@ -28,7 +28,7 @@ export class Calls {
     }
   }
 
-  // What stands below an unanswered call of a tool server; nothing for another tool.
+  // A tool server's unanswered call has a row below it; another tool's has none.
   form(conversation, message, call) {
     const found = this.#toolbox.find(call.name);
     if (!found) return undefined;

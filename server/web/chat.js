@@ -244,7 +244,7 @@ export class Chat {
   }
 
   newConversation() {
-    byId("new").click();
+    this.open(null);
     byId("prompt").focus();
   }
 

@@ -1,4 +1,6 @@
-// What a search found: conversations with the place in each, and highlights of the words in texts.
+// Places found by a search, and highlighted words.
+import { element } from "./dom.js";
+
 const kMostRanges = 2000; // highlighted at once
 const kMarkAfter = 150; // ms after a change of the texts
 const kBefore = 30; // characters of a text before the first word found in it, and behind
@@ -11,8 +13,7 @@ const anyOf = (words) => new RegExp(words.map((word) => word.replace(/[.*+?^${}(
 // A message's text with that of its files.
 const wholeText = ({ content, files = [] }) => [content, ...files.map(({ name, text = "" }) => `${name}\n${text}`)].join("\n");
 
-// Where every word occurs in the conversation: {id, message, snippet}, message and snippet being of the first message that has one.
-// Nothing where a word is missing.
+// The result is {id, message, snippet}, the latter two of the first message that has a word; undefined if any word is missing.
 export function findIn(conversation, words) {
   const messages = Object.values(conversation.messages);
   const text = [conversation.title, ...messages.map(wholeText)].join("\n").toLowerCase();
@@ -34,9 +35,7 @@ export function marked(text, words) {
   const nodes = [];
   let end = 0;
   for (const match of words.length ? text.matchAll(anyOf(words)) : []) {
-    const mark = document.createElement("mark");
-    mark.textContent = match[0];
-    nodes.push(text.slice(end, match.index), mark);
+    nodes.push(text.slice(end, match.index), element("mark", {}, match[0]));
     end = match.index + match[0].length;
   }
   return [...nodes, text.slice(end)];

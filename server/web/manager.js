@@ -14,7 +14,7 @@ const mebibytes = (bytes) => (bytes ? `${shortNumber(bytes / 2 ** 20)} MiB` : "â
 export class Manager {
   #box;
   #timer = 0;
-  #pulls = new Map(); // name -> {row, controller}
+  #pulls = new Set(); // models whose download runs
   #problem = element("p", { class: "problem", role: "alert" });
   #models = element("tbody");
   #cached = element("ul", { class: "downloads" });
@@ -46,7 +46,7 @@ export class Manager {
     this.#timer = setTimeout(() => this.look(), kEvery);
   }
 
-  // Where the operator allows no downloads there is no cache to manage: this is asked once.
+  // The page asks once whether the operator allows downloads: if not, there is no cache to manage.
   async #lookAtCache() {
     if (this.#hub.dataset.closed) return;
     try {
@@ -126,7 +126,7 @@ export class Manager {
     const bar = element("progress", { "aria-label": `Download of ${model}` });
     const note = element("span", { class: "note" }, "begins");
     const row = element("li", { class: "row" }, element("b", {}, model), bar, note, button("Stop", () => controller.abort(), { "aria-label": `Stop the download of ${model}` }));
-    this.#pulls.set(model, { row, controller });
+    this.#pulls.add(model);
     byId("pulls").append(row);
     try {
       const response = await call("/admin/models/pull", { body: { model, stream: true, load }, signal: controller.signal });

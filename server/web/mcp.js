@@ -1,12 +1,12 @@
 // A client of the Model Context Protocol over streamable HTTP: a session with one server, its tools, and calls of them.
 import { ApiError, frames } from "./api.js";
 
-const kVersion = "2025-06-18"; // of the protocol
+const kVersion = "2025-06-18"; // the protocol's version
 const kMostTools = 512;
 const kMostText = 200_000; // characters of a result that the model is given
 const kMethodNotFound = -32601;
 
-// What a model reads of a call's result: {text, pictures: [{type, data: in base64}]}.
+// A call's result for the model: {text, pictures: [{type, data: in base64}]}.
 function readResult({ content = [], structuredContent, isError }) {
   const parts = content.map((part) => part.text ?? part.resource?.text ?? (part.uri ? `[${part.type}: ${part.uri}]` : `[${part.type}]`));
   const text = parts.join("\n") || (structuredContent ? JSON.stringify(structuredContent) : "");
@@ -18,7 +18,7 @@ function readResult({ content = [], structuredContent, isError }) {
 export class McpSession {
   #url;
   #token;
-  #session = ""; // as the server names it
+  #session = ""; // the server's name for it
   #version = "";
   #lastId = 0;
 
@@ -75,7 +75,7 @@ export class McpSession {
       response = await fetch(this.#url, { method: "POST", headers: this.#headers(), body: JSON.stringify({ jsonrpc: "2.0", ...message }), signal });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new ApiError("no answer: it must run, and allow this page's origin (CORS)", { isLost: true });
+      throw new ApiError("no answer: it must run, and allow this page's origin (CORS)");
     }
     if (!response.ok) throw new ApiError(response.status === 401 ? "it wants another token" : `it answers ${response.status} ${response.statusText}`, { status: response.status });
     this.#session = response.headers.get("mcp-session-id") ?? this.#session;
@@ -92,7 +92,7 @@ export class McpSession {
       if (message.id === id && !message.method) return this.#result(message);
       if (message.id !== undefined && message.method) await this.#decline(message, signal);
     }
-    throw new ApiError("its stream ended without a result", { isLost: true });
+    throw new ApiError("its stream ended without a result");
   }
 
   #result({ result, error }) {

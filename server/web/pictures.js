@@ -2,7 +2,7 @@
 // conversation; `tokens` are what they take of the model `countedBy`.
 import { call } from "./api.js";
 import { openDialog } from "./dialog.js";
-import { element } from "./dom.js";
+import { button, element } from "./dom.js";
 
 const kTypes = ["image/png", "image/jpeg", "image/webp", "image/gif"]; // what the server decodes
 const kLargest = 8 * 1024 * 1024; // bytes: a request's body has room for it in base64
@@ -62,7 +62,7 @@ export function thumbnail(file) {
 
 // A thumbnail with its sizes, which opens the picture in full.
 export function figure(file) {
-  const open = element("button", { type: "button", class: "picture", "aria-label": `Show ${file.name}`, onclick: () => enlarge(file) }, thumbnail(file));
+  const open = button(thumbnail(file), () => enlarge(file), { class: "picture", "aria-label": `Show ${file.name}` });
   return element("figure", { class: "attached" }, open, element("figcaption", {}, sizeText(file)));
 }
 

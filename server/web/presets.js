@@ -29,10 +29,11 @@ export class Presets {
   // Another model was chosen: its preset comes with it. The first choice is the page's start, which keeps the settings.
   #follow(model) {
     const before = this.#model;
+    if (model === before) return;
     this.#model = model;
     byId("preset-model-name").textContent = model || "the model";
     const own = this.#presets.find((preset) => preset.model === model);
-    if (before && before !== model && own) this.#apply(own.name);
+    if (before && own) this.#apply(own.name);
     else this.#draw(byId("preset").value);
   }
 

@@ -19,8 +19,8 @@ export class Sidebar {
   #store;
   #open; // (id or null, message?) => shows that conversation, at that message
   #shown = null;
-  #found = null; // what a search found, by id; null: all
-  #words = []; // of that search
+  #found = null; // found places by id; null: no search
+  #words = []; // the search's words
   #highlights = new Highlights(byId("messages"));
   #rows = new Map(); // by id: { row, show(head, isShown) }
 

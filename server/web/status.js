@@ -210,7 +210,7 @@ function drawSequences({ sequences, keys }) {
   if (sequences.length > kMostSequences) byId("sequences").append(element("p", { class: "note" }, `${sequences.length - kMostSequences} more`));
 }
 
-// Nothing for a model that reads text only.
+// The section is hidden for models of text only.
 function drawEncoder(model) {
   const images = model?.images;
   byId("encoder").hidden = !images;

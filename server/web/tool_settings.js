@@ -1,6 +1,7 @@
 // The settings' part about tools: functions as forms over the field that holds them as JSON, and the servers of tools.
 import { button, byId, element, sureButton } from "./dom.js";
 import { openDialog } from "./dialog.js";
+import { keep, recall } from "./local.js";
 import { ownTools } from "./settings.js";
 
 const kTypes = ["string", "number", "integer", "boolean", "array", "object"];
@@ -53,7 +54,7 @@ function drawFunctions() {
 }
 
 function loadAgain() {
-  sessionStorage.setItem(kReopen, "1");
+  keep(kReopen, true, true);
   location.reload();
 }
 
@@ -95,8 +96,6 @@ export function startToolSettings(toolbox, showPanel) {
     }
   });
   drawFunctions();
-  try {
-    if (sessionStorage.getItem(kReopen)) showPanel();
-    sessionStorage.removeItem(kReopen);
-  } catch { /* storage is refused */ }
+  if (recall(kReopen, false, true)) showPanel();
+  keep(kReopen, false, true);
 }

@@ -25,8 +25,10 @@ function uniqueName(tool, server, taken) {
   return name;
 }
 
+const unconnected = (server) => ({ ...server, state: "", tools: [], session: null });
+
 export class Toolbox {
-  #servers = recall(kStored, []).filter(isServer).map((server) => ({ ...server, state: "", tools: [], session: null }));
+  #servers = recall(kStored, []).filter(isServer).map(unconnected);
   #allowed = [location.origin, ...allowedOrigins()]; // by the page as it was loaded
   #listeners = [];
 
@@ -50,7 +52,7 @@ export class Toolbox {
     keep(kTokens, { ...recall(kTokens, {}, true), [href]: token }, true);
     let server = this.#servers.find((each) => each.url === href);
     if (!server) {
-      server = { url: href, name: new URL(href).host, enabled: true, always: [], state: "", tools: [], session: null };
+      server = unconnected({ url: href, name: new URL(href).host, enabled: true, always: [] });
       this.#servers.push(server);
     }
     this.#keep();

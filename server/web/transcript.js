@@ -31,7 +31,7 @@ function guessedHeight(text) {
   return kLineHeight * (lines + 3);
 }
 
-// What is known of an answer's cost: [[what, value]], and its first two as a line.
+// An answer's cost: [[what, value]], and its first two as a line.
 function costs({ usage, timing, model }, context) {
   const tokens = usage?.completion_tokens;
   if (!tokens) return { line: "", rows: [] };

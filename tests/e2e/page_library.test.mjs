@@ -70,7 +70,7 @@ test("a search finds words in texts, shows where, and highlights them in the con
   const highlighted = () => page.evaluate(() => [...(CSS.highlights.get("found") ?? [])].map(String));
   await page.waitForFunction(() => (CSS.highlights.get("found")?.size ?? 0) >= 2);
   assert.deepEqual(await highlighted(), ["needle", "(brackets"]);
-  // In an attached file, too.
+  // The search reads attached files, too.
   await page.setInputFiles("#files", { name: "list.txt", mimeType: "text/plain", buffer: Buffer.from("haystack in a file") });
   await page.waitForSelector("#attached .chip");
   await say(page, "Third question");

@@ -209,7 +209,7 @@ test("tools are written and changed as forms", { skip }, async (context) => {
     type: "object", properties: { city: { type: "string", description: "its name" }, days: { type: "integer" } }, required: ["city"] } } }];
   assert.deepEqual(JSON.parse(await page.inputValue("#tools")), written);
 
-  // What a form does not show stays.
+  // Fields that the form does not show are kept.
   written[0].function.parameters.properties.days.minimum = 1;
   await page.fill("#tools", JSON.stringify(written));
   await page.click("[aria-label='Edit the tool get_weather']");

@@ -162,7 +162,7 @@ test("Qwen Code", () => with_session(
     check_turns((await session.requests("/v1/chat/completions")).filter(({ prompt_tokens }) => prompt_tokens > 3000));
   }));
 
-// What `quire launch` sets is all that each agent needs.
+// Each agent needs only the settings of `quire launch`.
 const launched = [
   ["claude", "Bash", { description: "runs it" }, ["-p", task, "--allowedTools", "Bash"], { DISABLE_AUTOUPDATER: "1" }, "/v1/messages"],
   ["codex", "exec_command", {}, codex_task, {}, "/v1/responses"],
