@@ -16,7 +16,7 @@ constexpr std::int64_t kMostUnsettled = 8;
 
 }  // namespace
 
-// With more sequences in a round than kMostDraftedSequences, the step reads its weights for as many rows anyway.
+// A round has at most kMostDraftedSequences: a step with more reads its weights for as many rows anyway.
 DraftRounds::DraftRounds(Executor& executor, const KvCache& kv, Scheduler& scheduler, const SchedulerOptions& options,
                          std::span<const TokenId> end_of_generation)
     : executor_(executor),

@@ -62,7 +62,7 @@ struct Step {
   StepRecord record;
 };
 
-// One is planned while the other may be in flight.
+// Two steps: the next is planned while the other may be in flight.
 struct Steps {
   // The step to plan while `before` may be in flight.
   Step& beside(const Step* before) { return both[before == both.data() ? 1 : 0]; }

@@ -58,8 +58,8 @@ class Tiers {
 
   // Writes some cached blocks to the disk; false after the last one, and without room.
   bool persist_some();
-  // For the engine's end: waits for room until `until`. Then waits until all is written; writes still queued at `until`
-  // are dropped.
+  // Called at the engine's end: waits for room until `until`, then until all is written; writes that are still queued
+  // at `until` are dropped.
   bool wait_for_room(Clock::time_point until) { return lower_ != nullptr && lower_->wait_for_room(until); }
   void end_persisting(Clock::time_point until) {
     if (lower_ != nullptr) lower_->end_persisting(until);

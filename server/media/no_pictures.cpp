@@ -1,4 +1,4 @@
-// In place of the decoders, in a build without the module `images`: every picture is refused.
+// Replaces the decoders in a build without the module `images`: every picture is refused.
 #include "server/media/decode/picture_file.h"
 #include "server/modules/modules.h"
 

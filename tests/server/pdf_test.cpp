@@ -188,7 +188,7 @@ TEST_CASE("the programs end when their client leaves", "[media]") {
   const PdfPrograms programs;
   const std::string line = (programs.folder() / "line").string();
   REQUIRE(::mkfifo(line.c_str(), 0600) == 0);
-  // As long as it runs, it holds the other end.
+  // The program holds the other end as long as it runs.
   programs.write("pdftotext", "exec 4> " + line + "\nwhile :; do :; done\n");
   ServerOptions options = reading(programs);
   options.media.pdf.max_time = std::chrono::hours(1);

@@ -38,11 +38,11 @@ const Dense kDense{};
 const Experts kExperts{};
 const DenseAndExperts kDenseAndExperts{};
 
-// In the order of Mixer.
+// Indexed by Mixer.
 constexpr std::array<const Part*, 9> kMixers{&kEmptyPart, &kAttention, &kLatent, &kDeltaNet,          &kKimiDelta,
                                              &kShortConv, &kMamba,     &kMamba2, &kAttentionAndMamba2};
 static_assert(kMixers[static_cast<std::size_t>(Mixer::kAttentionAndMamba2)] == &kAttentionAndMamba2);
-// In the order of FeedForwardSpec::Kind.
+// Indexed by FeedForwardSpec::Kind.
 constexpr std::array<const Part*, 4> kFeedForwards{&kEmptyPart, &kDense, &kExperts, &kDenseAndExperts};
 static_assert(kFeedForwards[static_cast<std::size_t>(FeedForwardSpec::Kind::kBoth)] == &kDenseAndExperts);
 

@@ -9,9 +9,9 @@ namespace quire {
 
 const Part& mixer_part(const LayerSpec& layer);
 const Part& feed_forward_part(const LayerSpec& layer);
-// In the order of Mixer.
+// Indexed by Mixer.
 std::span<const Part* const> mixer_parts();
-// In the order of FeedForwardSpec::Kind.
+// Indexed by FeedForwardSpec::Kind.
 std::span<const Part* const> feed_forward_parts();
 
 }  // namespace quire

@@ -16,7 +16,7 @@ struct LinearSource {
   std::vector<float> bias;
 };
 
-// In the order of WeightRole.
+// Its maps are in the order of WeightRole.
 struct SourceGroup {
   std::map<WeightRole, std::vector<float>> vectors;
   std::map<WeightRole, std::vector<float>> biases;  // biases beside these vectors

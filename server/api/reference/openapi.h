@@ -10,7 +10,7 @@ namespace quire::reference {
 
 // Whether the build answers a method at a path of the tables.
 using IsServed = bool (*)(std::string_view method, std::string_view path);
-// Without the operations that are not served.
+// The document has no operations that are not served.
 Json openapi_document(IsServed is_served);
 // The JSON schema (draft 2020-12) of a field's value; the row's example fits it unless the row is refused.
 Json field_schema(const FieldRow& row);
