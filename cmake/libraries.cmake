@@ -48,9 +48,9 @@ endfunction()
 
 # The files of another architecture's ISA levels.
 if(QUIRE_ARM64)
-  set(foreign "/kernels/cpu/(isa_(avx|amx|scalar_amx)[a-z0-9_]*|levels_x86)\\.cpp$")
+  set(foreign "/kernels/cpu/levels/(isa_(avx|amx|scalar_amx)[a-z0-9_]*|levels_x86)\\.cpp$")
 else()
-  set(foreign "/kernels/cpu/(isa_(neon|dotprod|i8mm)|levels_arm64)\\.cpp$")
+  set(foreign "/kernels/cpu/levels/(isa_(neon|dotprod|i8mm)|levels_arm64)\\.cpp$")
 endif()
 quire_library(quire_kernels FOLDERS kernels EXCLUDE "/kernels/(gpu|emulated|cuda)/|${foreign}" LINK Threads::Threads ${NUMA_LIBRARY})
 include(${PROJECT_SOURCE_DIR}/kernels/isa_flags.cmake)

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "config/keys.h"
+#include "core/base/files/regular_file.h"
 #include "core/base/nearest_name.h"
-#include "core/base/regular_file.h"
 #include "core/base/result.h"
 
 namespace quire {

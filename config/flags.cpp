@@ -11,7 +11,7 @@
 #include "config/speculative_flag.h"
 #include "core/base/nearest_name.h"
 #include "core/base/result.h"
-#include "server/ops/key_ring.h"
+#include "server/ops/keys/key_ring.h"
 
 namespace quire {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/dtype.h"
+#include "kernels/formats/dtype.h"
 #include "kernels/graph_ops.h"
 #include "kernels/kv_layout.h"
 #include "kernels/recurrent_ops.h"

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "kernels/gpu/act_tiles.h"
-#include "kernels/gpu/half_tiles.h"
 #include "kernels/gpu/kernels/attention.h"
+#include "kernels/gpu/pack/act_tiles.h"
+#include "kernels/gpu/pack/half_tiles.h"
 #include "kernels/step_ops.h"
 
 namespace quire {

@@ -1,4 +1,4 @@
-# One line per ISA level: the flags of the files that hold its kernels, kernels/cpu/isa_<level>*.cpp.
+# One line per ISA level: the flags of the files that hold its kernels, kernels/cpu/levels/isa_<level>*.cpp.
 # Everything else is built for baseline x86-64 or armv8-a, so that one binary runs anywhere.
 # -Wno-uninitialized: GCC 12 warns inside its own AVX-512 intrinsics.
 set(QUIRE_ISA_OPTIMIZE -O3)
@@ -16,7 +16,7 @@ if(QUIRE_LIBFUZZER)
 endif()
 
 function(quire_isa level)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cpu/isa_${level}*.cpp)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cpu/levels/isa_${level}*.cpp)
   foreach(source ${sources})
     set(optimize ${QUIRE_ISA_OPTIMIZE})
     if(source MATCHES "/isa_(scalar|avx512)_amx\\.cpp$")  # only tests use them

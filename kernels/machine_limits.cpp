@@ -5,11 +5,11 @@
 #include <chrono>
 #include <cstring>
 
-#include "kernels/cpu/cpu_features.h"
-#include "kernels/cpu/memory.h"
-#include "kernels/cpu/processor.h"
-#include "kernels/cpu/thread_pool.h"
-#include "kernels/cpu/topology.h"
+#include "kernels/cpu/machine/cpu_features.h"
+#include "kernels/cpu/machine/memory.h"
+#include "kernels/cpu/machine/processor.h"
+#include "kernels/cpu/machine/thread_pool.h"
+#include "kernels/cpu/machine/topology.h"
 
 namespace quire {
 namespace {

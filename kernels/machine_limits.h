@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/dtype.h"
+#include "kernels/formats/dtype.h"
 #include "kernels/registry.h"
 
 namespace quire {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/cpu_features.h"
-#include "kernels/cpu/topology.h"
+#include "kernels/cpu/machine/cpu_features.h"
+#include "kernels/cpu/machine/topology.h"
 #include "kernels/gpu_devices.h"
 
 namespace quire {

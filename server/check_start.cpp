@@ -1,15 +1,15 @@
 // check_start(): the checks of --check-config that need the machine on which the daemon will run.
 #include <system_error>
 
+#include "core/base/files/usable_folder.h"
 #include "core/base/log.h"
-#include "core/base/usable_folder.h"
-#include "server/http/listener.h"
-#include "server/http/server_state.h"
 #include "server/join_fleet.h"
 #include "server/model_host.h"
 #include "server/models/live_models.h"
 #include "server/modules/modules.h"
 #include "server/serve.h"
+#include "server/state/server_state.h"
+#include "server/wire/listener.h"
 
 namespace quire {
 

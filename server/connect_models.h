@@ -1,8 +1,8 @@
 // connect_models: connects the server's sessions and admin handlers to LiveModels. Before the first session.
 #pragma once
 
-#include "server/http/server_state.h"
 #include "server/models/live_models.h"
+#include "server/state/server_state.h"
 
 namespace quire {
 

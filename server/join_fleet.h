@@ -7,8 +7,8 @@
 
 #include "core/engine/adapter_pool.h"
 #include "core/engine/engine.h"
-#include "server/http/server_state.h"
 #include "server/serve.h"
+#include "server/state/server_state.h"
 
 namespace quire {
 

@@ -10,7 +10,7 @@
 #include "config/flags.h"
 #include "core/base/log.h"
 #include "core/base/result.h"
-#include "core/model/formats/model_path.h"
+#include "core/model/formats/files/model_path.h"
 #include "server/cli/commands.h"
 #include "server/cli/dev_program.h"
 #include "server/cli/fetch_models.h"

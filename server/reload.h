@@ -11,10 +11,10 @@
 
 #include "core/base/log.h"
 #include "core/base/result.h"
-#include "server/http/server.h"
 #include "server/models/live_models.h"
 #include "server/ops/systemd.h"
 #include "server/serve.h"
+#include "server/server.h"
 
 namespace quire {
 

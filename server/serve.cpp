@@ -13,15 +13,13 @@
 #include <optional>
 #include <utility>
 
+#include "core/base/files/private_folder.h"
+#include "core/base/files/write_error.h"
 #include "core/base/log.h"
 #include "core/base/log_buffer.h"
-#include "core/base/memory_reserve.h"
-#include "core/base/named_mapping.h"
-#include "core/base/private_folder.h"
-#include "core/base/write_error.h"
+#include "core/base/memory/memory_reserve.h"
+#include "core/base/memory/named_mapping.h"
 #include "server/connect_models.h"
-#include "server/http/batch_service.h"
-#include "server/http/server.h"
 #include "server/join_fleet.h"
 #include "server/model_host.h"
 #include "server/models/live_models.h"
@@ -30,6 +28,8 @@
 #include "server/ops/process_signals.h"
 #include "server/ops/systemd.h"
 #include "server/reload.h"
+#include "server/run/batch_service.h"
+#include "server/server.h"
 
 namespace quire {
 

@@ -11,8 +11,8 @@
 #include "server/fleet/event_options.h"
 #include "server/fleet/quota_options.h"
 #include "server/fleet/redis_options.h"
-#include "server/http/server_options.h"
 #include "server/models/model_spec.h"
+#include "server/state/server_options.h"
 
 namespace quire {
 

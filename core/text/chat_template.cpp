@@ -4,11 +4,11 @@
 #include <ctime>
 #include <new>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/jinja/evaluator.h"
 #include "core/text/jinja/failure.h"
-#include "core/text/jinja/name_check.h"
-#include "core/text/jinja/parser.h"
+#include "core/text/jinja/parse/name_check.h"
+#include "core/text/jinja/parse/parser.h"
 
 namespace quire {
 namespace {

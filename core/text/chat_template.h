@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/json_fwd.h"
+#include "core/base/json/json_fwd.h"
 #include "core/base/result.h"
 #include "core/base/work_limit.h"
 #include "core/text/tokenizer.h"

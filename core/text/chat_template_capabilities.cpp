@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/chat_template.h"
 #include "core/text/tools/tool_format.h"
 

@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/tools/call_writer.h"
 
 namespace quire {

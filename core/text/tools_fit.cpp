@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/message_fit.h"
 #include "core/text/tools/output_parser.h"
 

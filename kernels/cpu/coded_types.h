@@ -2,7 +2,7 @@
 // files.
 #pragma once
 
-#include "kernels/element_type.h"
+#include "kernels/formats/element_type.h"
 
 namespace quire {
 namespace {

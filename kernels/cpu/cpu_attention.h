@@ -9,9 +9,9 @@
 #include "kernels/attention_mask.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_kv.h"
-#include "kernels/cpu/memory.h"
+#include "kernels/cpu/machine/memory.h"
+#include "kernels/cpu/machine/thread_pool.h"
 #include "kernels/cpu/shared_context.h"
-#include "kernels/cpu/thread_pool.h"
 
 namespace quire {
 

@@ -3,7 +3,7 @@
 
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_graph_ops.h"
-#include "kernels/cpu/graph_math.h"
+#include "kernels/cpu/rows/graph_math.h"
 
 namespace quire {
 

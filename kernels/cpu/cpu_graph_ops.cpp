@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/graph_math.h"
+#include "kernels/cpu/rows/graph_math.h"
 
 namespace quire {
 namespace {

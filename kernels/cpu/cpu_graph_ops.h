@@ -9,7 +9,7 @@
 #include "kernels/cpu/cpu_attention.h"
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/cpu_linear.h"
-#include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/machine/thread_pool.h"
 #include "kernels/routing.h"
 
 namespace quire {

@@ -6,7 +6,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/kernel_table.h"
-#include "kernels/cpu/memory.h"
+#include "kernels/cpu/machine/memory.h"
 
 namespace quire {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/check.h"
-#include "kernels/cpu/processor.h"
+#include "kernels/cpu/machine/processor.h"
 
 namespace quire {
 namespace {

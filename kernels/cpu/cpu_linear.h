@@ -10,10 +10,10 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_activations.h"
 #include "kernels/cpu/kernel_table.h"
-#include "kernels/cpu/memory.h"
+#include "kernels/cpu/machine/memory.h"
+#include "kernels/cpu/machine/thread_pool.h"
 #include "kernels/cpu/packing.h"
 #include "kernels/cpu/piece_ranges.h"
-#include "kernels/cpu/thread_pool.h"
 
 namespace quire {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "kernels/check.h"
-#include "kernels/cpu/graph_math.h"
+#include "kernels/cpu/rows/graph_math.h"
 
 namespace quire {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/cpu/recurrent_table.h"
-#include "kernels/element_type.h"
+#include "kernels/formats/element_type.h"
 
 namespace quire {
 

@@ -5,9 +5,9 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/packed_format.h"
-#include "kernels/packed_scales.h"
-#include "kernels/quant_blocks.h"
+#include "kernels/formats/packed_format.h"
+#include "kernels/formats/packed_scales.h"
+#include "kernels/formats/quant_blocks.h"
 
 namespace quire {
 namespace {

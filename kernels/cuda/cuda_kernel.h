@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels/gpu/device.h"
+#include "kernels/gpu/device/device.h"
 
 namespace quire::gpu {
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_device.h"
-#include "kernels/gpu/gpu_ranks.h"
+#include "kernels/gpu/ranks/gpu_ranks.h"
 #include "kernels/gpu_devices.h"
 
 namespace quire {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "kernels/emulated/emulator.h"
-#include "kernels/gpu/device.h"
+#include "kernels/gpu/device/device.h"
 
 namespace quire::gpu {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/emulated/fibre.h"
-#include "kernels/half.h"
+#include "kernels/formats/half.h"
 
 namespace quire::gpu {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "kernels/check.h"
-#include "kernels/half.h"
+#include "kernels/formats/half.h"
 
 namespace quire::gpu {
 namespace {

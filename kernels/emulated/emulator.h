@@ -12,7 +12,7 @@
 #include "kernels/emulated/emulated_thread.h"
 #include "kernels/emulated/fibre.h"
 #include "kernels/emulated/guarded_memory.h"
-#include "kernels/gpu/device.h"
+#include "kernels/gpu/device/device.h"
 
 namespace quire::gpu {
 

@@ -1,6 +1,6 @@
 #include "kernels/gpu/form_names.h"
 
-#include "kernels/gpu/strips.h"
+#include "kernels/gpu/pack/strips.h"
 
 namespace quire::gpu {
 

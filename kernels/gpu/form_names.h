@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "kernels/element_type.h"
+#include "kernels/formats/element_type.h"
 
 // A type of each form.
 // clang-format off

@@ -5,7 +5,8 @@
 #include <string>
 
 #include "kernels/check.h"
-#include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/machine/thread_pool.h"
+#include "kernels/gpu/device/host_results.h"
 #include "kernels/gpu/form_names.h"
 #include "kernels/gpu/gpu_attention.h"
 #include "kernels/gpu/gpu_graph_ops.h"
@@ -13,7 +14,6 @@
 #include "kernels/gpu/gpu_linear.h"
 #include "kernels/gpu/gpu_recurrent.h"
 #include "kernels/gpu/gpu_steps.h"
-#include "kernels/gpu/host_results.h"
 #include "kernels/gpu/kernels/embed.h"
 #include "kernels/gpu/kernels/row_ops.h"
 #include "kernels/gpu/step_uploads.h"

@@ -8,7 +8,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/device_step_bytes.h"
-#include "kernels/gpu/gathering_device.h"
+#include "kernels/gpu/device/gathering_device.h"
 
 namespace quire::gpu {
 

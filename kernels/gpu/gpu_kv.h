@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/gpu/device_memory.h"
+#include "kernels/gpu/device/device_memory.h"
 #include "kernels/gpu/kernels/kv_cache.h"
 
 namespace quire::gpu {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/gpu/device.h"
-#include "kernels/gpu/device_memory.h"
-#include "kernels/gpu/half_tiles.h"
+#include "kernels/gpu/device/device.h"
+#include "kernels/gpu/device/device_memory.h"
 #include "kernels/gpu/kernels/linear_int.h"
+#include "kernels/gpu/pack/half_tiles.h"
 #include "kernels/gpu/weight_uploads.h"
 
 namespace quire::gpu {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/backend.h"
-#include "kernels/gpu/device_memory.h"
+#include "kernels/gpu/device/device_memory.h"
 #include "kernels/gpu/kernels/recurrent.h"
 #include "kernels/gpu/step_uploads.h"
 

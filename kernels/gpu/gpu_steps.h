@@ -7,9 +7,9 @@
 #include <array>
 #include <vector>
 
+#include "kernels/gpu/device/host_results.h"
 #include "kernels/gpu/gpu_draw.h"
-#include "kernels/gpu/gpu_moves.h"
-#include "kernels/gpu/host_results.h"
+#include "kernels/gpu/ranks/gpu_moves.h"
 #include "kernels/gpu/step_uploads.h"
 #include "kernels/step_ops.h"
 

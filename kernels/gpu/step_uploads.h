@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/gpu/device_memory.h"
-#include "kernels/gpu/gathering_device.h"
+#include "kernels/gpu/device/device_memory.h"
+#include "kernels/gpu/device/gathering_device.h"
 
 namespace quire::gpu {
 

@@ -7,9 +7,9 @@
 #include <cstddef>
 
 #include "kernels/backend.h"
-#include "kernels/cpu/thread_pool.h"
-#include "kernels/gpu/device.h"
-#include "kernels/gpu/pack_weights.h"
+#include "kernels/cpu/machine/thread_pool.h"
+#include "kernels/gpu/device/device.h"
+#include "kernels/gpu/pack/pack_weights.h"
 
 namespace quire::gpu {
 

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <set>
 
+#include "core/base/files/private_folder.h"
 #include "core/base/log.h"
-#include "core/base/private_folder.h"
 #include "server/api/common/operation.h"
 
 namespace quire {

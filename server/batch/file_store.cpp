@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "core/base/files/private_folder.h"
 #include "core/base/log.h"
-#include "core/base/private_folder.h"
 #include "server/api/common/json.h"
 #include "server/api/common/operation.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/base/result.h"
-#include "core/model/formats/model_path.h"
+#include "core/model/formats/files/model_path.h"
 #include "core/model/tools/inspect.h"
 #include "kernels/registry.h"
 #include "server/cli/commands.h"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/base/result.h"
-#include "core/model/formats/model_path.h"
+#include "core/model/formats/files/model_path.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/text/detokenizer.h"
 

@@ -6,7 +6,7 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 
-#include "core/base/regular_file.h"
+#include "core/base/files/regular_file.h"
 #include "server/client/client_state.h"
 #include "server/client/http_exchange.h"
 #include "server/client/system_trust.h"

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "core/base/result.h"
+#include "server/admin/openapi_handler.h"
 #include "server/api/reference/page.h"
 #include "server/dev/commands.h"
-#include "server/http/openapi_handler.h"
 
 namespace quire::dev {
 

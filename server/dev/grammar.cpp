@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/json_depth.h"
+#include "core/base/json/json_depth.h"
 #include "core/grammar/compiler.h"
 
 namespace quire::dev {

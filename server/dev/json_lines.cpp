@@ -4,7 +4,7 @@
 #include <ostream>
 #include <string>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 
 namespace quire::dev {
 

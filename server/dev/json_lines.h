@@ -4,7 +4,7 @@
 #include <functional>
 #include <iosfwd>
 
-#include "core/base/json_fwd.h"
+#include "core/base/json/json_fwd.h"
 
 namespace quire::dev {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/chat_template.h"
 #include "core/text/message_fit.h"
 #include "core/text/tools/output_parser.h"

@@ -16,7 +16,7 @@
 #include <span>
 #include <zmq.hpp>
 
-#include "core/base/json_memory.h"
+#include "core/base/json/json_memory.h"
 #include "core/base/log.h"
 #include "core/base/result.h"
 

@@ -11,7 +11,7 @@
 
 #include "server/fleet/quota_options.h"
 #include "server/fleet/redis_link.h"
-#include "server/ops/quota.h"
+#include "server/ops/keys/quota.h"
 
 namespace quire {
 

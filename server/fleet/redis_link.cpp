@@ -10,11 +10,11 @@
 #include <random>
 #include <utility>
 
+#include "core/base/files/regular_file.h"
 #include "core/base/log.h"
-#include "core/base/regular_file.h"
 #include "core/base/result.h"
 #include "server/client/system_trust.h"
-#include "server/ops/secret_file.h"
+#include "server/ops/keys/secret_file.h"
 
 namespace quire {
 

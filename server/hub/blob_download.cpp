@@ -12,8 +12,8 @@
 #include <mutex>
 #include <vector>
 
+#include "core/base/files/write_error.h"
 #include "core/base/log.h"
-#include "core/base/write_error.h"
 
 namespace quire::hub {
 

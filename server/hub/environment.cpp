@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "core/base/regular_file.h"
+#include "core/base/files/regular_file.h"
 
 namespace quire::hub {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "core/base/json.h"
-#include "core/base/regular_file.h"
+#include "core/base/files/regular_file.h"
+#include "core/base/json/json.h"
 #include "core/base/result.h"
 
 namespace quire::hub {

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <filesystem>
 
-#include "core/base/regular_file.h"
+#include "core/base/files/regular_file.h"
 #include "server/client/web_reader.h"
 
 namespace quire {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "core/model/encode/picture_sizes.h"
-#include "core/model/encode/tower_spec.h"
+#include "core/model/encode/pictures/picture_sizes.h"
+#include "core/model/encode/towers/tower_spec.h"
 
 namespace quire {
 

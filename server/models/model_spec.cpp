@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/regular_file.h"
+#include "core/base/files/regular_file.h"
 #include "core/base/result.h"
 
 namespace quire {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/engine/engine.h"
-#include "core/model/encode/families.h"
+#include "core/model/encode/towers/families.h"
 #include "core/model/layers/loaded_model.h"
 
 namespace quire {

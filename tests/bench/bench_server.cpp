@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "core/base/log.h"
-#include "server/http/server.h"
+#include "server/server.h"
 #include "tests/bench/costless_engine.h"
 #include "tests/bench/engine_bench.h"
 #include "tests/bench/stream_client.h"

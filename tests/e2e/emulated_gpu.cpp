@@ -9,7 +9,7 @@
 
 #include "kernels/device_error.h"
 #include "kernels/emulated/emulated_device.h"
-#include "kernels/gpu/gpu_ranks.h"
+#include "kernels/gpu/ranks/gpu_ranks.h"
 #include "kernels/gpu_devices.h"
 
 namespace quire {

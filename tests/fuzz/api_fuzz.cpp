@@ -9,7 +9,7 @@
 
 #include "kernels/check.h"
 #include "server/api/common/json.h"
-#include "server/http/router.h"
+#include "server/router.h"
 #include "tests/server/fake_tokenizer.h"
 #include "tests/support/ready_table.h"
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "core/model/formats/json_file.h"
+#include "core/model/formats/hf/json_file.h"
 #include "tests/fuzz/refusal.h"
 
 // Uses the same text as each JSON file of a model's directory.

@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "kernels/check.h"
-#include "server/http/characters.h"
-#include "server/http/request_parser.h"
-#include "server/http/router.h"
-#include "server/ops/trace_context.h"
+#include "server/ops/reports/trace_context.h"
+#include "server/router.h"
+#include "server/wire/characters.h"
+#include "server/wire/request_parser.h"
 
 namespace {
 

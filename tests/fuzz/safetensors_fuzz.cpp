@@ -1,4 +1,4 @@
-#include "core/model/formats/safetensors.h"
+#include "core/model/formats/hf/safetensors.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,12 +1,12 @@
 // Attention in tiles on the emulated GPU: the same bits in every order of threads and for every grouping of rows; each
 // barrier and wait in the kernel is needed, and its absence is detected. Its agreement with double precision is in
-// tests/kernels/attention_test.cpp and attention_masks_test.cpp.
+// tests/kernels/attention/attention_test.cpp and attention_masks_test.cpp.
 #include <catch2/catch.hpp>
 #include <cstring>
 
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/gpu_backend.h"
-#include "tests/kernels/attention_scene.h"
+#include "tests/kernels/attention/attention_scene.h"
 
 namespace quire::test {
 namespace {

@@ -3,11 +3,11 @@
 #include <cstring>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/machine/cpu_features.h"
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/gpu_backend.h"
 #include "tests/gpu/device_arrays.h"
-#include "tests/kernels/attention_scene.h"
+#include "tests/kernels/attention/attention_scene.h"
 
 namespace quire::test {
 namespace {

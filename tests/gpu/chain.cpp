@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/half.h"
-#include "kernels/packed_format.h"
-#include "kernels/quant_blocks.h"
+#include "kernels/formats/half.h"
+#include "kernels/formats/packed_format.h"
+#include "kernels/formats/quant_blocks.h"
 
 namespace quire::test {
 namespace {

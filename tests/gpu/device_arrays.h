@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/gpu/device_memory.h"
+#include "kernels/gpu/device/device_memory.h"
 #include "tests/kernels/random_data.h"
 
 namespace quire::test {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "kernels/emulated/emulated_device.h"
-#include "kernels/gpu/device_memory.h"
+#include "kernels/gpu/device/device_memory.h"
 #include "kernels/gpu/kernels/embed.h"
 #include "tests/gpu/death.h"
 

@@ -1,7 +1,7 @@
 // The backends of the operation tests in this program: the GPU backend on the emulated device.
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/gpu_backend.h"
-#include "tests/kernels/level_backends.h"
+#include "tests/kernels/levels/level_backends.h"
 
 namespace quire::test {
 

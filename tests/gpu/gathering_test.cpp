@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/emulated/emulated_device.h"
-#include "kernels/gpu/gathering_device.h"
+#include "kernels/gpu/device/gathering_device.h"
 #include "kernels/gpu/kernels/row_ops.h"
 #include "kernels/gpu/step_uploads.h"
 #include "tests/gpu/device_arrays.h"

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "kernels/emulated/emulated_device.h"
+#include "kernels/formats/half.h"
 #include "kernels/gpu/gpu_linear.h"
-#include "kernels/half.h"
 #include "tests/gpu/device_arrays.h"
 
 namespace quire::test {

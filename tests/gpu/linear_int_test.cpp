@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/machine/cpu_features.h"
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/gpu_linear.h"
-#include "kernels/gpu/pack_strips.h"
+#include "kernels/gpu/pack/pack_strips.h"
 #include "tests/gpu/chain.h"
 #include "tests/gpu/device_arrays.h"
 

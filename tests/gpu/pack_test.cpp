@@ -3,11 +3,11 @@
 #include <cstring>
 
 #include "kernels/emulated/emulated_device.h"
-#include "kernels/gpu/device_memory.h"
-#include "kernels/gpu/half_tiles.h"
-#include "kernels/gpu/strips.h"
+#include "kernels/formats/packed_scales.h"
+#include "kernels/gpu/device/device_memory.h"
+#include "kernels/gpu/pack/half_tiles.h"
+#include "kernels/gpu/pack/strips.h"
 #include "kernels/gpu/weight_uploads.h"
-#include "kernels/packed_scales.h"
 #include "tests/kernels/random_data.h"
 
 namespace quire::test {

@@ -38,7 +38,7 @@ build() {
     for source in kernels/cuda/*.cu; do
       echo "nvcc -std=c++20 -O2 -I. --expt-relaxed-constexpr -fmad=false -arch=sm_$capability --split-compile 0 -c $source -o $folder/objects/$(basename "$source").o"
     done
-    for source in kernels/cuda/cuda_device.cpp kernels/cpu/{thread_pool,topology}.cpp kernels/gpu/*.cpp kernels/emulated/*.cpp \
+    for source in kernels/cuda/cuda_device.cpp kernels/cpu/machine/{thread_pool,topology}.cpp kernels/gpu/*.cpp kernels/gpu/*/*.cpp kernels/emulated/*.cpp \
       kernels/*.cpp tests/kernels/random_data.cpp tests/gpu_check/*.cpp; do
       case $source in kernels/registry.cpp | kernels/no_gpu.cpp | kernels/machine_limits.cpp | */emulated_target.cpp) continue ;; esac
       echo "g++ $flags -I$cuda/include -c $source -o $folder/objects/${source//\//_}.o"

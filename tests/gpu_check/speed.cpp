@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/gpu/device_memory.h"
+#include "kernels/gpu/device/device_memory.h"
 #include "kernels/gpu/gpu_backend.h"
 #include "kernels/gpu/kernels/row_ops.h"
 #include "tests/kernels/random_data.h"

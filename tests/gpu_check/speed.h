@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "kernels/gpu/device.h"
+#include "kernels/gpu/device/device.h"
 
 namespace quire::test {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "kernels/gpu/device.h"
+#include "kernels/gpu/device/device.h"
 
 namespace quire::test {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "kernels/dtype.h"
-#include "kernels/half.h"
+#include "kernels/formats/dtype.h"
+#include "kernels/formats/half.h"
 #include "tests/kernels/random_data.h"
 #include "tests/support/material.h"
 

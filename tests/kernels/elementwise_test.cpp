@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "tests/kernels/level_backends.h"
+#include "tests/kernels/levels/level_backends.h"
 #include "tests/kernels/random_data.h"
 #include "tests/support/made_rows.h"
 

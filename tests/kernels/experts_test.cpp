@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "tests/kernels/level_backends.h"
+#include "tests/kernels/levels/level_backends.h"
 #include "tests/kernels/random_data.h"
 
 using namespace quire;

@@ -1,13 +1,13 @@
 // Levels of the same arithmetic, bit for bit: avx512 on x86-64, and neon, dotprod and i8mm on arm64 equal the fused
 // scalar level, whose code is the same on both.
-#include "tests/kernels/fused_level.h"
+#include "tests/kernels/levels/fused_level.h"
 
 #include <catch2/catch.hpp>
 #include <memory>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/cpu_features.h"
-#include "tests/kernels/attention_scene.h"
+#include "kernels/cpu/machine/cpu_features.h"
+#include "tests/kernels/attention/attention_scene.h"
 #include "tests/kernels/random_data.h"
 
 namespace quire::test {

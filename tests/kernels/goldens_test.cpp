@@ -4,8 +4,8 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/half.h"
-#include "tests/kernels/level_backends.h"
+#include "kernels/formats/half.h"
+#include "tests/kernels/levels/level_backends.h"
 #include "tests/kernels/npy.h"
 #include "tests/support/made_rows.h"
 #include "tests/support/material.h"

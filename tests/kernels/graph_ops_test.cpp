@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "kernels/routing.h"
-#include "tests/kernels/level_backends.h"
+#include "tests/kernels/levels/level_backends.h"
 #include "tests/kernels/random_data.h"
 
 using namespace quire;

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <optional>
 
-#include "kernels/half.h"
-#include "tests/kernels/level_backends.h"
+#include "kernels/formats/half.h"
+#include "tests/kernels/levels/level_backends.h"
 #include "tests/kernels/random_data.h"
 #include "tests/support/made_rows.h"
 

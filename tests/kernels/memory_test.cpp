@@ -1,5 +1,5 @@
 // Memory of weights: side by side in huge pages, and there as long as someone holds it.
-#include "kernels/cpu/memory.h"
+#include "kernels/cpu/machine/memory.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "kernels/half.h"
+#include "kernels/formats/half.h"
 #include "tests/support/material.h"
 
 namespace quire::test {

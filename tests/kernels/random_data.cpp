@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "kernels/half.h"
+#include "kernels/formats/half.h"
 
 namespace quire::test {
 namespace {

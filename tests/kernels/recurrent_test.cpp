@@ -7,7 +7,7 @@
 #include <cstring>
 #include <functional>
 
-#include "tests/kernels/level_backends.h"
+#include "tests/kernels/levels/level_backends.h"
 #include "tests/kernels/recurrent_scene.h"
 
 namespace quire::test {

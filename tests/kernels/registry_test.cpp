@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <stdexcept>
 
-#include "kernels/cpu/topology.h"
+#include "kernels/cpu/machine/topology.h"
 #include "kernels/registry.h"
 #include "tests/support/temporary_folder.h"
 

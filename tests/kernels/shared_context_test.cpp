@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/machine/cpu_features.h"
 #include "kernels/cpu/shared_context.h"
-#include "tests/kernels/attention_scene.h"
-#include "tests/kernels/level_backends.h"
+#include "tests/kernels/attention/attention_scene.h"
+#include "tests/kernels/levels/level_backends.h"
 
 namespace quire::test {
 namespace {

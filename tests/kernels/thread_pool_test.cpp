@@ -1,5 +1,5 @@
 // ThreadPool: every piece once, in jobs that follow each other closely or after the threads have gone to sleep.
-#include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/machine/thread_pool.h"
 
 #include <sched.h>
 
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cpu/topology.h"
+#include "kernels/cpu/machine/topology.h"
 
 namespace quire::test {
 namespace {

@@ -19,7 +19,7 @@ for violation in 1 2 3 4 5 6 7 8; do
   echo "threads: violation $violation of thread_violations.cpp is accepted"
   failed=1
 done
-for source in tests/lint/thread_violations.cpp core/{executor,draft,engine,engine/figures}/*.cpp core/kv/tiers/tier_folder.cpp server/http/{mailbox,operation_driver}.cpp; do
+for source in tests/lint/thread_violations.cpp core/{executor,draft,engine,engine/figures}/*.cpp core/kv/tiers/tier_folder.cpp server/wire/mailbox.cpp server/run/operation_driver.cpp; do
   out=$(analyse "$source" -DVIOLATION=0) && continue
   printf '%s\n' "$out" | grep -E 'error|warning'
   failed=1

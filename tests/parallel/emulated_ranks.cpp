@@ -1,7 +1,7 @@
 #include "tests/parallel/emulated_ranks.h"
 
 #include "core/model/tools/synth.h"
-#include "kernels/gpu/gpu_ranks.h"
+#include "kernels/gpu/ranks/gpu_ranks.h"
 #include "tests/support/temporary_folder.h"
 
 namespace quire::test {

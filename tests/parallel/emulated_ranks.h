@@ -7,7 +7,7 @@
 
 #include "core/model/layers/loaded_model.h"
 #include "kernels/emulated/emulated_device.h"
-#include "kernels/parallel_backend.h"
+#include "kernels/parallel/parallel_backend.h"
 
 namespace quire::test {
 

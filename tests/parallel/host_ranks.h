@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "kernels/parallel_backend.h"
+#include "kernels/parallel/parallel_backend.h"
 
 namespace quire::test {
 

@@ -2,8 +2,8 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 
-#include "kernels/rank_threads.h"
-#include "kernels/rendezvous.h"
+#include "kernels/parallel/rank_threads.h"
+#include "kernels/parallel/rendezvous.h"
 
 namespace quire::test {
 

@@ -9,7 +9,7 @@
 
 #include "kernels/emulated/emulated_device.h"
 #include "tests/ptx/kernel_programs.h"
-#include "tests/ptx/machine.h"
+#include "tests/ptx/machine/machine.h"
 
 namespace quire::ptx {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/ptx/program.h"
+#include "tests/ptx/machine/program.h"
 
 namespace quire::ptx {
 

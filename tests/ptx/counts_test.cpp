@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "kernels/formats/packed_format.h"
 #include "kernels/gpu/form_names.h"
 #include "kernels/gpu/gpu_backend.h"
-#include "kernels/gpu/half_shapes.h"
-#include "kernels/gpu/pack_strips.h"
-#include "kernels/packed_format.h"
+#include "kernels/gpu/pack/half_shapes.h"
+#include "kernels/gpu/pack/pack_strips.h"
 #include "tests/gpu_check/cases.h"
 #include "tests/ptx/compared_device.h"
-#include "tests/ptx/products.h"
+#include "tests/ptx/machine/products.h"
 
 namespace quire::test {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "kernels/gpu/kernel_list.h"
-#include "tests/ptx/read_module.h"
+#include "tests/ptx/machine/read_module.h"
 
 namespace quire::ptx {
 namespace {

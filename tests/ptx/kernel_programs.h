@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/ptx/program.h"
+#include "tests/ptx/machine/program.h"
 
 namespace quire::ptx {
 

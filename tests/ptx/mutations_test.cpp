@@ -7,8 +7,8 @@
 #include "kernels/gpu/gpu_backend.h"
 #include "tests/gpu_check/cases.h"
 #include "tests/ptx/compared_device.h"
-#include "tests/ptx/products.h"
-#include "tests/ptx/read_module.h"
+#include "tests/ptx/machine/products.h"
+#include "tests/ptx/machine/read_module.h"
 
 namespace quire::test {
 namespace {

@@ -2,7 +2,7 @@
 #include <bit>
 #include <catch2/catch.hpp>
 
-#include "tests/ptx/texts.h"
+#include "tests/ptx/machine/texts.h"
 
 namespace quire::test {
 namespace {

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <numeric>
 
-#include "kernels/half.h"
-#include "tests/ptx/texts.h"
+#include "kernels/formats/half.h"
+#include "tests/ptx/machine/texts.h"
 
 namespace quire::test {
 namespace {

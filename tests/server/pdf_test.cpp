@@ -6,9 +6,9 @@
 #include <catch2/catch.hpp>
 
 #include "server/media/pdf/pdf_file.h"
-#include "tests/server/batch_folder.h"
+#include "tests/server/batch/batch_folder.h"
+#include "tests/server/media/picture_files.h"
 #include "tests/server/pdf_files.h"
-#include "tests/server/picture_files.h"
 #include "tests/server/seeing_server.h"
 
 namespace quire::test {

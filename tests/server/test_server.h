@@ -5,7 +5,7 @@
 #include <string>
 
 #include "server/api/common/json.h"
-#include "server/http/server.h"
+#include "server/server.h"
 #include "tests/server/fake_engine.h"
 #include "tests/server/fake_tokenizer.h"
 #include "tests/server/http_client.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/grammar/cfg/argument_members.h"
 #include "core/grammar/cfg/argument_texts.h"
 #include "core/grammar/cfg/argument_values.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "core/base/json_depth.h"
-#include "core/base/json_memory.h"
+#include "core/base/json/json_depth.h"
+#include "core/base/json/json_memory.h"
 
 namespace quire::grammar {
 

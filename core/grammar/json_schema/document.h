@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/base/json_fwd.h"
+#include "core/base/json/json_fwd.h"
 #include "core/grammar/limits.h"
 
 namespace quire::grammar {

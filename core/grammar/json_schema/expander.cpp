@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/json_memory.h"
+#include "core/base/json/json_memory.h"
 #include "core/grammar/json_schema/located.h"
 
 namespace quire::grammar {

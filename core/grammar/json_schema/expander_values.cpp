@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/json_memory.h"
+#include "core/base/json/json_memory.h"
 #include "core/grammar/json_schema/expander.h"
 #include "core/grammar/json_schema/formats.h"
 #include "core/grammar/json_schema/located.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/json_fwd.h"
+#include "core/base/json/json_fwd.h"
 #include "core/grammar/limits.h"
 #include "core/grammar/regex/dfa.h"
 #include "core/grammar/regex/expression.h"

@@ -17,10 +17,10 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/files/private_folder.h"
+#include "core/base/files/write_error.h"
 #include "core/base/log.h"
-#include "core/base/private_folder.h"
 #include "core/base/result.h"
-#include "core/base/write_error.h"
 
 namespace quire {
 

@@ -10,7 +10,7 @@
 #include "core/base/sampling_ranges.h"
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"
-#include "core/model/formats/json_file.h"
+#include "core/model/formats/hf/json_file.h"
 
 namespace quire {
 

@@ -7,7 +7,7 @@
 
 #include "core/base/pooling.h"
 #include "core/model/architectures/spec_reader.h"
-#include "core/model/formats/json_file.h"
+#include "core/model/formats/hf/json_file.h"
 
 namespace quire {
 

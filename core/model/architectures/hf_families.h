@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/model/architectures/spec_reader.h"
-#include "core/model/formats/gguf.h"
-#include "core/model/formats/json_file.h"
+#include "core/model/formats/gguf/gguf.h"
+#include "core/model/formats/hf/json_file.h"
 #include "core/model/formats/tensor_table.h"
 #include "core/model/parts/weight_roles.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model/formats/json_file.h"
+#include "core/model/formats/hf/json_file.h"
 
 namespace quire {
 

@@ -9,7 +9,7 @@
 #include "core/base/printable.h"
 #include "core/model/architectures/hf_config.h"
 #include "core/model/architectures/hf_translation.h"
-#include "core/model/formats/json_file.h"
+#include "core/model/formats/hf/json_file.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf/gguf.h"
 #include "core/model/formats/tensor_table.h"
 #include "core/model/parts/model_spec.h"
 

@@ -6,9 +6,9 @@
 #include <stdexcept>
 
 #include "core/base/result.h"
-#include "core/model/encode/hf_tower.h"
 #include "core/model/encode/picture_plan.h"
 #include "core/model/encode/tower_run.h"
+#include "core/model/encode/towers/hf_tower.h"
 #include "kernels/check.h"
 
 namespace quire {

@@ -12,7 +12,7 @@
 
 #include "core/content/picture.h"
 #include "core/content/prepared_media.h"
-#include "core/model/encode/families.h"
+#include "core/model/encode/towers/families.h"
 #include "kernels/backend.h"
 
 namespace quire {

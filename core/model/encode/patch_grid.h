@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/model/encode/tower_spec.h"
-#include "core/model/encode/tower_weights.h"
+#include "core/model/encode/towers/tower_spec.h"
+#include "core/model/encode/towers/tower_weights.h"
 
 namespace quire {
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/model/encode/picture_sizes.h"
-#include "core/model/encode/resize.h"
+#include "core/model/encode/pictures/picture_sizes.h"
+#include "core/model/encode/pictures/resize.h"
 #include "kernels/check.h"
 
 namespace quire {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/model/encode/encoder.h"
-#include "core/model/encode/tower_spec.h"
+#include "core/model/encode/towers/tower_spec.h"
 
 namespace quire {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "core/model/encode/tower_weights.h"
+#include "core/model/encode/towers/tower_weights.h"
 #include "kernels/backend.h"
 
 namespace quire {

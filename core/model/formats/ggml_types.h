@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "kernels/dtype.h"
+#include "kernels/formats/dtype.h"
 
 namespace quire {
 

@@ -16,7 +16,7 @@
 #include "core/base/result.h"
 #include "core/model/formats/ggml_types.h"
 #include "core/model/formats/row_makers.h"
-#include "kernels/half.h"
+#include "kernels/formats/half.h"
 
 namespace quire {
 

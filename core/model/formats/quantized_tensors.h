@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/model/formats/quant_config.h"
+#include "core/model/formats/hf/quant_config.h"
 #include "core/model/formats/tensor_table.h"
 
 namespace quire {

@@ -12,7 +12,7 @@
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "core/base/result.h"
-#include "core/model/formats/json_file.h"
+#include "core/model/formats/hf/json_file.h"
 #include "core/text/tokenizer_data.h"
 
 namespace quire {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf/gguf.h"
 #include "core/text/tokenizer.h"
 
 namespace quire {

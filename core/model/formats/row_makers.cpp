@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "kernels/half.h"
+#include "kernels/formats/half.h"
 
 namespace quire {
 

@@ -9,7 +9,7 @@
 #include "core/base/printable.h"
 #include "core/base/result.h"
 #include "core/model/formats/ggml_types.h"
-#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf/gguf.h"
 
 namespace quire {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "core/base/result.h"
-#include "core/model/layers/adapter_check.h"
-#include "core/model/layers/read_adapter.h"
+#include "core/model/layers/adapters/adapter_check.h"
+#include "core/model/layers/adapters/read_adapter.h"
 #include "core/model/layers/transformer.h"
 #include "core/model/parts/views.h"
 

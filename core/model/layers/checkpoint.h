@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/model/architectures/spec_reader.h"
-#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf/gguf.h"
 #include "core/model/layers/loaded_model.h"
 #include "core/model/layers/weight_sources.h"
 #include "core/model/parts/model_config.h"

@@ -8,8 +8,8 @@
 #include "core/base/result.h"
 #include "core/base/sampling_ranges.h"
 #include "core/model/architectures/registry.h"
-#include "core/model/formats/gguf.h"
-#include "core/model/formats/gguf_shards.h"
+#include "core/model/formats/gguf/gguf.h"
+#include "core/model/formats/gguf/gguf_shards.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/model/layers/checkpoint.h"
 

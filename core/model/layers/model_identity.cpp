@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/model/formats/known_contents.h"
+#include "core/model/formats/files/known_contents.h"
 #include "core/model/layers/checkpoint.h"
 
 namespace quire {

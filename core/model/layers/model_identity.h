@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/model/formats/content_hash.h"
+#include "core/model/formats/files/content_hash.h"
 #include "kernels/backend.h"
 
 namespace quire {

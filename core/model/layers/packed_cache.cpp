@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "core/base/result.h"
-#include "core/model/formats/known_contents.h"
+#include "core/model/formats/files/known_contents.h"
 
 namespace quire {
 

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "core/model/formats/content_hash.h"
-#include "core/model/formats/mapped_file.h"
-#include "core/model/formats/temporary_file.h"
+#include "core/model/formats/files/content_hash.h"
+#include "core/model/formats/files/mapped_file.h"
+#include "core/model/formats/files/temporary_file.h"
 
 namespace quire {
 

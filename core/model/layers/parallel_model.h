@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/model/layers/transformer.h"
-#include "kernels/parallel_backend.h"
+#include "kernels/parallel/parallel_backend.h"
 
 namespace quire {
 

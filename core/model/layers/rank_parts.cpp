@@ -6,7 +6,7 @@
 #include "core/base/result.h"
 #include "core/model/parts/parts.h"
 #include "core/model/parts/rank_cut.h"
-#include "kernels/rank_sum.h"
+#include "kernels/parallel/rank_sum.h"
 
 namespace quire {
 

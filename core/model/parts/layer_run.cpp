@@ -5,7 +5,7 @@
 #include "core/model/parts/kv_groups.h"
 #include "core/model/parts/views.h"
 #include "kernels/check.h"
-#include "kernels/rank_sum.h"
+#include "kernels/parallel/rank_sum.h"
 
 namespace quire {
 

@@ -2,17 +2,17 @@
 
 #include <array>
 
-#include "core/model/parts/attention.h"
-#include "core/model/parts/attention_mamba2.h"
-#include "core/model/parts/delta_net.h"
-#include "core/model/parts/dense.h"
-#include "core/model/parts/dense_and_experts.h"
-#include "core/model/parts/experts.h"
-#include "core/model/parts/kimi_delta.h"
-#include "core/model/parts/latent_attention.h"
-#include "core/model/parts/mamba.h"
-#include "core/model/parts/mamba2.h"
-#include "core/model/parts/short_conv.h"
+#include "core/model/parts/feed_forward/dense.h"
+#include "core/model/parts/feed_forward/dense_and_experts.h"
+#include "core/model/parts/feed_forward/experts.h"
+#include "core/model/parts/mixers/attention.h"
+#include "core/model/parts/mixers/attention_mamba2.h"
+#include "core/model/parts/mixers/delta_net.h"
+#include "core/model/parts/mixers/kimi_delta.h"
+#include "core/model/parts/mixers/latent_attention.h"
+#include "core/model/parts/mixers/mamba.h"
+#include "core/model/parts/mixers/mamba2.h"
+#include "core/model/parts/mixers/short_conv.h"
 
 namespace quire {
 

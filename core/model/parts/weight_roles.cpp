@@ -5,8 +5,8 @@
 #include <array>
 #include <span>
 
+#include "core/model/parts/mixers/recurrent_mixer.h"
 #include "core/model/parts/parts.h"
-#include "core/model/parts/recurrent_mixer.h"
 #include "core/model/parts/weight_list.h"
 #include "kernels/check.h"
 

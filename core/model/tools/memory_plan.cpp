@@ -10,7 +10,7 @@
 #include "core/model/layers/abilities.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/sched/scheduler_options.h"
-#include "kernels/parallel_backend.h"
+#include "kernels/parallel/parallel_backend.h"
 
 namespace quire {
 

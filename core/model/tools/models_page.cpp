@@ -9,7 +9,7 @@
 
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"
-#include "core/model/encode/families.h"
+#include "core/model/encode/towers/families.h"
 #include "core/model/parts/parts.h"
 #include "core/model/tools/synth.h"
 #include "kernels/check.h"
@@ -301,7 +301,7 @@ std::string models_page() {
       "drawn\n"
       "at random. For Hugging Face classes without a published checkpoint in the test material, a checkpoint made from "
       "the\n"
-      "same weights must give the same (`tests/unit/model/hf_classes_test.cpp`). *yes* in the column *other engine* "
+      "same weights must give the same (`tests/unit/model/hf/hf_classes_test.cpp`). *yes* in the column *other engine* "
       "says that\n"
       "the family's logits are also compared with those of llama.cpp, where the test material is present. The tool "
       "format is\n"

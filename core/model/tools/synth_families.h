@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf/gguf.h"
 #include "core/model/parts/model_spec.h"
 
 namespace quire {

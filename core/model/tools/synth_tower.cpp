@@ -8,8 +8,8 @@
 
 #include "core/base/result.h"
 #include "core/model/formats/ggml_types.h"
-#include "core/model/formats/gguf_writer.h"
-#include "core/model/formats/quantize.h"
+#include "core/model/formats/gguf/gguf_writer.h"
+#include "core/model/formats/gguf/quantize.h"
 
 namespace quire {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/dtype.h"
+#include "kernels/formats/dtype.h"
 
 namespace quire {
 

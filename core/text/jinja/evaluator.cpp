@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "core/text/jinja/builtins.h"
+#include "core/text/jinja/calls/loop_context.h"
 #include "core/text/jinja/failure.h"
-#include "core/text/jinja/loop_context.h"
 #include "core/text/jinja/operators.h"
-#include "core/text/jinja/repr.h"
-#include "core/text/jinja/unicode.h"
+#include "core/text/jinja/values/builtins.h"
+#include "core/text/jinja/values/repr.h"
+#include "core/text/jinja/values/unicode.h"
 
 namespace quire::jinja {
 namespace {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "core/text/chat_template.h"
-#include "core/text/jinja/ast.h"
-#include "core/text/jinja/object.h"
-#include "core/text/jinja/value.h"
+#include "core/text/jinja/parse/ast.h"
+#include "core/text/jinja/values/object.h"
+#include "core/text/jinja/values/value.h"
 
 namespace quire::jinja {
 

@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "core/text/jinja/builtins.h"
+#include "core/text/jinja/calls/loop_context.h"
+#include "core/text/jinja/calls/macro.h"
 #include "core/text/jinja/evaluator.h"
 #include "core/text/jinja/failure.h"
-#include "core/text/jinja/loop_context.h"
-#include "core/text/jinja/macro.h"
-#include "core/text/jinja/repr.h"
+#include "core/text/jinja/values/builtins.h"
+#include "core/text/jinja/values/repr.h"
 
 namespace quire::jinja {
 

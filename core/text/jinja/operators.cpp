@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/text/jinja/builtins.h"
 #include "core/text/jinja/failure.h"
-#include "core/text/jinja/repr.h"
-#include "core/text/jinja/unicode.h"
+#include "core/text/jinja/values/builtins.h"
+#include "core/text/jinja/values/repr.h"
+#include "core/text/jinja/values/unicode.h"
 
 namespace quire::jinja {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/text/jinja/evaluator.h"
-#include "core/text/jinja/value.h"
+#include "core/text/jinja/values/value.h"
 
 namespace quire::jinja {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/text/tokenizer/symbol_tables.h"
+#include "core/text/tokenizer/read/symbol_tables.h"
 
 namespace quire {
 

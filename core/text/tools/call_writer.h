@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/tokenizer.h"
 #include "core/text/tools/tool_format.h"
 

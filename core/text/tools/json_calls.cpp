@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/base/json_memory.h"
+#include "core/base/json/json_memory.h"
 #include "core/text/tools/call_reader.h"
 
 namespace quire {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cctype>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 
 namespace quire {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/tools/tool_format.h"
 
 namespace quire {

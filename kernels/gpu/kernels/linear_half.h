@@ -6,10 +6,10 @@
 // each with itself by bits.
 #pragma once
 
-#include "kernels/element_type.h"
-#include "kernels/gpu/half_shapes.h"
-#include "kernels/gpu/half_tiles.h"
+#include "kernels/formats/element_type.h"
 #include "kernels/gpu/kernels/linear_int.h"
+#include "kernels/gpu/pack/half_shapes.h"
+#include "kernels/gpu/pack/half_tiles.h"
 
 namespace quire::gpu {
 

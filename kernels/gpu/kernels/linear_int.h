@@ -5,11 +5,11 @@
 // end: weights are zeros there, activations those of the last block, so that sums stay as they are.
 #pragma once
 
-#include "kernels/gpu/act_tiles.h"
 #include "kernels/gpu/kernels/expert_rows.h"
 #include "kernels/gpu/kernels/portable.h"
 #include "kernels/gpu/kernels/unpack.h"
-#include "kernels/gpu/strips.h"
+#include "kernels/gpu/pack/act_tiles.h"
+#include "kernels/gpu/pack/strips.h"
 
 namespace quire::gpu {
 

@@ -3,11 +3,11 @@
 // normed row sums its squares itself. Invariant: the order of a row's sums depends on its length alone.
 #pragma once
 
-#include "kernels/gpu/act_tiles.h"
 #include "kernels/gpu/kernels/elementary.h"
 #include "kernels/gpu/kernels/expert_rows.h"
 #include "kernels/gpu/kernels/fours.h"
 #include "kernels/gpu/kernels/portable.h"
+#include "kernels/gpu/pack/act_tiles.h"
 
 namespace quire::gpu {
 

@@ -5,10 +5,10 @@
 // that row alone; features beyond the depth are zeros.
 #pragma once
 
-#include "kernels/element_type.h"
-#include "kernels/gpu/half_tiles.h"
+#include "kernels/formats/element_type.h"
 #include "kernels/gpu/kernels/kv_cache.h"
 #include "kernels/gpu/kernels/norm_quantise.h"
+#include "kernels/gpu/pack/half_tiles.h"
 
 namespace quire::gpu {
 

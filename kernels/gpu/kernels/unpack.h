@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/gpu/kernels/portable.h"
-#include "kernels/gpu/strips.h"
+#include "kernels/gpu/pack/strips.h"
 
 namespace quire::gpu {
 

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "server/api/chat/chat_operation.h"
-#include "server/api/common/item_pages.h"
+#include "server/api/common/store/item_pages.h"
 
 namespace quire {
 

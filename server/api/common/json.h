@@ -1,8 +1,8 @@
 // The JSON of requests. Any thread.
 #pragma once
 
-#include "core/base/json.h"
-#include "core/base/json_escape.h"
+#include "core/base/json/json.h"
+#include "core/base/json/json_escape.h"
 
 namespace quire {
 

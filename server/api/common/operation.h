@@ -14,8 +14,8 @@
 #include "core/base/work_limit.h"
 #include "core/engine/request_queue.h"
 #include "core/request/request.h"
-#include "server/api/common/background_responses.h"
-#include "server/api/common/response_store.h"
+#include "server/api/common/store/background_responses.h"
+#include "server/api/common/store/response_store.h"
 #include "server/api/common/stream_origin.h"
 
 namespace quire {

@@ -9,7 +9,7 @@
 #include "core/engine/adapter_pool.h"
 #include "core/engine/request_queue.h"
 #include "core/grammar/compiler.h"
-#include "core/model/formats/text_tasks.h"
+#include "core/model/formats/hf/text_tasks.h"
 #include "core/model/layers/loaded_model.h"
 #include "core/text/chat_template.h"
 #include "core/text/chat_template_capabilities.h"

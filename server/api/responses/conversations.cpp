@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "server/api/common/item_pages.h"
+#include "server/api/common/store/item_pages.h"
 #include "server/api/generation/generation_fields.h"
 #include "server/api/responses/responses_input.h"
 

@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "server/api/common/item_pages.h"
+#include "server/api/common/store/item_pages.h"
 #include "server/api/conversation/oldest_turns.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/responses/responses_operation.h"

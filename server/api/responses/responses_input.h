@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/api/common/field_reader.h"
-#include "server/api/common/response_store.h"
+#include "server/api/common/store/response_store.h"
 #include "server/api/conversation/media_list.h"
 
 namespace quire {

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <memory>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/base/result.h"
 #include "core/sim/step_fit.h"
 #include "server/cli/bench/kernel_bench.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "core/base/result.h"
-#include "core/model/formats/quantize.h"
+#include "core/model/formats/gguf/quantize.h"
 
 namespace quire::bench {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/json_fwd.h"
+#include "core/base/json/json_fwd.h"
 #include "kernels/machine_limits.h"
 
 namespace quire::bench {

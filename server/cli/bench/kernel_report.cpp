@@ -1,5 +1,5 @@
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "server/cli/bench/kernel_bench.h"
 
 namespace quire::bench {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 
 namespace quire::bench {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/json_fwd.h"
+#include "core/base/json/json_fwd.h"
 
 namespace quire::bench {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/base/log.h"
+#include "core/base/memory/system_limits.h"
 #include "core/base/result.h"
-#include "core/base/system_limits.h"
 #include "server/cli/line/help_format.h"
 #include "server/cli/line/suggestions.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/files/regular_file.h"
 #include "core/base/nearest_name.h"
-#include "core/base/regular_file.h"
 #include "server/api/common/base64.h"
 
 namespace quire::cli {

@@ -6,8 +6,8 @@
 #include <new>
 #include <system_error>
 
-#include "core/base/system_limits.h"
-#include "kernels/cpu/topology.h"
+#include "core/base/memory/system_limits.h"
+#include "kernels/cpu/machine/topology.h"
 #include "tests/support/temporary_folder.h"
 
 namespace quire {

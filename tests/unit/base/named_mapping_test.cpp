@@ -1,4 +1,4 @@
-#include "core/base/named_mapping.h"
+#include "core/base/memory/named_mapping.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

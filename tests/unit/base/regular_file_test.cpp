@@ -1,4 +1,4 @@
-#include "core/base/regular_file.h"
+#include "core/base/files/regular_file.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -10,8 +10,8 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 
-#include "core/base/usable_folder.h"
-#include "core/base/write_error.h"
+#include "core/base/files/usable_folder.h"
+#include "core/base/files/write_error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace quire {

@@ -1,6 +1,6 @@
 // JSON values that end, and that begin to be containers, where the system has no memory left: in a child process with a
 // limit of its address space.
-#include "core/base/sure_memory.h"
+#include "core/base/memory/sure_memory.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@
 #include <new>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 
 using namespace quire;
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "server/cli/bench/report.h"
 #include "server/cli/bench/serve_bench.h"
 #include "server/cli/bench/workload.h"

@@ -1,6 +1,6 @@
 // Printed results of the kernel benchmark.
 #include "server/cli/bench/kernel_bench.h"
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 
 #include <catch2/catch.hpp>
 

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf/gguf.h"
 
 namespace quire::test {
 

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "core/base/result.h"
-#include "core/model/encode/hf_tower.h"
+#include "core/model/encode/towers/hf_tower.h"
 #include "tests/support/material.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/encode/hf_tower_directory.h"

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "core/model/formats/ggml_types.h"
-#include "core/model/formats/gguf_writer.h"
-#include "core/model/formats/quantize.h"
+#include "core/model/formats/gguf/gguf_writer.h"
+#include "core/model/formats/gguf/quantize.h"
 
 namespace quire::test {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/content/picture.h"
-#include "kernels/dtype.h"
+#include "kernels/formats/dtype.h"
 
 namespace quire::test {
 

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "core/model/encode/picture_plan.h"
-#include "core/model/encode/picture_sizes.h"
-#include "core/model/encode/resize.h"
+#include "core/model/encode/pictures/picture_sizes.h"
+#include "core/model/encode/pictures/resize.h"
 #include "tests/unit/encode/made_tower.h"
 
 namespace quire::test {

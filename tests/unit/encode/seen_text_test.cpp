@@ -7,7 +7,7 @@
 
 #include "core/engine/engine.h"
 #include "core/model/encode/encoder.h"
-#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf/gguf.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/model/layers/loaded_model.h"
 #include "tests/support/material.h"

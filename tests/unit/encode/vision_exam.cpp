@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/model/encode/picture_plan.h"
-#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf/gguf.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "kernels/registry.h"
 #include "tests/unit/encode/png.h"

@@ -17,7 +17,7 @@
 #include "tests/support/deferred_executor.h"
 #include "tests/support/fake_model.h"
 #include "tests/unit/engine/interrupted_executor.h"
-#include "tests/unit/engine/priced_device.h"
+#include "tests/unit/engine/sched/priced_device.h"
 #include "tests/unit/engine/watched_executor.h"
 
 namespace quire::test {

@@ -3,15 +3,15 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/grammar/compiler.h"
 #include "core/grammar/mask/vocabulary.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/text/chat_template.h"
 #include "tests/unit/engine/allocations.h"
 #include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/kv/tier_folders.h"
 #include "tests/unit/engine/served_model.h"
-#include "tests/unit/engine/tier_folders.h"
 
 using namespace quire;
 using namespace quire::test;

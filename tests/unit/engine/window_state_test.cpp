@@ -1,8 +1,8 @@
 // A model with windows and recurrent states: it keeps both in the pool and in every tier, and its texts stay the same.
 #include <catch2/catch.hpp>
 
-#include "tests/unit/engine/fake_store.h"
 #include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/kv/fake_store.h"
 
 using namespace quire;
 using namespace quire::test;

@@ -11,7 +11,7 @@
 #include "tests/unit/model/exam.h"
 #include "tests/unit/model/family_judge.h"
 #include "tests/unit/model/model_runner.h"
-#include "tests/unit/model/spec_reference.h"
+#include "tests/unit/model/reference/spec_reference.h"
 
 using namespace quire;
 using namespace quire::test;

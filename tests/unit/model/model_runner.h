@@ -11,7 +11,7 @@
 
 #include "core/model/layers/loaded_model.h"
 #include "tests/unit/model/recording_backend.h"
-#include "tests/unit/model/reference_model.h"
+#include "tests/unit/model/reference/reference_model.h"
 
 namespace quire::test {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/model/parts/kv_groups.h"
-#include "core/model/parts/recurrent_mixer.h"
+#include "core/model/parts/mixers/recurrent_mixer.h"
 #include "core/model/parts/source_group.h"
 #include "core/model/parts/weight_list.h"
 

@@ -5,7 +5,7 @@
 #include "core/model/tools/synth.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model/model_runner.h"
-#include "tests/unit/model/reference_model.h"
+#include "tests/unit/model/reference/reference_model.h"
 
 using namespace quire;
 using namespace quire::test;

@@ -7,7 +7,7 @@
 #include "core/model/layers/loaded_model.h"
 #include "tests/support/material.h"
 #include "tests/unit/model/model_runner.h"
-#include "tests/unit/model/spec_reference.h"
+#include "tests/unit/model/reference/spec_reference.h"
 
 using namespace quire;
 using namespace quire::test;

@@ -8,7 +8,7 @@
 #include <random>
 #include <span>
 
-#include "kernels/half.h"
+#include "kernels/formats/half.h"
 
 namespace quire::test {
 

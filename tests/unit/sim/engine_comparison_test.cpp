@@ -6,7 +6,7 @@
 
 #include "core/sim/simulation.h"
 #include "tests/unit/engine/harness.h"
-#include "tests/unit/engine/state_memory.h"
+#include "tests/unit/engine/kv/state_memory.h"
 
 using namespace quire;
 using namespace quire::sim;

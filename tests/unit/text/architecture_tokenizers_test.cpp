@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf/gguf.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "tests/support/material.h"
 #include "tests/unit/text/tokenizer_material.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/chat_template.h"
 #include "tests/support/material.h"
 

@@ -1,5 +1,5 @@
 #include "core/text/chat_template.h"
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 
 #include <catch2/catch.hpp>
 #include <string>

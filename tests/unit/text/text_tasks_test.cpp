@@ -1,12 +1,12 @@
 // Settings for embedding and judging texts are read from the places where a model's files keep them.
-#include "core/model/formats/text_tasks.h"
+#include "core/model/formats/hf/text_tasks.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
 #include "core/base/result.h"
-#include "core/model/formats/gguf.h"
+#include "core/model/formats/gguf/gguf.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/text/tokenizer_data.h"
 #include "tests/support/material.h"

@@ -5,8 +5,8 @@
 
 #include "core/base/result.h"
 #include "core/text/tokenizer/added_tokens.h"
-#include "core/text/tokenizer/json_components.h"
 #include "core/text/tokenizer/merge_model.h"
+#include "core/text/tokenizer/read/json_components.h"
 #include "core/text/unicode.h"
 
 namespace quire {

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/tools/output_parser.h"
 #include "tests/support/material.h"
 

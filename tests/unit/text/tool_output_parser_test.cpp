@@ -1,4 +1,4 @@
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/tools/output_parser.h"
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // Values of calls: where they end, their types, and what is left of a call that is cut off.
-#include "core/base/json.h"
+#include "core/base/json/json.h"
 #include "core/text/tools/output_parser.h"
 
 #include <catch2/catch.hpp>

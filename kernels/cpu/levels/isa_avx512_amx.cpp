@@ -1,0 +1,11 @@
+// The AMX level's logic over emulated tiles on AVX-512, for the tests.
+#include "kernels/cpu/simd/simd_avx512.h"
+
+#include "kernels/cpu/levels/amx_table.h"
+#include "kernels/cpu/levels/isa_levels.h"
+
+namespace quire {
+
+const LevelAdditions kAmxEmulatedAvx512Additions = make_amx_additions<EmulatedTiles, EmulatedLeftTiles>();
+
+}  // namespace quire

@@ -1,0 +1,83 @@
+// Router: the table of paths, methods and their handlers. Immutable; any thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "server/admin/report_reader.h"
+#include "server/api/batches/files.h"
+#include "server/api/common/model_table.h"
+#include "server/api/common/operation.h"
+#include "server/modules/modules.h"
+#include "server/state/server_state.h"
+#include "server/wire/response.h"
+
+namespace quire {
+
+// Makes an operation of one model, which is ready; on a text thread.
+using ModelEndpoint = Result<std::unique_ptr<Operation>> (*)(ModelCall& asked, const Call& call);
+// Lists models, or objects stored in memory; on a text thread.
+using ListEndpoint = Result<std::unique_ptr<Operation>> (*)(const ModelTable& models, const Call& call);
+// Reads or changes stored files and batches; on the batch thread.
+using StoredEndpoint = Result<StoredAnswer> (*)(BatchStore& store, const Call& call);
+// A file in a form, stored as it arrives.
+struct FileUploadRoute {};
+// The Responses API over a WebSocket.
+struct SocketRoute {};
+// Answers about the server from its state alone, in any phase: a few words, on the io thread.
+using StateHandler = Response (*)(ServerState& state);
+// A longer report about the server; on the reports thread.
+using ReportHandler = Response (*)(ServerState& state, const ReportReader& reader);
+// A file of the web page; on the reports thread. The module `page`.
+using PageHandler = Response (*)(const RequestHead& head);
+// An admin's operation; on the admin thread.
+using AdminHandler = Result<AdminTask> (*)(ServerState& state, const Call& call);
+// Nothing: the build leaves out the module that answers.
+struct LeftOut {
+  Module module;
+};
+
+// kKey: requires an API key, if keys are configured. kMetrics: set by security.metrics.
+enum class Access { kOpen, kKey, kMetrics, kAdmin };
+
+struct Route {
+  std::string_view path;    // a trailing '*' stands for any non-empty rest
+  std::string_view method;  // GET implies HEAD
+  std::variant<ModelEndpoint, ListEndpoint, StoredEndpoint, FileUploadRoute, StateHandler, ReportHandler, PageHandler,
+               AdminHandler, SocketRoute, LeftOut>
+      answer;
+  Access access = Access::kKey;
+  bool is_queued = true;   // a model's endpoint: it computes, so it needs a place in the model's queue
+  bool is_counted = true;  // counts against quotas; false: lists models or ends counted work
+
+  // An endpoint of the API, as opposed to one about the server itself.
+  constexpr bool is_api() const {
+    return std::holds_alternative<ModelEndpoint>(answer) || std::holds_alternative<ListEndpoint>(answer) ||
+           std::holds_alternative<SocketRoute>(answer) || is_stored();
+  }
+  // An endpoint of stored files and batches.
+  constexpr bool is_stored() const { return std::holds_alternative<StoredEndpoint>(answer) || takes_form(); }
+  constexpr bool takes_form() const { return std::holds_alternative<FileUploadRoute>(answer); }
+};
+
+struct RouteMatch {
+  const Route* route = nullptr;     // null: see status
+  int status = 200;                 // 404 or 405
+  std::string allow;                // set for 405 and OPTIONS
+  Module left_out = Module::kCore;  // for 404: the module that would answer at this path
+};
+
+std::span<const Route> routes();
+RouteMatch find_route(std::string_view method, std::string_view path);
+
+// The call must be read again once its pictures are there.
+struct WantedMedia {};
+// A parsed call of the API: its operation, or the condition for it: a sleeping model to wake, pictures to read.
+using ParsedCall = std::variant<std::unique_ptr<Operation>, SleepingModel, WantedMedia>;
+// Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode if the call's limit was
+// reached.
+Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call);
+
+}  // namespace quire

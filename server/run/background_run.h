@@ -1,0 +1,49 @@
+// BackgroundRun: an operation that runs without the session that began it: its events are saved for readers, its
+// response is stored at its end. One thread at a time (its executor's). Invariants: it holds its key's place and its
+// place in the queue like any request; a drain waits for it, and cuts it at the deadline.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <memory>
+#include <string>
+
+#include "server/run/operation_run.h"
+#include "server/state/server_state.h"
+
+namespace quire {
+
+class BackgroundRun {
+ public:
+  BackgroundRun(ServerState& state, boost::asio::any_io_executor executor, std::unique_ptr<Operation> operation,
+                std::string key_name);
+  ~BackgroundRun();
+  BackgroundRun(const BackgroundRun&) = delete;
+  BackgroundRun& operator=(const BackgroundRun&) = delete;
+
+  // Submits the operation, or returns why there is no room.
+  Result<void> begin(QuotaTable::Lease lease, ReservedPlace place, Clock::time_point arrival);
+  // The answer that the client gets at once.
+  std::string first_body() const { return operation_->snapshot(); }
+  // Starts the run, which then continues by itself. To be called after begin().
+  static void start(std::shared_ptr<BackgroundRun> run);
+
+  const std::shared_ptr<SavedStream>& stream() const { return saved_; }  // null: it is not streamed
+
+ private:
+  boost::asio::awaitable<void> run();
+  void save(std::string& out);
+  boost::asio::awaitable<void> end(const OperationRun::Progress* failure, std::string& out);
+  void note_end();
+
+  ServerState& state_;
+  const boost::asio::any_io_executor executor_;
+  const std::unique_ptr<Operation> operation_;
+  const std::string id_;
+  const std::string key_name_;
+  QuotaTable::Lease lease_;
+  OperationRun run_;  // destroyed before what it uses
+  std::shared_ptr<SavedStream> saved_;
+};
+
+}  // namespace quire

@@ -1,0 +1,48 @@
+// MediaService: loads files and URLs of calls and decodes and prepares their pieces, on the media threads; stored files
+// are read on the batch thread. Any thread, except start(), stop() and join(): one at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "server/media/call_media.h"
+#include "server/threads/media_pool.h"
+
+namespace quire {
+
+class BatchService;
+
+class MediaService {
+ public:
+  using Done = std::function<void(std::optional<Error>)>;
+
+  // `batches`: whose files pictures may be; null: there are none. Outlives the service.
+  MediaService(const MediaOptions& options, BatchService* batches);
+
+  void start() { pool_.start(); }
+  void stop() { pool_.stop(); }
+  void join() { pool_.join(); }
+
+  // `client`: whose pieces are counted together. `computes`: false for calls that only count tokens.
+  std::shared_ptr<CallMedia> begin(const std::string& key_name, const std::string& client, bool computes) const {
+    return std::make_shared<CallMedia>(store_, options_, key_name, client, computes);
+  }
+  // Calls `done` once all that the call wants is there, or failed: each failure is kept with its piece. An error: there
+  // is no room for the work. From any thread, perhaps at once.
+  void work(const std::shared_ptr<CallMedia>& media, Done done);
+
+  MediaStore::Stats stats() const { return store_->stats(); }
+  std::size_t num_waiting() const { return pool_.num_waiting(); }
+
+ private:
+  void load_stored(const std::shared_ptr<CallMedia>& media, const std::string& id, std::function<void()> done);
+  Result<MediaBytes> load(CallMedia& media, const MediaSource& source);
+
+  const MediaOptions options_;
+  BatchService* const batches_;
+  const std::shared_ptr<MediaStore> store_;
+  MediaPool pool_;
+};
+
+}  // namespace quire

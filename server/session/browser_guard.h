@@ -1,0 +1,35 @@
+// Checks that stop a web page from using the server through its visitor's browser: Host (DNS rebinding), Origin and
+// Content-Type (cross-site requests). Any thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/wire/request_head.h"
+#include "server/wire/response.h"
+
+namespace quire {
+
+// Returns whether no outsider can point this Host name at the server: an address, a name without a dot, this machine's
+// name, a name in a domain that is never delegated (".local", ".internal", ...), or one of `allowed` ("*": every name).
+bool is_trusted_host(std::string_view host, const std::vector<std::string>& allowed);
+
+// Returns whether the browser's headers say that another site's page sent the request.
+bool is_cross_site(const RequestHead& head);
+
+// Reason why a web page could have sent this request to an /admin path; nullopt if none can.
+std::optional<Response> cross_site_refusal(const RequestHead& head);
+
+// Returns whether the request bears marks of a browser: Origin, Referer, Cookie, Sec-Fetch-*, or a browser's
+// User-Agent. Every request that a page can send to another site has one of them.
+bool is_from_browser(const RequestHead& head);
+
+// The type that curl and others send by default: application/x-www-form-urlencoded.
+bool is_form_type(std::string_view content_type);
+
+// application/json, text/json and application/...+json, with or without parameters.
+bool is_json_type(std::string_view content_type);
+
+}  // namespace quire

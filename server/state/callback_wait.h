@@ -1,0 +1,25 @@
+// wait_for_callback: suspends a session until an operation on another thread calls back. Runs on the session's io
+// thread and blocks none. The first of these ends the wait: the callback, the client's disconnect, the time limit, the
+// drain's deadline.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <functional>
+#include <optional>
+
+#include "server/state/server_state.h"
+#include "server/wire/transport.h"
+
+namespace quire {
+
+struct WaitResult {
+  bool client_gone = false;
+  std::optional<Error> error;  // the reported error, or why the wait ended early
+};
+
+// `begin` starts the operation, which may call back immediately, from any thread, even after the wait ended.
+boost::asio::awaitable<WaitResult> wait_for_callback(
+    ServerState& state, Transport& transport, std::function<void(std::function<void(std::optional<Error>)>)> begin,
+    std::optional<std::chrono::milliseconds> longest);
+
+}  // namespace quire
