@@ -8,7 +8,7 @@
 
 #include "kernels/gpu/gpu_kv.h"
 #include "kernels/gpu/kernels/attention.h"
-#include "kernels/gpu/step_uploads.h"
+#include "kernels/gpu/moves/step_uploads.h"
 
 namespace quire::gpu {
 

@@ -16,8 +16,8 @@
 #include "kernels/gpu/gpu_steps.h"
 #include "kernels/gpu/kernels/embed.h"
 #include "kernels/gpu/kernels/row_ops.h"
-#include "kernels/gpu/step_uploads.h"
-#include "kernels/gpu/weight_uploads.h"
+#include "kernels/gpu/moves/step_uploads.h"
+#include "kernels/gpu/moves/weight_uploads.h"
 
 namespace quire::gpu {
 namespace {

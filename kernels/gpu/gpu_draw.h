@@ -6,7 +6,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/gpu/kernels/draw.h"
-#include "kernels/gpu/step_uploads.h"
+#include "kernels/gpu/moves/step_uploads.h"
 
 namespace quire::gpu {
 

@@ -14,8 +14,8 @@
 #include "kernels/gpu/device/device.h"
 #include "kernels/gpu/device/device_memory.h"
 #include "kernels/gpu/kernels/linear_int.h"
+#include "kernels/gpu/moves/weight_uploads.h"
 #include "kernels/gpu/pack/half_tiles.h"
-#include "kernels/gpu/weight_uploads.h"
 
 namespace quire::gpu {
 

@@ -6,7 +6,7 @@
 #include "kernels/backend.h"
 #include "kernels/gpu/device/device_memory.h"
 #include "kernels/gpu/kernels/recurrent.h"
-#include "kernels/gpu/step_uploads.h"
+#include "kernels/gpu/moves/step_uploads.h"
 
 namespace quire::gpu {
 

@@ -9,8 +9,8 @@
 
 #include "kernels/gpu/device/host_results.h"
 #include "kernels/gpu/gpu_draw.h"
-#include "kernels/gpu/ranks/gpu_moves.h"
-#include "kernels/gpu/step_uploads.h"
+#include "kernels/gpu/moves/gpu_moves.h"
+#include "kernels/gpu/moves/step_uploads.h"
 #include "kernels/step_ops.h"
 
 namespace quire::gpu {

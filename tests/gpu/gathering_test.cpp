@@ -5,7 +5,7 @@
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/device/gathering_device.h"
 #include "kernels/gpu/kernels/row_ops.h"
-#include "kernels/gpu/step_uploads.h"
+#include "kernels/gpu/moves/step_uploads.h"
 #include "tests/gpu/device_arrays.h"
 
 namespace quire::test {

@@ -5,9 +5,9 @@
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/formats/packed_scales.h"
 #include "kernels/gpu/device/device_memory.h"
+#include "kernels/gpu/moves/weight_uploads.h"
 #include "kernels/gpu/pack/half_tiles.h"
 #include "kernels/gpu/pack/strips.h"
-#include "kernels/gpu/weight_uploads.h"
 #include "tests/kernels/random_data.h"
 
 namespace quire::test {

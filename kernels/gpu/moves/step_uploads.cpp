@@ -1,4 +1,4 @@
-#include "kernels/gpu/step_uploads.h"
+#include "kernels/gpu/moves/step_uploads.h"
 
 #include <algorithm>
 #include <cstring>

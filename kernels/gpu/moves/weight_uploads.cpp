@@ -1,4 +1,4 @@
-#include "kernels/gpu/weight_uploads.h"
+#include "kernels/gpu/moves/weight_uploads.h"
 
 #include <algorithm>
 #include <cstdint>

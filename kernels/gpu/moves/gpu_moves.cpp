@@ -1,4 +1,4 @@
-#include "kernels/gpu/ranks/gpu_moves.h"
+#include "kernels/gpu/moves/gpu_moves.h"
 
 #include <algorithm>
 #include <cstring>
