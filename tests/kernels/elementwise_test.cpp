@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kWidths[] = {1, 5, 8, 16, 24, 33, 64, 172, 2048};
 
-bool close(float actual, double expected, double relative, double absolute = 1e-30) {
+bool is_near(float actual, double expected, double relative, double absolute = 1e-30) {
   return std::fabs(static_cast<double>(actual) - expected) <= relative * std::fabs(expected) + absolute;
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("rms_norm agrees with double precision, in place too") {
         const double scale = 1.0 / std::sqrt(sum / static_cast<double>(width) + 1e-5);
         for (std::int64_t col = 0; col < width; ++col) {
           const double w = weight[static_cast<std::size_t>(col)];
-          good = good && close(out.at(row, col), static_cast<double>(x.at(row, col)) * scale * w, 1e-6);
+          good = good && is_near(out.at(row, col), static_cast<double>(x.at(row, col)) * scale * w, 1e-6);
         }
       }
       CHECK(good);
@@ -188,7 +188,7 @@ TEST_CASE("swiglu agrees with double precision from -100 to 100") {
         for (std::int64_t col = 0; col < width; ++col) {
           const double expected =
               silu(static_cast<double>(x.at(row, col))) * static_cast<double>(x.at(row, width + col));
-          good = good && close(out.at(row, col), expected, 1e-6, 1e-34);
+          good = good && is_near(out.at(row, col), expected, 1e-6, 1e-34);
         }
       }
       CHECK(good);

@@ -11,13 +11,13 @@ using namespace quire::test;
 
 namespace slow_readers {
 
-constexpr std::int64_t kBound = 4 << 20;
+constexpr std::int64_t kAnswerBound = 4 << 20;
 constexpr std::int64_t kLongest = 1 << 20;  // approximate size of an answer requested here
 
 ServerOptions bounded() {
   ServerOptions options = test_options();
   options.max_body_bytes = 2 << 20;
-  options.max_unread_bytes = kBound;
+  options.max_unread_bytes = kAnswerBound;
   return options;
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("unread answers are bounded, whatever handler made them, and a neighbo
   for (int i = 0; i < 12; ++i)
     readers.emplace_back(server.port()).send(request);
   await_cuts(server, 1);
-  CHECK(server.server().state().answers.num_bytes() <= kBound + 2 * kLongest);
+  CHECK(server.server().state().answers.num_bytes() <= kAnswerBound + 2 * kLongest);
   CHECK(neighbour.post("/v1/completions", R"({"prompt":"a","max_tokens":1})").status == 200);
   for (HttpClient& reader : readers)
     reader.close();
@@ -140,7 +140,7 @@ TEST_CASE("the largest generations wait for their readers within the bound, in e
   // Sixteen choices are more than the kernel and the bound hold.
   if (body.find("\"n\":16") != std::string::npos) await_cuts(server, 1);
   // Bytes of an answer that was cut count until its connection has ended.
-  while (answers.num_bytes() > kBound)
+  while (answers.num_bytes() > kAnswerBound)
     std::this_thread::yield();
   for (HttpClient& reader : readers)
     reader.close();

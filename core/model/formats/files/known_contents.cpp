@@ -14,7 +14,7 @@ namespace quire {
 
 namespace {
 
-constexpr const char* kName = "content-hashes";
+constexpr const char* kHashesFile = "content-hashes";
 constexpr std::size_t kMostEntries = 1024;
 constexpr std::uintmax_t kMostBytes = 1 << 20;
 
@@ -45,7 +45,7 @@ std::optional<std::pair<FileStamp, ContentHash>> entry_of(const std::string& lin
 
 KnownContents::KnownContents(const std::filesystem::path& folder) {
   if (folder.empty()) return;
-  path_ = folder / kName;
+  path_ = folder / kHashesFile;
   entries_ = read(path_);
 }
 
@@ -74,7 +74,7 @@ std::optional<std::size_t> KnownContents::last_use(const FileStamp& stamp) const
 
 void KnownContents::remember(const FileStamp& stamp, const ContentHash& hash) {
   if (path_.empty() || !stamp.is_reliable) return;
-  remove_abandoned(path_.parent_path(), kName);
+  remove_abandoned(path_.parent_path(), kHashesFile);
   entries_ = read(path_);  // includes files that other processes added
   std::erase_if(entries_, [&](const Entry& entry) { return entry.first == stamp; });
   entries_.emplace_back(stamp, hash);
