@@ -200,13 +200,13 @@ check-deploy: test-packages build
 screenshots: build/check/build.ninja
 	$(NINJA) -C build/check quire e2e_scripts
 	cd build/check/tests/e2e && npm ci --no-audit --no-fund --omit=optional --prefer-offline && \
-	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node screenshots.mjs $(CURDIR)/deploy/docs/images
+	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node page/screenshots.mjs $(CURDIR)/deploy/docs/images
 
 # First paint, and a conversation of 2,000 messages, in Chromium.
 bench-page: build/check/build.ninja
 	$(NINJA) -C build/check quire e2e_scripts
 	cd build/check/tests/e2e && npm ci --no-audit --no-fund --omit=optional --prefer-offline && \
-	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node page_bench.mjs
+	  QUIRE_BINARY=$(CURDIR)/build/check/quire QUIRE_MODEL=$(CURDIR)/$(MODEL) node page/page_bench.mjs
 
 # Coding agents, unmodified, in scripted sessions: their packages are a gigabyte.
 agents: build/check/build.ninja

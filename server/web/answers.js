@@ -23,7 +23,7 @@ export const isResumable = (message) => message.role === "assistant" && !message
 
 export class Answers {
   #keeps = false; // the server keeps streams: it numbers their events
-  #running = new Map(); // conversation id -> AbortController
+  #running = new Map(); // conversation id -> {conversation, controller}
   #models;
   #save; // (conversation) => promise
 
@@ -36,15 +36,20 @@ export class Answers {
     return this.#running.has(conversation.id);
   }
 
+  // The conversation whose answer is received now, which is newer than the stored one; or undefined.
+  running(id) {
+    return this.#running.get(id)?.conversation;
+  }
+
   stop(conversation) {
-    this.#running.get(conversation.id)?.abort();
+    this.#running.get(conversation.id)?.controller.abort();
   }
 
   // Streams an answer to `body` into the message, which ends with a `finish` and perhaps an `error`. draw() is called as it grows.
   // Without a body the message's own stream is resumed.
   async run(conversation, answer, body, draw) {
     const controller = new AbortController();
-    this.#running.set(conversation.id, controller);
+    this.#running.set(conversation.id, { conversation, controller });
     if (body) {
       Object.assign(answer, { finish: undefined, error: undefined, warnings: undefined, timing: { began: performance.now() } });
       answer.stream = { id: requestId(), seen: 0 };

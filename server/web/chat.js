@@ -62,7 +62,7 @@ export class Chat {
 
   // Shows a stored conversation, or a new one; at that message, where one is named.
   async open(id, message) {
-    this.#shown = (id && (await this.#store.load(id))) || newConversation();
+    this.#shown = this.#answers.running(id) ?? ((id && (await this.#store.load(id))) || newConversation());
     if (message && !shownPath(this.#shown).some((each) => each.id === message)) showBranch(this.#shown, message);
     const resumable = this.#answers.isRunning(this.#shown) ? null : this.#leftBehind();
     this.#remember();

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { long_model } from "../long_model.mjs";
+import { long_model } from "../models/long_model.mjs";
 import { QuireServer } from "../server_process.mjs";
 
 const kPatience = 240_000;  // milliseconds, for a whole session

@@ -1,4 +1,4 @@
-// Models by name: references, the choice of files, the cache, redirects. The network's part is e2e/hub.test.mjs.
+// Models by name: references, the choice of files, the cache, redirects. The network's part is e2e/models/hub.test.mjs.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
