@@ -113,7 +113,7 @@ class Reader {
         has_column_experts_(
             any_family(spec.config.architecture, [](const HfFamily& f) { return !f.column_experts.empty(); })) {
     for (const LayerSpec& layer : spec_.layers) {
-      if (mixer_part(layer).turned_rows(layer, Role::kQuery) == 0 || layer.attention.rope < 0) continue;
+      if (!mixer_part(layer).has_heads() || layer.attention.rope < 0) continue;
       rotates_ = true;
       has_pairs_ = spec_.ropes[static_cast<std::size_t>(layer.attention.rope)].style == RopeStyle::kInterleaved;
     }
@@ -235,10 +235,9 @@ class Reader {
     const std::int64_t from = pair.down->shape[1];
     const std::int64_t to = pair.up->shape[0];
     for (const ExpertMatrix& matrix : expert_matrices(layer)) {
-      const bool is_whole = matrix.is_down || matrix.role == Role::kGateUpExperts || !ffn.experts_gated;
       const bool is_straight = from == matrix.cols && to == matrix.rows;
       const bool is_turned = from == matrix.rows && to == matrix.cols;
-      if (!is_whole || (!is_straight && !is_turned)) continue;
+      if (!matrix.is_whole || (!is_straight && !is_turned)) continue;
       if (is_straight && is_turned && !has_column_experts_)
         file_.fail(fmt::format("'{}' does not show which of its matrices sees the inputs", name));
       const StackedPair stacked{.rank = rank,

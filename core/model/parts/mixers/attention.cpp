@@ -39,7 +39,7 @@ void Attention::list_weights(const LayerSpec& layer, WeightList& list) const {
     const bool with_gate = attention.gate == OutputGate::kInQuery;
     list.product(Role::kQuery, Role::kQuery, with_gate ? 2 * query : query, hidden, with_gate ? attention.key_dim : 0);
     if (has_kv) list.product(Role::kKey, Role::kQuery, key, hidden);
-    if (has_kv && !attention.value_is_key) list.product(Role::kValue, Role::kQuery, value, hidden);
+    if (has_kv && !attention.value_is_key) list.product(Role::kValue, Role::kQuery, value, hidden).is_sensitive = true;
   }
   const std::int64_t width = attention.num_heads * attention.value_dim;
   if (attention.gate == OutputGate::kPerHead) list.alone(Role::kAttentionGate, attention.num_heads, hidden);
@@ -52,7 +52,7 @@ void Attention::list_weights(const LayerSpec& layer, WeightList& list) const {
       break;
     default: list.vector(Role::kQueryNorm, query); list.vector(Role::kKeyNorm, key);
   }
-  if (attention.has_sinks) list.vector(Role::kSinks, attention.num_heads);
+  if (attention.has_sinks) list.offsets(Role::kSinks, attention.num_heads);
   if (attention.output_norm) list.vector(Role::kAttentionSubNorm, width);
   list.alone(Role::kAttentionOutput, hidden, width);
 }

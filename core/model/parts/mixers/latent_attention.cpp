@@ -37,7 +37,11 @@ void LatentAttention::list_weights(const LayerSpec& layer, WeightList& list) con
   list.alone(Role::kKvA, latent.kv_rank + latent.rope_dim, hidden);
   list.vector(Role::kKvANorm, latent.kv_rank);
   if (latent.merged_kv) {
-    list.experts(Role::kKvB, Role::kKvB, latent.nope_dim + latent.value_dim, latent.kv_rank, heads);
+    WeightNeed& both =
+        list.experts(Role::kKvB, Role::kKeyB, latent.nope_dim + latent.value_dim, latent.kv_rank, heads);
+    both.form = WeightForm::kPairs;
+    both.second_product = Role::kValueB;
+    both.first_rows = latent.nope_dim;
   } else {
     list.experts(Role::kKeyB, Role::kKeyB, latent.kv_rank, latent.nope_dim, heads);
     list.experts(Role::kValueB, Role::kValueB, latent.value_dim, latent.kv_rank, heads);
