@@ -13,6 +13,12 @@
 #include "core/model/parts/mixers/mamba.h"
 #include "core/model/parts/mixers/mamba2.h"
 #include "core/model/parts/mixers/short_conv.h"
+#include "core/model/parts/model/head.h"
+#include "core/model/parts/model/layer_branches.h"
+#include "core/model/parts/model/layer_embeddings.h"
+#include "core/model/parts/model/next_tokens.h"
+#include "core/model/parts/model/residual_streams.h"
+#include "core/model/parts/model/token_embedding.h"
 
 namespace quire {
 
@@ -37,6 +43,12 @@ const AttentionAndMamba2 kAttentionAndMamba2{};
 const Dense kDense{};
 const Experts kExperts{};
 const DenseAndExperts kDenseAndExperts{};
+const TokenEmbedding kTokenEmbedding{};
+const LayerBranches kLayerBranches{};
+const LayerEmbeddings kLayerEmbeddings{};
+const ResidualStreams kResidualStreams{};
+const Head kHead{};
+const NextTokens kNextTokens{};
 
 // Indexed by Mixer.
 constexpr std::array<const Part*, 9> kMixers{&kEmptyPart, &kAttention, &kLatent, &kDeltaNet,          &kKimiDelta,
@@ -45,6 +57,8 @@ static_assert(kMixers[static_cast<std::size_t>(Mixer::kAttentionAndMamba2)] == &
 // Indexed by FeedForwardSpec::Kind.
 constexpr std::array<const Part*, 4> kFeedForwards{&kEmptyPart, &kDense, &kExperts, &kDenseAndExperts};
 static_assert(kFeedForwards[static_cast<std::size_t>(FeedForwardSpec::Kind::kBoth)] == &kDenseAndExperts);
+constexpr std::array<const ModelPart*, 6> kModelParts{&kTokenEmbedding,  &kLayerBranches, &kLayerEmbeddings,
+                                                      &kResidualStreams, &kHead,          &kNextTokens};
 
 }  // namespace
 
@@ -62,6 +76,10 @@ std::span<const Part* const> mixer_parts() {
 
 std::span<const Part* const> feed_forward_parts() {
   return kFeedForwards;
+}
+
+std::span<const ModelPart* const> model_parts() {
+  return kModelParts;
 }
 
 }  // namespace quire

@@ -11,6 +11,7 @@
 #include "core/model/architectures/registry.h"
 #include "core/model/layers/adapters/adapter_file.h"
 #include "core/model/layers/adapters/read_adapter.h"
+#include "core/model/layers/checkpoint.h"
 #include "core/model/parts/parts.h"
 
 namespace quire {
@@ -383,6 +384,19 @@ class Reader {
 std::shared_ptr<const Adapter> read_adapter(const fs::path& path, const ModelSpec& spec, Backend& backend,
                                             std::int64_t max_rank) {
   return Reader(open_adapter(path, spec.ignore_unknown_keys), spec, backend, max_rank).read();
+}
+
+void require_adapters(const Backend& backend) {
+  if (!backend.has(Ability::kAdapters))
+    throw StartupError(backend.name() + " does not compute adapters: set backend.device to cpu");
+}
+
+void check_adapter(const fs::path& adapter, const fs::path& model, Backend& backend, std::int64_t max_rank) {
+  require_adapters(backend);
+  std::error_code ignored;
+  const Checkpoint checkpoint =
+      fs::is_directory(model, ignored) ? read_hf_checkpoint(model, false) : read_gguf_checkpoint(model, false);
+  read_adapter(adapter, checkpoint.spec, backend, max_rank);
 }
 
 }  // namespace quire
