@@ -42,6 +42,10 @@ class Collector {
   }
 
   void take_vector(const WeightNeed& need, SourceGroup& to) {
+    if (!need.constants.empty()) {
+      to.vectors[need.role] = need.constants;
+      return;
+    }
     std::string tensor = name(need.role);
     // Some published files omit the suffix of a norm.
     if (role_info(need.role).suffix == ".weight" && !tensors_.contains(tensor) &&

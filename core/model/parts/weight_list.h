@@ -25,6 +25,11 @@ class WeightList {
   void decays(WeightRole role, std::int64_t size, std::int64_t taps = 0) {
     list_.push_back({.role = role, .cols = size, .taps = taps, .values = WeightValues::kDecays});
   }
+  // Values that files do not have.
+  void constants(WeightRole role, std::vector<float> values) {
+    const std::int64_t size = std::ssize(values);
+    list_.push_back({.role = role, .cols = size, .constants = std::move(values)});
+  }
   // [channels][taps], transposed; has_bias: files have a bias of the channels beside it.
   void convolution(WeightRole role, std::int64_t channels, std::int64_t taps, bool has_bias = false) {
     vector(role, channels * taps);

@@ -169,6 +169,7 @@ struct WeightNeed {
   std::int64_t gate_rows = 0;  // heads come as [gate_rows | gate_rows]; packing puts all first halves first
   WeightRole second_product = WeightRole::kNoRole;  // of a pair
   std::int64_t first_rows = 0;                      // of a pair; they are transposed
+  std::vector<float> constants{};                   // values of a vector that is not in files
   bool has_own_scales = false;                      // the experts' scales in files are a weight of their own
 
   // How published files have it; synthetic models follow.

@@ -137,7 +137,8 @@ void TensorList::add_all(const std::vector<WeightNeed>& needs, std::int64_t laye
 }
 
 void TensorList::add(const WeightNeed& need, std::int64_t layer) {
-  if (need.is_optional || (need.role == WeightRole::kHead && model_.config.tied_head)) return;
+  if (need.is_optional || !need.constants.empty() || (need.role == WeightRole::kHead && model_.config.tied_head))
+    return;
   SynthTensor tensor{.name = gguf_name(need.role, layer), .shape = {need.cols}, .role = SynthRole::kNorm};
   if (need.form != WeightForm::kVector) return add_matrix(need, std::move(tensor), layer);
   tensor.deviation = 0.05F;
