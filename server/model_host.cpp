@@ -8,7 +8,7 @@
 #include "core/base/log.h"
 #include "core/model/encode/towers/hf_tower.h"
 #include "core/model/formats/left_out_parts.h"
-#include "core/model/layers/adapters/adapter_check.h"
+#include "core/model/layers/adapters/read_adapter.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/text/tools/call_marks.h"
 #include "server/join_fleet.h"

@@ -1,9 +1,14 @@
 // DeepSeek V2 and V3, and families that share their latent attention (arXiv 2405.04434).
+#include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "core/model/architectures/hf_translation.h"
 #include "core/model/architectures/registry.h"
 
 namespace quire {
+
+using nlohmann::json;
 
 namespace {
 
@@ -77,6 +82,54 @@ void read_kimi_linear(SpecReader& reader, ModelSpec& spec) {
   spec.delta_eps = spec.config.rms_eps;
   reader.read_experts(spec, SpecReader::kSigmoidGating);
   renormalise_experts(spec);
+}
+
+// --- Hugging Face ----------------------------------------------------------------------------------------------------
+
+void translate_latent(HfTranslation& t) {
+  t.require_flag("rope_interleave", true, true);
+}
+
+// The number of leading dense layers is counted in the list of kinds.
+void translate_glm_lite(HfTranslation& t) {
+  t.require_flag("rope_interleave", true, true);
+  t.set_integer("expert_gating_func", 2);
+  const json* kinds = t.config().find("mlp_layer_types");
+  if (kinds == nullptr) {
+    t.set_integer("leading_dense_block_count", t.config().integer("first_k_dense_replace").value_or(1));
+    return;
+  }
+  std::int64_t dense = 0;
+  while (dense < std::ssize(*kinds) && (*kinds)[static_cast<std::size_t>(dense)] == "dense")
+    ++dense;
+  t.set_integer("leading_dense_block_count", dense);
+}
+
+// Layers are counted from one.
+void translate_kimi_linear(HfTranslation& t) {
+  const JsonObject& config = t.config();
+  const auto linear = config.object("linear_attn_config");
+  if (!linear) config.fail("'linear_attn_config' is missing");
+  const json* full = linear->find("full_attn_layers");
+  if (full == nullptr || !full->is_array()) linear->fail("'full_attn_layers' is missing");
+  std::vector<std::int64_t> kv_heads(static_cast<std::size_t>(std::clamp<std::int64_t>(t.num_layers(), 0, 4096)), 0);
+  for (const json& layer : *full) {
+    const std::int64_t index = layer.is_number_integer() ? layer.get<std::int64_t>() - 1 : -1;
+    if (index < 0 || index >= std::ssize(kv_heads)) linear->fail("'full_attn_layers' names a layer that is not there");
+    kv_heads[static_cast<std::size_t>(index)] = 1;
+  }
+  t.set("attention.head_count_kv", kv_heads);
+  t.set_integer("ssm.conv_kernel", linear->required_integer("short_conv_kernel_size"));
+  t.set_integer("kda.head_dim", linear->required_integer("head_dim"));
+  if (linear->required_integer("num_heads") != config.required_integer("num_attention_heads"))
+    linear->fail("'num_heads' differs from 'num_attention_heads', which is not supported");
+  t.require_flag("mla_use_nope", true, false);
+  t.require_text("moe_router_activation_func", "sigmoid");
+  t.require_flag("moe_renormalize", true, true);
+  t.set_integer("expert_gating_func", 2);
+  t.copy_integer("num_experts_per_token", "expert_used_count");
+  t.copy_integer("num_expert_group", "expert_group_count");
+  t.copy_integer("model_max_length", "context_length");
 }
 
 }  // namespace quire

@@ -2,10 +2,15 @@
 // dense feed-forward. Gemma 3n: the same attention, several residual streams, sparse feed-forwards.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
 
+#include "core/model/architectures/hf_translation.h"
 #include "core/model/architectures/registry.h"
 
 namespace quire {
+
+using nlohmann::json;
 
 namespace {
 
@@ -115,6 +120,107 @@ void read_gemma3n(SpecReader& reader, ModelSpec& spec) {
   read_per_layer_size(reader, spec);
   read_streams(reader, spec);
   read_sparsity(reader, spec);
+}
+
+// --- Hugging Face ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+// If the layers are not listed, every sixth one sees the whole context; the last one always does.
+void list_gemma4_layers(HfTranslation& t) {
+  constexpr std::int64_t kPeriod = 6;
+  std::vector<std::string> types = t.layer_types();
+  for (std::int64_t i = std::ssize(types); i < t.num_layers(); ++i)
+    types.emplace_back((i + 1) % kPeriod == 0 ? "full_attention" : "sliding_attention");
+  if (!types.empty()) types.back() = "full_attention";
+  std::vector<bool> slides;
+  for (const std::string& type : types)
+    slides.push_back(type == "sliding_attention");
+  t.set_layer_types(std::move(types));
+  t.set("attention.sliding_window_pattern", slides);
+}
+
+}  // namespace
+
+// Layers of two shapes.
+void translate_gemma4(HfTranslation& t) {
+  const JsonObject& config = t.config();
+  // "vision" concerns pictures alone.
+  if (const json* both = config.find("use_bidirectional_attention");
+      both != nullptr && *both != "vision" && *both != false)
+    config.fail("'use_bidirectional_attention' of text is not supported");
+  list_gemma4_layers(t);
+  const auto local = config.required_integer("head_dim");
+  const auto global = config.integer("global_head_dim").value_or(local);
+  for (const char* key : {"attention.key_length", "attention.value_length", "rope.dimension_count"})
+    t.set_integer(key, global);
+  for (const char* key : {"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"})
+    t.set_integer(key, local);
+  const auto heads = config.integer("num_key_value_heads").value_or(1);
+  const bool has_global = config.boolean("attention_k_eq_v").value_or(false);
+  const auto stated = config.integer("num_global_key_value_heads");
+  const auto global_heads = has_global ? stated.value_or(heads) : heads;
+  const auto size = config.required_integer("intermediate_size");
+  const auto shared = config.integer("num_kv_shared_layers").value_or(0);
+  const bool doubled = config.boolean("use_double_wide_mlp").value_or(false);
+  t.copy_integer("num_kv_shared_layers", "attention.shared_kv_layers");
+  std::vector<std::int64_t> kv_heads;
+  std::vector<std::int64_t> sizes;
+  const auto num_layers = std::ssize(t.layer_types());
+  for (std::int64_t i = 0; i < num_layers; ++i) {
+    kv_heads.push_back(t.layer_types()[static_cast<std::size_t>(i)] == "sliding_attention" ? heads : global_heads);
+    sizes.push_back(doubled && i >= num_layers - shared ? 2 * size : size);
+  }
+  t.set("attention.head_count_kv", kv_heads);
+  t.set("feed_forward_length", sizes);
+}
+
+namespace {
+
+// Quantile of the normal distribution at `share`.
+double normal_quantile(double share) {
+  double low = -40.0;
+  double high = 40.0;
+  for (int step = 0; step < 200; ++step) {
+    const double middle = 0.5 * (low + high);
+    (0.5 * std::erfc(-middle / std::sqrt(2.0)) < share ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+}  // namespace
+
+// Sparsity is listed as the share of the gate that is ignored.
+void translate_gemma3n(HfTranslation& t) {
+  const JsonObject& config = t.config();
+  t.require_integer("altup_active_idx", 0);
+  t.require_flag("altup_correct_scale", true, true);
+  t.copy_integer("altup_num_inputs", "altup.num_inputs");
+  for (const char* shown : {"laurel_rank", "altup_coef_clip", "altup_lr_multiplier"})
+    config.find(shown);  // shown by the tensors, or used in training only
+  if (const json* sizes = config.find("intermediate_size"); sizes != nullptr && sizes->is_array())
+    t.set("feed_forward_length", t.layer_list("intermediate_size").value());
+  const std::int64_t num_layers = t.num_layers();
+  const std::int64_t shared = config.integer("num_kv_shared_layers").value_or(15);
+  t.set_integer("attention.shared_kv_layers", shared);
+  for (std::int64_t i = std::max<std::int64_t>(0, num_layers - shared); i < num_layers; ++i) {
+    for (const char* unused : {"k_proj.", "v_proj.", "k_norm."})
+      t.tensors().ignore(t.layer_prefix(i) + "self_attn." + unused);
+  }
+  const json* shares = config.find("activation_sparsity_pattern");
+  std::vector<double> deviations;
+  for (std::int64_t i = 0; i < num_layers; ++i) {
+    double share = i < 10 && num_layers > 10 ? 0.95 : 0.0;
+    const auto at = static_cast<std::size_t>(i);
+    if (shares != nullptr) {
+      if (!shares->is_array() || at >= shares->size() || !(*shares)[at].is_number())
+        config.fail("'activation_sparsity_pattern' has no number for each layer");
+      share = (*shares)[at].get<double>();
+    }
+    if (!(share >= 0.0 && share < 1.0)) config.fail("'activation_sparsity_pattern' holds a number outside 0 to 1");
+    deviations.push_back(share == 0.0 ? -std::numeric_limits<double>::infinity() : normal_quantile(share));
+  }
+  t.set("activation_sparsity_scale", deviations);
 }
 
 }  // namespace quire

@@ -177,6 +177,13 @@ std::optional<std::vector<std::int64_t>> HfTranslation::layer_list(const char* k
   return out;
 }
 
+std::vector<bool> HfTranslation::layers_of(std::initializer_list<std::string_view> kinds) const {
+  std::vector<bool> out;
+  for (const std::string& type : layer_types_)
+    out.push_back(std::ranges::find(kinds, type) != kinds.end());
+  return out;
+}
+
 void HfTranslation::set_kv_heads(const std::vector<bool>& attends) {
   const std::int64_t heads =
       config_.integer("num_key_value_heads").value_or(config_.integer("num_attention_heads").value_or(1));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -47,6 +48,8 @@ class HfTranslation {
   std::optional<std::vector<std::int64_t>> layer_list(const char* key) const;
   // The kind of each layer by the class's names; nothing if not listed.
   const std::vector<std::string>& layer_types() const { return layer_types_; }
+  // By layer: whether its kind is one of these.
+  std::vector<bool> layers_of(std::initializer_list<std::string_view> kinds) const;
   void set_layer_types(std::vector<std::string> types) { layer_types_ = std::move(types); }
   // Sets key-value heads for layers where `attends` is true, none for others.
   void set_kv_heads(const std::vector<bool>& attends);
@@ -84,7 +87,7 @@ class HfTranslation {
   std::vector<std::string> layer_types_;
 };
 
-// Families' own parts, by file: hf_hybrids.cpp, hf_experts.cpp, hf_encoders.cpp, hf_decoders.cpp.
+// Families' own parts, beside their readers of GGUF's keys.
 void translate_llama(HfTranslation& translation);
 void translate_qwen(HfTranslation& translation);
 void translate_gemma4(HfTranslation& translation);
@@ -104,6 +107,7 @@ void translate_sigmoid_experts(HfTranslation& translation);
 void translate_minimax(HfTranslation& translation);
 void translate_phimoe(HfTranslation& translation);
 void translate_bailing(HfTranslation& translation);
+void translate_bailing_linear(HfTranslation& translation);
 void translate_ernie_experts(HfTranslation& translation);
 void translate_llama4(HfTranslation& translation);
 void translate_mimo2(HfTranslation& translation);

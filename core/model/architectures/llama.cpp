@@ -1,7 +1,13 @@
 // Llama and families that compute the same way.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/model/architectures/hf_translation.h"
 #include "core/model/architectures/registry.h"
 
 namespace quire {
+
+using nlohmann::json;
 
 void read_plain_decoder(SpecReader& /*reader*/, ModelSpec& /*spec*/) {}
 
@@ -110,6 +116,69 @@ void read_llama4(SpecReader& reader, ModelSpec& spec) {
     }
     weight_expert_inputs(spec.layers[i]);
   }
+}
+
+// --- Hugging Face ----------------------------------------------------------------------------------------------------
+
+// The class has a window only in layers that the file lists as sliding.
+void translate_llama(HfTranslation& t) {
+  t.require_integer("num_local_experts", 0);
+  t.require_integer("num_experts", 0);
+  t.config().find("use_sliding_window");
+  t.config().find("max_window_layers");
+  if (std::ranges::find(t.layer_types(), "sliding_attention") != t.layer_types().end()) return;
+  t.erase("attention.sliding_window");
+  t.erase("attention.sliding_window_pattern");
+}
+
+// 1: the layer has positions.
+void translate_smollm3(HfTranslation& t) {
+  const auto list = t.layer_list("no_rope_layers");
+  const std::int64_t interval = t.config().integer("no_rope_layer_interval").value_or(4);
+  if (interval < 1) t.config().fail("'no_rope_layer_interval' is not positive");
+  std::vector<bool> rotates;
+  for (std::int64_t i = 0; i < t.num_layers(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    rotates.push_back(list && at < list->size() ? (*list)[at] != 0 : (i + 1) % interval != 0);
+  }
+  t.set("attention.rotates", rotates);
+}
+
+// Layer norms stored under RMS norms' names. Experts are weighted as in training, with its jitter as a threshold.
+void translate_phimoe(HfTranslation& t) {
+  const JsonObject& config = t.config();
+  t.require_integer("num_experts_per_tok", 2);
+  t.set("expert_mixer_jitter", config.number("router_jitter_noise").value_or(0.01));
+  t.set("attention.layer_norm_epsilon", config.number("rms_norm_eps").value_or(1e-5));
+  t.erase("attention.layer_norm_rms_epsilon");
+  config.boolean("lm_head_bias");  // shown by the tensors
+}
+
+// Lists name the layers that see chunks and those that have positions.
+void translate_llama4(HfTranslation& t) {
+  const JsonObject& config = t.config();
+  t.copy_integer("intermediate_size_mlp", "feed_forward_length");
+  for (const char* shown : {"interleave_moe_layer_step", "moe_layers"})
+    config.find(shown);  // shown by the tensors
+  const auto positions = t.layer_list("no_rope_layers");
+  const std::int64_t interval = config.integer("no_rope_layer_interval").value_or(4);
+  if (interval < 1) config.fail("'no_rope_layer_interval' is not positive");
+  std::vector<bool> rotates;
+  std::vector<bool> chunked;
+  for (std::int64_t i = 0; i < t.num_layers(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    rotates.push_back(positions && at < positions->size() ? (*positions)[at] != 0 : (i + 1) % interval != 0);
+    chunked.push_back(t.layer_types().empty() ? rotates.back() : t.layer_types().at(at) == "chunked_attention");
+  }
+  t.set("attention.rotates", rotates);
+  t.set("attention.chunked", chunked);
+  t.set_integer("attention.chunk_size", config.integer("attention_chunk_size").value_or(0));
+  t.set("attention.unit_qk_norm", config.boolean("use_qk_norm").value_or(true));
+  // Older files have a number here.
+  const json* tuning = config.find("attn_temperature_tuning");
+  const bool has_temperature = tuning == nullptr || (*tuning != false && *tuning != 0);
+  t.set("attention.temperature_scale", has_temperature ? config.number("attn_scale").value_or(0.1) : 0.0);
+  t.set_integer("attention.temperature_length", config.integer("floor_scale").value_or(8192));
 }
 
 }  // namespace quire

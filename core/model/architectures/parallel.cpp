@@ -1,6 +1,9 @@
 // Decoders with layer norms: attention and feed-forward side by side (Phi-2, GPT-NeoX, Command R), or not.
+#include <fmt/core.h>
+
 #include <algorithm>
 
+#include "core/model/architectures/hf_translation.h"
 #include "core/model/architectures/registry.h"
 
 namespace quire {
@@ -131,6 +134,38 @@ void read_cohere2_experts(SpecReader& reader, ModelSpec& spec) {
     }
     if (layer.feed_forward.shared_size > 0) layer.feed_forward.experts_scale = 0.5;
   }
+}
+
+// --- Hugging Face ----------------------------------------------------------------------------------------------------
+
+// Norms of queries and keys are one tensor for each head.
+void translate_stablelm(HfTranslation& t) {
+  const std::int64_t heads = t.config().required_integer("num_attention_heads");
+  const auto join = [&](std::int64_t layer, const char* hf, const char* gguf, std::int64_t count) {
+    const auto name_of = [&](std::int64_t head) {
+      return fmt::format("{}self_attn.{}.norms.{}.weight", t.layer_prefix(layer), hf, head);
+    };
+    if (!t.tensors().stores(name_of(0))) return;
+    std::vector<float> values;
+    const std::int64_t dim = t.tensors().shape_of(name_of(0)).at(0);
+    for (std::int64_t head = 0; head < count; ++head) {
+      const std::vector<float> own = t.tensors().take_values(name_of(head), dim);
+      values.insert(values.end(), own.begin(), own.end());
+    }
+    t.tensors().add(float_tensor(fmt::format("blk.{}.{}.weight", layer, gguf), {count, dim}, std::move(values)));
+  };
+  for (std::int64_t i = 0; i < t.num_layers(); ++i) {
+    join(i, "q_layernorm", "attn_q_norm", heads);
+    join(i, "k_layernorm", "attn_k_norm", t.config().integer("num_key_value_heads").value_or(heads));
+  }
+  for (const char* key : {"use_parallel_residual", "qk_layernorm"})
+    t.config().boolean(key);  // shown by the tensors
+}
+
+void translate_cohere2(HfTranslation& t) {
+  t.require_flag("use_parallel_block", true, true);
+  t.require_number("rotary_pct", 1.0);
+  t.require_text("position_embedding_type", "rope_gptj");
 }
 
 }  // namespace quire

@@ -1,6 +1,9 @@
 // Qwen2, Qwen3 and their expert models.
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "core/model/architectures/hf_translation.h"
 #include "core/model/architectures/registry.h"
 
 namespace quire {
@@ -48,6 +51,20 @@ void read_qwen3moe(SpecReader& reader, ModelSpec& spec) {
   reader.integer("n_deepstack_layers");
   reader.read_experts(spec);
   renormalise_experts(spec);
+}
+
+// --- Hugging Face ----------------------------------------------------------------------------------------------------
+
+// If the file does not list the layers, the window applies from max_window_layers on.
+void translate_qwen(HfTranslation& t) {
+  const JsonObject& config = t.config();
+  const bool is_used = config.boolean("use_sliding_window").value_or(false) &&
+                       config.integer("max_window_layers").value_or(0) < t.num_layers();
+  const auto& types = t.layer_types();
+  const bool slides = types.empty() ? is_used : std::ranges::find(types, "sliding_attention") != types.end();
+  t.erase("attention.sliding_window_pattern");
+  if (slides) return t.copy_integer("sliding_window", "attention.sliding_window");
+  t.erase("attention.sliding_window");
 }
 
 }  // namespace quire

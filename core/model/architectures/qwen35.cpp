@@ -1,4 +1,5 @@
 // Qwen3.5 and Qwen3-Next: gated delta nets (arXiv 2412.06464); every fourth layer is attention.
+#include "core/model/architectures/hf_translation.h"
 #include "core/model/architectures/registry.h"
 
 namespace quire {
@@ -39,6 +40,22 @@ void read_qwen35(SpecReader& reader, ModelSpec& spec) {
   reader.read_experts(spec);
   renormalise_experts(spec);
   if (keeps_next_tokens) reader.take_next_token_layer(spec);
+}
+
+// --- Hugging Face ----------------------------------------------------------------------------------------------------
+
+void translate_qwen_hybrid(HfTranslation& t) {
+  const JsonObject& config = t.config();
+  t.copy_integer("linear_conv_kernel_dim", "ssm.conv_kernel");
+  t.copy_integer("linear_key_head_dim", "ssm.state_size");
+  t.copy_integer("linear_num_key_heads", "ssm.group_count");
+  t.copy_integer("linear_num_value_heads", "ssm.time_step_rank");
+  t.copy_integer("full_attention_interval", "full_attention_interval");
+  t.set_integer("ssm.inner_size",
+                config.required_integer("linear_num_value_heads") * config.required_integer("linear_value_head_dim"));
+  t.set("ssm.grouped_heads", true);
+  t.require_flag("attn_output_gate", true, true);
+  if (!t.layer_types().empty()) t.set("attention.recurrent_layers", t.layers_of({"linear_attention"}));
 }
 
 }  // namespace quire

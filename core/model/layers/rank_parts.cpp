@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/result.h"
+#include "core/model/parts/model/head.h"
 #include "core/model/parts/parts.h"
 #include "core/model/parts/rank_cut.h"
 #include "kernels/parallel/rank_sum.h"
@@ -13,24 +14,16 @@ namespace quire {
 namespace {
 
 std::string why_not_model(const ModelSpec& spec, int num_ranks) {
-  if (!spec.is_causal) return "it attends in both directions";
-  if (spec.num_labels > 0) return "it is a classifier";
-  if (spec.next_tokens) return "its block that predicts further tokens is used";
-  if (spec.has_head && !RankCut::can_divide(spec.config.vocab_size, 1, num_ranks)) return "its vocabulary is too small";
-  if (spec.num_streams > 1 || spec.laurel_rank > 0) return "it has residual streams";
-  return "";
+  std::string why = spec.is_causal ? "" : "it attends in both directions";
+  for (const ModelPart* part : model_parts()) {
+    if (why.empty()) why = part->why_not_cut(spec, num_ranks);
+  }
+  return why;
 }
 
 std::string why_not_layer(const LayerSpec& layer, const SourceGroup& weights, int num_ranks) {
   std::string why = mixer_part(layer).why_not_cut(layer, weights, num_ranks);
   return why.empty() ? feed_forward_part(layer).why_not_cut(layer, weights, num_ranks) : why;
-}
-
-// Cuts the head: rank 0 gathers all logits.
-void cut_head(const RankCut& rank, ModelSpec& spec, SourceGroup& model) {
-  const FeatureRange part = rank.features(spec.config.vocab_size, 1);
-  RankCut::take_rows(model, WeightRole::kHead, {part});
-  if (!rank.is_first()) spec.config.vocab_size = part.count;
 }
 
 }  // namespace
@@ -67,7 +60,7 @@ RankPart part_of_rank(const ModelSpec& spec, const WeightSources& weights, int r
     mixer_part(whole).cut(whole, cut, out.spec.layers[i], out.weights.layers[i]);
     feed_forward_part(whole).cut(whole, cut, out.spec.layers[i], out.weights.layers[i]);
   }
-  if (spec.has_head) cut_head(cut, out.spec, out.weights.model);
+  Head::cut(cut, out.spec, out.weights.model);
   return out;
 }
 

@@ -1,10 +1,8 @@
-// Transformer: a ModelSpec as a graph over a Backend: embeds a step's rows, runs each layer's parts (parts.h) between
-// its norms, and computes the head. Engine thread only. Invariants: a step within the reserved size allocates nothing;
-// a row's result depends only on its own sequence, so a long step is computed in slices of kMaxRows without changing a
-// bit.
+// Transformer: a ModelSpec as a graph over a Backend: embedding, layers, head (parts.h), over the slices of a step.
+// Engine thread only. Invariants: a step within the reserved size allocates nothing; a row's result depends only on its
+// own sequence, so a long step is computed in slices without changing a bit.
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +10,7 @@
 
 #include "core/model/layers/model.h"
 #include "core/model/layers/packed_layers.h"
+#include "core/model/layers/step_slices.h"
 #include "core/model/parts/kv_groups.h"
 #include "core/model/parts/layer_run.h"
 #include "kernels/device_step_bytes.h"
@@ -22,11 +21,6 @@ class RankSum;
 
 class Transformer final : public Model {
  public:
-  // Rows computed at once: many, so that matrices are read seldom; few, so that activations stay small. A sequence that
-  // attends in both directions is computed whole.
-  static constexpr std::int64_t kMaxRows = 512;
-  static_assert(kMaxRows >= kMostRowsOfSpan, "rows that attend in both directions fit a slice");
-
   // `sources_owner` keeps the memory behind the embedding alive. first_kv_layer: the model's first layer in the KV
   // storage. rank_sum: the sum over ranks, if this is a part of a model; null: a whole model.
   Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend, std::shared_ptr<const void> sources_owner,
@@ -55,100 +49,42 @@ class Transformer final : public Model {
   // The bounds of a step, completed by the model's shape.
   static StepBounds step_bounds(const ModelSpec& spec, StepBounds step);
   // Bytes for the ranks' partial sums.
-  static std::size_t share_bytes(const ModelSpec& spec, std::int64_t num_rows, int num_ranks) {
-    const std::int64_t rows = most_slice_rows(spec, num_rows);
-    return static_cast<std::size_t>((num_ranks + 1) * rows * spec.config.hidden_size) * sizeof(float);
-  }
+  static std::size_t share_bytes(const ModelSpec& spec, std::int64_t num_rows, int num_ranks);
 
  private:
   using enum ActivationName;
 
-  // A sequence that attends in both directions is computed whole.
-  static std::int64_t most_slice_rows(const ModelSpec& spec, std::int64_t num_rows) {
-    return spec.is_causal ? std::min(num_rows, kMaxRows) : num_rows;
-  }
-
-  static Widths widths(const ModelSpec& spec);
-  static void fit_model(const ModelSpec& spec, Widths& out);
-  static bool is_plain(const ModelSpec& spec);
-
-  std::int64_t slice_end(const StepArrays& arrays, std::int64_t begin) const;
-  std::int64_t whole_spans(const StepArrays& arrays, std::int64_t begin, std::int64_t most) const;
-  bool has_level(const StepArrays& arrays, std::int64_t level) const;
-  void add_level(const StepArrays& arrays, const Slice& slice, std::int64_t level, MatrixView x);
-  template <class Visit>
-  void visit_embedded(const StepArrays& arrays, const Slice& slice, MatrixView x, Visit&& visit);
-  Slice cut(const StepArrays& arrays, std::int64_t begin, std::int64_t end);
   bool is_interrupted(const StepArrays& arrays) const;
-  // Returns the rows kept after the last layer; nothing: an interrupt cut the slice.
-  std::optional<MatrixView> compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x);
-  // The last layer's feed-forward computes only the wanted rows: a prompt's other rows are needed there for K and V
-  // only.
-  MatrixView compute_last_layer(const StepArrays& arrays, Slice& slice, const LayerRun& layer, MatrixView x);
-  bool narrows_last_layer() const;
-  MatrixView keep_wanted_rows(const StepArrays& arrays, Slice& slice, MatrixView x);
   void compute_rotations(const Slice& slice);
   void embed(const StepArrays& arrays, Slice& slice, MatrixView x);
-  void add_token_types(const StepArrays& arrays, const Slice& slice, MatrixView x);
-  void embed_per_layer(std::span<const std::int32_t> ids, Slice& slice, MatrixView x);
+  // Returns the rows kept after the last layer; nothing: an interrupt cut the slice.
+  std::optional<MatrixView> compute_layers(const StepArrays& arrays, Slice& slice, MatrixView x);
+  MatrixView compute_last_layer(const StepArrays& arrays, Slice& slice, const LayerRun& layer, MatrixView x);
+  // Levels of embeddings after the first are added to the first layers' outputs.
+  bool has_level(const StepArrays& arrays, std::int64_t level) const;
+  void add_level(const StepArrays& arrays, const Slice& slice, std::int64_t level, MatrixView x);
   // Copies the wanted rows of the slice to their place in `out`; returns the number of rows in `out` so far.
   std::int64_t collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
-  MatrixView compute_logits(const StepArrays& arrays, MatrixView input);
-  void add_to_logits(const StepArrays& arrays, const ProductInput& in, MatrixView logits);
-  void apply_dense(MatrixView hidden);
-  MatrixView compute_labels(MatrixView input);
-  void average_sequences(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
+  // The same with the mean of each row's sequence, all of which is in the slice.
+  std::int64_t collect_means(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
 
-  void compute_layer(const LayerRun& layer, MatrixView x);
-  // Operations after a layer's branches.
-  void finish_layer(const LayerRun& layer, MatrixView x);
-  // x += the mixer and the feed-forward, both of the same x or one after the other.
-  void compute_branches(const LayerRun& layer, MatrixView x);
-  void add_parallel_branches(const LayerRun& layer, MatrixView x);
-  void add_mixer(const LayerRun& layer, MatrixView x);
-  void add_feed_forward(const LayerRun& layer, MatrixView x);
-  void add_branch(const LayerRun& layer, WeightRole norm, MatrixView branch, MatrixView x);
-  // The contribution of the layer's own embedding of the token, in a buffer of its own.
-  MatrixView per_layer_branch(const LayerRun& layer, MatrixView x);
-  // Residual streams: the first stream is split into all; each layer computes a prediction of the first stream from
-  // all, and corrects all by the result; in the end all are merged.
-  void split_streams(Slice& slice, MatrixView x);
-  void merge_streams(const Slice& slice, MatrixView x);
-  void compute_streams(const LayerRun& layer, MatrixView x);
-  MatrixView stream_factors(const LayerRun& layer, WeightRole role, MatrixView x, std::int64_t count);
-  void add_laurel(const LayerRun& layer, const ProductInput& in, MatrixView x);
-  // The block that predicts the token after next: its input, made from tokens and the hidden states before them.
-  void join_next(std::span<const std::int32_t> ids, MatrixView hidden, MatrixView out);
-  // Stores the block's K and V of all rows of the slice, whose hidden states before the last norm are x.
-  void store_next(const StepArrays& arrays, const Slice& slice, MatrixView x);
-
-  // Computes the logits of these tokens, or of all if none are named; other logits may be minus infinity.
-  void multiply_head(std::span<const OutputRange> vocabulary, const ProductInput& in, MatrixView out);
-  std::span<const AdapterRun> adapter_runs(const StepArrays& arrays, std::int64_t first, std::int64_t end);
-  // The runs of the slice's kept rows, instead of those of all rows.
-  std::span<const AdapterRun> adapters_of_kept(std::span<const std::int32_t> rows);
-  std::int64_t most_chosen() const;
-  GraphOps& graph() const { return work_.graph(); }
-  MatrixView room(ActivationName which, std::int64_t rows, std::int64_t cols) const {
-    return work_.room(which, rows, cols);
+  LayerRun layer_run(std::int64_t index, const Slice& slice) {
+    return {work_, spec_.layer(index), weights_.layers[static_cast<std::size_t>(index)], index, slice};
   }
-  void norm_model(WeightRole role, MatrixView x, MatrixView out) const { work_.norm(weights_.model, role, x, out); }
+  MatrixView room(ActivationName which, std::int64_t rows) const {
+    return work_.room(which, rows, spec_.config.hidden_size);
+  }
 
-  ModelSpec spec_;
-  PackedModel weights_;
+  const ModelSpec spec_;
+  const PackedModel weights_;
   Backend& backend_;
-  std::shared_ptr<const void> sources_owner_;
+  const std::shared_ptr<const void> sources_owner_;
   std::vector<RopeFrequencies> ropes_;
   Workspace work_;
-  std::unique_ptr<Buffer> shift_;  // taps of a convolution that returns the previous row; null: no MTP block
-  std::vector<std::int32_t> slice_query_start_;
-  std::vector<std::int32_t> slice_context_len_;
-  std::vector<std::int32_t> slice_wanted_;
-  std::vector<std::int32_t> slice_kept_;
-  std::vector<AdapterRun> slice_adapters_;
-  std::vector<std::int32_t> listed_ids_;  // tokens that have an embedding for each layer
-  MatrixView last_head_input_;            // the last pass's logit rows, before the last norm
-  MatrixView last_drafted_;               // the last drafting round's rows, after the block's norm
+  const ModelRun model_;
+  StepSlices slices_;
+  MatrixView last_head_input_;  // the last pass's logit rows, before the last norm
+  MatrixView last_drafted_;     // the last drafting round's rows, after the block's norm
 };
 
 }  // namespace quire

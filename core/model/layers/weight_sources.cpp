@@ -23,6 +23,7 @@ class Collector {
         case WeightForm::kRows: to.rows[need.role] = tensors_.take_matrix(name(need.role), need.rows, need.cols); break;
         case WeightForm::kProduct: take_product(need, to.products[need.product]); break;
         case WeightForm::kExperts: take_experts(need, to); break;
+        case WeightForm::kPairs: take_pairs(need, to); break;
       }
     }
     for (auto& [role, product] : to.products)
@@ -41,6 +42,10 @@ class Collector {
   }
 
   void take_vector(const WeightNeed& need, SourceGroup& to) {
+    if (!need.constants.empty()) {
+      to.vectors[need.role] = need.constants;
+      return;
+    }
     std::string tensor = name(need.role);
     // Some published files omit the suffix of a norm.
     if (role_info(need.role).suffix == ".weight" && !tensors_.contains(tensor) &&
@@ -135,7 +140,6 @@ class Collector {
   }
 
   void take_experts(const WeightNeed& need, SourceGroup& to) {
-    if (need.role == Role::kKvB) return split_kv(need, to);
     const bool is_stacked = tensors_.contains(name(need.role));
     const WeightSource all =
         is_stacked ? tensors_.take_experts(name(need.role), need.num_experts, need.rows, need.cols) : WeightSource{};
@@ -146,8 +150,7 @@ class Collector {
       bias = tensors_.take_values(tensor, need.num_experts * need.rows);
     std::vector<float> scale(static_cast<std::size_t>(need.num_experts), 1.0F);
     const std::string scales = beside(need.role, ".scale");
-    if (need.role != Role::kDownExperts && tensors_.contains(scales))
-      scale = tensors_.take_values(scales, need.num_experts);
+    if (!need.has_own_scales && tensors_.contains(scales)) scale = tensors_.take_values(scales, need.num_experts);
     for (std::int64_t e = 0; e < need.num_experts; ++e) {
       LinearSource& expert = experts[static_cast<std::size_t>(e)];
       const std::int64_t first = num_rows(expert);
@@ -162,29 +165,28 @@ class Collector {
     }
   }
 
-  // Splits a matrix [k | v] per head into the two of the absorbed form: K's is transposed, which needs a copy.
-  void split_kv(const WeightNeed& need, SourceGroup& to) {
-    const LatentSpec& latent = spec_.layers[static_cast<std::size_t>(layer_)].latent;
+  // Splits the rows of each expert in two; the first are transposed, which needs a copy.
+  void take_pairs(const WeightNeed& need, SourceGroup& to) {
     const WeightSource all = tensors_.take_matrix(name(need.role), need.num_experts * need.rows, need.cols);
-    const auto rank = static_cast<std::size_t>(latent.kv_rank);
-    const auto nope = static_cast<std::size_t>(latent.nope_dim);
-    for (std::int64_t head = 0; head < need.num_experts; ++head) {
-      const WeightSource key = rows_of(all, head * need.rows, latent.nope_dim);
-      const std::vector<float> values = decoded_rows(key);
+    const auto rows = static_cast<std::size_t>(need.first_rows);
+    const auto cols = static_cast<std::size_t>(need.cols);
+    for (std::int64_t expert = 0; expert < need.num_experts; ++expert) {
+      const std::int64_t begin = expert * need.rows;
+      const std::vector<float> values = decoded_rows(rows_of(all, begin, need.first_rows));
       auto turned = std::make_shared<std::vector<float>>(values.size());
-      for (std::size_t i = 0; i < nope; ++i) {
-        for (std::size_t j = 0; j < rank; ++j)
-          (*turned)[j * nope + i] = values[i * rank + j];
+      for (std::size_t i = 0; i < rows; ++i) {
+        for (std::size_t j = 0; j < cols; ++j)
+          (*turned)[j * rows + i] = values[i * cols + j];
       }
-      const WeightSource source{.type = DType::kF32,
-                                .rows = latent.kv_rank,
-                                .cols = latent.nope_dim,
-                                .data = reinterpret_cast<const std::byte*>(turned->data()),
-                                .scale = all.scale};
+      const WeightSource first{.type = DType::kF32,
+                               .rows = need.cols,
+                               .cols = need.first_rows,
+                               .data = reinterpret_cast<const std::byte*>(turned->data()),
+                               .scale = all.scale};
       out_.owned.push_back(std::move(turned));
-      to.experts[Role::kKeyB].emplace_back().parts.push_back(source);
-      to.experts[Role::kValueB].emplace_back().parts.push_back(
-          rows_of(all, head * need.rows + latent.nope_dim, latent.value_dim));
+      to.experts[need.product].emplace_back().parts.push_back(first);
+      to.experts[need.second_product].emplace_back().parts.push_back(
+          rows_of(all, begin + need.first_rows, need.rows - need.first_rows));
     }
   }
 

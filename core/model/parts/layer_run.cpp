@@ -23,6 +23,12 @@ std::unique_ptr<Buffer> constant(Backend& backend, const ModelSpec& spec, float 
   return backend.upload(std::vector<float>(static_cast<std::size_t>(widest_vector(spec)), value));
 }
 
+std::unique_ptr<Buffer> taps_of_previous(Backend& backend, std::int64_t width) {
+  std::vector<float> taps(static_cast<std::size_t>(2 * width), 0.0F);
+  std::fill_n(taps.begin(), width, 1.0F);
+  return backend.upload(taps);
+}
+
 }  // namespace
 
 Workspace::Workspace(const ModelSpec& model, Backend& device, const Widths& widths, std::int64_t first_layer,
@@ -37,6 +43,7 @@ Workspace::Workspace(const ModelSpec& model, Backend& device, const Widths& widt
       eps(static_cast<float>(model.config.rms_eps)),
       ones(constant(device, model, 1.0F)),
       zeros(constant(device, model, 0.0F)),
+      previous_row(model.next_tokens ? taps_of_previous(device, model.config.hidden_size) : nullptr),
       activations(device, widths),
       rotations(model.ropes.size()) {}
 
@@ -63,12 +70,16 @@ void Workspace::norm(const PackedGroup& group, WeightRole role, MatrixView x, Ma
   graph().layer_norm(x, group.vector(role), group.bias(role), eps, out);
 }
 
-void Workspace::add_low_rank(ActivationName low, std::span<const LowRank> changes, const ProductInput& in,
-                             MatrixView out) const {
+void Workspace::add_low_rank(ActivationName low, const AdapterRun& rows, std::span<const LowRank> changes,
+                             const ProductInput& in, MatrixView out) const {
+  const std::int64_t count = rows.end - rows.begin;
+  ProductInput own = in;
+  own.x = row_range(in.x, rows.begin, count);
   for (const LowRank& change : changes) {
-    const MatrixView made = room(low, out.rows, change.down->out_features());
-    backend.linear(*change.down, in, made, false);
-    backend.linear(*change.up, made, columns(out, change.first_output, change.up->out_features()), true);
+    const MatrixView made = room(low, count, change.down->out_features());
+    const MatrixView changed = columns(out, change.first_output, change.up->out_features());
+    backend.linear(*change.down, own, made, false);
+    backend.linear(*change.up, made, row_range(changed, rows.begin, count), true);
   }
 }
 
@@ -80,14 +91,17 @@ ProductInput LayerRun::input(WeightRole role, MatrixView x, bool one_product) co
   return made;
 }
 
+void LayerRun::rotate(MatrixView heads, std::int64_t count, std::int64_t head_dim) const {
+  const auto id = static_cast<std::size_t>(spec.attention.rope);
+  const Rotation& rotation = work.rotations[id];
+  work.backend.rope(heads, count, head_dim, model().ropes[id].style, rotation.cos, rotation.sin);
+}
+
 void LayerRun::multiply(WeightRole product, const ProductInput& in, MatrixView out, bool accumulate) const {
   work.multiply(weights, product, in, out, accumulate);
   for (const AdapterRun& run : slice.adapters) {
     const auto changes = run.adapter->of_layer(index, product);
-    if (changes.empty()) continue;
-    ProductInput rows = in;
-    rows.x = row_range(in.x, run.begin, run.end - run.begin);
-    work.add_low_rank(ActivationName::kLowRank, changes, rows, row_range(out, run.begin, run.end - run.begin));
+    if (!changes.empty()) work.add_low_rank(ActivationName::kLowRank, run, changes, in, out);
   }
 }
 

@@ -1,6 +1,7 @@
 // LayerRun: a layer while it runs: its numbers, weights and rows, and the operations that all parts use: products with
-// the changes of adapters, norms, sums over ranks. Workspace: what a model's layers share. Engine thread only.
-// Invariant: a row's result depends only on its own sequence; nothing is allocated during a step.
+// the changes of adapters, norms, sums over ranks. ModelRun: the same for the weights outside the layers. Workspace:
+// the memory that both use. Engine thread only. Invariant: a row's result depends only on its own sequence; nothing is
+// allocated during a step.
 #pragma once
 
 #include <memory>
@@ -63,7 +64,9 @@ struct Workspace {
                 bool accumulate) const {
     backend.linear(group.product(product), in, out, accumulate);
   }
-  void add_low_rank(ActivationName low, std::span<const LowRank> changes, const ProductInput& in, MatrixView out) const;
+  // Adds an adapter's changes of a product to its rows of `out`; `low`: memory between the two matrices.
+  void add_low_rank(ActivationName low, const AdapterRun& rows, std::span<const LowRank> changes,
+                    const ProductInput& in, MatrixView out) const;
 
   const ModelSpec& spec;
   Backend& backend;
@@ -75,11 +78,38 @@ struct Workspace {
   const float eps;
   std::unique_ptr<Buffer> ones;   // weight of norms without one
   std::unique_ptr<Buffer> zeros;  // zero weights of the same size
+  // Taps of a convolution that returns the previous row; null: no block that predicts further tokens.
+  std::unique_ptr<Buffer> previous_row;
   Activations activations;
   std::vector<Rotation> rotations;  // the slice's rotations, by rope
   std::vector<float> row_factors;
   std::vector<ExpertChange> expert_changes;
   std::vector<std::int32_t> row_changes;
+  std::vector<std::int32_t> listed_ids;  // tokens that have an embedding for each layer
+};
+
+class ModelRun {
+ public:
+  ModelRun(Workspace& workspace, const PackedGroup& packed) : work(workspace), weights(packed) {}
+
+  const ModelSpec& spec() const { return work.spec; }
+  Backend& backend() const { return work.backend; }
+  GraphOps& graph() const { return work.graph(); }
+  MatrixView room(ActivationName which, std::int64_t rows, std::int64_t cols) const {
+    return work.room(which, rows, cols);
+  }
+  float eps() const { return work.eps; }
+  const float* vector(WeightRole role) const { return weights.vector(role); }
+  void norm(WeightRole role, MatrixView x, MatrixView out) const { work.norm(weights, role, x, out); }
+  void multiply(WeightRole product, const ProductInput& in, MatrixView out) const {
+    work.multiply(weights, product, in, out, false);
+  }
+  void embed(WeightRole table, std::span<const std::int32_t> ids, MatrixView out) const {
+    work.backend.embed(*weights.rows[static_cast<std::size_t>(table)], ids, out);
+  }
+
+  Workspace& work;
+  const PackedGroup& weights;
 };
 
 class LayerRun {
@@ -100,6 +130,8 @@ class LayerRun {
   void norm(WeightRole role, MatrixView x, MatrixView out) const { work.norm(weights, role, x, out); }
   // The input of a branch: normed inside its product if a single product takes all of it, else normed here.
   ProductInput input(WeightRole norm, MatrixView x, bool one_product) const;
+  // Turns heads by the rotation of LayerSpec::attention, in place.
+  void rotate(MatrixView heads, std::int64_t count, std::int64_t head_dim) const;
   // Multiplies, with the changes of the rows' adapters.
   void multiply(WeightRole product, const ProductInput& in, MatrixView out, bool accumulate) const;
   // Multiplies by a matrix of which each rank has some columns.

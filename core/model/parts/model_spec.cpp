@@ -12,25 +12,8 @@ namespace quire {
 void check_spec(const ModelSpec& spec, const std::string& where) {
   const SpecChecker check(where);
   check_sizes(spec.config, where);
-  check.in_range("the width of embeddings for each layer", spec.per_layer_size, 0, 1 << 20);
-  check.in_range("the rows of embeddings for each layer", spec.per_layer_rows, 0, 1 << 24);
-  check.in_range("the number of residual streams", spec.num_streams, 1, 16);
-  check.in_range("the rank of the branch beside attention", spec.laurel_rank, 0, 1 << 14);
-  for (const std::int64_t size : spec.dense_sizes)
-    check.in_range("the width of a dense module", size, 1, 1 << 20);
-  check.require(spec.dense_sizes.empty() || spec.dense_sizes.back() == spec.config.hidden_size,
-                "dense modules that change the embedding's length are not supported");
-  check.require(spec.num_streams == 1 || spec.per_layer_size > 0,
-                "residual streams without an embedding for each layer are not supported");
-  for (std::int64_t index = 0; index < spec.num_blocks(); ++index) {
-    const LayerSpec& layer = spec.layer(index);
-    const Part& mixer = mixer_part(layer);
-    mixer.check(layer, index, check);
-    // A rotation that no layer uses is not checked.
-    if (const std::int64_t turned = mixer.rotated_dim(layer); turned > 0)
-      check_rope(spec.ropes.at(static_cast<std::size_t>(layer.attention.rope)), turned, where);
-    feed_forward_part(layer).check(layer, index, check);
-  }
+  for (const ModelPart* part : model_parts())
+    part->check(spec, check);
 }
 
 void read_dense_sizes(const TensorTable& tensors, ModelSpec& spec) {

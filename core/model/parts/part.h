@@ -35,6 +35,7 @@ struct ExpertMatrix {
   std::int64_t cols = 0;
   std::int64_t first_output = 0;
   bool is_down = false;
+  bool is_whole = false;  // has all outputs of its product
 };
 
 struct AbilityNeed {

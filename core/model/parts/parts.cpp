@@ -10,9 +10,16 @@
 #include "core/model/parts/mixers/delta_net.h"
 #include "core/model/parts/mixers/kimi_delta.h"
 #include "core/model/parts/mixers/latent_attention.h"
+#include "core/model/parts/mixers/lightning_attention.h"
 #include "core/model/parts/mixers/mamba.h"
 #include "core/model/parts/mixers/mamba2.h"
 #include "core/model/parts/mixers/short_conv.h"
+#include "core/model/parts/model/head.h"
+#include "core/model/parts/model/layer_branches.h"
+#include "core/model/parts/model/layer_embeddings.h"
+#include "core/model/parts/model/next_tokens.h"
+#include "core/model/parts/model/residual_streams.h"
+#include "core/model/parts/model/token_embedding.h"
 
 namespace quire {
 
@@ -34,17 +41,26 @@ const ShortConv kShortConv{};
 const Mamba kMamba{};
 const Mamba2 kMamba2{};
 const AttentionAndMamba2 kAttentionAndMamba2{};
+const LightningAttention kLightning{};
 const Dense kDense{};
 const Experts kExperts{};
 const DenseAndExperts kDenseAndExperts{};
+const TokenEmbedding kTokenEmbedding{};
+const LayerBranches kLayerBranches{};
+const LayerEmbeddings kLayerEmbeddings{};
+const ResidualStreams kResidualStreams{};
+const Head kHead{};
+const NextTokens kNextTokens{};
 
 // Indexed by Mixer.
-constexpr std::array<const Part*, 9> kMixers{&kEmptyPart, &kAttention, &kLatent, &kDeltaNet,          &kKimiDelta,
-                                             &kShortConv, &kMamba,     &kMamba2, &kAttentionAndMamba2};
-static_assert(kMixers[static_cast<std::size_t>(Mixer::kAttentionAndMamba2)] == &kAttentionAndMamba2);
+constexpr std::array<const Part*, 10> kMixers{&kEmptyPart, &kAttention, &kLatent, &kDeltaNet,           &kKimiDelta,
+                                              &kShortConv, &kMamba,     &kMamba2, &kAttentionAndMamba2, &kLightning};
+static_assert(kMixers[static_cast<std::size_t>(Mixer::kLightning)] == &kLightning);
 // Indexed by FeedForwardSpec::Kind.
 constexpr std::array<const Part*, 4> kFeedForwards{&kEmptyPart, &kDense, &kExperts, &kDenseAndExperts};
 static_assert(kFeedForwards[static_cast<std::size_t>(FeedForwardSpec::Kind::kBoth)] == &kDenseAndExperts);
+constexpr std::array<const ModelPart*, 6> kModelParts{&kTokenEmbedding,  &kLayerBranches, &kLayerEmbeddings,
+                                                      &kResidualStreams, &kHead,          &kNextTokens};
 
 }  // namespace
 
@@ -62,6 +78,10 @@ std::span<const Part* const> mixer_parts() {
 
 std::span<const Part* const> feed_forward_parts() {
   return kFeedForwards;
+}
+
+std::span<const ModelPart* const> model_parts() {
+  return kModelParts;
 }
 
 }  // namespace quire

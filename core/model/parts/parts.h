@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "core/model/parts/model/model_part.h"
 #include "core/model/parts/part.h"
 
 namespace quire {
@@ -13,5 +14,7 @@ const Part& feed_forward_part(const LayerSpec& layer);
 std::span<const Part* const> mixer_parts();
 // Indexed by FeedForwardSpec::Kind.
 std::span<const Part* const> feed_forward_parts();
+// In the order of their weights in files.
+std::span<const ModelPart* const> model_parts();
 
 }  // namespace quire

@@ -14,6 +14,7 @@ class SpecChecker {
  public:
   explicit SpecChecker(const std::string& where) : where_(where) {}
 
+  const std::string& where() const { return where_; }
   void require(bool condition, const std::string& what) const {
     if (!condition) throw StartupError(fmt::format("{}: {}", where_, what));
   }

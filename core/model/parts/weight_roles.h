@@ -150,7 +150,10 @@ enum class WeightForm : std::uint8_t {
   kRows,     // looked up by row, such as an embedding
   kProduct,  // packed; stacked with the others of its product
   kExperts,  // [experts][rows][cols]: packed for each expert; stacked likewise
+  kPairs,    // a matrix of the rows [first | second] for each expert, split into the experts of two products
 };
+// Usual values of a vector: near 1, around 0, or negative.
+enum class WeightValues : std::uint8_t { kFactors, kOffsets, kDecays };
 
 struct WeightNeed {
   WeightRole role = WeightRole::kNoRole;
@@ -164,6 +167,16 @@ struct WeightNeed {
   bool has_bias = false;       // files have a bias beside this vector
   std::int64_t taps = 0;       // a vector stored as [channels][taps], transposed to [taps][channels]
   std::int64_t gate_rows = 0;  // heads come as [gate_rows | gate_rows]; packing puts all first halves first
+  WeightRole second_product = WeightRole::kNoRole;  // of a pair
+  std::int64_t first_rows = 0;                      // of a pair; they are transposed
+  std::vector<float> constants{};                   // values of a vector that is not in files
+  bool has_own_scales = false;                      // the experts' scales in files are a weight of their own
+
+  // How published files have it; synthetic models follow.
+  WeightValues values = WeightValues::kFactors;
+  bool is_sensitive = false;  // kept finer in some layers
+  bool is_exact = false;      // never quantised
+  float gain = 1.0F;          // deviation, relative to others of the same number of columns
 };
 
 // In the order of files. layer -1: the model's weights; index after the last layer: the block that predicts further

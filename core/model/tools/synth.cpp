@@ -137,56 +137,50 @@ void TensorList::add_all(const std::vector<WeightNeed>& needs, std::int64_t laye
 }
 
 void TensorList::add(const WeightNeed& need, std::int64_t layer) {
-  if (need.is_optional || (need.role == WeightRole::kHead && model_.config.tied_head)) return;
+  if (need.is_optional || !need.constants.empty() || (need.role == WeightRole::kHead && model_.config.tied_head))
+    return;
   SynthTensor tensor{.name = gguf_name(need.role, layer), .shape = {need.cols}, .role = SynthRole::kNorm};
   if (need.form != WeightForm::kVector) return add_matrix(need, std::move(tensor), layer);
   tensor.deviation = 0.05F;
-  switch (need.role) {
-    case WeightRole::kSsmA: tensor.role = SynthRole::kDecay; break;
-    case WeightRole::kSsmDt:
-    case WeightRole::kChoiceBias:
-    case WeightRole::kSinks:
-      tensor.role = SynthRole::kBias;
-      tensor.deviation = 0.5F;
-      break;
-    case WeightRole::kTokenTypes:
-      tensor.role = SynthRole::kBias;
-      tensor.shape = {model_.config.hidden_size, model_.num_token_types};
-      break;
-    default: break;
-  }
-  if (need.taps > 0 && need.role == WeightRole::kSsmA) {
-    tensor.shape = {need.taps, need.cols / need.taps};
-  } else if (need.taps > 0) {
-    tensor.shape = {need.taps, need.cols / need.taps};
+  if (need.values == WeightValues::kDecays) tensor.role = SynthRole::kDecay;
+  if (need.values == WeightValues::kOffsets) {
     tensor.role = SynthRole::kBias;
-    tensor.deviation = inverse_root(need.taps);
+    tensor.deviation = 0.5F;
+  }
+  if (need.role == WeightRole::kTokenTypes) {
+    tensor.role = SynthRole::kBias;
+    tensor.shape = {model_.config.hidden_size, model_.num_token_types};
+  }
+  if (need.taps > 0) {
+    tensor.shape = {need.taps, need.cols / need.taps};
+    if (need.values != WeightValues::kDecays) {
+      tensor.role = SynthRole::kBias;
+      tensor.deviation = inverse_root(need.taps);
+    }
   }
   tensors_.push_back(std::move(tensor));
 }
 
 void TensorList::add_matrix(const WeightNeed& need, SynthTensor tensor, std::int64_t layer) {
   const SynthTypes& types = spec_.types;
-  const bool is_fine = layer >= 0 && is_sensitive_layer(layer, model_.config.num_layers) &&
-                       (need.role == WeightRole::kValue || need.role == WeightRole::kDown);
+  const bool is_fine = layer >= 0 && need.is_sensitive && is_sensitive_layer(layer, model_.config.num_layers);
   tensor.shape = {need.cols, need.rows};
   tensor.role = SynthRole::kMatrix;
   tensor.type = fitting_type(is_fine ? types.sensitive : types.matrices, need.cols);
-  tensor.deviation = (need.role == WeightRole::kDown ? 2.0F : 1.0F) * inverse_root(need.cols);
+  tensor.deviation = need.gain * inverse_root(need.cols);
   if (need.form == WeightForm::kRows || need.role == WeightRole::kHead) {
     tensor.role = SynthRole::kEmbedding;
     tensor.type = fitting_type(types.embedding, need.cols);
     tensor.deviation = 3.0F * inverse_root(model_.config.hidden_size);
   }
-  if (need.form == WeightForm::kExperts && need.role != WeightRole::kKvB) {
+  if (need.form == WeightForm::kExperts) {
     tensor.shape.push_back(need.num_experts);
-  } else if (need.form == WeightForm::kExperts) {
+  } else if (need.form == WeightForm::kPairs) {
     tensor.shape[1] *= need.num_experts;
   } else if (types.matrices == DType::kMXFP4) {
     tensor.type = fitting_type(DType::kQ8_0, need.cols);  // published files have this for experts only
   }
-  // Routers are so small that less precision saves nothing.
-  if (need.role == WeightRole::kRouter || need.rows == 1) tensor.type = DType::kF32;
+  if (need.is_exact || need.rows == 1) tensor.type = DType::kF32;
   if (need.rows == 1) tensor.shape.resize(1);
   tensors_.push_back(std::move(tensor));
 }

@@ -11,6 +11,7 @@
 #include "core/model/architectures/registry.h"
 #include "core/model/layers/adapters/adapter_file.h"
 #include "core/model/layers/adapters/read_adapter.h"
+#include "core/model/layers/checkpoint.h"
 #include "core/model/parts/parts.h"
 
 namespace quire {
@@ -113,7 +114,7 @@ class Reader {
         has_column_experts_(
             any_family(spec.config.architecture, [](const HfFamily& f) { return !f.column_experts.empty(); })) {
     for (const LayerSpec& layer : spec_.layers) {
-      if (mixer_part(layer).turned_rows(layer, Role::kQuery) == 0 || layer.attention.rope < 0) continue;
+      if (!mixer_part(layer).has_heads() || layer.attention.rope < 0) continue;
       rotates_ = true;
       has_pairs_ = spec_.ropes[static_cast<std::size_t>(layer.attention.rope)].style == RopeStyle::kInterleaved;
     }
@@ -235,10 +236,9 @@ class Reader {
     const std::int64_t from = pair.down->shape[1];
     const std::int64_t to = pair.up->shape[0];
     for (const ExpertMatrix& matrix : expert_matrices(layer)) {
-      const bool is_whole = matrix.is_down || matrix.role == Role::kGateUpExperts || !ffn.experts_gated;
       const bool is_straight = from == matrix.cols && to == matrix.rows;
       const bool is_turned = from == matrix.rows && to == matrix.cols;
-      if (!is_whole || (!is_straight && !is_turned)) continue;
+      if (!matrix.is_whole || (!is_straight && !is_turned)) continue;
       if (is_straight && is_turned && !has_column_experts_)
         file_.fail(fmt::format("'{}' does not show which of its matrices sees the inputs", name));
       const StackedPair stacked{.rank = rank,
@@ -384,6 +384,19 @@ class Reader {
 std::shared_ptr<const Adapter> read_adapter(const fs::path& path, const ModelSpec& spec, Backend& backend,
                                             std::int64_t max_rank) {
   return Reader(open_adapter(path, spec.ignore_unknown_keys), spec, backend, max_rank).read();
+}
+
+void require_adapters(const Backend& backend) {
+  if (!backend.has(Ability::kAdapters))
+    throw StartupError(backend.name() + " does not compute adapters: set backend.device to cpu");
+}
+
+void check_adapter(const fs::path& adapter, const fs::path& model, Backend& backend, std::int64_t max_rank) {
+  require_adapters(backend);
+  std::error_code ignored;
+  const Checkpoint checkpoint =
+      fs::is_directory(model, ignored) ? read_hf_checkpoint(model, false) : read_gguf_checkpoint(model, false);
+  read_adapter(adapter, checkpoint.spec, backend, max_rank);
 }
 
 }  // namespace quire

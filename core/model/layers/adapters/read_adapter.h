@@ -1,4 +1,5 @@
-// Reads an adapter's files and packs them for the products of a model on its backend. Any thread.
+// Reads an adapter's files and packs them for the products of a model on its backend; checks of adapters before the
+// model is loaded. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,5 +15,11 @@ namespace quire {
 // shape, changes embeddings, or has a larger rank than `max_rank`.
 std::shared_ptr<const Adapter> read_adapter(const std::filesystem::path& path, const ModelSpec& spec, Backend& backend,
                                             std::int64_t max_rank);
+
+// Throws StartupError if the backend computes no adapters.
+void require_adapters(const Backend& backend);
+// Reads an adapter for a model of these files, and discards it. Throws StartupError.
+void check_adapter(const std::filesystem::path& adapter, const std::filesystem::path& model, Backend& backend,
+                   std::int64_t max_rank);
 
 }  // namespace quire

@@ -32,7 +32,9 @@ void Dense::list_weights(const LayerSpec& layer, WeightList& list) const {
   if (ffn.is_gated && !ffn.fused_gate) list.product(Role::kGate, Role::kGate, ffn.size, hidden);
   list.product(Role::kUp, Role::kGate, ffn.fused_gate ? 2 * ffn.size : ffn.size, hidden);
   if (ffn.sub_norm) list.vector(Role::kFfnSubNorm, ffn.size);
-  list.alone(Role::kDown, hidden, ffn.size);
+  WeightNeed& down = list.alone(Role::kDown, hidden, ffn.size);
+  down.is_sensitive = true;
+  down.gain = 2.0F;
 }
 
 void Dense::check(const LayerSpec& layer, std::int64_t /*index*/, const SpecChecker& check) const {

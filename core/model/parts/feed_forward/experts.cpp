@@ -45,8 +45,8 @@ void Experts::list_weights(const LayerSpec& layer, WeightList& list) const {
   const FeedForwardSpec& ffn = layer.feed_forward;
   const std::int64_t hidden = list.hidden_size();
   const std::int64_t width = expert_width(ffn, hidden);
-  list.alone(Role::kRouter, ffn.num_experts, hidden);
-  if (ffn.has_choice_bias) list.vector(Role::kChoiceBias, ffn.num_experts);
+  list.alone(Role::kRouter, ffn.num_experts, hidden).is_exact = true;
+  if (ffn.has_choice_bias) list.offsets(Role::kChoiceBias, ffn.num_experts);
   if (ffn.latent_size > 0) {
     list.alone(Role::kLatentDown, width, hidden);
     list.alone(Role::kLatentUp, hidden, width);
@@ -58,7 +58,7 @@ void Experts::list_weights(const LayerSpec& layer, WeightList& list) const {
       list.experts(Role::kGateExperts, Role::kGateExperts, ffn.expert_size, width, ffn.num_experts);
     list.experts(Role::kUpExperts, Role::kGateExperts, ffn.expert_size, width, ffn.num_experts);
   }
-  list.experts(Role::kDownExperts, Role::kDownExperts, width, ffn.expert_size, ffn.num_experts);
+  list.experts(Role::kDownExperts, Role::kDownExperts, width, ffn.expert_size, ffn.num_experts).has_own_scales = true;
   list.vector(Role::kDownExpertsScale, ffn.num_experts, true);
   list.vector(Role::kExpertsBias, hidden, true);
   if (ffn.shared_size == 0) return;
@@ -72,11 +72,11 @@ std::vector<ExpertMatrix> Experts::expert_matrices(const LayerSpec& layer, std::
   const FeedForwardSpec& ffn = layer.feed_forward;
   const std::int64_t width = expert_width(ffn, hidden_size);
   const std::int64_t size = ffn.expert_size;
-  const ExpertMatrix down{.role = Role::kDownExperts, .rows = width, .cols = size, .is_down = true};
-  if (!ffn.experts_gated) return {{.role = Role::kUpExperts, .rows = size, .cols = width}, down};
+  const ExpertMatrix down{.role = Role::kDownExperts, .rows = width, .cols = size, .is_down = true, .is_whole = true};
+  if (!ffn.experts_gated) return {{.role = Role::kUpExperts, .rows = size, .cols = width, .is_whole = true}, down};
   return {{.role = Role::kGateExperts, .rows = size, .cols = width},
           {.role = Role::kUpExperts, .rows = size, .cols = width, .first_output = size},
-          {.role = Role::kGateUpExperts, .rows = 2 * size, .cols = width},
+          {.role = Role::kGateUpExperts, .rows = 2 * size, .cols = width, .is_whole = true},
           down};
 }
 

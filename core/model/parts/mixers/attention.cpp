@@ -39,7 +39,7 @@ void Attention::list_weights(const LayerSpec& layer, WeightList& list) const {
     const bool with_gate = attention.gate == OutputGate::kInQuery;
     list.product(Role::kQuery, Role::kQuery, with_gate ? 2 * query : query, hidden, with_gate ? attention.key_dim : 0);
     if (has_kv) list.product(Role::kKey, Role::kQuery, key, hidden);
-    if (has_kv && !attention.value_is_key) list.product(Role::kValue, Role::kQuery, value, hidden);
+    if (has_kv && !attention.value_is_key) list.product(Role::kValue, Role::kQuery, value, hidden).is_sensitive = true;
   }
   const std::int64_t width = attention.num_heads * attention.value_dim;
   if (attention.gate == OutputGate::kPerHead) list.alone(Role::kAttentionGate, attention.num_heads, hidden);
@@ -52,7 +52,7 @@ void Attention::list_weights(const LayerSpec& layer, WeightList& list) const {
       break;
     default: list.vector(Role::kQueryNorm, query); list.vector(Role::kKeyNorm, key);
   }
-  if (attention.has_sinks) list.vector(Role::kSinks, attention.num_heads);
+  if (attention.has_sinks) list.offsets(Role::kSinks, attention.num_heads);
   if (attention.output_norm) list.vector(Role::kAttentionSubNorm, width);
   list.alone(Role::kAttentionOutput, hidden, width);
 }
@@ -284,17 +284,11 @@ void Attention::norm_heads(const LayerRun& layer, WeightRole role, MatrixView he
 void Attention::rotate(const LayerRun& layer, MatrixView q, MatrixView k) {
   const AttentionSpec& attention = layer.spec.attention;
   if (attention.rope < 0) return;
-  const auto id = static_cast<std::size_t>(attention.rope);
-  const RopeStyle style = layer.model().ropes[id].style;
-  const Rotation& rotation = layer.work.rotations[id];
-  Backend& backend = layer.backend();
-  if (q.data + q.cols == k.data) {
-    const MatrixView both{q.data, q.rows, q.cols + k.cols, q.stride};
-    return backend.rope(both, attention.num_heads + k.cols / attention.key_dim, attention.key_dim, style, rotation.cos,
-                        rotation.sin);
-  }
-  backend.rope(q, attention.num_heads, attention.key_dim, style, rotation.cos, rotation.sin);
-  if (k.cols > 0) backend.rope(k, attention.num_kv_heads, attention.key_dim, style, rotation.cos, rotation.sin);
+  const std::int64_t dim = attention.key_dim;
+  if (q.data + q.cols == k.data)
+    return layer.rotate({q.data, q.rows, q.cols + k.cols, q.stride}, attention.num_heads + k.cols / dim, dim);
+  layer.rotate(q, attention.num_heads, dim);
+  if (k.cols > 0) layer.rotate(k, attention.num_kv_heads, dim);
 }
 
 void Attention::scale_by_temperature(const LayerRun& layer, MatrixView q) {

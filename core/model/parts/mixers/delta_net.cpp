@@ -37,8 +37,8 @@ void DeltaNet::list_weights(const LayerSpec& layer, WeightList& list) const {
     list.product(Role::kSsmAlpha, Role::kQuery, net.value_heads, hidden);
   }
   list.convolution(Role::kSsmConv, 2 * keys + values, net.taps);
-  list.vector(Role::kSsmDt, net.value_heads);
-  list.vector(Role::kSsmA, net.value_heads);
+  list.offsets(Role::kSsmDt, net.value_heads);
+  list.decays(Role::kSsmA, net.value_heads);
   list.vector(Role::kSsmNorm, net.value_dim);
   list.alone(Role::kSsmOut, hidden, values);
 }

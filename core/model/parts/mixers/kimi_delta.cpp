@@ -28,7 +28,7 @@ void KimiDelta::list_weights(const LayerSpec& layer, WeightList& list) const {
   const std::int64_t width = net.value_heads * net.value_dim;
   list.product(Role::kQuery, Role::kQuery, width, hidden);
   list.product(Role::kKey, Role::kQuery, width, hidden);
-  list.product(Role::kValue, Role::kQuery, width, hidden);
+  list.product(Role::kValue, Role::kQuery, width, hidden).is_sensitive = true;
   list.product(Role::kSsmFA, Role::kQuery, net.value_dim, hidden);
   list.product(Role::kSsmGA, Role::kQuery, net.value_dim, hidden);
   list.product(Role::kSsmBeta, Role::kQuery, net.value_heads, hidden);
@@ -36,8 +36,8 @@ void KimiDelta::list_weights(const LayerSpec& layer, WeightList& list) const {
     list.convolution(role, width, net.taps);
   list.alone(Role::kSsmFB, width, net.value_dim);
   list.alone(Role::kSsmGB, width, net.value_dim);
-  list.vector(Role::kSsmDt, width);
-  list.vector(Role::kSsmA, net.value_heads);
+  list.offsets(Role::kSsmDt, width);
+  list.decays(Role::kSsmA, net.value_heads);
   list.vector(Role::kSsmNorm, net.value_dim);
   list.alone(Role::kAttentionOutput, hidden, width);
 }

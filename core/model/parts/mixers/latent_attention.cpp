@@ -37,7 +37,10 @@ void LatentAttention::list_weights(const LayerSpec& layer, WeightList& list) con
   list.alone(Role::kKvA, latent.kv_rank + latent.rope_dim, hidden);
   list.vector(Role::kKvANorm, latent.kv_rank);
   if (latent.merged_kv) {
-    list.experts(Role::kKvB, Role::kKvB, latent.nope_dim + latent.value_dim, latent.kv_rank, heads);
+    WeightNeed& both = list.experts(Role::kKvB, Role::kKeyB, latent.nope_dim + latent.value_dim, latent.kv_rank, heads);
+    both.form = WeightForm::kPairs;
+    both.second_product = Role::kValueB;
+    both.first_rows = latent.nope_dim;
   } else {
     list.experts(Role::kKeyB, Role::kKeyB, latent.kv_rank, latent.nope_dim, heads);
     list.experts(Role::kValueB, Role::kValueB, latent.value_dim, latent.kv_rank, heads);
@@ -147,17 +150,12 @@ LatentAttention::Projected LatentAttention::project(const LayerRun& layer, const
 }
 
 void LatentAttention::rotate(const LayerRun& layer, const Projected& projected) {
-  const AttentionSpec& attention = layer.spec.attention;
   const LatentSpec& latent = layer.spec.latent;
-  if (attention.rope < 0) return;
-  const auto id = static_cast<std::size_t>(attention.rope);
-  const Rotation& rotation = layer.work.rotations[id];
-  const RopeStyle style = layer.model().ropes[id].style;
+  if (layer.spec.attention.rope < 0) return;
   const MatrixView q = projected.absorbed;
-  layer.backend().rope(columns(q, latent.kv_rank, q.cols - latent.kv_rank), attention.num_heads, projected.kv.cols,
-                       style, rotation.cos, rotation.sin);
-  layer.backend().rope(columns(projected.kv, latent.kv_rank, latent.rope_dim), 1, latent.rope_dim, style, rotation.cos,
-                       rotation.sin);
+  const MatrixView kv = projected.kv;
+  layer.rotate(columns(q, latent.kv_rank, q.cols - latent.kv_rank), layer.spec.attention.num_heads, kv.cols);
+  layer.rotate(columns(kv, latent.kv_rank, latent.rope_dim), 1, latent.rope_dim);
 }
 
 }  // namespace quire

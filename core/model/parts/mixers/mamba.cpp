@@ -38,7 +38,7 @@ void Mamba::list_weights(const LayerSpec& layer, WeightList& list) const {
     list.vector(Role::kSsmCNorm, net.key_dim);
   }
   list.alone(Role::kSsmStep, net.inner_size, net.step_rank);
-  list.convolution(Role::kSsmA, net.inner_size, net.key_dim);  // transposed likewise
+  list.decays(Role::kSsmA, net.inner_size * net.key_dim, net.key_dim);  // transposed like a convolution
   list.vector(Role::kSsmD, net.inner_size);
   list.alone(Role::kSsmOut, hidden, net.inner_size);
 }

@@ -26,8 +26,8 @@ void Mamba2::list_weights(const LayerSpec& layer, WeightList& list) const {
   const std::int64_t convolved = convolved_size(net);
   list.alone(Role::kSsmIn, net.inner_size + convolved + net.value_heads, list.hidden_size());
   list.convolution(Role::kSsmConv, convolved, net.taps, true);
-  list.vector(Role::kSsmDt, net.value_heads);
-  list.vector(Role::kSsmA, net.value_heads);
+  list.offsets(Role::kSsmDt, net.value_heads);
+  list.decays(Role::kSsmA, net.value_heads);
   list.vector(Role::kSsmD, net.value_heads);
   if (net.has_norm) list.vector(Role::kSsmNorm, net.inner_size);
   list.alone(Role::kSsmOut, list.hidden_size(), net.inner_size);
