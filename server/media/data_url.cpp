@@ -120,9 +120,11 @@ Result<DataUrl> decode_data_url(std::string_view url, std::int64_t max_bytes) {
   if (comma == std::string_view::npos) return invalid("the data URL has no ','", "", "invalid_url");
   const std::string head = lower_case(url.substr(5, comma - 5));
   constexpr std::string_view kBase64 = ";base64";
+  std::string_view body = url.substr(comma + 1);
   const bool is_base64 = head.ends_with(kBase64);
-  auto bytes =
-      is_base64 ? decode_base64(url.substr(comma + 1), max_bytes) : decode_percents(url.substr(comma + 1), max_bytes);
+  const bool is_escaped = !is_base64 || body.find('%') != std::string_view::npos;
+  auto bytes = is_escaped ? decode_percents(body, is_base64 ? std::ssize(body) : max_bytes) : Result<std::string>();
+  if (bytes && is_base64) bytes = decode_base64(is_escaped ? std::string_view(*bytes) : body, max_bytes);
   if (!bytes) return tl::make_unexpected(bytes.error());
   return DataUrl{head.substr(0, head.find(';')), *std::move(bytes)};
 }

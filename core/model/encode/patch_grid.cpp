@@ -70,6 +70,7 @@ GridPositions::GridPositions(const TowerSpec& spec, const PositionTable& table, 
   };
   if (kind_ == LearnedPositions::kAligned) resized(aligned);
   if (kind_ == LearnedPositions::kAntialiased) resized(antialiased);
+  if (kind_ == LearnedPositions::kHalfPixels) resized(half_pixels);
   if (kind_ == LearnedPositions::kCubic) resized(cubic);
 }
 
@@ -103,6 +104,18 @@ GridPositions::Axis GridPositions::antialiased(std::int64_t from, std::int64_t t
     std::vector<Tap>& taps = axis.emplace_back();
     for (std::int64_t k = first; k < end; ++k)
       taps.push_back({k, static_cast<float>(weights[static_cast<std::size_t>(k - first)] / sum)});
+  }
+  return axis;
+}
+
+GridPositions::Axis GridPositions::half_pixels(std::int64_t from, std::int64_t to) {
+  Axis axis;
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  for (std::int64_t i = 0; i < to; ++i) {
+    const double at = std::max((static_cast<double>(i) + 0.5) * scale - 0.5, 0.0);
+    const std::int64_t first = std::min(static_cast<std::int64_t>(at), from - 1);
+    const auto share = static_cast<float>(at - static_cast<double>(first));
+    axis.push_back({{first, 1.0F - share}, {std::min(first + 1, from - 1), share}});
   }
   return axis;
 }

@@ -41,6 +41,7 @@ class GridPositions {
   using Axis = std::vector<std::vector<Tap>>;  // for each row or column
   static Axis aligned(std::int64_t from, std::int64_t to);
   static Axis antialiased(std::int64_t from, std::int64_t to);
+  static Axis half_pixels(std::int64_t from, std::int64_t to);
   static Axis cubic(std::int64_t from, std::int64_t to);
 
   const PositionTable& table_;

@@ -177,6 +177,8 @@ class Planner {
     const PictureSize square = {rules_.image_size, rules_.image_size};
     switch (rules_.sizing) {
       case Sizing::kSmart:
+        return smart_size(enlarged_size(picture_, rules_.align, rules_.short_side), rules_.align, limits_,
+                          rules_.as_llama_cpp);
       case Sizing::kLargeTiles: return smart_size(picture_, rules_.align, limits_, rules_.as_llama_cpp);
       case Sizing::kBudget: return budget_size(picture_, rules_.align, limits_.most);
       case Sizing::kLongestEdge: return longest_edge_size(picture_, rules_.align, rules_.longest_edge, limits_.most);
@@ -285,13 +287,18 @@ class Planner {
     const PictureSize tile_grid = row_grid({rules_.image_size, rules_.image_size});
     const PictureSize raster = {tile_grid.width * grid_.width, tile_grid.height * grid_.height};
     const double aspect = static_cast<double>(picture_.width) / picture_.height;
+    // Whole rows; digits behind the seventh are errors of arithmetic.
+    constexpr double kDigits = 1e7;
+    const auto covered = [&](double rows) {
+      return static_cast<std::int32_t>(std::nearbyint(rows * kDigits) / kDigits);
+    };
     PictureSize cut;  // rows and columns left out on each side
     if (aspect > static_cast<double>(raster.width) / raster.height) {
       const double shown = picture_.height * (static_cast<double>(raster.width) / picture_.width);
-      cut.height = (raster.height - static_cast<std::int32_t>(std::nearbyint(shown))) / 2;
+      cut.height = (raster.height - covered(shown)) / 2;
     } else {
       const double shown = picture_.width * (static_cast<double>(raster.height) / picture_.height);
-      cut.width = (raster.width - static_cast<std::int32_t>(std::nearbyint(shown))) / 2;
+      cut.width = (raster.width - covered(shown)) / 2;
     }
     const PictureSize kept = {raster.width - 2 * cut.width, raster.height - 2 * cut.height};
     LayoutPart part{.num_rows = tile_grid.area() + kept.area() + kept.height,
@@ -301,7 +308,8 @@ class Planner {
     const std::int64_t base = tile_grid.area();
     for (PictureTile& tile : tiles_) {
       tile.first_row = base;
-      const PictureSize first = row_grid({tile.x, tile.y});
+      const PictureSize first = {tile.x / tile.size.width * tile_grid.width,
+                                 tile.y / tile.size.height * tile_grid.height};
       for (std::int32_t i = 0; i < tile_grid.area(); ++i) {
         const std::int32_t x = first.width + i % tile_grid.width - cut.width;
         const std::int32_t y = first.height + i / tile_grid.width - cut.height;

@@ -69,16 +69,18 @@ constexpr TowerNote kTowerNotes[] = {
      "GELU in the merger (tanh)"},
     {"qwen2vl_merger", "Qwen2-VL", "qwen2vl", "as Qwen2.5-VL"},
     {"glm4v", "GLM-4V", "glm4, glm4moe",
-     "stretched, bicubic, 6272 to 4816896 pixels unless the file says (black bars, bilinear, 8 to 4096 tokens)"},
+     "stretched, bicubic, a short side enlarged to a row, 6272 to 4816896 pixels unless the file says (black bars, "
+     "bilinear, 8 to 4096 tokens)"},
     {"minimax_m3", "MiniMax-M3", "minimax-m2", "stretched, bicubic, 8 to 576 tokens unless the file says"},
     {"gemma4v", "Gemma 4", "gemma4",
-     "stretched, bicubic, scaled up or down to fill 280 tokens (black bars, bilinear, 40 to 280 tokens); tanh GELU "
+     "stretched, bicubic, scaled up or down to fill 280 tokens unless the file says (black bars, bilinear, 40 to 280 "
+     "tokens); tanh GELU "
      "(quick GELU); images of models with per-layer embeddings are causal (bidirectional)"},
     {"gemma3", "Gemma 3", "gemma3",
      "stretched to a square, bilinear with antialiasing (black bars, bilinear); line breaks around the image (none)"},
     {"gemma4uv", "Gemma 4 without an encoder", "gemma4", "as Gemma 4"},
     {"pixtral", "Pixtral, Mistral 3", "llama, mistral3",
-     "stretched, bicubic, at most image_size on a side (black bars, bilinear, 8 to 1024 tokens)"},
+     "stretched, bicubic, at most image_size on a side unless the file says (black bars, bilinear, 8 to 1024 tokens)"},
     {"mlp", "LLaVA 1.5, LLaVA 1.6, Granite Vision", "llama, qwen2, granite",
      "class token first (last, with the positions of a first one); 1.5: the middle is cut out (bars); 1.6: overview "
      "first, tiles joined without bars (tiles first, with bars)"},
@@ -104,7 +106,8 @@ constexpr TowerNote kTowerNotes[] = {
     {"dots_ocr", "dots.ocr", "qwen2",
      "stretched, bicubic, the file's limits of pixels (black bars, cubic without antialiasing)"},
     {"paddleocr", "PaddleOCR-VL", "paddleocr",
-     "stretched, bicubic, the file's limits of pixels (black bars, bilinear)"},
+     "stretched, bicubic, a short side enlarged to a row, the file's limits of pixels; positions between the two "
+     "nearest (black bars, bilinear; positions antialiased)"},
     {"resampler", "MiniCPM-V 2.6 to 4.5", "qwen2, qwen3, llama, minicpm",
      "slices and overview stretched, bicubic (overview bilinear, slices with black bars)"},
     {"minicpmv4_6", "MiniCPM-V 4.6", "qwen35", "as MiniCPM-V 4.5"},

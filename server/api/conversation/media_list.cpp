@@ -80,9 +80,12 @@ std::optional<MediaList::Mark> MediaList::find_mark(std::string_view text, std::
   return std::nullopt;
 }
 
-Result<MediaSource> MediaList::open_url(const std::string& url) const {
+Result<MediaSource> MediaList::open_url(std::string_view url) const {
+  constexpr std::string_view kSpace = " \t\r\n";
+  url.remove_prefix(std::min(url.find_first_not_of(kSpace), url.size()));
+  url = url.substr(0, url.find_last_not_of(kSpace) + 1);
   if (is_data_url(url)) return open_data(url);
-  MediaSource source{.name = url};
+  MediaSource source{.name = std::string(url)};
   if (url.starts_with("http://") || url.starts_with("https://")) {
     source.kind = MediaSource::Kind::kUrl;
   } else if (url.starts_with("file://")) {

@@ -54,7 +54,7 @@ class MediaList {
   std::string add_file(FieldReader& reader, MediaPart part);
 
   // A URL's bytes or place: data URLs are decoded.
-  Result<MediaSource> open_url(const std::string& url) const;
+  Result<MediaSource> open_url(std::string_view url) const;
   // Base64 or a data URL.
   Result<MediaSource> open_data(std::string_view text) const;
   // mm_processor_kwargs: for all parts.

@@ -35,9 +35,11 @@ std::string text_of(FieldReader& block) {
 // skipped with a warning; the client's own pictures, sounds and files are refused.
 void leave_out(FieldReader& block, const std::string& type) {
   if (type == "tool_addition" || type == "tool_removal") return;  // read with the tools
-  for (const std::string_view media : {"image", "document", "audio", "video", "file", "container_upload"}) {
+  constexpr std::string_view kMedia[] = {"image", "image_url", "input_image", "document",
+                                         "audio", "video",     "file",        "container_upload"};
+  for (const std::string_view media : kMedia) {
     if (type != media) continue;
-    const bool is_read = type == "image" || type == "document";
+    const bool is_read = type.find("image") != std::string::npos || type == "document";
     const char* const why =
         is_read ? "there is no place for it here" : "neither sounds, videos nor containers are read";
     return block.fail(
@@ -108,6 +110,10 @@ std::optional<std::string> text_in(FieldReader& block, const std::string& type, 
     return text;
   }
   if (type == "image" && media != nullptr) return read_image_block(block, *media);
+  // Clients of several APIs send the parts of the other ones.
+  if (media != nullptr) {
+    if (auto picture = read_picture_part(block, type, *media)) return picture;
+  }
   if (type == "document") return document_text(block, media);
   return std::nullopt;
 }

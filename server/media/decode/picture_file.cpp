@@ -41,17 +41,33 @@ constexpr std::array kForeign = {
     Signature{0, "\0\0\0\x0CJXL "sv, "JPEG XL"},
     Signature{0, "\0\0\0\x0CjP  "sv, "JPEG 2000"},
     Signature{0, "\xFF\x4F\xFF\x51"sv, "JPEG 2000"},
-    Signature{0, "<svg"sv, "SVG"},
-    Signature{0, "<?xml"sv, "SVG or other XML"},
-    Signature{0, "<!DOCTYPE"sv, "HTML"},
-    Signature{0, "<html"sv, "HTML"},
     Signature{0, "\x1A\x45\xDF\xA3"sv, "Matroska or WebM"},
     Signature{0, "PK\3\4"sv, "ZIP"},
     Signature{0, "qoif"sv, "QOI"},
 };
 
+// Beginnings of texts in lower case, behind a byte order mark and white space.
+constexpr std::array kTexts = {
+    Signature{0, "<svg"sv, "SVG"},
+    Signature{0, "<!doctype svg"sv, "SVG"},
+    Signature{0, "<?xml"sv, "SVG or other XML"},
+    Signature{0, "<!--"sv, "SVG or other XML"},
+    Signature{0, "<!doctype"sv, "HTML"},
+    Signature{0, "<html"sv, "HTML"},
+};
+
 bool has(std::string_view bytes, std::size_t at, std::string_view text) {
   return bytes.size() >= at + text.size() && bytes.substr(at, text.size()) == text;
+}
+
+std::string text_start(std::string_view bytes) {
+  constexpr std::size_t kLongest = 16;
+  if (bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);
+  bytes.remove_prefix(std::min(bytes.find_first_not_of(" \t\r\n"), bytes.size()));
+  std::string text(bytes.substr(0, kLongest));
+  for (char& c : text)
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return text;
 }
 
 Result<PictureFormat> format_of(std::string_view bytes) {
@@ -60,13 +76,17 @@ Result<PictureFormat> format_of(std::string_view bytes) {
   if (has(bytes, 0, "RIFF"sv) && has(bytes, 8, "WEBP"sv)) return PictureFormat::kWebp;
   if (has(bytes, 0, "GIF87a"sv) || has(bytes, 0, "GIF89a"sv)) return PictureFormat::kGif;
   if (bytes.empty()) return broken("the image is empty: it has no bytes");
-  std::string name = "an unknown format";
+  const auto refused = [](std::string_view name) {
+    return invalid(fmt::format("the image is {}; PNG, JPEG, WebP and GIF are read", name), "", kUnknownFormat);
+  };
   for (const Signature& each : kForeign) {
-    if (!has(bytes, each.at, each.bytes)) continue;
-    name = each.name;
-    break;
+    if (has(bytes, each.at, each.bytes)) return refused(each.name);
   }
-  return invalid(fmt::format("the image is {}; PNG, JPEG, WebP and GIF are read", name), "", kUnknownFormat);
+  const std::string text = text_start(bytes);
+  for (const Signature& each : kTexts) {
+    if (text.starts_with(each.bytes)) return refused(each.name);
+  }
+  return refused("an unknown format");
 }
 
 Result<RawSize> raw_size(PictureFormat format, std::string_view bytes) {

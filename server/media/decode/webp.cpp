@@ -88,8 +88,11 @@ Picture paint(const WebpFrame& frame, const WebPIterator& place, const RawSize& 
 Result<RawSize> webp_size(std::string_view bytes) {
   const Demuxer demuxer = open(bytes);
   if (demuxer == nullptr) return broken("the WebP file's header is damaged or cut");
-  return RawSize{WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_WIDTH),
-                 WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_HEIGHT)};
+  const RawSize size{WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_WIDTH),
+                     WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_HEIGHT)};
+  constexpr std::int64_t kUnknown = 0xFFFFFFFF;  // the file ends before the size
+  if (size.width == kUnknown) return broken("the WebP file ends in its header");
+  return size;
 }
 
 std::string_view webp_exif(std::string_view bytes) {

@@ -122,6 +122,9 @@ TEST_CASE("base64 is read strictly, but for white space and missing padding", "[
   CHECK(decode_base64("aGVsbG8=", 5));
   CHECK(decode_base64("aGVsbG8=", 4).error().code == "image_too_large");
   CHECK(decode_data_url("data:image/png;base64,aGk=", 9).value().media_type == "image/png");
+  CHECK(decode_data_url("data:;charset=utf-8;BASE64,aGVsbG8%3D", 5).value().bytes == "hello");
+  CHECK(decode_data_url("data:;base64,%2B%2f%2b/", 9).value().bytes == decode_base64("+/+/", 9).value());
+  CHECK(decode_data_url("data:;base64,aGVsbG8%3D", 4).error().code == "image_too_large");
   CHECK(decode_data_url("data:,a%20b", 9).value().bytes == "a b");
   CHECK(decode_data_url("data:text/plain,%4", 9).error().code == "invalid_url");
 }

@@ -243,6 +243,11 @@ TEST_CASE("other APIs take pictures in their own forms", "[media]") {
          {{"role", "user"},
           {"content", {{{"type", "tool_result"}, {"tool_use_id", "t1"}, {"content", Json::array({block})}}}}}}}},
       shown);
+  // Parts of the other APIs, with white space around the URL.
+  const Json part = {{"type", "image_url"}, {"image_url", {{"url", " " + data_url_of(kPng) + "\n"}}}};
+  check_prompt("/v1/messages",
+               {{"max_tokens", 5}, {"messages", {{{"role", "user"}, {"content", Json::array({part})}}}}}, shown);
+  check_prompt("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", Json::array({part})}}}}}, shown);
   const Json input = {{{"role", "user"},
                        {"content",
                         {{{"type", "input_text"}, {"text", "x"}},

@@ -127,8 +127,15 @@ TEST_CASE("other formats are refused by name") {
         "AVIF");
   named("%PDF-1.7", "PDF");
   named("<svg xmlns='http://www.w3.org/2000/svg'/>", "SVG");
+  named("\xEF\xBB\xBF\r\n  <SVG/>", "SVG");
+  named("<!-- drawn by hand -->\n<svg/>", "SVG");
+  named("<!DOCTYPE svg PUBLIC '-//W3C//DTD SVG 1.1//EN'>", "SVG");
+  named("<!doctype html>", "HTML");
   named("hello", "unknown");
+  named("\n", "unknown");
   CHECK(refusal_of("").code == kBrokenPicture);
+  const std::string webp = webp_of(3, 2, Bytes(24, 255));
+  CHECK(refusal_of(webp.substr(0, 20)).message.find("header") != std::string::npos);
 }
 
 TEST_CASE("a picture's size is checked before anything is decoded") {

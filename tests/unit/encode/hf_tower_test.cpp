@@ -143,4 +143,40 @@ TEST_CASE("Keys of a tower's configuration are understood, without effect, or re
   }
 }
 
+TEST_CASE("The image processor of a directory is followed, wherever it stands, or refused", "[encode][vision][hf]") {
+  QUIRE_REQUIRE_MATERIAL(gemma, "vision/given/gemma4");
+  const auto backend = exact_backend(1);
+  const auto with = [&](const char* name, const std::string& processor, bool is_nested) {
+    const TemporaryFolder folder;
+    write_hf_tower(gemma.parent_path() / name, folder.path());
+    const auto nested = "{\"processor_class\":\"X\",\"image_processor\":" + processor + "}";
+    if (is_nested) {
+      std::ofstream(folder / "processor_config.json") << nested;
+    } else {
+      std::ofstream(folder / "preprocessor_config.json") << processor;
+      std::ofstream(folder / "processor_config.json") << R"({"processor_class":"X"})";
+    }
+    return Encoder::open(folder.path().string(), {.backend = backend.get()})->spec().picture;
+  };
+  for (const bool is_nested : {false, true}) {
+    CHECK(with("gemma4", R"({"max_soft_tokens":70,"do_normalize":false})", is_nested).max_pixels == 70 * 48 * 48);
+    CHECK(with("pixtral", R"({"size":{"longest_edge":512},"resample":3})", is_nested).longest_edge == 512);
+    CHECK(with("mistral3", R"({"size":{"height":320,"width":320}})", is_nested).longest_edge == 320);
+    const PictureSpec qwen = with("qwen3vl", R"({"resample":2,"do_normalize":false,"min_pixels":null,
+        "size":{"shortest_edge":2048,"longest_edge":80000},"rescale_factor":0.00392156862745098})",
+                                  is_nested);
+    CHECK(qwen.whole.filter == ResizeFilter::kPillowBilinear);
+    CHECK(qwen.mean == std::array{0.0F, 0.0F, 0.0F});
+    CHECK(qwen.deviation == std::array{1.0F, 1.0F, 1.0F});
+    CHECK(qwen.min_pixels == 2048);
+    CHECK(qwen.max_pixels == 80000);
+    for (const char* wrong : {R"({"do_resize":false})", R"({"do_rescale":false})", R"({"rescale_factor":1})",
+                              R"({"resample":0})", R"({"do_pan_and_scan":true})"}) {
+      const std::string text = wrong;
+      CHECK_THROWS_WITH(with("gemma3", text, is_nested), Contains(text.substr(2, text.find('"', 2) - 2)));
+    }
+  }
+  CHECK(with("gemma4", "{}", true).max_pixels == 280 * 48 * 48);
+}
+
 }  // namespace quire::test

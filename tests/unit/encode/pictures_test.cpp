@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "core/model/encode/patch_grid.h"
 #include "core/model/encode/picture_plan.h"
 #include "core/model/encode/pictures/picture_sizes.h"
 #include "core/model/encode/pictures/resize.h"
@@ -123,6 +124,54 @@ TEST_CASE("A part of a resized picture is the same pixels", "[encode][resize]") 
   }
 }
 
+TEST_CASE("Tiles form one raster of whole patches, without the rows that bars fill", "[encode]") {
+  TowerSpec spec = spec_of(Sizing::kBestTiles);
+  spec.cells = {};
+  spec.picture.image_size = 55;  // three patches of 14 and a rest
+  spec.picture.candidates = {{55, 55}, {110, 55}, {165, 55}, {55, 110}, {110, 110}};
+  spec.picture.joins_tiles = spec.picture.always_tiles = spec.picture.overview_first = true;
+  const auto rows_of = [&](PictureSize size) {
+    const PicturePlan plan = plan_picture(spec, size, {});
+    std::vector<std::int64_t> rows = plan.break_rows;
+    for (const PictureTile& tile : plan.tiles) {
+      for (std::size_t i = 0; i < 9; ++i) {
+        if (tile.places.empty() || tile.places[i] >= 0)
+          rows.push_back(tile.first_row + (tile.places.empty() ? static_cast<std::int64_t>(i) : tile.places[i]));
+      }
+    }
+    std::ranges::sort(rows);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      CHECK(rows[i] == static_cast<std::int64_t>(i));
+    CHECK(std::ssize(rows) == plan.layout.num_rows);
+    return plan.layout.num_rows;
+  };
+  // Three tiles beside each other have three rows of nine; bars are cut off in equal parts above and below.
+  CHECK(rows_of({900, 300}) == 9 + 9 * 3 + 3);
+  CHECK(rows_of({900, 220}) == 9 + 9 * 3 + 3);
+  CHECK(rows_of({900, 190}) == 9 + 9 * 1 + 1);
+  CHECK(rows_of({900, 110}) == 9 + 9 * 1 + 1);
+  CHECK(rows_of({300, 290}) == 9 + 6 * 6 + 6);
+}
+
+TEST_CASE("Learned positions of a smaller grid lie between two of the table, or are means of more", "[encode]") {
+  TowerSpec spec = spec_of(Sizing::kSmart);
+  spec.cells = {};
+  PositionTable table{.rows = 1, .columns = 6, .values = {0.0F, 1.0F, 4.0F, 9.0F, 16.0F, 25.0F}};
+  const PatchGrid grid = make_patch_grid(spec, {28, 14});
+  const auto positions = [&](LearnedPositions kind) {
+    spec.positions = kind;
+    const GridPositions resized(spec, table, grid);
+    std::vector<float> out(2);
+    for (std::int32_t column = 0; column < 2; ++column)
+      resized.add({0, column}, 1, &out[static_cast<std::size_t>(column)]);
+    return out;
+  };
+  CHECK(positions(LearnedPositions::kHalfPixels) == std::vector<float>{1.0F, 16.0F});
+  CHECK(positions(LearnedPositions::kAligned) == std::vector<float>{0.0F, 25.0F});
+  // Weights fall by a third of the largest for each step from the centre.
+  CHECK(positions(LearnedPositions::kAntialiased)[0] == Approx((2 * 0 + 3 * 1 + 2 * 4 + 1 * 9) / 8.0));
+}
+
 TEST_CASE("Corner-aligned bilinear keeps the corners and cuts fractions off", "[encode][resize]") {
   const Picture line = gray_line({0, 99});
   CHECK(reds(resize(line, {5, 1}, ResizeFilter::kCornerBilinear)) == std::vector<std::uint8_t>{0, 24, 49, 74, 99});
@@ -135,6 +184,18 @@ TEST_CASE("Sizes by the rules that the families were trained with", "[encode]") 
   // Models were trained with halves rounded to the even multiple; llama.cpp rounds them away from zero.
   CHECK(smart_size({70, 70}, 28, {0, 1 << 20}, false) == PictureSize{56, 56});
   CHECK(smart_size({70, 70}, 28, {0, 1 << 20}, true) == PictureSize{84, 84});
+  // A short side is enlarged to the multiple, the other one with it, by two rules of rounding.
+  CHECK(enlarged_size({150, 3}, 28, ShortSide::kEnlarged) == PictureSize{1400, 28});
+  CHECK(enlarged_size({9, 100}, 28, ShortSide::kEnlarged) == PictureSize{28, 311});
+  CHECK(enlarged_size({9, 100}, 30, ShortSide::kEnlarged) == PictureSize{30, 333});
+  CHECK(enlarged_size({11, 100}, 28, ShortSide::kEnlarged) == PictureSize{28, 255});
+  CHECK(enlarged_size({11, 100}, 28, ShortSide::kEnlargedBelow) == PictureSize{28, 254});
+  CHECK(enlarged_size({11, 100}, 28, ShortSide::kKept) == PictureSize{11, 100});
+  CHECK(enlarged_size({28, 100}, 28, ShortSide::kEnlarged) == PictureSize{28, 100});
+  TowerSpec smart = spec_of(Sizing::kSmart);
+  CHECK(plan_picture(smart, {150, 3}, {}).tiles[0].size == PictureSize{140, 28});
+  smart.picture.short_side = ShortSide::kEnlarged;
+  CHECK(plan_picture(smart, {150, 3}, {}).tiles[0].size == PictureSize{1400, 28});
   // A line is shortened rather than given more pixels than the limit allows.
   CHECK(smart_size({1, 60000}, 28, {0, 100 * 28 * 28}, false) == PictureSize{28, 2800});
   CHECK(smart_size({60000, 1}, 28, {0, 100 * 28 * 28}, true) == PictureSize{2800, 28});

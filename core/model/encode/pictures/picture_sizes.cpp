@@ -158,6 +158,17 @@ SliceSizes slices(PictureSize picture, std::int32_t image_size, std::int32_t ali
 
 }  // namespace
 
+PictureSize enlarged_size(PictureSize picture, std::int32_t align, ShortSide rule) {
+  const std::int32_t shorter = std::min(picture.width, picture.height);
+  if (rule == ShortSide::kKept || shorter >= align) return picture;
+  const auto side = [&](std::int32_t length) {
+    const double nearest = std::nearbyint(static_cast<double>(length) * align / shorter);
+    const double below = length * (static_cast<double>(align) / shorter);
+    return static_cast<std::int32_t>(rule == ShortSide::kEnlarged ? nearest : below);
+  };
+  return {side(picture.width), side(picture.height)};
+}
+
 PictureSize smart_size(PictureSize picture, std::int32_t align, PixelLimits limits, bool as_llama_cpp) {
   return as_llama_cpp ? smart<float>(picture, align, limits) : smart<double>(picture, align, limits);
 }

@@ -20,6 +20,8 @@ struct PixelLimits {
   std::int64_t most = 0;
 };
 
+// No side below `align`.
+PictureSize enlarged_size(PictureSize picture, std::int32_t align, ShortSide rule);
 // Sides rounded to multiples of `align`, area within the limits.
 PictureSize smart_size(PictureSize picture, std::int32_t align, PixelLimits limits, bool as_llama_cpp);
 // The largest size within the limit, sides rounded down.

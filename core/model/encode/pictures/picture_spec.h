@@ -54,8 +54,16 @@ enum class Sizing : std::uint8_t {
   kLargeTiles,    // kSmart, beside tiles of tile_size where the picture is large
 };
 
+// A side shorter than `align` before sizes are rounded (kSmart).
+enum class ShortSide : std::uint8_t {
+  kKept,
+  kEnlarged,       // to `align`, the other one in proportion and rounded to the nearest
+  kEnlargedBelow,  // the same, rounded down
+};
+
 struct PictureSpec {
   Sizing sizing = Sizing::kFixed;
+  ShortSide short_side = ShortSide::kKept;
   bool as_llama_cpp = false;  // sizes in its arithmetic
   std::int32_t patch_size = 0;
   std::int32_t align = 0;

@@ -91,14 +91,29 @@ void check_pictures(const MmprojFile& file, const TowerSpec& spec) {
   const bool has_fixed_side = picture.sizing != Sizing::kSmart && picture.sizing != Sizing::kBudget &&
                               picture.sizing != Sizing::kLongestEdge && picture.sizing != Sizing::kPatchLimit &&
                               picture.sizing != Sizing::kSlices && picture.sizing != Sizing::kLargeTiles;
-  if (has_fixed_side && picture.image_size % cell != 0)
-    file.fail(fmt::format("clip.vision.image_size is {}, which is not a multiple of the {} pixels of a row",
-                          picture.image_size, cell));
+  // Pixels behind the last whole patch are not read: 384 pixels are 27 patches of 14.
+  const std::int64_t patches = picture.image_size / spec.patch_size;
+  if (has_fixed_side && (patches == 0 || patches % spec.merge() != 0))
+    file.fail(fmt::format("clip.vision.image_size is {}, whose {} patches do not merge by {}", picture.image_size,
+                          patches, spec.merge()));
   if (!has_fixed_side && picture.align % cell != 0)
     file.fail(fmt::format("pictures are aligned to {} pixels, and a row has {}", picture.align, cell));
   if (picture.max_pixels < 0 || picture.min_pixels < 0 || picture.min_pixels > picture.max_pixels)
     file.fail(fmt::format("clip.vision.image_min_pixels ({}) exceeds clip.vision.image_max_pixels ({})",
                           picture.min_pixels, picture.max_pixels));
+}
+
+// The filter of a directory's processor, by its number in Pillow.
+void read_filter(const MmprojFile& file, PictureSpec& picture) {
+  constexpr std::int64_t kNone = -1;
+  const std::int64_t number = file.integer("resample", kNone);
+  if (number == kNone) return;
+  constexpr std::array kFilters = {ResizeFilter::kPillowLanczos, ResizeFilter::kPillowBilinear,
+                                   ResizeFilter::kPillowBicubic};
+  if (number < 1 || number > std::ssize(kFilters))
+    file.fail(fmt::format(
+        "'resample' of the image processor is {}; 1 (Lanczos), 2 (bilinear) and 3 (bicubic) are known", number));
+  picture.whole.filter = picture.tiles.filter = kFilters[static_cast<std::size_t>(number - 1)];
 }
 
 }  // namespace
@@ -120,6 +135,7 @@ TowerSpec read_tower_spec(const MmprojFile& file, PictureForm form) {
   read_common(file, spec);
   spec.picture.as_llama_cpp = form == PictureForm::kLlamaCpp;
   family->read(file, form, spec);
+  if (form == PictureForm::kTrained) read_filter(file, spec.picture);
   if (spec.text_width == 0) spec.text_width = text_width_of(file, spec);
   check_pictures(file, spec);
   return spec;

@@ -39,15 +39,34 @@ constexpr double kEps = 1e-6;  // for classes whose configuration has none
 // --- keys
 // ---------------------------------------------------------------------------------------------------------------
 
-void set_colours(const TowerFiles& files, const char* hf, const char* gguf, const std::array<double, 3>& otherwise) {
+// A color key under the name that both kinds of files use; without normalisation it is `plain`.
+void set_colours(const TowerFiles& files, const char* key, const std::array<double, 3>& otherwise, double plain) {
   std::vector<double> values(otherwise.begin(), otherwise.end());
-  if (const json* given = files.processor.find(hf); given != nullptr) {
+  if (const json* given = files.processor.find(key); given != nullptr) {
     const bool is_list = given->is_array() && given->size() == 3 &&
                          std::ranges::all_of(*given, [](const json& each) { return each.is_number(); });
-    if (!is_list) files.processor.fail(fmt::format("'{}' must hold three numbers", hf));
+    if (!is_list) files.processor.fail(fmt::format("'{}' must hold three numbers", key));
     values = given->get<std::vector<double>>();
   }
-  files.out.set_vision(gguf, GgufValue(std::move(values)));
+  if (!files.processor.boolean("do_normalize").value_or(true)) std::ranges::fill(values, plain);
+  files.out.set_vision(key, GgufValue(std::move(values)));
+}
+
+// Steps of the processor that are always done or never.
+void require_steps(const TowerFiles& files) {
+  constexpr double kMostDeviation = 1e-6;
+  const JsonObject& processor = files.processor;
+  for (const char* const step : {"do_resize", "do_rescale"}) {
+    if (!processor.boolean(step).value_or(true))
+      processor.fail(fmt::format("'{}' is false, and images are always prepared with it", step));
+  }
+  for (const char* const step : {"do_pan_and_scan", "do_center_crop"}) {
+    if (processor.boolean(step).value_or(false))
+      processor.fail(fmt::format("'{}' is true, and images are never prepared with it", step));
+  }
+  const double factor = processor.number("rescale_factor").value_or(1.0 / 255.0);
+  if (std::abs(factor * 255.0 - 1.0) > kMostDeviation) processor.fail("'rescale_factor' must be 1/255");
+  if (const auto filter = processor.integer("resample")) files.out.set_integer("resample", *filter);
 }
 
 struct Sizes {
@@ -82,8 +101,9 @@ void set_common(const TowerFiles& files, const char* projector, const Sizes& siz
   out.set_integer("patch_size", sizes.patch);
   out.set_integer("image_size", sizes.image);
   out.set_vision("attention.layer_norm_epsilon", GgufValue(eps));
-  set_colours(files, "image_mean", "image_mean", mean);
-  set_colours(files, "image_std", "image_std", deviation);
+  set_colours(files, "image_mean", mean, 0.0);
+  set_colours(files, "image_std", deviation, 1.0);
+  require_steps(files);
 }
 
 // Sets an activation that mmproj files name, and refuses others.
@@ -127,6 +147,16 @@ void set_pixels(const TowerFiles& files) {
   };
   if (const auto least = limit("min_pixels", "shortest_edge")) files.out.set_integer("image_min_pixels", *least);
   if (const auto most = limit("max_pixels", "longest_edge")) files.out.set_integer("image_max_pixels", *most);
+}
+
+// The longest side of an image, of processors that say no more.
+std::optional<std::int64_t> longest_edge(const TowerFiles& files) {
+  const auto size = files.processor.object("size");
+  if (!size) return std::nullopt;
+  if (const auto edge = size->integer("longest_edge")) return edge;
+  const auto width = size->integer("width");
+  if (width != size->integer("height")) size->fail("'width' and 'height' must be equal");
+  return width;
 }
 
 // --- tensors
@@ -304,7 +334,10 @@ void read_gemma4(const TowerFiles& files) {
   if (vision.text("hidden_activation").value_or("gelu_pytorch_tanh") != "gelu_pytorch_tanh")
     vision.fail("'hidden_activation' must be 'gelu_pytorch_tanh'");
   set_common(files, "gemma4v", sizes, vision.number("rms_norm_eps").value_or(kEps), {0.0, 0.0, 0.0}, {1.0, 1.0, 1.0});
-  files.out.set_integer("projector.scale_factor", vision.integer("pooling_kernel_size").value_or(3));
+  const std::int64_t pooling = vision.integer("pooling_kernel_size").value_or(3);
+  files.out.set_integer("projector.scale_factor", pooling);
+  if (const auto tokens = files.processor.integer("max_soft_tokens"))
+    files.out.set_integer("image_max_pixels", *tokens * pooling * pooling * sizes.patch * sizes.patch);
   add_tensors(files, HfTowerClass::kGemma4, [&](const std::string& name, const StoredTensor& tensor) {
     if (name != "v.patch_embd.weight") return false;
     add_channels_first(files.out, name, tensor, sizes.patch);
@@ -329,7 +362,8 @@ void read_pixtral(const TowerFiles& files) {
   constexpr double kPixtralEps = 1e-5;
   constexpr std::int64_t kBreak = 12;  // [IMG_BREAK] of the published tokenizers
   const JsonObject& vision = files.vision;
-  const Sizes sizes = read_sizes(vision, 16, vision.integer("image_size").value_or(1024));
+  const std::int64_t edge = vision.integer("image_size").value_or(1024);
+  const Sizes sizes = read_sizes(vision, 16, longest_edge(files).value_or(edge));
   require(files, "num_channels", 3);
   if (sizes.heads > 0) require(files, "head_dim", sizes.width / sizes.heads);
   require_rope(files, 10000.0);
@@ -395,10 +429,10 @@ const HfTowerFamily* family_of(const json& config) {
 
 // The processor of pictures, which newer directories hold beside those of other media.
 json processor_of(const std::filesystem::path& directory) {
-  if (auto own = read_json_file(directory / "preprocessor_config.json")) return *std::move(own);
   const auto all = read_json_file(directory / "processor_config.json");
   const bool has_it = all && all->contains("image_processor") && (*all)["image_processor"].is_object();
-  return has_it ? (*all)["image_processor"] : json::object();
+  if (has_it) return (*all)["image_processor"];
+  return read_json_file(directory / "preprocessor_config.json").value_or(json::object());
 }
 
 }  // namespace

@@ -61,6 +61,7 @@ enum class LearnedPositions : std::uint8_t {
   kByRow,        // a row of the table for each patch, the class token included
   kAligned,      // the table's grid resized: bilinear, corners aligned
   kAntialiased,  // bilinear, antialiased
+  kHalfPixels,   // bilinear, between the two nearest
   kCubic,        // bicubic, -0.75
   kAxes,         // a table for columns and one for rows, added
   kBuckets,      // the cell of a fixed grid that the patch lies in

@@ -80,9 +80,9 @@ class TowerLoader {
       table.rows = 1;
       table.columns = shape.front();
     }
-    const bool is_square = spec().positions == LearnedPositions::kAligned ||
-                           spec().positions == LearnedPositions::kAntialiased ||
-                           spec().positions == LearnedPositions::kCubic;
+    const bool is_square =
+        spec().positions == LearnedPositions::kAligned || spec().positions == LearnedPositions::kAntialiased ||
+        spec().positions == LearnedPositions::kHalfPixels || spec().positions == LearnedPositions::kCubic;
     if (is_square && table.rows == 1) {
       std::int64_t side = 1;
       while (side * side < table.columns)

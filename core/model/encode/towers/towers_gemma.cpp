@@ -1,4 +1,5 @@
 // Gemma 3, Gemma 4 and its encoder without blocks.
+#include <algorithm>
 #include <cmath>
 
 #include "core/model/encode/towers/families.h"
@@ -27,7 +28,7 @@ void read_gemma3_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec
 }
 
 // Between these numbers of rows; trained pictures always fill the budget.
-void size_by_budget(PictureForm form, std::int64_t cell_side, TowerSpec& spec) {
+void size_by_budget(const MmprojFile& file, PictureForm form, std::int64_t cell_side, TowerSpec& spec) {
   constexpr std::int64_t kLeastTokens = 40;
   constexpr std::int64_t kMostTokens = 280;
   PictureSpec& picture = spec.picture;
@@ -39,6 +40,8 @@ void size_by_budget(PictureForm form, std::int64_t cell_side, TowerSpec& spec) {
     picture.whole = {ResizeFilter::kCornerBilinear, ResizeFit::kPadCentred};
   } else {
     picture.sizing = Sizing::kBudget;
+    picture.max_pixels = file.integer("image_max_pixels", picture.max_pixels);
+    picture.min_pixels = std::min(picture.min_pixels, picture.max_pixels);
   }
   spec.texts = {.begin = "<|image>", .end = "<image|>"};
   spec.is_bidirectional = true;
@@ -61,7 +64,7 @@ RopeSpec gemma4_rope(std::int64_t head_dim) {
 void read_gemma4_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "Gemma 4";
   const std::int64_t side = merge_side(file, "projector.scale_factor", 3);
-  size_by_budget(form, spec.patch_size * side, spec);
+  size_by_budget(file, form, spec.patch_size * side, spec);
   spec.picture.is_signed = true;
   spec.cells = {side};
   spec.norm = TowerNormKind::kRms;
@@ -76,14 +79,14 @@ void read_gemma4_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec
       linear("mm.input_projection")};
 }
 
-void read_gemma4_unified_tower(const MmprojFile&, PictureForm form, TowerSpec& spec) {
+void read_gemma4_unified_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   constexpr std::int64_t kPatches = 3;  // sides of the file's patch in one that is embedded
   constexpr double kPatchEps = 1e-5;
   spec.family = "Gemma 4 unified";
   spec.patch_size *= kPatches;
   spec.picture.patch_size = static_cast<std::int32_t>(spec.patch_size);
   spec.num_blocks = 0;
-  size_by_budget(form, spec.patch_size, spec);
+  size_by_budget(file, form, spec.patch_size, spec);
   // The pixels of a flat patch differ by little more than f32 resolves.
   TowerStep of_pixels = layer_norm("v.patch_norm.1", kPatchEps);
   of_pixels.in_double = true;

@@ -34,9 +34,10 @@ void read_dots_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) 
 void read_paddle_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "PaddleOCR-VL";
   size_by_file(file, form, ResizeFilter::kCornerBilinear, spec);
+  if (form == PictureForm::kTrained) spec.picture.short_side = ShortSide::kEnlarged;
   spec.texts = {.begin = "<|IMAGE_START|>", .end = "<|IMAGE_END|>"};
   spec.has_grid_positions = true;
-  spec.positions = LearnedPositions::kAntialiased;
+  spec.positions = form == PictureForm::kTrained ? LearnedPositions::kHalfPixels : LearnedPositions::kAntialiased;
   const Nonlinearity gelu = form == PictureForm::kLlamaCpp ? spec.activation : Nonlinearity::kGeluOfError;
   spec.projector_steps = {layer_norm("v.post_ln"),
                           layer_norm("mm.input_norm", 1e-5),

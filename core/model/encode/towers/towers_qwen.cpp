@@ -80,6 +80,7 @@ void read_qwen3_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec)
 void read_glm4v_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
   spec.family = "GLM-4V";
   size_smartly(file, form, 112 * 112 / 2, 14 * 14 * 2 * 2 * 6144, spec);
+  if (form == PictureForm::kTrained) spec.picture.short_side = ShortSide::kEnlargedBelow;
   spec.texts = {.begin = "<|begin_of_image|>", .end = "<|end_of_image|>"};
   spec.norm = TowerNormKind::kRms;
   spec.after_patches = {rms_norm("v.norm_embd")};
