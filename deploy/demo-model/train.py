@@ -120,20 +120,21 @@ def parse_arguments():
 
 
 def prepare(args, rank):
-    """The tokenizer, the model, its optimizers and the first step."""
+    """The tokenizer, the model, its optimizers with their rates before any schedule, and the first step."""
     torch.manual_seed(20)
     torch.set_num_threads(1)
     Linear.compute = getattr(torch, args.compute)
     tokenizer = Tokenizer.load(args.folder / "tokenizer.json")
     model = DemoModel(Shape(vocab=len(tokenizer.tokens)))
     optimizers = make_optimizers(model, rank, args.workers)
+    base_rates = [[group["lr"] for group in o.param_groups] for o in optimizers]  # a checkpoint has those of its step
     if not (args.resume and (args.folder / "checkpoint.pt").exists()):
-        return tokenizer, model, optimizers, 0
+        return tokenizer, model, optimizers, base_rates, 0
     state = torch.load(args.folder / "checkpoint.pt")
     model.load_state_dict(state["model"])
     for optimizer, saved in zip(optimizers, state["optimizers"]):
         optimizer.load_state_dict(saved)
-    return tokenizer, model, optimizers, state["step"]
+    return tokenizer, model, optimizers, base_rates, state["step"]
 
 
 def one_step(args, model, optimizers, base_rates, step, batch):
@@ -153,13 +154,12 @@ def one_step(args, model, optimizers, base_rates, step, batch):
 def work(rank, args):
     began = time.time()
     distributed.init_process_group("gloo", f"file://{args.folder.resolve()}/meeting", rank=rank, world_size=args.workers)
-    tokenizer, model, optimizers, first = prepare(args, rank)
+    tokenizer, model, optimizers, base_rates, first = prepare(args, rank)
     chunks = Chunks(encode_corpus(tokenizer, args.seed, range(rank, args.documents, args.workers)), tokenizer)
     checks = Chunks(encode_corpus(tokenizer, args.seed + "/held-out", range(300)), tokenizer)
     checks = [to_torch(checks.batch(512, 8192)) for _ in range(2)]
     if rank == 0:
         print(f"{sum(len(ids) for ids, _ in chunks.encoded)} tokens per worker, {time.time() - began:.0f} s to make them", flush=True)
-    base_rates = [[group["lr"] for group in o.param_groups] for o in optimizers]
     for step in range(args.steps):
         length = np.random.default_rng(step).choice(LENGTHS, p=LENGTH_SHARES)
         batch = chunks.batch(length, args.batch_tokens // args.workers)

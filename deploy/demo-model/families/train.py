@@ -127,6 +127,7 @@ def main():
     first_batch = next(batches)
     model = family.Model()
     optimizers, path, first = optimizers_of(model), args.folder / f"{args.family}.pt", 0
+    rates = [[g["lr"] for g in o.param_groups] for o in optimizers]  # a checkpoint has those of its step
     is_resumed = args.resume and path.exists()
     if hasattr(model, "inherit") and not is_resumed:
         demo = demo_model(weights)
@@ -139,7 +140,7 @@ def main():
         first = state["step"]
         for optimizer, saved in zip(optimizers, state["optimizers"]):
             optimizer.load_state_dict(saved)
-    rates, began = [[g["lr"] for g in o.param_groups] for o in optimizers], time.time()
+    began = time.time()
     for step in range(args.steps):
         batch = next(batches)
         if step < first:
