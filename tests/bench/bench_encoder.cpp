@@ -170,6 +170,7 @@ void measure_file(const char* path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // each row of the table when it is known
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "prepare" && argc > 2) {
     for (int i = 2; i < argc; ++i)
