@@ -101,6 +101,10 @@ constexpr std::string_view kHunyuanNames =
 constexpr std::string_view kBailingNames =
     "token_embd=word_embeddings attn_qkv=attention.query_key_value attn_output=attention.dense "
     "attn_q_norm=attention.query_layernorm attn_k_norm=attention.key_layernorm exp_probs_b=mlp.gate.expert_bias$";
+constexpr std::string_view kBailingLinearNames =
+    "token_embd=word_embeddings attn_qkv=attention.query_key_value attn_output=attention.dense "
+    "attn_q_norm=attention.query_layernorm attn_k_norm=attention.key_layernorm attn_gate=attention.g_proj "
+    "ssm_norm=attention.g_norm exp_probs_b=mlp.gate.expert_bias$";
 constexpr std::string_view kErnieExpertNames = "exp_probs_b=mlp.moe_statics.e_score_correction_bias$";
 constexpr std::string_view kLlama4Names =
     "ffn_gate=feed_forward.gate_proj ffn_up=feed_forward.up_proj ffn_down=feed_forward.down_proj "
@@ -300,6 +304,11 @@ constexpr HfFamily kFamilies[] = {
      .names = kBailingNames,
      .defaults = kGlmDefaults,
      .translate = translate_bailing},
+    {.model_type = "bailing_moe_linear",
+     .architecture = "bailing-moe-linear",
+     .names = kBailingLinearNames,
+     .defaults = kGlmDefaults,
+     .translate = translate_bailing_linear},
     {.model_type = "ernie4_5_moe",
      .architecture = "ernie4_5-moe",
      .names = kErnieExpertNames,

@@ -107,6 +107,7 @@ void translate_sigmoid_experts(HfTranslation& translation);
 void translate_minimax(HfTranslation& translation);
 void translate_phimoe(HfTranslation& translation);
 void translate_bailing(HfTranslation& translation);
+void translate_bailing_linear(HfTranslation& translation);
 void translate_ernie_experts(HfTranslation& translation);
 void translate_llama4(HfTranslation& translation);
 void translate_mimo2(HfTranslation& translation);

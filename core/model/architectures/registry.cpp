@@ -76,6 +76,7 @@ constexpr Architecture kArchitectures[] = {
     {"hunyuan-dense", kHalves, read_hunyuan, "Hunyuan"},
     {"hunyuan-moe", kHalves, read_hunyuan, "Hunyuan with experts"},
     {"bailingmoe2", kHalves, read_keyed_experts, "Ling 2, Ring 2"},
+    {"bailing-moe-linear", kHalves, read_bailing_linear, "Ring-linear 2"},
     {"dots1", kHalves, read_keyed_experts, "dots.llm1"},
     {"minimax-m2", kHalves, read_minimax, "MiniMax M2"},
     {"mimo2", kHalves, read_mimo2, "MiMo V2"},

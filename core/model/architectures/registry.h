@@ -65,6 +65,7 @@ void read_minicpm(SpecReader& reader, ModelSpec& spec);
 void read_hunyuan(SpecReader& reader, ModelSpec& spec);
 void read_sigmoid_experts(SpecReader& reader, ModelSpec& spec);
 void read_keyed_experts(SpecReader& reader, ModelSpec& spec);
+void read_bailing_linear(SpecReader& reader, ModelSpec& spec);
 void read_glm4moe(SpecReader& reader, ModelSpec& spec);
 void read_ernie_experts(SpecReader& reader, ModelSpec& spec);
 void read_minimax(SpecReader& reader, ModelSpec& spec);

@@ -78,13 +78,15 @@ struct RecurrentSpec {
   std::int64_t key_dim = 0;
   std::int64_t value_dim = 0;
   std::int64_t inner_size = 0;  // Mamba, Mamba-2, short convolution
-  std::int64_t num_groups = 0;  // Mamba-2
+  std::int64_t num_groups = 0;  // Mamba-2; lightning attention: groups of the output's norm
   bool grouped_heads = false;   // delta net: see DeltaArgs::grouped
   bool fused_ba = false;        // delta net: beta and alpha in one matrix by key head
   bool has_norm = true;         // Mamba-2
   std::int64_t step_rank = 0;   // Mamba
   StepNorm step_norm = StepNorm::kNone;
   double step_eps = 0.0;
+  bool silu_inputs = false;   // lightning attention: SiLU of queries, keys and values
+  std::vector<float> decays;  // lightning attention: logarithm of each head's decay
 };
 
 struct FeedForwardSpec {
@@ -124,7 +126,8 @@ enum class Mixer : std::uint8_t {
   kShortConv,
   kMamba,
   kMamba2,
-  kAttentionAndMamba2
+  kAttentionAndMamba2,
+  kLightning
 };
 
 struct LayerSpec {

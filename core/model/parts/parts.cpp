@@ -10,6 +10,7 @@
 #include "core/model/parts/mixers/delta_net.h"
 #include "core/model/parts/mixers/kimi_delta.h"
 #include "core/model/parts/mixers/latent_attention.h"
+#include "core/model/parts/mixers/lightning_attention.h"
 #include "core/model/parts/mixers/mamba.h"
 #include "core/model/parts/mixers/mamba2.h"
 #include "core/model/parts/mixers/short_conv.h"
@@ -40,6 +41,7 @@ const ShortConv kShortConv{};
 const Mamba kMamba{};
 const Mamba2 kMamba2{};
 const AttentionAndMamba2 kAttentionAndMamba2{};
+const LightningAttention kLightning{};
 const Dense kDense{};
 const Experts kExperts{};
 const DenseAndExperts kDenseAndExperts{};
@@ -51,9 +53,9 @@ const Head kHead{};
 const NextTokens kNextTokens{};
 
 // Indexed by Mixer.
-constexpr std::array<const Part*, 9> kMixers{&kEmptyPart, &kAttention, &kLatent, &kDeltaNet,          &kKimiDelta,
-                                             &kShortConv, &kMamba,     &kMamba2, &kAttentionAndMamba2};
-static_assert(kMixers[static_cast<std::size_t>(Mixer::kAttentionAndMamba2)] == &kAttentionAndMamba2);
+constexpr std::array<const Part*, 10> kMixers{&kEmptyPart, &kAttention, &kLatent, &kDeltaNet,           &kKimiDelta,
+                                              &kShortConv, &kMamba,     &kMamba2, &kAttentionAndMamba2, &kLightning};
+static_assert(kMixers[static_cast<std::size_t>(Mixer::kLightning)] == &kLightning);
 // Indexed by FeedForwardSpec::Kind.
 constexpr std::array<const Part*, 4> kFeedForwards{&kEmptyPart, &kDense, &kExperts, &kDenseAndExperts};
 static_assert(kFeedForwards[static_cast<std::size_t>(FeedForwardSpec::Kind::kBoth)] == &kDenseAndExperts);

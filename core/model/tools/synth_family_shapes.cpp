@@ -152,6 +152,12 @@ constexpr Tiny kTinies[] = {
      "expert_weights_scale=2.5 expert_group_count=4 expert_group_used_count=2",
      "attn_qkv attn_q_norm:hd ffn_gate_inp@1- ffn_gate_exps@1- ffn_down_exps:E,d,fe@1- exp_probs_b.bias:E@1- "
      "ffn_up_shexp:fe,d@1- ^output"},
+    {"tiny-bailing-linear", "bailing-moe-linear",
+     "rot=8 ssm.group_count=2 attention.silu_inputs=true E=8 top=3 fe=24 leading_dense_block_count=1 "
+     "expert_gating_func=2 expert_weights_norm=true expert_weights_scale=2.5 expert_group_count=4 "
+     "expert_group_used_count=2",
+     "attn_qkv attn_q_norm:hd attn_gate@!3/4 ffn_gate_inp@1- ffn_gate_exps@1- ffn_down_exps:E,d,fe@1- "
+     "exp_probs_b.bias:E@1- ffn_up_shexp:fe,d@1- ^output"},
     {"tiny-dots1", "dots1",
      "kv=4 E=6 top=2 fe=24 leading_dense_block_count=1 expert_gating_func=2 expert_weights_norm=true "
      "expert_weights_scale=2.5",

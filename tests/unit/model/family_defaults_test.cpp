@@ -119,3 +119,16 @@ TEST_CASE("YaRN's magnitude without a log multiplier is 1 + 0.1 ln of the factor
   CHECK_NOTHROW(spec_with("tiny-gpt-oss", "rope.scaling.yarn_beta_fast=32.0"));
   CHECK_THROWS_AS(spec_with("tiny-gpt-oss", "rope.scaling.yarn_beta_fast=4.0"), StartupError);
 }
+
+TEST_CASE("Heads of lightning attention decay by slopes that shrink from layer to layer", "[model][families]") {
+  const ModelSpec spec = spec_with("tiny-bailing-linear", "h=6");
+  const double slopes[] = {1.0 / 4, 1.0 / 16, 1.0 / 64, 1.0 / 256, 1.0 / 2, 1.0 / 8};
+  const double shares[] = {1.0 + 1e-5, 2.0 / 3 + 1e-5, 1.0 / 3 + 1e-5};
+  for (std::size_t layer = 0; layer < std::size(shares); ++layer) {
+    const std::vector<float>& decays = spec.layers.at(layer).recurrent.decays;
+    REQUIRE(decays.size() == std::size(slopes));
+    for (std::size_t head = 0; head < decays.size(); ++head)
+      CHECK(decays[head] == Approx(-slopes[head] * shares[layer]));
+  }
+  CHECK(spec.layers.at(3).mixer == Mixer::kAttention);
+}

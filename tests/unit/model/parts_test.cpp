@@ -28,14 +28,15 @@ LayerSpec layer_of(Mixer mixer) {
                      .value_dim = 16,
                      .inner_size = 64,
                      .num_groups = 1,
-                     .step_rank = 4};
+                     .step_rank = 4,
+                     .decays = {-0.5F, -0.25F, -0.125F, -0.1F}};
   layer.feed_forward.size = 128;
   return layer;
 }
 
-constexpr Mixer kAllMixers[] = {Mixer::kNone,     Mixer::kAttention, Mixer::kLatent,
-                                Mixer::kDeltaNet, Mixer::kKimiDelta, Mixer::kShortConv,
-                                Mixer::kMamba,    Mixer::kMamba2,    Mixer::kAttentionAndMamba2};
+constexpr Mixer kAllMixers[] = {
+    Mixer::kNone,      Mixer::kAttention, Mixer::kLatent, Mixer::kDeltaNet,           Mixer::kKimiDelta,
+    Mixer::kShortConv, Mixer::kMamba,     Mixer::kMamba2, Mixer::kAttentionAndMamba2, Mixer::kLightning};
 
 std::vector<WeightRole> weights_of(Mixer mixer) {
   const LayerSpec layer = layer_of(mixer);

@@ -130,6 +130,18 @@ const std::vector<HfClass> kHfExpertsClasses{
          kHfShared +
          "attention.query_key_value=attn_qkv attention.dense=attn_output attention.query_layernorm=attn_q_norm "
          "attention.key_layernorm=attn_k_norm mlp.gate.expert_bias$=exp_probs_b.bias"},
+    {"bailing_moe_linear", "tiny-bailing-linear", "", "",
+     R"({"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "n_group": 4, "topk_group": 2,
+           "first_k_dense_replace": 1, "norm_topk_prob": true, "routed_scaling_factor": 2.5,
+           "partial_rotary_factor": 0.5, "score_function": "sigmoid", "num_shared_experts": 1, "norm_head": false,
+           "moe_router_enable_expert_bias": true, "use_qk_norm": true, "moe_router_enable_routed_scaling": true,
+           "layer_group_size": 4, "group_norm_size": 2, "linear_silu": true})",
+     "model.layers",
+     "^model.word_embeddings=token_embd ^model.norm=output_norm ^lm_head=output " + kHfNorms + kHfDense + kHfExperts +
+         kHfShared +
+         "attention.query_key_value=attn_qkv attention.dense=attn_output attention.query_layernorm=attn_q_norm "
+         "attention.key_layernorm=attn_k_norm attention.g_proj=attn_gate attention.g_norm=ssm_norm "
+         "mlp.gate.expert_bias$=exp_probs_b.bias"},
     {"ernie4_5_moe", "tiny-ernie4-5-moe", "", "",
      R"({"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 24, "moe_layer_start_index": 1,
            "moe_layer_end_index": 3, "moe_layer_interval": 1, "moe_num_shared_experts": 1,

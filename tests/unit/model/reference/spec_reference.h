@@ -68,6 +68,7 @@ class SpecReference {
   Rows short_conv(std::int64_t index, const Rows& in) const;
   Rows mamba(std::int64_t index, const Rows& in) const;
   Rows mamba2(std::int64_t index, const Rows& in) const;
+  Rows lightning(std::int64_t index, const Rows& in) const;
   Rows convolve(WeightRole role, std::int64_t index, const Rows& x, bool silu) const;
 
   // x: before its norm where both kinds are; before: the layer's input.

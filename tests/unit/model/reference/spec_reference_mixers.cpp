@@ -71,6 +71,7 @@ Rows SpecReference::mix(std::int64_t index, const Rows& in, std::vector<Kv>& kv)
     case Mixer::kShortConv: return short_conv(index, in);
     case Mixer::kMamba: return mamba(index, in);
     case Mixer::kMamba2: return mamba2(index, in);
+    case Mixer::kLightning: return lightning(index, in);
     case Mixer::kAttentionAndMamba2: {
       Rows sum = attention(index, in, kv);
       const Rows other = mamba2(index, in);
@@ -350,6 +351,63 @@ Rows SpecReference::mamba2(std::int64_t index, const Rows& in) const {
       std::ranges::copy(normed, y.begin() + static_cast<std::ptrdiff_t>(group * width));
     }
     out.push_back(product(Role::kSsmOut, index, y));
+  }
+  return out;
+}
+
+// Every token sees all earlier ones, weighted by its head's decay to the power of the distance.
+Rows SpecReference::lightning(std::int64_t index, const Rows& in) const {
+  const LayerSpec& layer = spec_.layers[size_of(index)];
+  const RecurrentSpec& net = layer.recurrent;
+  const auto heads = size_of(net.value_heads);
+  const auto dim = size_of(net.value_dim);
+  const std::size_t width = heads * dim;
+  Rows queries;
+  Rows keys;
+  Rows inputs;
+  for (std::size_t t = 0; t < in.size(); ++t) {
+    Vector all = product(Role::kQkv, index, in[t]);
+    for (double& value : all)
+      value *= net.silu_inputs ? sigmoid(value) : 1.0;
+    Vector query = part_of(all, 0, width);
+    Vector key = part_of(all, width, width);
+    for (std::size_t head = 0; layer.attention.qk_norm != QkNorm::kNone && head < heads; ++head) {
+      const auto place = static_cast<std::ptrdiff_t>(head * dim);
+      const Vector normed_query = rms(part_of(query, head * dim, dim), &values(Role::kQueryNorm, index));
+      const Vector normed_key = rms(part_of(key, head * dim, dim), &values(Role::kKeyNorm, index));
+      std::ranges::copy(normed_query, query.begin() + place);
+      std::ranges::copy(normed_key, key.begin() + place);
+    }
+    rotate(query, dim, 0, layer.attention.rope, t);
+    rotate(key, dim, 0, layer.attention.rope, t);
+    queries.push_back(query);
+    keys.push_back(key);
+    inputs.push_back(part_of(all, 2 * width, width));
+  }
+  Rows out;
+  for (std::size_t t = 0; t < in.size(); ++t) {
+    Vector y(width);
+    for (std::size_t i = 0; i < width; ++i) {
+      const std::size_t head = i / dim;
+      for (std::size_t past = 0; past <= t; ++past) {
+        double match = 0.0;
+        for (std::size_t n = head * dim; n < (head + 1) * dim; ++n)
+          match += queries[t][n] * keys[past][n];
+        const double distance = static_cast<double>(t - past);
+        const double weight = std::exp(distance * net.decays[head]);
+        y[i] += weight * match / std::sqrt(static_cast<double>(dim)) * inputs[past][i];
+      }
+    }
+    const std::size_t group_width = width / size_of(net.num_groups);
+    for (std::size_t first = 0; first < width; first += group_width) {
+      const Vector weight = part_of(values(Role::kSsmNorm, index), first, group_width);
+      const Vector normed = rms(part_of(y, first, group_width), &weight);
+      std::ranges::copy(normed, y.begin() + static_cast<std::ptrdiff_t>(first));
+    }
+    const Vector gate = product(Role::kAttentionGate, index, in[t]);
+    for (std::size_t i = 0; i < width; ++i)
+      y[i] *= sigmoid(gate[i]);
+    out.push_back(product(Role::kAttentionOutput, index, y));
   }
   return out;
 }
