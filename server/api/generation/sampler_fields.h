@@ -1,4 +1,4 @@
-// The fields of llama.cpp's samplers beyond the common filters, and `samplers`, the order in which all are applied.
+// The fields whose values are members of SamplingParams, and `samplers`, the order in which samplers are applied.
 // Pure functions; any thread. Source: llama.cpp, tools/server/README.md, "POST /completion".
 #pragma once
 
@@ -7,10 +7,12 @@
 
 namespace quire {
 
-// top_n_sigma, min_keep, dynamic temperature, mirostat, adaptive-p. Errors stay in the reader.
-void read_llama_samplers(FieldReader& reader, SamplingParams& sampling);
+// Reads the fields of fields::kSamplingRows into the members that the rows name. Errors stay in the reader.
+void read_samplers(FieldReader& reader, SamplingParams& sampling);
 // Call after all other sampling fields: samplers that `samplers` does not list are turned off.
 void read_sampler_order(FieldReader& reader, SamplingParams& sampling);
+// The values of those fields, by their names.
+Json sampling_settings(const SamplingParams& sampling);
 // The samplers that are in force, by llama.cpp's names.
 Json sampler_names(const SamplingParams& sampling);
 
