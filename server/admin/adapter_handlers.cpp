@@ -4,21 +4,19 @@
 #include "core/base/printable.h"
 #include "server/admin/model_handlers.h"
 #include "server/api/common/errors.h"
+#include "server/api/fields/admin.h"
 
 namespace quire {
 
 namespace {
 
-constexpr std::string_view kLoadFieldNames[] = {"lora_name", "lora_path", "load_inplace", "model"};
-constexpr std::string_view kUnloadFieldNames[] = {"lora_name", "lora_int_id"};
-
 Result<AdapterOrder> read_load(const ServerState& state, FieldReader& reader) {
   AdapterOrder order;
-  order.adapter = {.name = reader.string("lora_name").value_or(""),
-                   .path = reader.string("lora_path").value_or(""),
+  order.adapter = {.name = reader.string(fields::admin::kLoraName).value_or(""),
+                   .path = reader.string(fields::admin::kLoraPath).value_or(""),
                    .is_configured = false};
-  order.in_place = reader.boolean("load_inplace", false);
-  order.model = reader.string("model").value_or("");
+  order.in_place = reader.boolean(fields::admin::kLoadInplace, false);
+  order.model = reader.string(fields::admin::kModel).value_or("");
   if (reader.error()) return tl::make_unexpected(*reader.error());
   if (order.adapter.name.empty() || order.adapter.path.empty()) {
     return invalid("Both 'lora_name' and 'lora_path' must be provided.",
@@ -33,8 +31,8 @@ Result<AdapterOrder> read_load(const ServerState& state, FieldReader& reader) {
 Result<AdapterOrder> read_unload(FieldReader& reader) {
   AdapterOrder order;
   order.unloads = true;
-  order.adapter.name = reader.string("lora_name").value_or("");
-  reader.integer("lora_int_id", 0, kMaxInt32);  // vLLM's field; the name alone identifies the adapter
+  order.adapter.name = reader.string(fields::admin::kLoraName).value_or("");
+  reader.integer(fields::admin::kLoraIntId);  // vLLM's field; the name alone identifies the adapter
   if (reader.error()) return tl::make_unexpected(*reader.error());
   if (order.adapter.name.empty()) {
     return invalid("'lora_name' needs to be provided to unload a LoRA adapter.", "lora_name",
@@ -45,9 +43,8 @@ Result<AdapterOrder> read_unload(FieldReader& reader) {
 
 Result<AdminTask> give_adapter_order(ServerState& state, const Call& call, bool unloads) {
   if (!state.admin.order_adapter || !state.models()) return tl::make_unexpected(still_starting());
-  const std::span<const std::string_view> known = unloads ? std::span<const std::string_view>(kUnloadFieldNames)
-                                                          : std::span<const std::string_view>(kLoadFieldNames);
-  const auto parsed = parse_known_members(call.body.empty() ? "{}" : call.body, known);
+  const fields::FieldTable& table = unloads ? fields::kUnloadAdapterFields : fields::kLoadAdapterFields;
+  const auto parsed = parse_known_members(call.body.empty() ? "{}" : call.body, table);
   if (!parsed) return tl::make_unexpected(parsed.error());
   FieldReader reader(*parsed);
   const auto order = unloads ? read_unload(reader) : read_load(state, reader);

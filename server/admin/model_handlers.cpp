@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "server/api/common/errors.h"
+#include "server/api/fields/admin.h"
 #include "server/hub/environment.h"
 #include "server/hub/hub_cache.h"
 #include "server/models/running_model.h"
@@ -16,20 +17,6 @@
 namespace quire {
 
 namespace {
-
-constexpr std::int64_t kMostMemory = std::int64_t{1} << 50;
-constexpr double kMostSeconds = 1e8;
-constexpr std::string_view kWithName[] = {"name", "model", "wait"};
-constexpr std::string_view kWithPath[] = {"name", "model", "wait", "path", "mode", "share"};
-constexpr std::string_view kWithAll[] = {"name",           "model",
-                                         "wait",           "path",
-                                         "aliases",        "chat_template",
-                                         "tool_format",    "packed_cache",
-                                         "max_model_len",  "max_num_seqs",
-                                         "kv_dtype",       "kv_memory",
-                                         "sleep_after",    "max_queued_requests",
-                                         "max_queue_time", "hf",
-                                         "preload"};
 
 using What = ModelOrder::What;
 
@@ -96,26 +83,25 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 }
 
 void read_load_fields(FieldReader& reader, ModelEntry& model) {
-  take_field(model.model.path, reader.string("path"));
-  model.preload = reader.boolean("preload", true);
-  take_field(model.model.chat_template, reader.string("chat_template"));
-  take_field(model.model.tool_format, reader.string("tool_format"));
-  take_field(model.model.packed_cache, reader.string("packed_cache"));
-  model.model.alias = reader.string_or_strings("aliases", kMostModels).value_or(std::vector<std::string>());
-  model.max_model_len = reader.integer("max_model_len", 0, kMaxInt32);
-  model.max_num_seqs = reader.integer("max_num_seqs", 1, kMaxInt32);
-  model.kv_memory = reader.integer("kv_memory", 1, kMostMemory).value_or(0);
-  model.max_queued_requests = reader.integer("max_queued_requests", 1, kMaxInt32);
-  if (const auto time = reader.number("max_queue_time", 0.0, kMostSeconds))
-    model.max_queue_time = milliseconds_of(*time);
-  if (const auto time = reader.number("sleep_after", 0.0, kMostSeconds)) model.sleep_after = milliseconds_of(*time);
-  if (const auto dtype = reader.string("kv_dtype")) {
+  take_field(model.model.path, reader.string(fields::admin::kPath));
+  model.preload = reader.boolean(fields::admin::kPreload, true);
+  take_field(model.model.chat_template, reader.string(fields::admin::kChatTemplate));
+  take_field(model.model.tool_format, reader.string(fields::admin::kToolFormat));
+  take_field(model.model.packed_cache, reader.string(fields::admin::kPackedCache));
+  model.model.alias = reader.string_or_strings(fields::admin::kAliases).value_or(std::vector<std::string>());
+  model.max_model_len = reader.integer(fields::admin::kMaxModelLen);
+  model.max_num_seqs = reader.integer(fields::admin::kMaxNumSeqs);
+  model.kv_memory = reader.integer(fields::admin::kKvMemory).value_or(0);
+  model.max_queued_requests = reader.integer(fields::admin::kMaxQueuedRequests);
+  if (const auto time = reader.number(fields::admin::kMaxQueueTime)) model.max_queue_time = milliseconds_of(*time);
+  if (const auto time = reader.number(fields::admin::kSleepAfter)) model.sleep_after = milliseconds_of(*time);
+  if (const auto dtype = reader.string(fields::admin::kKvDtype)) {
     model.kv_dtype = kv_dtype_of(*dtype);
     if (!model.kv_dtype)
-      reader.fail("kv_dtype", "Invalid value for 'kv_dtype': '" + *dtype + "' is no type of a cache");
+      reader.fail(fields::admin::kKvDtype, "Invalid value for 'kv_dtype': '" + *dtype + "' is no type of a cache");
   }
   for (const std::string& alias : model.model.alias) {
-    if (!is_model_name(alias)) reader.fail("aliases", "'aliases' must be names without spaces");
+    if (!is_model_name(alias)) reader.fail(fields::admin::kAliases, "'aliases' must be names without spaces");
   }
 }
 
@@ -135,7 +121,7 @@ Result<std::filesystem::path> downloaded_path([[maybe_unused]] const std::string
 
 // `hf` instead of `path`.
 Result<void> find_downloaded(FieldReader& reader, ModelEntry& model) {
-  const auto text = reader.string("hf");
+  const auto text = reader.string(fields::admin::kHf);
   if (!text) return {};
   if (!model.model.path.empty()) return invalid("'hf' and 'path' exclude each other", "hf");
   auto path = downloaded_path(*text);
@@ -176,8 +162,8 @@ Result<void> check_paths(const ServerState& state, const ModelOptions& model) {
 }
 
 Result<std::string> read_name(FieldReader& reader, const ServerState& state) {
-  auto name = reader.string("name");
-  if (!name) name = reader.string("model");
+  auto name = reader.string(fields::admin::kName);
+  if (!name) name = reader.string(fields::admin::kModel);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto& entries = state.models()->entries();
   if (!name && entries.empty()) return invalid("'name' is required", "name", "missing_required_parameter");
@@ -197,12 +183,13 @@ Result<ModelOrder> read_order(ServerState& state, What what, FieldReader& reader
     if (const auto found = find_downloaded(reader, order.model); !found) return tl::make_unexpected(found.error());
   }
   if (what == What::kReplace) {
-    const auto path = reader.string("path");
-    order.share = reader.number("share", 0.0, 1.0);
-    if (!path && !order.share) reader.missing("path");
+    const auto path = reader.string(fields::admin::kPath);
+    order.share = reader.number(fields::admin::kShare);
+    if (!path && !order.share) reader.missing(fields::admin::kPath);
     order.model.model.path = path.value_or("");
-    order.in_place = reader.word("mode", {"beside", "in_place"}) == "in_place";
-    if (order.share && order.in_place) reader.fail("share", "'share' needs both versions: not with 'mode' 'in_place'");
+    order.in_place = reader.word(fields::admin::kMode) == "in_place";
+    if (order.share && order.in_place)
+      reader.fail(fields::admin::kShare, "'share' needs both versions: not with 'mode' 'in_place'");
   }
   if (reader.error()) return tl::make_unexpected(*reader.error());
   if (const auto allowed = check_paths(state, order.model.model); !allowed) return tl::make_unexpected(allowed.error());
@@ -225,12 +212,12 @@ Result<AdminTask> carry_out(ServerState& state, const ModelOrder& order, bool wa
   return AdminTask{.finish = finish, .status = 202};
 }
 
-Result<AdminTask> give_order(ServerState& state, const Call& call, What what, std::span<const std::string_view> known) {
+Result<AdminTask> give_order(ServerState& state, const Call& call, What what, const fields::FieldTable& table) {
   if (!state.admin.order || !state.models()) return tl::make_unexpected(still_starting());
-  const auto parsed = parse_known_members(call.body.empty() ? "{}" : call.body, known);
+  const auto parsed = parse_known_members(call.body.empty() ? "{}" : call.body, table);
   if (!parsed) return tl::make_unexpected(parsed.error());
   FieldReader reader(*parsed);
-  const bool waits = reader.boolean("wait", true);
+  const bool waits = reader.boolean(fields::admin::kWait, true);
   const auto order = read_order(state, what, reader);
   if (!order) return tl::make_unexpected(order.error());
   const std::string who = call.key_name.empty() ? "the admin listener" : "the key " + call.key_name;
@@ -251,11 +238,11 @@ Result<void> check_path(const ServerState& state, const char* field, const std::
             "path_not_allowed", field, std::nullopt});
 }
 
-Result<Json> parse_known_members(std::string_view body, std::span<const std::string_view> known) {
+Result<Json> parse_known_members(std::string_view body, const fields::FieldTable& table) {
   auto parsed = parse_json_object(body);
   if (!parsed) return parsed;
   for (const auto& [name, value] : parsed->items()) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (std::ranges::find(table.rows, name, &fields::Field::name) == table.rows.end()) {
       return invalid("'" + printable(name) + "' is not known here", printable(name), "unknown_parameter");
     }
   }
@@ -282,23 +269,23 @@ Result<AdminTask> admin_list_models(ServerState& state, const Call&) {
 }
 
 Result<AdminTask> admin_load_model(ServerState& state, const Call& call) {
-  return give_order(state, call, What::kLoad, kWithAll);
+  return give_order(state, call, What::kLoad, fields::kLoadFields);
 }
 
 Result<AdminTask> admin_unload_model(ServerState& state, const Call& call) {
-  return give_order(state, call, What::kUnload, kWithName);
+  return give_order(state, call, What::kUnload, fields::kModelNameFields);
 }
 
 Result<AdminTask> admin_sleep_model(ServerState& state, const Call& call) {
-  return give_order(state, call, What::kSleep, kWithName);
+  return give_order(state, call, What::kSleep, fields::kModelNameFields);
 }
 
 Result<AdminTask> admin_wake_model(ServerState& state, const Call& call) {
-  return give_order(state, call, What::kWake, kWithName);
+  return give_order(state, call, What::kWake, fields::kModelNameFields);
 }
 
 Result<AdminTask> admin_replace_model(ServerState& state, const Call& call) {
-  return give_order(state, call, What::kReplace, kWithPath);
+  return give_order(state, call, What::kReplace, fields::kReplaceFields);
 }
 
 Result<AdminTask> admin_is_sleeping(ServerState& state, const Call&) {

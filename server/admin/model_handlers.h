@@ -1,7 +1,7 @@
 // Handlers of /admin/models: load, unload, replace, sleep, wake. They run on the admin thread; any thread. A body is
-// {"name": NAME} and the fields that each handler lists; unknown fields are refused. The answer is the model's report,
-// sent when the operation is done, or with "wait": false immediately (202). The paths of llama-server's router and of
-// vLLM lead here too: there `model` is an alias of `name`, and the default is the first model.
+// {"name": NAME} and those of its table in server/api/fields/admin.h; unknown fields are refused. The answer is the
+// model's report, sent when the operation is done, or with "wait": false immediately (202). The paths of llama-server's
+// router and of vLLM lead here too: there `model` is an alias of `name`, and the default is the first model.
 #pragma once
 
 #include <filesystem>
@@ -10,6 +10,7 @@
 
 #include "server/api/common/json.h"
 #include "server/api/common/operation.h"
+#include "server/api/fields/field.h"
 #include "server/state/server_state.h"
 
 namespace quire {
@@ -21,8 +22,8 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& fo
 // Checks that an admin's call may name this file: it is in server.model_root, or in the folder of a configured model or
 // adapter. `field` names it in the refusal, 403 "path_not_allowed".
 Result<void> check_path(const ServerState& state, const char* field, const std::filesystem::path& path);
-// A JSON object; 400 "unknown_parameter" for a member that is not listed.
-Result<Json> parse_known_members(std::string_view body, std::span<const std::string_view> known);
+// A JSON object; 400 "unknown_parameter" for a member that the table does not have.
+Result<Json> parse_known_members(std::string_view body, const fields::FieldTable& table);
 
 Result<AdminTask> admin_list_models(ServerState& state, const Call& call);
 Result<AdminTask> admin_load_model(ServerState& state, const Call& call);  // path, aliases, sleep_after, kv_memory, ...

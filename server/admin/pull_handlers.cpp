@@ -10,6 +10,7 @@
 #include "server/admin/model_handlers.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/field_reader.h"
+#include "server/api/fields/admin.h"
 #include "server/hub/environment.h"
 #include "server/hub/hub_cache.h"
 
@@ -95,9 +96,9 @@ Result<ModelEntry> entry_for(const std::string& name, const hub::ModelReference&
 }
 
 Result<std::string> wanted_model(FieldReader& reader) {
-  auto name = reader.string("model");
-  if (!name) name = reader.string("name");
-  if (!name) reader.missing("model");
+  auto name = reader.string(fields::admin::kModel);
+  if (!name) name = reader.string(fields::admin::kName);
+  if (!name) reader.missing(fields::admin::kModel);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   return *std::move(name);
 }
@@ -147,16 +148,15 @@ Result<hub::ModelReference> reference_of(const ServerState& state, const hub::Hu
 }  // namespace
 
 Result<AdminTask> admin_pull_model(ServerState& state, const Call& call) {
-  static constexpr std::string_view kKnown[] = {"model", "name", "stream", "load", "served_name", "wait"};
-  const auto body = parse_known_members(call.body, kKnown);
+  const auto body = parse_known_members(call.body, fields::kPullFields);
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
   const auto text = wanted_model(reader);
   if (!text) return tl::make_unexpected(text.error());
-  const bool streams = reader.boolean("stream", false);
-  const bool waits = reader.boolean("wait", true);
-  const bool loads = reader.boolean("load", false);
-  const auto name = reader.string("served_name");
+  const bool streams = reader.boolean(fields::admin::kStream, false);
+  const bool waits = reader.boolean(fields::admin::kWait, true);
+  const bool loads = reader.boolean(fields::admin::kLoad, false);
+  const auto name = reader.string(fields::admin::kServedName);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   if (!waits && (streams || loads)) return invalid("'wait': false excludes 'stream' and 'load'", "wait");
   const auto allowed = allowed_pull(state, call, *text);
@@ -180,8 +180,7 @@ Result<AdminTask> admin_pull_model(ServerState& state, const Call& call) {
 }
 
 Result<AdminTask> admin_remove_model(ServerState& state, const Call& call) {
-  static constexpr std::string_view kKnown[] = {"model", "name"};
-  const auto body = parse_known_members(call.body, kKnown);
+  const auto body = parse_known_members(call.body, fields::kRemoveFields);
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
   const auto text = wanted_model(reader);
@@ -223,7 +222,7 @@ Result<AdminTask> ollama_pull(ServerState& state, const Call& call) {
   FieldReader reader(*body);
   const auto text = wanted_model(reader);
   if (!text) return tl::make_unexpected(text.error());
-  const bool streams = reader.boolean("stream", true);
+  const bool streams = reader.boolean(fields::admin::kStream, true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   if (!state.models()) return tl::make_unexpected(still_starting());
   auto allowed = allowed_pull(state, call, *text);

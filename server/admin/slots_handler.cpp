@@ -10,6 +10,7 @@
 #include "core/kv/moves/chain_file.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/field_reader.h"
+#include "server/api/fields/admin.h"
 #include "server/models/running_model.h"
 
 namespace quire {
@@ -91,8 +92,8 @@ Result<SlotOrder::What> wanted_action(const std::string& query) {
 
 // Finds the file and, for a save, its largest size.
 Result<void> find_file(const SlotFileOptions& options, FieldReader& reader, SlotTask& task) {
-  const auto name = reader.string("filename");
-  if (!name) reader.missing("filename");
+  const auto name = reader.string(fields::admin::kFilename);
+  if (!name) reader.missing(fields::admin::kFilename);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   if (!is_file_name(*name)) {
     return invalid("'filename' must be a plain file name of letters, digits, '-', '_' and '.'", "filename");
@@ -202,7 +203,7 @@ Result<AdminTask> act_on_slot(ServerState& state, const Call& call) {
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
   const auto table = state.models();
-  const auto model = reader.string("model");
+  const auto model = reader.string(fields::admin::kModel);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   if (!table || table->entries().empty()) return tl::make_unexpected(still_starting());
   const auto found = table->entry(model.value_or(""));

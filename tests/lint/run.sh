@@ -36,7 +36,7 @@ report "config/ included outside main.cpp of quire and quire-dev:" \
 report "folders that include each other in a circle:" "$(python3 tests/lint/folders.py 2>&1)"
 report "sources of core/model/ outside its four folders:" "$(ls core/model/*.h core/model/*.cpp 2>/dev/null)"
 forbid server/api 'server/(http|models|ops|cli|client|web)/|boost' "an API knows no socket"
-# common <- generation <- conversation <- one folder per API, which knows no other API's.
+# fields <- common <- generation <- conversation <- one folder per API, which knows no other API's.
 api_includes() { # folder of server/api, the folders that it may include
   report "forbidden include in server/api/$1/ (it may include: $2):" \
     "$(grep -rnE '^#include "server/api/' "server/api/$1" --include='*.h' --include='*.cpp' | grep -vE "\"server/api/($2)/")"
@@ -44,10 +44,11 @@ api_includes() { # folder of server/api, the folders that it may include
 for folder in server/api/*/; do
   name=$(basename "$folder")
   case $name in
-    common) api_includes common 'common' ;;
-    generation) api_includes generation 'common|generation' ;;
-    conversation) api_includes conversation 'common|generation|conversation' ;;
-    *) api_includes "$name" "common|generation|conversation|$name" ;;
+    fields) api_includes fields 'fields' ;;
+    common) api_includes common 'fields|common' ;;
+    generation) api_includes generation 'fields|common|generation' ;;
+    conversation) api_includes conversation 'fields|common|generation|conversation' ;;
+    *) api_includes "$name" "fields|common|generation|conversation|$name" ;;
   esac
   [ -f "$folder/README.md" ] || report "missing:" "  ${folder}README.md"
   report "over 60 lines:" "$([ "$(wc -l < "$folder/README.md")" -le 60 ] || echo "  ${folder}README.md")"

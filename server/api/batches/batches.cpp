@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "server/api/common/store/item_pages.h"
+#include "server/api/fields/batches.h"
 #include "server/api/generation/generation_fields.h"
 
 namespace quire {
@@ -85,7 +86,7 @@ std::optional<std::int64_t> read_window(const std::string& text) {
 }
 
 std::int64_t read_output_keep(FieldReader& reader) {
-  const Json* const object = reader.object("output_expires_after");
+  const Json* const object = reader.object(fields::batches::kOutputExpiresAfter);
   if (object == nullptr) return 0;
   FieldReader inner(*object, "output_expires_after.");
   inner.word("anchor", {"created_at"});
@@ -95,7 +96,7 @@ std::int64_t read_output_keep(FieldReader& reader) {
   return seconds.value_or(0);
 }
 
-std::string required_text(FieldReader& reader, FieldName name) {
+std::string required_text(FieldReader& reader, const fields::Field& name) {
   auto text = reader.string(name);
   if (!text && !reader.error()) reader.missing(name);
   return text.value_or("");
@@ -114,15 +115,14 @@ Result<StoredAnswer> create_batch(BatchStore& store, const Call& call) {
   FieldReader reader(*body);
   BatchRecord fields;
   fields.owner = call.key_name;
-  fields.input_file_id = required_text(reader, "input_file_id");
-  const auto endpoint =
-      reader.word("endpoint", {"/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"});
-  if (!endpoint && !reader.error()) reader.missing("endpoint");
+  fields.input_file_id = required_text(reader, fields::batches::kInputFileId);
+  const auto endpoint = reader.word(fields::batches::kEndpoint);
+  if (!endpoint && !reader.error()) reader.missing(fields::batches::kEndpoint);
   fields.endpoint = endpoint.value_or("");
-  fields.completion_window = required_text(reader, "completion_window");
+  fields.completion_window = required_text(reader, fields::batches::kCompletionWindow);
   const auto window = read_window(fields.completion_window);
   if (!window && !reader.error()) {
-    reader.fail("completion_window",
+    reader.fail(fields::batches::kCompletionWindow,
                 "'completion_window' must be '24h', or another number of minutes, hours or days "
                 "up to '30d'");
   }

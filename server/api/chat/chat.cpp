@@ -6,6 +6,8 @@
 #include "server/api/conversation/chat_prompt.h"
 #include "server/api/conversation/media_list.h"
 #include "server/api/conversation/prepared_chat.h"
+#include "server/api/fields/chat.h"
+#include "server/api/fields/generation.h"
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/prefix_transfer.h"
 #include "server/api/generation/prompt_fit.h"
@@ -16,36 +18,32 @@ namespace quire {
 namespace {
 
 void refuse_chat_fields(FieldReader& reader) {
-  reader.refuse("audio", "this model writes text only");
-  reader.refuse_unless("modalities", Json::array({"text"}), "this model writes text only");
-  reader.refuse("prediction", "predicted outputs are not served");
-  reader.refuse("web_search_options", "the server has no web search");
-  reader.refuse("moderation", "the server has no moderation model");
-  reader.refuse_unless("echo", false, "a chat's prompt is not shown");
-  refuse_native_fields(reader);
-  for (const char* hint : {"user", "safety_identifier", "service_tier", "verbosity"})
-    reader.string(hint);
-  reader.object("prompt_cache_options");  // every equal prefix is shared anyway
+  reader.refuse_from(fields::kChatFields);
+  reader.refuse_from(fields::kNativeFields);
+  reader.string(fields::generation::kUser);
+  reader.check_accepted(fields::kChatFields);
+  reader.check_accepted(fields::kConversationFields);
 }
 
 ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
   ChatFields chat;
   read_retention(reader, fields, false);
-  chat.logprobs = reader.boolean("logprobs", false);
-  const auto top = reader.integer("top_logprobs", 0, kMaxLogprobs);
-  if (top && *top > 0 && !chat.logprobs) reader.fail("top_logprobs", "'top_logprobs' needs 'logprobs': true");
+  chat.logprobs = reader.boolean(fields::chat::kLogprobs, false);
+  const auto top = reader.integer(fields::chat::kTopLogprobs);
+  if (top && *top > 0 && !chat.logprobs)
+    reader.fail(fields::chat::kTopLogprobs, "'top_logprobs' needs 'logprobs': true");
   if (chat.logprobs) {
     chat.top_logprobs = static_cast<std::size_t>(top.value_or(0));
     fields.sampling.num_logprobs = static_cast<std::int32_t>(chat.top_logprobs);
   }
-  if (const auto count = reader.integer("max_completion_tokens", 1, std::numeric_limits<std::int32_t>::max())) {
+  if (const auto count = reader.integer(fields::chat::kMaxCompletionTokens)) {
     fields.max_tokens = static_cast<std::int32_t>(*count);
   }
-  if (fields.max_tokens == 0) reader.fail("max_tokens", "'max_tokens' must be at least 1");
-  if (const auto best_of = reader.integer("best_of", 1, 128); best_of && *best_of != fields.num_choices) {
-    reader.refuse("best_of", "chat completions return all of their choices");
+  if (fields.max_tokens == 0) reader.fail(fields::generation::kMaxTokens, "'max_tokens' must be at least 1");
+  if (const auto best_of = reader.integer(fields::chat::kBestOf); best_of && *best_of != fields.num_choices) {
+    reader.refuse(fields::chat::kBestOf, fields::chat::kBestOf.note);
   }
-  chat.include_reasoning = reader.boolean("include_reasoning", true);
+  chat.include_reasoning = reader.boolean(fields::chat::kIncludeReasoning, true);
   chat.metadata = read_metadata(reader);
   return chat;
 }
@@ -64,9 +62,9 @@ std::set<std::string, std::less<>> custom_tools(const Json& body) {
 }
 
 void read_store(FieldReader& reader, const Call& call, const Json& body, ChatFields& chat) {
-  if (!reader.boolean("store", false)) return;
+  if (!reader.boolean(fields::chat::kStore, false)) return;
   if (call.responses == nullptr || !call.responses->enabled())
-    return reader.refuse("store", "this server stores nothing");
+    return reader.refuse(fields::chat::kStore, "this server stores nothing");
   chat.store = call.responses;
   chat.owner = call.key_name;
   chat.messages = body.value("messages", Json::array());

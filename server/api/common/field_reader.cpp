@@ -151,6 +151,18 @@ std::optional<std::int64_t> FieldReader::integer(FieldName name, std::int64_t lo
   return std::nullopt;
 }
 
+std::optional<std::int64_t> FieldReader::integer(const fields::Field& row, std::int64_t most) {
+  const bool is_bounded = row.type.low <= row.type.high;
+  const auto low = is_bounded ? static_cast<std::int64_t>(row.type.low) : std::numeric_limits<std::int64_t>::min();
+  return integer(row, low, is_bounded ? std::min(most, static_cast<std::int64_t>(row.type.high)) : most);
+}
+
+std::optional<double> FieldReader::value(const fields::Field& row) {
+  if (row.type.kind == fields::Kind::kNumber) return number(row);
+  if (row.type.kind == fields::Kind::kInteger) return integer(row);
+  return boolean(row);
+}
+
 std::optional<std::string> FieldReader::string(FieldName name) {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
@@ -168,7 +180,11 @@ std::optional<std::string> FieldReader::short_string(FieldName name, std::size_t
   return string(name);
 }
 
-std::optional<std::string> FieldReader::word(FieldName name, std::initializer_list<std::string_view> words) {
+std::optional<std::string> FieldReader::string(const fields::Field& row) {
+  return row.type.most > 0 ? short_string(row, static_cast<std::size_t>(row.type.most)) : string(FieldName(row));
+}
+
+std::optional<std::string> FieldReader::word(FieldName name, std::span<const std::string_view> words) {
   auto value = string(name);
   if (!value || std::find(words.begin(), words.end(), *value) != words.end()) return value;
   std::string known;
@@ -211,12 +227,16 @@ std::optional<std::vector<std::string>> FieldReader::strings(FieldName name, std
   return list;
 }
 
-std::optional<std::vector<std::string>> FieldReader::string_or_strings(FieldName name, std::size_t max_count) {
-  const Json* value = find(name);
+std::optional<std::vector<std::string>> FieldReader::strings(const fields::Field& row) {
+  return strings(row, static_cast<std::size_t>(row.type.most));
+}
+
+std::optional<std::vector<std::string>> FieldReader::string_or_strings(const fields::Field& row) {
+  const Json* value = find(row);
   if (value == nullptr) return std::nullopt;
   if (value->is_string()) return std::vector<std::string>{value->get<std::string>()};
-  if (value->is_array()) return strings(name, max_count);
-  wrong_type(name, "a string or an array of strings", *value);
+  if (value->is_array()) return strings(row);
+  wrong_type(row, "a string or an array of strings", *value);
   return std::nullopt;
 }
 
@@ -241,6 +261,30 @@ std::optional<std::vector<std::int32_t>> FieldReader::integers(FieldName name, s
     list.push_back(static_cast<std::int32_t>(*number));
   }
   return list;
+}
+
+void FieldReader::refuse(const fields::Field& row) {
+  const Json* value = find(row);
+  if (value == nullptr) return;
+  const Json neutral = Json::parse(row.type.listed);
+  if (std::find(neutral.begin(), neutral.end(), *value) == neutral.end()) refuse(row, row.note);
+}
+
+void FieldReader::refuse_from(const fields::FieldTable& table) {
+  for (const fields::Field& row : table.rows) {
+    if (row.support == fields::Support::kRefused) refuse(row);
+  }
+}
+
+void FieldReader::check_accepted(const fields::FieldTable& table) {
+  for (const fields::Field& row : table.rows) {
+    if (row.support != fields::Support::kAccepted) continue;
+    if (row.type.kind == fields::Kind::kInteger) integer(row);
+    if (row.type.kind == fields::Kind::kWords) word(row);
+    if (row.type.listed == "boolean") boolean(row);
+    if (row.type.listed == "string") string(row);
+    if (row.type.listed == "object") object(row);
+  }
 }
 
 void FieldReader::refuse(FieldName name, std::string_view reason) {

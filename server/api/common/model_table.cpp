@@ -4,6 +4,7 @@
 
 #include "core/base/printable.h"
 #include "server/api/common/canary.h"
+#include "server/api/fields/generation.h"
 
 namespace quire {
 
@@ -19,7 +20,7 @@ Error not_served(std::string_view name) {
 // The adapter named by the model's name, or by llama-server's `lora`. Null: none.
 const NamedAdapter* asked_adapter(const TableEntry& model, std::string_view name, FieldReader& reader) {
   const NamedAdapter* asked = find_adapter(model, name);
-  const Json* const list = reader.array("lora");
+  const Json* const list = reader.array(fields::generation::kLora);
   for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
     const std::string path = "lora[" + std::to_string(i) + "]";
     if (!reader.is_object(path, (*list)[i])) return nullptr;
@@ -31,7 +32,8 @@ const NamedAdapter* asked_adapter(const TableEntry& model, std::string_view name
     const NamedAdapter& listed = model.adapters[static_cast<std::size_t>(*id)];
     if (scale != 1.0)
       reader.fail(path + ".scale", "'" + path + ".scale' must be 0 or 1: an adapter is used as its file has it");
-    if (asked != nullptr && asked != &listed) reader.fail("lora", "'lora' names a second adapter: a request has one");
+    if (asked != nullptr && asked != &listed)
+      reader.fail(fields::generation::kLora, "'lora' names a second adapter: a request has one");
     asked = &listed;
   }
   return asked;
@@ -120,7 +122,7 @@ Result<std::variant<ModelCall, SleepingModel>> ModelTable::open(std::string_view
   auto object = std::make_unique<const Json>(*std::move(parsed));
   FieldReader reader(*object);
   reader.set_limit(limit);
-  const std::string name = reader.string("model").value_or("");
+  const std::string name = reader.string(fields::generation::kModel).value_or("");
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto found = entry(name);
   if (!found) return tl::make_unexpected(found.error());

@@ -9,6 +9,7 @@
 
 #include "server/api/common/base64.h"
 #include "server/api/common/json_parts.h"
+#include "server/api/fields/pooling.h"
 
 namespace quire {
 
@@ -85,17 +86,19 @@ AnswerSize PooledOperation::answer_size() const {
 
 TextTruncation read_text_truncation(FieldReader& reader) {
   TextTruncation truncation;
-  if (const Json* value = reader.find("truncate"); value != nullptr && value->is_boolean()) {
+  if (const Json* value = reader.find(fields::pooling::kTruncate); value != nullptr && value->is_boolean()) {
     if (value->get<bool>()) truncation = {TextTruncation::Keep::kWhatFits, 0, true};
-  } else if (const auto side = reader.word("truncate", {"NONE", "START", "END"}); side && *side != "NONE") {
+  } else if (const auto side = reader.word(fields::pooling::kTruncate, {"NONE", "START", "END"});
+             side && *side != "NONE") {
     truncation = {TextTruncation::Keep::kWhatFits, 0, *side == "END"};
   }
-  if (const auto keep = reader.integer("truncate_prompt_tokens", -1, kMaxInt32)) {
-    if (*keep == 0) reader.fail("truncate_prompt_tokens", "'truncate_prompt_tokens' must be -1 or at least 1");
+  if (const auto keep = reader.integer(fields::pooling::kTruncatePromptTokens)) {
+    if (*keep == 0)
+      reader.fail(fields::pooling::kTruncatePromptTokens, "'truncate_prompt_tokens' must be -1 or at least 1");
     truncation.keep = *keep < 0 ? TextTruncation::Keep::kWhatFits : TextTruncation::Keep::kTokens;
     truncation.num_tokens = *keep;
   }
-  if (const auto side = reader.word("truncation_side", {"left", "right"})) truncation.keeps_first = *side == "right";
+  if (const auto side = reader.word(fields::pooling::kTruncationSide)) truncation.keeps_first = *side == "right";
   return truncation;
 }
 

@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "server/api/common/json_parts.h"
+#include "server/api/fields/completions.h"
+#include "server/api/fields/generation.h"
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/generation_operation.h"
 #include "server/api/generation/infill.h"
@@ -201,9 +203,9 @@ class CompletionOperation final : public GenerationOperation {
 
 CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
   CompletionFields completion;
-  completion.echo = reader.boolean("echo", false);
+  completion.echo = reader.boolean(fields::completions::kEcho, false);
   completion.prompt_logprobs = fields.sampling.num_prompt_logprobs.has_value();
-  if (const auto count = reader.integer("logprobs", 0, kMaxLogprobs)) {
+  if (const auto count = reader.integer(fields::completions::kLogprobs)) {
     completion.logprobs = static_cast<std::int32_t>(*count);
     fields.sampling.num_logprobs = completion.logprobs;
     if (completion.echo && !fields.sampling.num_prompt_logprobs)
@@ -211,36 +213,38 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
   }
   completion.drop_generated = completion.echo && fields.max_tokens == 0;
   if (fields.max_tokens == 0 && !completion.echo)
-    reader.fail("max_tokens", "'max_tokens' must be at least 1 without 'echo'");
+    reader.fail(fields::generation::kMaxTokens, "'max_tokens' must be at least 1 without 'echo'");
   if (!fields.to_context_end) fields.max_tokens = std::max(1, fields.max_tokens.value_or(16));
   completion.num_returned = fields.num_choices;
-  if (const auto best_of = reader.integer("best_of", 0, std::min<std::int64_t>(128, model.max_num_choices));
+  if (const auto best_of = reader.integer(fields::completions::kBestOf, model.max_num_choices);
       best_of && *best_of != 0) {
-    if (*best_of < fields.num_choices) reader.fail("best_of", "'best_of' must not be smaller than 'n'");
+    if (*best_of < fields.num_choices)
+      reader.fail(fields::completions::kBestOf, "'best_of' must not be smaller than 'n'");
     if (fields.stream && *best_of != fields.num_choices)
-      reader.fail("best_of", "'best_of' larger than 'n' cannot be streamed");
+      reader.fail(fields::completions::kBestOf, "'best_of' larger than 'n' cannot be streamed");
     if (*best_of != fields.num_choices && !fields.sampling.num_logprobs) fields.sampling.num_logprobs = 0;
     fields.num_choices = static_cast<std::int32_t>(*best_of);
   }
-  refuse_native_fields(reader);
-  reader.string("user");
+  reader.refuse_from(fields::kNativeFields);
+  reader.string(fields::generation::kUser);
   return completion;
 }
 
 // The prompts become the beginnings of texts that continue with `suffix`.
 void put_before(FieldReader& reader, const ServedModel& model, const std::string& suffix, GenerationFields& fields,
                 std::vector<Prompt>& prompts) {
-  reader.refuse_unless("echo", false, "a text with a suffix does not begin with its prompt");
-  const Json* given = reader.find("prompt");
+  reader.refuse_unless(fields::completions::kEcho, false, "a text with a suffix does not begin with its prompt");
+  const Json* given = reader.find(fields::completions::kPrompt);
   const Json texts = given != nullptr && given->is_array() ? *given : Json::array({given != nullptr ? *given : Json()});
   for (std::size_t i = 0; i < prompts.size() && !reader.error(); ++i) {
     if (i >= texts.size() || !texts[i].is_string())
-      return reader.fail("prompt", "'prompt' must be a text, or texts, where there is a 'suffix'", "invalid_type");
+      return reader.fail(fields::completions::kPrompt, "'prompt' must be a text, or texts, where there is a 'suffix'",
+                         "invalid_type");
     FimText text;
     text.before = texts[i].get<std::string>();
     text.after = suffix;
     auto tokens = infill_prompt(model, text, fields);
-    if (!tokens) return reader.refuse("suffix", "this model has no tokens to fill in the middle");
+    if (!tokens) return reader.refuse(fields::completions::kSuffix, "this model has no tokens to fill in the middle");
     prompts[i].tokens = *std::move(tokens);
   }
 }
@@ -251,13 +255,14 @@ Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call
   auto& [body, reader, model] = asked;
   GenerationFields fields = read_generation_fields(reader, *model);
   const CompletionFields completion = read_completion_fields(reader, fields, *model);
-  std::vector<Prompt> prompts = read_prompts(reader, "prompt", *model);
-  if (const std::string suffix = reader.string("suffix").value_or(""); !suffix.empty())
+  std::vector<Prompt> prompts = read_prompts(reader, fields::completions::kPrompt, *model);
+  if (const std::string suffix = reader.string(fields::completions::kSuffix).value_or(""); !suffix.empty())
     put_before(reader, *model, suffix, fields, prompts);
   auto grammar = read_constraint(reader, *model);
   fields.transfer = read_prefix_transfer(reader);
   if (fields.transfer.publishes && prompts.size() > 1)
-    reader.fail("kv_transfer_params", "'kv_transfer_params.do_remote_decode' takes one prompt at a time");
+    reader.fail(fields::generation::kKvTransferParams,
+                "'kv_transfer_params.do_remote_decode' takes one prompt at a time");
   if (reader.error()) return tl::make_unexpected(*reader.error());
 
   std::vector<std::int32_t> max_tokens;

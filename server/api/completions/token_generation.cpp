@@ -1,6 +1,7 @@
 #include "server/api/completions/token_generation.h"
 
 #include "server/api/common/json_parts.h"
+#include "server/api/fields/completions.h"
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/generation_operation.h"
 #include "server/api/generation/logprobs.h"
@@ -65,8 +66,8 @@ class TokenGeneration final : public GenerationOperation {
 
 // In vLLM's form the streaming members stand beside the sampling, not in it.
 void read_streaming(FieldReader& reader, GenerationFields& fields) {
-  fields.stream = reader.boolean("stream", false);
-  if (const Json* options = reader.object("stream_options"); options != nullptr && fields.stream) {
+  fields.stream = reader.boolean(fields::completions::kStream, false);
+  if (const Json* options = reader.object(fields::completions::kStreamOptions); options != nullptr && fields.stream) {
     FieldReader inner(*options, "stream_options.");
     fields.include_usage = inner.boolean("include_usage", false);
     fields.continuous_usage = inner.boolean("continuous_usage_stats", false) && fields.include_usage;
@@ -84,21 +85,21 @@ constexpr std::int32_t kDefaultTokens = 16;  // vLLM's
 Result<std::unique_ptr<Operation>> parse_token_generation(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
   const Json none = Json::object();
-  const Json* given = reader.object("sampling_params");
+  const Json* given = reader.object(fields::completions::kSamplingParams);
   FieldReader sampling(given != nullptr ? *given : none, "sampling_params.");
   GenerationFields fields = read_generation_fields(sampling, *model);
-  if (const auto top = sampling.integer("logprobs", 0, kMaxLogprobs))
+  if (const auto top = sampling.integer(fields::completions::kLogprobs))
     fields.sampling.num_logprobs = static_cast<std::int32_t>(*top);
   auto grammar = read_constraint(sampling, *model);
   take_error(reader, sampling);
   read_streaming(reader, fields);
-  fields.cache_salt = reader.string("cache_salt").value_or("");
-  fields.priority = static_cast<std::int32_t>(reader.integer("priority", -kMaxInt32, kMaxInt32).value_or(0));
+  fields.cache_salt = reader.string(fields::completions::kCacheSalt).value_or("");
+  fields.priority = static_cast<std::int32_t>(reader.integer(fields::completions::kPriority).value_or(0));
   fields.transfer = read_prefix_transfer(reader);
-  const std::string id = reader.short_string("request_id", kMaxHintBytes).value_or(call.request_id);
+  const std::string id = reader.string(fields::completions::kRequestId).value_or(call.request_id);
   const auto most = static_cast<std::size_t>(most_counted_tokens(*model));
-  const auto ids = reader.integers("token_ids", 0, model->tokenizer->vocab_size() - 1, most);
-  if (!ids) reader.missing("token_ids");
+  const auto ids = reader.integers(fields::completions::kTokenIds, 0, model->tokenizer->vocab_size() - 1, most);
+  if (!ids) reader.missing(fields::completions::kTokenIds);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   if (!fields.to_context_end && !fields.max_tokens) fields.max_tokens = kDefaultTokens;
   std::vector<TokenId> prompt;

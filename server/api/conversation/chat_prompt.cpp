@@ -8,6 +8,8 @@
 #include "core/text/message_fit.h"
 #include "server/api/conversation/custom_tools.h"
 #include "server/api/conversation/media_parts.h"
+#include "server/api/fields/chat.h"
+#include "server/api/fields/generation.h"
 
 namespace quire {
 
@@ -140,11 +142,11 @@ Json read_message(FieldReader& reader, const Json& given, std::size_t index, Med
 }
 
 void read_messages(FieldReader& reader, ChatPromptFields& fields) {
-  const Json* messages = reader.array("messages");
-  if (messages == nullptr) return reader.missing("messages");
-  if (messages->empty()) return reader.fail("messages", "'messages' must not be empty");
+  const Json* messages = reader.array(fields::chat::kMessages);
+  if (messages == nullptr) return reader.missing(fields::chat::kMessages);
+  if (messages->empty()) return reader.fail(fields::chat::kMessages, "'messages' must not be empty");
   if (messages->size() > kMaxMessages)
-    return reader.fail("messages", fmt::format("More than {} messages", kMaxMessages));
+    return reader.fail(fields::chat::kMessages, fmt::format("More than {} messages", kMaxMessages));
   for (const Json& given : *messages) {
     fields.messages.push_back(read_message(reader, given, fields.messages.size(), fields.media.get()));
     if (reader.error()) return;
@@ -258,7 +260,7 @@ std::optional<std::vector<TextPiece>> render_continued(FieldReader& reader, cons
                                                        const ChatPromptFields& fields) {
   const Json& last = fields.messages.back();
   if (last.contains("tool_calls") || !last["content"].is_string()) {
-    reader.fail("continue_final_message", "The final message has calls: only a text can be continued");
+    reader.fail(fields::chat::kContinueFinalMessage, "The final message has calls: only a text can be continued");
     return std::nullopt;
   }
   const auto content = last["content"].get<std::string>();
@@ -277,7 +279,7 @@ std::optional<std::vector<TextPiece>> render_continued(FieldReader& reader, cons
   marked.messages.erase(marked.messages.size() - 1);
   marked.add_generation_prompt = true;
   if (marked.messages.empty()) {
-    reader.fail("continue_final_message", "The chat template does not show the final message's text");
+    reader.fail(fields::chat::kContinueFinalMessage, "The chat template does not show the final message's text");
     return std::nullopt;
   }
   auto pieces = render(reader, model, marked);
@@ -357,8 +359,8 @@ std::optional<std::string> read_content(FieldReader& message, const char* member
   return text;
 }
 
-std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char* name, ChatPromptFields& fields) {
-  auto effort = reader.word(name, {"none", "minimal", "low", "medium", "high", "xhigh", "max"});
+std::optional<std::string> read_reasoning_effort(FieldReader& reader, FieldName name, ChatPromptFields& fields) {
+  auto effort = reader.word(name, fields::parts_of(fields::chat::kReasoningEffort.type.listed, "|"));
   if (!effort) return effort;
   fields.template_kwargs["reasoning_effort"] = *effort;
   if (!fields.template_kwargs.contains("enable_thinking")) fields.template_kwargs["enable_thinking"] = effort != "none";
@@ -366,26 +368,27 @@ std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char
 }
 
 void read_template_fields(FieldReader& reader, ChatPromptFields& fields) {
-  fields.add_special_tokens = reader.boolean("add_special_tokens", false);
-  if (const Json* kwargs = reader.object("chat_template_kwargs")) fields.template_kwargs = *kwargs;
+  fields.add_special_tokens = reader.boolean(fields::generation::kAddSpecialTokens, false);
+  if (const Json* kwargs = reader.object(fields::chat::kChatTemplateKwargs)) fields.template_kwargs = *kwargs;
   for (const auto& [name, value] : fields.template_kwargs.items()) {
     const bool own = name == "messages" || name == "tools" || name == "add_generation_prompt";
     if (own || is_trusted_variable(name)) {
-      reader.fail("chat_template_kwargs", fmt::format("'chat_template_kwargs' must not set '{}'", name));
+      reader.fail(fields::chat::kChatTemplateKwargs, fmt::format("'chat_template_kwargs' must not set '{}'", name));
     }
   }
   // DeepSeek's name for this switch.
   if (const Json thinking = fields.template_kwargs.value("thinking", Json());
       thinking.is_boolean() && !fields.template_kwargs.contains("enable_thinking"))
     fields.template_kwargs["enable_thinking"] = thinking;
-  if (const auto enable = reader.boolean("enable_thinking")) fields.template_kwargs["enable_thinking"] = *enable;
-  for (const char* name : {"thinking_token_budget", "thinking_budget"}) {
+  if (const auto enable = reader.boolean(fields::chat::kEnableThinking))
+    fields.template_kwargs["enable_thinking"] = *enable;
+  for (const fields::Field& row : {fields::chat::kThinkingTokenBudget, fields::chat::kThinkingBudget}) {
     // vLLM's -1 means no budget.
-    if (const auto budget = reader.integer(name, -1, std::numeric_limits<std::int32_t>::max()); budget && *budget >= 0)
+    if (const auto budget = reader.integer(row); budget && *budget >= 0)
       fields.thinking_budget = static_cast<std::int32_t>(*budget);
   }
-  if (const Json* documents = reader.array("documents")) fields.template_kwargs["documents"] = *documents;
-  reader.refuse("chat_template", "templates are the server's; an operator can set one");
+  if (const Json* documents = reader.array(fields::chat::kDocuments)) fields.template_kwargs["documents"] = *documents;
+  reader.refuse(fields::chat::kChatTemplate);
 }
 
 ChatPromptFields read_chat_prompt_fields(FieldReader& reader, std::shared_ptr<MediaList> media) {
@@ -393,14 +396,15 @@ ChatPromptFields read_chat_prompt_fields(FieldReader& reader, std::shared_ptr<Me
   fields.media = std::move(media);
   if (fields.media) fields.media->read_settings(reader);
   read_messages(reader, fields);
-  fields.add_generation_prompt = reader.boolean("add_generation_prompt", true);
-  fields.continue_final_message = reader.boolean("continue_final_message", false);
-  if (fields.continue_final_message && reader.has("add_generation_prompt") && fields.add_generation_prompt) {
-    reader.fail("continue_final_message", "'continue_final_message' and 'add_generation_prompt' cannot both be true");
+  fields.add_generation_prompt = reader.boolean(fields::chat::kAddGenerationPrompt, true);
+  fields.continue_final_message = reader.boolean(fields::chat::kContinueFinalMessage, false);
+  if (fields.continue_final_message && reader.has(fields::chat::kAddGenerationPrompt) && fields.add_generation_prompt) {
+    reader.fail(fields::chat::kContinueFinalMessage,
+                "'continue_final_message' and 'add_generation_prompt' cannot both be true");
   }
   if (fields.continue_final_message) fields.add_generation_prompt = false;
   read_template_fields(reader, fields);
-  read_reasoning_effort(reader, "reasoning_effort", fields);
+  read_reasoning_effort(reader, fields::chat::kReasoningEffort, fields);
   return fields;
 }
 

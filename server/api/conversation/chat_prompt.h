@@ -37,7 +37,7 @@ ChatPromptFields read_chat_prompt_fields(FieldReader& reader, std::shared_ptr<Me
 void read_template_fields(FieldReader& reader, ChatPromptFields& fields);
 
 // Requested amount of reasoning, for templates; returns the value of `name`, or nullopt.
-std::optional<std::string> read_reasoning_effort(FieldReader& reader, const char* name, ChatPromptFields& fields);
+std::optional<std::string> read_reasoning_effort(FieldReader& reader, FieldName name, ChatPromptFields& fields);
 
 // The text of a member that holds a message's content: a string, or parts that are all text, joined by line breaks like
 // vLLM; pictures become marks of `media`. nullopt if it is absent or invalid: the error stays in the reader.

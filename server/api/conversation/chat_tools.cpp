@@ -7,6 +7,7 @@
 
 #include "server/api/conversation/call_grammar.h"
 #include "server/api/conversation/custom_tools.h"
+#include "server/api/fields/chat.h"
 
 namespace quire {
 
@@ -87,11 +88,11 @@ std::optional<std::set<std::string>> read_allowed(FieldReader& reader, const Jso
   std::set<std::string> names;
   for (const Json& tool : tools.is_array() ? tools : Json::array()) {
     const auto name = named_function(tool);
-    if (!name) reader.fail("tool_choice", "'tool_choice' allows something that is not a function");
+    if (!name) reader.fail(fields::chat::kToolChoice, "'tool_choice' allows something that is not a function");
     names.insert(name.value_or(""));
   }
   if (names.empty() || (mode != "auto" && mode != "required")) {
-    reader.fail("tool_choice", "Allowed tools need a 'mode', 'auto' or 'required', and a list of 'tools'");
+    reader.fail(fields::chat::kToolChoice, "Allowed tools need a 'mode', 'auto' or 'required', and a list of 'tools'");
   }
   if (mode == "required") fields.choice = ToolFields::Choice::kRequired;
   return names;
@@ -99,7 +100,7 @@ std::optional<std::set<std::string>> read_allowed(FieldReader& reader, const Jso
 
 // The tools that the choice names; nullopt: any.
 std::optional<std::set<std::string>> read_choice(FieldReader& reader, ToolFields& fields) {
-  const Json* choice = reader.find("tool_choice");
+  const Json* choice = reader.find(fields::chat::kToolChoice);
   if (choice == nullptr) return std::nullopt;
   const Json word = choice->is_object() && choice->size() == 1 ? choice->value("type", Json()) : *choice;
   if (word == "none" || word == "auto" || word == "required" || word == "any") {
@@ -108,7 +109,7 @@ std::optional<std::set<std::string>> read_choice(FieldReader& reader, ToolFields
     return std::nullopt;
   }
   if (choice->is_string()) {
-    reader.word("tool_choice", {"none", "auto", "required"});
+    reader.word(fields::chat::kToolChoice, {"none", "auto", "required"});
     return std::nullopt;
   }
   if (choice->is_object() && choice->value("type", Json()) == "allowed_tools") {
@@ -116,7 +117,7 @@ std::optional<std::set<std::string>> read_choice(FieldReader& reader, ToolFields
   }
   const auto name = named_function(*choice);
   if (!name) {
-    reader.fail("tool_choice", "'tool_choice' must be 'none', 'auto', 'required', or name a function");
+    reader.fail(fields::chat::kToolChoice, "'tool_choice' must be 'none', 'auto', 'required', or name a function");
     return std::nullopt;
   }
   fields.choice = ToolFields::Choice::kRequired;
@@ -135,16 +136,16 @@ std::string schema_of(const Json& tool) {
 
 // `functions` is the older form of `tools`: it is read as tools, and errors name its own fields.
 ToolFields read_functions(FieldReader& reader) {
-  for (const char* name : {"tools", "tool_choice"}) {
-    if (reader.has(name)) reader.fail(name, fmt::format("'{}' and 'functions' exclude each other", name));
+  for (const fields::Field& row : {fields::chat::kTools, fields::chat::kToolChoice}) {
+    if (reader.has(row)) reader.fail(row, fmt::format("'{}' and 'functions' exclude each other", row.name));
   }
   Json chat{{"parallel_tool_calls", false}};
-  if (const Json* functions = reader.array("functions")) {
+  if (const Json* functions = reader.array(fields::chat::kFunctions)) {
     chat["tools"] = Json::array();
     for (const Json& function : *functions)
       chat["tools"].push_back({{"type", "function"}, {"function", function}});
   }
-  if (const Json* choice = reader.find("function_call")) {
+  if (const Json* choice = reader.find(fields::chat::kFunctionCall)) {
     chat["tool_choice"] = choice->is_object() ? Json{{"type", "function"}, {"function", *choice}} : *choice;
   }
   if (reader.error()) return {};
@@ -186,17 +187,18 @@ std::vector<CalledTool> called_tools(const ToolFields& fields) {
 }  // namespace
 
 ToolFields read_tool_fields(FieldReader& reader) {
-  if (reader.has("functions") || reader.has("function_call")) return read_functions(reader);
+  if (reader.has(fields::chat::kFunctions) || reader.has(fields::chat::kFunctionCall)) return read_functions(reader);
   ToolFields fields;
-  fields.parallel = reader.boolean("parallel_tool_calls", true);
+  fields.parallel = reader.boolean(fields::chat::kParallelToolCalls, true);
   const auto allowed = read_choice(reader, fields);
-  const Json* tools = reader.array("tools");
+  const Json* tools = reader.array(fields::chat::kTools);
   if (tools == nullptr || tools->empty()) {
     if (fields.choice == ToolFields::Choice::kRequired || allowed)
-      reader.fail("tool_choice", "'tool_choice' needs 'tools'");
+      reader.fail(fields::chat::kToolChoice, "'tool_choice' needs 'tools'");
     return fields;
   }
-  if (tools->size() > kMaxTools) reader.fail("tools", fmt::format("'tools' holds more than {} tools", kMaxTools));
+  if (tools->size() > kMaxTools)
+    reader.fail(fields::chat::kTools, fmt::format("'tools' holds more than {} tools", kMaxTools));
   fields.tools = Json::array();
   std::set<std::string> names;
   bool any_strict = false;
@@ -222,11 +224,11 @@ ToolFields read_tool_fields(FieldReader& reader) {
   }
   for (const std::string& name : allowed.value_or(std::set<std::string>{})) {
     if (names.count(name) != 0) continue;
-    reader.fail("tool_choice", fmt::format("'tool_choice' names '{}', which is not in 'tools'", name));
+    reader.fail(fields::chat::kToolChoice, fmt::format("'tool_choice' names '{}', which is not in 'tools'", name));
   }
   fields.constrained = fields.choice == ToolFields::Choice::kRequired || any_strict;
   if (fields.tools.empty() && fields.choice == ToolFields::Choice::kRequired)
-    reader.fail("tool_choice", "'tool_choice' needs 'tools' that the client runs");
+    reader.fail(fields::chat::kToolChoice, "'tool_choice' needs 'tools' that the client runs");
   if (fields.choice == ToolFields::Choice::kNone || fields.tools.empty()) {
     fields.tools = nullptr;
     fields.constrained = false;

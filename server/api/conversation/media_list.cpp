@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/text/unicode.h"
+#include "server/api/fields/generation.h"
 #include "server/media/data_url.h"
 #include "server/media/decode/picture_file.h"
 #include "server/media/media_fetch.h"
@@ -117,7 +118,7 @@ tl::unexpected<Error> MediaList::counted(const Error& error) const {
 }
 
 void MediaList::read_settings(FieldReader& reader) {
-  const Json* kwargs = reader.object("mm_processor_kwargs");
+  const Json* kwargs = reader.object(fields::kPictureSettings);
   if (kwargs == nullptr) return;
   FieldReader inner(*kwargs, reader.path("mm_processor_kwargs."));
   read_pixels(inner, "min_pixels", "max_pixels");

@@ -140,11 +140,11 @@ std::string read_document_file(FieldReader& block, FieldReader& source, MediaLis
   return text;
 }
 
-std::vector<std::string> read_base64_pictures(FieldReader& owner, const char* field, MediaList& media) {
+std::vector<std::string> read_base64_pictures(FieldReader& owner, FieldName field, MediaList& media) {
   std::vector<std::string> marks;
   const Json* const list = owner.array(field);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !owner.error(); ++i) {
-    const std::string name = fmt::format("{}[{}]", field, i);
+    const std::string name = fmt::format("{}[{}]", std::string_view(field), i);
     const Json& each = (*list)[i];
     if (!each.is_string()) {
       owner.fail(name, fmt::format("'{}' must be an image in base64", owner.path(name)), "invalid_type");

@@ -21,6 +21,6 @@ std::string read_image_block(FieldReader& block, MediaList& media);
 // The file of its block of type document: the same as read_file_part().
 std::string read_document_file(FieldReader& block, FieldReader& source, MediaList* media);
 // Base64 in a list: Ollama's `images`, llama-server's `multimodal_data`. The marks, one for each.
-std::vector<std::string> read_base64_pictures(FieldReader& owner, const char* field, MediaList& media);
+std::vector<std::string> read_base64_pictures(FieldReader& owner, FieldName field, MediaList& media);
 
 }  // namespace quire

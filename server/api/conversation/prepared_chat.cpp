@@ -2,6 +2,7 @@
 
 #include "core/grammar/thinking.h"
 #include "server/api/conversation/media_prompt.h"
+#include "server/api/fields/generation.h"
 #include "server/api/generation/prompt_fit.h"
 
 namespace quire {
@@ -129,9 +130,10 @@ bool fit_chat(FieldReader& reader, const ServedModel& model, GenerationFields& f
     return false;
   }
   if (!chat.media.empty() && fitted->tokens.size() < num_tokens) {
-    reader.fail("truncate_prompt_tokens", "A prompt with images is not cut: leave out turns of the conversation");
+    reader.fail(fields::generation::kTruncatePromptTokens,
+                "A prompt with images is not cut: leave out turns of the conversation");
   } else if (!chat.media.empty() && fields.sampling.num_prompt_logprobs) {
-    reader.refuse("prompt_logprobs", "the rows of images have no log probabilities");
+    reader.refuse(fields::generation::kPromptLogprobs, "the rows of images have no log probabilities");
   }
   if (reader.error()) return false;
   chat.prompt = std::move(fitted->tokens);

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "server/api/fields/generation.h"
 #include "server/api/generation/structural_tag.h"
 
 namespace quire {
@@ -43,7 +44,7 @@ class DemandReader {
 
   std::optional<Demand> read() {
     read_response_format();
-    if (const Json* outputs = reader_.object("structured_outputs")) {
+    if (const Json* outputs = reader_.object(fields::generation::kStructuredOutputs)) {
       FieldReader inner(*outputs, "structured_outputs.");
       read_kinds(inner, {"json", "regex", "choice", "grammar", "json_object"});
       read_tag_text(inner);
@@ -53,31 +54,36 @@ class DemandReader {
       inner.refuse_unless("disable_additional_properties", false, "the schema says it");
       take_error(reader_, inner);
     }
-    read_kinds(reader_, {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_json_object"});
-    reader_.refuse("guided_whitespace_pattern", "white space is that of JSON");
+    read_kinds(reader_,
+               {fields::generation::kGuidedJson, fields::generation::kGuidedRegex, fields::generation::kGuidedChoice,
+                fields::generation::kGuidedGrammar, fields::generation::kGuidedJsonObject});
+    reader_.refuse(fields::generation::kGuidedWhitespacePattern);
     // SGLang's two fields.
-    if (auto text = reader_.string("regex")) add("regex", spec_of(GrammarSpec::Kind::kRegex, std::move(*text)));
-    if (auto text = reader_.string("ebnf")) add("ebnf", grammar_spec(std::move(*text)));
+    if (auto text = reader_.string(fields::generation::kRegex))
+      add("regex", spec_of(GrammarSpec::Kind::kRegex, std::move(*text)));
+    if (auto text = reader_.string(fields::generation::kEbnf)) add("ebnf", grammar_spec(std::move(*text)));
     // llama-server's two fields.
-    if (auto text = reader_.string("grammar"); text && !text->empty()) {
+    if (auto text = reader_.string(fields::generation::kGrammar); text && !text->empty()) {
       add("grammar", spec_of(GrammarSpec::Kind::kGbnf, std::move(*text)));
     }
-    if (const Json* schema = reader_.find("json_schema")) add_schema(reader_, "json_schema", *schema);
+    if (const Json* schema = reader_.find(fields::generation::kJsonSchema)) add_schema(reader_, "json_schema", *schema);
     return std::move(demand_);
   }
 
  private:
   struct KindNames {
-    const char *schema, *regex, *choice, *grammar, *json_object;
+    FieldName schema, regex, choice, grammar, json_object;
   };
 
   void read_kinds(FieldReader& from, const KindNames& names) {
-    if (const Json* schema = from.find(names.schema)) add_schema(from, names.schema, *schema);
+    if (const Json* schema = from.find(names.schema))
+      add_schema(from, std::string(std::string_view(names.schema)), *schema);
     if (auto text = from.string(names.regex)) {
       add(from.path(names.regex), spec_of(GrammarSpec::Kind::kRegex, std::move(*text)));
     }
     if (auto choices = from.strings(names.choice, 4096)) {
-      if (choices->empty()) from.fail(names.choice, fmt::format("'{}' must not be empty", names.choice));
+      if (choices->empty())
+        from.fail(names.choice, fmt::format("'{}' must not be empty", std::string_view(names.choice)));
       GrammarSpec spec = spec_of(GrammarSpec::Kind::kChoice);
       spec.choices = std::move(*choices);
       add(from.path(names.choice), std::move(spec));
@@ -89,7 +95,7 @@ class DemandReader {
   }
 
   void read_response_format() {
-    const Json* format = reader_.object("response_format");
+    const Json* format = reader_.object(fields::generation::kResponseFormat);
     if (format == nullptr) return;
     FieldReader inner(*format, "response_format.");
     const auto type = inner.word("type", {"text", "json_object", "json_schema", "structural_tag"});

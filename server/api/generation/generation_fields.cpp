@@ -8,6 +8,8 @@
 
 #include "core/base/sampling_ranges.h"
 #include "server/api/common/operation.h"
+#include "server/api/fields/chat.h"
+#include "server/api/fields/generation.h"
 #include "server/api/generation/sampler_fields.h"
 
 namespace quire {
@@ -16,10 +18,6 @@ namespace {
 
 // A word that may not be written, or that ends a repetition.
 constexpr std::size_t kMostWordTokens = 1024;
-
-void set(float& target, std::optional<double> value) {
-  if (value) target = static_cast<float>(*value);
-}
 
 void set(std::int32_t& target, std::optional<std::int64_t> value) {
   if (value) target = static_cast<std::int32_t>(*value);
@@ -33,47 +31,22 @@ void apply_defaults(SamplingParams& sampling, const GenerationDefaults& defaults
   sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
 }
 
-std::optional<double> in_range(FieldReader& reader, FieldName name, const SamplingRange& range) {
-  return reader.number(name, range.low, range.high);
-}
-
-void read_filters(FieldReader& reader, SamplingParams& sampling) {
-  set(sampling.temperature, in_range(reader, "temperature", kTemperatureRange));
-  set(sampling.top_p, in_range(reader, "top_p", kProbabilityRange));
-  set(sampling.top_k, reader.integer("top_k", -1, kMaxInt32));
-  set(sampling.min_p, in_range(reader, "min_p", kProbabilityRange));
-  set(sampling.typical_p, reader.number("typical_p", 0.0, 1.0));
-  set(sampling.xtc_probability, reader.number("xtc_probability", 0.0, 1.0));
-  set(sampling.xtc_threshold, reader.number("xtc_threshold", 0.0, 1.0));
-}
-
 // The tokens of one of a field's words; empty where it has too many.
-std::vector<TokenId> read_word(FieldReader& reader, const char* field, const std::string& word,
+std::vector<TokenId> read_word(FieldReader& reader, const fields::Field& field, const std::string& word,
                                const Tokenizer& tokenizer) {
   const TextPiece piece{word, false};
   auto tokens = tokenizer.encode_at_most({&piece, 1}, false, kMostWordTokens);
   if (tokens) return *std::move(tokens);
-  reader.fail(field, fmt::format("'{}' holds a text of more than {} tokens", field, kMostWordTokens));
+  reader.fail(field, fmt::format("'{}' holds a text of more than {} tokens", field.name, kMostWordTokens));
   return {};
 }
 
-void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
-  // llama-server's spelling of the repetition penalty, then vLLM's, which wins.
-  set(sampling.repetition_penalty, in_range(reader, "repeat_penalty", kRepetitionPenaltyRange));
-  set(sampling.repetition_penalty, in_range(reader, "repetition_penalty", kRepetitionPenaltyRange));
-  if (const auto count = reader.integer("repeat_last_n", -1, kMaxInt32))
-    sampling.penalty_last_n = static_cast<std::int32_t>(*count);
-  set(sampling.frequency_penalty, reader.number("frequency_penalty", -2.0, 2.0));
-  set(sampling.presence_penalty, reader.number("presence_penalty", -2.0, 2.0));
-  set(sampling.dry.multiplier, reader.number("dry_multiplier", 0.0, 100.0));
-  set(sampling.dry.base, reader.number("dry_base", 1.0, 100.0));
-  set(sampling.dry.allowed_length, reader.integer("dry_allowed_length", 0, kMaxInt32));
-  set(sampling.dry.penalty_last_n, reader.integer("dry_penalty_last_n", -1, kMaxInt32));
-  auto breakers = reader.strings("dry_sequence_breakers", 64);
+void read_breakers(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
+  auto breakers = reader.strings(fields::generation::kDrySequenceBreakers);
   if (sampling.dry.multiplier == 0.0F) return;
   if (!breakers) breakers = std::vector<std::string>{"\n", ":", "\"", "*"};
   for (const std::string& text : *breakers) {
-    auto tokens = read_word(reader, "dry_sequence_breakers", text, tokenizer);
+    auto tokens = read_word(reader, fields::generation::kDrySequenceBreakers, text, tokenizer);
     if (!tokens.empty()) sampling.dry.breakers.push_back(std::move(tokens));
   }
 }
@@ -82,45 +55,48 @@ void read_penalties(FieldReader& reader, SamplingParams& sampling, const Tokeniz
 void read_bias_pairs(FieldReader& reader, const Json& pairs, SamplingParams& sampling, const Tokenizer& tokenizer) {
   // They are applied in each step: no more than there are tokens.
   if (pairs.size() > static_cast<std::size_t>(tokenizer.vocab_size())) {
-    return reader.fail("logit_bias", fmt::format("'logit_bias' holds more than {} pairs", tokenizer.vocab_size()));
+    return reader.fail(fields::generation::kLogitBias,
+                       fmt::format("'logit_bias' holds more than {} pairs", tokenizer.vocab_size()));
   }
   for (const Json& pair : pairs) {
     const bool is_pair = pair.is_array() && pair.size() == 2 && (pair[0].is_string() || pair[0].is_number_integer()) &&
                          (pair[1].is_number() || pair[1] == false);
-    if (!is_pair) return reader.fail("logit_bias", "'logit_bias' must hold pairs of a token, or a text, and its bias");
+    if (!is_pair)
+      return reader.fail(fields::generation::kLogitBias,
+                         "'logit_bias' must hold pairs of a token, or a text, and its bias");
     const float value = pair[1].is_number() ? pair[1].get<float>() : -std::numeric_limits<float>::infinity();
     std::vector<TokenId> tokens;
     if (pair[0].is_string()) {
-      tokens = read_word(reader, "logit_bias", pair[0].get_ref<const std::string&>(), tokenizer);
+      tokens = read_word(reader, fields::generation::kLogitBias, pair[0].get_ref<const std::string&>(), tokenizer);
     } else if (pair[0] >= 0 && pair[0] < tokenizer.vocab_size()) {
       tokens = {TokenId{pair[0].get<std::int32_t>()}};
     } else {
-      return reader.fail("logit_bias",
+      return reader.fail(fields::generation::kLogitBias,
                          fmt::format("'logit_bias' names a token that is not below {}", tokenizer.vocab_size()));
     }
     if (sampling.logit_bias.size() + tokens.size() > static_cast<std::size_t>(tokenizer.vocab_size()))
-      return reader.fail("logit_bias", "'logit_bias' names more tokens than there are");
+      return reader.fail(fields::generation::kLogitBias, "'logit_bias' names more tokens than there are");
     for (const TokenId token : tokens)
       sampling.logit_bias.emplace_back(token, value);
   }
 }
 
 void read_logit_bias(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
-  const Json* bias = reader.find("logit_bias");
+  const Json* bias = reader.find(fields::generation::kLogitBias);
   if (bias == nullptr) return;
   if (bias->is_array()) return read_bias_pairs(reader, *bias, sampling, tokenizer);
-  if (reader.object("logit_bias") == nullptr) return;
+  if (reader.object(fields::generation::kLogitBias) == nullptr) return;
   const std::int32_t vocab_size = tokenizer.vocab_size();
   for (const auto& [key, value] : bias->items()) {
     std::int32_t id = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab_size) {
-      return reader.fail("logit_bias",
+      return reader.fail(fields::generation::kLogitBias,
                          fmt::format("Invalid key in 'logit_bias': '{}' is not a token id below {}", key, vocab_size));
     }
     if (!value.is_number() || value.get<double>() < -100.0 || value.get<double>() > 100.0) {
       return reader.fail(
-          "logit_bias",
+          fields::generation::kLogitBias,
           fmt::format("Invalid value in 'logit_bias' for token {}: expected a number between -100 and 100", id));
     }
     sampling.logit_bias.emplace_back(TokenId{id}, value.get<float>());
@@ -138,16 +114,17 @@ std::vector<TokenId> to_token_ids(const std::vector<std::int32_t>& values) {
 void read_token_lists(FieldReader& reader, SamplingParams& sampling, const Tokenizer& tokenizer) {
   const std::int32_t last = tokenizer.vocab_size() - 1;
   const auto most = static_cast<std::size_t>(tokenizer.vocab_size());
-  if (const auto ids = reader.integers("stop_token_ids", 0, last, most)) sampling.stop_token_ids = to_token_ids(*ids);
-  if (const auto ids = reader.integers("allowed_token_ids", 0, last, most)) {
+  if (const auto ids = reader.integers(fields::generation::kStopTokenIds, 0, last, most))
+    sampling.stop_token_ids = to_token_ids(*ids);
+  if (const auto ids = reader.integers(fields::generation::kAllowedTokenIds, 0, last, most)) {
     sampling.allowed_token_ids = to_token_ids(*ids);
-    if (ids->empty()) reader.fail("allowed_token_ids", "'allowed_token_ids' must not be empty");
+    if (ids->empty()) reader.fail(fields::generation::kAllowedTokenIds, "'allowed_token_ids' must not be empty");
   }
-  for (const std::string& word : reader.strings("bad_words", 1024).value_or(std::vector<std::string>{})) {
-    if (word.empty()) return reader.fail("bad_words", "'bad_words' must not hold an empty string");
+  for (const std::string& word : reader.strings(fields::generation::kBadWords).value_or(std::vector<std::string>{})) {
+    if (word.empty()) return reader.fail(fields::generation::kBadWords, "'bad_words' must not hold an empty string");
     // The word at the start of a text and after a space are different tokens; both are forbidden.
-    auto plain = read_word(reader, "bad_words", word, tokenizer);
-    auto spaced = read_word(reader, "bad_words", " " + word, tokenizer);
+    auto plain = read_word(reader, fields::generation::kBadWords, word, tokenizer);
+    auto spaced = read_word(reader, fields::generation::kBadWords, " " + word, tokenizer);
     if (reader.error()) return;
     if (spaced != plain) sampling.bad_words.push_back(std::move(spaced));
     sampling.bad_words.push_back(std::move(plain));
@@ -155,47 +132,47 @@ void read_token_lists(FieldReader& reader, SamplingParams& sampling, const Token
 }
 
 void read_stops(FieldReader& reader, GenerationFields& fields) {
-  if (auto stop = reader.string_or_strings("stop", kMaxStopStrings)) fields.stop = std::move(*stop);
-  check_stops(reader, "stop", fields.stop);
-  fields.include_stop_in_output = reader.boolean("include_stop_str_in_output", false);
-  fields.skip_special_tokens = reader.boolean("skip_special_tokens", true);
-  fields.sampling.ignore_eos = reader.boolean("ignore_eos", false);
-  set(fields.sampling.min_tokens, reader.integer("min_tokens", 0, kMaxInt32));
+  if (auto stop = reader.string_or_strings(fields::generation::kStop)) fields.stop = std::move(*stop);
+  check_stops(reader, fields::generation::kStop, fields.stop);
+  fields.include_stop_in_output = reader.boolean(fields::generation::kIncludeStopStrInOutput, false);
+  fields.skip_special_tokens = reader.boolean(fields::generation::kSkipSpecialTokens, true);
+  fields.sampling.ignore_eos = reader.boolean(fields::generation::kIgnoreEos, false);
+  set(fields.sampling.min_tokens, reader.integer(fields::generation::kMinTokens));
 }
 
 void read_stream(FieldReader& reader, GenerationFields& fields) {
-  fields.stream = reader.boolean("stream", false);
-  fields.return_progress = reader.boolean("return_progress", false) && fields.stream;
-  if (const auto seconds = reader.integer("sse_ping_interval", -1, 86400))
+  fields.stream = reader.boolean(fields::generation::kStream, false);
+  fields.return_progress = reader.boolean(fields::generation::kReturnProgress, false) && fields.stream;
+  if (const auto seconds = reader.integer(fields::generation::kSsePingInterval))
     fields.ping_interval = std::chrono::seconds(std::max<std::int64_t>(*seconds, 0));
-  const Json* options = reader.object("stream_options");
+  const Json* options = reader.object(fields::generation::kStreamOptions);
   if (options == nullptr) return;
-  if (!fields.stream) return reader.fail("stream_options", "'stream_options' needs 'stream': true");
+  if (!fields.stream) return reader.fail(fields::generation::kStreamOptions, "'stream_options' needs 'stream': true");
   FieldReader inner(*options, "stream_options.");
   fields.include_usage = inner.boolean("include_usage", false);
   fields.continuous_usage = inner.boolean("continuous_usage_stats", false) && fields.include_usage;
   // Padding against traffic analysis; leaving it out is OpenAI's own answer to false, and true cannot be honoured.
   if (inner.boolean("include_obfuscation", false)) inner.refuse("include_obfuscation", "chunks are not padded");
-  if (inner.error()) reader.fail("stream_options", inner.error()->message, inner.error()->code);
+  if (inner.error()) reader.fail(fields::generation::kStreamOptions, inner.error()->message, inner.error()->code);
 }
 
 void read_routing(FieldReader& reader, GenerationFields& fields) {
-  if (const auto priority = reader.integer("priority", -kMaxInt32, kMaxInt32))
+  if (const auto priority = reader.integer(fields::generation::kPriority))
     fields.priority = static_cast<std::int32_t>(*priority);
-  fields.cache_salt = reader.short_string("cache_salt", kMaxHintBytes).value_or("");
-  fields.request_id = reader.short_string("request_id", 256).value_or("");
-  if (const auto seconds = reader.number("timeout", 0.001, 86400.0)) {
+  fields.cache_salt = reader.string(fields::generation::kCacheSalt).value_or("");
+  fields.request_id = reader.string(fields::generation::kRequestId).value_or("");
+  if (const auto seconds = reader.number(fields::generation::kTimeout)) {
     fields.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000.0));
   }
 }
 
 // "off", or vLLM's object. Drafting changes no answer: a draft model that is not there is refused all the same.
 void read_speculation(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
-  const Json* config = reader.find("speculative_config");
+  const Json* config = reader.find(fields::generation::kSpeculativeConfig);
   if (config == nullptr) return;
   SpeculationOptions& speculation = fields.speculation.emplace();
   if (*config == "off") return;
-  if (!reader.is_object("speculative_config", *config)) return;
+  if (!reader.is_object(fields::generation::kSpeculativeConfig, *config)) return;
   FieldReader inner(*config, "speculative_config.");
   for (const char* name : {"model", "draft_tensor_parallel_size", "prompt_lookup_max", "prompt_lookup_min"})
     inner.refuse(name,
@@ -216,72 +193,44 @@ void read_speculation(FieldReader& reader, GenerationFields& fields, const Serve
       inner.fail("method", "the model is not served with a draft model (speculation.draft_model)");
   }
   set(speculation.max_tokens, inner.integer("num_speculative_tokens", 1, kMostDraftsOfSequence));
-  if (inner.error()) reader.fail("speculative_config", inner.error()->message, inner.error()->code);
+  if (inner.error()) reader.fail(fields::generation::kSpeculativeConfig, inner.error()->message, inner.error()->code);
 }
 
 void read_counts(FieldReader& reader, GenerationFields& fields, const ServedModel& model) {
-  if (const auto count = reader.integer("max_tokens", 0, kMaxInt32))
+  if (const auto count = reader.integer(fields::generation::kMaxTokens))
     fields.max_tokens = static_cast<std::int32_t>(*count);
   // llama-server's name, which it prefers.
-  if (const auto count = reader.integer("n_predict", -2, kMaxInt32)) {
+  if (const auto count = reader.integer(fields::generation::kNPredict)) {
     fields.to_context_end = *count < 0;
     fields.max_tokens.reset();
     if (*count >= 0) fields.max_tokens = static_cast<std::int32_t>(*count);
   }
-  set(fields.num_choices, reader.integer("n", 1, std::min<std::int64_t>(128, model.max_num_choices)));
+  set(fields.num_choices, reader.integer(fields::generation::kN, model.max_num_choices));
   fields.best_of = fields.num_choices;
-  if (const auto seed =
-          reader.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max())) {
+  if (const auto seed = reader.integer(fields::generation::kSeed)) {
     // -1 is how users of vLLM and llama-server ask for a random one.
     if (*seed != -1) fields.sampling.seed = static_cast<std::uint64_t>(*seed);
   }
-  if (const auto count = reader.integer("prompt_logprobs", 0, kMaxLogprobs)) {
+  if (const auto count = reader.integer(fields::generation::kPromptLogprobs)) {
     fields.sampling.num_prompt_logprobs = static_cast<std::int32_t>(*count);
   }
 }
 
-void refuse_known(FieldReader& reader) {
-  reader.refuse_unless("use_beam_search", false, "only sampling is served");
-  reader.refuse_unless("spaces_between_special_tokens", true, "texts are decoded as the tokenizer defines");
-  reader.refuse_unless("length_penalty", 1, "it belongs to beam search, which is not served");
-  reader.refuse("logits_processors", "code in requests is not run");
-  reader.refuse("vllm_xargs", "code that would read it is not run");
-  reader.refuse("ec_transfer_params", "disaggregated serving is not available");
-  reader.refuse("prompt_embeds", "prompts are texts or token ids");
-  reader.refuse("multimodal_data", "it stands beside 'prompt_string' in an object that is the prompt of /completion");
-  reader.refuse("repetition_detection", "a text is not watched for repetitions");
-  reader.refuse("logprob_token_ids", "log probabilities are those of the likeliest tokens");
-  reader.refuse_unless("watermarking", false, "texts are not marked");
-  reader.refuse_unless("stream_interval", 1, "every token is sent as it comes");
-  reader.refuse_unless("return_prompt_text", false, "/apply-template shows it");
-  reader.refuse_unless("n_indent", 0, "lines are not indented");
-  reader.refuse_unless("t_max_predict_ms", 0, "'timeout' bounds a request's time");
-  reader.refuse_unless("post_sampling_probs", false, "probabilities are the model's own");
-}
-
 void read_truncation(FieldReader& reader, GenerationFields& fields) {
-  if (const auto keep = reader.integer("truncate_prompt_tokens", -1, kMaxInt32); keep && *keep != 0) {
+  if (const auto keep = reader.integer(fields::generation::kTruncatePromptTokens); keep && *keep != 0) {
     fields.truncate_prompt_tokens = static_cast<std::int32_t>(*keep);
   } else if (keep) {
-    reader.fail("truncate_prompt_tokens", "'truncate_prompt_tokens' must be -1 or at least 1");
+    reader.fail(fields::generation::kTruncatePromptTokens, "'truncate_prompt_tokens' must be -1 or at least 1");
   }
-  fields.truncate_end = reader.word("truncation_side", {"left", "right"}) == "right";
+  fields.truncate_end = reader.word(fields::generation::kTruncationSide) == "right";
 }
 
 }  // namespace
 
-void refuse_native_fields(FieldReader& reader) {
-  const std::string elsewhere = "only /completion has it";
-  reader.refuse_unless("n_probs", 0, "it is 'logprobs' here");
-  reader.refuse_unless("return_tokens", false, "it is 'return_token_ids' here");
-  reader.refuse_unless("timings_per_token", false, elsewhere);
-  reader.refuse_unless("response_fields", Json::array(), elsewhere);
-}
-
 GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model, const SamplingParams& neutral) {
   GenerationFields fields;
   if (!model.info.has_head) {
-    reader.fail("model",
+    reader.fail(fields::generation::kModel,
                 fmt::format("The model '{}' generates no text: it is an encoder, for /v1/embeddings{}", model.name,
                             model.tasks.num_labels > 0 ? ", /v1/rerank and /classify" : " and /v1/rerank"),
                 "unsupported_operation");
@@ -290,9 +239,8 @@ GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& 
   fields.sampling = neutral;
   apply_defaults(fields.sampling, model.defaults);
   read_counts(reader, fields, model);
-  read_filters(reader, fields.sampling);
-  read_penalties(reader, fields.sampling, *model.tokenizer);
-  read_llama_samplers(reader, fields.sampling);
+  read_samplers(reader, fields.sampling);
+  read_breakers(reader, fields.sampling, *model.tokenizer);
   read_sampler_order(reader, fields.sampling);
   read_logit_bias(reader, fields.sampling, *model.tokenizer);
   for (const TokenId token : model.tokenizer->suppressed())
@@ -303,45 +251,46 @@ GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& 
   read_routing(reader, fields);
   read_truncation(reader, fields);
   read_speculation(reader, fields, model);
-  fields.return_token_ids = reader.boolean("return_token_ids", false);
-  fields.tokens_as_ids = reader.boolean("return_tokens_as_token_ids", false);
-  refuse_known(reader);
+  fields.return_token_ids = reader.boolean(fields::generation::kReturnTokenIds, false);
+  fields.tokens_as_ids = reader.boolean(fields::generation::kReturnTokensAsTokenIds, false);
+  reader.refuse_from(fields::kGenerationFields);
   if (fields.max_tokens && fields.sampling.min_tokens > *fields.max_tokens) {
-    reader.fail("min_tokens", "'min_tokens' is larger than the number of tokens to generate");
+    reader.fail(fields::generation::kMinTokens, "'min_tokens' is larger than the number of tokens to generate");
   }
   if (fields.stream && fields.sampling.num_prompt_logprobs) {
-    reader.fail("prompt_logprobs", "'prompt_logprobs' is not available with 'stream': true", "unsupported_parameter");
+    reader.fail(fields::generation::kPromptLogprobs, "'prompt_logprobs' is not available with 'stream': true",
+                "unsupported_parameter");
   }
   return fields;
 }
 
 Json read_metadata(FieldReader& reader) {
-  const Json* metadata = reader.object("metadata");
+  const Json* metadata = reader.object(fields::chat::kMetadata);
   if (metadata == nullptr) return nullptr;
   for (const auto& [name, value] : metadata->items()) {
     if (!value.is_string())
-      reader.fail("metadata", fmt::format("'metadata.{}' must be a string", name), "invalid_type");
+      reader.fail(fields::chat::kMetadata, fmt::format("'metadata.{}' must be a string", name), "invalid_type");
   }
-  if (metadata->size() > 16) reader.fail("metadata", "'metadata' has more than 16 members");
+  if (metadata->size() > 16) reader.fail(fields::chat::kMetadata, "'metadata' has more than 16 members");
   if (dump_json(*metadata).size() > kMaxMetadataBytes)
-    reader.fail("metadata", fmt::format("'metadata' must be at most {} bytes", kMaxMetadataBytes));
+    reader.fail(fields::chat::kMetadata, fmt::format("'metadata' must be at most {} bytes", kMaxMetadataBytes));
   return *metadata;
 }
 
-void check_stops(FieldReader& reader, const char* field, const std::vector<std::string>& stops) {
+void check_stops(FieldReader& reader, const fields::Field& field, const std::vector<std::string>& stops) {
   std::size_t num_bytes = 0;
   for (const std::string& text : stops) {
-    if (text.empty()) return reader.fail(field, fmt::format("'{}' must not hold an empty string", field));
+    if (text.empty()) return reader.fail(field, fmt::format("'{}' must not hold an empty string", field.name));
     num_bytes += text.size();
   }
   if (num_bytes > kMaxStopBytes)
-    reader.fail(field, fmt::format("'{}' holds more than {} bytes of text", field, kMaxStopBytes));
+    reader.fail(field, fmt::format("'{}' holds more than {} bytes of text", field.name, kMaxStopBytes));
 }
 
 void read_retention(FieldReader& reader, GenerationFields& fields, bool continues) {
-  const std::string key = reader.short_string("prompt_cache_key", kMaxHintBytes).value_or("");
+  const std::string key = reader.string(fields::chat::kPromptCacheKey).value_or("");
   // OpenAI's reference and its SDKs spell it differently.
-  const auto retention = reader.word("prompt_cache_retention", {"in_memory", "in-memory", "24h"});
+  const auto retention = reader.word(fields::chat::kPromptCacheRetention);
   const bool in_memory = retention == "in_memory" || retention == "in-memory";
   fields.is_retained = !in_memory && (continues || !key.empty() || retention == "24h");
 }

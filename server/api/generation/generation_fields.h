@@ -16,12 +16,9 @@
 
 namespace quire {
 
-inline constexpr std::size_t kMaxStopStrings = 64;
 // Bounds for values that are kept while an answer is made, or longer; they hold whatever the bounds of bodies are.
 inline constexpr std::size_t kMaxStopBytes = 64 * 1024;      // total over a request's stop strings
 inline constexpr std::size_t kMaxMetadataBytes = 64 * 1024;  // size as JSON text
-inline constexpr std::size_t kMaxHintBytes = 1024;           // names of users, of cached prefixes
-inline constexpr std::int32_t kMaxLogprobs = 20;
 
 struct GenerationFields {
   SamplingParams sampling;  // max_tokens is set when the prompt's length is known
@@ -57,13 +54,10 @@ struct GenerationFields {
 GenerationFields read_generation_fields(FieldReader& reader, const ServedModel& model,
                                         const SamplingParams& neutral = {});
 
-// Refuses the fields of llama-server's /completion that its other endpoints, and the other APIs, have no room for.
-void refuse_native_fields(FieldReader& reader);
-
 // A client's own labels, to be returned with the response: at most 16 texts. null where there are none.
 Json read_metadata(FieldReader& reader);
 // Notes an error where a stop string is empty, or they are too long together.
-void check_stops(FieldReader& reader, const char* field, const std::vector<std::string>& stops);
+void check_stops(FieldReader& reader, const fields::Field& field, const std::vector<std::string>& stops);
 
 // Reads prompt_cache_key and prompt_cache_retention: whether the computed prefix is kept for a next turn. `continues`:
 // the request continues another one.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include "server/api/fields/generation.h"
 
 namespace quire {
 
@@ -18,7 +19,7 @@ bool is_key(const std::string& text) {
 
 PrefixTransfer read_prefix_transfer(FieldReader& reader) {
   PrefixTransfer transfer;
-  const Json* params = reader.object("kv_transfer_params");
+  const Json* params = reader.object(fields::generation::kKvTransferParams);
   if (params == nullptr) return transfer;
   FieldReader inner(*params, "kv_transfer_params.");
   transfer.publishes = inner.boolean("do_remote_decode", false);
@@ -34,7 +35,7 @@ PrefixTransfer read_prefix_transfer(FieldReader& reader) {
   if (const Json* blocks = inner.array("remote_block_ids"); blocks != nullptr && blocks->size() > kMaxBlockIds)
     inner.fail("remote_block_ids", "'kv_transfer_params.remote_block_ids' is too long");
   if (inner.error()) {
-    reader.fail("kv_transfer_params", inner.error()->message, inner.error()->code);
+    reader.fail(fields::generation::kKvTransferParams, inner.error()->message, inner.error()->code);
     return {};
   }
   if (fetches && is_key(prefix.last_block) && prefix.num_tokens > 0) transfer.has = std::move(prefix);

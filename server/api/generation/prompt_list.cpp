@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 
 #include "core/text/detokenizer.h"
+#include "server/api/fields/completions.h"
+#include "server/api/fields/generation.h"
+#include "server/api/fields/pooling.h"
 #include "server/api/generation/generation_fields.h"
 #include "server/api/generation/prompt_fit.h"
 
@@ -53,12 +56,16 @@ void add_token_prompt(FieldReader& reader, const Json& list, const std::string& 
 
 }  // namespace
 
-std::vector<Prompt> read_prompts(FieldReader& reader, const char* field, const ServedModel& model,
+std::vector<Prompt> read_prompts(FieldReader& reader, const fields::Field& row, const ServedModel& model,
                                  const std::string& prefix, bool truncated) {
+  const std::string field(row.name);
   std::vector<Prompt> prompts;
-  const TextOptions options{reader.boolean("add_special_tokens", true), reader.boolean("parse_special", true),
-                            truncated || reader.has("truncate_prompt_tokens") || reader.has("truncate"), prefix};
-  const Json* prompt = reader.find(field);
+  const TextOptions options{
+      reader.boolean(fields::generation::kAddSpecialTokens, true),
+      reader.boolean(fields::completions::kParseSpecial, true),
+      truncated || reader.has(fields::generation::kTruncatePromptTokens) || reader.has(fields::pooling::kTruncate),
+      prefix};
+  const Json* prompt = reader.find(row);
   if (prompt == nullptr) {
     reader.missing(field);
   } else if (prompt->is_string()) {

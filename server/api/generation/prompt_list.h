@@ -20,7 +20,7 @@ struct Prompt {
 
 // Errors stay in the reader, named by their place ("prompt[2][0]"). `prefix` is put before each that is a text.
 // `truncated`: they are cut later, so that none is too long.
-std::vector<Prompt> read_prompts(FieldReader& reader, const char* field, const ServedModel& model,
+std::vector<Prompt> read_prompts(FieldReader& reader, const fields::Field& row, const ServedModel& model,
                                  const std::string& prefix = {}, bool truncated = false);
 
 // The text that tokens stand for, from a text's beginning.

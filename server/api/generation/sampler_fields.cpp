@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <fmt/core.h>
+#include "server/api/fields/generation.h"
 
 namespace quire {
 
@@ -96,7 +98,7 @@ std::optional<NamedSamplers> read_names(FieldReader& reader, const std::vector<s
       std::string known;
       for (const SamplerName& each : kSamplers)
         known += fmt::format("'{}', ", each.name);
-      reader.fail("samplers",
+      reader.fail(fields::generation::kSamplers,
                   fmt::format("Invalid value in 'samplers': '{}' is none of {}'{}'", name, known, kAdaptive));
       return std::nullopt;
     }
@@ -119,33 +121,24 @@ std::vector<std::string> names_of_letters(const std::string& letters) {
   return names;
 }
 
-void set_float(float& target, std::optional<double> value) {
-  if (value) target = static_cast<float>(*value);
-}
-
 }  // namespace
 
-void read_llama_samplers(FieldReader& reader, SamplingParams& sampling) {
-  set_float(sampling.top_n_sigma, reader.number("top_n_sigma", -1e9, 1e9));
-  if (const auto count = reader.integer("min_keep", 0, kMaxInt32))
-    sampling.min_keep = static_cast<std::int32_t>(*count);
-  set_float(sampling.dynatemp_range, reader.number("dynatemp_range", 0.0, 100.0));
-  set_float(sampling.dynatemp_exponent, reader.number("dynatemp_exponent", 0.0, 100.0));
-  if (const auto version = reader.integer("mirostat", 0, 2))
-    sampling.mirostat.version = static_cast<std::int32_t>(*version);
-  set_float(sampling.mirostat.tau, reader.number("mirostat_tau", 0.0, 100.0));
-  set_float(sampling.mirostat.eta, reader.number("mirostat_eta", 0.0, 1.0));
-  set_float(sampling.adaptive.target, reader.number("adaptive_target", -1.0, 1.0));
-  set_float(sampling.adaptive.decay, reader.number("adaptive_decay", 0.0, 0.99));
+void read_samplers(FieldReader& reader, SamplingParams& sampling) {
+  using Rows = std::span<const fields::Field>;
+  for (const Rows rows : {Rows(fields::kFilterRows), Rows(fields::kPenaltyRows)}) {
+    for (const fields::Field& row : rows) {
+      if (const auto value = reader.value(row)) row.target.set(sampling, *value);
+    }
+  }
 }
 
 void read_sampler_order(FieldReader& reader, SamplingParams& sampling) {
-  const Json* given = reader.find("samplers");
+  const Json* given = reader.find(fields::generation::kSamplers);
   if (given == nullptr) return;
   std::vector<std::string> names;
   if (given->is_string()) {
     names = names_of_letters(given->get_ref<const std::string&>());
-  } else if (auto listed = reader.strings("samplers", kMostSamplers)) {
+  } else if (auto listed = reader.strings(fields::generation::kSamplers, kMostSamplers)) {
     names = *std::move(listed);
   }
   if (reader.error()) return;
@@ -172,6 +165,22 @@ Json sampler_names(const SamplingParams& sampling) {
   }
   if (sampling.adaptive.target >= 0.0F) names.push_back(kAdaptive);
   return names;
+}
+
+void add_settings(const SamplingParams& sampling, std::span<const fields::Field> rows, Json& settings) {
+  for (const fields::Field& row : rows) {
+    const auto is_same = [&row](const fields::Field& other) { return other.target.get == row.target.get; };
+    if (&*std::ranges::find_if(rows, is_same) != &row) continue;  // vLLM's name of the same member
+    const std::string name(row.name);
+    const double value = row.target.get(sampling);
+    if (row.type.kind == fields::Kind::kNumber) {
+      settings[name] = value;
+    } else if (row.type.kind == fields::Kind::kInteger) {
+      settings[name] = static_cast<std::int64_t>(value);
+    } else {
+      settings[name] = value != 0.0;
+    }
+  }
 }
 
 }  // namespace quire

@@ -6,6 +6,8 @@
 
 #include "server/api/conversation/media_parts.h"
 #include "server/api/conversation/media_prompt.h"
+#include "server/api/fields/generation.h"
+#include "server/api/fields/llama.h"
 #include "server/api/generation/infill.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/sampler_fields.h"
@@ -14,7 +16,6 @@ namespace quire {
 
 namespace {
 
-constexpr std::int32_t kMaxProbs = 100;
 constexpr const char* kPromptForms = "'prompt' must be a text, token ids, both in turn, or an array of such prompts";
 constexpr std::string_view kMediaMarker = "<__media__>";
 constexpr std::int64_t kDefaultSeed = 0xFFFFFFFF;  // llama-server's seed for "random"
@@ -34,22 +35,22 @@ SamplingParams llama_defaults() {
 // writes the whole prompt, control tokens included.
 void add_parts(FieldReader& reader, const Json& parts, const ServedModel& model, std::vector<Prompt>& prompts) {
   Prompt prompt;
-  const bool truncated = reader.has("truncate_prompt_tokens");
+  const bool truncated = reader.has(fields::generation::kTruncatePromptTokens);
   const std::int64_t most = truncated ? most_read_tokens(model) : most_counted_tokens(model);
   for (const Json& part : parts) {
     if (std::cmp_greater(prompt.tokens.size(), most)) {
       const Error error = far_too_long(model, most, "prompt");
-      return reader.fail("prompt", error.message, error.code);
+      return reader.fail(fields::llama::kPrompt, error.message, error.code);
     }
     if (part.is_string()) {
       const TextPiece piece{part.get_ref<const std::string&>(), true};
       const auto tokens = encode_prompt({&piece, 1}, prompt.tokens.empty(), truncated, model, "prompt");
-      if (!tokens) return reader.fail("prompt", tokens.error().message, tokens.error().code);
+      if (!tokens) return reader.fail(fields::llama::kPrompt, tokens.error().message, tokens.error().code);
       prompt.tokens.insert(prompt.tokens.end(), tokens->begin(), tokens->end());
     } else if (part.is_number_integer() && part >= 0 && part < model.tokenizer->vocab_size()) {
       prompt.tokens.push_back(TokenId{part.get<std::int32_t>()});
     } else {
-      return reader.fail("prompt", kPromptForms);
+      return reader.fail(fields::llama::kPrompt, kPromptForms);
     }
   }
   prompt.text = decoded(*model.tokenizer, prompt.tokens, false);
@@ -111,36 +112,34 @@ void read_media_prompts(FieldReader& reader, const Json& prompts, const ServedMo
 LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel& model) {
   LlamaCompletionRequest request;
   request.fields = read_generation_fields(reader, model, llama_defaults());
-  reader.refuse("kv_transfer_params", "completions and chat completions take it");
+  reader.refuse_from(fields::kLlamaFields);
   GenerationFields& fields = request.fields;
   request.num_predict = fields.max_tokens.value_or(-1);
   if (fields.sampling.seed == static_cast<std::uint64_t>(kDefaultSeed)) fields.sampling.seed.reset();
-  if (const auto count = reader.integer("n_probs", 0, kMaxProbs)) request.num_probs = static_cast<std::int32_t>(*count);
+  if (const auto count = reader.integer(fields::llama::kNProbs)) request.num_probs = static_cast<std::int32_t>(*count);
   if (request.num_probs > 0) fields.sampling.num_logprobs = request.num_probs;
-  request.return_tokens = reader.boolean("return_tokens", false);
-  request.timings_per_token = reader.boolean("timings_per_token", false);
-  request.response_fields = reader.strings("response_fields", 64).value_or(std::vector<std::string>{});
-  // cache_prompt and n_keep are accepted without effect: the prefix cache decides what it keeps, and answers are the
-  // same. A slot's number names the conversation for saving.
-  reader.boolean("cache_prompt");
-  fields.slot = static_cast<std::int32_t>(reader.integer("id_slot", -1, kMaxInt32).value_or(-1));
-  reader.integer("n_keep", -1, kMaxInt32);
+  request.return_tokens = reader.boolean(fields::llama::kReturnTokens, false);
+  request.timings_per_token = reader.boolean(fields::llama::kTimingsPerToken, false);
+  request.response_fields = reader.strings(fields::llama::kResponseFields).value_or(std::vector<std::string>{});
+  reader.check_accepted(fields::kLlamaFields);
+  // A slot's number names the conversation for saving.
+  fields.slot = static_cast<std::int32_t>(reader.integer(fields::llama::kIdSlot).value_or(-1));
   request.wants_list = fields.num_choices > 1;
   return request;
 }
 
 void read_llama_prompts(FieldReader& reader, const ServedModel& model, const Call& call,
                         LlamaCompletionRequest& request) {
-  const Json* prompt = reader.find("prompt");
-  if (prompt == nullptr) return reader.missing("prompt");
+  const Json* prompt = reader.find(fields::llama::kPrompt);
+  if (prompt == nullptr) return reader.missing(fields::llama::kPrompt);
   if (prompt->is_string()) return add_parts(reader, Json::array({*prompt}), model, request.prompts);
   if (prompt->is_object()) return read_media_prompts(reader, Json::array({*prompt}), model, call, request);
-  if (!prompt->is_array()) return reader.fail("prompt", kPromptForms, "invalid_type");
+  if (!prompt->is_array()) return reader.fail(fields::llama::kPrompt, kPromptForms, "invalid_type");
   const bool has_ids = std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_number(); });
   const bool has_lists = std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_array(); });
   if (has_ids && !has_lists) return add_parts(reader, *prompt, model, request.prompts);
   if (prompt->empty() || prompt->size() > kMaxPrompts) {
-    return reader.fail("prompt", "'prompt' must hold at least one prompt, and not more than a thousand");
+    return reader.fail(fields::llama::kPrompt, "'prompt' must hold at least one prompt, and not more than a thousand");
   }
   const bool has_objects =
       std::any_of(prompt->begin(), prompt->end(), [](const Json& part) { return part.is_object(); });
@@ -152,18 +151,20 @@ void read_llama_prompts(FieldReader& reader, const ServedModel& model, const Cal
 
 void read_infill_prompt(FieldReader& reader, const ServedModel& model, const Call&, LlamaCompletionRequest& request) {
   if (!find_fim_tokens(*model.tokenizer)) {
-    return reader.fail("input_prefix", "This model has no tokens to fill in the middle", "unsupported_parameter");
+    return reader.fail(fields::llama::kInputPrefix, "This model has no tokens to fill in the middle",
+                       "unsupported_parameter");
   }
   FimText text;
-  for (const auto& [name, target] : {std::pair("input_prefix", &text.before), std::pair("input_suffix", &text.after)}) {
+  for (const auto& [name, target] :
+       {std::pair(fields::llama::kInputPrefix, &text.before), {fields::llama::kInputSuffix, &text.after}}) {
     auto part = reader.string(name);
     if (!part) return reader.missing(name);
     *target = *std::move(part);
   }
-  text.before += reader.string("prompt").value_or("");
-  if (const Json* files = reader.array("input_extra")) {
+  text.before += reader.string(fields::llama::kPrompt).value_or("");
+  if (const Json* files = reader.array(fields::llama::kInputExtra)) {
     for (const Json& file : *files) {
-      if (!reader.is_object("input_extra", file)) return;
+      if (!reader.is_object(fields::llama::kInputExtra, file)) return;
       FieldReader inner(file, "input_extra.");
       auto content = inner.string("text");
       if (!content) inner.missing("text");
@@ -180,38 +181,17 @@ void read_infill_prompt(FieldReader& reader, const ServedModel& model, const Cal
 
 Json llama_settings(const LlamaCompletionRequest& request) {
   const SamplingParams& sampling = request.fields.sampling;
-  return Json{{"n_predict", request.num_predict},
-              {"max_tokens", request.num_predict},
-              {"seed", sampling.seed.value_or(static_cast<std::uint64_t>(kDefaultSeed))},
-              {"temperature", sampling.temperature},
-              {"top_k", sampling.top_k},
-              {"top_p", sampling.top_p},
-              {"min_p", sampling.min_p},
-              {"typical_p", sampling.typical_p},
-              {"xtc_probability", sampling.xtc_probability},
-              {"xtc_threshold", sampling.xtc_threshold},
-              {"top_n_sigma", sampling.top_n_sigma},
-              {"min_keep", sampling.min_keep},
-              {"dynatemp_range", sampling.dynatemp_range},
-              {"dynatemp_exponent", sampling.dynatemp_exponent},
-              {"mirostat", sampling.mirostat.version},
-              {"mirostat_tau", sampling.mirostat.tau},
-              {"mirostat_eta", sampling.mirostat.eta},
-              {"adaptive_target", sampling.adaptive.target},
-              {"adaptive_decay", sampling.adaptive.decay},
-              {"samplers", sampler_names(sampling)},
-              {"repeat_last_n", sampling.penalty_last_n.value_or(-1)},
-              {"repeat_penalty", sampling.repetition_penalty},
-              {"presence_penalty", sampling.presence_penalty},
-              {"frequency_penalty", sampling.frequency_penalty},
-              {"dry_multiplier", sampling.dry.multiplier},
-              {"dry_base", sampling.dry.base},
-              {"dry_allowed_length", sampling.dry.allowed_length},
-              {"dry_penalty_last_n", sampling.dry.penalty_last_n},
-              {"stop", request.fields.stop},
-              {"ignore_eos", sampling.ignore_eos},
-              {"stream", request.fields.stream},
-              {"n_probs", request.num_probs}};
+  Json settings{{"n_predict", request.num_predict},
+                {"max_tokens", request.num_predict},
+                {"seed", sampling.seed.value_or(static_cast<std::uint64_t>(kDefaultSeed))}};
+  add_settings(sampling, fields::kFilterRows, settings);
+  settings["samplers"] = sampler_names(sampling);
+  add_settings(sampling, fields::kPenaltyRows, settings);
+  settings["stop"] = request.fields.stop;
+  settings["ignore_eos"] = sampling.ignore_eos;
+  settings["stream"] = request.fields.stream;
+  settings["n_probs"] = request.num_probs;
+  return settings;
 }
 
 Json llama_default_settings(const ServedModel& model) {
@@ -219,7 +199,6 @@ Json llama_default_settings(const ServedModel& model) {
   FieldReader reader(nothing);
   LlamaCompletionRequest request;
   request.fields = read_generation_fields(reader, model, llama_defaults());
-  reader.refuse("kv_transfer_params", "completions and chat completions take it");
   return llama_settings(request);
 }
 

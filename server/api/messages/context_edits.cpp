@@ -6,6 +6,7 @@
 #include <map>
 
 #include "server/api/conversation/prepared_chat.h"
+#include "server/api/fields/messages.h"
 #include "server/api/messages/messages_prompt.h"
 
 namespace quire {
@@ -129,7 +130,7 @@ void check_compaction(FieldReader& reader, const ServedModel& model, const Conte
   if (model.max_model_len <= *edit.trigger_tokens) return;
   const auto count = num_tokens(reader, model, request);
   if (!count || *count <= *edit.trigger_tokens) return;
-  reader.fail("context_management",
+  reader.fail(fields::messages::kContextManagement,
               fmt::format("context_management: the conversation has {} tokens, more than the trigger of '{}': the "
                           "server does not compact it; send a summary of its older turns",
                           *count, edit.type),
@@ -163,7 +164,7 @@ std::int64_t clear_thinking(const ContextEdit& edit, Json& messages) {
 
 std::vector<ContextEdit> read_context_edits(FieldReader& reader) {
   std::vector<ContextEdit> edits;
-  const Json* management = reader.object("context_management");
+  const Json* management = reader.object(fields::messages::kContextManagement);
   if (management == nullptr) return edits;
   FieldReader inner(*management, "context_management.");
   const Json* list = inner.array("edits");

@@ -6,6 +6,7 @@
 
 #include "server/api/conversation/media_list.h"
 #include "server/api/conversation/prepared_chat.h"
+#include "server/api/fields/messages.h"
 #include "server/api/generation/rendered_request.h"
 #include "server/api/messages/context_edits.h"
 #include "server/api/messages/messages_operation.h"
@@ -19,7 +20,7 @@ namespace {
 MessagesRequest read_edited(FieldReader& reader, const ServedModel& model, const Call& call, bool counts_only) {
   MessagesRequest request = read_messages_request(reader, model, media_list(model, call), counts_only);
   const auto edits = read_context_edits(reader);
-  if (!reader.error() && reader.has("context_management"))
+  if (!reader.error() && reader.has(fields::messages::kContextManagement))
     request.context_management = apply_context_edits(reader, model, edits, request);
   return request;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/api/conversation/media_parts.h"
+#include "server/api/fields/messages.h"
 
 namespace quire {
 
@@ -51,7 +52,7 @@ void leave_out(FieldReader& block, const std::string& type) {
 
 // Calls `take(block, type)` for each block of an array; a string is one text block.
 template <typename Take>
-void for_each_block(FieldReader& owner, const char* field, const Take& take) {
+void for_each_block(FieldReader& owner, FieldName field, const Take& take) {
   const Json* content = owner.find(field);
   if (content == nullptr) return;
   const Json as_blocks = content->is_string() ? Json::array({{{"type", "text"}, {"text", *content}}}) : Json();
@@ -63,7 +64,8 @@ void for_each_block(FieldReader& owner, const char* field, const Take& take) {
   for (std::size_t i = 0; i < content->size() && !owner.error(); ++i) {
     const std::string path = fmt::format("{}.{}", owner.path(field), i);
     if (!(*content)[i].is_object())
-      return owner.fail(fmt::format("{}.{}", field, i), path + ": Input should be an object", "invalid_type");
+      return owner.fail(fmt::format("{}.{}", std::string_view(field), i), path + ": Input should be an object",
+                        "invalid_type");
     FieldReader block((*content)[i], path + ".");
     const auto type = block.string("type");
     if (!type) require_field(block, "type");
@@ -238,9 +240,9 @@ class Conversation {
 };
 
 void read_turns(FieldReader& reader, const Json& turns, ChatPromptFields& fields) {
-  if (turns.empty()) return reader.fail("messages", "messages: at least one message is required");
+  if (turns.empty()) return reader.fail(fields::messages::kMessages, "messages: at least one message is required");
   if (turns.size() > kMaxTurns)
-    return reader.fail("messages", fmt::format("messages: more than {} messages", kMaxTurns));
+    return reader.fail(fields::messages::kMessages, fmt::format("messages: more than {} messages", kMaxTurns));
   Conversation conversation(fields.messages, *fields.media);
   for (std::size_t i = 0; i < turns.size() && !reader.error(); ++i) {
     const std::string path = fmt::format("messages.{}", i);
@@ -254,7 +256,7 @@ void read_turns(FieldReader& reader, const Json& turns, ChatPromptFields& fields
 
 }  // namespace
 
-void require_field(FieldReader& reader, const char* name) {
+void require_field(FieldReader& reader, FieldName name) {
   reader.fail(name, reader.path(name) + ": Field required", "missing_required_parameter");
 }
 
@@ -264,10 +266,10 @@ namespace {
 // meant for the model, and would keep every prompt from the prefix cache.
 std::optional<std::string> system_text(FieldReader& reader) {
   constexpr std::string_view kBilling = "x-anthropic-billing-header:";
-  if (!reader.has("system")) return std::nullopt;
+  if (!reader.has(fields::messages::kSystem)) return std::nullopt;
   std::string text;
   bool only_billing = false;
-  for_each_block(reader, "system", [&](FieldReader& block, const std::string& type) {
+  for_each_block(reader, fields::messages::kSystem, [&](FieldReader& block, const std::string& type) {
     if (type != "text") return leave_out(block, type);
     const std::string words = text_of(block);
     if (words.starts_with(kBilling)) {
@@ -289,10 +291,11 @@ ChatPromptFields read_anthropic_prompt(FieldReader& reader, std::shared_ptr<Medi
   fields.media->read_settings(reader);
   if (const auto system = system_text(reader))
     fields.messages.push_back(Json{{"role", "system"}, {"content", *system}});
-  const Json* turns = reader.array("messages");
-  if (turns == nullptr) require_field(reader, "messages");
+  const Json* turns = reader.array(fields::messages::kMessages);
+  if (turns == nullptr) require_field(reader, fields::messages::kMessages);
   if (!reader.error()) read_turns(reader, *turns, fields);
-  if (fields.messages.empty()) reader.fail("messages", "messages: at least one message with content is required");
+  if (fields.messages.empty())
+    reader.fail(fields::messages::kMessages, "messages: at least one message with content is required");
   if (reader.error()) return fields;
   fields.continue_final_message = fields.messages.back()["role"] == "assistant";
   fields.add_generation_prompt = !fields.continue_final_message;

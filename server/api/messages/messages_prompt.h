@@ -8,7 +8,7 @@
 namespace quire {
 
 // Notes, in Anthropic's words, that a member is missing.
-void require_field(FieldReader& reader, const char* name);
+void require_field(FieldReader& reader, FieldName name);
 
 // Reads `system` and `messages`. Turns of one role in a row become one; a final assistant message is continued. Errors
 // stay in the reader, named by their path ("messages.2.content.0.type").

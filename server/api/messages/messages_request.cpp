@@ -5,30 +5,15 @@
 #include <limits>
 
 #include "server/api/conversation/prepared_chat.h"
+#include "server/api/fields/messages.h"
 #include "server/api/messages/messages_prompt.h"
 
 namespace quire {
 
 namespace {
 
-// OpenAI's fields that would change the response into a shape that Anthropic's API does not have.
-void refuse_foreign(FieldReader& reader) {
-  for (const char* name : {"n", "best_of", "logprobs", "top_logprobs", "prompt_logprobs", "return_token_ids",
-                           "return_tokens_as_token_ids", "stream_options", "return_progress", "echo"}) {
-    reader.refuse(name, "the Messages API has no such field");
-  }
-  reader.refuse("stop", "use 'stop_sequences'");
-}
-
-void refuse_anthropic_fields(FieldReader& reader) {
-  reader.refuse("container", "the server runs no code");
-  reader.refuse_unless("mcp_servers", Json::array(), "the server calls no other servers");
-  reader.refuse("inference_geo", "the server is where it is");
-  reader.refuse("diagnostics", "requests are not kept");
-  reader.refuse_unless("speed", "standard", "there is one speed");
-  reader.string("service_tier");   // a hint: there is one tier
-  reader.object("cache_control");  // every equal prefix is shared anyway
-  if (const Json* metadata = reader.object("metadata")) {
+void check_metadata(FieldReader& reader) {
+  if (const Json* metadata = reader.object(fields::messages::kMetadata)) {
     FieldReader inner(*metadata, "metadata.");
     inner.string("user_id");
     take_error(reader, inner);
@@ -36,20 +21,19 @@ void refuse_anthropic_fields(FieldReader& reader) {
 }
 
 void read_sampling(FieldReader& reader, const ServedModel& model, MessagesRequest& request) {
-  reader.integer("max_tokens", 1, kMaxInt32);
-  if (!reader.has("max_tokens")) require_field(reader, "max_tokens");
-  reader.number("temperature", 0.0, 1.0);
-  refuse_foreign(reader);
+  reader.integer(fields::messages::kMaxTokens);
+  if (!reader.has(fields::messages::kMaxTokens)) require_field(reader, fields::messages::kMaxTokens);
+  reader.number(fields::messages::kTemperature);
+  reader.refuse_from(fields::kForeignMessageFields);
   request.fields = read_generation_fields(reader, model);
-  reader.refuse("kv_transfer_params", "completions and chat completions take it");
-  if (auto stop = reader.strings("stop_sequences", kMaxStopStrings)) request.fields.stop = std::move(*stop);
-  check_stops(reader, "stop_sequences", request.fields.stop);
+  if (auto stop = reader.strings(fields::messages::kStopSequences)) request.fields.stop = std::move(*stop);
+  check_stops(reader, fields::messages::kStopSequences, request.fields.stop);
 }
 
 void read_thinking(FieldReader& reader, MessagesRequest& request) {
   Json& kwargs = request.prompt.template_kwargs;
   kwargs["enable_thinking"] = false;
-  const Json* thinking = reader.object("thinking");
+  const Json* thinking = reader.object(fields::messages::kThinking);
   if (thinking == nullptr) return;
   FieldReader inner(*thinking, "thinking.");
   const auto type = inner.word("type", {"enabled", "disabled", "adaptive"});
@@ -88,8 +72,9 @@ void read_format(FieldReader& owner, FieldName name, FieldReader& reader, const 
 
 void read_output_config(FieldReader& reader, const ServedModel& model, MessagesRequest& request) {
   request.grammar = read_constraint(reader, model);
-  read_format(reader, "output_format", reader, model, request);  // the first name of output_config.format
-  const Json* config = reader.object("output_config");
+  read_format(reader, fields::messages::kOutputFormat, reader, model,
+              request);  // the first name of output_config.format
+  const Json* config = reader.object(fields::messages::kOutputConfig);
   if (config == nullptr) return;
   FieldReader inner(*config, "output_config.");
   if (auto effort = inner.word("effort", {"low", "medium", "high", "xhigh", "max"}))
@@ -121,7 +106,7 @@ Json read_anthropic_tool(FieldReader& tool) {
 }
 
 void read_anthropic_choice(FieldReader& reader, Json& chat) {
-  const Json* choice = reader.object("tool_choice");
+  const Json* choice = reader.object(fields::messages::kToolChoice);
   if (choice == nullptr) return;
   FieldReader inner(*choice, "tool_choice.");
   const auto type = inner.word("type", {"auto", "any", "tool", "none"});
@@ -170,7 +155,7 @@ void change_tools(FieldReader& block, bool adds, Json& known, Json& tools) {
 
 // Messages of the system may change the tools from their place on.
 void read_tool_changes(FieldReader& reader, Json& chat) {
-  const Json* messages = reader.array("messages");
+  const Json* messages = reader.array(fields::messages::kMessages);
   Json known = chat.value("tools", Json::array());
   Json tools = known;
   for (std::size_t i = 0; messages != nullptr && i < messages->size(); ++i) {
@@ -189,7 +174,7 @@ void read_tool_changes(FieldReader& reader, Json& chat) {
 // Tools are checked and kept as OpenAI's are: from here on there is one kind of them.
 void read_tools(FieldReader& reader, MessagesRequest& request) {
   Json chat = Json::object();
-  if (const Json* tools = reader.array("tools")) {
+  if (const Json* tools = reader.array(fields::messages::kTools)) {
     chat["tools"] = Json::array();
     for (std::size_t i = 0; i < tools->size() && !reader.error(); ++i) {
       const std::string path = fmt::format("tools.{}", i);
@@ -218,7 +203,9 @@ MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& mo
   read_thinking(reader, request);
   read_tools(reader, request);
   read_output_config(reader, model, request);
-  refuse_anthropic_fields(reader);
+  reader.refuse_from(fields::kMessageFields);
+  reader.check_accepted(fields::kMessageFields);
+  check_metadata(reader);
   return request;
 }
 

@@ -8,6 +8,8 @@
 #include "server/api/conversation/chat_prompt.h"
 #include "server/api/conversation/chat_tools.h"
 #include "server/api/conversation/media_prompt.h"
+#include "server/api/fields/completions.h"
+#include "server/api/fields/tokenizing.h"
 #include "server/api/generation/prompt_fit.h"
 
 namespace quire {
@@ -69,7 +71,7 @@ constexpr std::size_t kMaxTextBytes = std::size_t{4} << 20;
 
 // The tokens of a text endpoint's input: vLLM's `prompt`, llama-server's `content`, or a chat's `messages`.
 Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& model, const Call& call) {
-  if (reader.has("messages")) {
+  if (reader.has(fields::tokenizing::kMessages)) {
     const ChatPromptFields fields = read_chat_prompt_fields(reader, media_list(model, call));
     if (reader.error() || !fields.media->read_all(reader, fields.messages)) return tl::make_unexpected(*reader.error());
     const auto pieces = render_chat(reader, model, fields);
@@ -78,15 +80,17 @@ Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& m
     if (!encoded) return tl::make_unexpected(encoded.error());
     return std::move(encoded->tokens);
   }
-  const bool from_content = reader.has("content");
-  const auto text = reader.string(from_content ? "content" : "prompt");
-  if (!text) reader.missing("prompt");
+  const bool from_content = reader.has(fields::tokenizing::kContent);
+  const fields::Field& field = from_content ? fields::tokenizing::kContent : fields::tokenizing::kPrompt;
+  const auto text = reader.string(field);
+  if (!text) reader.missing(fields::tokenizing::kPrompt);
   // llama-server adds special tokens only when asked to, vLLM unless told not to.
-  const bool add_special = reader.boolean("add_special_tokens", reader.boolean("add_special", !from_content));
-  const bool parse_special = reader.boolean("parse_special", true);
+  const bool add_special = reader.boolean(fields::tokenizing::kAddSpecialTokens,
+                                          reader.boolean(fields::tokenizing::kAddSpecial, !from_content));
+  const bool parse_special = reader.boolean(fields::completions::kParseSpecial, true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const TextPiece piece{*text, parse_special};
-  return encode_prompt({&piece, 1}, add_special, true, model, from_content ? "content" : "prompt");
+  return encode_prompt({&piece, 1}, add_special, true, model, std::string(field.name));
 }
 
 // A token's own text; bytes that are no text are listed, as llama-server does.
@@ -146,8 +150,8 @@ Result<std::unique_ptr<Operation>> refuse_scales(const ModelTable&, const Call&)
 
 Result<std::unique_ptr<Operation>> tokenize(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
-  const bool with_pieces = reader.boolean("with_pieces", false);
-  const bool with_strings = reader.boolean("return_token_strs", false);
+  const bool with_pieces = reader.boolean(fields::tokenizing::kWithPieces, false);
+  const bool with_strings = reader.boolean(fields::tokenizing::kReturnTokenStrs, false);
   const auto tokens = tokens_of(reader, *model, call);
   if (!tokens) return tl::make_unexpected(tokens.error());
   const Tokenizer& tokenizer = *model->tokenizer;
@@ -167,9 +171,9 @@ Result<std::unique_ptr<Operation>> detokenize(ModelCall& asked, const Call&) {
   auto& [body, reader, model] = asked;
   const Tokenizer& tokenizer = *model->tokenizer;
   const auto most = static_cast<std::size_t>(most_read_tokens(*model));
-  const auto ids = reader.integers("tokens", 0, tokenizer.vocab_size() - 1, most);
-  if (!ids) reader.missing("tokens");
-  const bool skip_special = reader.boolean("skip_special_tokens", true);
+  const auto ids = reader.integers(fields::tokenizing::kTokens, 0, tokenizer.vocab_size() - 1, most);
+  if (!ids) reader.missing(fields::tokenizing::kTokens);
+  const bool skip_special = reader.boolean(fields::tokenizing::kSkipSpecialTokens, true);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   Detokenizer detokenizer(tokenizer, DetokenizerOptions{skip_special, true});
   std::string text;

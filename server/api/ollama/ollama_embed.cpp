@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "server/api/common/pooled_operation.h"
+#include "server/api/fields/ollama.h"
 #include "server/api/generation/prompt_list.h"
 #include "server/api/ollama/ollama_request.h"
 
@@ -10,14 +11,14 @@ namespace quire {
 
 namespace {
 
-std::vector<PooledText> read_texts_of(FieldReader& reader, const ServedModel& model, const char* field,
+std::vector<PooledText> read_texts_of(FieldReader& reader, const ServedModel& model, const fields::Field& field,
                                       const TextTruncation& truncation) {
   std::vector<PooledText> texts;
   const Json* input = reader.find(field);
   // Nothing is no error: it loads the model.
   if (input == nullptr || *input == Json::array() || *input == "") return texts;
   for (Prompt& prompt : read_prompts(reader, field, model, "", truncation.keep != TextTruncation::Keep::kAll)) {
-    auto text = fitted(std::move(prompt.tokens), truncation, model, field);
+    auto text = fitted(std::move(prompt.tokens), truncation, model, std::string(field.name));
     if (!text) {
       reader.fail(field, text.error().message, text.error().code);
       break;
@@ -42,10 +43,11 @@ Result<std::unique_ptr<Operation>> parse_ollama_embed(ModelCall& asked, const Ca
   const auto model = bounded_model(reader, asked.model);
   read_ollama_hints(reader);
   TextTruncation truncation;
-  if (reader.boolean("truncate", true)) truncation = {TextTruncation::Keep::kWhatFits, 0, true};
+  if (reader.boolean(fields::ollama::kTruncateText, true)) truncation = {TextTruncation::Keep::kWhatFits, 0, true};
   const auto size = model->info.hidden_size;
-  const auto dimensions = static_cast<std::size_t>(reader.integer("dimensions", 1, size).value_or(size));
-  auto texts = reader.error() ? std::vector<PooledText>() : read_texts_of(reader, *model, "input", truncation);
+  const auto dimensions = static_cast<std::size_t>(reader.integer(fields::ollama::kDimensions, size).value_or(size));
+  auto texts =
+      reader.error() ? std::vector<PooledText>() : read_texts_of(reader, *model, fields::ollama::kInput, truncation);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   PooledBody body;
   body.head = [](const PooledAnswer& answer) { return Json{{"model", answer.model}}; };
@@ -70,9 +72,10 @@ Result<std::unique_ptr<Operation>> parse_ollama_embeddings(ModelCall& asked, con
   FieldReader& reader = asked.reader;
   const auto model = bounded_model(reader, asked.model);
   read_ollama_hints(reader);
-  reader.string("prompt");
+  reader.string(fields::ollama::kEmbeddedPrompt);
   const TextTruncation truncation{TextTruncation::Keep::kWhatFits, 0, true};
-  auto texts = reader.error() ? std::vector<PooledText>() : read_texts_of(reader, *model, "prompt", truncation);
+  auto texts = reader.error() ? std::vector<PooledText>()
+                              : read_texts_of(reader, *model, fields::ollama::kEmbeddedPrompt, truncation);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto render = [](const PooledAnswer& answer) {
     return Json{{"embedding", answer.outputs.empty() ? Json::array() : vector_json(answer.outputs.front(), false)}};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/api/conversation/media_parts.h"
+#include "server/api/fields/ollama.h"
 #include "server/api/generation/infill.h"
 #include "server/api/generation/prompt_fit.h"
 
@@ -29,41 +30,38 @@ void read_options(FieldReader& reader, OllamaRequest& request) {
   FieldReader options(ollama_options(reader), "options.");
   options.set_limit(reader.limit());
   request.model = with_num_ctx(options, std::move(request.model));
-  for (const char* name : {"n", "best_of", "prompt_logprobs", "stream", "return_token_ids", "return_progress"})
-    options.refuse(name, "Ollama's API has no such option");
-  options.refuse_unless("tfs_z", 1, "tail-free sampling is not served");
-  options.refuse_unless("penalize_newline", true, "line ends are penalised as other tokens are");
-  options.integer("num_keep", -1, kMaxInt32);  // a context is not shifted: nothing has to be kept of it
+  options.refuse_from(fields::kOllamaOptions);
+  options.check_accepted(fields::kOllamaOptions);
   request.fields = read_generation_fields(options, *request.model, ollama_defaults());
-  options.refuse("kv_transfer_params", "completions and chat completions take it");
-  if (const auto count = options.integer("num_predict", -2, kMaxInt32); count && *count >= 0)
+  if (const auto count = options.integer(fields::ollama::kNumPredict); count && *count >= 0)
     request.fields.max_tokens = static_cast<std::int32_t>(*count);
-  if (request.fields.max_tokens == 0) options.fail("num_predict", "'options.num_predict' must not be 0");
+  if (request.fields.max_tokens == 0) options.fail(fields::ollama::kNumPredict, "'options.num_predict' must not be 0");
   take_error(reader, options);
 }
 
 void read_think(FieldReader& reader, ChatPromptFields& prompt) {
-  const Json* think = reader.find("think");
+  const Json* think = reader.find(fields::ollama::kThink);
   if (think == nullptr) return;
   if (think->is_boolean()) {
     prompt.template_kwargs["enable_thinking"] = think->get<bool>();
   } else if (think->is_string()) {
-    read_reasoning_effort(reader, "think", prompt);
+    read_reasoning_effort(reader, fields::ollama::kThink, prompt);
   } else {
-    reader.fail("think", "'think' must be true, false or one of 'low', 'medium', 'high'", "invalid_type");
+    reader.fail(fields::ollama::kThink, "'think' must be true, false or one of 'low', 'medium', 'high'",
+                "invalid_type");
   }
 }
 
 // "json", or a schema.
 void read_format(FieldReader& reader, OllamaRequest& request) {
-  const Json* format = reader.find("format");
+  const Json* format = reader.find(fields::ollama::kFormat);
   if (format == nullptr || *format == "") return;
   GrammarSpec spec;
   if (format->is_object()) {
     spec.kind = GrammarSpec::Kind::kJsonSchema;
     spec.text = dump_json(*format);
   } else if (*format != "json") {
-    return reader.fail("format", "'format' must be 'json' or a JSON schema");
+    return reader.fail(fields::ollama::kFormat, "'format' must be 'json' or a JSON schema");
   }
   if (!reader.error()) request.grammar = compile_constraint(reader, *request.model, "format", spec);
 }
@@ -72,12 +70,13 @@ OllamaRequest read_common(FieldReader& reader, std::shared_ptr<const ServedModel
   OllamaRequest request;
   request.model = std::move(model);
   read_options(reader, request);
-  request.fields.stream = reader.boolean("stream", true);
-  request.truncates = reader.boolean("truncate", true);
-  reader.boolean("shift");
-  request.logprobs = reader.boolean("logprobs", false);
-  const auto top = reader.integer("top_logprobs", 0, kMaxLogprobs);
-  if (top && *top > 0 && !request.logprobs) reader.fail("top_logprobs", "'top_logprobs' needs 'logprobs': true");
+  request.fields.stream = reader.boolean(fields::ollama::kStream, true);
+  request.truncates = reader.boolean(fields::ollama::kTruncate, true);
+  reader.check_accepted(fields::kOllamaChatFields);
+  request.logprobs = reader.boolean(fields::ollama::kLogprobs, false);
+  const auto top = reader.integer(fields::ollama::kTopLogprobs);
+  if (top && *top > 0 && !request.logprobs)
+    reader.fail(fields::ollama::kTopLogprobs, "'top_logprobs' needs 'logprobs': true");
   request.top_logprobs = static_cast<std::size_t>(top.value_or(0));
   if (request.logprobs) request.fields.sampling.num_logprobs = static_cast<std::int32_t>(request.top_logprobs);
   read_ollama_hints(reader);
@@ -89,7 +88,7 @@ OllamaRequest read_common(FieldReader& reader, std::shared_ptr<const ServedModel
 // The marks of the pictures, which stand before the text as Ollama has them.
 std::string read_images(FieldReader& reader, MediaList& media) {
   std::string marks;
-  for (const std::string& mark : read_base64_pictures(reader, "images", media))
+  for (const std::string& mark : read_base64_pictures(reader, fields::ollama::kImages, media))
     marks += mark;
   return marks;
 }
@@ -115,7 +114,7 @@ Json read_ollama_message(FieldReader& reader, const Json& given, const std::stri
 }
 
 void read_messages_of(FieldReader& reader, const std::shared_ptr<MediaList>& media, OllamaRequest& request) {
-  const Json* messages = reader.array("messages");
+  const Json* messages = reader.array(fields::ollama::kMessages);
   Json chat{{"messages", Json::array()}};
   for (const Json& given : messages != nullptr ? *messages : Json::array()) {
     const std::string path = fmt::format("messages[{}]", chat["messages"].size());
@@ -142,35 +141,35 @@ void read_messages_of(FieldReader& reader, const std::shared_ptr<MediaList>& med
 
 // A model is put away by its operator, or once it was idle for long, never by one of its users.
 void refuse_unloading(FieldReader& reader, const OllamaRequest& request) {
-  const Json* time = reader.find("keep_alive");
+  const Json* time = reader.find(fields::ollama::kKeepAlive);
   if (!request.loads_only || time == nullptr) return;
   if (*time == 0 || *time == "0" || *time == "0s")
-    reader.refuse("keep_alive", "a model is unloaded by POST /admin/models/sleep");
+    reader.refuse(fields::ollama::kKeepAlive, "a model is unloaded by POST /admin/models/sleep");
 }
 
 void read_infill(FieldReader& reader, const std::string& before, OllamaRequest& request) {
   FimText text;
   text.before = before;
-  text.after = reader.string("suffix").value_or("");
+  text.after = reader.string(fields::ollama::kSuffix).value_or("");
   request.raw = infill_prompt(*request.model, text, request.fields);
-  if (!request.raw) reader.refuse("suffix", "this model has no tokens to fill in the middle");
+  if (!request.raw) reader.refuse(fields::ollama::kSuffix, "this model has no tokens to fill in the middle");
 }
 
 // Reads the prompt of `raw`: no template, and control tokens are recognised.
 void read_raw(FieldReader& reader, const std::string& text, OllamaRequest& request) {
   const TextPiece piece{text, true};
   auto tokens = encode_prompt({&piece, 1}, true, false, *request.model, "prompt");
-  if (!tokens) return reader.fail("prompt", tokens.error().message, tokens.error().code);
+  if (!tokens) return reader.fail(fields::ollama::kPrompt, tokens.error().message, tokens.error().code);
   request.raw = *std::move(tokens);
 }
 
 void read_turn(FieldReader& reader, const std::string& text, OllamaRequest& request) {
   Json& messages = request.prompt.messages;
-  if (const auto system = reader.string("system"); system && !system->empty())
+  if (const auto system = reader.string(fields::ollama::kSystem); system && !system->empty())
     messages.push_back({{"role", "system"}, {"content", *system}});
   messages.push_back({{"role", "user"}, {"content", text}});
   request.prompt.param = "prompt";
-  const auto before = reader.integers("context", 0, request.model->tokenizer->vocab_size() - 1,
+  const auto before = reader.integers(fields::ollama::kContext, 0, request.model->tokenizer->vocab_size() - 1,
                                       static_cast<std::size_t>(most_counted_tokens(*request.model)));
   for (const std::int32_t id : before.value_or(std::vector<std::int32_t>{}))
     request.context.push_back(TokenId{id});
@@ -180,18 +179,18 @@ void read_turn(FieldReader& reader, const std::string& text, OllamaRequest& requ
 
 const Json& ollama_options(FieldReader& reader) {
   static const Json kNone = Json::object();
-  const Json* options = reader.object("options");
+  const Json* options = reader.object(fields::ollama::kOptions);
   return options != nullptr ? *options : kNone;
 }
 
 void read_ollama_hints(FieldReader& reader) {
-  const Json* time = reader.find("keep_alive");
+  const Json* time = reader.find(fields::ollama::kKeepAlive);
   if (time != nullptr && !time->is_string() && !time->is_number())
-    reader.fail("keep_alive", "'keep_alive' must be a duration or a number of seconds", "invalid_type");
+    reader.fail(fields::ollama::kKeepAlive, "'keep_alive' must be a duration or a number of seconds", "invalid_type");
 }
 
 std::shared_ptr<const ServedModel> with_num_ctx(FieldReader& options, std::shared_ptr<const ServedModel> model) {
-  const auto most = options.integer("num_ctx", 1, kMaxInt32);
+  const auto most = options.integer(fields::ollama::kNumCtx);
   if (!most || *most >= model->max_model_len) return model;
   auto bounded = std::make_shared<ServedModel>(*model);
   bounded->max_model_len = *most;
@@ -211,15 +210,15 @@ OllamaRequest read_ollama_generate(FieldReader& reader, std::shared_ptr<const Se
                                    std::shared_ptr<MediaList> media) {
   OllamaRequest request = read_common(reader, std::move(model));
   const std::string marks = read_images(reader, *media);
-  reader.refuse_unless("template", "", "templates are the server's; an operator can set one");
-  const std::string text = reader.string("prompt").value_or("");
-  const bool is_raw = reader.boolean("raw", false);
-  const std::string after = reader.string("suffix").value_or("");
+  reader.refuse_from(fields::kOllamaPromptFields);
+  const std::string text = reader.string(fields::ollama::kPrompt).value_or("");
+  const bool is_raw = reader.boolean(fields::ollama::kRaw, false);
+  const std::string after = reader.string(fields::ollama::kSuffix).value_or("");
   request.loads_only = text.empty() && after.empty();
   refuse_unloading(reader, request);
   if (reader.error() || request.loads_only) return request;
   if (!marks.empty() && (is_raw || !after.empty()))
-    reader.refuse("images", "a prompt that is sent raw, or with a suffix, takes no images");
+    reader.refuse(fields::ollama::kImages, "a prompt that is sent raw, or with a suffix, takes no images");
   request.prompt.media = std::move(media);
   if (!after.empty()) {
     read_infill(reader, text, request);

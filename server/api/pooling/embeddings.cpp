@@ -7,6 +7,7 @@
 
 #include "server/api/common/pooled_operation.h"
 #include "server/api/conversation/chat_prompt.h"
+#include "server/api/fields/pooling.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
 #include "server/api/pooling/probabilities.h"
@@ -23,12 +24,13 @@ std::string prefix_of(FieldReader& reader, const ServedModel& model) {
         std::find_if(prompts.begin(), prompts.end(), [&](const auto& each) { return each.first == name; });
     return found == prompts.end() ? nullptr : &found->second;
   };
-  if (const auto name = reader.string("prompt_name")) {
+  if (const auto name = reader.string(fields::pooling::kPromptName)) {
     const std::string* prompt = named(*name);
-    if (prompt == nullptr) reader.fail("prompt_name", fmt::format("This model has no prompt named '{}'", *name));
+    if (prompt == nullptr)
+      reader.fail(fields::pooling::kPromptName, fmt::format("This model has no prompt named '{}'", *name));
     return prompt == nullptr ? "" : *prompt;
   }
-  const auto type = reader.string("input_type");
+  const auto type = reader.string(fields::pooling::kInputType);
   if (!type) return "";
   // A model without prompts reads all inputs alike.
   constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kKinds = {
@@ -51,7 +53,7 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
   std::vector<PooledText> texts;
   const TextTruncation truncation = read_text_truncation(reader);
   std::vector<Prompt> prompts;
-  const bool is_chat = reader.has("messages");
+  const bool is_chat = reader.has(fields::pooling::kMessages);
   if (is_chat) {
     ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;
@@ -60,12 +62,12 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
     if (!pieces) return texts;
     auto tokens = encode_prompt(*pieces, chat.add_special_tokens, !chat.is_bounded, model, "messages");
     if (!tokens) {
-      reader.fail("messages", tokens.error().message, tokens.error().code);
+      reader.fail(fields::pooling::kMessages, tokens.error().message, tokens.error().code);
       return texts;
     }
     prompts.push_back({"", *std::move(tokens)});
   } else {
-    prompts = read_prompts(reader, "input", model, prefix);
+    prompts = read_prompts(reader, fields::pooling::kInput, model, prefix);
   }
   for (Prompt& prompt : prompts) {
     auto text = fitted(std::move(prompt.tokens), truncation, model, is_chat ? "messages" : "input");
@@ -87,10 +89,10 @@ struct VectorForm {
 VectorForm read_form(FieldReader& reader, const ServedModel& model) {
   const std::int64_t size = model.info.hidden_size;
   VectorForm form;
-  form.base64 = reader.word("encoding_format", {"float", "base64"}) == "base64";
-  form.dimensions = static_cast<std::size_t>(reader.integer("dimensions", 1, size).value_or(size));
-  form.normalize = reader.boolean("normalize", true);
-  reader.string("user");
+  form.base64 = reader.word(fields::pooling::kEncodingFormat) == "base64";
+  form.dimensions = static_cast<std::size_t>(reader.integer(fields::pooling::kDimensions, size).value_or(size));
+  form.normalize = reader.boolean(fields::pooling::kNormalize, true);
+  reader.string(fields::pooling::kUser);
   return form;
 }
 
@@ -150,8 +152,8 @@ Result<std::unique_ptr<Operation>> parse_pooling(ModelCall& asked, const Call& c
   const std::string prefix = prefix_of(reader, *model);
   auto texts = read_texts(reader, *model, prefix);
   const VectorForm form = read_form(reader, *model);
-  const std::string task = reader.word("task", {"token_embed", "embed", "classify", "score"}).value_or("token_embed");
-  if (task == "token_embed") reader.refuse("dimensions", "the vectors of tokens are not shortened");
+  const std::string task = reader.word(fields::pooling::kTask).value_or("token_embed");
+  if (task == "token_embed") reader.refuse(fields::pooling::kDimensions, "the vectors of tokens are not shortened");
   if (reader.error()) return tl::make_unexpected(*reader.error());
   PooledWants wants{task == "embed" ? model->info.pooling : Pooling::kEach, output_of(form)};
   if (task == "classify" || task == "score") {
@@ -174,8 +176,9 @@ Result<std::unique_ptr<Operation>> parse_classify(ModelCall& asked, const Call& 
   auto& [body, reader, model] = asked;
   const std::string prefix = prefix_of(reader, *model);
   auto texts = read_texts(reader, *model, prefix);
-  const bool activated = reader.boolean("use_activation", reader.boolean("activation", true));
-  reader.string("user");
+  const bool activated =
+      reader.boolean(fields::pooling::kUseActivation, reader.boolean(fields::pooling::kActivation, true));
+  reader.string(fields::pooling::kUser);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto wants = classifier_wants(*model);
   if (!wants) return tl::make_unexpected(wants.error());

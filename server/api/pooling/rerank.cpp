@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "server/api/fields/pooling.h"
 #include "server/api/generation/prompt_list.h"
 #include "server/api/pooling/pair_scoring.h"
 
@@ -15,11 +16,12 @@ namespace {
 PairOptions read_pair_options(FieldReader& reader) {
   PairOptions options;
   options.truncation = read_text_truncation(reader);
-  options.max_document = reader.integer("max_tokens_per_doc", 1, kMaxInt32);
-  options.instruction = reader.string("instruction").value_or("");
-  options.activated = reader.boolean("use_activation", reader.boolean("activation", true));
-  if (const auto raw = reader.boolean("raw_scores")) options.activated = !*raw;
-  reader.string("user");
+  options.max_document = reader.integer(fields::pooling::kMaxTokensPerDoc);
+  options.instruction = reader.string(fields::pooling::kInstruction).value_or("");
+  options.activated =
+      reader.boolean(fields::pooling::kUseActivation, reader.boolean(fields::pooling::kActivation, true));
+  if (const auto raw = reader.boolean(fields::pooling::kRawScores)) options.activated = !*raw;
+  reader.string(fields::pooling::kUser);
   return options;
 }
 
@@ -41,20 +43,20 @@ struct NamedText {
 };
 
 // Reads a text or a list of texts.
-std::vector<NamedText> read_named_texts(FieldReader& reader, const char* field) {
+std::vector<NamedText> read_named_texts(FieldReader& reader, const fields::Field& field) {
   std::vector<NamedText> texts;
   const Json* value = reader.find(field);
   if (value == nullptr) {
     reader.missing(field);
   } else if (!value->is_array()) {
-    texts.push_back({field, document_text(reader, field, *value)});
+    texts.push_back({std::string(field.name), document_text(reader, std::string(field.name), *value)});
   } else if (value->empty()) {
-    reader.fail(field, fmt::format("'{}' is empty", field));
+    reader.fail(field, fmt::format("'{}' is empty", field.name));
   } else if (value->size() > kMaxPrompts) {
-    reader.fail(field, fmt::format("'{}' holds more than {} texts", field, kMaxPrompts));
+    reader.fail(field, fmt::format("'{}' holds more than {} texts", field.name, kMaxPrompts));
   } else {
     for (const Json& each : *value) {
-      const std::string name = fmt::format("{}[{}]", field, texts.size());
+      const std::string name = fmt::format("{}[{}]", field.name, texts.size());
       texts.push_back({name, document_text(reader, name, each)});
       if (reader.error()) break;
     }
@@ -95,12 +97,12 @@ Json results_json(const RerankForm& form, const std::vector<double>& scores, con
 
 RerankForm read_rerank_form(FieldReader& reader, const Call& call, std::size_t num_documents) {
   RerankForm form;
-  form.tei = !reader.has("documents") && reader.has("texts");
+  form.tei = !reader.has(fields::pooling::kDocuments) && reader.has(fields::pooling::kTexts);
   // Cohere's second version gives documents back only where it is asked to, as does text-embeddings-inference.
   const bool by_default = !form.tei && call.path != "/v2/rerank";
-  form.with_documents =
-      form.tei ? reader.boolean("return_text", false) : reader.boolean("return_documents", by_default);
-  const auto top_n = reader.integer("top_n", 1, kMaxInt32);
+  form.with_documents = form.tei ? reader.boolean(fields::pooling::kReturnText, false)
+                                 : reader.boolean(fields::pooling::kReturnDocuments, by_default);
+  const auto top_n = reader.integer(fields::pooling::kTopN);
   form.top_n = top_n ? static_cast<std::size_t>(*top_n) : num_documents;
   return form;
 }
@@ -109,9 +111,11 @@ RerankForm read_rerank_form(FieldReader& reader, const Call& call, std::size_t n
 
 Result<std::unique_ptr<Operation>> parse_rerank(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
-  std::vector<NamedText> queries = read_named_texts(reader, "query");
-  if (!reader.error() && queries.size() != 1) reader.fail("query", "'query' must be one text", "invalid_type");
-  const char* const field = !reader.has("documents") && reader.has("texts") ? "texts" : "documents";
+  std::vector<NamedText> queries = read_named_texts(reader, fields::pooling::kQuery);
+  if (!reader.error() && queries.size() != 1)
+    reader.fail(fields::pooling::kQuery, "'query' must be one text", "invalid_type");
+  const bool named_texts = !reader.has(fields::pooling::kDocuments) && reader.has(fields::pooling::kTexts);
+  const fields::Field& field = named_texts ? fields::pooling::kTexts : fields::pooling::kDocuments;
   std::vector<NamedText> documents = read_named_texts(reader, field);
   const RerankForm form = read_rerank_form(reader, call, documents.size());
   auto scoring = std::make_shared<PairScoring>(model, read_pair_options(reader));
@@ -137,12 +141,12 @@ Result<std::unique_ptr<Operation>> parse_rerank(ModelCall& asked, const Call& ca
 
 Result<std::unique_ptr<Operation>> parse_score(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
-  const bool named = !reader.has("text_1") && reader.has("queries");
-  const auto first = read_named_texts(reader, named ? "queries" : "text_1");
-  const auto second = read_named_texts(reader, named ? "documents" : "text_2");
+  const bool named = !reader.has(fields::pooling::kText1) && reader.has(fields::pooling::kQueries);
+  const auto first = read_named_texts(reader, named ? fields::pooling::kQueries : fields::pooling::kText1);
+  const auto second = read_named_texts(reader, named ? fields::pooling::kDocuments : fields::pooling::kText2);
   auto scoring = std::make_shared<PairScoring>(model, read_pair_options(reader));
   if (!reader.error() && first.size() != 1 && first.size() != second.size()) {
-    reader.fail(named ? "queries" : "text_1",
+    reader.fail(named ? fields::pooling::kQueries : fields::pooling::kText1,
                 "The texts must be one to one, one to many, or as many as there are others");
   }
   if (reader.error()) return tl::make_unexpected(*reader.error());

@@ -10,14 +10,9 @@ namespace quire::reference {
 
 namespace {
 
-std::vector<std::string> divided(std::string_view text, std::string_view separator) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(separator), text.size());
-    parts.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + separator.size(), text.size()));
-  }
-  return parts;
+std::vector<std::string> divided(std::string_view text, std::string_view divider) {
+  const auto parts = fields::parts_of(text, divider);
+  return {parts.begin(), parts.end()};
 }
 
 std::vector<std::string> listed(std::string_view text) {
@@ -87,7 +82,7 @@ std::string name_of(std::string_view path) {
 
 void add_fields(Json& schema, const FieldTable& table) {
   Json& properties = schema["properties"];
-  for (const FieldRow& row : table.rows) {
+  for (const Field& row : table.rows) {
     if (!properties.contains(row.name)) properties[std::string(row.name)] = field_schema(row);
   }
 }
@@ -231,7 +226,7 @@ std::vector<OperationRow> operations_of(IsServed is_served) {
 
 }  // namespace
 
-Json field_schema(const FieldRow& row) {
+Json field_schema(const Field& row) {
   Json schema = type_schema(row.type);
   std::string text(row.note);
   if (row.support == Support::kRefused) text = "refused" + (text.empty() ? "" : ": " + text);

@@ -1,6 +1,17 @@
 #include <iterator>
 
-#include "server/api/reference/tables.h"
+#include "server/api/fields/admin.h"
+#include "server/api/fields/batches.h"
+#include "server/api/fields/chat.h"
+#include "server/api/fields/completions.h"
+#include "server/api/fields/generation.h"
+#include "server/api/fields/llama.h"
+#include "server/api/fields/messages.h"
+#include "server/api/fields/ollama.h"
+#include "server/api/fields/pooling.h"
+#include "server/api/fields/responses.h"
+#include "server/api/fields/tokenizing.h"
+#include "server/api/reference/operation_table.h"
 
 namespace quire::reference {
 
@@ -8,69 +19,36 @@ namespace {
 
 using Tables = const FieldTable* const;
 
-constexpr Tables kCompletionBody[] = {&kCompletionFields, &kChoiceFields, &kGenerationFields};
-constexpr Tables kChatBody[] = {&kChatFields, &kConversationFields, &kChoiceFields, &kGenerationFields};
-constexpr Tables kResponseBody[] = {&kResponseFields, &kConversationFields, &kGenerationFields};
-constexpr Tables kCompactBody[] = {&kCompactFields, &kResponseFields, &kConversationFields, &kGenerationFields};
-constexpr Tables kConversationBody[] = {&kNewConversationFields};
-constexpr Tables kMetadataBody[] = {&kConversationChangeFields};
-constexpr Tables kItemsBody[] = {&kConversationItemsFields};
-constexpr Tables kTokenGenerationBody[] = {&kTokenGenerationFields};
-constexpr Tables kMessageBody[] = {&kMessageFields, &kGenerationFields};
-constexpr Tables kSlotBody[] = {&kSlotFields};
-constexpr Tables kLlamaBody[] = {&kLlamaFields, &kChoiceFields, &kGenerationFields};
-constexpr Tables kInfillBody[] = {&kInfillFields, &kLlamaFields, &kChoiceFields, &kGenerationFields};
-constexpr Tables kBatchBody[] = {&kBatchFields};
-constexpr Tables kTokenizeBody[] = {&kTokenizeFields};
-constexpr Tables kDetokenizeBody[] = {&kDetokenizeFields};
-constexpr Tables kTemplateBody[] = {&kChatFields, &kConversationFields};
-constexpr Tables kEmbeddingBody[] = {&kEmbeddingFields};
-constexpr Tables kRerankBody[] = {&kRerankFields};
-constexpr Tables kScoreBody[] = {&kScoreFields, &kRerankFields};
-constexpr Tables kClassifyBody[] = {&kClassifyFields, &kEmbeddingFields};
-constexpr Tables kPoolingBody[] = {&kPoolingFields, &kEmbeddingFields};
-constexpr Tables kOllamaChatBody[] = {&kOllamaChatFields, &kOllamaOptions};
-constexpr Tables kOllamaPromptBody[] = {&kOllamaPromptFields, &kOllamaOptions};
-constexpr Tables kOllamaEmbedBody[] = {&kOllamaEmbedFields};
-constexpr Tables kOllamaEmbeddingBody[] = {&kOllamaEmbeddingFields, &kOllamaEmbedFields};
-
-constexpr Tables kAllTables[] = {
-    &kGenerationFields,
-    &kChoiceFields,
-    &kConversationFields,
-    &kCompletionFields,
-    &kLlamaFields,
-    &kInfillFields,
-    &kChatFields,
-    &kResponseFields,
-    &kCompactFields,
-    &kNewConversationFields,
-    &kConversationChangeFields,
-    &kConversationItemsFields,
-    &kEmbeddingFields,
-    &kRerankFields,
-    &kScoreFields,
-    &kClassifyFields,
-    &kPoolingFields,
-    &kTokenGenerationFields,
-    &kTokenizeFields,
-    &kDetokenizeFields,
-    &kMessageFields,
-    &kOllamaChatFields,
-    &kOllamaPromptFields,
-    &kOllamaOptions,
-    &kOllamaEmbedFields,
-    &kOllamaEmbeddingFields,
-    &kBatchFields,
-    &kLoadFields,
-    &kReplaceFields,
-    &kLoadAdapterFields,
-    &kUnloadAdapterFields,
-    &kPullFields,
-    &kRemoveFields,
-    &kModelNameFields,
-    &kSlotFields,
-};
+constexpr Tables kCompletionBody[] = {&fields::kCompletionFields, &fields::kChoiceFields, &fields::kGenerationFields,
+                                      &fields::kNativeFields};
+constexpr Tables kChatBody[] = {&fields::kChatFields, &fields::kConversationFields, &fields::kChoiceFields,
+                                &fields::kGenerationFields, &fields::kNativeFields};
+constexpr Tables kResponseBody[] = {&fields::kResponseFields, &fields::kConversationFields, &fields::kGenerationFields,
+                                    &fields::kNativeFields};
+constexpr Tables kCompactBody[] = {&fields::kCompactFields, &fields::kResponseFields, &fields::kConversationFields,
+                                   &fields::kGenerationFields, &fields::kNativeFields};
+constexpr Tables kConversationBody[] = {&fields::kNewConversationFields};
+constexpr Tables kMetadataBody[] = {&fields::kConversationChangeFields};
+constexpr Tables kItemsBody[] = {&fields::kConversationItemsFields};
+constexpr Tables kTokenGenerationBody[] = {&fields::kTokenGenerationFields};
+constexpr Tables kMessageBody[] = {&fields::kMessageFields, &fields::kForeignMessageFields, &fields::kGenerationFields};
+constexpr Tables kSlotBody[] = {&fields::kSlotFields};
+constexpr Tables kLlamaBody[] = {&fields::kLlamaFields, &fields::kChoiceFields, &fields::kGenerationFields};
+constexpr Tables kInfillBody[] = {&fields::kInfillFields, &fields::kLlamaFields, &fields::kChoiceFields,
+                                  &fields::kGenerationFields};
+constexpr Tables kBatchBody[] = {&fields::kBatchFields};
+constexpr Tables kTokenizeBody[] = {&fields::kTokenizeFields};
+constexpr Tables kDetokenizeBody[] = {&fields::kDetokenizeFields};
+constexpr Tables kTemplateBody[] = {&fields::kChatFields, &fields::kConversationFields};
+constexpr Tables kEmbeddingBody[] = {&fields::kEmbeddingFields};
+constexpr Tables kRerankBody[] = {&fields::kRerankFields};
+constexpr Tables kScoreBody[] = {&fields::kScoreFields, &fields::kRerankFields};
+constexpr Tables kClassifyBody[] = {&fields::kClassifyFields, &fields::kEmbeddingFields};
+constexpr Tables kPoolingBody[] = {&fields::kPoolingFields, &fields::kEmbeddingFields};
+constexpr Tables kOllamaChatBody[] = {&fields::kOllamaChatFields, &fields::kOllamaOptions};
+constexpr Tables kOllamaPromptBody[] = {&fields::kOllamaPromptFields, &fields::kOllamaOptions};
+constexpr Tables kOllamaEmbedBody[] = {&fields::kOllamaEmbedFields};
+constexpr Tables kOllamaEmbeddingBody[] = {&fields::kOllamaEmbeddingFields, &fields::kOllamaEmbedFields};
 
 constexpr std::string_view kPaging = "limit, order, after";
 
@@ -486,10 +464,6 @@ constexpr OperationRow kApiOperations[] = {
 };
 
 }  // namespace
-
-std::span<const FieldTable* const> field_tables() {
-  return kAllTables;
-}
 
 std::vector<OperationRow> operations() {
   std::vector<OperationRow> all(std::begin(kApiOperations), std::end(kApiOperations));

@@ -15,13 +15,6 @@ namespace {
 
 constexpr std::string_view kEndpoints = "## Endpoints";
 
-std::string joined(std::span<const std::string_view> parts, std::string_view separator) {
-  std::string text;
-  for (const std::string_view part : parts)
-    text += fmt::format("{}{}", text.empty() ? "" : separator, part);
-  return text;
-}
-
 std::string replaced(std::string_view text, char from, std::string_view to) {
   std::string out;
   for (const char c : text) {
@@ -43,13 +36,13 @@ std::string plain_number(double value) {
 
 std::string range_words(const FieldType& type) {
   if (type.low > type.high) return "";
-  if (type.high >= kMostInt32) return fmt::format(", at least {}", plain_number(type.low));
+  if (type.high >= fields::kMostInt32) return fmt::format(", at least {}", plain_number(type.low));
   return fmt::format(", {} to {}", plain_number(type.low), plain_number(type.high));
 }
 
 std::string field_rows(const FieldTable& table) {
   std::string text = "| field | | type | example | note |\n| --- | --- | --- | --- | --- |\n";
-  for (const FieldRow& row : table.rows) {
+  for (const Field& row : table.rows) {
     text += fmt::format("| {} | {} | {} | `{}` | {} |\n", row.name, support_word(row.support), type_words(row.type),
                         row.example, row.note);
   }
@@ -102,12 +95,12 @@ std::string type_words(const FieldType& type) {
 
 std::string heading(const FieldTable& table) {
   const std::string inside = table.inside.empty() ? "" : fmt::format("{} of ", table.inside);
-  return fmt::format("## {}: {}POST {}", table.title, inside, joined(table.paths, ", "));
+  return fmt::format("## {}: {}POST {}", table.title, inside, table.paths);
 }
 
 std::string with_tables(std::string_view page) {
   std::map<std::string, std::string, std::less<>> tables{{std::string(kEndpoints), endpoint_rows()}};
-  for (const FieldTable* table : field_tables())
+  for (const FieldTable* table : fields::field_tables())
     tables.emplace(heading(*table), field_rows(*table));
   std::string out;
   const std::string* awaited = nullptr;  // the table of the section at hand, until it was written

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/api/reference/field_table.h"
+#include "server/api/reference/operation_table.h"
 
 namespace quire::reference {
 

@@ -1,16 +1,17 @@
-#include "server/api/reference/tables.h"
+#include "server/api/fields/admin.h"
+#include "server/api/reference/operation_table.h"
 
 namespace quire::reference {
 
 namespace {
 
-constexpr const FieldTable* const kLoadBody[] = {&kLoadFields};
-constexpr const FieldTable* const kReplaceBody[] = {&kReplaceFields};
-constexpr const FieldTable* const kLoadAdapterBody[] = {&kLoadAdapterFields};
-constexpr const FieldTable* const kUnloadAdapterBody[] = {&kUnloadAdapterFields};
-constexpr const FieldTable* const kPullBody[] = {&kPullFields};
-constexpr const FieldTable* const kRemoveBody[] = {&kRemoveFields};
-constexpr const FieldTable* const kModelNameBody[] = {&kModelNameFields};
+constexpr const FieldTable* const kLoadBody[] = {&fields::kLoadFields};
+constexpr const FieldTable* const kReplaceBody[] = {&fields::kReplaceFields};
+constexpr const FieldTable* const kLoadAdapterBody[] = {&fields::kLoadAdapterFields};
+constexpr const FieldTable* const kUnloadAdapterBody[] = {&fields::kUnloadAdapterFields};
+constexpr const FieldTable* const kPullBody[] = {&fields::kPullFields};
+constexpr const FieldTable* const kRemoveBody[] = {&fields::kRemoveFields};
+constexpr const FieldTable* const kModelNameBody[] = {&fields::kModelNameFields};
 
 constexpr OperationRow kServerRows[] = {
     {.method = "GET",

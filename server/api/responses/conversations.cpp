@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "server/api/common/store/item_pages.h"
+#include "server/api/fields/responses.h"
 #include "server/api/generation/generation_fields.h"
 #include "server/api/responses/responses_input.h"
 
@@ -71,7 +72,7 @@ Answer add_items(const Call& call, const Place& place) {
   if (!body) return tl::make_unexpected(body.error());
   FieldReader reader(*body);
   reader.set_limit(call.limit);
-  if (!reader.has("items")) reader.missing("items");
+  if (!reader.has(fields::responses::kItems)) reader.missing(fields::responses::kItems);
   const ResponseInput input = read_conversation_items(reader, place.entry->input, call.responses.get(), call.key_name);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   append_to_conversation(*call.responses, place.entry->id, call.key_name, input.items);

@@ -1,5 +1,7 @@
 #include "server/api/responses/responses.h"
 
+#include "server/api/fields/responses.h"
+
 #include <fmt/core.h>
 
 #include <charconv>
@@ -131,8 +133,7 @@ Result<std::unique_ptr<Operation>> parse_response(ModelCall& asked, const Call& 
 
 Result<std::unique_ptr<Operation>> compact_response(ModelCall& asked, const Call& call) {
   auto& [body, reader, model] = asked;
-  for (const char* name : {"stream", "background"})
-    reader.refuse_unless(name, false, "a compaction is answered when it is done");
+  reader.refuse_from(fields::kCompactFields);
   auto request = read_request(reader, *model, call);
   if (!request) return tl::make_unexpected(request.error());
   request->compacts = true;

@@ -9,6 +9,7 @@
 #include "server/api/common/operation.h"
 #include "server/api/conversation/chat_prompt.h"
 #include "server/api/conversation/custom_tools.h"
+#include "server/api/fields/responses.h"
 #include "server/api/responses/response_tools.h"
 
 namespace quire {
@@ -405,16 +406,17 @@ bool check_size(FieldReader& reader, const char* member, std::size_t num_added, 
 
 ResponseInput read_response_input(FieldReader& reader, const StoredItems& before, ResponseStore* store,
                                   const std::string& owner) {
-  const Json* input = reader.find("input");
+  const Json* input = reader.find(fields::responses::kInput);
   if (input == nullptr) {
-    if (before.empty()) reader.missing("input");
+    if (before.empty()) reader.missing(fields::responses::kInput);
     check_size(reader, "input", 0, before);
     return {};
   }
   ItemReader items(reader, "input", store, owner);
   items.note_calls(before);
   if (!input->is_string() && !input->is_array()) {
-    reader.fail("input", "Invalid type for 'input': expected a string or an array of items", "invalid_type");
+    reader.fail(fields::responses::kInput, "Invalid type for 'input': expected a string or an array of items",
+                "invalid_type");
   } else if (!check_size(reader, "input", input->is_string() ? 1 : input->size(), before)) {
     return {};
   } else if (input->is_string()) {
@@ -430,7 +432,7 @@ ResponseInput read_response_input(FieldReader& reader, const StoredItems& before
 
 ResponseInput read_conversation_items(FieldReader& reader, const StoredItems& before, ResponseStore* store,
                                       const std::string& owner) {
-  const Json* given = reader.array("items");
+  const Json* given = reader.array(fields::responses::kItems);
   if (given == nullptr) return {};
   ItemReader items(reader, "items", store, owner);
   items.note_calls(before);

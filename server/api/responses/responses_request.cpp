@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "server/api/fields/chat.h"
+#include "server/api/fields/generation.h"
+#include "server/api/fields/responses.h"
 #include "server/api/responses/conversations.h"
 
 namespace quire {
@@ -14,41 +17,15 @@ namespace {
 // Limit for the members that an answer repeats, as JSON; tools are the largest.
 constexpr std::int64_t kMaxEchoBytes = std::int64_t{1} << 20;
 
-// Refuses fields of other APIs that have another name or no meaning here: ignoring them would change the answer.
-void refuse_chat_names(FieldReader& reader) {
-  reader.refuse("max_tokens", "in the Responses API it is 'max_output_tokens'");
-  reader.refuse("max_completion_tokens", "in the Responses API it is 'max_output_tokens'");
-  reader.refuse("messages", "in the Responses API it is 'input'");
-  reader.refuse("response_format", "in the Responses API it is 'text.format'");
-  reader.refuse("reasoning_effort", "in the Responses API it is 'reasoning.effort'");
-  reader.refuse("logprobs", "in the Responses API it is 'include': [\"message.output_text.logprobs\"]");
-  reader.refuse("functions", "use 'tools'");
-  reader.refuse("function_call", "use 'tool_choice'");
-  reader.refuse_unless("n", 1, "a response is one");
-  reader.refuse_unless("best_of", 1, "a response is one");
-  reader.refuse_unless("echo", false, "a response has no room for its prompt");
-  reader.refuse("prompt_logprobs", "a response has no room for them");
-  reader.refuse_unless("return_token_ids", false, "a response has no room for them");
-  reader.refuse_unless("return_tokens_as_token_ids", false, "a response has no room for them");
-}
-
-void refuse_unserved(FieldReader& reader) {
-  reader.refuse_unless("return_progress", false, "a response's events are OpenAI's own");
-  refuse_native_fields(reader);
-  reader.refuse("kv_transfer_params", "completions and chat completions take it");
-  reader.refuse("prompt", "the server keeps no prompt templates");
-  reader.refuse("moderation", "the server has no moderation model");
-  reader.object("prompt_cache_options");  // every equal prefix is shared anyway
-}
-
 class RequestReader {
  public:
   RequestReader(FieldReader& reader, const ServedModel& model, const Call& call)
       : reader_(reader), model_(model), call_(call) {}
 
   ResponsesRequest read() {
-    refuse_chat_names(reader_);
-    refuse_unserved(reader_);
+    reader_.refuse_from(fields::kResponseFields);
+    reader_.refuse_from(fields::kNativeFields);
+    reader_.check_accepted(fields::kConversationFields);
     read_socket_event();
     request_.fields = read_generation_fields(reader_, model_);
     if (call_.socket_memory != nullptr) request_.fields.stream = true;
@@ -71,32 +48,34 @@ class RequestReader {
     if (reader_.error()) return;
     request_.num_echo_bytes = std::ssize(dump_json(request_.echo));
     if (request_.num_echo_bytes <= kMaxEchoBytes) return;
-    reader_.fail("tools", fmt::format("'tools' and the other fields that an answer repeats take more than {} bytes",
-                                      kMaxEchoBytes));
+    reader_.fail(
+        fields::responses::kTools,
+        fmt::format("'tools' and the other fields that an answer repeats take more than {} bytes", kMaxEchoBytes));
   }
 
   // Reads the fields that only a WebSocket's messages have.
   void read_socket_event() {
     const bool is_socket = call_.socket_memory != nullptr;
-    const auto type = reader_.word("type", {"response.create"});
-    if (!type && is_socket) reader_.missing("type");
-    reader_.refuse("stream_id", "a connection answers one message after another");
-    if (!is_socket) reader_.refuse_unless("generate", true, "only a WebSocket keeps what was not generated");
-    request_.generates = reader_.boolean("generate", true);
+    const auto type = reader_.word(fields::responses::kType);
+    if (!type && is_socket) reader_.missing(fields::responses::kType);
+    if (!is_socket) reader_.refuse_unless(fields::responses::kGenerate, true, fields::responses::kGenerate.note);
+    request_.generates = reader_.boolean(fields::responses::kGenerate, true);
   }
 
   void read_conversation() {
     Json& echo = request_.echo;
-    const std::string instructions = reader_.string("instructions").value_or("");
-    echo["instructions"] = reader_.has("instructions") ? Json(instructions) : Json(nullptr);
-    request_.previous_response_id = reader_.string("previous_response_id").value_or("");
-    echo["previous_response_id"] = reader_.has("previous_response_id") ? Json(request_.previous_response_id) : Json();
+    const std::string instructions = reader_.string(fields::responses::kInstructions).value_or("");
+    echo["instructions"] = reader_.has(fields::responses::kInstructions) ? Json(instructions) : Json(nullptr);
+    request_.previous_response_id = reader_.string(fields::responses::kPreviousResponseId).value_or("");
+    echo["previous_response_id"] =
+        reader_.has(fields::responses::kPreviousResponseId) ? Json(request_.previous_response_id) : Json();
     StoredItems before;
     read_conversation_id();
     if (!request_.conversation.empty()) {
       const auto entry = find_conversation(call_.responses.get(), request_.conversation, call_.key_name);
       if (entry == nullptr) {
-        reader_.fail("conversation", fmt::format("Conversation with id '{}' not found.", request_.conversation),
+        reader_.fail(fields::responses::kConversation,
+                     fmt::format("Conversation with id '{}' not found.", request_.conversation),
                      "conversation_not_found");
       } else {
         before = entry->input;
@@ -112,7 +91,7 @@ class RequestReader {
         if (auto last = call_.socket_memory->find(request_.previous_response_id)) chain.push_back(std::move(last));
       }
       if (chain.empty()) {
-        reader_.fail("previous_response_id",
+        reader_.fail(fields::responses::kPreviousResponseId,
                      fmt::format("Previous response with id '{}' not found.", request_.previous_response_id),
                      "previous_response_not_found");
       }
@@ -133,14 +112,16 @@ class RequestReader {
 
   // Its id, or an object that has it.
   void read_conversation_id() {
-    const Json* given = reader_.find("conversation");
+    const Json* given = reader_.find(fields::responses::kConversation);
     if (given == nullptr) return;
     if (!request_.previous_response_id.empty()) {
-      return reader_.fail("conversation", "'conversation' and 'previous_response_id' exclude each other");
+      return reader_.fail(fields::responses::kConversation,
+                          "'conversation' and 'previous_response_id' exclude each other");
     }
     const Json id = given->is_object() ? given->value("id", Json()) : *given;
     if (!id.is_string() || id.get<std::string>().empty()) {
-      return reader_.fail("conversation", "Invalid type for 'conversation': expected an id, or an object with its 'id'",
+      return reader_.fail(fields::responses::kConversation,
+                          "Invalid type for 'conversation': expected an id, or an object with its 'id'",
                           "invalid_type");
     }
     request_.conversation = id.get<std::string>();
@@ -148,14 +129,13 @@ class RequestReader {
   }
 
   void read_limits() {
-    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
-    const auto tokens = reader_.integer("max_output_tokens", 1, kMost);
+    const auto tokens = reader_.integer(fields::responses::kMaxOutputTokens);
     if (tokens) request_.fields.max_tokens = static_cast<std::int32_t>(*tokens);
     request_.echo["max_output_tokens"] = tokens ? Json(*tokens) : Json(nullptr);
     // It counts the calls of the server's own tools, and there are none.
-    const auto calls = reader_.integer("max_tool_calls", 1, kMost);
+    const auto calls = reader_.integer(fields::responses::kMaxToolCalls);
     request_.echo["max_tool_calls"] = calls ? Json(*calls) : Json(nullptr);
-    const auto truncation = reader_.word("truncation", {"auto", "disabled"});
+    const auto truncation = reader_.word(fields::responses::kTruncation);
     request_.truncates = truncation == "auto";
     request_.echo["truncation"] = truncation.value_or("disabled");
     for (const auto& [name, value] :
@@ -167,10 +147,10 @@ class RequestReader {
   }
 
   void read_include() {
-    const auto top = reader_.integer("top_logprobs", 0, kMaxLogprobs);
+    const auto top = reader_.integer(fields::responses::kTopLogprobs);
     request_.logprobs = top.value_or(0) > 0;
     std::size_t index = 0;
-    for (const std::string& name : reader_.strings("include", 64).value_or(std::vector<std::string>{})) {
+    for (const std::string& name : reader_.strings(fields::responses::kInclude).value_or(std::vector<std::string>{})) {
       if (name == "message.output_text.logprobs") {
         request_.logprobs = true;
       } else if (name == "reasoning.encrypted_content") {
@@ -196,7 +176,7 @@ class RequestReader {
 
   // Items of the input may define tools too; the last definition of a name counts.
   void read_additional_tools(Json& chat) {
-    const Json* input = reader_.find("input");
+    const Json* input = reader_.find(fields::responses::kInput);
     if (input == nullptr || !input->is_array()) return;
     for (std::size_t i = 0; i < input->size() && !reader_.error(); ++i) {
       const Json& item = (*input)[i];
@@ -226,17 +206,17 @@ class RequestReader {
   void read_tools() {
     Json chat = Json::object();
     request_.echo["tools"] = Json::array();
-    if (const Json* tools = reader_.array("tools")) {
+    if (const Json* tools = reader_.array(fields::responses::kTools)) {
       ReadResponseTools read = read_response_tools(reader_, *tools);
       chat["tools"] = std::move(read.chat);
       request_.echo["tools"] = std::move(read.echo);
       request_.tool_table = std::move(read.tools);
     }
     read_additional_tools(chat);
-    const Json* choice = reader_.find("tool_choice");
+    const Json* choice = reader_.find(fields::responses::kToolChoice);
     request_.echo["tool_choice"] = choice != nullptr ? *choice : Json("auto");
     if (choice != nullptr) chat["tool_choice"] = chat_tool_choice(*choice);
-    const bool parallel = reader_.boolean("parallel_tool_calls", true);
+    const bool parallel = reader_.boolean(fields::chat::kParallelToolCalls, true);
     request_.echo["parallel_tool_calls"] = parallel;
     chat["parallel_tool_calls"] = parallel;
     if (reader_.error()) return;
@@ -254,7 +234,7 @@ class RequestReader {
   void read_text() {
     request_.grammar = read_constraint(reader_, model_);
     Json echo{{"format", {{"type", "text"}}}, {"verbosity", "medium"}};
-    if (const Json* text = reader_.object("text")) {
+    if (const Json* text = reader_.object(fields::responses::kText)) {
       FieldReader inner(*text, "text.");
       if (auto verbosity = inner.string("verbosity")) echo["verbosity"] = std::move(*verbosity);
       const Json* format = inner.object("format");
@@ -294,11 +274,11 @@ class RequestReader {
 
   void read_reasoning() {
     Json echo{{"effort", nullptr}, {"summary", nullptr}};
-    if (const Json* reasoning = reader_.object("reasoning")) {
+    if (const Json* reasoning = reader_.object(fields::responses::kReasoning)) {
       FieldReader inner(*reasoning, "reasoning.");
       if (auto effort = read_reasoning_effort(inner, "effort", request_.prompt)) echo["effort"] = std::move(*effort);
       for (const char* name : {"summary", "generate_summary"}) {
-        const auto summary = inner.short_string(name, kMaxHintBytes);
+        const auto summary = inner.short_string(name, fields::kMostHintBytes);
         if (!summary || *summary == "none") continue;
         request_.summarises = true;
         echo["summary"] = *summary;
@@ -312,7 +292,7 @@ class RequestReader {
 
   // Accepts compaction only with a threshold that the input stays below, since nothing is compacted then.
   void read_context_management() {
-    const Json* edits = reader_.array("context_management");
+    const Json* edits = reader_.array(fields::responses::kContextManagement);
     for (std::size_t i = 0; edits != nullptr && i < edits->size() && !reader_.error(); ++i) {
       const std::string path = fmt::format("context_management[{}]", i);
       if (!reader_.is_object(path, (*edits)[i])) return;
@@ -328,26 +308,28 @@ class RequestReader {
 
   void read_rest() {
     read_context_management();
-    const auto store = reader_.boolean("store");
+    const auto store = reader_.boolean(fields::responses::kStore);
     const bool can_store = call_.responses != nullptr && call_.responses->enabled();
-    if (store == true && !can_store) reader_.refuse("store", "this server stores no responses");
+    if (store == true && !can_store) reader_.refuse(fields::responses::kStore, "this server stores no responses");
     request_.store = store.value_or(true) && can_store;
     request_.echo["store"] = request_.store;
-    request_.background = reader_.boolean("background", false) && call_.socket_memory == nullptr;
+    request_.background = reader_.boolean(fields::responses::kBackground, false) && call_.socket_memory == nullptr;
     if (request_.background && call_.background == nullptr)
-      reader_.refuse("background", "a request of a batch has no client that waits");
+      reader_.refuse(fields::responses::kBackground, "a request of a batch has no client that waits");
     if (request_.background && !request_.store) {
-      reader_.fail("background", "'background' needs 'store': the response is read after it was made");
+      reader_.fail(fields::responses::kBackground,
+                   "'background' needs 'store': the response is read after it was made");
     }
-    reader_.short_string("service_tier", kMaxHintBytes);
+    reader_.short_string(fields::chat::kServiceTier, fields::kMostHintBytes);
     request_.echo["service_tier"] = "default";
-    for (const char* hint : {"user", "safety_identifier", "prompt_cache_key"}) {
-      auto value = reader_.short_string(hint, kMaxHintBytes);
-      if (value) request_.echo[hint] = std::move(*value);
+    for (const fields::Field& hint :
+         {fields::generation::kUser, fields::chat::kSafetyIdentifier, fields::chat::kPromptCacheKey}) {
+      auto value = reader_.short_string(hint, fields::kMostHintBytes);
+      if (value) request_.echo[std::string(hint.name)] = std::move(*value);
     }
     const bool continues = !request_.previous_response_id.empty() || !request_.conversation.empty();
     read_retention(reader_, request_.fields, continues);
-    if (auto retention = reader_.string("prompt_cache_retention"))
+    if (auto retention = reader_.string(fields::chat::kPromptCacheRetention))
       request_.echo["prompt_cache_retention"] = std::move(*retention);
     Json metadata = read_metadata(reader_);
     request_.echo["metadata"] = metadata.is_null() ? Json::object() : std::move(metadata);

@@ -1,11 +1,16 @@
 // The reference's tables compared with the page, the routes and the endpoints: examples of every row, and values
 // outside its type and range.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <regex>
 #include <set>
 
 #include "server/api/common/json.h"
+#include "server/api/fields/chat.h"
+#include "server/api/fields/completions.h"
+#include "server/api/fields/generation.h"
+#include "server/api/fields/pooling.h"
 #include "server/api/reference/openapi.h"
 #include "server/api/reference/page.h"
 #include "server/router.h"
@@ -32,8 +37,8 @@ bool is_asked(std::string_view path) {
 
 std::vector<Place> places() {
   std::vector<Place> list;
-  for (const FieldTable* table : field_tables()) {
-    for (const std::string_view path : table->paths) {
+  for (const FieldTable* table : fields::field_tables()) {
+    for (const std::string_view path : fields::parts_of(table->paths, ", ")) {
       if (is_asked(path)) list.push_back({table, std::string(path)});
     }
   }
@@ -131,7 +136,7 @@ TEST_CASE("the API page has the reference's tables") {
   const std::string page = read_file(source_folder() / "server/API.md");
   CHECK(page == with_tables(page));
   std::set<std::string> headings;
-  for (const FieldTable* table : field_tables()) {
+  for (const FieldTable* table : fields::field_tables()) {
     INFO(heading(*table));
     CHECK(page.find("\n" + heading(*table) + "\n") != std::string::npos);
     headings.insert(heading(*table));
@@ -183,7 +188,7 @@ TEST_CASE("every field of the API page behaves as its row says") {
   HttpClient client(server.port());
   std::size_t num_rows = 0;
   for (const Place& place : places()) {
-    for (const FieldRow& row : place.table->rows) {
+    for (const Field& row : place.table->rows) {
       ++num_rows;
       INFO(place.path << " " << row.name);
       const HttpReply reply = client.post(place.path, dump_json(body_with(place, row.name, Json::parse(row.example))));
@@ -206,7 +211,7 @@ TEST_CASE("no field takes a value out of its type or range, and all take null") 
   HttpClient client(server.port());
   for (const Place& place : places()) {
     if (place.path == "/infill") continue;
-    for (const FieldRow& row : place.table->rows) {
+    for (const Field& row : place.table->rows) {
       INFO(place.path << " " << row.name);
       const Json without = minimal_beside(place.path, row.name);
       const bool is_required = place.table->inside.empty() && without.contains(row.name);
@@ -243,21 +248,85 @@ TEST_CASE("/openapi.json is the document, as it is made") {
   }
 }
 
-TEST_CASE("every field that the code reads is on the API page") {
-  std::set<std::string> listed;
-  for (const FieldTable* table : field_tables()) {
-    for (const FieldRow& row : table->rows)
-      listed.emplace(row.name);
-  }
-  const std::regex read(R"(\breader_?\.\w+\(\s*\"([a-z_]+)\")");
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(source_folder() / "server/api")) {
-    if (entry.path().extension() != ".cpp") continue;
-    const std::string source = read_file(entry.path());
-    for (std::sregex_iterator match(source.begin(), source.end(), read), end; match != end; ++match) {
-      INFO(entry.path().filename() << ": " << (*match)[1]);
-      CHECK(listed.count((*match)[1]) == 1);
+// Names that an endpoint reads of bodies with each row's example, one at a time.
+std::set<std::string_view> names_read(ModelEndpoint endpoint, const ModelTable& models, const OperationRow& operation) {
+  const std::string path(fields::parts_of(operation.paths, ", ").front());
+  std::set<std::string_view> names;
+  for (const FieldTable* table : operation.body) {
+    for (const Field& row : table->rows) {
+      const std::string body = dump_json(body_with({table, path}, row.name, Json::parse(row.example)));
+      auto opened = models.open(body, "");
+      REQUIRE(opened.has_value());
+      auto& asked = std::get<ModelCall>(*opened);
+      Call call;
+      call.body = body;
+      static_cast<void>(endpoint(asked, call));
+      names.insert(asked.reader.asked().begin(), asked.reader.asked().end());
     }
   }
+  return names;
+}
+
+bool has_row(const FieldTable& table, std::string_view name) {
+  return table.inside.empty() && std::ranges::find(table.rows, name, &Field::name) != table.rows.end();
+}
+
+// Readers that several APIs share ask for their fields everywhere.
+bool is_shared(std::string_view name) {
+  const FieldTable* tables[] = {&fields::kGenerationFields,   &fields::kChoiceFields,     &fields::kChatFields,
+                                &fields::kConversationFields, &fields::kCompletionFields, &fields::kEmbeddingFields};
+  return std::ranges::any_of(tables, [name](const FieldTable* table) { return has_row(*table, name); });
+}
+
+TEST_CASE("an endpoint reads the fields of its tables and no others") {
+  FakeEngine engine;
+  auto model = fake_model(engine.queue());
+  model->tasks.num_labels = 2;
+  const ModelTable models = ready_table(std::move(model));
+  std::size_t num_endpoints = 0;
+  for (const OperationRow& operation : operations()) {
+    const std::string_view path = fields::parts_of(operation.paths, ", ").front();
+    const Route* route = find_route(operation.method, path).route;
+    const auto* endpoint = route == nullptr ? nullptr : std::get_if<ModelEndpoint>(&route->answer);
+    if (endpoint == nullptr || operation.body.empty() || path == "/infill") continue;  // the model does not fill in
+    ++num_endpoints;
+    const auto names = names_read(*endpoint, models, operation);
+    for (const std::string_view name : names) {
+      INFO(path << " reads " << name);
+      const auto has = [name](const FieldTable* table) { return has_row(*table, name); };
+      CHECK((std::ranges::any_of(operation.body, has) || is_shared(name)));
+    }
+    for (const FieldTable* table : operation.body) {
+      const auto paths = fields::parts_of(table->paths, ", ");
+      if (!table->inside.empty() || std::ranges::find(paths, path) == paths.end()) continue;
+      for (const Field& row : table->rows) {
+        INFO(path << " does not read " << row.name);
+        CHECK(names.count(row.name) == 1);
+      }
+    }
+  }
+  engine.stop();
+  CHECK(num_endpoints > 20);
+}
+
+// Their handlers are no endpoints of a model: the sources show that they read each row.
+TEST_CASE("the rows of administration and of batches are read") {
+  std::string handlers;
+  for (const char* folder : {"server/admin", "server/api/batches"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(source_folder() / folder))
+      handlers += read_file(entry.path());
+  }
+  const std::regex row("inline constexpr Field (k\\w+)");
+  std::size_t num_rows = 0;
+  for (const std::string api : {"admin", "batches"}) {
+    const std::string text = read_file(source_folder() / "server/api/fields" / (api + ".h"));
+    for (std::sregex_iterator match(text.begin(), text.end(), row), end; match != end; ++match) {
+      INFO(api << " " << (*match)[1]);
+      CHECK(handlers.find("fields::" + api + "::" + (*match)[1].str()) != std::string::npos);
+      ++num_rows;
+    }
+  }
+  CHECK(num_rows > 25);
 }
 
 }  // namespace api_page

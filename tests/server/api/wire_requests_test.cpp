@@ -1,11 +1,12 @@
 // Recorded requests of real clients, and those of OpenAI's own library with every optional parameter: each is accepted,
 // or refused by a field that it has; without the refused fields it is accepted.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
 #include <set>
 
 #include "server/api/common/json.h"
-#include "server/api/reference/field_table.h"
+#include "server/api/reference/operation_table.h"
 #include "tests/server/test_server.h"
 #include "tests/support/material.h"
 
@@ -21,9 +22,10 @@ std::string top_field(const std::string& param) {
 
 // Returns whether the reference documents the field as refused, or as accepted under a condition.
 bool may_be_refused(const std::string& path, const std::string& field) {
-  for (const reference::FieldTable* table : reference::field_tables()) {
-    if (std::find(table->paths.begin(), table->paths.end(), path) == table->paths.end()) continue;
-    for (const reference::FieldRow& row : table->rows) {
+  for (const reference::FieldTable* table : fields::field_tables()) {
+    const auto paths = fields::parts_of(table->paths, ", ");
+    if (std::find(paths.begin(), paths.end(), path) == paths.end()) continue;
+    for (const reference::Field& row : table->rows) {
       if (row.name != field) continue;
       if (row.support == reference::Support::kRefused || row.support == reference::Support::kConditional) return true;
     }
