@@ -104,7 +104,7 @@ class LiveModels {
     std::optional<Clock::time_point> failed_at;
     std::shared_ptr<RunningModel> running;      // null: not ready
     std::shared_ptr<const ServedModel> served;  // the API's view of `running`; null: not ready
-    std::optional<ModelInfo> info;
+    std::optional<ModelFacts> info;
     std::int64_t max_model_len = 0;
     std::uint64_t promised = 0;                // bytes, while it runs
     std::uint64_t promised_on_host = 0;        // beside a GPU
