@@ -9,6 +9,7 @@
 #include "server/modules/modules.h"
 #include "server/serve.h"
 #include "server/state/server_state.h"
+#include "server/state/settings.h"
 #include "server/wire/listener.h"
 
 namespace quire {

@@ -1,5 +1,7 @@
 #include "server/connect_models.h"
 
+#include "server/ops/keys/admin.h"
+
 namespace quire {
 
 void connect_models(ServerState& state, LiveModels& models) {

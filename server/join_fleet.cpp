@@ -8,6 +8,7 @@
 #include "server/fleet/quota_sharer.h"
 #include "server/fleet/redis_store.h"
 #include "server/fleet/stream_sharer.h"
+#include "server/ops/keys/quota.h"
 #include "server/ops/shared_streams.h"
 
 namespace quire {

@@ -6,10 +6,13 @@
 #include <optional>
 
 #include "core/base/log.h"
+#include "core/grammar/compiler.h"
 #include "core/model/encode/towers/hf_tower.h"
 #include "core/model/formats/left_out_parts.h"
 #include "core/model/layers/adapters/read_adapter.h"
 #include "core/model/layers/drafted_model.h"
+#include "core/text/chat_template.h"
+#include "core/text/chat_template_capabilities.h"
 #include "core/text/tools/call_marks.h"
 #include "server/join_fleet.h"
 #include "server/modules/modules.h"
@@ -298,8 +301,8 @@ std::shared_ptr<ServedModel> ModelHost::describe(const HostedModelSpec& spec) co
   served->name = spec.name;
   served->aliases = spec.aliases;
   served->created = created_;
-  served->info = loaded_->info();
-  served->adapters = adapters_;
+  served->info = facts_of(loaded_->info());
+  served->take_adapter = adapter_taker(adapters_);
   served->has_draft_model = loaded_drafter_ != nullptr;
   served->tokenizer = loaded_->tokenizer();
   served->chat_template = parse_template(spec, *loaded_);

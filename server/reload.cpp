@@ -10,6 +10,7 @@
 
 #include "server/api/common/errors.h"
 #include "server/api/common/json.h"
+#include "server/state/settings.h"
 
 namespace quire {
 

@@ -3,17 +3,10 @@
 #include <array>
 #include <span>
 
-#include "server/admin/adapter_handlers.h"
-#include "server/admin/admin_handlers.h"
+#include "server/admin/handlers.h"
 #include "server/admin/model_handlers.h"
-#include "server/admin/openapi_handler.h"
-#include "server/admin/page_files.h"
-#include "server/admin/pull_handlers.h"
-#include "server/admin/slots_handler.h"
-#include "server/admin/status_handlers.h"
-#include "server/admin/status_view.h"
-#include "server/admin/stream_handlers.h"
 #include "server/api/batches/batches.h"
+#include "server/api/batches/files.h"
 #include "server/api/chat/chat.h"
 #include "server/api/chat/stored_chats.h"
 #include "server/api/completions/completions.h"
@@ -28,7 +21,7 @@
 #include "server/api/pooling/rerank.h"
 #include "server/api/responses/conversations.h"
 #include "server/api/responses/responses.h"
-#include "server/media/call_media.h"
+#include "server/run/admin_task.h"
 
 namespace quire {
 
@@ -182,29 +175,6 @@ RouteMatch find_route(std::string_view method, std::string_view path) {
   if (path == "/" && method != "OPTIONS") return RouteMatch{nullptr, 404, "", match.left_out};
   if (!match.allow.empty()) match.allow += ", OPTIONS";
   return match;
-}
-
-Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call) {
-  Result<std::unique_ptr<Operation>> operation;
-  if (const auto* const list = std::get_if<ListEndpoint>(&route.answer)) {
-    operation = (*list)(models, call);
-  } else {
-    auto opened = models.open(call.body, call.key_name, call.limit);
-    if (!opened) return tl::make_unexpected(opened.error());
-    if (auto* const asleep = std::get_if<SleepingModel>(&*opened)) return std::move(*asleep);
-    ModelCall& asked = std::get<ModelCall>(*opened);
-    operation = std::get<ModelEndpoint>(route.answer)(asked, call);
-    if (operation) {
-      std::vector<std::string> warnings = asked.reader.take_warnings();
-      for (std::string& text : asked.reader.misspelt())
-        warnings.push_back(std::move(text));
-      (*operation)->set_warnings(std::move(warnings));
-    }
-  }
-  if (!operation && operation.error().code == CallMedia::kWanted && call.media && call.media->wants())
-    return WantedMedia{};
-  if (!operation) return tl::make_unexpected(operation.error());
-  return *std::move(operation);
 }
 
 }  // namespace quire

@@ -3,18 +3,26 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <variant>
 
-#include "server/admin/report_reader.h"
-#include "server/api/batches/files.h"
-#include "server/api/common/model_table.h"
-#include "server/api/common/operation.h"
+#include "core/base/result.h"
 #include "server/modules/modules.h"
-#include "server/state/server_state.h"
-#include "server/wire/response.h"
 
 namespace quire {
+
+struct AdminTask;
+struct Call;
+struct ModelCall;
+struct ReportReader;
+struct RequestHead;
+struct Response;
+struct ServerState;
+struct StoredAnswer;
+class BatchStore;
+class ModelTable;
+class Operation;
 
 // Makes an operation of one model, which is ready; on a text thread.
 using ModelEndpoint = Result<std::unique_ptr<Operation>> (*)(ModelCall& asked, const Call& call);
@@ -71,13 +79,5 @@ struct RouteMatch {
 
 std::span<const Route> routes();
 RouteMatch find_route(std::string_view method, std::string_view path);
-
-// The call must be read again once its pictures are there.
-struct WantedMedia {};
-// A parsed call of the API: its operation, or the condition for it: a sleeping model to wake, pictures to read.
-using ParsedCall = std::variant<std::unique_ptr<Operation>, SleepingModel, WantedMedia>;
-// Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode if the call's limit was
-// reached.
-Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call);
 
 }  // namespace quire

@@ -19,17 +19,22 @@
 #include "core/base/log_buffer.h"
 #include "core/base/memory/memory_reserve.h"
 #include "core/base/memory/named_mapping.h"
+#include "server/api/common/model_table.h"
 #include "server/connect_models.h"
+#include "server/hub/pull_runner.h"
 #include "server/join_fleet.h"
 #include "server/model_host.h"
 #include "server/models/live_models.h"
 #include "server/modules/modules.h"
 #include "server/ops/end_watch.h"
+#include "server/ops/keys/admin.h"
 #include "server/ops/process_signals.h"
 #include "server/ops/systemd.h"
 #include "server/reload.h"
 #include "server/run/batch_service.h"
 #include "server/server.h"
+#include "server/state/live_operations.h"
+#include "server/state/settings.h"
 
 namespace quire {
 

@@ -10,15 +10,21 @@
 #include <unordered_set>
 
 #include "core/base/log.h"
-#include "server/admin/status_view.h"
+#include "server/admin/handlers.h"
+#include "server/api/common/errors.h"
+#include "server/metrics/metrics.h"
 #include "server/modules/modules.h"
 #include "server/ops/process_signals.h"
 #include "server/run/batch_service.h"
 #include "server/run/media_service.h"
 #include "server/session/session.h"
+#include "server/state/live_operations.h"
+#include "server/state/server_parts.h"
+#include "server/state/settings.h"
 #include "server/threads/event_threads.h"
 #include "server/threads/text_pool.h"
 #include "server/wire/listener.h"
+#include "server/wire/transport.h"
 #include "server/wire/wakeup.h"
 
 namespace quire {
@@ -38,34 +44,10 @@ constexpr std::chrono::milliseconds kFreshGrace{1000};
 
 }  // namespace
 
-// Null: spans are not exported.
-std::shared_ptr<SpanExporter> ServerState::open_spans([[maybe_unused]] const TracingOptions& options) {
-  if constexpr (is_built(Module::kOtlp)) {
-    if (!options.endpoint.empty()) return std::make_shared<SpanExporter>(options);
-  }
-  return nullptr;
-}
-
-// Ends the saved streams of removed or changed keys; open WebSockets then check their keys again.
-void ServerState::set_settings(std::shared_ptr<const Settings> settings) {
-  streams.set_max_bytes(settings->options.resume.max_bytes);
-  const std::shared_ptr<const Settings> before = this->settings();
-  {
-    const std::lock_guard lock(mutex_);
-    settings_ = settings;
-  }
-  for (const ApiKey& key : before->keys.all()) {
-    const ApiKey* const now = settings->keys.named(key.name);
-    if (now == nullptr || now->hash != key.hash) streams.revoke(key.name);
-  }
-  if (before->keys.empty() && !settings->keys.empty()) streams.revoke("");
-  sockets.nudge();
-}
-
 class Server::Impl {
  public:
   Impl(const ServerOptions& options, std::vector<HandedSocket> handed)
-      : state_(options),
+      : parts_(options),
         handed_(std::move(handed)),
         batches_(open_batches(state_, options.batches)),
         io_("io", static_cast<std::size_t>(options.io_threads), false),
@@ -428,7 +410,8 @@ class Server::Impl {
     }
   }
 
-  ServerState state_;
+  ServerParts parts_;
+  ServerState& state_ = parts_.state;
   std::vector<HandedSocket> handed_;
   std::shared_ptr<BatchService> batches_;  // null: batches are off; ends after the sessions that use it
   // Coroutines use these members until they end, at the latest with their loops.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/json/json.h"
+#include "core/text/chat_template.h"
 
 namespace quire {
 namespace {

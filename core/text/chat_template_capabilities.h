@@ -4,11 +4,12 @@
 
 #include <string_view>
 
-#include "core/base/json/json.h"
-#include "core/text/chat_template.h"
+#include "core/base/json/json_fwd.h"
 #include "core/text/tools/tool_format.h"
 
 namespace quire {
+
+class ChatTemplate;
 
 // A variable by which a template's reasoning is turned on and off, and its two values as JSON.
 struct ThinkingSwitch {

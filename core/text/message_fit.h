@@ -10,6 +10,7 @@
 #include "core/base/json/json.h"
 #include "core/base/result.h"
 #include "core/text/chat_template_capabilities.h"
+#include "core/text/tokenizer.h"
 
 namespace quire {
 

@@ -1,10 +1,15 @@
-#include "server/admin/adapter_handlers.h"
+#include "server/admin/handlers.h"
 
 #include "core/base/log.h"
 #include "core/base/printable.h"
 #include "server/admin/model_handlers.h"
 #include "server/api/common/errors.h"
+#include "server/api/common/model_table.h"
+#include "server/api/common/operation.h"
 #include "server/api/fields/admin.h"
+#include "server/ops/keys/admin.h"
+#include "server/run/admin_task.h"
+#include "server/state/server_state.h"
 
 namespace quire {
 

@@ -1,12 +1,19 @@
-#include "server/admin/admin_handlers.h"
+#include "server/admin/handlers.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
 
+#include "core/engine/figures/step_trace.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/json.h"
+#include "server/api/common/model_table.h"
+#include "server/api/common/operation.h"
 #include "server/models/running_model.h"
+#include "server/ops/keys/admin.h"
+#include "server/ops/reports/engine_trace.h"
+#include "server/run/admin_task.h"
+#include "server/state/server_state.h"
 
 namespace quire {
 

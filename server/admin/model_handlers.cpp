@@ -7,12 +7,19 @@
 
 #include "core/base/log.h"
 #include "core/base/printable.h"
+#include "server/admin/handlers.h"
 #include "server/api/common/errors.h"
+#include "server/api/common/model_table.h"
+#include "server/api/common/operation.h"
 #include "server/api/fields/admin.h"
 #include "server/hub/environment.h"
 #include "server/hub/hub_cache.h"
 #include "server/models/running_model.h"
 #include "server/modules/modules.h"
+#include "server/ops/keys/admin.h"
+#include "server/run/admin_task.h"
+#include "server/state/server_state.h"
+#include "server/state/settings.h"
 
 namespace quire {
 

@@ -1,4 +1,4 @@
-#include "server/admin/page_files.h"
+#include "server/admin/handlers.h"
 
 #include <fmt/core.h>
 #include <zlib.h>
@@ -10,6 +10,8 @@
 #include "server/api/common/base64.h"
 #include "server/api/common/sha256.h"
 #include "server/web/assets.h"
+#include "server/wire/request_head.h"
+#include "server/wire/response.h"
 
 namespace quire {
 

@@ -2,6 +2,7 @@
 
 #include "server/api/common/json.h"
 #include "server/api/common/operation.h"
+#include "server/hub/pull.h"
 #include "server/wire/response.h"
 
 namespace quire {

@@ -5,9 +5,14 @@
 #include <string>
 
 #include "server/api/common/errors.h"
-#include "server/ops/keys/admin.h"
+#include "server/run/admin_task.h"
 
 namespace quire {
+
+namespace hub {
+struct CachedModel;
+struct PullProgress;
+}  // namespace hub
 
 class PullAnswer {
  public:

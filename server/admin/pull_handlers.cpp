@@ -1,4 +1,4 @@
-#include "server/admin/pull_handlers.h"
+#include "server/admin/handlers.h"
 
 #include <algorithm>
 #include <optional>
@@ -10,9 +10,16 @@
 #include "server/admin/model_handlers.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/field_reader.h"
+#include "server/api/common/model_table.h"
+#include "server/api/common/operation.h"
 #include "server/api/fields/admin.h"
 #include "server/hub/environment.h"
 #include "server/hub/hub_cache.h"
+#include "server/hub/pull_runner.h"
+#include "server/ops/keys/admin.h"
+#include "server/run/admin_task.h"
+#include "server/state/server_state.h"
+#include "server/state/settings.h"
 
 namespace quire {
 
@@ -95,6 +102,17 @@ Result<ModelEntry> entry_for(const std::string& name, const hub::ModelReference&
   return entry;
 }
 
+// Lets the download be served as `entry`.
+void serve_as(ServerState& state, const ModelEntry& entry, PullTask& task) {
+  task.served_name = entry.name;
+  task.serve = [&state, entry](const std::filesystem::path& path, std::function<void(std::optional<Error>)> done) {
+    ModelOrder order;
+    order.model = entry;
+    order.model.model.path = path;
+    state.admin.order(order, std::move(done));
+  };
+}
+
 Result<std::string> wanted_model(FieldReader& reader) {
   auto name = reader.string(fields::admin::kModel);
   if (!name) name = reader.string(fields::admin::kName);
@@ -169,7 +187,7 @@ Result<AdminTask> admin_pull_model(ServerState& state, const Call& call) {
   }
   auto task = begin_pull(state, call, *allowed);
   if (!task) return tl::make_unexpected(task.error());
-  task->serves = std::move(serves);
+  if (serves) serve_as(state, *serves, *task);
   if (streams) task->form = PullTask::Form::kEvents;
   if (waits) return AdminTask{.pull = *std::move(task)};
   state.admin.pulls->keep(task->lease);
@@ -237,7 +255,7 @@ Result<AdminTask> ollama_pull(ServerState& state, const Call& call) {
   if (!entry) return tl::make_unexpected(entry.error());
   auto task = begin_pull(state, call, *allowed);
   if (!task) return tl::make_unexpected(task.error());
-  task->serves = *entry;
+  serve_as(state, *entry, *task);
   task->is_ollama = true;
   if (streams) task->form = PullTask::Form::kLines;
   return AdminTask{.pull = *std::move(task)};

@@ -1,4 +1,4 @@
-#include "server/admin/slots_handler.h"
+#include "server/admin/handlers.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,8 +10,15 @@
 #include "core/kv/moves/chain_file.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/field_reader.h"
+#include "server/api/common/model_table.h"
+#include "server/api/common/operation.h"
 #include "server/api/fields/admin.h"
 #include "server/models/running_model.h"
+#include "server/ops/keys/admin.h"
+#include "server/run/admin_task.h"
+#include "server/state/server_state.h"
+#include "server/state/settings.h"
+#include "server/wire/response.h"
 
 namespace quire {
 

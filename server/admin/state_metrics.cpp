@@ -1,4 +1,4 @@
-#include "server/admin/state_metrics.h"
+#include "server/admin/handlers.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
@@ -13,11 +13,17 @@
 #include <string>
 
 #include "core/base/log_buffer.h"
+#include "server/api/common/model_table.h"
+#include "server/metrics/exposition.h"
 #include "server/models/running_model.h"
 #include "server/modules/modules.h"
+#include "server/ops/keys/quota.h"
 #include "server/run/batch_service.h"
 #include "server/run/media_service.h"
+#include "server/state/server_state.h"
+#include "server/state/settings.h"
 #include "server/threads/text_pool.h"
+#include "server/wire/client_budget.h"
 
 namespace quire {
 

@@ -1,10 +1,14 @@
-#include "server/admin/status_handlers.h"
+#include "server/admin/handlers.h"
 
 #include <algorithm>
 
-#include "server/admin/state_metrics.h"
 #include "server/api/common/json.h"
+#include "server/api/common/model_table.h"
+#include "server/metrics/metrics.h"
 #include "server/models/running_model.h"
+#include "server/ops/reports/span_exporter.h"
+#include "server/state/server_state.h"
+#include "server/wire/response.h"
 
 namespace quire {
 

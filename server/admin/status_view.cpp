@@ -1,12 +1,16 @@
-#include "server/admin/status_view.h"
+#include "server/admin/handlers.h"
 
 #include <chrono>
 #include <cmath>
 #include <map>
 
-#include "server/admin/state_metrics.h"
 #include "server/api/common/json.h"
+#include "server/api/common/model_table.h"
+#include "server/metrics/metrics.h"
 #include "server/models/running_model.h"
+#include "server/ops/reports/status_history.h"
+#include "server/state/server_state.h"
+#include "server/wire/response.h"
 
 namespace quire {
 

@@ -1,9 +1,14 @@
-#include "server/admin/stream_handlers.h"
+#include "server/admin/handlers.h"
 
 #include <string>
 #include <string_view>
 
 #include "server/api/common/json.h"
+#include "server/api/common/operation.h"
+#include "server/ops/keys/admin.h"
+#include "server/ops/stream_store.h"
+#include "server/run/admin_task.h"
+#include "server/state/server_state.h"
 
 namespace quire {
 

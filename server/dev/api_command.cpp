@@ -8,7 +8,8 @@
 #include <string>
 
 #include "core/base/result.h"
-#include "server/admin/openapi_handler.h"
+#include "server/admin/handlers.h"
+#include "server/api/common/json.h"
 #include "server/api/reference/page.h"
 #include "server/dev/commands.h"
 

@@ -6,7 +6,9 @@
 #include <array>
 #include <utility>
 
+#include "core/content/picture.h"
 #include "server/media/decode/picture_file.h"
+#include "server/media/media_sight.h"
 
 namespace quire {
 

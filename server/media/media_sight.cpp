@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/model/encode/encoder.h"
 #include "core/model/encode/pictures/picture_sizes.h"
 #include "core/model/encode/towers/tower_spec.h"
 

@@ -1,13 +1,18 @@
 // MediaSight: a model's handling of pictures, as functions. Immutable; any thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "core/model/encode/encoder.h"
+#include "core/model/encode/media_layout.h"
 
 namespace quire {
+
+struct Picture;
+class Encoder;
+class PreparedMedia;
 
 struct MediaSight {
   bool reads_as_stored = false;  // see PictureLimits

@@ -17,7 +17,8 @@
 
 #include "core/base/result.h"
 #include "core/content/media.h"
-#include "core/model/encode/encoder.h"
+#include "core/content/prepared_media.h"
+#include "core/model/encode/media_layout.h"
 #include "server/media/pdf/pdf_file.h"
 
 namespace quire {

@@ -1,7 +1,8 @@
 #include "server/models/live_models.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <ctime>
 
 #include "core/base/log.h"
 #include "server/api/common/canary.h"
@@ -11,10 +12,7 @@ namespace quire {
 
 namespace {
 
-// A request for a model that failed to load tries again, but not before this.
-constexpr std::chrono::seconds kRetryAfter{10};
 constexpr std::chrono::milliseconds kLongestLook{1000};
-constexpr std::chrono::seconds kUnusedAfter{10};  // time after which an unused model counts as idle
 constexpr std::chrono::milliseconds kShortestLook{20};
 
 Error no_such_model(const std::string& name) {
@@ -50,62 +48,86 @@ struct WaitingRequest {
   LiveModels::Done done;
 };
 
-bool is_loading(ModelState state) {
-  return state == ModelState::kLoading || state == ModelState::kWaking;
+std::string advice(const std::string& name, const char* operation) {
+  return fmt::format("POST /admin/models/{} with {{\"name\": \"{}\"}}", operation, name);
+}
+
+bool same_engine(const HostedModelSpec& a, const HostedModelSpec& b) {
+  return a.engine.scheduler.max_model_len == b.engine.scheduler.max_model_len &&
+         a.engine.scheduler.max_num_seqs == b.engine.scheduler.max_num_seqs &&
+         a.engine.kv_cache.dtype == b.engine.kv_cache.dtype && a.kv_memory == b.kv_memory && a.kv_share == b.kv_share;
+}
+
+// Throws StartupError for a change that a reload cannot make.
+void check_unchanged(const HostedModelSpec& spec, const HostedModelSpec& served) {
+  if (!spec.is_only && spec.model.path != served.model.path) {
+    throw StartupError(fmt::format("models: '{}' is served from {}, not {}: {} and the path first", spec.name,
+                                   served.model.path.string(), spec.model.path.string(), advice(spec.name, "replace")));
+  }
+  if (!same_engine(spec, served)) {
+    throw StartupError(
+        fmt::format("models: '{}' cannot change its memory, max_num_seqs or max_model_len while the "
+                    "server runs: a restart is needed",
+                    spec.name));
+  }
+  if (spec.model.adapters != served.model.adapters || spec.model.adapter_memory != served.model.adapter_memory ||
+      spec.model.adapter_updates != served.model.adapter_updates) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change its adapters by a reload: /v1/load_lora_adapter, or a restart", spec.name));
+  }
+  if (spec.model.draft_model != served.model.draft_model) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change its draft model while the server runs: a restart is needed", spec.name));
+  }
+  if (spec.model.mmproj != served.model.mmproj || spec.model.uses_mmproj != served.model.uses_mmproj) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change its mmproj file while the server runs: a restart is needed", spec.name));
+  }
+  if (spec.model.ignore_unknown_keys != served.model.ignore_unknown_keys) {
+    throw StartupError(fmt::format(
+        "models: '{}' cannot change ignore_unknown_keys while the server runs: a restart is needed", spec.name));
+  }
 }
 
 }  // namespace
 
-LiveModels::Outcome::~Outcome() {
-  for (const auto& [done, error] : reports)
-    done(error);
-}
-
-void LiveModels::Outcome::report(Done done, std::optional<Error> error) {
-  reports.emplace_back(std::move(done), std::move(error));
-}
-
-void LiveModels::Outcome::report(std::vector<Done>& all, const std::optional<Error>& error) {
-  for (Done& done : all)
-    report(std::move(done), error);
-  all.clear();
-}
-
-bool LiveModels::Entry::is_busy() const {
-  return replacing || is_loading(state) || state == ModelState::kDraining;
-}
-
-bool LiveModels::Entry::can_give_up() const {
-  return replacing || is_loading(state) || (state == ModelState::kDraining && after == After::kLoad);
-}
-
-Error LiveModels::not_loaded(const Entry& entry) {
-  return Error{ErrorKind::kUnavailable, "The model '" + entry.spec.name + "' could not be loaded", "model_failed",
-               "model", kRetryAfter};
-}
-
 LiveModels::LiveModels(ModelOpener open, std::function<MachineMemory()> measure,
                        std::function<MachineMemory()> measure_host)
-    : open_(std::move(open)),
-      ledger_(std::move(measure)),
-      host_ledger_(std::move(measure_host)),
-      thread_(std::make_shared<WorkThread>("models", [this] { return sleep_idle(Clock::now()); })) {}
+    : thread_(std::make_shared<WorkThread>("models", [this] { return sleep_idle(Clock::now()); })),
+      loader_(std::move(open), std::move(measure), std::move(measure_host), thread_,
+              [this](const RunningModel* model) { note_release(model); }) {}
 
 void LiveModels::stop() {
-  ending_ = true;
+  loader_.interrupt();
   thread_->stop();
-  std::vector<std::shared_ptr<RunningModel>> alive;
-  std::vector<EntryPtr> entries;
+  std::vector<EntryPtr> entries;  // released after their engines have ended
   {
     const std::lock_guard lock(mutex_);
     publish_ = nullptr;
-    for (const auto& each : alive_) {
-      if (auto model = each.lock()) alive.push_back(std::move(model));
-    }
     entries.swap(entries_);
   }
-  for (const auto& model : alive)
-    model->stop();
+  loader_.stop_all();
+}
+
+void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
+                       const std::function<bool()>& interrupted) {
+  auto opened = loader_.open_all(specs, general);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const auto entry = std::make_shared<HostedModel>(specs[i]);
+    std::optional<BroughtUp> loaded;
+    if (opened[i]) {
+      name_failures(specs[i], [&] { loaded = loader_.bring_up(specs[i], std::move(opened[i]), interrupted); });
+    }
+    const std::lock_guard lock(mutex_);
+    if (loaded) entry->put(*std::move(loaded));
+    entries_.push_back(entry);
+  }
+  const std::lock_guard lock(mutex_);
+  general_ = general;
+}
+
+void LiveModels::check(std::vector<HostedModelSpec> specs, const EngineOptions& general) const {
+  loader_.check(std::move(specs), general);
 }
 
 void LiveModels::publish_to(Publish publish) {
@@ -120,45 +142,24 @@ LiveModels::EntryPtr LiveModels::find(const std::string& name) const {
   return found == entries_.end() ? nullptr : *found;
 }
 
-bool LiveModels::is_taken(const HostedModelSpec& spec, const Entry* but) const {
+bool LiveModels::is_taken(const HostedModelSpec& spec, const HostedModel* but) const {
   return std::any_of(entries_.begin(), entries_.end(),
                      [&](const EntryPtr& entry) { return entry.get() != but && share_a_name(spec, entry->spec); });
-}
-
-TableEntry LiveModels::describe(const Entry& entry) const {
-  TableEntry row;
-  row.name = entry.spec.name;
-  row.aliases = entry.spec.aliases;
-  for (const AdapterPath& adapter : entry.spec.adapters) {
-    if (!entry.spec.is_canary) row.adapters.push_back({adapter.name, adapter.path.filename().string()});
-  }
-  row.created = entry.created;
-  row.state = entry.state;
-  row.failure = entry.failure;
-  row.info = entry.info;
-  row.max_model_len = entry.max_model_len;
-  row.served = entry.served;
-  row.running = entry.running;
-  row.canary_share = entry.canary_share;
-  return row;
 }
 
 void LiveModels::publish() {
   if (!publish_) return;
   std::vector<TableEntry> rows;
   for (const EntryPtr& entry : entries_)
-    rows.push_back(describe(*entry));
+    rows.push_back(entry->row());
   publish_(ModelTable(std::move(rows)));
 }
 
 std::vector<ModelReport> LiveModels::report() const {
   const std::lock_guard lock(mutex_);
   std::vector<ModelReport> reports;
-  for (const EntryPtr& entry : entries_) {
-    reports.push_back({describe(*entry), entry->spec.model.path, entry->spec.adapters,
-                       entry->running ? entry->promised : 0, entry->spec.sleep_after, entry->replacing,
-                       entry->spec.is_configured});
-  }
+  for (const EntryPtr& entry : entries_)
+    reports.push_back(entry->report());
   return reports;
 }
 
@@ -171,8 +172,8 @@ void LiveModels::begin_load(const EntryPtr& entry, ModelState state) {
   thread_->post([this, entry, stop = entry->loading.get_token()] { load_now(entry, stop); });
 }
 
-// Running requests finish on the old model; its last holder, often a session, hands it to bury().
-void LiveModels::begin_drain(Entry& entry, After after, Outcome& outcome) {
+// Running requests finish on the old model; its last holder, often a session, hands it to the loader.
+void LiveModels::begin_drain(HostedModel& entry, After after, ModelOutcome& outcome) {
   entry.draining = entry.running.get();
   entry.after = after;
   entry.state = ModelState::kDraining;
@@ -181,31 +182,15 @@ void LiveModels::begin_drain(Entry& entry, After after, Outcome& outcome) {
   publish();
 }
 
-void LiveModels::put(Entry& entry, Loaded loaded) {
-  entry.running = std::move(loaded.running);
-  entry.served = std::move(loaded.served);
-  entry.promised = loaded.promised;
-  entry.promised_on_host = loaded.promised_on_host;
-  entry.info = entry.served->info;
-  entry.max_model_len = entry.served->max_model_len;
-  entry.state = ModelState::kReady;
-  entry.failure.clear();
-  entry.failed_at.reset();
-  entry.fallback.reset();
-  entry.replacing = false;
-  entry.last_steps = 0;
-  entry.active_at = Clock::now();
-}
-
 void LiveModels::load(const ModelEntry& model, Done done) {
-  Outcome outcome;
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   HostedModelSpec spec = spec_of(model, general_);
   EntryPtr entry = find(spec.name);
   const bool same = entry && (spec.model.path.empty() || spec.model.path == entry->spec.model.path);
   const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
   if (entry && same && entry->state == ModelState::kReady) return outcome.report(std::move(done));
-  if (entry && same && is_loading(entry->state)) return entry->callers.push_back(std::move(done));
+  if (entry && same && entry->is_loading()) return entry->callers.push_back(std::move(done));
   if (entry && same && !model.preload && entry->state == ModelState::kSleeping) return outcome.report(std::move(done));
   if (entry && (entry->state == ModelState::kReady && !entry->replacing)) {
     return refuse(wrong_state(spec.name, entry->state, "another file takes its place by /admin/models/replace"));
@@ -224,15 +209,13 @@ void LiveModels::load(const ModelEntry& model, Done done) {
     return refuse(Error{ErrorKind::kConflict, "There are " + std::to_string(kMostModels) + " models already",
                         "too_many_models", "name", std::nullopt});
   }
+  spec.is_configured = entry && entry->spec.is_configured;
   if (!entry) {
-    entry = std::make_shared<Entry>();
-    entry->created = static_cast<std::int64_t>(std::time(nullptr));
+    entry = std::make_shared<HostedModel>(std::move(spec));
     entries_.push_back(entry);
-    spec.is_configured = false;
-  } else {
-    spec.is_configured = entry->spec.is_configured;
+  } else if (!same) {
+    entry->spec = std::move(spec);
   }
-  if (!same) entry->spec = std::move(spec);
   entry->waiting_places = std::make_shared<RequestQueue>(entry->spec.engine.queue);
   if (!model.preload) {
     entry->state = ModelState::kSleeping;
@@ -261,14 +244,14 @@ void LiveModels::sleep(const std::string& name, Done done) {
 }
 
 void LiveModels::give_up(const std::string& name, After after, Done done) {
-  Outcome outcome;
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
   const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
   if (!entry) return refuse(no_such_model(name));
   if (entry->state == ModelState::kDraining && entry->after == after) return entry->callers.push_back(std::move(done));
   if (entry->canary_share > 0.0) return refuse(has_canary(name));
-  const bool loads_for_nobody = is_loading(entry->state) && entry->waiting.empty();
+  const bool loads_for_nobody = entry->is_loading() && entry->waiting.empty();
   if (after == After::kUnload ? entry->can_give_up() : loads_for_nobody) {
     abandon(entry, after, given_up(name), outcome);
     outcome.report(entry->waiting, no_such_model(name));
@@ -287,7 +270,7 @@ void LiveModels::give_up(const std::string& name, After after, Done done) {
 
 // A model that serves meanwhile continues, or drains to be unloaded. The model being loaded becomes `after` once the
 // loader has noticed.
-void LiveModels::abandon(const EntryPtr& entry, After after, const Error& why, Outcome& outcome) {
+void LiveModels::abandon(const EntryPtr& entry, After after, const Error& why, ModelOutcome& outcome) {
   log::info("the load of {} is given up", entry->spec.name);
   entry->loading.request_stop();
   outcome.report(entry->callers, why);
@@ -304,7 +287,7 @@ void LiveModels::abandon(const EntryPtr& entry, After after, const Error& why, O
 }
 
 void LiveModels::abandon_loads() {
-  Outcome outcome;
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   for (const EntryPtr& entry : std::vector<EntryPtr>(entries_)) {
     if (entry->can_give_up() && entry->waiting.empty()) abandon(entry, After::kSleep, shutting_down(), outcome);
@@ -312,7 +295,7 @@ void LiveModels::abandon_loads() {
 }
 
 void LiveModels::wake(const std::string& name, Done done) {
-  Outcome outcome;
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
   const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
@@ -322,11 +305,11 @@ void LiveModels::wake(const std::string& name, Done done) {
   if (entry->state == ModelState::kReady) return outcome.report(std::move(done));
   if (entry->state == ModelState::kDraining) return entry->waiting.push_back(std::move(done));
   entry->callers.push_back(std::move(done));
-  if (!is_loading(entry->state)) begin_load(entry, ModelState::kWaking);
+  if (!entry->is_loading()) begin_load(entry, ModelState::kWaking);
 }
 
 void LiveModels::replace(const std::string& name, const std::filesystem::path& path, bool in_place, Done done) {
-  Outcome outcome;
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
   const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
@@ -350,16 +333,14 @@ void LiveModels::replace(const std::string& name, const std::filesystem::path& p
 }
 
 void LiveModels::wake_for(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done) {
-  Outcome outcome;
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   const EntryPtr entry = find(name);
   const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
   const bool leaves = entry && entry->state == ModelState::kDraining && entry->after == After::kUnload;
   if (!entry || leaves || entry->state == ModelState::kUnloaded) return refuse(no_such_model(name));
   if (entry->state == ModelState::kReady) return outcome.report(std::move(done));
-  if (entry->state == ModelState::kFailed && Clock::now() - *entry->failed_at < kRetryAfter) {
-    return refuse(not_loaded(*entry));
-  }
+  if (entry->failed_lately(Clock::now())) return refuse(entry->not_loaded());
   auto ticket = entry->waiting_places->reserve(key_name, body_bytes);
   if (!ticket) return refuse(ticket.error());
   auto waiting =
@@ -381,25 +362,9 @@ std::optional<std::chrono::milliseconds> LiveModels::longest_wait(const std::str
   return std::nullopt;
 }
 
-void LiveModels::note_work(Entry& entry, Clock::time_point now) {
-  const EngineStats stats = entry.running->stats();
-  if (stats.num_steps != entry.last_steps || stats.num_running > 0 || stats.num_waiting > 0) entry.active_at = now;
-  entry.last_steps = stats.num_steps;
-}
-
-// Returns whether the model may release its memory: it is unused, and served the request it was loaded for.
-bool LiveModels::is_idle(Entry& entry, Clock::time_point now) {
-  if (entry.state != ModelState::kReady || entry.replacing || entry.spec.is_canary || entry.canary_share > 0.0)
-    return false;
-  note_work(entry, now);
-  const EngineStats stats = entry.running->stats();
-  const bool has_served = stats.num_steps > 0 || now - entry.active_at >= kUnusedAfter;
-  return has_served && stats.num_running == 0 && stats.num_waiting == 0;
-}
-
 // If several models are ready and another one sleeps, it looks regularly, to know which was used least recently.
 std::optional<Clock::time_point> LiveModels::sleep_idle(Clock::time_point now) {
-  Outcome outcome;
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   const auto num_in = [&](ModelState state) {
     return std::ranges::count_if(entries_, [&](const EntryPtr& entry) { return entry->state == state; });
@@ -409,7 +374,7 @@ std::optional<Clock::time_point> LiveModels::sleep_idle(Clock::time_point now) {
   for (const EntryPtr& entry : entries_) {
     const auto limit = entry->spec.sleep_after;
     if (entry->state != ModelState::kReady || entry->replacing) continue;
-    note_work(*entry, now);
+    entry->note_work(now);
     if (limit.count() == 0 || entry->canary_share > 0.0) continue;
     if (now - entry->active_at >= limit) {
       log::info("{} had nothing to do for {} s and goes to sleep", entry->spec.name, limit.count() / 1000);
@@ -420,6 +385,48 @@ std::optional<Clock::time_point> LiveModels::sleep_idle(Clock::time_point now) {
     next = next ? std::min(*next, look) : look;
   }
   return next;
+}
+
+void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<EntryPtr, std::shared_ptr<ServedModel>>> matched;
+  std::vector<HostedModelSpec> named;  // specs with their present adapters
+  for (const HostedModelSpec& spec : specs) {
+    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const EntryPtr& entry) {
+      return entry->spec.name == spec.name || (entry->spec.is_only && spec.is_only);
+    });
+    if (found == entries_.end()) {
+      throw StartupError(fmt::format("models: '{}' is new: {} and a path first", spec.name, advice(spec.name, "load")));
+    }
+    const HostedModel& entry = **found;
+    if (entry.replacing || entry.state == ModelState::kDraining || entry.state == ModelState::kLoading) {
+      throw StartupError(fmt::format("models: '{}' is changing: reload again after it", spec.name));
+    }
+    check_unchanged(spec, entry.spec);
+    matched.emplace_back(*found, entry.running ? entry.running->describe(spec) : nullptr);
+    named.push_back(spec);
+    named.back().adapters = entry.spec.adapters;
+  }
+  check_names(named);
+  for (const EntryPtr& entry : entries_) {
+    const bool kept =
+        std::any_of(matched.begin(), matched.end(), [&](const auto& each) { return each.first == entry; });
+    if (!kept && entry->spec.is_configured && entry->state != ModelState::kUnloaded) {
+      throw StartupError(fmt::format("models: '{}' is served, and missing from the configuration: {} first",
+                                     entry->spec.name, advice(entry->spec.name, "unload")));
+    }
+    for (const HostedModelSpec& spec : specs) {
+      if (kept || !share_a_name(spec, entry->spec)) continue;
+      throw StartupError(fmt::format("models: '{}' would share a name with '{}'", spec.name, entry->spec.name));
+    }
+  }
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const auto& [entry, served] = matched[i];
+    entry->take_over(specs[i], served);
+  }
+  general_ = general;
+  publish();
+  thread_->post([] {});  // times may have changed: the thread computes its next wake-up again
 }
 
 }  // namespace quire

@@ -1,10 +1,9 @@
-// LiveModels: the models of one process, from loading to destruction: the memory promised to each, its state, and the
-// requests that wait for it. Any thread, except start() and stop(): one thread at a time. Slow work runs on the thread
+// LiveModels: the models of one process, from loading to destruction: their names, states and changes, and the requests
+// that wait for them. Any thread, except start() and stop(): one thread at a time. Slow work runs on the thread
 // `models`, one task at a time. Invariants: the published table never names a model twice; a model is destroyed on that
 // thread, after its last request; every operation calls its Done exactly once, unless the process ends first.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,9 +13,9 @@
 #include <vector>
 
 #include "server/api/common/model_table.h"
-#include "server/models/memory_ledger.h"
+#include "server/models/hosted_model.h"
+#include "server/models/model_loader.h"
 #include "server/models/model_report.h"
-#include "server/models/running_model.h"
 #include "server/models/work_thread.h"
 
 namespace quire {
@@ -26,7 +25,7 @@ class LiveModels {
   using Publish = std::function<void(const ModelTable& table)>;
   // Called when an operation ends, with the error if it failed; on the thread `models`, or before the operation's
   // function returns. Must not block.
-  using Done = std::function<void(std::optional<Error> error)>;
+  using Done = ModelDone;
 
   // `measure` returns the memory for models on their device, `measure_host` the machine's memory left beside a GPU.
   LiveModels(
@@ -93,119 +92,42 @@ class LiveModels {
   void reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general);
 
  private:
-  // The next state of a draining model.
-  enum class After { kSleep, kUnload, kLoad };
-
-  struct Entry {
-    HostedModelSpec spec;
-    ModelState state = ModelState::kSleeping;
-    std::int64_t created = 0;
-    std::string failure;
-    std::optional<Clock::time_point> failed_at;
-    std::shared_ptr<RunningModel> running;      // null: not ready
-    std::shared_ptr<const ServedModel> served;  // the API's view of `running`; null: not ready
-    std::optional<ModelInfo> info;
-    std::int64_t max_model_len = 0;
-    std::uint64_t promised = 0;                // bytes, while it runs
-    std::uint64_t promised_on_host = 0;        // beside a GPU
-    std::stop_source loading;                  // stops the load or replacement under way
-    bool begun = false;                        // the load runs on the thread `models`; false: it waits for that thread
-    bool replacing = false;                    // its replacement is being loaded meanwhile
-    double canary_share = 0.0;                 // the share of its conversations that its canary gets
-    const RunningModel* draining = nullptr;    // only compared, never dereferenced
-    const RunningModel* makes_room = nullptr;  // model whose released memory lets the load resume
-    After after = After::kSleep;
-    std::optional<HostedModelSpec> fallback;       // state before a replacement in place
-    std::vector<Done> callers;                     // callbacks of the operation under way
-    std::vector<Done> waiting;                     // requests, and callers of wake(), that wait until it is ready
-    std::shared_ptr<RequestQueue> waiting_places;  // limits the requests in `waiting`; holds no request itself
-    std::uint64_t last_steps = 0;
-    Clock::time_point active_at{};
-
-    bool is_busy() const;      // an operation is under way that excludes others
-    bool can_give_up() const;  // ... but can be cancelled: a load, or leading to one
-  };
-  using EntryPtr = std::shared_ptr<Entry>;
-  // A loaded model that its entry does not hold yet.
-  struct Loaded {
-    std::shared_ptr<RunningModel> running;
-    std::shared_ptr<const ServedModel> served;
-    std::uint64_t promised = 0;
-    std::uint64_t promised_on_host = 0;
-  };
-  // Callbacks to call and models to release after the mutex is unlocked.
-  struct Outcome {
-    std::vector<std::pair<Done, std::optional<Error>>> reports;
-    std::vector<std::shared_ptr<RunningModel>> dropped;
-    ~Outcome();
-    void report(Done done, std::optional<Error> error = std::nullopt);
-    void report(std::vector<Done>& all, const std::optional<Error>& error = std::nullopt);
-  };
-
-  // A model's promised memory, until this and its copies are gone.
-  struct Promises {
-    std::shared_ptr<const std::uint64_t> own;
-    std::shared_ptr<const std::uint64_t> on_host;
-  };
-  // A model without holders.
-  struct Ended {
-    std::unique_ptr<RunningModel> model;
-    Promises promises;
-  };
+  using After = HostedModel::After;
+  using EntryPtr = std::shared_ptr<HostedModel>;
 
   // The common part of sleep() and unload().
   void give_up(const std::string& name, After after, Done done);
 
   // Each requires mutex_.
   EntryPtr find(const std::string& name) const;
-  bool is_taken(const HostedModelSpec& spec, const Entry* but) const;
-  static Error not_loaded(const Entry& entry);  // the error for requests
+  bool is_taken(const HostedModelSpec& spec, const HostedModel* but) const;
   void begin_load(const EntryPtr& entry, ModelState state);
-  void begin_drain(Entry& entry, After after, Outcome& outcome);
-  void abandon(const EntryPtr& entry, After after, const Error& why, Outcome& outcome);
-  void put(Entry& entry, Loaded loaded);
-  void note_failure(const EntryPtr& entry, const Error& error, Outcome& outcome);
-  void after_drain(const EntryPtr& entry, Outcome& outcome);
-  static void note_work(Entry& entry, Clock::time_point now);
-  static bool is_idle(Entry& entry, Clock::time_point now);
-  bool take_room(Entry& entry, Outcome& outcome);
+  void begin_drain(HostedModel& entry, After after, ModelOutcome& outcome);
+  void abandon(const EntryPtr& entry, After after, const Error& why, ModelOutcome& outcome);
+  void note_failure(const EntryPtr& entry, const Error& error, ModelOutcome& outcome);
+  void after_drain(const EntryPtr& entry, ModelOutcome& outcome);
+  bool take_room(HostedModel& entry, ModelOutcome& outcome);
   void take_out(const EntryPtr& entry);
-  void take_over(Entry& entry, const HostedModelSpec& spec, std::shared_ptr<ServedModel> served);
   std::optional<Error> adapter_refusal(const EntryPtr& entry, const std::string& name, bool in_place) const;
-  void begin_canary(const Entry& entry, const std::filesystem::path& path, double share, Done done);
-  void drop_canary(const EntryPtr& canary, Done done, Outcome& outcome);
-  void promote(Entry& entry, const EntryPtr& canary, Outcome& outcome);
+  void begin_canary(const HostedModel& entry, const std::filesystem::path& path, double share, Done done);
+  void drop_canary(const EntryPtr& canary, Done done, ModelOutcome& outcome);
+  void promote(HostedModel& entry, const EntryPtr& canary, ModelOutcome& outcome);
   void publish();
-  TableEntry describe(const Entry& entry) const;
 
   // Runs on the thread `models`, without the mutex.
   void load_now(const EntryPtr& entry, const std::stop_token& stop);
   void replace_beside(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
   void check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop);
-  void bury(Ended& ended);
+  void note_release(const RunningModel* model);
   bool fits_without_idle(const HostedModelSpec& spec);
-  void plan_without(const HostedModelSpec& spec, std::uint64_t promised, std::uint64_t promised_on_host) const;
   void load_adapter_now(const EntryPtr& entry, const AdapterPath& adapter, bool in_place, const Done& done);
-  // Returns the error if loading fails; nullopt if the load was cancelled or the process ends.
-  std::optional<Result<Loaded>> try_load(const HostedModelSpec& spec, const std::stop_token& stop);
-  Loaded bring_up(const HostedModelSpec& spec, std::unique_ptr<OpenedModel> opened,
-                  const std::function<bool()>& interrupted);
-  // Opens those to be preloaded (null: the others) and plans the memory of all.
-  std::vector<std::unique_ptr<OpenedModel>> open_all(std::vector<HostedModelSpec>& specs,
-                                                     const EngineOptions& general) const;
-  void plan_start(std::vector<HostedModelSpec>& specs, std::int64_t kv_budget,
-                  const std::vector<std::unique_ptr<OpenedModel>>& opened) const;
 
-  const ModelOpener open_;
-  MemoryLedger ledger_;
-  MemoryLedger host_ledger_;  // the machine's memory beside a GPU
   mutable std::mutex mutex_;
   Publish publish_;
   EngineOptions general_;
   std::vector<EntryPtr> entries_;
-  std::vector<std::weak_ptr<RunningModel>> alive_;  // loaded models that are perhaps still referenced
-  std::atomic<bool> ending_{false};
   std::shared_ptr<WorkThread> thread_;
+  ModelLoader loader_;
 };
 
 }  // namespace quire

@@ -1,220 +1,29 @@
+// LiveModels: the work on the thread `models`; adapters of serving models; a canary beside a model.
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "core/base/log.h"
+#include "server/api/common/canary.h"
 #include "server/models/live_models.h"
 
 namespace quire {
 
 namespace {
 
-Error load_refusal(const std::string& name, ErrorKind kind, const char* code, const std::string& why) {
-  return Error{kind, "The model '" + name + "' was not loaded: " + why, code, "", std::nullopt};
+Error adapter_error(ErrorKind kind, std::string message, const char* code) {
+  return Error{kind, std::move(message), code, "lora_name", std::nullopt};
 }
 
-// Runs `work` and returns its exception as an admin's error; nothing if it succeeded. Interrupted passes through.
-template <class Work>
-std::optional<Error> refused_by(const std::string& name, const Work& work) {
-  try {
-    work();
-    return std::nullopt;
-  } catch (const MemoryShortage& error) {
-    return load_refusal(name, ErrorKind::kNoMemory, "insufficient_memory", error.what());
-  } catch (const std::bad_alloc&) {
-    return load_refusal(name, ErrorKind::kNoMemory, "insufficient_memory", "the system gave no memory");
-  } catch (const StartupError& error) {
-    return load_refusal(name, ErrorKind::kInvalidRequest, "invalid_model", error.what());
-  } catch (const std::exception& error) {
-    return load_refusal(name, ErrorKind::kInternal, "model_load_failed", error.what());
-  }
+auto find_path(HostedModelSpec& spec, const std::string& name) {
+  return std::ranges::find(spec.adapters, name, &AdapterPath::name);
 }
 
-std::string advice(const std::string& name, const char* operation) {
-  return fmt::format("POST /admin/models/{} with {{\"name\": \"{}\"}}", operation, name);
-}
-
-// A share was planned before the model's needs were known.
-KvCacheOptions pool_of(const HostedModelSpec& spec, const MemoryNeeds& needs) {
-  KvCacheOptions pool = spec.engine.kv_cache;
-  const bool is_share = !spec.is_only && spec.kv_memory == 0 && pool.memory > 0;
-  if (is_share) pool.memory = useful_kv_bytes(needs, pool.block_size, pool.memory);
-  return pool;
-}
-
-bool same_engine(const HostedModelSpec& a, const HostedModelSpec& b) {
-  return a.engine.scheduler.max_model_len == b.engine.scheduler.max_model_len &&
-         a.engine.scheduler.max_num_seqs == b.engine.scheduler.max_num_seqs &&
-         a.engine.kv_cache.dtype == b.engine.kv_cache.dtype && a.kv_memory == b.kv_memory && a.kv_share == b.kv_share;
-}
-
-// Throws StartupError if two models share a name.
-void check_names(const std::vector<HostedModelSpec>& specs) {
-  for (auto spec = specs.begin(); spec != specs.end(); ++spec) {
-    if (const auto twice = repeated_name(*spec)) {
-      throw StartupError(fmt::format("model '{}': the name '{}' is given twice, as a name, an alias or an adapter",
-                                     spec->name, *twice));
-    }
-    if (std::any_of(specs.begin(), spec, [&](const HostedModelSpec& other) { return share_a_name(other, *spec); })) {
-      throw StartupError(
-          fmt::format("models: the name '{}', or one of its aliases or adapters, belongs to two", spec->name));
-    }
-  }
-}
-
-// With several models, the error names the one refused.
-void name_failures(const HostedModelSpec& spec, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const StartupError& error) {
-    if (spec.is_only) throw;
-    throw StartupError(fmt::format("model '{}': {}", spec.name, error.what()));
-  }
-}
-
-// Throws StartupError for a change that a reload cannot make.
-void check_unchanged(const HostedModelSpec& spec, const HostedModelSpec& served) {
-  if (!spec.is_only && spec.model.path != served.model.path) {
-    throw StartupError(fmt::format("models: '{}' is served from {}, not {}: {} and the path first", spec.name,
-                                   served.model.path.string(), spec.model.path.string(), advice(spec.name, "replace")));
-  }
-  if (!same_engine(spec, served)) {
-    throw StartupError(
-        fmt::format("models: '{}' cannot change its memory, max_num_seqs or max_model_len while the "
-                    "server runs: a restart is needed",
-                    spec.name));
-  }
-  if (spec.model.adapters != served.model.adapters || spec.model.adapter_memory != served.model.adapter_memory ||
-      spec.model.adapter_updates != served.model.adapter_updates) {
-    throw StartupError(fmt::format(
-        "models: '{}' cannot change its adapters by a reload: /v1/load_lora_adapter, or a restart", spec.name));
-  }
-  if (spec.model.draft_model != served.model.draft_model) {
-    throw StartupError(fmt::format(
-        "models: '{}' cannot change its draft model while the server runs: a restart is needed", spec.name));
-  }
-  if (spec.model.mmproj != served.model.mmproj || spec.model.uses_mmproj != served.model.uses_mmproj) {
-    throw StartupError(fmt::format(
-        "models: '{}' cannot change its mmproj file while the server runs: a restart is needed", spec.name));
-  }
-  if (spec.model.ignore_unknown_keys != served.model.ignore_unknown_keys) {
-    throw StartupError(fmt::format(
-        "models: '{}' cannot change ignore_unknown_keys while the server runs: a restart is needed", spec.name));
-  }
-}
-
-MachineMemory less(MachineMemory memory, std::uint64_t promised) {
-  memory.available -= std::min(memory.available, promised);
-  return memory;
+Error conflict(const std::string& name, const std::string& why) {
+  return Error{ErrorKind::kConflict, "The model '" + name + "' " + why, "model_busy", "name", std::nullopt};
 }
 
 }  // namespace
-
-std::vector<std::unique_ptr<OpenedModel>> LiveModels::open_all(std::vector<HostedModelSpec>& specs,
-                                                               const EngineOptions& general) const {
-  check_names(specs);
-  std::vector<std::unique_ptr<OpenedModel>> opened;
-  for (const HostedModelSpec& spec : specs) {
-    if (!spec.preload && !std::filesystem::exists(spec.model.path)) {
-      throw StartupError(fmt::format("model '{}': there is no '{}'", spec.name, spec.model.path.string()));
-    }
-    opened.push_back(spec.preload ? open_(spec) : nullptr);
-  }
-  plan_start(specs, general.kv_cache.memory, opened);
-  return opened;
-}
-
-void LiveModels::check(std::vector<HostedModelSpec> specs, const EngineOptions& general) const {
-  const auto opened = open_all(specs, general);
-  std::uint64_t promised = 0;
-  std::uint64_t promised_on_host = 0;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (!opened[i]) continue;
-    name_failures(specs[i], [&] {
-      const MemoryNeeds needs = opened[i]->needs();
-      const MemoryPlan plan = plan_memory(needs, pool_of(specs[i], needs), less(ledger_.left(), promised),
-                                          less(host_ledger_.left(), promised_on_host));
-      promised += plan.total_bytes();
-      promised_on_host += needs.host_bytes;
-      opened[i]->check();
-    });
-  }
-}
-
-void LiveModels::start(std::vector<HostedModelSpec> specs, const EngineOptions& general,
-                       const std::function<bool()>& interrupted) {
-  auto opened = open_all(specs, general);
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    const auto entry = std::make_shared<Entry>();
-    entry->spec = specs[i];
-    entry->created = static_cast<std::int64_t>(std::time(nullptr));
-    entry->waiting_places = std::make_shared<RequestQueue>(specs[i].engine.queue);
-    std::optional<Loaded> loaded;
-    if (opened[i]) name_failures(specs[i], [&] { loaded = bring_up(specs[i], std::move(opened[i]), interrupted); });
-    const std::lock_guard lock(mutex_);
-    if (loaded) put(*entry, *std::move(loaded));
-    entries_.push_back(entry);
-  }
-  const std::lock_guard lock(mutex_);
-  general_ = general;
-}
-
-// A single model takes the memory it is given, or all that is free.
-void LiveModels::plan_start(std::vector<HostedModelSpec>& specs, std::int64_t kv_budget,
-                            const std::vector<std::unique_ptr<OpenedModel>>& opened) const {
-  if (specs.size() == 1 && specs.front().is_only) return;
-  std::vector<KvClaim> claims;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    claims.push_back({specs[i].name, specs[i].kv_memory, specs[i].kv_share, std::nullopt});
-    if (opened[i]) claims.back().needs = opened[i]->needs();
-  }
-  const std::int32_t block_size = specs.empty() ? 1 : specs.front().engine.kv_cache.block_size;
-  const std::vector<std::int64_t> sizes = share_kv(claims, kv_budget, block_size, ledger_.left());
-  for (std::size_t i = 0; i < specs.size(); ++i)
-    specs[i].engine.kv_cache.memory = sizes[i];
-}
-
-LiveModels::Loaded LiveModels::bring_up(const HostedModelSpec& spec, std::unique_ptr<OpenedModel> opened,
-                                        const std::function<bool()>& interrupted) {
-  const MemoryNeeds needs = opened->needs();
-  const MemoryPlan plan = plan_memory(needs, pool_of(spec, needs), ledger_.left(), host_ledger_.left());
-  Promises promises{ledger_.promise(plan.total_bytes()), host_ledger_.promise(needs.host_bytes)};
-  std::unique_ptr<RunningModel> model = opened->start(plan, interrupted);
-  Loaded loaded;
-  loaded.promised = plan.total_bytes();
-  loaded.promised_on_host = needs.host_bytes;
-  // The promises move with the model: the pointer itself may live longer.
-  loaded.running = {
-      model.release(), [this, thread = thread_, promises = std::move(promises)](RunningModel* ended) mutable {
-        // A job must be copyable, but `Ended` is not.
-        auto held = std::make_shared<Ended>(Ended{std::unique_ptr<RunningModel>(ended), std::move(promises)});
-        thread->post([this, held] { bury(*held); });
-      }};
-  auto served = loaded.running->describe(spec);
-  served->queue = std::shared_ptr<RequestQueue>(loaded.running, &loaded.running->queue());
-  loaded.served = std::move(served);
-  const std::lock_guard lock(mutex_);
-  std::erase_if(alive_, [](const std::weak_ptr<RunningModel>& each) { return each.expired(); });
-  alive_.push_back(loaded.running);
-  return loaded;
-}
-
-std::optional<Result<LiveModels::Loaded>> LiveModels::try_load(const HostedModelSpec& spec,
-                                                               const std::stop_token& stop) {
-  try {
-    Loaded loaded;
-    const auto error = refused_by(spec.name, [&] {
-      loaded = bring_up(spec, open_(spec), [&] { return ending_.load() || stop.stop_requested(); });
-    });
-    if (error) return tl::make_unexpected(*error);
-    return loaded;
-  } catch (const Interrupted&) {
-    ::malloc_trim(0);
-    return std::nullopt;
-  }
-}
 
 void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
   HostedModelSpec spec;
@@ -225,14 +34,14 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
     spec = entry->spec;
   }
   const auto began = Clock::now();
-  auto loaded = try_load(spec, stop);
+  auto loaded = loader_.load(spec, stop);
   if (!loaded && !stop.stop_requested()) return;  // the process ends
   const bool lacks_room = loaded && !*loaded && loaded->error().kind == ErrorKind::kNoMemory;
   const bool can_have_room = lacks_room && fits_without_idle(spec);
-  Outcome outcome;
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   if (stop.stop_requested()) {
-    // The loader may have finished before noticing: then the abandonment ends once bury() had the model.
+    // The loader may have finished before noticing: then the abandonment ends once the model was released.
     if (!loaded || !*loaded) return after_drain(entry, outcome);
     entry->draining = (*loaded)->running.get();
     return;
@@ -241,17 +50,10 @@ void LiveModels::load_now(const EntryPtr& entry, const std::stop_token& stop) {
   if (!*loaded) return note_failure(entry, loaded->error(), outcome);
   log::info("{} is loaded after {} ms", spec.name,
             std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - began).count());
-  put(*entry, **std::move(loaded));
+  entry->put(**std::move(loaded));
   outcome.report(entry->callers);
   outcome.report(entry->waiting);
   publish();
-}
-
-// Throws MemoryShortage if the model would not fit with so much more memory free.
-void LiveModels::plan_without(const HostedModelSpec& spec, std::uint64_t promised,
-                              std::uint64_t promised_on_host) const {
-  const MemoryNeeds needs = open_(spec)->needs();
-  plan_memory(needs, pool_of(spec, needs), ledger_.left_without(promised), host_ledger_.left_without(promised_on_host));
 }
 
 // Returns whether the model would fit if all idle ones slept.
@@ -261,21 +63,21 @@ bool LiveModels::fits_without_idle(const HostedModelSpec& spec) {
   {
     const std::lock_guard lock(mutex_);
     for (const EntryPtr& entry : entries_) {
-      if (!is_idle(*entry, Clock::now())) continue;
+      if (!entry->is_idle(Clock::now())) continue;
       promised += entry->promised;
       promised_on_host += entry->promised_on_host;
     }
   }
   if (promised + promised_on_host == 0) return false;
-  return !refused_by(spec.name, [&] { plan_without(spec, promised, promised_on_host); });
+  return !loader_.refusal_without(spec, promised, promised_on_host);
 }
 
 // Puts the least recently used idle model to sleep; the load begins again once its memory is released.
-bool LiveModels::take_room(Entry& entry, Outcome& outcome) {
+bool LiveModels::take_room(HostedModel& entry, ModelOutcome& outcome) {
   const auto now = Clock::now();
-  Entry* oldest = nullptr;
+  HostedModel* oldest = nullptr;
   for (const EntryPtr& each : entries_) {
-    if (is_idle(*each, now) && (oldest == nullptr || each->active_at < oldest->active_at)) oldest = each.get();
+    if (each->is_idle(now) && (oldest == nullptr || each->active_at < oldest->active_at)) oldest = each.get();
   }
   if (oldest == nullptr) return false;
   log::info("{} goes to sleep, idle for the longest time: {} needs its memory", oldest->spec.name, entry.spec.name);
@@ -285,7 +87,7 @@ bool LiveModels::take_room(Entry& entry, Outcome& outcome) {
   return true;
 }
 
-void LiveModels::note_failure(const EntryPtr& entry, const Error& error, Outcome& outcome) {
+void LiveModels::note_failure(const EntryPtr& entry, const Error& error, ModelOutcome& outcome) {
   log::error("{}", error.message);
   outcome.report(entry->callers, error);
   if (entry->fallback) {
@@ -293,7 +95,7 @@ void LiveModels::note_failure(const EntryPtr& entry, const Error& error, Outcome
     log::info("{} goes back to {}", entry->spec.name, entry->spec.model.path.string());
     return begin_load(entry, ModelState::kLoading);
   }
-  outcome.report(entry->waiting, not_loaded(*entry));
+  outcome.report(entry->waiting, entry->not_loaded());
   entry->state = ModelState::kFailed;
   entry->failure = error.message;
   entry->failed_at = Clock::now();
@@ -303,12 +105,12 @@ void LiveModels::note_failure(const EntryPtr& entry, const Error& error, Outcome
 
 void LiveModels::replace_beside(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop) {
   if (stop.stop_requested()) return;
-  auto loaded = try_load(spec, stop);
+  auto loaded = loader_.load(spec, stop);
   if (!loaded) return;
   std::optional<Error> error;
   if (!*loaded) error = loaded->error();
   if (error && error->kind == ErrorKind::kNoMemory) error->message += R"(; "mode": "in_place" needs room for one only)";
-  Outcome outcome;
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   if (stop.stop_requested()) return;
   outcome.report(entry->callers, error);
@@ -317,15 +119,15 @@ void LiveModels::replace_beside(const EntryPtr& entry, HostedModelSpec spec, con
   log::info("{} is {} now, was {}", spec.name, spec.model.path.string(), entry->spec.model.path.string());
   entry->spec = std::move(spec);
   outcome.dropped.push_back(std::move(entry->running));
-  put(*entry, **std::move(loaded));
+  entry->put(**std::move(loaded));
   publish();
 }
 
 // Checks that the new model would load, before the old one is given up.
 void LiveModels::check_in_place(const EntryPtr& entry, HostedModelSpec spec, const std::stop_token& stop) {
   if (stop.stop_requested()) return;
-  const auto error = refused_by(spec.name, [&] { plan_without(spec, entry->promised, entry->promised_on_host); });
-  Outcome outcome;
+  const auto error = loader_.refusal_without(spec, entry->promised, entry->promised_on_host);
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   if (stop.stop_requested()) return;
   entry->replacing = false;
@@ -337,23 +139,18 @@ void LiveModels::check_in_place(const EntryPtr& entry, HostedModelSpec spec, con
   begin_drain(*entry, After::kLoad, outcome);
 }
 
-void LiveModels::bury(Ended& ended) {
-  const RunningModel* const who = ended.model.get();
-  ended.model->stop();
-  ended.model.reset();
-  ended.promises = {};
-  ::malloc_trim(0);  // returns its small allocations to the system too
-  Outcome outcome;
+void LiveModels::note_release(const RunningModel* model) {
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
   for (const EntryPtr& entry : std::vector<EntryPtr>(entries_)) {
-    if (entry->makes_room == who) begin_load(entry, entry->state);
-    if (entry->draining != who) continue;
+    if (entry->makes_room == model) begin_load(entry, entry->state);
+    if (entry->draining != model) continue;
     entry->draining = nullptr;
     after_drain(entry, outcome);
   }
 }
 
-void LiveModels::after_drain(const EntryPtr& entry, Outcome& outcome) {
+void LiveModels::after_drain(const EntryPtr& entry, ModelOutcome& outcome) {
   if (entry->after == After::kLoad) return begin_load(entry, ModelState::kLoading);
   outcome.report(entry->callers);
   if (entry->after == After::kUnload) return take_out(entry);
@@ -363,60 +160,186 @@ void LiveModels::after_drain(const EntryPtr& entry, Outcome& outcome) {
   publish();
 }
 
-// Applies the settings that a reload may change, and keeps the memory that the plan gave.
-void LiveModels::take_over(Entry& entry, const HostedModelSpec& spec, std::shared_ptr<ServedModel> served) {
-  const HostedModelSpec before = std::exchange(entry.spec, spec);
-  entry.spec.model.path = before.model.path;
-  entry.spec.adapters = before.adapters;
-  entry.spec.template_text.reset();  // a later load reads the file again
-  entry.spec.engine.kv_cache.memory = before.engine.kv_cache.memory;
-  entry.waiting_places->reconfigure(spec.engine.queue, {});
-  if (!served) return;
-  served->queue = entry.served->queue;
-  entry.served = std::move(served);
-  entry.running->reconfigure(spec.engine);
+// Reason why the model cannot take the adapter now.
+std::optional<Error> LiveModels::adapter_refusal(const EntryPtr& entry, const std::string& name, bool in_place) const {
+  const std::string model = entry->spec.name;
+  if (!entry->spec.model.adapter_updates) {
+    return adapter_error(ErrorKind::kForbidden,
+                         "The model '" + model + "' takes no adapters while it is served: set model.adapter_updates",
+                         "adapter_updates_disabled");
+  }
+  const bool is_there = find_path(entry->spec, name) != entry->spec.adapters.end();
+  if (is_there && !in_place) {
+    return adapter_error(ErrorKind::kInvalidRequest,
+                         "The lora adapter '" + name +
+                             "' has already been loaded. If you want to load the adapter in place, set 'load_inplace' "
+                             "to True.",
+                         "adapter_exists");
+  }
+  if (!is_there && entry->spec.adapters.size() >= kMostAdapters) {
+    return adapter_error(ErrorKind::kConflict,
+                         "The model '" + model + "' has " + std::to_string(kMostAdapters) + " adapters already",
+                         "too_many_adapters");
+  }
+  const bool is_taken =
+      std::ranges::any_of(entries_, [&](const EntryPtr& each) { return answers_to(each->spec, name); });
+  if (is_taken && !is_there) {
+    return adapter_error(ErrorKind::kInvalidRequest,
+                         "The name '" + name + "' belongs to a model, or to an adapter of another model",
+                         "model_name_taken");
+  }
+  if (entry->state == ModelState::kReady && !entry->replacing && entry->canary_share == 0.0) return std::nullopt;
+  return Error{ErrorKind::kConflict,
+               "The model '" + model + "' is not ready, or is being replaced: ask again once it serves alone",
+               "model_busy", "model", std::chrono::seconds(1)};
 }
 
-void LiveModels::reconfigure(const std::vector<HostedModelSpec>& specs, const EngineOptions& general) {
+void LiveModels::load_adapter(const std::string& model, const AdapterPath& adapter, bool in_place, Done done) {
+  ModelOutcome outcome;
   const std::lock_guard lock(mutex_);
-  std::vector<std::pair<EntryPtr, std::shared_ptr<ServedModel>>> matched;
-  std::vector<HostedModelSpec> named;  // specs with their present adapters
-  for (const HostedModelSpec& spec : specs) {
-    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const EntryPtr& entry) {
-      return entry->spec.name == spec.name || (entry->spec.is_only && spec.is_only);
-    });
-    if (found == entries_.end()) {
-      throw StartupError(fmt::format("models: '{}' is new: {} and a path first", spec.name, advice(spec.name, "load")));
-    }
-    const Entry& entry = **found;
-    if (entry.replacing || entry.state == ModelState::kDraining || entry.state == ModelState::kLoading) {
-      throw StartupError(fmt::format("models: '{}' is changing: reload again after it", spec.name));
-    }
-    check_unchanged(spec, entry.spec);
-    matched.emplace_back(*found, entry.running ? entry.running->describe(spec) : nullptr);
-    named.push_back(spec);
-    named.back().adapters = entry.spec.adapters;
+  const auto found = std::ranges::find_if(entries_, [&](const EntryPtr& entry) {
+    return model.empty() ? entry->state != ModelState::kUnloaded : entry->spec.name == model;
+  });
+  if (found == entries_.end()) {
+    return outcome.report(std::move(done), Error{ErrorKind::kNotFound, "There is no model '" + model + "'",
+                                                 "model_not_found", "model", std::nullopt});
   }
-  check_names(named);
-  for (const EntryPtr& entry : entries_) {
-    const bool kept =
-        std::any_of(matched.begin(), matched.end(), [&](const auto& each) { return each.first == entry; });
-    if (!kept && entry->spec.is_configured && entry->state != ModelState::kUnloaded) {
-      throw StartupError(fmt::format("models: '{}' is served, and missing from the configuration: {} first",
-                                     entry->spec.name, advice(entry->spec.name, "unload")));
-    }
-    for (const HostedModelSpec& spec : specs) {
-      if (kept || !share_a_name(spec, entry->spec)) continue;
-      throw StartupError(fmt::format("models: '{}' would share a name with '{}'", spec.name, entry->spec.name));
-    }
+  if (auto refused = adapter_refusal(*found, adapter.name, in_place))
+    return outcome.report(std::move(done), std::move(refused));
+  thread_->post([this, entry = *found, adapter, in_place, done = std::move(done)] {
+    load_adapter_now(entry, adapter, in_place, done);
+  });
+}
+
+// Checks the model's state again, as it may have changed since the call, and once more after reading the file.
+void LiveModels::load_adapter_now(const EntryPtr& entry, const AdapterPath& adapter, bool in_place, const Done& done) {
+  std::shared_ptr<RunningModel> running;
+  ModelOutcome outcome;
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto refused = adapter_refusal(entry, adapter.name, in_place)) return outcome.report(done, std::move(refused));
+    running = entry->running;
   }
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    const auto& [entry, served] = matched[i];
-    take_over(*entry, specs[i], served);
+  try {
+    const std::int64_t rank = running->adapters()->add(adapter.name, adapter.path);
+    log::info("adapter {} of {}: {} of rank {}", adapter.name, entry->spec.name, adapter.path.string(), rank);
+  } catch (const AdapterShortage& error) {
+    return outcome.report(done, adapter_error(ErrorKind::kNoMemory, error.what(), "insufficient_memory"));
+  } catch (const std::bad_alloc&) {
+    return outcome.report(done,
+                          adapter_error(ErrorKind::kNoMemory, "The system gave no memory", "insufficient_memory"));
+  } catch (const std::exception& error) {
+    return outcome.report(done, adapter_error(ErrorKind::kInvalidRequest, error.what(), "invalid_adapter"));
   }
-  general_ = general;
+  const std::lock_guard lock(mutex_);
+  outcome.dropped.push_back(std::move(running));
+  const bool serves = entry->running == outcome.dropped.back();
+  if (!serves) {
+    return outcome.report(done, Error{ErrorKind::kConflict, "The model was unloaded meanwhile", "model_busy", "model",
+                                      std::chrono::seconds(1)});
+  }
+  const auto there = find_path(entry->spec, adapter.name);
+  if (there == entry->spec.adapters.end()) {
+    entry->spec.adapters.push_back(adapter);
+  } else {
+    *there = adapter;
+  }
   publish();
-  thread_->post([] {});  // times may have changed: the thread computes its next wake-up again
+  outcome.report(done);
+}
+
+void LiveModels::unload_adapter(const std::string& name, Done done) {
+  ModelOutcome outcome;
+  const std::lock_guard lock(mutex_);
+  for (const EntryPtr& entry : entries_) {
+    const auto found = find_path(entry->spec, name);
+    if (entry->spec.is_canary || found == entry->spec.adapters.end()) continue;
+    if (auto refused = adapter_refusal(entry, name, true)) return outcome.report(std::move(done), std::move(refused));
+    entry->spec.adapters.erase(found);
+    entry->running->adapters()->remove(name);
+    log::info("adapter {} of {} is unloaded", name, entry->spec.name);
+    publish();
+    return outcome.report(std::move(done));
+  }
+  outcome.report(
+      std::move(done),
+      adapter_error(ErrorKind::kNotFound, "The lora adapter '" + name + "' cannot be found.", "adapter_not_found"));
+}
+
+void LiveModels::split(const std::string& name, const std::filesystem::path& path, double share, Done done) {
+  ModelOutcome outcome;
+  const std::lock_guard lock(mutex_);
+  const EntryPtr entry = find(name);
+  const EntryPtr canary = find(canary_name(name));
+  const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
+  if (!entry || entry->state != ModelState::kReady || entry->replacing) {
+    return refuse(conflict(name, "is not ready, or is being replaced: only a model that serves can have a canary"));
+  }
+  if (share == 0.0) {
+    entry->canary_share = 0.0;
+    if (!canary) return outcome.report(std::move(done));
+    log::info("{} takes all of its traffic back from {}", name, canary->spec.model.path.string());
+    return drop_canary(canary, std::move(done), outcome);
+  }
+  if (!canary) {
+    if (path.empty()) return refuse(conflict(name, "has no canary: name the 'path' of its file"));
+    return begin_canary(*entry, path, share, std::move(done));
+  }
+  if (!path.empty() && path != canary->spec.model.path) {
+    return refuse(conflict(name, "has a canary already: end it with 'share': 0 first"));
+  }
+  if (canary->state != ModelState::kReady || canary->replacing) {
+    return refuse(conflict(canary->spec.name, "is not ready: ask again once it is loaded"));
+  }
+  outcome.report(std::move(done));
+  if (share == 1.0) return promote(*entry, canary, outcome);
+  entry->canary_share = share;
+  log::info("{} gets {} of the traffic of {}", canary->spec.name, share, name);
+  publish();
+}
+
+// Loads it beside the model, with the same limit on waiting requests; answers its callers once it has its share.
+void LiveModels::begin_canary(const HostedModel& entry, const std::filesystem::path& path, double share, Done done) {
+  const auto canary = std::make_shared<HostedModel>(entry.spec);
+  canary->spec.name = canary_name(entry.spec.name);
+  canary->spec.aliases.clear();
+  canary->spec.is_canary = true;
+  canary->spec.model.path = path;
+  canary->spec.sleep_after = std::chrono::milliseconds(0);
+  canary->spec.is_configured = false;
+  entries_.push_back(canary);
+  canary->callers.push_back([this, name = entry.spec.name, share, done = std::move(done)](std::optional<Error> error) {
+    if (error) return done(std::move(error));
+    split(name, {}, share, done);
+  });
+  begin_load(canary, ModelState::kLoading);
+}
+
+void LiveModels::drop_canary(const EntryPtr& canary, Done done, ModelOutcome& outcome) {
+  if (canary->can_give_up()) {
+    abandon(canary, After::kUnload, conflict(canary->spec.name, "is not wanted any more"), outcome);
+  } else if (canary->state == ModelState::kReady) {
+    begin_drain(*canary, After::kUnload, outcome);
+  } else if (canary->state != ModelState::kDraining) {
+    take_out(canary);
+  }
+  if (canary->state == ModelState::kDraining) return canary->callers.push_back(std::move(done));
+  outcome.report(std::move(done));
+}
+
+// Running requests of both versions finish where they are.
+void LiveModels::promote(HostedModel& entry, const EntryPtr& canary, ModelOutcome& outcome) {
+  log::info("{} is {} now, was {}", entry.spec.name, canary->spec.model.path.string(), entry.spec.model.path.string());
+  entry.spec.model.path = canary->spec.model.path;
+  BroughtUp loaded{std::move(canary->running), nullptr, canary->promised, canary->promised_on_host};
+  auto served = loaded.running->describe(entry.spec);
+  served->queue = canary->served->queue;
+  loaded.served = std::move(served);
+  outcome.dropped.push_back(std::move(entry.running));
+  std::erase(entries_, canary);
+  entry.put(std::move(loaded));
+  entry.canary_share = 0.0;
+  publish();
 }
 
 }  // namespace quire

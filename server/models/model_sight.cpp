@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "core/model/encode/encoder.h"
 #include "core/model/encode/tower_run.h"
 #include "core/model/layers/model_identity.h"
 

@@ -5,11 +5,15 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 
+#include "core/engine/adapter_pool.h"
 #include "core/engine/figures/engine_stats.h"
 #include "core/engine/figures/engine_view.h"
 #include "core/engine/figures/step_trace.h"
 #include "core/engine/slot_orders.h"
+#include "core/model/layers/loaded_model.h"
 #include "core/model/tools/memory_plan.h"
 #include "server/api/common/served_model.h"
 #include "server/models/model_spec.h"
@@ -59,6 +63,11 @@ class OpenedModel {
   // Loads it and starts its engine. Throws StartupError, and Interrupted once `interrupted` returns true.
   virtual std::unique_ptr<RunningModel> start(const MemoryPlan& plan, const std::function<bool()>& interrupted) = 0;
 };
+
+// The figures of a model's file that the API shows.
+ModelFacts facts_of(const ModelInfo& info);
+// ServedModel::take_adapter() from this pool; null for null.
+std::function<std::optional<TakenAdapter>(const std::string& name)> adapter_taker(std::shared_ptr<AdapterPool> pool);
 
 // Opens a model; throws StartupError.
 using ModelOpener = std::function<std::unique_ptr<OpenedModel>(const HostedModelSpec& spec)>;

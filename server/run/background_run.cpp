@@ -3,6 +3,12 @@
 #include <boost/asio/co_spawn.hpp>
 
 #include "core/base/log.h"
+#include "server/api/common/store/background_responses.h"
+#include "server/api/common/store/response_store.h"
+#include "server/metrics/metrics.h"
+#include "server/ops/stream_store.h"
+#include "server/state/live_operations.h"
+#include "server/state/settings.h"
 
 // GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"

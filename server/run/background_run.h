@@ -8,10 +8,13 @@
 #include <memory>
 #include <string>
 
+#include "server/ops/keys/quota.h"
 #include "server/run/operation_run.h"
 #include "server/state/server_state.h"
 
 namespace quire {
+
+class SavedStream;
 
 class BackgroundRun {
  public:

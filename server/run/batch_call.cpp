@@ -2,9 +2,15 @@
 
 #include <ctime>
 
+#include "server/api/common/errors.h"
+#include "server/api/common/model_table.h"
+#include "server/metrics/metrics.h"
+#include "server/ops/keys/quota.h"
 #include "server/router.h"
+#include "server/run/call_parser.h"
 #include "server/run/media_service.h"
 #include "server/run/operation_run.h"
+#include "server/state/settings.h"
 #include "server/threads/run_by.h"
 #include "server/threads/text_pool.h"
 
@@ -111,7 +117,7 @@ class LineCall {
 
   asio::awaitable<std::optional<Error>> wake(const SleepingModel& asleep) {
     const std::function<void(ModelWaker::Done)> begin = [this, &asleep](ModelWaker::Done done) {
-      if (asleep.adapter != nullptr) return asleep.adapter->begin(std::move(done));
+      if (asleep.wait_for_adapter) return asleep.wait_for_adapter(std::move(done));
       state_.waker.wake(asleep.name, call_.key_name, static_cast<std::int64_t>(call_.body.size()), std::move(done));
     };
     co_return co_await wait_for(begin);

@@ -14,6 +14,8 @@
 
 namespace quire {
 
+struct Settings;
+
 // Ends a call that is under way. Batch thread only.
 class LineControl {
  public:

@@ -11,35 +11,13 @@
 #include <vector>
 
 #include "server/api/common/operation.h"
+#include "server/metrics/metrics.h"
+#include "server/ops/keys/quota.h"
+#include "server/run/reserved_place.h"
 #include "server/state/server_state.h"
 #include "server/wire/mailbox.h"
 
 namespace quire {
-
-// A place in a model's queue, taken before the request is parsed. The queue outlives its ticket.
-class ReservedPlace {
- public:
-  ReservedPlace() = default;
-  ReservedPlace(std::shared_ptr<RequestQueue> queue, QueueTicket ticket)
-      : queue_(std::move(queue)), ticket_(std::move(ticket)) {}
-  ReservedPlace(ReservedPlace&&) noexcept = default;
-  ReservedPlace& operator=(ReservedPlace&& other) noexcept {
-    ticket_ = std::move(other.ticket_);
-    queue_ = std::move(other.queue_);
-    return *this;
-  }
-  ~ReservedPlace() = default;
-
-  bool has() const { return queue_ != nullptr; }
-  // The ticket if it belongs to this queue, else an empty one.
-  QueueTicket take(const std::shared_ptr<RequestQueue>& queue) {
-    return queue_ == queue ? std::move(ticket_) : QueueTicket();
-  }
-
- private:
-  std::shared_ptr<RequestQueue> queue_;
-  QueueTicket ticket_;
-};
 
 class OperationRun {
  public:

@@ -1,5 +1,6 @@
 #include "server/state/callback_wait.h"
 
+#include "server/state/live_operations.h"
 #include "server/wire/mailbox.h"
 
 namespace quire {

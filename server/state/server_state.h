@@ -1,33 +1,39 @@
-// ServerState: the state that all sessions of one server share. Any thread, unless a member says otherwise.
-// LiveOperations: the operations in flight, so that a drain can count and cut them.
+// ServerState: the parts that the sessions of one server share; ServerParts owns them. Any thread, unless a member says
+// otherwise. A user of a part includes that part's header.
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
+#include <optional>
+#include <string>
 
-#include "server/api/common/model_table.h"
-#include "server/api/common/store/background_responses.h"
-#include "server/api/common/store/response_store.h"
-#include "server/metrics/metrics.h"
-#include "server/ops/keys/admin.h"
-#include "server/ops/keys/failure_limiter.h"
-#include "server/ops/keys/key_ring.h"
-#include "server/ops/keys/quota.h"
-#include "server/ops/reports/engine_trace.h"
-#include "server/ops/reports/status_history.h"
-#include "server/ops/stream_store.h"
-#include "server/state/server_options.h"
-#include "server/wire/client_budget.h"
-#include "server/wire/tls.h"
+#include "core/base/result.h"
 
 namespace quire {
 
+struct AdminActions;
+struct ServerParts;
+struct Settings;
+struct SharedQuotaCounts;
+struct SharedStreams;
+class BackgroundResponses;
 class BatchService;
+class ClientBudget;
+class FailureLimiter;
+class LiveOperations;
 class MediaService;
-class Mailbox;
+class Metrics;
+class ModelTable;
+class QuotaTable;
+class RequestTrace;
+class ResponseStore;
+class SpanExporter;
+class StatusHistory;
+class StreamStore;
 class TextPool;
 
 enum class ServerPhase {
@@ -60,46 +66,41 @@ struct ReloadCounts {
   std::atomic<bool> last_failed{false};
 };
 
-struct SharedStreams;
-
-class LiveOperations {
+// Adds to a counter for its lifetime.
+class Counted {
  public:
-  void add(const std::shared_ptr<Mailbox>& mailbox);
-  void remove(const std::shared_ptr<Mailbox>& mailbox);
-  std::size_t count() const;
-  // Interrupts all operations with this error and returns their number.
-  std::size_t cut(const Error& error);
-  // Wakes all operations.
-  void nudge();
+  explicit Counted(std::atomic<std::int64_t>& counter, std::int64_t amount = 1) : counter_(counter), amount_(amount) {
+    counter_ += amount_;
+  }
+  ~Counted() { counter_ -= amount_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
 
  private:
-  mutable std::mutex mutex_;
-  std::unordered_set<std::shared_ptr<Mailbox>> live_;
-};
-
-// The settings that sessions use; a reload replaces them as a whole. Immutable after construction.
-struct Settings {
-  explicit Settings(const ServerOptions& server_options)
-      : options(server_options), keys(server_options.security.keys), tls(open_tls(server_options.tls)) {}
-
-  ServerOptions options;
-  KeyRing keys;
-  std::shared_ptr<const TlsContext> tls;  // null: plain HTTP
+  std::atomic<std::int64_t>& counter_;
+  std::int64_t amount_;
 };
 
 struct ServerState {
-  explicit ServerState(const ServerOptions& options)
-      : responses(std::make_shared<ResponseStore>(options.responses)),
-        socket_responses(std::make_shared<ResponseStore>(
-            ResponseStoreOptions{options.max_connections, options.responses.socket_bytes})),
-        spans(open_spans(options.tracing)),
-        settings_(std::make_shared<const Settings>(options)) {
-    streams.set_max_bytes(options.resume.max_bytes);
-  }
+  ServerState(ServerParts& parts, std::shared_ptr<const Settings> settings);
 
-  const std::shared_ptr<ResponseStore> responses;
-  const std::shared_ptr<ResponseStore> socket_responses;  // last responses of WebSockets
-  const std::shared_ptr<BackgroundResponses> background = std::make_shared<BackgroundResponses>();
+  const std::shared_ptr<ResponseStore>& responses;
+  const std::shared_ptr<ResponseStore>& socket_responses;  // last responses of WebSockets
+  const std::shared_ptr<BackgroundResponses>& background;
+  const std::shared_ptr<SpanExporter>& spans;  // null: spans are not exported
+  Metrics& metrics;
+  ClientBudget& bodies;   // limits unparsed bodies
+  ClientBudget& answers;  // limits unread answers
+  LiveOperations& live;
+  LiveOperations& sockets;  // open WebSockets, which a drain closes once they have answered
+  QuotaTable& quotas;
+  QuotaTable& batch_quotas;  // the same limits, counted apart: batches leave their owner's other requests alone
+  SharedQuotaCounts& shared_quotas;
+  FailureLimiter& failures;
+  StreamStore& streams;
+  StatusHistory& history;
+  AdminActions& admin;  // set before the first session
+  RequestTrace& request_trace;
   std::atomic<ServerPhase> phase{ServerPhase::kStarting};
   std::atomic<std::int64_t> num_connections{0};
   std::atomic<std::int64_t> num_fresh{0};  // connections that have not sent a whole request head yet
@@ -107,25 +108,11 @@ struct ServerState {
   std::atomic<std::int64_t> num_busy{0};   // sessions between a request's head and its response's end
   std::atomic<std::int64_t> num_calls{0};  // requests of the API since the start
   ReloadCounts reloads;
-  Metrics metrics;
-  ClientBudget bodies;   // limits unparsed bodies
-  ClientBudget answers;  // limits unread answers
-  LiveOperations live;
-  LiveOperations sockets;  // open WebSockets, which a drain closes once they have answered
-  QuotaTable quotas;
-  QuotaTable batch_quotas;  // the same limits, counted apart: batches leave their owner's other requests alone
-  SharedQuotaCounts shared_quotas;
-  FailureLimiter failures;
-  StreamStore streams;
-  StatusHistory history;
-  AdminActions admin;  // set before the first session
-  ModelWaker waker;    // set before the first session; without it sleeping models are not woken
-  RequestTrace request_trace;
-  const std::shared_ptr<SpanExporter> spans;                  // null: spans are not exported
-  TextPool* text = nullptr;                                   // set before the first session
-  MediaService* media = nullptr;                              // set before the first session
+  ModelWaker waker;                 // set before the first session; without it sleeping models are not woken
+  TextPool* text = nullptr;         // set before the first session
+  MediaService* media = nullptr;    // set before the first session
+  BatchService* batches = nullptr;  // set before the first session; null: batches are off
   std::atomic<const SharedStreams*> shared_streams{nullptr};  // set before the first session; null: streams stay here
-  BatchService* batches = nullptr;                            // set before the first session; null: batches are off
   std::function<void(std::function<void()>)> post_admin;      // runs a job on the admin thread; set before any session
   std::function<void(std::function<void()>)> post_report;  // runs a job on the reports thread; set before any session
 
@@ -145,8 +132,6 @@ struct ServerState {
   }
 
  private:
-  static std::shared_ptr<SpanExporter> open_spans(const TracingOptions& options);
-
   mutable std::mutex mutex_;
   std::shared_ptr<const Settings> settings_;
   std::shared_ptr<const ModelTable> models_;

@@ -1,12 +1,12 @@
 // The chat: what the user does with the conversation, and answers streamed from /v1/chat/completions into it.
 import { Answers, isResumable } from "./answers.js";
 import { Attachments } from "./attachments.js";
-import { Calls } from "./calls.js";
 import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, resultsOf, showBranch, shownPath } from "./conversation.js";
 import { announce, byId, copyText, toast } from "./dom.js";
 import { Prompts } from "./prompts.js";
 import { requestFields, systemPrompt } from "./settings.js";
 import { Sidebar } from "./sidebar.js";
+import { Calls } from "./toolbox.js";
 import { Transcript } from "./transcript.js";
 import { Voice } from "./voice.js";
 

@@ -1,4 +1,4 @@
-// Small helpers over the DOM. Texts become text nodes: nothing here parses HTML.
+// Small helpers over the DOM: elements, dialogs, menus, notes. Texts become text nodes: nothing here parses HTML.
 const kToastTime = 10_000; // ms
 
 export const byId = (id) => document.getElementById(id);
@@ -31,6 +31,38 @@ export function sureButton(label, onclick, attributes = {}) {
     ask(!isSure);
   }, { ...attributes, onblur: () => ask(false) });
   return made;
+}
+
+// A dialog with a heading, that content, and a button that closes it. It is made when it opens and gone when it closes.
+export function openDialog(id, title, ...content) {
+  const dialog = element("dialog", { id, "aria-labelledby": `${id}-title` },
+    element("h2", { id: `${id}-title` }, title), ...content,
+    element("form", { method: "dialog", class: "row" }, element("span", { class: "grow" }), element("button", {}, "Close")));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+// A button that opens a short list of actions. Escape, a choice or leaving it closes it.
+// items: buttons' labels with what each does, [[label, run]], or a function that gives them whenever the menu opens.
+export function menu(text, label, items, attributes = {}) {
+  const summary = element("summary", { "aria-label": label }, text);
+  const list = element("div", { class: "menu", onclick: () => { box.open = false; } });
+  const box = element("details", { ...attributes, class: `more ${attributes.class ?? ""}`.trim() }, summary, list);
+  const fill = () => list.replaceChildren(...(typeof items === "function" ? items() : items).map(([name, run]) => button(name, run)));
+  if (typeof items !== "function") fill();
+  summary.addEventListener("click", () => { if (!box.open) fill(); });
+  box.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !box.open) return;
+    event.preventDefault(); // a running answer is not stopped
+    box.open = false;
+    summary.focus();
+  });
+  box.addEventListener("focusout", (event) => {
+    if (event.relatedTarget && !box.contains(event.relatedTarget)) box.open = false;
+  });
+  return box;
 }
 
 // Says something that only screen readers would miss otherwise.

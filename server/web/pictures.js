@@ -1,8 +1,7 @@
 // Pictures among attached files: {name, image: a data URL, width, height, bytes, tokens?, countedBy?}. They are kept with their
 // conversation; `tokens` are what they take of the model `countedBy`.
 import { call } from "./api.js";
-import { openDialog } from "./dialog.js";
-import { button, element } from "./dom.js";
+import { button, element, openDialog } from "./dom.js";
 
 const kTypes = ["image/png", "image/jpeg", "image/webp", "image/gif"]; // what the server decodes
 const kLargest = 8 * 1024 * 1024; // bytes: a request's body has room for it in base64

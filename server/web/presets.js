@@ -1,18 +1,13 @@
 // Named sets of settings, kept in the browser: applied by hand, or with each choice of the model that they belong to.
 //   {name, values: as settings.js has them, model: id, or empty}
 import { byId, toast } from "./dom.js";
-import { keep, recall } from "./local.js";
 import { applyValues, currentValues } from "./settings.js";
-import { exportList, importList } from "./transfer.js";
+import { NamedList } from "./store.js";
 
-const kStored = "quire.presets";
-const kLongest = 60; // characters of a name
-
-const isPreset = (value) => typeof value?.name === "string" && value.name !== "" && value.name.length <= kLongest &&
-  typeof value.values === "object" && value.values !== null && Object.values(value.values).every((each) => typeof each === "string");
+const hasValues = ({ values }) => typeof values === "object" && values !== null && Object.values(values).every((each) => typeof each === "string");
 
 export class Presets {
-  #presets = recall(kStored, []).filter(isPreset);
+  #presets = new NamedList("presets", hasValues, ({ name, values, model }) => ({ name, values, model: model ?? "" }));
   #model = ""; // chosen
 
   constructor(models) {
@@ -21,7 +16,7 @@ export class Presets {
     byId("preset-form").addEventListener("submit", (event) => this.#save(event));
     byId("preset-delete").addEventListener("click", () => this.#remove());
     byId("preset-model").addEventListener("change", () => this.#bind());
-    byId("preset-export").addEventListener("click", () => exportList("quire-presets", "presets", this.#presets));
+    byId("preset-export").addEventListener("click", () => this.#presets.export());
     byId("preset-import").addEventListener("change", (event) => this.#import(event.target));
     this.#draw("");
   }
@@ -32,13 +27,13 @@ export class Presets {
     if (model === before) return;
     this.#model = model;
     byId("preset-model-name").textContent = model || "the model";
-    const own = this.#presets.find((preset) => preset.model === model);
+    const own = this.#presets.all.find((preset) => preset.model === model);
     if (before && own) this.#apply(own.name);
     else this.#draw(byId("preset").value);
   }
 
   #apply(name) {
-    const preset = this.#presets.find((each) => each.name === name);
+    const preset = this.#presets.find(name);
     if (preset) applyValues(preset.values);
     this.#draw(name);
   }
@@ -47,52 +42,40 @@ export class Presets {
     event.preventDefault();
     const name = byId("preset-name").value.trim();
     if (!name) return;
-    const old = this.#presets.find((preset) => preset.name === name);
-    this.#presets = [...this.#presets.filter((preset) => preset !== old), { name, values: currentValues(), model: old?.model ?? "" }];
-    this.#keep(name);
+    this.#presets.put([{ name, values: currentValues(), model: this.#presets.find(name)?.model }]);
+    this.#draw(name);
     byId("preset-name").value = "";
     toast(`The settings are saved as "${name}"`);
   }
 
   #remove() {
-    const before = this.#presets;
     const { value: name } = byId("preset");
-    this.#presets = before.filter((preset) => preset.name !== name);
-    this.#keep("");
-    toast(`"${name}" was deleted`, { label: "Undo", run: () => { this.#presets = before; this.#keep(name); } });
+    const undo = this.#presets.remove(name);
+    this.#draw("");
+    toast(`"${name}" was deleted`, { label: "Undo", run: () => { undo(); this.#draw(name); } });
   }
 
   // At most one preset belongs to a model.
   #bind() {
     const own = byId("preset-model").checked;
     const { value: name } = byId("preset");
-    for (const preset of this.#presets) {
-      if (preset.name === name) preset.model = own ? this.#model : "";
-      else if (own && preset.model === this.#model) preset.model = "";
-    }
-    this.#keep(name);
+    const changed = this.#presets.all.filter((preset) => preset.name === name || (own && preset.model === this.#model));
+    this.#presets.put(changed.map((preset) => ({ ...preset, model: own && preset.name === name ? this.#model : "" })));
+    this.#draw(name);
   }
 
   async #import(field) {
-    const presets = await importList(field, "presets", isPreset) ?? [];
-    const names = presets.map(({ name }) => name);
-    this.#presets = [...this.#presets.filter(({ name }) => !names.includes(name)), ...presets.map(({ name, values, model }) => ({ name, values, model: model ?? "" }))];
-    this.#keep("");
-  }
-
-  #keep(shown) {
-    keep(kStored, this.#presets);
-    this.#draw(shown);
+    await this.#presets.import(field);
+    this.#draw("");
   }
 
   #draw(shown) {
-    this.#presets.sort((a, b) => a.name.localeCompare(b.name));
-    byId("preset").replaceChildren(new Option("none", ""), ...this.#presets.map(({ name, model }) => new Option(model ? `${name} (${model})` : name, name)));
-    const chosen = this.#presets.find(({ name }) => name === shown);
+    byId("preset").replaceChildren(new Option("none", ""), ...this.#presets.all.map(({ name, model }) => new Option(model ? `${name} (${model})` : name, name)));
+    const chosen = this.#presets.find(shown);
     byId("preset").value = chosen?.name ?? "";
     byId("preset-delete").disabled = !chosen;
     byId("preset-model").disabled = !chosen || !this.#model;
     byId("preset-model").checked = Boolean(chosen && this.#model && chosen.model === this.#model);
-    byId("preset-export").disabled = this.#presets.length === 0;
+    byId("preset-export").disabled = this.#presets.all.length === 0;
   }
 }

@@ -1,6 +1,5 @@
 // Keyboard shortcuts and the list of them: one table is both.
-import { openDialog } from "./dialog.js";
-import { byId, element } from "./dom.js";
+import { byId, element, openDialog } from "./dom.js";
 
 // Keys that the fields and messages handle themselves.
 const kElsewhere = [

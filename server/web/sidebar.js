@@ -1,9 +1,8 @@
 // The list of conversations: chosen, renamed, searched, deleted with undo, exported and imported.
-import { button, byId, download, element, toast } from "./dom.js";
+import { button, byId, download, element, menu, toast } from "./dom.js";
 import { Highlights, marked, wordsOf } from "./found.js";
-import { menu } from "./menu.js";
 import { asMarkdown, isConversation, newId } from "./conversation.js";
-import { exportList, importList } from "./transfer.js";
+import { exportList, importList } from "./store.js";
 
 // Makes `rows` the list's children. One that has the focus stays where it is, lest it loses it: the others move.
 function place(list, rows) {

@@ -1,6 +1,96 @@
-// Conversations in the browser's IndexedDB, nowhere else. Where a browser refuses it (private windows), they last as long
-// as the page.
+// What the browser keeps: small values, named lists, and conversations in its IndexedDB, nowhere else. Where it refuses storage
+// (private windows) they last as long as the page. Lists travel between browsers as JSON files: {quire: 1, [key]: items}.
+import { download, toast } from "./dom.js";
 import { findIn } from "./found.js";
+
+const held = new Map();
+
+function storage(isOfTab) {
+  return isOfTab ? sessionStorage : localStorage;
+}
+
+// The value kept under that key, or `fallback`. isOfTab: only as long as the tab is open, for secrets.
+export function recall(key, fallback = null, isOfTab = false) {
+  try {
+    return JSON.parse(storage(isOfTab).getItem(key)) ?? fallback;
+  } catch {
+    return held.get(key) ?? fallback;
+  }
+}
+
+export function keep(key, value, isOfTab = false) {
+  held.set(key, value);
+  try {
+    storage(isOfTab).setItem(key, JSON.stringify(value));
+  } catch { /* held above */ }
+}
+
+export function exportList(name, key, items) {
+  download(`${name}.json`, JSON.stringify({ quire: 1, [key]: items }, null, 1), "application/json");
+}
+
+// The items of the file that the field holds, or nothing, after a note that says why.
+export async function importList(field, key, isItem) {
+  const [file] = field.files;
+  if (!file) return undefined;
+  try {
+    const items = JSON.parse(await file.text())[key];
+    if (!Array.isArray(items) || !items.every(isItem)) throw new Error(`it holds no ${key} of Quire`);
+    toast(`${items.length} imported`);
+    return items;
+  } catch (error) {
+    toast(`${file.name} cannot be imported: ${error.message}`);
+    return undefined;
+  } finally {
+    field.value = "";
+  }
+}
+
+// Items {name, ...} in the order of their names, kept under "quire.KIND" and exported as "quire-KIND.json".
+export class NamedList {
+  static longestName = 60; // characters
+  #kind;
+  #isItem; // (value): a usable item, its name aside
+  #pick; // (item): its own members only
+  #items;
+
+  constructor(kind, isItem, pick) {
+    this.#kind = kind;
+    this.#isItem = (value) => typeof value?.name === "string" && value.name !== "" && value.name.length <= NamedList.longestName && isItem(value);
+    this.#pick = pick;
+    this.#items = recall(`quire.${kind}`, []).filter(this.#isItem);
+    this.#sort();
+  }
+
+  get all() { return this.#items; }
+  find(name) { return this.#items.find((item) => item.name === name); }
+
+  // Adds items, in place of those of the same name.
+  put(made) {
+    const names = made.map(({ name }) => name);
+    this.#set([...this.#items.filter(({ name }) => !names.includes(name)), ...made.map(this.#pick)]);
+  }
+
+  // The result puts the list back as it was.
+  remove(name) {
+    const before = this.#items;
+    this.#set(before.filter((item) => item.name !== name));
+    return () => this.#set(before);
+  }
+
+  export() { exportList(`quire-${this.#kind}`, this.#kind, this.#items); }
+  async import(field) { this.put(await importList(field, this.#kind, this.#isItem) ?? []); }
+
+  #set(items) {
+    this.#items = items;
+    this.#sort();
+    keep(`quire.${this.#kind}`, this.#items);
+  }
+
+  #sort() {
+    this.#items.sort((a, b) => a.name.localeCompare(b.name));
+  }
+}
 
 const kDatabase = "quire";
 const kHeads = "heads"; // {id, title, updated}: what the list shows

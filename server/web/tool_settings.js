@@ -1,8 +1,7 @@
 // The settings' part about tools: functions as forms over the field that holds them as JSON, and the servers of tools.
-import { button, byId, element, sureButton } from "./dom.js";
-import { openDialog } from "./dialog.js";
-import { keep, recall } from "./local.js";
+import { button, byId, element, openDialog, sureButton } from "./dom.js";
 import { ownTools } from "./settings.js";
+import { keep, recall } from "./store.js";
 
 const kTypes = ["string", "number", "integer", "boolean", "array", "object"];
 const kReopen = "quire.settings_open"; // the panel is shown after a reload

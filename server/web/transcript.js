@@ -1,9 +1,8 @@
 // The messages of the conversation that is shown, and what can be done with each. Draws; the conversation is changed by
 // the actions that the chat passes in.
-import { button, copyText, element } from "./dom.js";
+import { button, copyText, element, menu } from "./dom.js";
 import { resultsOf, shownPath, siblingsOf } from "./conversation.js";
 import { renderMarkdown } from "./markdown.js";
-import { menu } from "./menu.js";
 import { figure } from "./pictures.js";
 
 const kShortest = 0.05; // seconds of an answer from which a rate is computed

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <string>
 
+#include "core/text/chat_template.h"
+#include "core/text/chat_template_capabilities.h"
 #include "tests/bench/stream_client.h"
 
 namespace quire::bench {

@@ -7,9 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "core/grammar/compiler.h"
 #include "kernels/check.h"
 #include "server/api/common/json.h"
 #include "server/router.h"
+#include "server/run/call_parser.h"
 #include "tests/server/fake_tokenizer.h"
 #include "tests/support/ready_table.h"
 

@@ -34,8 +34,9 @@ forbid config 'boost' "config maps YAML and flags to option structs"
 report "config/ included outside main.cpp of quire and quire-dev:" \
   "$(grep -rnE '^#include "config/' server core kernels --include='*.h' --include='*.cpp' | grep -vE '^server/(dev/)?main.cpp:')"
 report "folders that include each other in a circle:" "$(python3 tests/lint/folders.py 2>&1)"
+report "kernels seen by the API or a session, or headers that lead to too many lines:" "$(python3 tests/lint/includes.py 2>&1)"
 report "sources of core/model/ outside its four folders:" "$(ls core/model/*.h core/model/*.cpp 2>/dev/null)"
-forbid server/api 'server/(http|models|ops|cli|client|web)/|boost' "an API knows no socket"
+forbid server/api 'server/(wire|session|gate|run|state|threads|admin|models|ops|cli|client|web)/|boost' "an API knows no socket"
 # fields <- common <- generation <- conversation <- one folder per API, which knows no other API's.
 api_includes() { # folder of server/api, the folders that it may include
   report "forbidden include in server/api/$1/ (it may include: $2):" \
@@ -53,7 +54,7 @@ for folder in server/api/*/; do
   [ -f "$folder/README.md" ] || report "missing:" "  ${folder}README.md"
   report "over 60 lines:" "$([ "$(wc -l < "$folder/README.md")" -le 60 ] || echo "  ${folder}README.md")"
 done
-forbid server/batch 'server/(http|models|ops|cli|client|web)/|server/api/[abd-z]|boost' "the store of batches knows files and JSON only"
+forbid server/batch 'server/(wire|session|gate|run|state|threads|admin|models|ops|cli|client|web)/|server/api/[abd-z]|boost' "the store of batches knows files and JSON only"
 report "sources of server/api/ outside its folders:" "$(ls server/api/*.h server/api/*.cpp 2>/dev/null)"
 report "Asio or Beast included in core headers:" "$(grep -rlE '^#include <boost/(asio|beast)' core kernels)"
 

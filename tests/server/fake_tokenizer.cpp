@@ -1,5 +1,9 @@
 #include "tests/server/fake_tokenizer.h"
 
+#include "core/grammar/compiler.h"
+#include "core/text/chat_template.h"
+#include "core/text/chat_template_capabilities.h"
+
 namespace quire::test {
 
 ByteTokenizer::ByteTokenizer() {

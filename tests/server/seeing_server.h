@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/content/picture.h"
+#include "core/content/prepared_media.h"
 #include "server/media/media_sight.h"
 #include "tests/server/test_server.h"
 

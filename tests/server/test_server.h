@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "core/text/chat_template.h"
+#include "core/text/chat_template_capabilities.h"
 #include "server/api/common/json.h"
 #include "server/server.h"
 #include "tests/server/fake_engine.h"

@@ -55,15 +55,6 @@ struct ModelConfig {
   RopeConfig rope;
 };
 
-// Recommendations of generation_config.json or the GGUF's metadata; absent: OpenAI's neutral defaults.
-struct GenerationDefaults {
-  std::optional<float> temperature;
-  std::optional<float> top_p;
-  std::optional<std::int32_t> top_k;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
-};
-
 // Wishes for reading a file.
 struct SpecWishes {
   // Longest sequence that will be computed, in tokens, if shorter than the file's context; 0: the file's

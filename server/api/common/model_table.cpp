@@ -42,7 +42,7 @@ const NamedAdapter* asked_adapter(const TableEntry& model, std::string_view name
 // The model with its adapter; null: the adapter is not in memory, and `asleep` waits for it.
 Result<std::shared_ptr<const ServedModel>> with_adapter(const std::shared_ptr<const ServedModel>& model,
                                                         const NamedAdapter& adapter, SleepingModel& asleep) {
-  auto taken = model->adapters != nullptr ? model->adapters->take(adapter.name) : std::nullopt;
+  auto taken = model->take_adapter ? model->take_adapter(adapter.name) : std::nullopt;
   if (!taken) return tl::make_unexpected(not_served(adapter.name));
   if (taken->adapter == nullptr) {
     asleep = {adapter.name, std::move(taken->wait)};

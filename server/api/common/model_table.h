@@ -39,7 +39,7 @@ struct ModelCall {
 // The part to load before a request can run: the sleeping model itself, or its adapter.
 struct SleepingModel {
   std::string name;
-  std::shared_ptr<AdapterWait> adapter = nullptr;  // null: the model
+  AdapterWaiter wait_for_adapter = nullptr;  // null: the model
 };
 
 struct NamedAdapter {
@@ -54,7 +54,7 @@ struct TableEntry {
   std::int64_t created = 0;            // Unix seconds
   ModelState state = ModelState::kReady;
   std::string failure;                        // reason why loading failed
-  std::optional<ModelInfo> info;              // absent: it was never loaded
+  std::optional<ModelFacts> info;             // absent: it was never loaded
   std::int64_t max_model_len = 0;             // 0: it was never loaded
   std::shared_ptr<const ServedModel> served;  // null: not ready
   std::shared_ptr<RunningModel> running;      // null: not ready, or not watched
@@ -86,5 +86,8 @@ class ModelTable {
 
   std::vector<TableEntry> entries_;
 };
+
+// Finds the model that a body names, without parsing all of it. Null if the answer needs a parse of the whole body.
+const TableEntry* peek_model(const ModelTable& models, std::string_view body);
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/text/chat_template.h"
 #include "core/text/message_fit.h"
 #include "server/api/conversation/custom_tools.h"
 #include "server/api/conversation/media_parts.h"

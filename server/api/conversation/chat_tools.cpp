@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/grammar/compiler.h"
 #include "server/api/conversation/call_grammar.h"
 #include "server/api/conversation/custom_tools.h"
 #include "server/api/fields/chat.h"

@@ -11,6 +11,7 @@
 #include "server/media/data_url.h"
 #include "server/media/decode/picture_file.h"
 #include "server/media/media_fetch.h"
+#include "server/media/media_sight.h"
 #include "server/modules/modules.h"
 
 namespace quire {

@@ -1,6 +1,7 @@
 #include "server/api/conversation/prepared_chat.h"
 
 #include "core/grammar/thinking.h"
+#include "core/text/chat_template.h"
 #include "server/api/conversation/media_prompt.h"
 #include "server/api/fields/generation.h"
 #include "server/api/generation/prompt_fit.h"

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "core/grammar/compiler.h"
 #include "server/api/fields/generation.h"
 #include "server/api/generation/structural_tag.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/text/chat_template.h"
 #include "server/api/common/errors.h"
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/generation_operation.h"

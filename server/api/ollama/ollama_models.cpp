@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "core/base/printable.h"
+#include "core/text/chat_template.h"
 #include "core/text/fill_in_the_middle.h"
 #include "server/api/common/sha256.h"
 #include "server/api/conversation/prepared_chat.h"

@@ -1,37 +1,20 @@
-// Operations of an admin. AdminTask: a slow operation: a wait that blocks no thread, then the function that makes the
-// response. AdminActions: the functions behind them, set before the first session; any thread.
+// AdminActions: the operations of an admin on models and configuration, as functions set before the first session; any
+// thread.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/result.h"
-#include "server/hub/pull_runner.h"
 #include "server/models/model_report.h"
 
 namespace quire {
 
-// A download whose progress is the response.
-struct PullTask {
-  enum class Form { kWhole, kEvents, kLines };  // a final object, server-sent events, or Ollama's lines
-  std::shared_ptr<hub::PullLease> lease;
-  Form form = Form::kWhole;
-  bool is_ollama = false;
-  std::optional<ModelEntry> serves;  // added to the served models at the end, with the download's path
-};
-
-struct AdminTask {
-  std::chrono::milliseconds wait{0};
-  // Starts an operation on another thread: called first, on the session's thread, with the callback for its end.
-  std::function<void(std::function<void(std::optional<Error>)> done)> until = nullptr;
-  std::function<Result<std::string>()> finish = nullptr;  // the response's body
-  int status = 200;
-  const char* content_type = "application/json";
-  std::optional<PullTask> pull = std::nullopt;  // if set, it makes the response instead
-};
+namespace hub {
+class PullRunner;
+}
 
 struct ModelOrder {
   enum class What { kLoad, kUnload, kSleep, kWake, kReplace };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/engine/figures/step_trace.h"
 #include "server/api/common/json.h"
 
 namespace quire {

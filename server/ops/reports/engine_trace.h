@@ -2,14 +2,16 @@
 // chrome://tracing (the Trace Event Format). Any thread.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "core/engine/figures/step_trace.h"
 #include "server/ops/reports/request_record.h"
 
 namespace quire {
+
+struct StepRecord;
 
 inline constexpr std::size_t kMostTracedSteps = 200'000;
 inline constexpr std::size_t kMostTracedRequests = 20'000;

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <memory>
 
+#include "core/grammar/compiler.h"
 #include "server/api/generation/generation_fields.h"
 #include "tests/server/models/models_server.h"
 #include "tests/server/test_server.h"

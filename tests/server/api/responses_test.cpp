@@ -2,6 +2,7 @@
 
 #include "server/api/common/json.h"
 #include "server/api/responses/response_items.h"
+#include "server/state/live_operations.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "server/admin/model_peek.h"
+#include "server/api/common/model_table.h"
 #include "server/ops/keys/quota.h"
 #include "tests/server/models/models_server.h"
 

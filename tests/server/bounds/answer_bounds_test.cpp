@@ -4,6 +4,7 @@
 #include <set>
 #include <thread>
 
+#include "server/wire/client_budget.h"
 #include "tests/server/batch/batch_folder.h"
 #include "tests/server/bounds/route_requests.h"
 #include "tests/server/test_server.h"

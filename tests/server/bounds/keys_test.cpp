@@ -7,6 +7,7 @@
 
 #include "server/api/common/json.h"
 #include "server/ops/keys/quota.h"
+#include "server/router.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;

@@ -4,6 +4,9 @@
 #include <set>
 #include <thread>
 
+#include "server/api/common/store/background_responses.h"
+#include "server/state/live_operations.h"
+#include "server/wire/client_budget.h"
 #include "tests/server/batch/batch_folder.h"
 #include "tests/server/bounds/route_requests.h"
 #include "tests/server/models/models_server.h"

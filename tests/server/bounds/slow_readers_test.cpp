@@ -4,6 +4,7 @@
 #include <deque>
 #include <thread>
 
+#include "server/wire/client_budget.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;

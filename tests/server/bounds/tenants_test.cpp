@@ -8,7 +8,10 @@
 
 #include "core/base/files/private_folder.h"
 #include "core/kv/tiers/tier_record.h"
-#include "server/admin/report_reader.h"
+#include "server/admin/handlers.h"
+#include "server/ops/stream_store.h"
+#include "server/state/server_parts.h"
+#include "server/state/settings.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;
@@ -99,7 +102,8 @@ TEST_CASE("WebSockets' last responses share one bound, and go with their connect
 TEST_CASE("a key that a reload replaces or removes takes its saved streams with it; others keep theirs") {
   ServerOptions options = test_options();
   options.security.keys = {key_of("alice", "old"), key_of("bob", "bob"), key_of("carol", "carol")};
-  ServerState state(options);
+  ServerParts parts(options);
+  ServerState& state = parts.state;
   state.streams.set_max_bytes(1000);
   const auto now = Clock::now();
   const auto replaced = state.streams.open("alice", "r", now);

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "core/grammar/compiler.h"
 #include "core/text/tools/output_parser.h"
 #include "server/api/common/json.h"
 #include "server/api/conversation/call_grammar.h"

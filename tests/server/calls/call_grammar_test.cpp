@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 
+#include "core/grammar/compiler.h"
 #include "core/text/tools/output_parser.h"
 #include "server/api/common/json.h"
 #include "tests/server/calls/byte_compiler.h"

@@ -1,6 +1,7 @@
 // Scripted calls of every tool format through every chat API, in every mode of tool choice and in every chunking.
 #include <catch2/catch.hpp>
 
+#include "core/text/chat_template.h"
 #include "core/text/tools/call_writer.h"
 #include "core/text/tools/output_parser.h"
 #include "tests/server/calls/call_examples.h"

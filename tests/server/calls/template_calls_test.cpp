@@ -4,6 +4,9 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "core/grammar/compiler.h"
+#include "core/text/chat_template.h"
+#include "core/text/chat_template_capabilities.h"
 #include "core/text/tools/output_parser.h"
 #include "server/api/conversation/call_grammar.h"
 #include "server/api/conversation/chat_prompt.h"

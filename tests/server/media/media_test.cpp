@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "server/media/media_sight.h"
 #include "server/media/media_store.h"
 #include "tests/server/batch/batch_folder.h"
 #include "tests/server/media/picture_files.h"

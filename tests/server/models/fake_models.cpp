@@ -40,7 +40,7 @@ class FakeModels::Running final : public RunningModel {
     auto served = fake_model(const_cast<FakeEngine&>(engine_).queue());
     served->name = spec.name;
     served->aliases = spec.aliases;
-    served->adapters = adapters_;
+    served->take_adapter = adapter_taker(adapters_);
     return served;
   }
   RequestQueue& queue() override { return engine_.queue(); }

@@ -2,7 +2,9 @@
 #include <map>
 #include <thread>
 
-#include "server/admin/admin_handlers.h"
+#include "server/admin/handlers.h"
+#include "server/api/common/operation.h"
+#include "server/run/admin_task.h"
 #include "tests/server/models/models_server.h"
 
 using namespace quire;

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <future>
 
+#include "server/ops/keys/key_ring.h"
 #include "tests/server/models/models_server.h"
 #include "tests/support/temporary_folder.h"
 

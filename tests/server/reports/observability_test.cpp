@@ -9,9 +9,11 @@
 #include <thread>
 
 #include "server/api/common/json.h"
+#include "server/ops/keys/admin.h"
 #include "server/ops/reports/engine_trace.h"
 #include "server/ops/reports/span_exporter.h"
 #include "server/ops/reports/trace_context.h"
+#include "server/state/settings.h"
 #include "tests/server/test_server.h"
 #include "tests/server/wire/certificate.h"
 

@@ -1,6 +1,7 @@
 // Health pages and /metrics for the server's states.
 #include <catch2/catch.hpp>
 
+#include "server/media/media_sight.h"
 #include "server/models/running_model.h"
 #include "tests/server/models/models_server.h"
 #include "tests/server/wire/certificate.h"

@@ -1,4 +1,4 @@
-#include "server/session/browser_guard.h"
+#include "server/gate/browser_guard.h"
 
 #include <catch2/catch.hpp>
 #include <cstdlib>

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/base/json/json.h"
+#include "core/text/chat_template.h"
 #include "tests/support/material.h"
 
 namespace quire {

@@ -1,0 +1,40 @@
+// AdminTask: an admin's operation as its handler leaves it: a wait that blocks no thread, then the function that makes
+// the response. PullTask: a download whose progress is the response. Values; the connection's thread.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/base/result.h"
+
+namespace quire {
+
+namespace hub {
+class PullLease;
+}
+
+struct PullTask {
+  enum class Form { kWhole, kEvents, kLines };  // a final object, server-sent events, or Ollama's lines
+  std::shared_ptr<hub::PullLease> lease;
+  Form form = Form::kWhole;
+  bool is_ollama = false;
+  std::string served_name{};  // name under which the download is served afterwards; empty: it is not
+  // Adds the downloaded files to the served models; set with served_name.
+  std::function<void(const std::filesystem::path& path, std::function<void(std::optional<Error>)> done)> serve{};
+};
+
+struct AdminTask {
+  std::chrono::milliseconds wait{0};
+  // Starts an operation on another thread: called first, on the session's thread, with the callback for its end.
+  std::function<void(std::function<void(std::optional<Error>)> done)> until = nullptr;
+  std::function<Result<std::string>()> finish = nullptr;  // the response's body
+  int status = 200;
+  const char* content_type = "application/json";
+  std::optional<PullTask> pull = std::nullopt;  // if set, it makes the response instead
+};
+
+}  // namespace quire

@@ -1,0 +1,29 @@
+// AdminAnswer: the answer to an admin's request: its handler runs on the admin thread, a slow operation of it is waited
+// for, a download is handed to DownloadAnswer. One thread (the connection's).
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+
+#include "server/router.h"
+#include "server/run/admin_task.h"
+#include "server/session/exchange.h"
+#include "server/session/request_body.h"
+
+namespace quire {
+
+class AdminAnswer {
+ public:
+  AdminAnswer(Exchange& exchange, RequestBody& body, AdminHandler handler)
+      : exchange_(exchange), body_(body), handler_(handler) {}
+
+  boost::asio::awaitable<bool> give();
+
+ private:
+  boost::asio::awaitable<Response> finish(const AdminTask& task);
+
+  Exchange& exchange_;
+  RequestBody& body_;
+  const AdminHandler handler_;
+};
+
+}  // namespace quire

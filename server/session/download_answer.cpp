@@ -1,0 +1,91 @@
+#include "server/session/download_answer.h"
+
+#include "server/admin/pull_answer.h"
+
+// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+// Waits until the download's state differs from that of `version`.
+asio::awaitable<WaitResult> DownloadAnswer::wait(std::uint64_t version) {
+  const std::function<void(std::function<void(std::optional<Error>)>)> begin =
+      [this, version](std::function<void(std::optional<Error>)> done) {
+        job_.on_change(version, [done = std::move(done)] { done(std::nullopt); });
+      };
+  const std::optional<std::chrono::milliseconds> unbounded;
+  co_return co_await wait_for_callback(exchange_.state(), *exchange_.transport(), begin, unbounded);
+}
+
+// Adds the downloaded model to the served ones, if the client asked for that.
+asio::awaitable<WaitResult> DownloadAnswer::serve(const hub::CachedModel& model) {
+  if (!task_.serve) co_return WaitResult();
+  const std::function<void(std::function<void(std::optional<Error>)>)> begin =
+      [this, &model](std::function<void(std::optional<Error>)> done) { task_.serve(model.path, std::move(done)); };
+  const std::optional<std::chrono::milliseconds> unbounded;
+  co_return co_await wait_for_callback(exchange_.state(), *exchange_.transport(), begin, unbounded);
+}
+
+// An error before the first downloaded byte has a status of its own; later ones end the stream.
+asio::awaitable<bool> DownloadAnswer::give() {
+  hub::PullJob::State state = job_.state();
+  const bool is_whole = task_.form == PullTask::Form::kWhole;
+  while (!state.ended() && (is_whole || state.progress.phase == hub::PullProgress::Phase::kListing)) {
+    const WaitResult waited = co_await wait(state.version);
+    if (waited.client_gone) co_return false;
+    if (waited.error) {
+      Response refusal = error_response(*waited.error);
+      co_return co_await exchange_.respond(std::move(refusal));
+    }
+    state = job_.state();
+  }
+  if (!state.error && !is_whole) co_return co_await stream();
+  WaitResult served;
+  if (!state.error) served = co_await serve(*state.result);
+  if (served.client_gone) co_return false;
+  Response response;
+  if (state.error || served.error) {
+    response = error_response(state.error ? *state.error : *served.error);
+  } else {
+    PullAnswer answer(task_.form, task_.is_ollama, job_.model().text());
+    response.body = answer.end(*state.result, task_.served_name);
+  }
+  co_return co_await exchange_.respond(std::move(response));
+}
+
+asio::awaitable<bool> DownloadAnswer::stream() {
+  PullAnswer answer(task_.form, task_.is_ollama, job_.model().text());
+  exchange_.count(200);
+  const ResponseFraming framing = exchange_.framing();
+  std::string frame = stream_head(answer.content_type(), framing);
+  bool over = false;
+  while (!over) {
+    const hub::PullJob::State state = job_.state();
+    WaitResult waited;
+    std::string text = answer.part(state.progress);
+    if (!state.ended()) {
+      append_stream_part(frame, text, framing);
+      const bool sent = co_await exchange_.write(frame);
+      if (!sent) co_return false;
+      frame.clear();
+      waited = co_await wait(state.version);
+    } else if (state.result) {
+      waited = co_await serve(*state.result);
+    }
+    if (waited.client_gone) co_return false;
+    const std::optional<Error> error = state.error ? state.error : waited.error;
+    over = error || state.ended();
+    if (!over) continue;
+    text = error ? answer.fail(*error, framing.form, exchange_.request_id())
+                 : text + answer.end(*state.result, task_.served_name);
+    append_stream_part(frame, text, framing);
+  }
+  const bool is_chunked = exchange_.head().minor_version == 1;
+  if (is_chunked) frame += "0\r\n\r\n";
+  const bool sent = co_await exchange_.write(frame);
+  co_return sent&& exchange_.keeps_alive() && is_chunked;
+}
+
+}  // namespace quire

@@ -1,0 +1,58 @@
+#include "server/session/saved_answer.h"
+
+#include "server/wire/wakeup.h"
+
+// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+namespace quire {
+
+namespace asio = boost::asio;
+
+SavedAnswer::SavedAnswer(Exchange& exchange, std::shared_ptr<SavedStream> stream, bool keeps_alive)
+    : exchange_(exchange), stream_(std::move(stream)), keeps_alive_(keeps_alive) {
+  if (keeps_alive_) stream_->add_reader();
+}
+
+SavedAnswer::~SavedAnswer() {
+  if (keeps_alive_) stream_->remove_reader();
+}
+
+asio::awaitable<bool> SavedAnswer::give_after(std::size_t number) {
+  exchange_.count(200);
+  Transport& transport = *exchange_.transport();
+  const bool is_chunked = exchange_.head().minor_version == 1;
+  const auto wakeup = std::make_shared<Wakeup>(transport.executor());
+  const std::shared_ptr<void> closed(nullptr, [wakeup](void*) { wakeup->close(); });
+  bool gone = false;
+  transport.watch([&gone, wakeup] {
+    gone = true;
+    wakeup->signal();
+  });
+  const std::shared_ptr<void> unwatched(nullptr, [&transport](void*) { transport.unwatch(); });
+  const auto wake = [wakeup] { wakeup->signal(); };
+  std::string frame = stream_head(kEventStream, exchange_.framing());
+  while (!gone) {
+    const SavedStream::Rest rest = stream_->after(number, wake);
+    if (rest.lost) break;
+    if (!rest.events.empty()) append_stream_part(frame, rest.events, exchange_.framing());
+    number = rest.last;
+    const bool over = rest.finished;
+    if (over && is_chunked) frame += "0\r\n\r\n";
+    bool sent = true;
+    if (!frame.empty()) sent = co_await exchange_.write(frame);
+    if (!sent) break;
+    frame.clear();
+    if (over) co_return exchange_.keeps_alive() && is_chunked;
+    if (rest.events.empty()) co_await wakeup->wait();
+  }
+  co_return false;
+}
+
+Response no_such_stream() {
+  return error_response(
+      404, "stream_not_found",
+      "No stream of this request id can be resumed after this event: send the request without Last-Event-ID");
+}
+
+}  // namespace quire
