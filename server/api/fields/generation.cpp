@@ -5,13 +5,13 @@ namespace quire::fields {
 namespace {
 
 constexpr Field kGenerationRest[] = {
-    generation::kSamplers,
     generation::kDrySequenceBreakers,
     generation::kLogitBias,
     generation::kSeed,
     generation::kStop,
     generation::kStopTokenIds,
     generation::kIncludeStopStrInOutput,
+    generation::kIgnoreEos,
     generation::kMinTokens,
     generation::kBadWords,
     generation::kAllowedTokenIds,
@@ -56,7 +56,8 @@ constexpr Field kGenerationRest[] = {
     generation::kUser,
 };
 constexpr Field kModelRow[] = {generation::kModel};
-constexpr auto kGenerationRows = joined(kModelRow, kSamplingRows, kGenerationRest);
+constexpr Field kSamplerOrder[] = {generation::kSamplers};
+constexpr auto kGenerationRows = joined(kModelRow, kFilterRows, kSamplerOrder, kPenaltyRows, kGenerationRest);
 
 constexpr Field kNativeRows[] = {
     refused("n_probs", "1", "it is 'logprobs' here", "[0]"),

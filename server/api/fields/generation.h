@@ -5,12 +5,12 @@
 
 namespace quire::fields {
 
-// Fields whose value is a member of SamplingParams. The later row of a member counts in a request; llama-server's
-// endpoints return its value by the first name.
-inline constexpr Field kSamplingRows[] = {
+// Filters of the distribution: fields whose value is a member of SamplingParams. llama-server's endpoints return it.
+// The later of two rows of a member counts in a request; its value is returned by the first name.
+inline constexpr Field kFilterRows[] = {
     sampling<&SamplingParams::temperature>("temperature", number(kTemperatureRange), "0.5"),
-    sampling<&SamplingParams::top_p>("top_p", number(kProbabilityRange), "0.9"),
     sampling<&SamplingParams::top_k>("top_k", integer(-1, kMostInt32), "5"),
+    sampling<&SamplingParams::top_p>("top_p", number(kProbabilityRange), "0.9"),
     sampling<&SamplingParams::min_p>("min_p", number(kProbabilityRange), "0.1"),
     sampling<&SamplingParams::typical_p>("typical_p", number(kProbabilityRange), "0.9"),
     sampling<&SamplingParams::xtc_probability>("xtc_probability", number(kProbabilityRange), "0.1"),
@@ -36,19 +36,22 @@ inline constexpr Field kSamplingRows[] = {
         "adaptive-p: the target probability; negative: off; without speculative decoding"),
     sampling<&SamplingParams::adaptive, &AdaptiveParams::decay>("adaptive_decay", number(0, 0.99), "0.5",
                                                                 "decay of the weight of earlier tokens"),
-    sampling<&SamplingParams::repetition_penalty>("repeat_penalty", number(kRepetitionPenaltyRange), "1.1",
-                                                  "llama-server's name"),
-    sampling<&SamplingParams::repetition_penalty>("repetition_penalty", number(kRepetitionPenaltyRange), "1.1"),
+};
+
+// Penalties of repetition; the same.
+inline constexpr Field kPenaltyRows[] = {
     sampling<&SamplingParams::penalty_last_n>(
         "repeat_last_n", integer(-1, kMostInt32), "64",
         "the three penalties count the last N tokens, prompt included, as in llama-server; absent: as in vLLM"),
-    sampling<&SamplingParams::frequency_penalty>("frequency_penalty", number(-2, 2), "0.5"),
+    sampling<&SamplingParams::repetition_penalty>("repeat_penalty", number(kRepetitionPenaltyRange), "1.1",
+                                                  "llama-server's name"),
+    sampling<&SamplingParams::repetition_penalty>("repetition_penalty", number(kRepetitionPenaltyRange), "1.1"),
     sampling<&SamplingParams::presence_penalty>("presence_penalty", number(-2, 2), "0.5"),
+    sampling<&SamplingParams::frequency_penalty>("frequency_penalty", number(-2, 2), "0.5"),
     sampling<&SamplingParams::dry, &DryParams::multiplier>("dry_multiplier", number(0, 100), "0.8"),
     sampling<&SamplingParams::dry, &DryParams::base>("dry_base", number(1, 100), "1.75"),
     sampling<&SamplingParams::dry, &DryParams::allowed_length>("dry_allowed_length", integer(0, kMostInt32), "2"),
     sampling<&SamplingParams::dry, &DryParams::penalty_last_n>("dry_penalty_last_n", integer(-1, kMostInt32), "-1"),
-    sampling<&SamplingParams::ignore_eos>("ignore_eos", boolean(), "true"),
 };
 
 // The row that all APIs with pictures have.
@@ -72,6 +75,7 @@ inline constexpr Field kSeed{"seed", integer(), "1", "-1: random"};
 inline constexpr Field kStop{"stop", text_or_texts(64), R"(["x"])", "up to 64 strings, 64 KiB in total"};
 inline constexpr Field kStopTokenIds{"stop_token_ids", token_ids(), "[5]"};
 inline constexpr Field kIncludeStopStrInOutput{"include_stop_str_in_output", boolean(), "true"};
+inline constexpr Field kIgnoreEos{"ignore_eos", boolean(), "true"};
 inline constexpr Field kMinTokens{"min_tokens", integer(0, kMostInt32), "1"};
 inline constexpr Field kBadWords{"bad_words", texts(1024), R"(["x"])"};
 inline constexpr Field kAllowedTokenIds{"allowed_token_ids", token_ids(), "[97]"};

@@ -13,7 +13,7 @@ constexpr Field kLlamaRows[] = {
     llama::kReturnTokens,
     llama::kTimingsPerToken,
     llama::kResponseFields,
-    row_of(kSamplingRows, "repeat_last_n"),
+    row_of(kPenaltyRows, "repeat_last_n"),
     {"cache_prompt", boolean(), "false", "nothing in the answer depends on it", Support::kAccepted},
     llama::kIdSlot,
     {"n_keep", integer(-1, kMostInt32), "4", "the context is never shifted", Support::kAccepted},

@@ -54,6 +54,7 @@ constexpr Field kScoreRows[] = {
 constexpr Field kClassifyRows[] = {
     {"input", one_of("string|array"), R"(["x"])"},
     {"use_activation", boolean(), "false", "false: the scores before softmax or sigmoid; also activation"},
+    pooling::kActivation,
 };
 
 constexpr Field kPoolingRows[] = {

@@ -42,7 +42,7 @@ inline constexpr Field kTruncation{"truncation", words("auto|disabled"), R"("dis
 inline constexpr Field kTopLogprobs{"top_logprobs", integer(0, 20), "2", "0 to 20"};
 inline constexpr Field kType{"type", words("response.create"), R"("response.create")", "required over a WebSocket",
                              Support::kAccepted};
-inline constexpr Field kGenerate{"generate", only("[true]"), "false", "only a WebSocket keeps what was not generated",
+inline constexpr Field kGenerate{"generate", boolean(), "false", "only a WebSocket keeps what was not generated",
                                  Support::kConditional};
 inline constexpr Field kBackground{"background", boolean(), "true",
                                    "answers at once with status queued; the response is generated even if its client "

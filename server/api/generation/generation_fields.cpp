@@ -136,6 +136,7 @@ void read_stops(FieldReader& reader, GenerationFields& fields) {
   check_stops(reader, fields::generation::kStop, fields.stop);
   fields.include_stop_in_output = reader.boolean(fields::generation::kIncludeStopStrInOutput, false);
   fields.skip_special_tokens = reader.boolean(fields::generation::kSkipSpecialTokens, true);
+  fields.sampling.ignore_eos = reader.boolean(fields::generation::kIgnoreEos, false);
   set(fields.sampling.min_tokens, reader.integer(fields::generation::kMinTokens));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -123,8 +124,11 @@ std::vector<std::string> names_of_letters(const std::string& letters) {
 }  // namespace
 
 void read_samplers(FieldReader& reader, SamplingParams& sampling) {
-  for (const fields::Field& row : fields::kSamplingRows) {
-    if (const auto value = reader.value(row)) row.target.set(sampling, *value);
+  using Rows = std::span<const fields::Field>;
+  for (const Rows rows : {Rows(fields::kFilterRows), Rows(fields::kPenaltyRows)}) {
+    for (const fields::Field& row : rows) {
+      if (const auto value = reader.value(row)) row.target.set(sampling, *value);
+    }
   }
 }
 
@@ -163,11 +167,10 @@ Json sampler_names(const SamplingParams& sampling) {
   return names;
 }
 
-Json sampling_settings(const SamplingParams& sampling) {
-  Json settings = Json::object();
-  for (const fields::Field& row : fields::kSamplingRows) {
+void add_settings(const SamplingParams& sampling, std::span<const fields::Field> rows, Json& settings) {
+  for (const fields::Field& row : rows) {
     const auto is_same = [&row](const fields::Field& other) { return other.target.get == row.target.get; };
-    if (&*std::ranges::find_if(fields::kSamplingRows, is_same) != &row) continue;  // vLLM's name of the same member
+    if (&*std::ranges::find_if(rows, is_same) != &row) continue;  // vLLM's name of the same member
     const std::string name(row.name);
     const double value = row.target.get(sampling);
     if (row.type.kind == fields::Kind::kNumber) {
@@ -178,7 +181,6 @@ Json sampling_settings(const SamplingParams& sampling) {
       settings[name] = value != 0.0;
     }
   }
-  return settings;
 }
 
 }  // namespace quire

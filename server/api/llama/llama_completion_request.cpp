@@ -181,14 +181,16 @@ void read_infill_prompt(FieldReader& reader, const ServedModel& model, const Cal
 
 Json llama_settings(const LlamaCompletionRequest& request) {
   const SamplingParams& sampling = request.fields.sampling;
-  Json settings = sampling_settings(sampling);
-  settings.update(Json{{"n_predict", request.num_predict},
-                       {"max_tokens", request.num_predict},
-                       {"seed", sampling.seed.value_or(static_cast<std::uint64_t>(kDefaultSeed))},
-                       {"samplers", sampler_names(sampling)},
-                       {"stop", request.fields.stop},
-                       {"stream", request.fields.stream},
-                       {"n_probs", request.num_probs}});
+  Json settings{{"n_predict", request.num_predict},
+                {"max_tokens", request.num_predict},
+                {"seed", sampling.seed.value_or(static_cast<std::uint64_t>(kDefaultSeed))}};
+  add_settings(sampling, fields::kFilterRows, settings);
+  settings["samplers"] = sampler_names(sampling);
+  add_settings(sampling, fields::kPenaltyRows, settings);
+  settings["stop"] = request.fields.stop;
+  settings["ignore_eos"] = sampling.ignore_eos;
+  settings["stream"] = request.fields.stream;
+  settings["n_probs"] = request.num_probs;
   return settings;
 }
 

@@ -58,7 +58,7 @@ class RequestReader {
     const bool is_socket = call_.socket_memory != nullptr;
     const auto type = reader_.word(fields::responses::kType);
     if (!type && is_socket) reader_.missing(fields::responses::kType);
-    if (!is_socket) reader_.refuse(fields::responses::kGenerate);
+    if (!is_socket) reader_.refuse_unless(fields::responses::kGenerate, true, fields::responses::kGenerate.note);
     request_.generates = reader_.boolean(fields::responses::kGenerate, true);
   }
 

@@ -183,7 +183,7 @@ TEST_CASE("texts that are kept as long as an answer is made are short on every A
     return client.post(api.path, dump_json(body));
   };
   const std::string stop(kMaxStopBytes / 2, 'y');
-  const std::string hint(kMaxHintBytes, 'h');
+  const std::string hint(fields::kMostHintBytes, 'h');
   for (const char* path : {"/v1/completions", "/completion", "/v1/chat/completions", "/v1/messages", "/v1/responses"}) {
     const auto api =
         std::find_if(queued_apis().begin(), queued_apis().end(), [&](const Api& each) { return each.path == path; });
