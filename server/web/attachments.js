@@ -1,6 +1,6 @@
 // The files attached to the message that is being written: chosen, pasted or dropped; shown with their sizes and tokens.
 import { button, byId, element, toast } from "./dom.js";
-import { countTokens, isPicture, readPicture, sizeText, thumbnail } from "./pictures.js";
+import { countTokens, drawnPicture, isPicture, readPicture, sizeText, thumbnail } from "./pictures.js";
 
 const kLargestText = 512 * 1024; // bytes
 
@@ -19,7 +19,11 @@ export class Attachments {
 
   constructor(models) {
     this.#models = models;
-    models.onchoice(() => this.#draw());
+    models.onchoice(() => {
+      byId("picture-idea").hidden = !models.sees();
+      this.#draw();
+    });
+    byId("picture-idea").addEventListener("click", async () => this.#take({ files: [await drawnPicture()] }));
     byId("files").addEventListener("change", (event) => this.#take(event.target));
     byId("prompt").addEventListener("paste", (event) => {
       if (!event.clipboardData.files.length) return;

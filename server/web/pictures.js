@@ -27,6 +27,23 @@ async function measured(name, image, bytes) {
   return { name, image, width: shown.naturalWidth, height: shown.naturalHeight, bytes };
 }
 
+// A picture to try a model with: a red circle at the top left, a blue square at the bottom right.
+export async function drawnPicture() {
+  const canvas = element("canvas", { width: 256, height: 256 });
+  const pen = canvas.getContext("2d");
+  const fill = (colour, path) => {
+    pen.fillStyle = colour;
+    pen.beginPath();
+    path();
+    pen.fill();
+  };
+  fill("rgb(250, 250, 250)", () => pen.rect(0, 0, 256, 256));
+  fill("rgb(214, 40, 40)", () => pen.arc(43, 43, 34, 0, 2 * Math.PI));
+  fill("rgb(40, 80, 214)", () => pen.rect(182, 182, 62, 62));
+  const blob = await new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
+  return new File([blob], "shapes.png", { type: "image/png" });
+}
+
 // A picture that a tool returned in base64; nothing where the browser cannot show it, or the server would not read it.
 export async function pictureOf(name, type, base64) {
   const bytes = Math.floor(base64.length * 3 / 4);

@@ -138,6 +138,6 @@ test("the page offers a picture that it draws, and the trained model says what i
   await page.waitForFunction(() => document.querySelectorAll("#attached .chip img").length === 1);
   await page.press("#prompt", "Enter");
   await answered(page, 1);
-  assert.deepEqual(await answers(page), ["A red circle and two blue squares."]);
+  assert.deepEqual(await answers(page), ["A red circle and a blue square."]);
   assert.deepEqual(complaints, []);
 });

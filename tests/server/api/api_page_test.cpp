@@ -6,6 +6,7 @@
 #include <regex>
 #include <set>
 
+#include "server/api/batches/files.h"
 #include "server/api/common/json.h"
 #include "server/api/fields/chat.h"
 #include "server/api/fields/completions.h"
@@ -14,6 +15,7 @@
 #include "server/api/reference/openapi.h"
 #include "server/api/reference/page.h"
 #include "server/router.h"
+#include "server/run/admin_task.h"
 #include "tests/server/test_server.h"
 #include "tests/support/material.h"
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "server/ops/keys/admin.h"
 #include "tests/server/models/models_server.h"
 #include "tests/server/test_server.h"
 
