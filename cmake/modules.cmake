@@ -38,7 +38,7 @@ quire_module(batches "/server/batch/|/server/api/batches/|/server/run/batch_|/se
 quire_module(fleet "/server/fleet/|/server/join_fleet")
 quire_module(hub "/server/hub/|/server/admin/pull|/server/session/download|/server/cli/(hub_commands|import_command|pull_progress)")
 quire_module(images "/server/media/decode/|/server/cli/bench/random_png" WITHOUT "/server/media/no_pictures")
-quire_module(otlp "/server/ops/span_exporter")
+quire_module(otlp "/server/ops/reports/span_exporter")
 quire_module(page "/server/admin/page_files")
 quire_module(simulator "/server/cli/simulate")
 quire_module(terminal "/server/cli/run/")

@@ -24,7 +24,7 @@ configure() { # modules, folder
 
 small=${folder:-$work/small}
 configure "" "$small" > "$work/log" 2>&1 || { cat "$work/log"; fail "the core alone does not configure"; }
-for absent in server/fleet/ server/batch/ server/hub/ server/admin/page_files core/sim/replica server/cli/run/ server/ops/span_exporter \
+for absent in server/fleet/ server/batch/ server/hub/ server/admin/page_files core/sim/replica server/cli/run/ server/ops/reports/span_exporter \
   server/media/decode/ web_assets hiredis libzmq libedit libpng libjpeg libgif libwebp; do
   ! grep -q "$absent" "$small/build.ninja" || fail "$absent is in a build without modules"
 done
