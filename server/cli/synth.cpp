@@ -27,7 +27,7 @@ struct SynthArguments {
   bool next_tokens = false;
 };
 
-void show_progress(std::int64_t done, std::int64_t total) {
+void show_tensors(std::int64_t done, std::int64_t total) {
   show_progress_line(fmt::format("{} of {} tensors", done, total), done == total);
 }
 
@@ -48,14 +48,14 @@ void run_synth(const SynthArguments& arguments) {
     if (arguments.layers || arguments.next_tokens)
       throw StartupError("--layers and --next-tokens are for language models, not for towers");
     return write_synthetic_tower(arguments.shape, find_synth_types(arguments.type)->matrices, arguments.seed,
-                                 arguments.output, show_progress);
+                                 arguments.output, show_tensors);
   }
   SynthSpec spec = *find_synth_shape(arguments.shape);
   spec.types = *find_synth_types(arguments.type);
   spec.seed = arguments.seed;
   if (arguments.layers) keep_layers(spec, *arguments.layers);
   if (arguments.next_tokens) add_next_tokens(spec);
-  write_synthetic_gguf(spec, arguments.output, show_progress);
+  write_synthetic_gguf(spec, arguments.output, show_tensors);
 }
 
 }  // namespace

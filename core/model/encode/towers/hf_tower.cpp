@@ -221,7 +221,7 @@ void set_qwen(const TowerFiles& files, const char* projector, const Sizes& sizes
   files.out.set_integer("spatial_merge_size", files.vision.integer("spatial_merge_size").value_or(2));
 }
 
-void read_qwen2(const TowerFiles& files, const char* projector, const Sizes& sizes) {
+void describe_qwen2(const TowerFiles& files, const char* projector, const Sizes& sizes) {
   set_qwen(files, projector, sizes, kClipMean, kClipDeviation);
   add_tensors(files, HfTowerClass::kQwen, [&](const std::string& name, const StoredTensor& tensor) {
     if (name != "v.patch_embd.weight") return false;
@@ -230,21 +230,21 @@ void read_qwen2(const TowerFiles& files, const char* projector, const Sizes& siz
   });
 }
 
-void read_qwen2_vl(const TowerFiles& files) {
+void describe_qwen2_vl(const TowerFiles& files) {
   const JsonObject& vision = files.vision;
   const std::int64_t width = vision.required_integer("embed_dim");
   const auto ratio = vision.number("mlp_ratio").value_or(4.0);
   set_activation(files, "hidden_act", "quick_gelu");
-  read_qwen2(files, "qwen2vl_merger",
-             {.width = width,
-              .heads = vision.required_integer("num_heads"),
-              .blocks = vision.required_integer("depth"),
-              .ffn = static_cast<std::int64_t>(static_cast<double>(width) * ratio),
-              .patch = vision.integer("patch_size").value_or(14),
-              .image = 560});
+  describe_qwen2(files, "qwen2vl_merger",
+                 {.width = width,
+                  .heads = vision.required_integer("num_heads"),
+                  .blocks = vision.required_integer("depth"),
+                  .ffn = static_cast<std::int64_t>(static_cast<double>(width) * ratio),
+                  .patch = vision.integer("patch_size").value_or(14),
+                  .image = 560});
 }
 
-void read_qwen25_vl(const TowerFiles& files) {
+void describe_qwen25_vl(const TowerFiles& files) {
   const JsonObject& vision = files.vision;
   const std::int64_t blocks = vision.required_integer("depth");
   const json* whole = vision.find("fullatt_block_indexes");
@@ -258,16 +258,16 @@ void read_qwen25_vl(const TowerFiles& files) {
   require(files, "window_size", 112);
   files.out.set_integer("n_wa_pattern", pattern);
   set_activation(files, "hidden_act", "silu");
-  read_qwen2(files, "qwen2.5vl_merger",
-             {.width = vision.required_integer("hidden_size"),
-              .heads = vision.required_integer("num_heads"),
-              .blocks = blocks,
-              .ffn = vision.required_integer("intermediate_size"),
-              .patch = vision.integer("patch_size").value_or(14),
-              .image = 560});
+  describe_qwen2(files, "qwen2.5vl_merger",
+                 {.width = vision.required_integer("hidden_size"),
+                  .heads = vision.required_integer("num_heads"),
+                  .blocks = blocks,
+                  .ffn = vision.required_integer("intermediate_size"),
+                  .patch = vision.integer("patch_size").value_or(14),
+                  .image = 560});
 }
 
-void read_qwen3_vl(const TowerFiles& files) {
+void describe_qwen3_vl(const TowerFiles& files) {
   const JsonObject& vision = files.vision;
   std::vector<std::int64_t> levels;
   if (const json* given = vision.find("deepstack_visual_indexes"); given != nullptr) {
@@ -303,7 +303,7 @@ void read_qwen3_vl(const TowerFiles& files) {
   });
 }
 
-void read_gemma3(const TowerFiles& files) {
+void describe_gemma3(const TowerFiles& files) {
   const JsonObject& vision = files.vision;
   const Sizes sizes = read_sizes(vision, 14, vision.integer("image_size").value_or(896));
   require(files, "num_channels", 3);
@@ -321,7 +321,7 @@ void read_gemma3(const TowerFiles& files) {
   });
 }
 
-void read_gemma4(const TowerFiles& files) {
+void describe_gemma4(const TowerFiles& files) {
   const JsonObject& vision = files.vision;
   const Sizes sizes = read_sizes(vision, 16, 224);
   require(files, "num_key_value_heads", sizes.heads);
@@ -358,7 +358,7 @@ std::int64_t added_token(const std::filesystem::path& directory, std::string_vie
   return otherwise;
 }
 
-void read_pixtral(const TowerFiles& files) {
+void describe_pixtral(const TowerFiles& files) {
   constexpr double kPixtralEps = 1e-5;
   constexpr std::int64_t kBreak = 12;  // [IMG_BREAK] of the published tokenizers
   const JsonObject& vision = files.vision;
@@ -408,10 +408,11 @@ struct HfTowerFamily {
 };
 
 constexpr HfTowerFamily kHfTowers[] = {
-    {"qwen2_vl", "", read_qwen2_vl},     {"qwen2_5_vl", "", read_qwen25_vl}, {"qwen3_vl", "", read_qwen3_vl},
-    {"qwen3_vl_moe", "", read_qwen3_vl}, {"qwen3_5", "", read_qwen3_vl},     {"qwen3_5_moe", "", read_qwen3_vl},
-    {"gemma3", "", read_gemma3},         {"gemma4", "", read_gemma4},        {"mistral3", "pixtral", read_pixtral},
-    {"llava", "pixtral", read_pixtral},
+    {"qwen2_vl", "", describe_qwen2_vl},       {"qwen2_5_vl", "", describe_qwen25_vl},
+    {"qwen3_vl", "", describe_qwen3_vl},       {"qwen3_vl_moe", "", describe_qwen3_vl},
+    {"qwen3_5", "", describe_qwen3_vl},        {"qwen3_5_moe", "", describe_qwen3_vl},
+    {"gemma3", "", describe_gemma3},           {"gemma4", "", describe_gemma4},
+    {"mistral3", "pixtral", describe_pixtral}, {"llava", "pixtral", describe_pixtral},
 };
 
 const HfTowerFamily* family_of(const json& config) {
