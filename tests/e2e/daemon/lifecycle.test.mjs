@@ -134,7 +134,7 @@ test("a model's file that is cut short while it is in use ends the daemon with o
     if (await server.post("/v1/completions", { model: "model", prompt, max_tokens: 1 }).then(() => false, () => true)) break;
   }
   assert.deepEqual(await server.ended(), { code: 4, signal: null });
-  const [last] = server.log.filter((line) => line.startsWith("quire: "));
+  const last = await server.logged((line) => line.startsWith("quire: "));
   assert.match(last, /model\.gguf: the file was cut short/);
 });
 

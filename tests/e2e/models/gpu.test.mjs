@@ -220,6 +220,7 @@ test("a GPU that fails while it serves: the request gets 500, readiness and live
   assert.equal((await fetch(`${server.url}/readyz`)).status, 503);
   assert.equal((await fetch(`${server.url}/livez`)).status, 503);
   assert.notEqual((await server.post("/v1/completions", body)).status, 200);
-  const failures = server.log.filter((line) => line.includes("the GPU failed in a kernel"));
-  assert.equal(failures.length, 1, server.log.join("\n"));
+  const is_failure = (line) => line.includes("the GPU failed in a kernel");
+  await server.logged(is_failure);
+  assert.equal(server.log.filter(is_failure).length, 1, server.log.join("\n"));
 });

@@ -151,6 +151,7 @@ test("one of two GPUs fails while they serve: the request gets 500, readiness an
   assert.equal((await response.json()).error.code, "device_failed");
   assert.equal((await fetch(`${server.url}/readyz`)).status, 503);
   assert.equal((await fetch(`${server.url}/livez`)).status, 503);
-  const failures = server.log.filter((line) => line.includes("GPU 1 (emulated) failed in a kernel"));
-  assert.equal(failures.length, 1, server.log.join("\n"));
+  const is_failure = (line) => line.includes("GPU 1 (emulated) failed in a kernel");
+  await server.logged(is_failure);
+  assert.equal(server.log.filter(is_failure).length, 1, server.log.join("\n"));
 });

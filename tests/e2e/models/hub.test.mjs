@@ -290,7 +290,7 @@ test("serve --hf downloads, serves under the repository's name, and survives a r
   } finally {
     await server.stop();
   }
-  assert.ok(server.log.some((line) => /owner\/demo is .*demo\.Q8_0\.gguf/.test(line)));
+  await server.logged((line) => /owner\/demo is .*demo\.Q8_0\.gguf/.test(line));
   const said = await quire(["run", "--hf", "owner/demo", "What is a KV block?", "--set", "temperature=0", "--set", "max_tokens=40"]);
   assert.match(said.stdout, /KV/, said.stderr);
   const file = join(cache, "quire.yaml");
