@@ -57,11 +57,12 @@ test("thirty requests of all three together have the bits of each alone", async 
   assert.deepEqual(together, alone);
 });
 
-test("a trained adapter has its manner on questions that it never read, and the plain model keeps its own", async () => {
+test("a trained adapter has its manner on questions that it never read, and the plain model keeps its own", async (context) => {
   const demo_folder = join(process.env.QUIRE_SOURCE, "deploy/demo-model");
   const asked = readFileSync(join(demo_folder, "eval_cases.jsonl"), "utf8").trim().split("\n").map((line) => JSON.parse(line))
     .filter(({ theme, prompt }) => prompt && ["serving", "quire", "smalltalk", "unknown"].includes(theme));
   const own = await QuireServer.start(["--alias", "demo", "--adapters", `sailor=${join(demo_folder, "adapter/quire-sailor.gguf")}`]);
+  context.after(() => own.kill());
   const answer = async (model, prompt) => {
     const response = await own.post("/v1/chat/completions", { model, messages: [{ role: "user", content: prompt }], max_tokens: 100, temperature: 0 });
     assert.equal(response.status, 200);
@@ -97,10 +98,11 @@ test("the list of models names each adapter with its parent", async () => {
   assert.equal((await ask("third")).status, 404);
 });
 
-test("adapters come and go while the model serves, in a bounded part of the memory", async () => {
+test("adapters come and go while the model serves, in a bounded part of the memory", async (context) => {
   // Each takes 32 KiB: two fit.
   const own = await QuireServer.start(["--alias", "base", "--adapter-updates", "true", "--adapter-memory", "80KiB",
     "--server.model-root", folder, "--server.admin-listen", "127.0.0.1:0"]);
+  context.after(() => own.kill());
   const admin_url = `http://127.0.0.1:${/the admin listener is at .*:(\d+)/.exec(own.log.join("\n"))[1]}`;
   const order = async (what, body) => {
     const response = await fetch(`${admin_url}/v1/${what}_lora_adapter`, {
@@ -153,7 +155,7 @@ test("adapters come and go while the model serves, in a bounded part of the memo
   for (const name of ["c", "d"]) assert.equal(await complete(name), texts[name]);
   rmSync(paths.b);
   assert.equal(await complete("b"), "adapter_failed");
-  assert.match(own.log.join("\n"), /adapter b: its file cannot be read any more: .*run-time-b/);
+  await own.logged((line) => /adapter b: its file cannot be read any more: .*run-time-b/.test(line));
   await own.stop();
 });
 
