@@ -85,7 +85,8 @@ asio::awaitable<bool> DownloadAnswer::stream() {
   const bool is_chunked = exchange_.head().minor_version == 1;
   if (is_chunked) frame += "0\r\n\r\n";
   const bool sent = co_await exchange_.write(frame);
-  co_return sent&& exchange_.keeps_alive() && is_chunked;
+  if (!sent) co_return false;
+  co_return exchange_.keeps_alive() && is_chunked;
 }
 
 }  // namespace quire

@@ -92,7 +92,8 @@ asio::awaitable<bool> Exchange::respond(Response response) {
     const Bytes bytes = response.document.empty() ? Bytes::kOwn : Bytes::kShared;
     sent = co_await transport_->write(content, options().timeout.write, bytes);
   }
-  co_return sent&& keeps_alive_;
+  if (!sent) co_return false;
+  co_return keeps_alive_;
 }
 
 asio::awaitable<void> Exchange::refuse(int status, const char* code, std::string_view message) {

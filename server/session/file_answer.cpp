@@ -86,7 +86,8 @@ asio::awaitable<bool> FileAnswer::send_content(StoredAnswer answer) {
     sent = co_await exchange_.write(*piece);
     offset += static_cast<std::int64_t>(size);
   }
-  co_return sent&& exchange_.keeps_alive();
+  if (!sent) co_return false;
+  co_return exchange_.keeps_alive();
 }
 
 }  // namespace quire

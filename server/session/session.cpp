@@ -137,7 +137,8 @@ asio::awaitable<bool> Session::serve() {
   body.release();
   if (error) co_await exchange.end_failed(*error);
   exchange.account().end();
-  co_return answered&& exchange.keeps_alive();
+  if (!answered) co_return false;
+  co_return exchange.keeps_alive();
 }
 
 asio::awaitable<bool> Session::answer(Exchange& exchange, RequestBody& body) {
