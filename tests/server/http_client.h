@@ -19,7 +19,7 @@ struct HttpReply {
 
 class HttpClient {
  public:
-  static constexpr int kPatience = 60;  // seconds
+  static constexpr int kPatience = 240;  // seconds: a sanitizer on a busy machine takes a minute for a megabyte of text
   explicit HttpClient(std::uint16_t port);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
