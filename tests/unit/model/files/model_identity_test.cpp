@@ -304,8 +304,12 @@ TEST_CASE("a remembered hash of a file is that of its bytes", "[identity]") {
   const auto read = [&] { return content_of(path, folder / "known"); };
   const ContentHash first = content_of(path, {});
   CHECK(read() == first);
+  // The hash is kept once the file is so old that no later write can leave the same stamp; never on tmpfs, for example.
+  const auto stamp = stamp_of(path);
+  REQUIRE(stamp.has_value());
+  while (stamp->is_reliable && !fs::exists(folder / "known"))
+    REQUIRE(read() == first);
   CHECK(read() == first);
-  CHECK(fs::exists(folder / "known"));
   change_byte(path, fs::file_size(path) / 2);
   const ContentHash second = content_of(path, {});
   CHECK(second != first);
