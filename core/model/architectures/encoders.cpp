@@ -192,11 +192,7 @@ void translate_modern_bert(HfTranslation& t) {
   t.set("classifier.mean", config.text("classifier_pooling").value_or("cls") == "mean");
   t.require_text("classifier_activation", "gelu");
   config.text("position_embedding_type");  // the class always rotates
-  if (t.layer_types().empty()) return;
-  std::vector<bool> slides;
-  for (const std::string& type : t.layer_types())
-    slides.push_back(type == "sliding_attention");
-  t.set("attention.sliding_window_pattern", slides);
+  if (!t.layer_types().empty()) t.set("attention.sliding_window_pattern", t.layers_of({"sliding_attention"}));
 }
 
 }  // namespace quire

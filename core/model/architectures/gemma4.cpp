@@ -133,11 +133,8 @@ void list_gemma4_layers(HfTranslation& t) {
   for (std::int64_t i = std::ssize(types); i < t.num_layers(); ++i)
     types.emplace_back((i + 1) % kPeriod == 0 ? "full_attention" : "sliding_attention");
   if (!types.empty()) types.back() = "full_attention";
-  std::vector<bool> slides;
-  for (const std::string& type : types)
-    slides.push_back(type == "sliding_attention");
   t.set_layer_types(std::move(types));
-  t.set("attention.sliding_window_pattern", slides);
+  t.set("attention.sliding_window_pattern", t.layers_of({"sliding_attention"}));
 }
 
 }  // namespace

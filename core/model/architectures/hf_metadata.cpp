@@ -387,13 +387,7 @@ void HfTranslation::read_layer_types() {
   }
   if (std::ssize(layer_types_) < config_.integer("num_hidden_layers").value_or(0))
     config_.fail("'layer_types' has fewer entries than there are layers");
-  const auto where = [&](std::string_view name) {
-    std::vector<bool> out;
-    for (const std::string& type : layer_types_)
-      out.push_back(type == name);
-    return out;
-  };
-  const std::vector<bool> sliding = where("sliding_attention");
+  const std::vector<bool> sliding = layers_of({"sliding_attention"});
   if (std::ranges::find(sliding, true) != sliding.end() || (window != nullptr && slides))
     set("attention.sliding_window_pattern", sliding);
 }

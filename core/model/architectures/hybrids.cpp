@@ -303,6 +303,18 @@ void translate_nemotron_h(HfTranslation& t) {
   refuse_step_limits(t);
 }
 
+namespace {
+
+// Sets the rank of a Mamba layer's step: a sixteenth of the width if the key is absent or "auto".
+void set_step_rank(HfTranslation& t, const char* key) {
+  const json* rank = t.config().find(key);
+  const bool is_stated = rank != nullptr && rank->is_number_integer();
+  const std::int64_t hidden = t.config().required_integer("hidden_size");
+  t.set_integer("ssm.time_step_rank", is_stated ? rank->get<std::int64_t>() : (hidden + 15) / 16);
+}
+
+}  // namespace
+
 void translate_mamba(HfTranslation& t) {
   const JsonObject& config = t.config();
   const std::int64_t hidden = config.required_integer("hidden_size");
@@ -313,9 +325,7 @@ void translate_mamba(HfTranslation& t) {
   t.set_integer("ssm.inner_size", config.integer("intermediate_size").value_or(expand * hidden));
   t.copy_integer("conv_kernel", "ssm.conv_kernel");
   t.copy_integer("state_size", "ssm.state_size");
-  const json* rank = config.find("time_step_rank");
-  const bool is_stated = rank != nullptr && rank->is_number_integer();
-  t.set_integer("ssm.time_step_rank", is_stated ? rank->get<std::int64_t>() : (hidden + 15) / 16);
+  set_step_rank(t, "time_step_rank");
   t.copy_number("layer_norm_epsilon", "attention.layer_norm_rms_epsilon");
   t.set("ssm.dt_b_c_rms", config.text("model_type").value_or("") == "falcon_mamba");
   t.copy_number("mixer_rms_eps", "ssm.dt_b_c_rms_epsilon");
@@ -351,13 +361,10 @@ void translate_jamba(HfTranslation& t) {
   for (std::int64_t i = 0; i < t.num_layers(); ++i)
     attends.push_back(i % period == offset);
   t.set_kv_heads(attends);
-  const std::int64_t hidden = config.required_integer("hidden_size");
-  t.set_integer("ssm.inner_size", config.integer("mamba_expand").value_or(2) * hidden);
+  t.set_integer("ssm.inner_size", config.integer("mamba_expand").value_or(2) * config.required_integer("hidden_size"));
   t.copy_integer("mamba_d_conv", "ssm.conv_kernel");
   t.copy_integer("mamba_d_state", "ssm.state_size");
-  const json* rank = config.find("mamba_dt_rank");
-  const bool is_stated = rank != nullptr && rank->is_number_integer();
-  t.set_integer("ssm.time_step_rank", is_stated ? rank->get<std::int64_t>() : (hidden + 15) / 16);
+  set_step_rank(t, "mamba_dt_rank");
   for (const char* key : {"expert_layer_period", "expert_layer_offset"})
     config.integer(key);  // shown by the tensors
 }

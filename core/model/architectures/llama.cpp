@@ -131,8 +131,10 @@ void translate_llama(HfTranslation& t) {
   t.erase("attention.sliding_window_pattern");
 }
 
-// 1: the layer has positions.
-void translate_smollm3(HfTranslation& t) {
+namespace {
+
+// By layer: whether it has positions. The key's name says the opposite of its values: 1 is a layer with positions.
+std::vector<bool> layers_with_positions(const HfTranslation& t) {
   const auto list = t.layer_list("no_rope_layers");
   const std::int64_t interval = t.config().integer("no_rope_layer_interval").value_or(4);
   if (interval < 1) t.config().fail("'no_rope_layer_interval' is not positive");
@@ -141,7 +143,13 @@ void translate_smollm3(HfTranslation& t) {
     const auto at = static_cast<std::size_t>(i);
     rotates.push_back(list && at < list->size() ? (*list)[at] != 0 : (i + 1) % interval != 0);
   }
-  t.set("attention.rotates", rotates);
+  return rotates;
+}
+
+}  // namespace
+
+void translate_smollm3(HfTranslation& t) {
+  t.set("attention.rotates", layers_with_positions(t));
 }
 
 // Layer norms stored under RMS norms' names. Experts are weighted as in training, with its jitter as a threshold.
@@ -160,16 +168,10 @@ void translate_llama4(HfTranslation& t) {
   t.copy_integer("intermediate_size_mlp", "feed_forward_length");
   for (const char* shown : {"interleave_moe_layer_step", "moe_layers"})
     config.find(shown);  // shown by the tensors
-  const auto positions = t.layer_list("no_rope_layers");
-  const std::int64_t interval = config.integer("no_rope_layer_interval").value_or(4);
-  if (interval < 1) config.fail("'no_rope_layer_interval' is not positive");
-  std::vector<bool> rotates;
+  const std::vector<bool> rotates = layers_with_positions(t);
   std::vector<bool> chunked;
-  for (std::int64_t i = 0; i < t.num_layers(); ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    rotates.push_back(positions && at < positions->size() ? (*positions)[at] != 0 : (i + 1) % interval != 0);
-    chunked.push_back(t.layer_types().empty() ? rotates.back() : t.layer_types().at(at) == "chunked_attention");
-  }
+  for (std::size_t i = 0; i < rotates.size(); ++i)
+    chunked.push_back(t.layer_types().empty() ? rotates[i] : t.layer_types().at(i) == "chunked_attention");
   t.set("attention.rotates", rotates);
   t.set("attention.chunked", chunked);
   t.set_integer("attention.chunk_size", config.integer("attention_chunk_size").value_or(0));
