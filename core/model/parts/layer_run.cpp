@@ -11,11 +11,12 @@ namespace quire {
 
 namespace {
 
-// The widest vector of ones that a layer multiplies by.
+// The widest vector of ones or zeros that a layer takes.
 std::int64_t widest_vector(const ModelSpec& spec) {
   std::int64_t widest = std::max<std::int64_t>(spec.config.hidden_size, 8);
   for (const LayerSpec& layer : spec.layers)
-    widest = std::max({widest, layer.attention.key_dim, layer.attention.value_dim, layer.recurrent.inner_size});
+    widest = std::max({widest, layer.attention.key_dim, layer.attention.value_dim, layer.recurrent.inner_size,
+                       layer.recurrent.value_heads});
   return widest;
 }
 
