@@ -141,7 +141,7 @@ double plain_jpeg_seconds(const std::string& bytes) {
   });
 }
 
-// One thread, as a media thread does it: to the size that Qwen3-VL takes of it.
+// Decodes and resizes on one thread, as media threads do, to about half of each side.
 void measure_file(const char* path) {
   const std::string bytes = file_bytes(path);
   const bool is_jpeg = bytes.starts_with("\xFF\xD8");
@@ -170,7 +170,7 @@ void measure_file(const char* path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // each row of the table when it is known
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // prints each row of the table at once
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "prepare" && argc > 2) {
     for (int i = 2; i < argc; ++i)

@@ -65,7 +65,7 @@ class Transformer final : public Model {
   void add_level(const StepArrays& arrays, const Slice& slice, std::int64_t level, MatrixView x);
   // Copies the wanted rows of the slice to their place in `out`; returns the number of rows in `out` so far.
   std::int64_t collect(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
-  // The same with the mean of each row's sequence, all of which is in the slice.
+  // Copies the mean of each wanted row's sequence instead; the whole sequence is in the slice.
   std::int64_t collect_means(std::span<const std::int32_t> wanted, const Slice& slice, MatrixView x, MatrixView out);
 
   LayerRun layer_run(std::int64_t index, const Slice& slice) {

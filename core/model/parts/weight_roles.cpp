@@ -54,7 +54,7 @@ std::string gguf_name(WeightRole role, std::int64_t layer) {
 
 std::vector<WeightNeed> weight_needs(const ModelSpec& spec, std::int64_t layer) {
   WeightList list(spec.config.hidden_size);
-  if (layer == spec.config.num_layers) NextTokens::list_block(spec, list);
+  if (layer == spec.config.num_layers) NextTokens::list_block(list);
   for (const ModelPart* part : model_parts()) {
     if (layer < 0) {
       part->list_weights(spec, list);

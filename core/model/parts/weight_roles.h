@@ -167,8 +167,8 @@ struct WeightNeed {
   bool has_bias = false;       // files have a bias beside this vector
   std::int64_t taps = 0;       // a vector stored as [channels][taps], transposed to [taps][channels]
   std::int64_t gate_rows = 0;  // heads come as [gate_rows | gate_rows]; packing puts all first halves first
-  WeightRole second_product = WeightRole::kNoRole;  // of a pair
-  std::int64_t first_rows = 0;                      // of a pair; they are transposed
+  WeightRole second_product = WeightRole::kNoRole;  // kPairs: name of the second rows' product
+  std::int64_t first_rows = 0;                      // kPairs: number of first rows, which are transposed
   std::vector<float> constants{};                   // values of a vector that is not in files
   bool has_own_scales = false;                      // the experts' scales in files are a weight of their own
 

@@ -39,8 +39,9 @@ class MediaChoice {
   // All media of the sequence lie behind: it waits for none.
   void pass(Sequence& sequence);
 
-  Sequence* sequence() const { return sequence_; }  // which waits for the piece to encode next; null: none does
-  const MediaRun* run() const { return run_; }      // that piece
+  // The sequence that waits for the piece to encode next, and the piece; null: none waits.
+  Sequence* sequence() const { return sequence_; }
+  const MediaRun* run() const { return run_; }
   bool is_current_wanted() const { return is_wanted_; }
   bool has_arrived() const { return has_arrived_; }  // a sequence that waited may continue
 

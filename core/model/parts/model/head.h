@@ -24,7 +24,7 @@ class Head final : public ModelPart {
   static void cut(const RankCut& rank, ModelSpec& spec, SourceGroup& model);
 
   // Logits of these tokens, or of all if none are named; other logits may be minus infinity. May norm the input in
-  // place. adapters: of its rows.
+  // place. adapters: runs of the input's rows with an adapter.
   static MatrixView logits(const ModelRun& model, MatrixView input, std::span<const OutputRange> vocabulary,
                            std::span<const AdapterRun> adapters);
   static void multiply(const ModelRun& model, std::span<const OutputRange> vocabulary, const ProductInput& in,

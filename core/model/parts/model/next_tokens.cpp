@@ -19,8 +19,8 @@ std::span<const RoleName> NextTokens::roles() const {
   return kRoles;
 }
 
-void NextTokens::list_block(const ModelSpec& spec, WeightList& list) {
-  const std::int64_t hidden = spec.config.hidden_size;
+void NextTokens::list_block(WeightList& list) {
+  const std::int64_t hidden = list.hidden_size();
   list.alone(Role::kNextInput, hidden, 2 * hidden);
   list.vector(Role::kNextTokenNorm, hidden);
   list.vector(Role::kNextHiddenNorm, hidden);

@@ -14,7 +14,7 @@ class NextTokens final : public ModelPart {
  public:
   std::span<const RoleName> roles() const override;
   // Weights of the block before those of its layer.
-  static void list_block(const ModelSpec& spec, WeightList& list);
+  static void list_block(WeightList& list);
   void fit(const ModelSpec& spec, Widths& widths) const override;
   const char* lacking(const ModelSpec& spec, Backend& backend) const override;
   std::string why_not_cut(const ModelSpec& spec, int num_ranks) const override;

@@ -15,7 +15,7 @@ class TokenEmbedding final : public ModelPart {
 
   // Sets x to the embeddings of the tokens. Rows of media may replace some of them before complete().
   static void look_up(const ModelRun& model, std::span<const std::int32_t> ids, MatrixView x);
-  // types: of the rows; empty: all 0.
+  // Adds types and positions of the rows, scales and norms. No types: all are 0.
   static void complete(const ModelRun& model, std::span<const std::int32_t> positions,
                        std::span<const std::int8_t> types, MatrixView x);
 
