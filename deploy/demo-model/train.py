@@ -99,8 +99,34 @@ def to_torch(batch):
     return torch.from_numpy(batch[0]), torch.from_numpy(batch[1])
 
 
+def rates_of(optimizers):
+    """The learning rates before any schedule; a checkpoint has those of its step."""
+    return [[group["lr"] for group in o.param_groups] for o in optimizers]
+
+
+def begin_step(optimizers, base_rates, share):
+    """Forgets the gradients and sets the learning rates to a share of the given ones."""
+    for optimizer, rates in zip(optimizers, base_rates):
+        optimizer.zero_grad(set_to_none=True)
+        for group, rate in zip(optimizer.param_groups, rates):
+            group["lr"] = rate * share
+
+
+def state_of(model, optimizers, step):
+    return {"model": model.state_dict(), "step": step, "optimizers": [o.state_dict() for o in optimizers]}
+
+
+def restore(path, model, optimizers):
+    """Continues from a checkpoint; the next step."""
+    state = torch.load(path)
+    model.load_state_dict(state["model"])
+    for optimizer, saved in zip(optimizers, state["optimizers"]):
+        optimizer.load_state_dict(saved)
+    return state["step"]
+
+
 def save(folder, model, optimizers, step):
-    state = {"shape": vars(model.shape), "model": model.state_dict(), "step": step, "optimizers": [o.state_dict() for o in optimizers]}
+    state = {"shape": vars(model.shape)} | state_of(model, optimizers, step)
     torch.save(state, folder / "checkpoint.tmp")
     (folder / "checkpoint.tmp").rename(folder / "checkpoint.pt")
 
@@ -127,21 +153,14 @@ def prepare(args, rank):
     tokenizer = Tokenizer.load(args.folder / "tokenizer.json")
     model = DemoModel(Shape(vocab=len(tokenizer.tokens)))
     optimizers = make_optimizers(model, rank, args.workers)
-    base_rates = [[group["lr"] for group in o.param_groups] for o in optimizers]  # a checkpoint has those of its step
-    if not (args.resume and (args.folder / "checkpoint.pt").exists()):
-        return tokenizer, model, optimizers, base_rates, 0
-    state = torch.load(args.folder / "checkpoint.pt")
-    model.load_state_dict(state["model"])
-    for optimizer, saved in zip(optimizers, state["optimizers"]):
-        optimizer.load_state_dict(saved)
-    return tokenizer, model, optimizers, base_rates, state["step"]
+    base_rates = rates_of(optimizers)
+    is_resumed = args.resume and (args.folder / "checkpoint.pt").exists()
+    first = restore(args.folder / "checkpoint.pt", model, optimizers) if is_resumed else 0
+    return tokenizer, model, optimizers, base_rates, first
 
 
 def one_step(args, model, optimizers, base_rates, step, batch):
-    for optimizer, rates in zip(optimizers, base_rates):
-        optimizer.zero_grad(set_to_none=True)
-        for group, rate in zip(optimizer.param_groups, rates):
-            group["lr"] = rate * schedule(step, args.steps)
+    begin_step(optimizers, base_rates, schedule(step, args.steps))
     loss = model.loss(*to_torch(batch))
     loss.backward()
     average_gradients(model, args.workers)

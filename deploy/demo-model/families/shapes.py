@@ -29,14 +29,20 @@ class Vector(nn.Module):
         setattr(self, name, nn.Parameter(values.clone().float()))
 
 
+def turn_halves(x, cos, sin):
+    """x is [..., time, heads, head_dim], cos and sin are [..., time, half]; pair i of a head is the elements i and i + half."""
+    half = cos.shape[-1]
+    cos, sin = cos[..., None, :], sin[..., None, :]
+    one, two, rest = x[..., :half], x[..., half:2 * half], x[..., 2 * half:]
+    return torch.cat((one * cos - two * sin, one * sin + two * cos, rest), -1)
+
+
 def rotate_halves(x, rotary_dim, base):
-    """x is [batch, time, heads, head_dim]; pair i of the first `rotary_dim` elements is i and i + rotary_dim / 2."""
+    """x is [batch, time, heads, head_dim]; the first `rotary_dim` elements of a head turn by its place in the sequence."""
     time, half = x.shape[1], rotary_dim // 2
     rates = base ** (-torch.arange(half, dtype=torch.float64) / half)
     angles = torch.outer(torch.arange(time, dtype=torch.float64), rates)
-    cos, sin = angles.cos().float()[:, None, :], angles.sin().float()[:, None, :]
-    one, two, rest = x[..., :half], x[..., half:rotary_dim], x[..., rotary_dim:]
-    return torch.cat((one * cos - two * sin, one * sin + two * cos, rest), -1)
+    return turn_halves(x, angles.cos().float(), angles.sin().float())
 
 
 def order_of_rows(head_dim, rotary_dim):
@@ -99,15 +105,17 @@ class NormedAttention(nn.Module):
         self.attn_q_norm.weight.fill_(sizes[0])
         self.attn_k_norm.weight.fill_(sizes[1])
 
-    def mix(self, x, mask, base=None):
+    def turned(self, heads, _positions):
+        return rotate_halves(heads, self.rotary_dim, self.shape.rope_base)
+
+    def mix(self, x, mask, positions=None):
         s, (num_seqs, time, _) = self.shape, x.shape
         q = self.attn_q(x).view(num_seqs, time, s.heads, -1)
         gate = q[..., s.head_dim:]
         k = self.attn_k(x).view(num_seqs, time, s.kv_heads, s.head_dim)
         v = self.attn_v(x).view(num_seqs, time, s.kv_heads, s.head_dim)
-        base = base or s.rope_base
-        q = rotate_halves(self.attn_q_norm(q[..., :s.head_dim]), self.rotary_dim, base)
-        k = rotate_halves(self.attn_k_norm(k), self.rotary_dim, base)
+        q = self.turned(self.attn_q_norm(q[..., :s.head_dim]), positions)
+        k = self.turned(self.attn_k_norm(k), positions)
         mixed = attend(q, k, v, mask, s.head_dim ** -0.5)
         if self.gated:
             mixed = mixed * torch.sigmoid(gate.reshape(num_seqs, time, -1))

@@ -15,7 +15,7 @@ from data import Chunks, encode_document
 from families import talk
 from model import DemoModel, Linear, Norm, Shape
 from tokenizer import Tokenizer
-from train import Muon, schedule
+from train import Muon, begin_step, rates_of, restore, schedule, state_of
 
 FOLDER = Path(__file__).parent
 LENGTH = 256
@@ -55,7 +55,7 @@ def imitate(demo, mixers, batches, steps):
     params = [p for mixer in mixers.values() for p in mixer.parameters()]
     optimizers = [Muon([p for p in params if min(p.shape) > 8 and p.ndim == 2], lr=0.02, rank=0, workers=1),
                   torch.optim.AdamW([p for p in params if min(p.shape) <= 8 or p.ndim != 2], lr=0.01, weight_decay=0.0)]
-    rates, began = [o.param_groups[0]["lr"] for o in optimizers], time.time()
+    rates, began = rates_of(optimizers), time.time()
     for step in range(steps):
         with torch.no_grad():
             demo(next(batches)[0])
@@ -63,9 +63,7 @@ def imitate(demo, mixers, batches, steps):
         for i, mixer in mixers.items():
             wanted = seen[i, "out"]
             loss = loss + (mixer.mix(seen[i, "in"], None) - wanted).square().mean() / wanted.square().mean()
-        for optimizer, rate in zip(optimizers, rates):
-            optimizer.zero_grad(set_to_none=True)
-            optimizer.param_groups[0]["lr"] = rate * schedule(step, steps)
+        begin_step(optimizers, rates, schedule(step, steps))
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
@@ -127,7 +125,7 @@ def main():
     first_batch = next(batches)
     model = family.Model()
     optimizers, path, first = optimizers_of(model), args.folder / f"{args.family}.pt", 0
-    rates = [[g["lr"] for g in o.param_groups] for o in optimizers]  # a checkpoint has those of its step
+    rates = rates_of(optimizers)
     is_resumed = args.resume and path.exists()
     if hasattr(model, "inherit") and not is_resumed:
         demo = demo_model(weights)
@@ -135,20 +133,13 @@ def main():
         if hasattr(model, "imitators"):
             imitate(demo, model.imitators(), batches, family.IMITATION_STEPS)
     if is_resumed:
-        state = torch.load(path)
-        model.load_state_dict(state["model"])
-        first = state["step"]
-        for optimizer, saved in zip(optimizers, state["optimizers"]):
-            optimizer.load_state_dict(saved)
+        first = restore(path, model, optimizers)
     began = time.time()
     for step in range(args.steps):
         batch = next(batches)
         if step < first:
             continue
-        for optimizer, given in zip(optimizers, rates):
-            optimizer.zero_grad(set_to_none=True)
-            for group, rate in zip(optimizer.param_groups, given):
-                group["lr"] = rate * schedule(step, args.steps)
+        begin_step(optimizers, rates, schedule(step, args.steps))
         loss = model.loss(*batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -157,7 +148,7 @@ def main():
         if step % 10 == 0:
             print(f"step {step} loss {loss.item():.4f} {getattr(model, 'shown', '')} {time.time() - began:.0f} s", flush=True)
         if step % 50 == 49 or step == args.steps - 1:
-            torch.save({"model": model.state_dict(), "step": step + 1, "optimizers": [o.state_dict() for o in optimizers]}, path)
+            torch.save(state_of(model, optimizers, step + 1), path)
 
 
 if __name__ == "__main__":

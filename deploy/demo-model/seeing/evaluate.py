@@ -6,10 +6,11 @@ import torch
 import gguf_file
 from seeing import pictures, questions
 from seeing.conversations import positions_of, scaled
+from seeing.export import name_in_file
 from seeing.network import MERGE, PATCH, SIDE, Model, Shape
 from seeing.train import FOLDER, vocabulary
 
-QUESTIONS = 100  # of each kind
+QUESTIONS = 100  # for each kind
 
 
 def shipped_model(words):
@@ -24,10 +25,8 @@ def shipped_model(words):
             continue
         if name == "v.patch_embd.weight":
             value = tower[name] + tower[name + ".1"]
-        elif name.startswith("v."):
-            value = tower[("v.position_embd.weight" if name == "v.position_embd" else name).replace("v.mm.", "mm.")]
         else:
-            value = text["token_embd.weight" if name == "token_embd" else name.replace("mixer.", "").replace(".ffn.", ".")]
+            value = (tower if name.startswith("v.") else text)[name_in_file(name)]
         values[name] = torch.from_numpy(value.copy()).float()
     model.load_state_dict(values)
     return model

@@ -11,7 +11,6 @@ from seeing.train import FOLDER, vocabulary
 
 NAME = "Quire Demo Seeing"
 DESCRIPTION = "A very small trained model that names shapes, colours, numbers and places in drawn pictures"
-MMPROJ_FILE_TYPE = demo.MOSTLY_Q8_0
 
 
 def text_metadata(shape):
@@ -64,6 +63,15 @@ def tower_metadata(shape, out):
                 ("clip.vision." + key, kind, value) for key, kind, value in vision]
 
 
+def name_in_file(name):
+    """The tensor's name for a value of the network's state."""
+    if name in ("token_embd", "v.position_embd"):
+        return name + ".weight"
+    if name.startswith("v."):
+        return name.replace("v.mm.", "mm.")
+    return name.replace("mixer.", "").replace(".ffn.", ".")
+
+
 def divided(state):
     """Tensors of the decoder and of the tower, by the names of the files."""
     text, tower = {}, {}
@@ -71,15 +79,10 @@ def divided(state):
         value = value.numpy()
         if name.startswith("hint."):
             continue
-        if not name.startswith("v."):
-            name = name.replace("mixer.", "").replace(".ffn.", ".")
-            text["token_embd.weight" if name == "token_embd" else name] = value
-        elif name == "v.patch_embd.weight":  # the two frames of a still picture are equal
+        if name == "v.patch_embd.weight":  # the two frames of a still picture are equal
             tower[name] = tower[name + ".1"] = value / 2
-        elif name == "v.position_embd":
-            tower["v.position_embd.weight"] = value
         else:
-            tower[name.replace("v.mm.", "mm.")] = value
+            (tower if name.startswith("v.") else text)[name_in_file(name)] = value
     return text, tower
 
 

@@ -4,14 +4,13 @@ time, row and column. Names of modules are names of tensors in the two files.
 Tower: patches of a still picture, learned positions, rotation by row and column, layer norms, GELU, a merger of four
 patches; deepstack: rows after one of its blocks, added behind the decoder's first layer.
 """
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from families.shapes import GatedFeedForward, attend
+from families.shapes import GatedFeedForward, NormedAttention, attend, causal_mask, turn_halves
 from model import Linear, Norm
 from seeing import pictures
 
@@ -43,14 +42,6 @@ class TowerShape:
     norm_eps: float = 1e-6
 
 
-def rotate_pairs(x, angles):
-    """x [..., places, heads, size], angles [..., places, size / 2]; pair i is the elements i and i + size / 2."""
-    half = x.shape[-1] // 2
-    cos, sin = angles.cos()[..., None, :], angles.sin()[..., None, :]
-    one, two = x[..., :half], x[..., half:]
-    return torch.cat((one * cos - two * sin, one * sin + two * cos), -1)
-
-
 class Block(nn.Module):
     def __init__(self, shape):
         super().__init__()
@@ -64,7 +55,7 @@ class Block(nn.Module):
     def forward(self, x, angles):
         num, places, dim = x.shape
         q, k, v = (part.view(num, places, self.heads, -1) for part in self.attn_qkv(self.ln1(x)).chunk(3, -1))
-        q, k = rotate_pairs(q, angles), rotate_pairs(k, angles)
+        q, k = (turn_halves(part, angles.cos(), angles.sin()) for part in (q, k))
         x = x + self.attn_out(attend(q, k, v, 0.0, (dim // self.heads) ** -0.5))
         return x + self.ffn_down(F.gelu(self.ffn_up(self.ln2(x)), approximate="tanh"))
 
@@ -123,20 +114,11 @@ class Tower(nn.Module):
         return self.mm["2"](F.gelu(self.mm["0"](merged(self.post_ln(x))))), branch
 
 
-class Attention(nn.Module):
-    def __init__(self, shape):
-        super().__init__()
-        self.shape = shape
-        std, keys = shape.dim ** -0.5, shape.kv_heads * shape.head_dim
-        self.attn_q, self.attn_k, self.attn_v = Linear(shape.dim, shape.heads * shape.head_dim, std), Linear(shape.dim, keys, std), Linear(shape.dim, keys, std)
-        self.attn_q_norm, self.attn_k_norm = Norm(shape.head_dim, shape.norm_eps), Norm(shape.head_dim, shape.norm_eps)
-        self.attn_output = Linear(shape.heads * shape.head_dim, shape.dim, 0.0)
+class Attention(NormedAttention):
+    """Heads turn by given angles, not by their place in the sequence."""
 
-    def mix(self, x, angles, mask):
-        s, (num, time, _) = self.shape, x.shape
-        q, k, v = (part(x).view(num, time, -1, s.head_dim) for part in (self.attn_q, self.attn_k, self.attn_v))
-        q, k = rotate_pairs(self.attn_q_norm(q), angles), rotate_pairs(self.attn_k_norm(k), angles)
-        return self.attn_output(attend(q, k, v, mask, s.head_dim ** -0.5))
+    def turned(self, heads, angles):
+        return turn_halves(heads, angles.cos(), angles.sin())
 
 
 class Layer(nn.Module):
@@ -146,7 +128,7 @@ class Layer(nn.Module):
         self.mixer, self.ffn = Attention(shape), GatedFeedForward(shape)
 
     def forward(self, x, angles, mask):
-        x = x + self.mixer.mix(self.attn_norm(x), angles, mask)
+        x = x + self.mixer.mix(self.attn_norm(x), mask, angles)
         return x + self.ffn(self.ffn_norm(x))
 
 
@@ -175,14 +157,13 @@ class Model(nn.Module):
         """ids [sequences, time], -1 where a row of the picture stands; positions [sequences, time, 3]; one picture of `pixels`
         for each sequence. Normed hidden states."""
         x = self.token_embd[ids.clamp(min=0)]
-        time, is_row = ids.shape[1], ids < 0
-        branch = None
+        is_row, branch = ids < 0, None
         if pixels is not None:
             rows, branch = self.v(pixels)
             self.rows = rows
             x = x.index_put((is_row,), rows.reshape(-1, self.shape.dim))
         angles = positions[..., self.axes].float() * self.rates
-        mask = torch.full((time, time), -math.inf).triu(1)
+        mask = causal_mask(ids.shape[1])
         for i, layer in enumerate(self.blk):
             x = layer(x, angles, mask)
             if i == 0 and branch is not None:

@@ -9,7 +9,7 @@ COLOURS = {"red": (214, 40, 40), "green": (30, 150, 60), "blue": (40, 80, 214), 
 BACKGROUNDS = {"white": (250, 250, 250), "grey": (190, 190, 190), "pink": (250, 205, 215)}
 ROWS, COLUMNS = ["top", "middle", "bottom"], ["left", "centre", "right"]
 MOST_SHAPES = 4
-SAMPLES = 3  # of a pixel's side
+SAMPLES = 3  # number along a pixel's side
 
 
 @dataclass(frozen=True)

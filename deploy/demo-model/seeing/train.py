@@ -9,7 +9,7 @@ from torch import distributed
 from families.train import demo_weights
 from seeing.conversations import Batches, Vocabulary
 from seeing.network import Model, Shape
-from train import Muon, schedule
+from train import Muon, begin_step, rates_of, restore, schedule, state_of
 
 FOLDER = Path(__file__).parent
 SEED = "seeing-1"
@@ -42,19 +42,12 @@ def main():
     words = vocabulary()
     model, batches = Model(Shape(len(words.tokens))), Batches(words, SEED, args.batch)
     optimizers, path, first = optimizers_of(model), args.folder / "seeing.pt", 0
-    rates = [[g["lr"] for g in o.param_groups] for o in optimizers]  # a checkpoint has those of its step
+    rates = rates_of(optimizers)
     if args.resume and path.exists():
-        state = torch.load(path)
-        model.load_state_dict(state["model"])
-        first = batches.next = state["step"]
-        for optimizer, saved in zip(optimizers, state["optimizers"]):
-            optimizer.load_state_dict(saved)
+        first = batches.next = restore(path, model, optimizers)
     began = time.time()
     for step in range(first, args.steps):
-        for optimizer, given in zip(optimizers, rates):
-            optimizer.zero_grad(set_to_none=True)
-            for group, rate in zip(optimizer.param_groups, given):
-                group["lr"] = rate * schedule(step, args.steps)
+        begin_step(optimizers, rates, schedule(step, args.steps))
         ids, positions, targets, pixels, hints = batches.batch()
         loss = model.loss(ids, positions, targets, pixels, hints)
         loss.backward()
@@ -67,7 +60,7 @@ def main():
         if step % 20 == 0:
             print(f"step {step} loss {loss.item():.4f} right {model.right:.3f} hints {model.hinted:.3f} {'' if pixels is not None else 'no picture '}{time.time() - began:.0f} s", flush=True)
         if step % 100 == 99 or step == args.steps - 1:
-            torch.save({"model": model.state_dict(), "step": step + 1, "optimizers": [o.state_dict() for o in optimizers]}, path)
+            torch.save(state_of(model, optimizers, step + 1), path)
 
 
 if __name__ == "__main__":
