@@ -35,23 +35,18 @@ asio::awaitable<bool> DownloadAnswer::give() {
   while (!state.ended() && (is_whole || state.progress.phase == hub::PullProgress::Phase::kListing)) {
     const WaitResult waited = co_await wait(state.version);
     if (waited.client_gone) co_return false;
-    if (waited.error) {
-      Response refusal = error_response(*waited.error);
-      co_return co_await exchange_.respond(std::move(refusal));
-    }
+    if (waited.error) co_return co_await exchange_.respond(*waited.error);
     state = job_.state();
   }
   if (!state.error && !is_whole) co_return co_await stream();
   WaitResult served;
   if (!state.error) served = co_await serve(*state.result);
   if (served.client_gone) co_return false;
+  const std::optional<Error> error = state.error ? state.error : served.error;
+  if (error) co_return co_await exchange_.respond(*error);
+  PullAnswer answer(task_.form, task_.is_ollama, job_.model().text());
   Response response;
-  if (state.error || served.error) {
-    response = error_response(state.error ? *state.error : *served.error);
-  } else {
-    PullAnswer answer(task_.form, task_.is_ollama, job_.model().text());
-    response.body = answer.end(*state.result, task_.served_name);
-  }
+  response.body = answer.end(*state.result, task_.served_name);
   co_return co_await exchange_.respond(std::move(response));
 }
 
@@ -82,11 +77,9 @@ asio::awaitable<bool> DownloadAnswer::stream() {
                  : text + answer.end(*state.result, task_.served_name);
     append_stream_part(frame, text, framing);
   }
-  const bool is_chunked = exchange_.head().minor_version == 1;
-  if (is_chunked) frame += "0\r\n\r\n";
+  append_stream_end(frame, framing);
   const bool sent = co_await exchange_.write(frame);
-  if (!sent) co_return false;
-  co_return exchange_.keeps_alive() && is_chunked;
+  co_return sent&& framing.is_chunked();
 }
 
 }  // namespace quire
