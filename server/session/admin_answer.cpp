@@ -36,8 +36,7 @@ asio::awaitable<bool> AdminAnswer::give() {
 asio::awaitable<Response> AdminAnswer::finish(const AdminTask& task) {
   Transport& transport = *exchange_.transport();
   if (task.until) {
-    const std::optional<std::chrono::milliseconds> unbounded;
-    WaitResult waited = co_await wait_for_callback(exchange_.state(), transport, task.until, unbounded);
+    WaitResult waited = co_await wait_for_callback(exchange_.state(), transport, task.until, kUnlimitedWait);
     if (waited.error) co_return error_response(*waited.error);
   }
   if (task.wait.count() > 0) {

@@ -11,21 +11,19 @@ namespace asio = boost::asio;
 
 // Waits until the download's state differs from that of `version`.
 asio::awaitable<WaitResult> DownloadAnswer::wait(std::uint64_t version) {
-  const std::function<void(std::function<void(std::optional<Error>)>)> begin =
-      [this, version](std::function<void(std::optional<Error>)> done) {
-        job_.on_change(version, [done = std::move(done)] { done(std::nullopt); });
-      };
-  const std::optional<std::chrono::milliseconds> unbounded;
-  co_return co_await wait_for_callback(exchange_.state(), *exchange_.transport(), begin, unbounded);
+  const CallbackStart begin = [this, version](std::function<void(std::optional<Error>)> done) {
+    job_.on_change(version, [done = std::move(done)] { done(std::nullopt); });
+  };
+  co_return co_await wait_for_callback(exchange_.state(), *exchange_.transport(), begin, kUnlimitedWait);
 }
 
 // Adds the downloaded model to the served ones, if the client asked for that.
 asio::awaitable<WaitResult> DownloadAnswer::serve(const hub::CachedModel& model) {
   if (!task_.serve) co_return WaitResult();
-  const std::function<void(std::function<void(std::optional<Error>)>)> begin =
-      [this, &model](std::function<void(std::optional<Error>)> done) { task_.serve(model.path, std::move(done)); };
-  const std::optional<std::chrono::milliseconds> unbounded;
-  co_return co_await wait_for_callback(exchange_.state(), *exchange_.transport(), begin, unbounded);
+  const CallbackStart begin = [this, &model](std::function<void(std::optional<Error>)> done) {
+    task_.serve(model.path, std::move(done));
+  };
+  co_return co_await wait_for_callback(exchange_.state(), *exchange_.transport(), begin, kUnlimitedWait);
 }
 
 // An error before the first downloaded byte has a status of its own; later ones end the stream.

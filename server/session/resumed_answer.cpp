@@ -53,7 +53,7 @@ asio::awaitable<SharedStreams::Taken> ResumedAnswer::take_stream(std::string nam
   const auto until = Clock::now() + sharer.lease + kLookAgain;
   for (;;) {
     const auto answer = std::make_shared<SharedStreams::Taken>();
-    const std::function<void(std::function<void(std::optional<Error>)>)> ask = [&](auto done) {
+    const CallbackStart ask = [&](auto done) {
       sharer.take(name, exchange_.options().resume.window, [answer, done](SharedStreams::Taken taken) {
         *answer = std::move(taken);
         done(std::nullopt);
