@@ -461,7 +461,7 @@ bool is_live(const std::string& path) {
   return std::any_of(std::begin(kLive), std::end(kLive), [&](std::string_view live) { return covers_key(live, path); });
 }
 
-// Those that the build leaves out, and those in it.
+// The keys that the build leaves out, then those in it.
 using DividedKeys = std::array<Keys, 2>;
 
 DividedKeys make_keys() {

@@ -1,4 +1,4 @@
-# One line per ISA level: the flags of the files that hold its kernels, kernels/cpu/levels/isa_<level>*.cpp.
+# Compiler flags of each ISA level's files, kernels/cpu/levels/isa_<level>*.cpp.
 # Everything else is built for baseline x86-64 or armv8-a, so that one binary runs anywhere.
 # -Wno-uninitialized: GCC 12 warns inside its own AVX-512 intrinsics.
 set(QUIRE_ISA_OPTIMIZE -O3)

@@ -4,7 +4,6 @@
 #include <span>
 
 #include "server/admin/handlers.h"
-#include "server/admin/model_handlers.h"
 #include "server/api/batches/batches.h"
 #include "server/api/batches/files.h"
 #include "server/api/chat/chat.h"

@@ -55,9 +55,8 @@ Result<AdminTask> give_adapter_order(ServerState& state, const Call& call, bool 
   const auto order = unloads ? read_unload(reader) : read_load(state, reader);
   if (!order) return tl::make_unexpected(order.error());
   const std::string& name = order->adapter.name;
-  log::info("admin: {} asks to {} the adapter {}{}{}",
-            call.key_name.empty() ? "the admin listener" : "the key " + call.key_name, unloads ? "unload" : "load",
-            printable(name), unloads ? "" : ": ", printable(order->adapter.path.string()));
+  log::info("admin: {} asks to {} the adapter {}{}{}", asker(call), unloads ? "unload" : "load", printable(name),
+            unloads ? "" : ": ", printable(order->adapter.path.string()));
   const std::string text = "Success: LoRA adapter '" + name + "' " + (unloads ? "removed" : "added") + " successfully.";
   return AdminTask{.until = [&state, order = *order](auto done) { state.admin.order_adapter(order, done); },
                    .finish = [text]() -> Result<std::string> { return text; },

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <mutex>
-#include <span>
 
 #include "core/base/log.h"
 #include "core/base/printable.h"
@@ -227,10 +226,9 @@ Result<AdminTask> give_order(ServerState& state, const Call& call, What what, co
   const bool waits = reader.boolean(fields::admin::kWait, true);
   const auto order = read_order(state, what, reader);
   if (!order) return tl::make_unexpected(order.error());
-  const std::string who = call.key_name.empty() ? "the admin listener" : "the key " + call.key_name;
   const std::string path = order->model.model.path.string();
-  log::info("admin: {} asks to {} the model {}{}{}{}", who, verb(what), order->model.name, path.empty() ? "" : ": ",
-            printable(path), order->in_place ? ", in place" : "");
+  log::info("admin: {} asks to {} the model {}{}{}{}", asker(call), verb(what), order->model.name,
+            path.empty() ? "" : ": ", printable(path), order->in_place ? ", in place" : "");
   return carry_out(state, *order, waits);
 }
 
@@ -254,6 +252,10 @@ Result<Json> parse_known_members(std::string_view body, const fields::FieldTable
     }
   }
   return parsed;
+}
+
+std::string asker(const Call& call) {
+  return call.key_name.empty() ? "the admin listener" : "the key " + call.key_name;
 }
 
 bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {

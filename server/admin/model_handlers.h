@@ -1,8 +1,9 @@
-// What admins' handlers check of a call: the files that it names, and the members of its body. Any thread.
+// Parts that admins' handlers share: checks of the files that a call names and of its body's members, its sender's
+// name. Any thread.
 #pragma once
 
 #include <filesystem>
-#include <span>
+#include <string>
 #include <string_view>
 
 #include "core/base/result.h"
@@ -11,6 +12,7 @@
 
 namespace quire {
 
+struct Call;
 struct ServerState;
 
 // Returns whether `path` lies in `folder`, judged by the path alone: a symbolic link in the folder is accepted, a path
@@ -22,5 +24,7 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& fo
 Result<void> check_path(const ServerState& state, const char* field, const std::filesystem::path& path);
 // A JSON object; 400 "unknown_parameter" for a member that the table does not have.
 Result<Json> parse_known_members(std::string_view body, const fields::FieldTable& table);
+// The log's name for the sender of an admin's call.
+std::string asker(const Call& call);
 
 }  // namespace quire

@@ -29,10 +29,6 @@ Error forbidden(const char* code, std::string message) {
   return Error{ErrorKind::kForbidden, std::move(message), code, "model", std::nullopt};
 }
 
-std::string asker(const Call& call) {
-  return call.key_name.empty() ? "the admin listener" : "the key " + call.key_name;
-}
-
 bool is_listed(const std::vector<std::string>& repositories, const std::string& repository) {
   const std::string owner = repository.substr(0, repository.find('/'));
   return repositories.empty() || std::any_of(repositories.begin(), repositories.end(), [&](const std::string& each) {

@@ -8,6 +8,7 @@
 
 #include "core/base/log.h"
 #include "core/kv/moves/chain_file.h"
+#include "server/admin/model_handlers.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/field_reader.h"
 #include "server/api/common/model_table.h"
@@ -223,9 +224,8 @@ Result<AdminTask> act_on_slot(ServerState& state, const Call& call) {
   if (task->what == SlotOrder::What::kRestore) {
     if (const auto read = read_file(*task); !read) return tl::make_unexpected(read.error());
   }
-  log::info("admin: {} asks to {} slot {}{}{}",
-            call.key_name.empty() ? "the admin listener" : "the key " + call.key_name,
-            call.query.substr(call.query.find('=') + 1), task->slot, task->name.empty() ? "" : ": ", task->name);
+  log::info("admin: {} asks to {} slot {}{}{}", asker(call), call.query.substr(call.query.find('=') + 1), task->slot,
+            task->name.empty() ? "" : ": ", task->name);
   return AdminTask{.until = [task](std::function<void(std::optional<Error>)> done) { order_slot(task, done); },
                    .finish = [task] { return slot_outcome(*task); }};
 }

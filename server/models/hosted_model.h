@@ -1,6 +1,6 @@
 // HostedModel: one model of the process, loaded or not: what an operator wants of it, its state, its parts while it
 // runs, and the calls that wait for its operation. ModelOutcome: what one step of an operation leaves to be done
-// without LiveModels' mutex. Values: one thread at a time, that which holds this mutex.
+// without LiveModels' mutex. Values: for the thread that holds this mutex.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ struct HostedModel {
 
   bool is_loading() const { return state == ModelState::kLoading || state == ModelState::kWaking; }
   bool is_busy() const;      // an operation is under way that excludes others
-  bool can_give_up() const;  // ... but can be cancelled: a load, or leading to one
+  bool can_give_up() const;  // the operation can be cancelled: a load, or leading to one
   // Returns whether it may release its memory: it is unused, and served the request it was loaded for.
   bool is_idle(Clock::time_point now);
   // Notes when it last had work.

@@ -118,7 +118,7 @@ asio::awaitable<void> OperationDriver::send_parts(Outcome& outcome) {
   bool has_more = true;
   while (true) {
     append_stream_part(frame, part, framing_);
-    if (!has_more && framing_.minor_version == 1) frame += "0\r\n\r\n";
+    if (!has_more) append_stream_end(frame, framing_);
     outcome.connection_ok = co_await transport_.write(frame, write_timeout_);
     if (!outcome.connection_ok || !has_more) break;
     frame.clear();
@@ -128,17 +128,18 @@ asio::awaitable<void> OperationDriver::send_parts(Outcome& outcome) {
     if (!made) co_return;
     has_more = *made;
   }
-  if (framing_.minor_version == 0) outcome.connection_ok = false;
+  if (!framing_.is_chunked()) outcome.connection_ok = false;
 }
 
 asio::awaitable<void> OperationDriver::end_stream(Outcome& outcome) {
   if (!last_) co_return;
   outcome.connection_ok = co_await send(*last_);
   if (expiry_) outcome.connection_ok = false;
-  if (outcome.connection_ok && framing_.minor_version == 1) {
-    outcome.connection_ok = co_await transport_.write("0\r\n\r\n", write_timeout_);
-  }
-  if (framing_.minor_version == 0) outcome.connection_ok = false;
+  if (!framing_.is_chunked()) outcome.connection_ok = false;
+  if (!outcome.connection_ok) co_return;
+  std::string end;
+  append_stream_end(end, framing_);
+  outcome.connection_ok = co_await transport_.write(end, write_timeout_);
 }
 
 asio::awaitable<OperationDriver::Outcome> OperationDriver::run(Clock::time_point arrival) {

@@ -22,26 +22,21 @@ asio::awaitable<bool> AdminAnswer::give() {
   ServerState& state = exchange_.state();
   const auto begin = guarded<AdminTask>(exchange_.request_id(), [&] { return handler_(state, call); });
   auto task = co_await run_by<Result<AdminTask>>(state.post_admin, begin);
+  if (!task) co_return co_await exchange_.respond(task.error());
   if constexpr (is_built(Module::kHub)) {
-    if (task && task->pull) {
+    if (task->pull) {
       DownloadAnswer answer(exchange_, *task->pull);
       co_return co_await answer.give();
     }
   }
-  Response response;
-  if (task) {
-    response = co_await finish(*task);
-  } else {
-    response = error_response(task.error());
-  }
+  Response response = co_await finish(*task);
   co_return co_await exchange_.respond(std::move(response));
 }
 
 asio::awaitable<Response> AdminAnswer::finish(const AdminTask& task) {
   Transport& transport = *exchange_.transport();
   if (task.until) {
-    const std::optional<std::chrono::milliseconds> unbounded;
-    WaitResult waited = co_await wait_for_callback(exchange_.state(), transport, task.until, unbounded);
+    WaitResult waited = co_await wait_for_callback(exchange_.state(), transport, task.until, kUnlimitedWait);
     if (waited.error) co_return error_response(*waited.error);
   }
   if (task.wait.count() > 0) {

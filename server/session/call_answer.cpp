@@ -36,18 +36,13 @@ asio::awaitable<bool> CallAnswer::answer(Call call, std::optional<std::size_t> n
   call.body = std::string();
   body_.release();
   if (!parsed) co_return false;
-  if (!*parsed) {
-    Response response = error_response(parsed->error());
-    co_return co_await exchange_.respond(std::move(response));
-  }
+  if (!*parsed) co_return co_await exchange_.respond(parsed->error());
   for (const std::string& warning : (**parsed)->warnings()) {
     log::warn("request {}: {}", exchange_.request_id(), warning);
     exchange_.account().admission().fields.push_back({"X-Quire-Warning", warning});
   }
-  if (const auto taken = exchange_.account().take_prompt_quota(***parsed); !taken) {
-    Response response = error_response(taken.error());
-    co_return co_await exchange_.respond(std::move(response));
-  }
+  if (const auto taken = exchange_.account().take_prompt_quota(***parsed); !taken)
+    co_return co_await exchange_.respond(taken.error());
   if ((**parsed)->origin()) call.stream_name = name;
   co_return co_await drive(std::move(**parsed), call, num_received);
 }
@@ -92,7 +87,6 @@ asio::awaitable<bool> CallAnswer::drive(std::unique_ptr<Operation> operation, co
   }
   operation.reset();  // the answer may be long, and be read slowly
   if (outcome.response) co_return co_await exchange_.respond(std::move(*outcome.response));
-  if (!outcome.connection_ok) exchange_.close_after();
   co_return outcome.connection_ok;
 }
 
@@ -122,12 +116,12 @@ asio::awaitable<bool> CallAnswer::replay(Operation::Replay replay) {
   auto stream = exchange_.state().streams.find(exchange_.account().record().key_name, replay.id, Clock::now());
   const bool is_usable = stream && !stream->after(replay.after, nullptr).lost;
   if (!is_usable) {
-    Response response = error_response(
-        Error{ErrorKind::kInvalidRequest,
-              "The events of this response are not kept, or not that many: kept are those of background responses that "
-              "were created with 'stream', for some minutes after the end",
-              "stream_not_found", "stream", std::nullopt});
-    co_return co_await exchange_.respond(std::move(response));
+    const Error error{
+        ErrorKind::kInvalidRequest,
+        "The events of this response are not kept, or not that many: kept are those of background responses that "
+        "were created with 'stream', for some minutes after the end",
+        "stream_not_found", "stream", std::nullopt};
+    co_return co_await exchange_.respond(error);
   }
   SavedAnswer answer(exchange_, std::move(stream), false);
   co_return co_await answer.give_after(replay.after);

@@ -129,7 +129,7 @@ asio::awaitable<WaitResult> CallReader::read_media(const Call& call) {
   const std::function<void(MediaService::Done)> begin = [&](MediaService::Done done) {
     state_.media->work(call.media, std::move(done));
   };
-  const WaitResult waited = co_await wait_for_callback(state_, transport_, begin, std::nullopt);
+  const WaitResult waited = co_await wait_for_callback(state_, transport_, begin, kUnlimitedWait);
   if (waited.client_gone || waited.error) call.media->abandon();
   co_return waited;
 }

@@ -11,21 +11,19 @@ namespace asio = boost::asio;
 
 // Waits until the download's state differs from that of `version`.
 asio::awaitable<WaitResult> DownloadAnswer::wait(std::uint64_t version) {
-  const std::function<void(std::function<void(std::optional<Error>)>)> begin =
-      [this, version](std::function<void(std::optional<Error>)> done) {
-        job_.on_change(version, [done = std::move(done)] { done(std::nullopt); });
-      };
-  const std::optional<std::chrono::milliseconds> unbounded;
-  co_return co_await wait_for_callback(exchange_.state(), *exchange_.transport(), begin, unbounded);
+  const CallbackStart begin = [this, version](std::function<void(std::optional<Error>)> done) {
+    job_.on_change(version, [done = std::move(done)] { done(std::nullopt); });
+  };
+  co_return co_await wait_for_callback(exchange_.state(), *exchange_.transport(), begin, kUnlimitedWait);
 }
 
 // Adds the downloaded model to the served ones, if the client asked for that.
 asio::awaitable<WaitResult> DownloadAnswer::serve(const hub::CachedModel& model) {
   if (!task_.serve) co_return WaitResult();
-  const std::function<void(std::function<void(std::optional<Error>)>)> begin =
-      [this, &model](std::function<void(std::optional<Error>)> done) { task_.serve(model.path, std::move(done)); };
-  const std::optional<std::chrono::milliseconds> unbounded;
-  co_return co_await wait_for_callback(exchange_.state(), *exchange_.transport(), begin, unbounded);
+  const CallbackStart begin = [this, &model](std::function<void(std::optional<Error>)> done) {
+    task_.serve(model.path, std::move(done));
+  };
+  co_return co_await wait_for_callback(exchange_.state(), *exchange_.transport(), begin, kUnlimitedWait);
 }
 
 // An error before the first downloaded byte has a status of its own; later ones end the stream.
@@ -35,23 +33,18 @@ asio::awaitable<bool> DownloadAnswer::give() {
   while (!state.ended() && (is_whole || state.progress.phase == hub::PullProgress::Phase::kListing)) {
     const WaitResult waited = co_await wait(state.version);
     if (waited.client_gone) co_return false;
-    if (waited.error) {
-      Response refusal = error_response(*waited.error);
-      co_return co_await exchange_.respond(std::move(refusal));
-    }
+    if (waited.error) co_return co_await exchange_.respond(*waited.error);
     state = job_.state();
   }
   if (!state.error && !is_whole) co_return co_await stream();
   WaitResult served;
   if (!state.error) served = co_await serve(*state.result);
   if (served.client_gone) co_return false;
+  const std::optional<Error> error = state.error ? state.error : served.error;
+  if (error) co_return co_await exchange_.respond(*error);
+  PullAnswer answer(task_.form, task_.is_ollama, job_.model().text());
   Response response;
-  if (state.error || served.error) {
-    response = error_response(state.error ? *state.error : *served.error);
-  } else {
-    PullAnswer answer(task_.form, task_.is_ollama, job_.model().text());
-    response.body = answer.end(*state.result, task_.served_name);
-  }
+  response.body = answer.end(*state.result, task_.served_name);
   co_return co_await exchange_.respond(std::move(response));
 }
 
@@ -82,11 +75,9 @@ asio::awaitable<bool> DownloadAnswer::stream() {
                  : text + answer.end(*state.result, task_.served_name);
     append_stream_part(frame, text, framing);
   }
-  const bool is_chunked = exchange_.head().minor_version == 1;
-  if (is_chunked) frame += "0\r\n\r\n";
+  append_stream_end(frame, framing);
   const bool sent = co_await exchange_.write(frame);
-  if (!sent) co_return false;
-  co_return exchange_.keeps_alive() && is_chunked;
+  co_return sent&& framing.is_chunked();
 }
 
 }  // namespace quire

@@ -92,8 +92,7 @@ asio::awaitable<bool> Exchange::respond(Response response) {
     const Bytes bytes = response.document.empty() ? Bytes::kOwn : Bytes::kShared;
     sent = co_await transport_->write(content, options().timeout.write, bytes);
   }
-  if (!sent) co_return false;
-  co_return keeps_alive_;
+  co_return sent;
 }
 
 asio::awaitable<void> Exchange::refuse(int status, const char* code, std::string_view message) {
@@ -105,8 +104,7 @@ asio::awaitable<void> Exchange::refuse(int status, const char* code, std::string
 asio::awaitable<void> Exchange::end_failed(const Error& error) {
   close_after();
   if (transport_->num_written() > num_written_before_) co_return;
-  Response response = error_response(error);
-  co_await respond(std::move(response));
+  co_await respond(error);
 }
 
 }  // namespace quire

@@ -40,8 +40,9 @@ class Exchange {
   bool resumes() const;
 
   ResponseFraming framing() const;
-  // Returns, like all functions that answer, whether the connection can take another request.
+  // Returns, like all functions that answer, false if the connection cannot be used any more.
   boost::asio::awaitable<bool> respond(Response response);
+  boost::asio::awaitable<bool> respond(const Error& error) { return respond(error_response(error)); }
   // Answers, and lets the connection end.
   boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
   // Sends the error unless a part of the answer was sent: closing the connection then shows that the rest is missing.

@@ -52,13 +52,10 @@ asio::awaitable<bool> FileAnswer::give() {
   const auto post = batch_thread(*batches);
   Result<StoredAnswer> answer = co_await run_by<Result<StoredAnswer>>(post, ask);
   body_.release();
-  if (answer && answer->content) co_return co_await send_content(std::move(*answer));
+  if (!answer) co_return co_await exchange_.respond(answer.error());
+  if (answer->content) co_return co_await send_content(std::move(*answer));
   Response response;
-  if (answer) {
-    response.body = std::move(answer->body);
-  } else {
-    response = error_response(answer.error());
-  }
+  response.body = std::move(answer->body);
   co_return co_await exchange_.respond(std::move(response));
 }
 
@@ -86,8 +83,7 @@ asio::awaitable<bool> FileAnswer::send_content(StoredAnswer answer) {
     sent = co_await exchange_.write(*piece);
     offset += static_cast<std::int64_t>(size);
   }
-  if (!sent) co_return false;
-  co_return exchange_.keeps_alive();
+  co_return sent;
 }
 
 }  // namespace quire

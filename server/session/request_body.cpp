@@ -77,8 +77,8 @@ asio::awaitable<bool> RequestBody::charge(std::size_t num_bytes, std::string& bo
   body = std::string();
   release();
   exchange_.close_after();
-  Response response = error_response(overloaded());
-  co_await exchange_.respond(std::move(response));
+  const Error error = overloaded();
+  co_await exchange_.respond(error);
   co_return false;
 }
 

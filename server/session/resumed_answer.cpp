@@ -53,7 +53,7 @@ asio::awaitable<SharedStreams::Taken> ResumedAnswer::take_stream(std::string nam
   const auto until = Clock::now() + sharer.lease + kLookAgain;
   for (;;) {
     const auto answer = std::make_shared<SharedStreams::Taken>();
-    const std::function<void(std::function<void(std::optional<Error>)>)> ask = [&](auto done) {
+    const CallbackStart ask = [&](auto done) {
       sharer.take(name, exchange_.options().resume.window, [answer, done](SharedStreams::Taken taken) {
         *answer = std::move(taken);
         done(std::nullopt);
@@ -75,10 +75,9 @@ asio::awaitable<bool> ResumedAnswer::take_over(std::string body, std::size_t num
   const std::string name = shared_name(call);
   SharedStreams::Taken taken = co_await take_stream(name);
   if (taken.is_elsewhere) {
-    Error error{ErrorKind::kUnavailable, "Another daemon runs this stream", "stream_elsewhere", "",
-                std::chrono::seconds(1)};
-    Response response = error_response(error);
-    co_return co_await exchange_.respond(std::move(response));
+    const Error error{ErrorKind::kUnavailable, "Another daemon runs this stream", "stream_elsewhere", "",
+                      std::chrono::seconds(1)};
+    co_return co_await exchange_.respond(error);
   }
   if (!taken.origin) co_return co_await refuse();
   const SharedStream shared(exchange_.state(), name, *taken.origin, exchange_.options().resume.window);

@@ -21,7 +21,7 @@ SavedAnswer::~SavedAnswer() {
 asio::awaitable<bool> SavedAnswer::give_after(std::size_t number) {
   exchange_.count(200);
   Transport& transport = *exchange_.transport();
-  const bool is_chunked = exchange_.head().minor_version == 1;
+  const ResponseFraming framing = exchange_.framing();
   const auto wakeup = std::make_shared<Wakeup>(transport.executor());
   const std::shared_ptr<void> closed(nullptr, [wakeup](void*) { wakeup->close(); });
   bool gone = false;
@@ -31,19 +31,18 @@ asio::awaitable<bool> SavedAnswer::give_after(std::size_t number) {
   });
   const std::shared_ptr<void> unwatched(nullptr, [&transport](void*) { transport.unwatch(); });
   const auto wake = [wakeup] { wakeup->signal(); };
-  std::string frame = stream_head(kEventStream, exchange_.framing());
+  std::string frame = stream_head(kEventStream, framing);
   while (!gone) {
     const SavedStream::Rest rest = stream_->after(number, wake);
     if (rest.lost) break;
-    if (!rest.events.empty()) append_stream_part(frame, rest.events, exchange_.framing());
+    if (!rest.events.empty()) append_stream_part(frame, rest.events, framing);
     number = rest.last;
-    const bool over = rest.finished;
-    if (over && is_chunked) frame += "0\r\n\r\n";
+    if (rest.finished) append_stream_end(frame, framing);
     bool sent = true;
     if (!frame.empty()) sent = co_await exchange_.write(frame);
     if (!sent) break;
     frame.clear();
-    if (over) co_return exchange_.keeps_alive() && is_chunked;
+    if (rest.finished) co_return framing.is_chunked();
     if (rest.events.empty()) co_await wakeup->wait();
   }
   co_return false;

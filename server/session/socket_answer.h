@@ -1,6 +1,6 @@
 // SocketAnswer: the Responses API over a WebSocket: each message of the client is a request, whose events are messages.
-// One request is answered at a time; the next message waits, and those behind it in the client's connection. One thread
-// (the connection's).
+// Requests are answered one after another: the next message waits here, and later ones in the client's connection. The
+// connection's thread.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -111,8 +111,7 @@ asio::awaitable<bool> UploadAnswer::give() {
   const bool arrived = co_await body_.pass_on(max_bytes, drain);
   if (refusal) {
     if (!body_.has_arrived()) exchange_.close_after();
-    Response response = error_response(*refusal);
-    co_return co_await exchange_.respond(std::move(response));
+    co_return co_await exchange_.respond(*refusal);
   }
   if (!arrived) co_return false;
   const auto finish = guarded<std::string>(exchange_.request_id(), [&]() -> Result<std::string> {
@@ -122,12 +121,9 @@ asio::awaitable<bool> UploadAnswer::give() {
     return form->finish(static_cast<std::int64_t>(std::time(nullptr)));
   });
   Result<std::string> stored = co_await run_by<Result<std::string>>(post, finish);
+  if (!stored) co_return co_await exchange_.respond(stored.error());
   Response response;
-  if (stored) {
-    response.body = std::move(*stored);
-  } else {
-    response = error_response(stored.error());
-  }
+  response.body = std::move(*stored);
   co_return co_await exchange_.respond(std::move(response));
 }
 

@@ -16,8 +16,7 @@ Error waited_too_long() {
 
 }  // namespace
 
-asio::awaitable<WaitResult> wait_for_callback(ServerState& state, Transport& transport,
-                                              std::function<void(std::function<void(std::optional<Error>)>)> begin,
+asio::awaitable<WaitResult> wait_for_callback(ServerState& state, Transport& transport, CallbackStart begin,
                                               std::optional<std::chrono::milliseconds> longest) {
   // The mailbox stays empty: the first callback interrupts it.
   const MailboxReader reader(transport.executor());

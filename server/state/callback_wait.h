@@ -4,6 +4,7 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <chrono>
 #include <functional>
 #include <optional>
 
@@ -17,9 +18,11 @@ struct WaitResult {
   std::optional<Error> error;  // the reported error, or why the wait ended early
 };
 
-// `begin` starts the operation, which may call back immediately, from any thread, even after the wait ended.
-boost::asio::awaitable<WaitResult> wait_for_callback(
-    ServerState& state, Transport& transport, std::function<void(std::function<void(std::optional<Error>)>)> begin,
-    std::optional<std::chrono::milliseconds> longest);
+// Starts an operation, which may call back immediately, from any thread, even after the wait ended.
+using CallbackStart = std::function<void(std::function<void(std::optional<Error>)> done)>;
+inline constexpr std::optional<std::chrono::milliseconds> kUnlimitedWait;
+
+boost::asio::awaitable<WaitResult> wait_for_callback(ServerState& state, Transport& transport, CallbackStart begin,
+                                                     std::optional<std::chrono::milliseconds> longest);
 
 }  // namespace quire

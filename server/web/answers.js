@@ -21,6 +21,10 @@ const waited = (time, signal) => new Promise((resolve, reject) => {
 
 export const isResumable = (message) => message.role === "assistant" && !message.finish && message.stream?.seen > 0;
 
+export function noteFailure(answer, error) {
+  Object.assign(answer, { finish: "error", error: { message: error.message, remedy: error.remedy ?? "" } });
+}
+
 export class Answers {
   #keeps = false; // the server keeps streams: it numbers their events
   #running = new Map(); // conversation id -> {conversation, controller}
@@ -61,8 +65,8 @@ export class Answers {
       await this.#receiveAll(conversation, answer, body ?? answer.stream.body, draw, controller.signal);
     } catch (error) {
       if (error.name === "AbortError" && this.#keeps) call(`/v1/streams/${answer.stream.id}`, { method: "DELETE" }).catch(() => {}); // else it runs on
-      answer.finish = error.name === "AbortError" || error.code === "stream_not_found" ? "aborted" : "error";
-      if (answer.finish === "error") answer.error = { message: error.message, remedy: error.remedy ?? "" };
+      if (error.name === "AbortError" || error.code === "stream_not_found") answer.finish = "aborted";
+      else noteFailure(answer, error);
     }
     delete answer.stream;
     this.#running.delete(conversation.id);

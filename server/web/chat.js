@@ -1,5 +1,5 @@
 // The chat: what the user does with the conversation, and answers streamed from /v1/chat/completions into it.
-import { Answers, isResumable } from "./answers.js";
+import { Answers, isResumable, noteFailure } from "./answers.js";
 import { Attachments } from "./attachments.js";
 import { addMessage, apiMessages, branchOff, newConversation, pathTo, removeMessage, restore, resultsOf, showBranch, shownPath } from "./conversation.js";
 import { announce, byId, copyText, toast } from "./dom.js";
@@ -200,8 +200,7 @@ export class Chat {
     try {
       await this.#stream(conversation, answer, this.#requestBody(path, begun, model));
     } catch (error) {
-      answer.finish = "error";
-      answer.error = { message: error.message, remedy: error.remedy ?? "" };
+      noteFailure(answer, error);
       await this.#finish(conversation, answer);
     }
   }

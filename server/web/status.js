@@ -20,6 +20,10 @@ const kEncoderFigures = [
 
 const figureBox = (key, title) => element("div", { class: "figure" }, element("b", { id: `figure-${key}` }, "–"), element("span", {}, title));
 
+function setFigure(key, text) {
+  byId(`figure-${key}`).textContent = text;
+}
+
 export class Status {
   #timer = 0;
   #charts = null;
@@ -101,7 +105,7 @@ export class Status {
     }
     drawModels(status);
     const model = status.models.find(({ name }) => name === chosen.value);
-    byId("figure-memory").textContent = `${shortNumber(status.resident_bytes / 2 ** 20)} MiB`;
+    setFigure("memory", `${shortNumber(status.resident_bytes / 2 ** 20)} MiB`);
     drawEncoder(model);
     if (!model?.pool) return;
     drawFigures(model);
@@ -143,15 +147,14 @@ function lastOf(values) {
 }
 
 function drawFigures({ running, waiting, pool, history }) {
-  const set = (key, text) => { byId(`figure-${key}`).textContent = text; };
   const milliseconds = (value) => (value === undefined ? "–" : `${shortNumber(value)} ms`);
-  set("running", running);
-  set("waiting", waiting);
-  set("pool", `${(100 * pool.used / Math.max(1, pool.blocks)).toFixed(0)} %`);
-  set("output", shortNumber(history.output_tokens_s.at(-1) ?? 0));
-  set("prompt", shortNumber(history.prompt_tokens_s.at(-1) ?? 0));
-  set("first", milliseconds(lastOf(history.first_token_ms.p50)));
-  set("between", milliseconds(lastOf(history.between_tokens_ms.p50)));
+  setFigure("running", running);
+  setFigure("waiting", waiting);
+  setFigure("pool", `${(100 * pool.used / Math.max(1, pool.blocks)).toFixed(0)} %`);
+  setFigure("output", shortNumber(history.output_tokens_s.at(-1) ?? 0));
+  setFigure("prompt", shortNumber(history.prompt_tokens_s.at(-1) ?? 0));
+  setFigure("first", milliseconds(lastOf(history.first_token_ms.p50)));
+  setFigure("between", milliseconds(lastOf(history.between_tokens_ms.p50)));
 }
 
 // Cells in proportion to the blocks: each sequence's own, those that several share, those kept for their content, the rest.
@@ -215,11 +218,10 @@ function drawEncoder(model) {
   const images = model?.images;
   byId("encoder").hidden = !images;
   if (!images) return;
-  const set = (key, text) => { byId(`figure-${key}`).textContent = text; };
-  set("encoded", images.encoded);
-  set("found", images.found);
-  set("encoder", `${shortNumber(images.encoder_seconds)} s`);
-  set("each", images.encoded ? `${shortNumber(1000 * images.encoder_seconds / images.encoded)} ms` : "–");
+  setFigure("encoded", images.encoded);
+  setFigure("found", images.found);
+  setFigure("encoder", `${shortNumber(images.encoder_seconds)} s`);
+  setFigure("each", images.encoded ? `${shortNumber(1000 * images.encoder_seconds / images.encoded)} ms` : "–");
 }
 
 const imagesOf = ({ images }) => (images ? `${images.encoded} encoded, ${images.found} found` : "–");

@@ -1,5 +1,5 @@
-// What the browser keeps: small values, named lists, and conversations in its IndexedDB, nowhere else. Where it refuses storage
-// (private windows) they last as long as the page. Lists travel between browsers as JSON files: {quire: 1, [key]: items}.
+// The user's data in the browser, kept nowhere else: small values, named lists, and conversations in IndexedDB. If the browser
+// refuses storage (private windows), they last as long as the page. Lists travel between browsers as JSON files: {quire: 1, [key]: items}.
 import { download, toast } from "./dom.js";
 import { findIn } from "./found.js";
 

@@ -122,18 +122,22 @@ std::string stream_head(std::string_view content_type, const ResponseFraming& fr
   head += content_type;
   // Buffering proxies would hold the stream back.
   head += "\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
-  if (framing.minor_version == 1) head += "Transfer-Encoding: chunked\r\n";
+  if (framing.is_chunked()) head += "Transfer-Encoding: chunked\r\n";
   return head + "\r\n";
 }
 
 void append_stream_part(std::string& out, std::string_view data, const ResponseFraming& framing) {
-  if (framing.minor_version == 0) {
+  if (!framing.is_chunked()) {
     out.append(data);
     return;
   }
   char size[20];
   const auto [end, error] = std::to_chars(size, size + sizeof size, data.size(), 16);
   out.append(size, end).append("\r\n").append(data).append("\r\n");
+}
+
+void append_stream_end(std::string& out, const ResponseFraming& framing) {
+  if (framing.is_chunked()) out += "0\r\n\r\n";
 }
 
 }  // namespace quire

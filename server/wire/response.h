@@ -31,6 +31,9 @@ struct ResponseFraming {
   std::string_view request_id;
   const std::vector<HeaderField>* fields = nullptr;  // further fields; null: none
   ErrorForm form = ErrorForm::kOpenAi;
+
+  // Streams are chunked; for HTTP/1.0 they last until the connection closes.
+  bool is_chunked() const { return minor_version == 1; }
 };
 
 const char* reason_phrase(int status);
@@ -43,10 +46,11 @@ void write_failure(Response& response, const ResponseFraming& framing);
 std::string response_head(const Response& response, const ResponseFraming& framing);
 // The head of a response whose content is sent separately.
 std::string content_head(std::string_view content_type, std::int64_t num_bytes, const ResponseFraming& framing);
-// The head of a stream: chunked, or for HTTP/1.0 until the connection closes.
 std::string stream_head(std::string_view content_type, const ResponseFraming& framing);
 // Appends a part of a stream to `out`.
 void append_stream_part(std::string& out, std::string_view data, const ResponseFraming& framing);
+// Appends the mark of a stream's end; HTTP/1.0 has none.
+void append_stream_end(std::string& out, const ResponseFraming& framing);
 inline constexpr const char* kEventStream = "text/event-stream; charset=utf-8";
 inline constexpr const char* kLineStream = "application/x-ndjson";
 

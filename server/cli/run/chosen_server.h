@@ -19,8 +19,8 @@ namespace quire::cli {
 struct ServerChoice {
   std::string model;          // file or directory of a server to start
   std::string hf;             // a hub's repository in place of `model`
-  std::string url;            // of a server that runs
-  std::string model_name;     // at a server that runs; empty: the first that it lists
+  std::string url;            // a running server's
+  std::string model_name;     // the running server's name for it; empty: its first
   bool needs_length = false;  // the context's length of a named model is asked for too
   std::string api_key;
   ClientTrust trust;

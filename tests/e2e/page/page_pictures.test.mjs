@@ -8,16 +8,20 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { answered, answers, next_chat, open, say, settings, skip } from "./page_support.mjs";
 
-// A server with a model that sees, `seeing`, beside the bundled one; both are tiny.
-async function open_seeing(context) {
+// A server with a model that sees, `seeing`, beside the bundled one. make(folder): returns the model's path.
+async function open_seeing(context, make = tiny_model) {
   const folder = mkdtempSync(join(tmpdir(), "quire-page-"));
   context.after(() => rmSync(folder, { recursive: true, force: true }));
+  const file = join(folder, "quire.yaml");
+  writeFileSync(file, `models:\n  - {name: quire-demo, path: ${process.env.QUIRE_MODEL}}\n  - {name: seeing, path: ${make(folder)}}\n`);
+  return open(context, { flags: ["--config", file], model: null });
+}
+
+function tiny_model(folder) {
   const model = join(folder, "seeing.gguf");
   execFileSync(process.env.QUIRE_BINARY, ["synth", "--shape", "tiny-qwen3vl", "--type", "F16", model]);
   execFileSync(process.env.QUIRE_BINARY, ["synth", "--shape", "tiny-qwen3vl-mmproj", "--type", "F16", join(folder, "mmproj-seeing.gguf")]);
-  const file = join(folder, "quire.yaml");
-  writeFileSync(file, `models:\n  - {name: quire-demo, path: ${process.env.QUIRE_MODEL}}\n  - {name: seeing, path: ${model}}\n`);
-  return open(context, { flags: ["--config", file], model: null });
+  return model;
 }
 
 // A picture of the size in one colour, as the page's canvas writes it.
@@ -125,12 +129,7 @@ test("what is no picture or too large is refused with its reason", { skip }, asy
 });
 
 test("the page offers a picture that it draws, and the trained model says what is in it", { skip }, async (context) => {
-  const folder = mkdtempSync(join(tmpdir(), "quire-page-"));
-  context.after(() => rmSync(folder, { recursive: true, force: true }));
-  const model = join(process.env.QUIRE_SOURCE, "deploy/demo-model/seeing/quire-seeing.gguf");
-  const file = join(folder, "quire.yaml");
-  writeFileSync(file, `models:\n  - {name: quire-demo, path: ${process.env.QUIRE_MODEL}}\n  - {name: seeing, path: ${model}}\n`);
-  const { page, complaints } = await open(context, { flags: ["--config", file], model: null });
+  const { page, complaints } = await open_seeing(context, () => join(process.env.QUIRE_SOURCE, "deploy/demo-model/seeing/quire-seeing.gguf"));
   assert.ok(await page.isHidden("#picture-idea"), "not for a model that reads text only");
   await page.selectOption("#model", "seeing");
   await settings(page, { temperature: 0, max_tokens: 40 });
