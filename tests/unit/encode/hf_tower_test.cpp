@@ -1,4 +1,5 @@
 // Towers of Hugging Face directories: the same rows, bit for bit, as of the mmproj file with the same weights.
+#include <fmt/core.h>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
@@ -177,6 +178,11 @@ TEST_CASE("The image processor of a directory is followed, wherever it stands, o
     }
   }
   CHECK(with("gemma4", "{}", true).max_pixels == 280 * 48 * 48);
+  // Numbers whose products would not fit 64 bits are refused, not multiplied.
+  for (const char* tokens : {"0", "-1", "9223372036854775807"}) {
+    CHECK_THROWS_WITH(with("gemma4", fmt::format(R"({{"max_soft_tokens":{}}})", tokens), true),
+                      Contains("'max_soft_tokens' is") && Contains("from 1 to 1048576"));
+  }
 }
 
 }  // namespace quire::test

@@ -35,6 +35,9 @@ constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
 constexpr std::array<double, 3> kClipDeviation = {0.26862954, 0.26130258, 0.27577711};
 constexpr std::array<double, 3> kHalf = {0.5, 0.5, 0.5};
 constexpr double kEps = 1e-6;  // for classes whose configuration has none
+constexpr std::int64_t kMostPatch = 1 << 10;
+constexpr std::int64_t kMostPooling = 1 << 6;
+constexpr std::int64_t kMostSoftTokens = 1 << 20;
 
 // --- keys
 // ---------------------------------------------------------------------------------------------------------------
@@ -78,13 +81,24 @@ struct Sizes {
   std::int64_t image = 0;
 };
 
+// Products of such numbers fit 64 bits.
+std::int64_t bounded_integer(const JsonObject& object, const char* key, std::int64_t otherwise, std::int64_t most) {
+  const std::int64_t value = object.integer(key).value_or(otherwise);
+  if (value < 1 || value > most) object.fail(fmt::format("'{}' is {}, and it must lie from 1 to {}", key, value, most));
+  return value;
+}
+
+std::int64_t read_patch(const JsonObject& vision, std::int64_t otherwise) {
+  return bounded_integer(vision, "patch_size", otherwise, kMostPatch);
+}
+
 // Sizes under the names of most classes.
 Sizes read_sizes(const JsonObject& vision, std::int64_t patch, std::int64_t image) {
   return {.width = vision.required_integer("hidden_size"),
           .heads = vision.required_integer("num_attention_heads"),
           .blocks = vision.required_integer("num_hidden_layers"),
           .ffn = vision.required_integer("intermediate_size"),
-          .patch = vision.integer("patch_size").value_or(patch),
+          .patch = read_patch(vision, patch),
           .image = image};
 }
 
@@ -240,7 +254,7 @@ void describe_qwen2_vl(const TowerFiles& files) {
                   .heads = vision.required_integer("num_heads"),
                   .blocks = vision.required_integer("depth"),
                   .ffn = static_cast<std::int64_t>(static_cast<double>(width) * ratio),
-                  .patch = vision.integer("patch_size").value_or(14),
+                  .patch = read_patch(vision, 14),
                   .image = 560});
 }
 
@@ -263,7 +277,7 @@ void describe_qwen25_vl(const TowerFiles& files) {
                   .heads = vision.required_integer("num_heads"),
                   .blocks = blocks,
                   .ffn = vision.required_integer("intermediate_size"),
-                  .patch = vision.integer("patch_size").value_or(14),
+                  .patch = read_patch(vision, 14),
                   .image = 560});
 }
 
@@ -275,7 +289,7 @@ void describe_qwen3_vl(const TowerFiles& files) {
       vision.fail("'deepstack_visual_indexes' must be a list of blocks");
     levels = given->get<std::vector<std::int64_t>>();
   }
-  const std::int64_t patch = vision.integer("patch_size").value_or(16);
+  const std::int64_t patch = read_patch(vision, 16);
   const auto side = static_cast<std::int64_t>(
       std::lround(std::sqrt(static_cast<double>(vision.required_integer("num_position_embeddings")))));
   set_activation(files, "hidden_act", "gelu_pytorch_tanh");
@@ -334,10 +348,12 @@ void describe_gemma4(const TowerFiles& files) {
   if (vision.text("hidden_activation").value_or("gelu_pytorch_tanh") != "gelu_pytorch_tanh")
     vision.fail("'hidden_activation' must be 'gelu_pytorch_tanh'");
   set_common(files, "gemma4v", sizes, vision.number("rms_norm_eps").value_or(kEps), {0.0, 0.0, 0.0}, {1.0, 1.0, 1.0});
-  const std::int64_t pooling = vision.integer("pooling_kernel_size").value_or(3);
+  const std::int64_t pooling = bounded_integer(vision, "pooling_kernel_size", 3, kMostPooling);
   files.out.set_integer("projector.scale_factor", pooling);
-  if (const auto tokens = files.processor.integer("max_soft_tokens"))
-    files.out.set_integer("image_max_pixels", *tokens * pooling * pooling * sizes.patch * sizes.patch);
+  if (files.processor.integer("max_soft_tokens")) {
+    const std::int64_t tokens = bounded_integer(files.processor, "max_soft_tokens", 1, kMostSoftTokens);
+    files.out.set_integer("image_max_pixels", tokens * pooling * pooling * sizes.patch * sizes.patch);
+  }
   add_tensors(files, HfTowerClass::kGemma4, [&](const std::string& name, const StoredTensor& tensor) {
     if (name != "v.patch_embd.weight") return false;
     add_channels_first(files.out, name, tensor, sizes.patch);
