@@ -19,7 +19,8 @@ inline constexpr Field kKeepAlive{
     "keep_alive", one_of("string|number"), R"("5m")",
     "accepted; the operator decides how long models stay loaded. 0 without a prompt (an unload) is refused"};
 inline constexpr Field kLogprobs{"logprobs", boolean(), "true"};
-inline constexpr Field kTopLogprobs{"top_logprobs", integer(0, 20), "2", "needs logprobs", Support::kConditional};
+inline constexpr Field kTopLogprobs{"top_logprobs", integer(0, kMostLogprobs), "2", "needs logprobs",
+                                    Support::kConditional};
 inline constexpr Field kTruncate{"truncate", one_of("boolean|string"), "false",
                                  "true (default): leaves out the oldest turns of a chat that is too long"};
 inline constexpr Field kModel{"model", text(), R"("fake:latest")"};
