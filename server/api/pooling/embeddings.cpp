@@ -7,6 +7,7 @@
 
 #include "server/api/common/pooled_operation.h"
 #include "server/api/conversation/chat_prompt.h"
+#include "server/api/fields/generation.h"
 #include "server/api/fields/pooling.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
@@ -92,7 +93,7 @@ VectorForm read_form(FieldReader& reader, const ServedModel& model) {
   form.base64 = reader.word(fields::pooling::kEncodingFormat) == "base64";
   form.dimensions = static_cast<std::size_t>(reader.integer(fields::pooling::kDimensions, size).value_or(size));
   form.normalize = reader.boolean(fields::pooling::kNormalize, true);
-  reader.string(fields::pooling::kUser);
+  reader.string(fields::generation::kUser);
   return form;
 }
 
@@ -178,7 +179,7 @@ Result<std::unique_ptr<Operation>> parse_classify(ModelCall& asked, const Call& 
   auto texts = read_texts(reader, *model, prefix);
   const bool activated =
       reader.boolean(fields::pooling::kUseActivation, reader.boolean(fields::pooling::kActivation, true));
-  reader.string(fields::pooling::kUser);
+  reader.string(fields::generation::kUser);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto wants = classifier_wants(*model);
   if (!wants) return tl::make_unexpected(wants.error());
