@@ -38,7 +38,7 @@ inline constexpr Field kFilterRows[] = {
                                                                 "decay of the weight of earlier tokens"),
 };
 
-// Penalties of repetition; the same.
+// Penalties of repetition; both rules hold for them too.
 inline constexpr Field kPenaltyRows[] = {
     sampling<&SamplingParams::penalty_last_n>(
         "repeat_last_n", integer(-1, kMostInt32), "64",

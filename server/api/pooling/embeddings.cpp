@@ -55,25 +55,26 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
   const TextTruncation truncation = read_text_truncation(reader);
   std::vector<Prompt> prompts;
   const bool is_chat = reader.has(fields::pooling::kMessages);
+  const fields::Field& field = is_chat ? fields::pooling::kMessages : fields::pooling::kInput;
   if (is_chat) {
     ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;
     chat.is_bounded = truncation.keep == TextTruncation::Keep::kAll;
     const auto pieces = render_chat(reader, model, chat);
     if (!pieces) return texts;
-    auto tokens = encode_prompt(*pieces, chat.add_special_tokens, !chat.is_bounded, model, "messages");
+    auto tokens = encode_prompt(*pieces, chat.add_special_tokens, !chat.is_bounded, model, std::string(field.name));
     if (!tokens) {
-      reader.fail(fields::pooling::kMessages, tokens.error().message, tokens.error().code);
+      reader.fail(field, tokens.error().message, tokens.error().code);
       return texts;
     }
     prompts.push_back({"", *std::move(tokens)});
   } else {
-    prompts = read_prompts(reader, fields::pooling::kInput, model, prefix);
+    prompts = read_prompts(reader, field, model, prefix);
   }
   for (Prompt& prompt : prompts) {
-    auto text = fitted(std::move(prompt.tokens), truncation, model, is_chat ? "messages" : "input");
+    auto text = fitted(std::move(prompt.tokens), truncation, model, std::string(field.name));
     if (!text) {
-      reader.fail(is_chat ? "messages" : "input", text.error().message, text.error().code);
+      reader.fail(field, text.error().message, text.error().code);
       break;
     }
     texts.push_back({*std::move(text)});
