@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "core/text/chat_template.h"
 #include "core/text/message_fit.h"
