@@ -1,7 +1,5 @@
 #include "server/api/chat/chat.h"
 
-#include <limits>
-
 #include "server/api/chat/chat_operation.h"
 #include "server/api/conversation/chat_prompt.h"
 #include "server/api/conversation/media_list.h"

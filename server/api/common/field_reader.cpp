@@ -194,6 +194,11 @@ std::optional<std::string> FieldReader::word(FieldName name, std::span<const std
   return std::nullopt;
 }
 
+std::optional<std::string> FieldReader::word(FieldName name, const fields::FieldType& type) {
+  if (!has(name)) return std::nullopt;
+  return word(name, fields::parts_of(type.listed, "|"));
+}
+
 const Json* FieldReader::object(FieldName name) {
   const Json* value = find(name);
   return value != nullptr && is_object(name, *value) ? value : nullptr;

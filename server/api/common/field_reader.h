@@ -65,9 +65,9 @@ class FieldReader {
   std::optional<std::string> word(FieldName name, std::initializer_list<std::string_view> words) {
     return word(name, std::span(words.begin(), words.size()));
   }
-  std::optional<std::string> word(const fields::Field& row) {
-    return word(row, fields::parts_of(row.type.listed, "|"));
-  }
+  // Reads one of the words that a type lists, under any name.
+  std::optional<std::string> word(FieldName name, const fields::FieldType& type);
+  std::optional<std::string> word(const fields::Field& row) { return word(row, row.type); }
   const Json* object(FieldName name);
   const Json* array(FieldName name);
   std::optional<std::vector<std::string>> strings(FieldName name, std::size_t max_count);

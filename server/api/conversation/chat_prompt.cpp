@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "core/text/chat_template.h"
 #include "core/text/message_fit.h"
@@ -361,7 +360,7 @@ std::optional<std::string> read_content(FieldReader& message, const char* member
 }
 
 std::optional<std::string> read_reasoning_effort(FieldReader& reader, FieldName name, ChatPromptFields& fields) {
-  auto effort = reader.word(name, fields::parts_of(fields::chat::kReasoningEffort.type.listed, "|"));
+  auto effort = reader.word(name, fields::chat::kReasoningEffort.type);
   if (!effort) return effort;
   fields.template_kwargs["reasoning_effort"] = *effort;
   if (!fields.template_kwargs.contains("enable_thinking")) fields.template_kwargs["enable_thinking"] = effort != "none";

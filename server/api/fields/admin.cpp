@@ -4,6 +4,8 @@ namespace quire::fields {
 
 namespace {
 
+constexpr Field kModelOrFirst{"model", text(), R"("other")", "the model's name; absent: the first model"};
+
 constexpr Field kLoadRows[] = {
     admin::kName,         admin::kModel,       admin::kWait,        admin::kPath,
     admin::kHf,           admin::kPreload,     admin::kAliases,     admin::kChatTemplate,
@@ -21,7 +23,7 @@ constexpr Field kLoadAdapterRows[] = {
     admin::kLoraName,
     admin::kLoraPath,
     admin::kLoadInplace,
-    {"model", text(), R"("other")", "the model's name; absent: the first model"},
+    kModelOrFirst,
 };
 
 constexpr Field kUnloadAdapterRows[] = {
@@ -51,7 +53,7 @@ constexpr Field kModelNameRows[] = {
 
 constexpr Field kSlotRows[] = {
     admin::kFilename,
-    {"model", text(), R"("other")", "the model's name; absent: the first model"},
+    kModelOrFirst,
 };
 
 }  // namespace

@@ -35,8 +35,9 @@ inline constexpr Field kMessages{
     "earlier turns and of tools out, with a warning"};
 inline constexpr Field kMaxCompletionTokens{"max_completion_tokens", integer(1, kMostInt32), "5"};
 inline constexpr Field kLogprobs{"logprobs", boolean(), "true"};
-inline constexpr Field kTopLogprobs{"top_logprobs", integer(0, 20), "2", "needs logprobs", Support::kConditional};
-inline constexpr Field kBestOf{"best_of", integer(1, 128), "2", "chat completions return all of their choices",
+inline constexpr Field kTopLogprobs{"top_logprobs", integer(0, kMostLogprobs), "2", "needs logprobs",
+                                    Support::kConditional};
+inline constexpr Field kBestOf{"best_of", integer(1, kMostChoices), "2", "chat completions return all of their choices",
                                Support::kConditional};
 inline constexpr Field kIncludeReasoning{"include_reasoning", boolean(), "false"};
 inline constexpr Field kTools{"tools", array(), R"([{"type":"function","function":{"name":"f"}}])",

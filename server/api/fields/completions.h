@@ -13,8 +13,8 @@ inline constexpr Field kParseSpecial{
 inline constexpr Field kPrompt{"prompt", one_of("string|array"), R"("x")",
                                "a string, strings, token ids, lists of token ids"};
 inline constexpr Field kEcho{"echo", boolean(), "true"};
-inline constexpr Field kLogprobs{"logprobs", integer(0, 20), "1", "0 to 20"};
-inline constexpr Field kBestOf{"best_of", integer(0, 128), "1", "not with stream if larger than n"};
+inline constexpr Field kLogprobs{"logprobs", integer(0, kMostLogprobs), "1", "0 to 20"};
+inline constexpr Field kBestOf{"best_of", integer(0, kMostChoices), "1", "not with stream if larger than n"};
 inline constexpr Field kSuffix{"suffix", text(), R"("x")",
                                "the text after the gap, for models that fill in the middle; others refuse it",
                                Support::kConditional};

@@ -37,6 +37,9 @@ struct FieldType {
 
 using Kind = FieldType::Kind;
 inline constexpr double kMostInt32 = 2147483647.0;
+inline constexpr double kMostChoices = 128.0;         // choices of one prompt
+inline constexpr double kMostLogprobs = 20.0;         // likeliest tokens of one place
+inline constexpr std::int32_t kMostStops = 64;        // strings that end a text
 inline constexpr std::int32_t kMostHintBytes = 1024;  // limit for names of users, of cached prefixes
 
 constexpr FieldType one_of(std::string_view types) {
@@ -68,6 +71,9 @@ constexpr FieldType number(const SamplingRange& range) {
 }
 constexpr FieldType integer(double low, double high) {
   return {.kind = Kind::kInteger, .low = low, .high = high};
+}
+constexpr FieldType integer(const SamplingRange& range) {
+  return integer(range.low, range.high);
 }
 constexpr FieldType integer() {
   return {.kind = Kind::kInteger};

@@ -9,7 +9,7 @@ namespace quire::fields {
 // The later of two rows of a member counts in a request; its value is returned by the first name.
 inline constexpr Field kFilterRows[] = {
     sampling<&SamplingParams::temperature>("temperature", number(kTemperatureRange), "0.5"),
-    sampling<&SamplingParams::top_k>("top_k", integer(-1, kMostInt32), "5"),
+    sampling<&SamplingParams::top_k>("top_k", integer(kTopKRange), "5"),
     sampling<&SamplingParams::top_p>("top_p", number(kProbabilityRange), "0.9"),
     sampling<&SamplingParams::min_p>("min_p", number(kProbabilityRange), "0.1"),
     sampling<&SamplingParams::typical_p>("typical_p", number(kProbabilityRange), "0.9"),
@@ -38,7 +38,7 @@ inline constexpr Field kFilterRows[] = {
                                                                 "decay of the weight of earlier tokens"),
 };
 
-// Penalties of repetition; the same.
+// Penalties of repetition; both rules hold for them too.
 inline constexpr Field kPenaltyRows[] = {
     sampling<&SamplingParams::penalty_last_n>(
         "repeat_last_n", integer(-1, kMostInt32), "64",
@@ -72,7 +72,7 @@ inline constexpr Field kDrySequenceBreakers{"dry_sequence_breakers", texts(64), 
 inline constexpr Field kLogitBias{"logit_bias", one_of("object|array"), R"({"97":1})",
                                   "or pairs: [[token id or text, bias], ...]; the bias false forbids a token"};
 inline constexpr Field kSeed{"seed", integer(), "1", "-1: random"};
-inline constexpr Field kStop{"stop", text_or_texts(64), R"(["x"])", "up to 64 strings, 64 KiB in total"};
+inline constexpr Field kStop{"stop", text_or_texts(kMostStops), R"(["x"])", "up to 64 strings, 64 KiB in total"};
 inline constexpr Field kStopTokenIds{"stop_token_ids", token_ids(), "[5]"};
 inline constexpr Field kIncludeStopStrInOutput{"include_stop_str_in_output", boolean(), "true"};
 inline constexpr Field kIgnoreEos{"ignore_eos", boolean(), "true"};
@@ -130,8 +130,8 @@ inline constexpr Field kStreamOptions{
     "with stream: include_usage, continuous_usage_stats; include_obfuscation is refused", Support::kConditional};
 inline constexpr Field kMaxTokens{"max_tokens", integer(0, kMostInt32), "5",
                                   "an upper bound, as is the rest of the context"};
-inline constexpr Field kN{"n", integer(1, 128), "2"};
-inline constexpr Field kPromptLogprobs{"prompt_logprobs", integer(0, 20), "1",
+inline constexpr Field kN{"n", integer(1, kMostChoices), "2"};
+inline constexpr Field kPromptLogprobs{"prompt_logprobs", integer(0, kMostLogprobs), "1",
                                        "not with stream; prompt tokens x (1 + this value) is at most 262144"};
 inline constexpr Field kReturnTokenIds{"return_token_ids", boolean(), "true",
                                        "includes the token that ended the text, as in vLLM"};

@@ -1,5 +1,6 @@
 #include "server/api/fields/messages.h"
 
+#include "server/api/fields/chat.h"
 #include "server/api/fields/generation.h"
 
 namespace quire::fields {
@@ -12,10 +13,10 @@ constexpr Field kMessageRows[] = {
     messages::kMessages,
     messages::kSystem,
     messages::kStopSequences,
-    {"stream", boolean(), "true"},
+    generation::kStream,
     messages::kTemperature,
-    {"top_p", number(0, 1), "0.9"},
-    {"top_k", integer(-1, kMostInt32), "5"},
+    row_of(kFilterRows, "top_p"),
+    row_of(kFilterRows, "top_k"),
     messages::kTools,
     messages::kToolChoice,
     messages::kThinking,
@@ -23,7 +24,7 @@ constexpr Field kMessageRows[] = {
     messages::kOutputFormat,
     kPictureSettings,
     messages::kMetadata,
-    {"service_tier", text(), R"("auto")", "a hint; there is one tier", Support::kAccepted},
+    chat::kServiceTier,
     {"cache_control", object(), R"({"type":"ephemeral"})", "accepted anywhere; equal prefixes are always shared",
      Support::kAccepted},
     refused("container", R"("x")", "the server runs no code"),

@@ -16,7 +16,7 @@ inline constexpr Field kMessages{
 inline constexpr Field kSystem{"system", one_of("string|array"), R"([{"type":"text","text":"x"}])",
                                "a string or text blocks; a text that begins with `x-anthropic-billing-header:` differs "
                                "in each request and is left out"};
-inline constexpr Field kStopSequences{"stop_sequences", texts(64), R"(["x"])", "up to 64, 64 KiB in total"};
+inline constexpr Field kStopSequences{"stop_sequences", texts(kMostStops), R"(["x"])", "up to 64, 64 KiB in total"};
 inline constexpr Field kTemperature{"temperature", number(0, 1), "1", "0 to 1"};
 inline constexpr Field kTools{"tools", array(), R"([{"name":"f","input_schema":{"type":"object"}}])",
                               "custom tools (arguments of strict tools are held to their schemas); tools of other "

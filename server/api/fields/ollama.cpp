@@ -6,8 +6,12 @@ namespace quire::fields {
 
 namespace {
 
+constexpr Field kOllamaModel{"model", text(), R"("fake:latest")"};
+constexpr Field kOllamaShift{"shift", boolean(), "true", "a context is never shifted; the answer ends where it is full",
+                             Support::kAccepted};
+
 constexpr Field kOllamaChatRows[] = {
-    ollama::kModel,
+    kOllamaModel,
     ollama::kMessages,
     {"tools", array(), R"([{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])",
      "each call is sent whole"},
@@ -19,11 +23,11 @@ constexpr Field kOllamaChatRows[] = {
     ollama::kLogprobs,
     ollama::kTopLogprobs,
     ollama::kTruncate,
-    ollama::kShift,
+    kOllamaShift,
 };
 
 constexpr Field kOllamaPromptRows[] = {
-    ollama::kModel,
+    kOllamaModel,
     ollama::kPrompt,
     ollama::kSystem,
     ollama::kRaw,
@@ -39,7 +43,7 @@ constexpr Field kOllamaPromptRows[] = {
     ollama::kLogprobs,
     ollama::kTopLogprobs,
     ollama::kTruncate,
-    ollama::kShift,
+    kOllamaShift,
 };
 
 constexpr Field kOllamaOptionRows[] = {
@@ -72,7 +76,7 @@ constexpr Field kOllamaOptionRows[] = {
 };
 
 constexpr Field kOllamaEmbedRows[] = {
-    ollama::kModel,
+    kOllamaModel,
     ollama::kInput,
     ollama::kTruncateText,
     ollama::kDimensions,

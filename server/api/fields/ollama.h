@@ -19,10 +19,10 @@ inline constexpr Field kKeepAlive{
     "keep_alive", one_of("string|number"), R"("5m")",
     "accepted; the operator decides how long models stay loaded. 0 without a prompt (an unload) is refused"};
 inline constexpr Field kLogprobs{"logprobs", boolean(), "true"};
-inline constexpr Field kTopLogprobs{"top_logprobs", integer(0, 20), "2", "needs logprobs", Support::kConditional};
+inline constexpr Field kTopLogprobs{"top_logprobs", integer(0, kMostLogprobs), "2", "needs logprobs",
+                                    Support::kConditional};
 inline constexpr Field kTruncate{"truncate", one_of("boolean|string"), "false",
                                  "true (default): leaves out the oldest turns of a chat that is too long"};
-inline constexpr Field kModel{"model", text(), R"("fake:latest")"};
 inline constexpr Field kPrompt{"prompt", text(), R"("x")", "a user message in the template"};
 inline constexpr Field kSystem{"system", one_of("string|array"), R"("x")"};
 inline constexpr Field kRaw{"raw", boolean(), "true", "true: the prompt without a template, control tokens included"};
@@ -31,8 +31,6 @@ inline constexpr Field kContext{"context", token_ids(), "[1,2]",
                                 "the context of an earlier answer; its tokens go before the prompt"};
 inline constexpr Field kImages{"images", array(), R"(["aGk="])", "for models that see: in base64, before the prompt",
                                Support::kConditional};
-inline constexpr Field kShift{"shift", boolean(), "true",
-                              "a context is never shifted; the answer ends where it is full", Support::kAccepted};
 inline constexpr Field kNumPredict{"num_predict", integer(-2, kMostInt32), "5", "-1, -2: up to the context's end"};
 inline constexpr Field kNumCtx{"num_ctx", integer(1, kMostInt32), "512",
                                "limits the request's context; the model's own limit still holds"};

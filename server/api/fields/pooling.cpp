@@ -1,18 +1,23 @@
 #include "server/api/fields/pooling.h"
 
+#include "server/api/fields/generation.h"
+
 namespace quire::fields {
 
 namespace {
 
+constexpr Field kPooledModel{"model", text(), R"("fake")"};
+constexpr Field kPooledInput{"input", one_of("string|array"), R"(["x"])"};
+
 constexpr Field kEmbeddingRows[] = {
-    {"model", text(), R"("fake")"},
+    kPooledModel,
     pooling::kInput,
     pooling::kEncodingFormat,
     pooling::kDimensions,
     pooling::kTruncatePromptTokens,
     pooling::kTruncationSide,
     pooling::kTruncate,
-    pooling::kUser,
+    generation::kUser,
     {"add_special_tokens", boolean(), "true"},
     {"parse_special", boolean(), "true", "as for completions"},
     pooling::kNormalize,
@@ -22,7 +27,7 @@ constexpr Field kEmbeddingRows[] = {
 };
 
 constexpr Field kRerankRows[] = {
-    {"model", text(), R"("fake")"},
+    kPooledModel,
     pooling::kQuery,
     pooling::kDocuments,
     pooling::kTopN,
@@ -38,7 +43,7 @@ constexpr Field kRerankRows[] = {
     pooling::kRawScores,
     pooling::kTexts,
     pooling::kReturnText,
-    {"user", text(), R"("u")", "accepted; nothing depends on it", Support::kAccepted},
+    generation::kUser,
 };
 
 constexpr Field kScoreRows[] = {
@@ -52,13 +57,13 @@ constexpr Field kScoreRows[] = {
 };
 
 constexpr Field kClassifyRows[] = {
-    {"input", one_of("string|array"), R"(["x"])"},
+    kPooledInput,
     {"use_activation", boolean(), "false", "false: the scores before softmax or sigmoid; also activation"},
     pooling::kActivation,
 };
 
 constexpr Field kPoolingRows[] = {
-    {"input", one_of("string|array"), R"(["x"])"},
+    kPooledInput,
     pooling::kTask,
     {"encoding_format", words("float|base64"), R"("base64")"},
     {"normalize", boolean(), "false"},

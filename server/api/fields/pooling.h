@@ -19,7 +19,6 @@ inline constexpr Field kTruncationSide{"truncation_side", words("left|right"), R
 inline constexpr Field kTruncate{
     "truncate", one_of("boolean|string"), "true",
     "true as in text-embeddings-inference, START or END as in Cohere's API: cuts a text that is too long"};
-inline constexpr Field kUser{"user", text(), R"("u")", "accepted; nothing depends on it", Support::kAccepted};
 inline constexpr Field kNormalize{"normalize", boolean(), "false", "false: the vector is not normalized"};
 inline constexpr Field kInputType{"input_type", text(), R"("query")",
                                   "Cohere's: prepends the prompt for this type from the model's "

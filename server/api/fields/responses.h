@@ -39,7 +39,7 @@ inline constexpr Field kInclude{"include", texts(64),
                                 "OpenAI's other values are accepted; no item has such parts"};
 inline constexpr Field kTruncation{"truncation", words("auto|disabled"), R"("disabled")",
                                    "auto leaves out the oldest turns of a conversation that is too long"};
-inline constexpr Field kTopLogprobs{"top_logprobs", integer(0, 20), "2", "0 to 20"};
+inline constexpr Field kTopLogprobs{"top_logprobs", integer(0, kMostLogprobs), "2", "0 to 20"};
 inline constexpr Field kType{"type", words("response.create"), R"("response.create")", "required over a WebSocket",
                              Support::kAccepted};
 inline constexpr Field kGenerate{"generate", boolean(), "false", "only a WebSocket keeps what was not generated",

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Field kTokenizeRows[] = {
     generation::kModel,         tokenizing::kContent,    tokenizing::kPrompt,
-    tokenizing::kMessages,      tokenizing::kAddSpecial, tokenizing::kAddSpecialTokens,
+    tokenizing::kMessages,      tokenizing::kAddSpecial, generation::kAddSpecialTokens,
     completions::kParseSpecial, tokenizing::kWithPieces, tokenizing::kReturnTokenStrs,
 };
 

@@ -12,7 +12,6 @@ inline constexpr Field kPrompt{"prompt", text(), R"("y")", "vLLM's name; adds sp
 inline constexpr Field kMessages{"messages", array(), R"([{"role":"user","content":"y"}])",
                                  "a chat, rendered with the model's template"};
 inline constexpr Field kAddSpecial{"add_special", boolean(), "true", "llama-server's name of add_special_tokens"};
-inline constexpr Field kAddSpecialTokens{"add_special_tokens", boolean(), "false"};
 inline constexpr Field kWithPieces{"with_pieces", boolean(), "true", "tokens as {id, piece}"};
 inline constexpr Field kReturnTokenStrs{"return_token_strs", boolean(), "true", "token_strs beside tokens"};
 inline constexpr Field kTokens{"tokens", token_ids(), "[97]", "required"};

@@ -82,7 +82,8 @@ class DemandReader {
     if (auto text = from.string(names.regex)) {
       add(from.path(names.regex), spec_of(GrammarSpec::Kind::kRegex, std::move(*text)));
     }
-    if (auto choices = from.strings(names.choice, 4096)) {
+    constexpr auto kMost = static_cast<std::size_t>(fields::generation::kGuidedChoice.type.most);
+    if (auto choices = from.strings(names.choice, kMost)) {
       if (choices->empty())
         from.fail(names.choice, fmt::format("'{}' must not be empty", std::string_view(names.choice)));
       GrammarSpec spec = spec_of(GrammarSpec::Kind::kChoice);

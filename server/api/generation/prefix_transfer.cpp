@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+
 #include "server/api/fields/generation.h"
 
 namespace quire {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fmt/core.h>
+
 #include "server/api/fields/generation.h"
 
 namespace quire {

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <limits>
-
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/fields/messages.h"
 #include "server/api/messages/messages_prompt.h"

@@ -9,6 +9,7 @@
 #include "server/api/conversation/chat_tools.h"
 #include "server/api/conversation/media_prompt.h"
 #include "server/api/fields/completions.h"
+#include "server/api/fields/generation.h"
 #include "server/api/fields/tokenizing.h"
 #include "server/api/generation/prompt_fit.h"
 
@@ -85,7 +86,7 @@ Result<std::vector<TokenId>> tokens_of(FieldReader& reader, const ServedModel& m
   const auto text = reader.string(field);
   if (!text) reader.missing(fields::tokenizing::kPrompt);
   // llama-server adds special tokens only when asked to, vLLM unless told not to.
-  const bool add_special = reader.boolean(fields::tokenizing::kAddSpecialTokens,
+  const bool add_special = reader.boolean(fields::generation::kAddSpecialTokens,
                                           reader.boolean(fields::tokenizing::kAddSpecial, !from_content));
   const bool parse_special = reader.boolean(fields::completions::kParseSpecial, true);
   if (reader.error()) return tl::make_unexpected(*reader.error());

@@ -66,13 +66,14 @@ void read_format(FieldReader& reader, OllamaRequest& request) {
   if (!reader.error()) request.grammar = compile_constraint(reader, *request.model, "format", spec);
 }
 
-OllamaRequest read_common(FieldReader& reader, std::shared_ptr<const ServedModel> model) {
+OllamaRequest read_common(FieldReader& reader, std::shared_ptr<const ServedModel> model,
+                          const fields::FieldTable& table) {
   OllamaRequest request;
   request.model = std::move(model);
   read_options(reader, request);
   request.fields.stream = reader.boolean(fields::ollama::kStream, true);
   request.truncates = reader.boolean(fields::ollama::kTruncate, true);
-  reader.check_accepted(fields::kOllamaChatFields);
+  reader.check_accepted(table);
   request.logprobs = reader.boolean(fields::ollama::kLogprobs, false);
   const auto top = reader.integer(fields::ollama::kTopLogprobs);
   if (top && *top > 0 && !request.logprobs)
@@ -199,7 +200,7 @@ std::shared_ptr<const ServedModel> with_num_ctx(FieldReader& options, std::share
 
 OllamaRequest read_ollama_chat(FieldReader& reader, std::shared_ptr<const ServedModel> model,
                                std::shared_ptr<MediaList> media) {
-  OllamaRequest request = read_common(reader, std::move(model));
+  OllamaRequest request = read_common(reader, std::move(model), fields::kOllamaChatFields);
   if (!reader.error()) read_messages_of(reader, media, request);
   if (!reader.error()) request.tools = read_tool_fields(reader);
   refuse_unloading(reader, request);
@@ -208,7 +209,7 @@ OllamaRequest read_ollama_chat(FieldReader& reader, std::shared_ptr<const Served
 
 OllamaRequest read_ollama_generate(FieldReader& reader, std::shared_ptr<const ServedModel> model,
                                    std::shared_ptr<MediaList> media) {
-  OllamaRequest request = read_common(reader, std::move(model));
+  OllamaRequest request = read_common(reader, std::move(model), fields::kOllamaPromptFields);
   const std::string marks = read_images(reader, *media);
   reader.refuse_from(fields::kOllamaPromptFields);
   const std::string text = reader.string(fields::ollama::kPrompt).value_or("");

@@ -7,6 +7,7 @@
 
 #include "server/api/common/pooled_operation.h"
 #include "server/api/conversation/chat_prompt.h"
+#include "server/api/fields/generation.h"
 #include "server/api/fields/pooling.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
@@ -54,25 +55,26 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
   const TextTruncation truncation = read_text_truncation(reader);
   std::vector<Prompt> prompts;
   const bool is_chat = reader.has(fields::pooling::kMessages);
+  const fields::Field& field = is_chat ? fields::pooling::kMessages : fields::pooling::kInput;
   if (is_chat) {
     ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;
     chat.is_bounded = truncation.keep == TextTruncation::Keep::kAll;
     const auto pieces = render_chat(reader, model, chat);
     if (!pieces) return texts;
-    auto tokens = encode_prompt(*pieces, chat.add_special_tokens, !chat.is_bounded, model, "messages");
+    auto tokens = encode_prompt(*pieces, chat.add_special_tokens, !chat.is_bounded, model, std::string(field.name));
     if (!tokens) {
-      reader.fail(fields::pooling::kMessages, tokens.error().message, tokens.error().code);
+      reader.fail(field, tokens.error().message, tokens.error().code);
       return texts;
     }
     prompts.push_back({"", *std::move(tokens)});
   } else {
-    prompts = read_prompts(reader, fields::pooling::kInput, model, prefix);
+    prompts = read_prompts(reader, field, model, prefix);
   }
   for (Prompt& prompt : prompts) {
-    auto text = fitted(std::move(prompt.tokens), truncation, model, is_chat ? "messages" : "input");
+    auto text = fitted(std::move(prompt.tokens), truncation, model, std::string(field.name));
     if (!text) {
-      reader.fail(is_chat ? "messages" : "input", text.error().message, text.error().code);
+      reader.fail(field, text.error().message, text.error().code);
       break;
     }
     texts.push_back({*std::move(text)});
@@ -92,7 +94,7 @@ VectorForm read_form(FieldReader& reader, const ServedModel& model) {
   form.base64 = reader.word(fields::pooling::kEncodingFormat) == "base64";
   form.dimensions = static_cast<std::size_t>(reader.integer(fields::pooling::kDimensions, size).value_or(size));
   form.normalize = reader.boolean(fields::pooling::kNormalize, true);
-  reader.string(fields::pooling::kUser);
+  reader.string(fields::generation::kUser);
   return form;
 }
 
@@ -178,7 +180,7 @@ Result<std::unique_ptr<Operation>> parse_classify(ModelCall& asked, const Call& 
   auto texts = read_texts(reader, *model, prefix);
   const bool activated =
       reader.boolean(fields::pooling::kUseActivation, reader.boolean(fields::pooling::kActivation, true));
-  reader.string(fields::pooling::kUser);
+  reader.string(fields::generation::kUser);
   if (reader.error()) return tl::make_unexpected(*reader.error());
   const auto wants = classifier_wants(*model);
   if (!wants) return tl::make_unexpected(wants.error());

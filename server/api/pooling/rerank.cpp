@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "server/api/fields/generation.h"
 #include "server/api/fields/pooling.h"
 #include "server/api/generation/prompt_list.h"
 #include "server/api/pooling/pair_scoring.h"
@@ -21,7 +22,7 @@ PairOptions read_pair_options(FieldReader& reader) {
   options.activated =
       reader.boolean(fields::pooling::kUseActivation, reader.boolean(fields::pooling::kActivation, true));
   if (const auto raw = reader.boolean(fields::pooling::kRawScores)) options.activated = !*raw;
-  reader.string(fields::pooling::kUser);
+  reader.string(fields::generation::kUser);
   return options;
 }
 

@@ -17,7 +17,7 @@ using fields::Kind;
 using fields::Support;
 
 enum class Audience { kOpen, kKey, kMetrics, kAdmin };
-// kPage: no JSON. kEvents: an object, or server-sent events where `stream` is true. kLines: Ollama's lines of JSON.
+// kText: no JSON. kEvents: an object, or server-sent events where `stream` is true. kLines: Ollama's lines of JSON.
 enum class AnswerForm { kJson, kEvents, kLines, kList, kText };
 enum class ErrorShape { kOpenAi, kAnthropic, kOllama };
 

@@ -1,7 +1,5 @@
 #include "server/api/responses/responses.h"
 
-#include "server/api/fields/responses.h"
-
 #include <fmt/core.h>
 
 #include <charconv>
@@ -9,6 +7,7 @@
 #include "server/api/common/store/item_pages.h"
 #include "server/api/conversation/oldest_turns.h"
 #include "server/api/conversation/prepared_chat.h"
+#include "server/api/fields/responses.h"
 #include "server/api/responses/responses_operation.h"
 
 namespace quire {

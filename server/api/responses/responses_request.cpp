@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "server/api/fields/chat.h"
 #include "server/api/fields/generation.h"

@@ -103,12 +103,8 @@ std::vector<Json> wrong_values(const FieldType& type) {
   };
   switch (type.kind) {
     case Kind::kTypes: {
-      std::set<std::string> types;
-      const std::string listed(type.listed);
-      const std::regex word("[a-z]+");
-      for (std::sregex_iterator match(listed.begin(), listed.end(), word), end; match != end; ++match)
-        types.insert(match->str());
-      add_but(types);
+      const auto types = fields::parts_of(type.listed, "|");
+      add_but({types.begin(), types.end()});
       break;
     }
     case Kind::kWords: wrong = {"no such word", 7}; break;
@@ -123,8 +119,6 @@ std::vector<Json> wrong_values(const FieldType& type) {
       }
       break;
     case Kind::kTexts:
-      wrong = {7, Json::array({7}), Json(std::vector<std::string>(static_cast<std::size_t>(type.most) + 1, "x"))};
-      break;
     case Kind::kTextOrTexts:
       wrong = {7, Json::array({7}), Json(std::vector<std::string>(static_cast<std::size_t>(type.most) + 1, "x"))};
       break;
