@@ -15,17 +15,35 @@ namespace quire {
 
 namespace {
 
-using Pages = boost::interprocess::managed_external_buffer;
+// The library's buffer has no lock of its own.
+class Pages {
+ public:
+  Pages(void* memory, std::size_t bytes) : buffer_(boost::interprocess::create_only, memory, bytes) {}
+
+  void* allocate(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    return buffer_.allocate(bytes, std::nothrow);
+  }
+
+  void release(void* part) {
+    const std::lock_guard lock(mutex_);
+    buffer_.deallocate(part);
+  }
+
+  bool holds(const void* memory) const {
+    const auto* const begin = static_cast<const std::byte*>(buffer_.get_address());
+    const auto* const place = static_cast<const std::byte*>(memory);
+    return std::greater_equal<>{}(place, begin) && std::less<>{}(place, begin + buffer_.get_size());
+  }
+
+ private:
+  std::mutex mutex_;
+  boost::interprocess::managed_external_buffer buffer_;
+};
 
 // An allocator that stands in for the C library's has no object to live in.
 std::atomic<Pages*> kept_pages{nullptr};
 std::once_flag is_kept;
-
-bool holds(const Pages& pages, const void* memory) {
-  const auto* const begin = static_cast<const std::byte*>(pages.get_address());
-  const auto* const place = static_cast<const std::byte*>(memory);
-  return std::greater_equal<>{}(place, begin) && std::less<>{}(place, begin + pages.get_size());
-}
 
 }  // namespace
 
@@ -34,7 +52,7 @@ void keep_sure_memory() {
     void* const memory =
         ::mmap(nullptr, kSureBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return;
-    kept_pages.store(new Pages(boost::interprocess::create_only, memory, kSureBytes));
+    kept_pages.store(new Pages(memory, kSureBytes));
   });
 }
 
@@ -42,7 +60,7 @@ void* allocate_surely(std::size_t bytes) noexcept {
   while (true) {
     if (void* const memory = std::malloc(bytes)) return memory;
     Pages* const pages = kept_pages.load();
-    void* const part = pages != nullptr ? pages->allocate(bytes, std::nothrow) : nullptr;
+    void* const part = pages != nullptr ? pages->allocate(bytes) : nullptr;
     if (part != nullptr) return part;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -50,8 +68,8 @@ void* allocate_surely(std::size_t bytes) noexcept {
 
 void release_surely(void* memory) noexcept {
   Pages* const pages = kept_pages.load();
-  if (pages != nullptr && holds(*pages, memory))
-    pages->deallocate(memory);
+  if (pages != nullptr && pages->holds(memory))
+    pages->release(memory);
   else
     std::free(memory);
 }

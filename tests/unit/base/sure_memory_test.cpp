@@ -6,11 +6,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <latch>
 #include <new>
+#include <thread>
 #include <vector>
 
 #include "core/base/json/json.h"
@@ -101,6 +106,44 @@ int end_values() {
   return is_refused_midway ? 0 : 13;
 }
 
+// True where every part that this thread took from the kept pages stayed its own.
+bool take_and_return(std::uint64_t mark) {
+  bool is_apart = true;
+  std::array<std::uint64_t*, 16> parts{};
+  for (std::size_t round = 0; round < 20'000; ++round) {
+    std::uint64_t*& part = parts[round % parts.size()];
+    if (part != nullptr) {
+      is_apart = is_apart && *part == mark;
+      release_surely(part);
+    }
+    part = static_cast<std::uint64_t*>(allocate_surely(16 + round % 64));
+    *part = mark;
+  }
+  for (std::uint64_t* const part : parts)
+    release_surely(part);
+  return is_apart;
+}
+
+// 0 where eight threads at once took and returned parts that stayed apart.
+int share_kept_pages() {
+  keep_sure_memory();
+  std::latch is_full(1);
+  std::atomic<int> num_apart{0};
+  std::vector<std::thread> threads;
+  for (std::uint64_t mark = 1; mark <= 8; ++mark)
+    threads.emplace_back([&, mark] {
+      is_full.wait();
+      num_apart += take_and_return(mark);
+    });
+  if (!forbid_growth()) return 11;
+  Taken* const taken = take_everything();
+  is_full.count_down();
+  for (std::thread& thread : threads)
+    thread.join();
+  give_back(taken);
+  return num_apart == 8 ? 0 : 14;
+}
+
 int status_of_child(int (*run)()) {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(run());
@@ -118,6 +161,13 @@ TEST_CASE("JSON values end and begin where the system has no memory") {
 #endif
   CHECK(status_of_child(end_values<Json>) == 0);
   CHECK(status_of_child(end_values<SortedJson>) == 0);
+}
+
+TEST_CASE("threads that take sure memory at once get parts of their own") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return;  // these take address space of their own
+#endif
+  CHECK(status_of_child(share_kept_pages) == 0);
 }
 
 TEST_CASE("sure memory is writable, apart and comes back") {
