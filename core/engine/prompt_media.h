@@ -16,7 +16,7 @@
 #include "core/engine/generation.h"
 #include "core/engine/media_encoding.h"
 #include "core/kv/kv_cache.h"
-#include "core/sched/policy/encoder_share.h"
+#include "core/sched/policy/media_choice.h"
 #include "core/sched/scheduler.h"
 
 namespace quire {

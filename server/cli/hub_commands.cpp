@@ -9,7 +9,7 @@
 
 #include "server/api/common/json.h"
 #include "server/cli/commands.h"
-#include "server/cli/pull_progress.h"
+#include "server/cli/downloads.h"
 
 namespace quire::cli {
 

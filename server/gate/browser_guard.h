@@ -1,5 +1,6 @@
-// Checks that stop a web page from using the server through its visitor's browser: Host (DNS rebinding), Origin and
-// Content-Type (cross-site requests). Any thread.
+// Web pages in a visitor's browser: checks that stop a page from using the server (Host against DNS rebinding, Origin
+// and Content-Type against cross-site requests), and CORS (the Fetch standard), which allows listed pages the API. Pure
+// functions; any thread.
 #pragma once
 
 #include <optional>
@@ -11,6 +12,8 @@
 #include "server/wire/response.h"
 
 namespace quire {
+
+struct CorsOptions;
 
 // Returns whether no outsider can point this Host name at the server: an address, a name without a dot, this machine's
 // name, a name in a domain that is never delegated (".local", ".internal", ...), or one of `allowed` ("*": every name).
@@ -31,5 +34,14 @@ bool is_form_type(std::string_view content_type);
 
 // application/json, text/json and application/...+json, with or without parameters.
 bool is_json_type(std::string_view content_type);
+
+// Header fields that let the requesting page read the response; empty if its origin is absent or not allowed.
+std::vector<HeaderField> cors_fields(const CorsOptions& options, const RequestHead& head);
+// Returns whether the request comes from a page of a listed origin.
+bool has_allowed_origin(const CorsOptions& options, const RequestHead& head);
+// A browser's preflight request.
+bool is_preflight(const RequestHead& head);
+// `allow`: the methods that the path answers. 204 for an allowed origin, else 403.
+Response preflight_response(const CorsOptions& options, const RequestHead& head, const std::string& allow);
 
 }  // namespace quire

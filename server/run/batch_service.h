@@ -12,7 +12,7 @@
 #include <mutex>
 #include <string>
 
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 #include "server/batch/batch_store.h"
 #include "server/run/batch_call.h"
 #include "server/threads/event_threads.h"

@@ -1,6 +1,6 @@
 #include "server/session/file_answer.h"
 
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 #include "server/run/batch_service.h"
 #include "server/threads/run_by.h"
 

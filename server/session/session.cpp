@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "core/base/log.h"
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 #include "server/run/admin_task.h"
 #include "server/session/admin_answer.h"
 #include "server/session/call_answer.h"

@@ -8,7 +8,6 @@
 #include "server/api/common/errors.h"
 #include "server/api/common/store/response_store.h"
 #include "server/gate/browser_guard.h"
-#include "server/gate/cors.h"
 #include "server/ops/keys/quota.h"
 #include "server/run/operation_run.h"
 #include "server/session/call_reader.h"

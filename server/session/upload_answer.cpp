@@ -2,7 +2,7 @@
 
 #include <ctime>
 
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 #include "server/run/batch_service.h"
 #include "server/session/file_answer.h"
 #include "server/threads/run_by.h"

@@ -10,7 +10,7 @@
 #include "server/batch/batch_options.h"
 #include "server/media/media_options.h"
 #include "server/ops/keys/security_options.h"
-#include "server/ops/reports/access_log.h"
+#include "server/ops/reports/request_record.h"
 #include "server/ops/reports/span_exporter.h"
 #include "server/ops/stream_store.h"
 #include "server/wire/tls.h"

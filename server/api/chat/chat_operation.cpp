@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/api/common/json_parts.h"
+#include "server/api/common/json.h"
 #include "server/api/conversation/custom_tools.h"
 #include "server/api/generation/logprobs.h"
 

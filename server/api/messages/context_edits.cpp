@@ -7,7 +7,7 @@
 
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/fields/messages.h"
-#include "server/api/messages/messages_prompt.h"
+#include "server/api/messages/messages_request.h"
 
 namespace quire {
 

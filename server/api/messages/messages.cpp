@@ -7,7 +7,7 @@
 #include "server/api/conversation/media_list.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/fields/messages.h"
-#include "server/api/generation/rendered_request.h"
+#include "server/api/generation/generation_operation.h"
 #include "server/api/messages/context_edits.h"
 #include "server/api/messages/messages_operation.h"
 #include "server/api/messages/messages_request.h"

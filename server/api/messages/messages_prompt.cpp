@@ -1,4 +1,4 @@
-#include "server/api/messages/messages_prompt.h"
+#include "server/api/messages/messages_request.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,6 @@
 
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/fields/messages.h"
-#include "server/api/messages/messages_prompt.h"
 
 namespace quire {
 

@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "core/base/result.h"
-#include "server/cli/progress_line.h"
-#include "server/cli/pull_progress.h"
+#include "server/cli/downloads.h"
 #include "server/client/http_url.h"
 #include "server/modules/modules.h"
 
