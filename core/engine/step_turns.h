@@ -1,8 +1,8 @@
-// StepTurns: lets the engines of one process compute one after another, so that each step has all compute threads and
-// two models never fight for the cores. Any thread. The next turn goes to the engine with the least computing time;
-// idle time is not credited. Each engine's streams have a target, and the others leave them time for it: room_for(). A
-// step that was made longer because no other engine had work ends early once another asks for its turn. Alone, a turn
-// costs an uncontended mutex: tens of nanoseconds a step.
+// StepTurns: makes the engines of one process compute one after another, so that each step has all compute threads. Any
+// thread. The next turn goes to the engine with the least computing time; idle time is not credited. An engine whose
+// streams have a target gets time for it: room_for() bounds the steps of the others. A step that is long because no
+// other engine had work ends early when one asks for its turn. Alone, a turn costs an uncontended mutex: tens of
+// nanoseconds a step.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace quire {
 
 class StepTurns {
  public:
-  // An engine's place among those that take turns. A null `turns` stands for an engine that computes alone.
+  // An engine that takes turns. With a null `turns` it computes alone.
   class Member {
    public:
     // interrupt: set when another engine asks for its turn while this one has it; null: no flag.
@@ -141,7 +141,7 @@ class StepTurns {
     for (const Member* each : members_) {
       if (each == &member || !each->has_work_ || each->target_s_ <= 0.0) continue;
       const auto num_others = static_cast<double>(std::max<std::ptrdiff_t>(num_working - 1, 1));
-      // An engine whose streams alone exceed its target leaves the others as much as it takes itself.
+      // If an engine's own step exceeds its target, the others get as much time as it takes.
       room = std::min(room, std::max(each->target_s_ - each->step_s_, each->step_s_) / num_others);
     }
     return room;

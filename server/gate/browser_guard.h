@@ -15,18 +15,19 @@ namespace quire {
 
 struct CorsOptions;
 
-// Returns whether no outsider can point this Host name at the server: an address, a name without a dot, this machine's
-// name, a name in a domain that is never delegated (".local", ".internal", ...), or one of `allowed` ("*": every name).
+// Returns whether only this network can point the Host name at the server: an address, a name without a dot, this
+// machine's name, a name in a domain that is never delegated (".local", ".internal", ...), or one of `allowed` ("*":
+// every name).
 bool is_trusted_host(std::string_view host, const std::vector<std::string>& allowed);
 
 // Returns whether the browser's headers say that another site's page sent the request.
 bool is_cross_site(const RequestHead& head);
 
-// Reason why a web page could have sent this request to an /admin path; nullopt if none can.
+// Refuses a request to an /admin path if a web page could have sent it.
 std::optional<Response> cross_site_refusal(const RequestHead& head);
 
-// Returns whether the request bears marks of a browser: Origin, Referer, Cookie, Sec-Fetch-*, or a browser's
-// User-Agent. Every request that a page can send to another site has one of them.
+// Returns whether the request has marks of a browser: Origin, Referer, Cookie, Sec-Fetch-*, or a browser's User-Agent.
+// Every request that a page can send to another site has one of them.
 bool is_from_browser(const RequestHead& head);
 
 // The type that curl and others send by default: application/x-www-form-urlencoded.

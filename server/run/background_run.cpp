@@ -19,7 +19,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// Time for which the events of an ended response can be read again, within resume.max_bytes.
+// How long the events of an ended response are kept, within resume.max_bytes.
 constexpr std::chrono::minutes kKeepEvents{5};
 
 }  // namespace

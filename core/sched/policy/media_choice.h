@@ -39,10 +39,10 @@ class MediaChoice {
     }
     note(sequence, position, missing);
   }
-  // All media of the sequence lie behind: it waits for none.
+  // Passes over a sequence whose media are all computed.
   void pass(Sequence& sequence);
 
-  // The sequence that waits for the piece to encode next, and the piece; null: none waits.
+  // The next piece to encode and the sequence that waits for it; null: none waits.
   Sequence* sequence() const { return sequence_; }
   const MediaRun* run() const { return run_; }
   bool is_current_wanted() const { return is_wanted_; }
@@ -61,7 +61,7 @@ class MediaChoice {
 };
 
 struct EncoderShare {
-  double target_s = 0.0;                                       // between tokens of streams; 0: none
+  double target_s = 0.0;                                       // target between tokens of streams; 0: none
   double longest_s = std::numeric_limits<double>::infinity();  // bound of a step
 
   // Most time for the model in a step while media are to be encoded.

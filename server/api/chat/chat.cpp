@@ -49,7 +49,7 @@ ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
   return chat;
 }
 
-// Names of the tools whose calls are a text each.
+// Names of the custom tools, whose calls are plain texts.
 std::set<std::string, std::less<>> custom_tools(const Json& body) {
   std::set<std::string, std::less<>> names;
   const Json tools = body.value("tools", Json());
