@@ -151,7 +151,7 @@ StepLimits Stepper::limits(Step& step, Turn& turn) {
   Executor& executor = *parts_.executor;
   StepLimits limits;
   limits.swap_block_s = parts_.tiers.swap_seconds();
-  limits.max_seconds = turns_.room();
+  limits.max_seconds = turns_.longest_step();
   if (parts_.media.place(is_in_flight))
     limits.max_seconds = std::min(limits.max_seconds, parts_.media.share().most_of_model());
   limits.is_awaited = turns_.is_awaited();

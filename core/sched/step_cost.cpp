@@ -133,7 +133,7 @@ void StepCost::observe(const StepTerms& terms, double seconds) {
 // they are correlated with it. Otherwise their sum would be too large, and the next step would take that for a change
 // of the machine's speed.
 void StepCost::keep_positive() {
-  for (std::size_t round = 0; round < kNumStepTerms; ++round) {
+  for (std::size_t pass = 0; pass < kNumStepTerms; ++pass) {
     const auto lowest = static_cast<std::size_t>(std::ranges::min_element(prices_) - prices_.begin());
     const double below = prices_[lowest];
     if (below >= 0.0) return;
