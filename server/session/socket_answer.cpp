@@ -17,9 +17,6 @@
 #include "server/wire/mailbox.h"
 #include "server/wire/web_socket.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
