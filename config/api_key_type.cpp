@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "config/key_types.h"
-#include "core/base/nearest_name.h"
+#include "core/base/message_text.h"
 
 namespace quire::config_types {
 namespace {

@@ -1,4 +1,4 @@
-#include "config/batch_keys.h"
+#include "config/keys.h"
 
 #include "config/key_types.h"
 

@@ -6,7 +6,7 @@
 
 #include "config/keys.h"
 #include "core/base/files/regular_file.h"
-#include "core/base/nearest_name.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 
 namespace quire {

@@ -8,8 +8,8 @@
 #include <cctype>
 #include <cstdlib>
 
-#include "config/speculative_flag.h"
-#include "core/base/nearest_name.h"
+#include "config/foreign_flags.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "server/ops/keys/key_ring.h"
 

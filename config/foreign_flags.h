@@ -1,5 +1,6 @@
-// Flags of llama-server and vLLM that Quire lacks: those without effect here are left out with a note, those with
-// another name in Quire are renamed, and the others are refused with advice. Immutable; any thread.
+// Flags of other servers. Flags of llama-server and vLLM that Quire lacks are left out with a note if they have no
+// effect here, renamed if Quire has another name for them, and refused with advice otherwise. --speculative-config is
+// vLLM's object for drafting, converted to the keys of `speculation`. Any thread.
 #pragma once
 
 #include <span>
@@ -8,6 +9,8 @@
 #include <vector>
 
 namespace quire {
+
+struct Config;
 
 enum class ForeignUse { kIgnored, kRenamed, kRefused };
 enum class ForeignValue { kNone, kOne, kSwitch };  // kSwitch: a value that may be left out, such as "on"
@@ -28,5 +31,10 @@ struct OwnWords {
   std::vector<std::string> refused;  // "option '--lora' is another server's: use ..."
 };
 OwnWords own_words(std::span<const std::string> words);
+
+inline constexpr std::string_view kSpeculativeFlag = "--speculative-config";
+
+// Throws StartupError, one line that begins with the flag: no JSON object, or an unknown key or method.
+void set_speculative_config(Config& config, const std::string& json);
 
 }  // namespace quire

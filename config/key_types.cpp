@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "core/base/nearest_name.h"
+#include "core/base/message_text.h"
 
 namespace quire::config_types {
 namespace {

@@ -4,8 +4,6 @@
 #include <array>
 #include <iterator>
 
-#include "config/batch_keys.h"
-#include "config/key_groups.h"
 #include "config/key_types.h"
 
 namespace quire {

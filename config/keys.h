@@ -42,4 +42,16 @@ bool covers_key(std::string_view name, std::string_view path);
 const ConfigKey* find_config_key(std::string_view path);           // null: unknown, or left out
 const ConfigKey* find_left_out_config_key(std::string_view path);  // null: unknown, or in the build
 
+// Groups of keys with sources of their own; keys.cpp puts them into the table.
+std::vector<ConfigKey> backend_keys();  // backend.*
+std::vector<ConfigKey> model_keys();    // model.*
+std::vector<ConfigKey> model_file_keys();
+std::vector<ConfigKey> models_keys();  // models, which has no section
+std::vector<ConfigKey> pull_keys();    // server.pull.*
+std::vector<ConfigKey> fleet_keys();   // kv_cache.shared.*, kv_cache.events.*
+std::vector<ConfigKey> quota_keys();   // shared_quotas.*
+std::vector<ConfigKey> media_keys();   // media.*, without media.pdf.*
+std::vector<ConfigKey> pdf_keys();     // media.pdf.*
+std::vector<ConfigKey> batch_keys();   // batches.*
+
 }  // namespace quire

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "config/key_groups.h"
 #include "config/key_types.h"
+#include "config/keys.h"
 
 namespace quire {
 

@@ -1,5 +1,5 @@
-#include "config/key_groups.h"
 #include "config/key_types.h"
+#include "config/keys.h"
 #include "core/text/tools/tool_format.h"
 #include "server/models/model_reference.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "config/key_types.h"
-#include "core/base/nearest_name.h"
+#include "core/base/message_text.h"
 #include "core/text/tools/tool_format.h"
 #include "server/models/model_reference.h"
 

@@ -1,5 +1,5 @@
-#include "config/key_groups.h"
 #include "config/key_types.h"
+#include "config/keys.h"
 #include "config/redis_keys.h"
 
 namespace quire {

@@ -1,4 +1,4 @@
-#include "config/speculative_flag.h"
+#include "config/foreign_flags.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "core/base/nearest_name.h"
-#include "core/base/printable.h"
+#include "config/config.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 
 namespace quire {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "kernels/cpu/machine/cpu_features.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/machine/memory.h"
 #include "kernels/cpu/machine/processor.h"
 #include "kernels/cpu/machine/thread_pool.h"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/machine/cpu_features.h"
 #include "kernels/cpu/machine/topology.h"
 #include "kernels/gpu_devices.h"
 

@@ -1,7 +1,7 @@
 // check_start(): the checks of --check-config that need the machine on which the daemon will run.
 #include <system_error>
 
-#include "core/base/files/usable_folder.h"
+#include "core/base/files/writing.h"
 #include "core/base/log.h"
 #include "server/join_fleet.h"
 #include "server/model_host.h"

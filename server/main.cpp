@@ -12,9 +12,8 @@
 #include "core/base/result.h"
 #include "core/model/formats/files/model_path.h"
 #include "server/cli/commands.h"
-#include "server/cli/dev_program.h"
-#include "server/cli/fetch_models.h"
-#include "server/cli/line/other_names.h"
+#include "server/cli/downloads.h"
+#include "server/cli/line/other_words.h"
 #include "server/cli/line/program.h"
 #include "server/cli/tokenize.h"
 

@@ -6,8 +6,7 @@
 
 #include "core/grammar/compiler.h"
 #include "kernels/registry.h"
-#include "server/fleet/event_options.h"
-#include "server/fleet/redis_options.h"
+#include "server/fleet/fleet_options.h"
 #include "server/models/model_sight.h"
 #include "server/models/running_model.h"
 

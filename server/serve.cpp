@@ -13,12 +13,11 @@
 #include <optional>
 #include <utility>
 
-#include "core/base/files/private_folder.h"
-#include "core/base/files/write_error.h"
+#include "core/base/files/writing.h"
 #include "core/base/log.h"
 #include "core/base/log_buffer.h"
-#include "core/base/memory/memory_reserve.h"
 #include "core/base/memory/named_mapping.h"
+#include "core/base/memory/sure_memory.h"
 #include "server/api/common/model_table.h"
 #include "server/connect_models.h"
 #include "server/hub/pull_runner.h"
@@ -28,7 +27,7 @@
 #include "server/modules/modules.h"
 #include "server/ops/end_watch.h"
 #include "server/ops/keys/admin.h"
-#include "server/ops/process_signals.h"
+#include "server/ops/process.h"
 #include "server/ops/systemd.h"
 #include "server/reload.h"
 #include "server/run/batch_service.h"

@@ -8,9 +8,7 @@
 #include "core/base/log.h"
 #include "core/engine/engine.h"
 #include "kernels/registry.h"
-#include "server/fleet/event_options.h"
-#include "server/fleet/quota_options.h"
-#include "server/fleet/redis_options.h"
+#include "server/fleet/fleet_options.h"
 #include "server/models/model_spec.h"
 #include "server/state/server_options.h"
 

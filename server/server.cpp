@@ -14,7 +14,7 @@
 #include "server/api/common/errors.h"
 #include "server/metrics/metrics.h"
 #include "server/modules/modules.h"
-#include "server/ops/process_signals.h"
+#include "server/ops/process.h"
 #include "server/run/batch_service.h"
 #include "server/run/media_service.h"
 #include "server/session/session.h"

@@ -19,7 +19,7 @@ double mebibytes(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
 
-// Estimate of the adapter's size in memory; 0 if its file cannot be examined: reading it reports the error.
+// Estimate of the adapter's size in memory; 0 if its file cannot be examined, an error that load reports.
 std::uint64_t bytes_of_files(const std::filesystem::path& path) {
   std::error_code failed;
   const auto size_of = [&](const std::filesystem::path& file) -> std::uint64_t {
@@ -281,7 +281,7 @@ void AdapterPool::finish(AdapterWait& wait, Step& step, std::optional<Error> err
   std::erase(waits_, &wait);
 }
 
-// Serves the waits in order of arrival; only adapters in memory may pass one that waits for memory.
+// Serves the waits in order of arrival. Only waits for adapters in memory may pass one that waits for memory.
 AdapterPool::Step AdapterPool::next_step() {
   Step step;
   bool is_blocked = false;
@@ -290,7 +290,7 @@ AdapterPool::Step AdapterPool::next_step() {
   }
   for (AdapterWait* const wait : std::vector(waits_.begin(), waits_.end())) {
     const auto found = named_.find(wait->name_);
-    if (found == named_.end()) {  // its request is read again and refused
+    if (found == named_.end()) {  // unknown by now: the request is parsed again and refused
       finish(*wait, step, std::nullopt);
       continue;
     }

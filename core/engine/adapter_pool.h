@@ -1,5 +1,5 @@
 // AdapterPool: the LoRA adapters of one model by name, in a bounded part of the memory. The least recently requested
-// are dropped first and are read again, on the pool's thread, when a request needs them. Any thread. Invariants: the
+// ones are dropped first. The pool's thread reads an adapter again when a request needs it. Any thread. Invariants: the
 // adapters in memory and those being read take at most `max_bytes` (an adapter read for the first time counts by its
 // file's size until then); an adapter in use is never dropped, and counts until its last user is gone; a name stands
 // for the same weights until it is replaced.
@@ -32,8 +32,8 @@ class AdapterShortage : public StartupError {
   using StartupError::StartupError;
 };
 
-// A request's wait for an adapter that is not in memory. After the callback it keeps the adapter in memory, and so
-// lives until the request has been read again. Its destruction cancels the callback.
+// A request's wait for an adapter that is not in memory. After the callback it keeps the adapter in memory; the request
+// holds it until it was parsed again. Its destruction cancels the callback.
 class AdapterWait {
  public:
   using Done = std::function<void(std::optional<Error>)>;
@@ -43,8 +43,8 @@ class AdapterWait {
   AdapterWait(const AdapterWait&) = delete;
   AdapterWait& operator=(const AdapterWait&) = delete;
 
-  // Calls back once the adapter can be taken, or cannot be: on the pool's thread, or before this returns. Errors: 503
-  // "adapter_failed" if its file is gone, changed or unusable. Called once.
+  // Calls back once the adapter can be taken, or with an error: on the pool's thread, or before this returns. Errors:
+  // 503 "adapter_failed" if its file is gone, changed or unusable. Called once.
   void begin(Done done);
 
  private:
@@ -65,25 +65,24 @@ class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
   AdapterPool(const AdapterPool&) = delete;
   AdapterPool& operator=(const AdapterPool&) = delete;
 
-  // Reads the file now and adds the adapter, or replaces the one of that name, which its users keep. Returns the
-  // adapter's rank. Throws StartupError if the file is unusable, or AdapterShortage; no name has changed then.
+  // Reads the file now and adds the adapter, or replaces the one of that name; requests that use the old one keep it.
+  // Returns the adapter's rank. Throws StartupError if the file is unusable, or AdapterShortage; no name changes then.
   std::int64_t add(const std::string& name, const std::filesystem::path& path);
   // Adds a file that is read when it is first requested.
   void add_unread(const std::string& name, const std::filesystem::path& path);
-  // Requests that use the adapter keep it.
+  // Removes the name. Requests that use the adapter keep it.
   void remove(const std::string& name);
 
-  // Result of take(): the adapter, kept in memory by this lease, or else the wait for it.
+  // The adapter, kept in memory while the pointer lives, or else the wait for it.
   struct Taken {
     std::shared_ptr<const Adapter> adapter;
     std::shared_ptr<AdapterWait> wait;
   };
-  // Nothing: the name is unknown.
+  // nullopt: the name is unknown.
   std::optional<Taken> take(const std::string& name);
-  // A name of these weights; nothing: no adapter with them was read yet.
+  // A name whose weights have this key; nullopt if none of the adapters read so far has.
   std::optional<std::string> name_of(const std::string& content_key) const;
-  // Ends the thread. Present waits are called back: their requests find that the model is gone. Later waits get a
-  // 503.
+  // Ends the thread. Present waits are called back, and their requests then find no model. Later waits get a 503.
   void stop();
 
   struct Stats {
@@ -104,8 +103,8 @@ class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
     std::shared_ptr<const Adapter> adapter;
     std::uint64_t bytes = 0;
     std::int64_t num_users = 0;
-    std::int64_t num_holds = 0;  // ended waits whose requests were not read again yet
-    bool is_leaving = false;     // a request waits for its memory; further ones queue behind that request
+    std::int64_t num_holds = 0;  // ended waits whose requests were not parsed again yet
+    bool is_leaving = false;     // a request waits for its memory; later requests for it queue
   };
   using ResidentPtr = std::shared_ptr<Resident>;
   struct Named {
@@ -113,7 +112,7 @@ class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
     std::filesystem::path path{};
     ResidentPtr resident{};     // null: not in memory
     std::uint64_t bytes = 0;    // its size in memory
-    std::string content_key{};  // key of the weights read first; empty: never read
+    std::string content_key{};  // key of its weights; empty: never read
     std::uint64_t asked_at = 0;
     std::optional<Clock::time_point> failed_at{};
     std::optional<Error> failure{};

@@ -1,7 +1,7 @@
 // Engine: the loop that turns queued requests into tokens; owns the scheduler, the KV cache and the sampler, and the
 // thread `engine` that runs them. Public calls: Any thread, except step(), which is Engine thread only. Invariants: a
-// submitted request gets exactly one finish event per choice; one request's fate never touches another's; after a
-// device failure nothing more is computed and every request, present or future, ends with an error.
+// submitted request gets exactly one finish event per choice; no request's failure affects another; after a device
+// failure nothing more is computed and every request, present or future, ends with an error.
 #pragma once
 
 #include <map>
@@ -38,18 +38,18 @@ struct EngineOptions {
   SharedStoreFactory shared_store;               // store of blocks shared with other processes; empty: none
   std::shared_ptr<CacheEventSink> cache_events;  // receives changes of the prefix cache; null: they are not recorded
   SpeculationOptions speculation;                // default of requests without one
-  DrafterFactory make_drafter;                   // replaces the methods' own drafters; empty: it does not
+  DrafterFactory make_drafter;                   // replaces the methods' own drafters; empty: none
   std::int64_t num_states = 0;                   // recurrent states, snapshots included; 0: three per sequence
   std::int64_t num_window_parts = 0;             // blocks of layers with a window; 0: as many as the other layers have
   std::int64_t max_json_spaces = 40;             // longest run of whitespace in JSON that a grammar allows
   bool keeps_slots = false;                      // conversations can be saved and restored by slot number
   std::uint64_t seed = 0;                        // base seed of requests without one; 0: from the operating system
-  Backend* encoder = nullptr;                    // computes encoders of media; must outlive the engine; null: no media
+  Backend* encoder = nullptr;                    // runs the encoders of media; must outlive the engine; null: no media
   std::int64_t media_bytes = std::int64_t{256} << 20;  // cache of encoded media rows, in bytes
   std::shared_ptr<StepTurns> turns;  // shared by the engines of one process; null: this one computes alone
 };
 
-// Limits of an acceptable request; known before the first request.
+// Limits for requests, known from the start.
 struct EngineLimits {
   std::int64_t max_model_len = 0;  // prompt + max_tokens
   std::int32_t max_num_choices = 0;
@@ -69,7 +69,8 @@ class Engine {
 
   // Starts the thread. At most once.
   void start();
-  // Refuses new requests and finishes those it has; at the deadline the rest are cut with an error. Returns at once.
+  // Refuses new requests and finishes the present ones; at the deadline it ends the rest with an error. Returns
+  // immediately.
   void drain(Clock::time_point deadline);
   // Waits until drained; false if `until` came first.
   bool wait_drained(Clock::time_point until);
@@ -90,8 +91,8 @@ class Engine {
   // False once the device has failed: readiness turns red and stays so.
   bool healthy() const;
 
-  // Runs the loop once without the thread, for tests and benchmarks that are the engine thread themselves; `now` is the
-  // time that deadlines and ages are judged by. Returns false if there was nothing to do.
+  // Runs the loop once on the calling thread, for tests and benchmarks. `now`: the time for deadlines and ages. Returns
+  // false if there was nothing to do.
   bool step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
 
  private:

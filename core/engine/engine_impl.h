@@ -27,7 +27,7 @@ class Engine::Impl {
   void run();
   // Carries out a step, and refuses all requests if the device fails. False if there was nothing to do.
   bool try_step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  // Every request that is left, queued ones included, ends with an error.
+  // Ends all requests with an error, queued ones included.
   void shut_down() QUIRE_REQUIRES(kEngineThread);
 
   // Any thread.
@@ -57,10 +57,10 @@ class Engine::Impl {
   }
   std::optional<Clock::time_point> next_deadline() const QUIRE_REQUIRES(kEngineThread);
   void persist(Clock::time_point until) QUIRE_REQUIRES(kEngineThread);
-  // Calls `work`; if the device fails, fail().
+  // Calls `work`, and fail() if the device fails in it.
   template <class Work>
   void on_device(const Work& work) QUIRE_REQUIRES(kEngineThread);
-  // Nothing more is computed: every request, present or future, ends with the error.
+  // Stops computing: every request, present or future, ends with the error.
   void fail(const char* message, const char* code) QUIRE_REQUIRES(kEngineThread);
   void publish() QUIRE_REQUIRES(kEngineThread);
   void report_cache() QUIRE_REQUIRES(kEngineThread);
@@ -70,7 +70,7 @@ class Engine::Impl {
   EngineParts parts_ QUIRE_GUARDED_BY(kEngineThread);
   Requests requests_ QUIRE_GUARDED_BY(kEngineThread);
   Stepper stepper_ QUIRE_GUARDED_BY(kEngineThread);
-  EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);  // as the parts reported it last
+  EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);  // as last published
   Clock::time_point next_look_at_device_ QUIRE_GUARDED_BY(kEngineThread);
 };
 

@@ -92,7 +92,7 @@ Error Generation::why_no_token(const DrawnToken& drawn) const {
       ErrorKind::kInvalidRequest, "The request's constraints leave no token to generate.", "no_token_allowed", {}, {}};
 }
 
-// Takes one token into the sequence, and decides whether it ended the generation.
+// Appends one token, and decides whether it ends the generation.
 void Generation::append(TokenId token, std::span<const TokenId> end_of_generation) {
   ++num_generated;
   if (is_stop_token(token, end_of_generation)) {
@@ -113,9 +113,8 @@ void Generation::append(TokenId token, std::span<const TokenId> end_of_generatio
   if (reason) finish = finish_info(*reason);
 }
 
-// A token that the grammar leaves no choice about is appended without a draw. If logprobs are wanted, it is drawn from
-// its single choice instead; the text is the same. Tokens that the request forbids are not forced: another spelling may
-// do.
+// Appends tokens without a draw where the grammar permits only one. If logprobs are wanted, the token is drawn instead;
+// the text is the same. A token that the request forbids is not forced: the text may have another spelling.
 void Generation::append_forced(std::span<const TokenId> end_of_generation) {
   if (grammar == nullptr || finish || !forced.empty()) return;
   const std::span<const TokenId> following = grammar->forced_tokens();

@@ -23,7 +23,8 @@ namespace quire {
 struct Generation;
 struct LiveRequest;
 
-// Names of the media in a generation's tokens, and its place among the generations that have media; both end with it.
+// The names of the media in a generation's tokens, and its place among the generations with media. Its destructor
+// releases both.
 struct MediaUse {
   MediaUse(MediaNames& names, std::vector<Generation*>& all, Generation& own) : held(names), users(all), user(&own) {
     users.push_back(user);
@@ -43,28 +44,29 @@ struct Generation : DraftedSequence {
     event.choice = number;
   }
 
-  // All sequences of the engine are generations.
+  // Every sequence of an engine is a Generation.
   static Generation& of(Sequence& sequence) { return static_cast<Generation&>(sequence); }
 
   bool has_ended() const { return state == State::kDone; }
-  // The results needed from the next `num_tokens` rows. ends: they reach the sequence's last token.
+  // The rows whose results are needed, among the next `num_tokens`. `ends`: these include the sequence's last token.
   WantedRows wanted_rows(std::int64_t num_tokens, bool ends) const;
   // Fills in a grammar's mask, or that of the next forced token. False if every token is allowed.
   bool fill_mask(std::span<std::uint32_t> mask);
 
-  // Adds hidden states of the rows from `first_position` on, in order of positions and each once, so that chunks and
-  // preemptions do not change the sum.
+  // Adds hidden states of the rows from `first_position` on. Each position is added once and in order, so that chunks
+  // and preemptions do not change the sum.
   void add_hidden(std::span<const float> rows, std::size_t width, std::int64_t first_position);
   // Adds the logprob of the prompt's token at `position`; called in order.
   void add_prompt_logprob(std::int64_t position, std::optional<TokenLogprob> logprob);
   // Adds the logprob of the next one of the request's scored tokens.
   void add_scored_token(const std::optional<TokenLogprob>& scored);
-  // Takes the drawn token and the text that the grammar forces after it, and decides whether the generation is over.
+  // Appends the drawn token and the tokens that the grammar forces after it, and decides whether the generation is
+  // over.
   void take(DrawnToken& drawn, std::span<const TokenId> end_of_generation);
   // Notes `num_rows` computed rows from `begin` on; returns whether prompt rows were among them, so that the next event
   // reports progress.
   bool note_progress(std::int64_t begin, std::int64_t num_rows);
-  // Ends a generation that wants no more than its prompt computed.
+  // Ends a generation that only computes its prompt.
   void finish_prompt();
   void fail(Error error) { fail(std::make_shared<const Error>(std::move(error))); }
   void fail(SharedError error) noexcept;
@@ -79,7 +81,8 @@ struct Generation : DraftedSequence {
 
   // Logprobs of the prompt's tokens, if requested.
   std::vector<std::optional<TokenLogprob>> prompt_logprobs;
-  // Sum of the hidden states so far, the chosen one, all of them, or the requested logprobs.
+  // By the request's pooling: the sum of the hidden states so far, the chosen one, all of them, or the scored tokens'
+  // logprobs.
   std::vector<double> pooled;
   std::int64_t num_pooled = 0;  // rows
 
@@ -118,10 +121,10 @@ struct LiveRequest {
   std::vector<std::unique_ptr<Generation>>
       choices;  // [0] from the start, the others once the prompt is computed; null: ended
   std::int32_t num_ended = 0;
-  std::int32_t num_unforked = 0;  // choices that begin once the first one's prompt is computed
+  std::int32_t num_unforked = 0;  // choices that are forked once the prompt is computed
   std::optional<Clock::time_point> started_at;
   std::optional<Clock::time_point> queue_deadline;  // absent once it has started
-  SharedError no_memory;                            // made in advance, while there is memory
+  SharedError no_memory;                            // allocated in advance
 };
 
 // Calls `work`, which belongs to the generation: an exception ends this generation.

@@ -1,5 +1,5 @@
-// HeldEnds: last events of requests whose prompts are on their way to the shared store, held until they have arrived or
-// their time is over. Engine thread only. Invariant: each held event is sent once. Without a store, none is held.
+// HeldEnds: last events of requests that publish their prompts, held until the shared store has the blocks or a time
+// limit has passed. Engine thread only. Invariant: each held event is sent once. Without a store, none is held.
 #pragma once
 
 #include <list>
@@ -18,8 +18,8 @@ class HeldEnds {
   // tier: null without a store; it must outlive this object.
   HeldEnds(LowerTier* tier, SharedError no_memory) : tier_(tier), no_memory_(std::move(no_memory)) {}
 
-  // Holds the generation's last event if its request publishes the prompt; returns whether it does. Called before its
-  // blocks are released.
+  // Holds the generation's last event if its request publishes the prompt; returns whether it did. Called before the
+  // generation's blocks are released.
   bool hold(Generation& generation) noexcept QUIRE_REQUIRES(kEngineThread);
   // Sends the events whose publication has ended; without a time, all events.
   void send(std::optional<Clock::time_point> now) QUIRE_REQUIRES(kEngineThread);

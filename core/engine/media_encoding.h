@@ -1,7 +1,6 @@
 // MediaEncoding: turns pieces of media into rows of the model's input, a slice of work at a time, and caches rows by
-// content within a byte budget; sequences hold the rows that they need beyond it. Engine thread only.
-// Invariants: one piece is encoded at a time; a piece is known by its key and by the salt of the requests that may
-// share it.
+// content within a byte budget. Sequences keep the rows that they use, which the budget does not count. Engine thread
+// only. Invariants: one piece is encoded at a time; a piece is identified by its key and the salt of its requests.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// PromptMedia: the media of prompts: names their rows, chooses the piece to encode next and its time beside a step, and
-// lets sequences continue once their rows are encoded. Engine thread only. Invariants: a piece is encoded once for all
-// sequences that share it; a step and the encoder's slice beside it stay within the bound of a step. Without an encoder
-// it refuses media and does nothing else.
+// PromptMedia: the media of prompts. It names their rows, chooses the next piece to encode and its time beside a step,
+// and gives the encoded rows to sequences. Engine thread only. Invariants: a piece is encoded once for all sequences
+// that share it; a step and the encoder's slice beside it stay within the bound of a step. Without an encoder it
+// refuses media and does nothing else.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include "core/engine/generation.h"
 #include "core/engine/media_encoding.h"
 #include "core/kv/kv_cache.h"
-#include "core/sched/policy/encoder_share.h"
+#include "core/sched/policy/media_choice.h"
 #include "core/sched/scheduler.h"
 
 namespace quire {
@@ -39,7 +39,8 @@ class PromptMedia {
               const SchedulerOptions& options);
 
   Result<void> check(const Request& request) const;
-  // Gives the media rows in the generation's tokens names that live as long as the generation.
+  // Replaces the placeholders of media rows in the generation's tokens by names, which are released with the
+  // generation.
   void name_rows(Generation& generation);
 
   // Gives sequences the rows that are encoded. Returns the next piece to encode: see MediaChoice.
@@ -55,7 +56,7 @@ class PromptMedia {
 
   KvCache& kv_;
   Scheduler& scheduler_;
-  const std::int64_t max_rows_;  // rows that attend to each other: they are computed in one step
+  const std::int64_t max_rows_;  // most rows that a step can compute together, for rows that attend to each other
   const double target_itl_s_;    // 0: none
   const std::int64_t hidden_size_;
   std::optional<MediaEncoding> encoding_;

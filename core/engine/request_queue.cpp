@@ -20,7 +20,7 @@ std::int64_t num_prompt_tokens(const Submission& submission) {
   return static_cast<std::int64_t>(submission.request->prompt.size());
 }
 
-// The account whose bounds it counts against: a key's batches have one of their own, with bounds of the same size.
+// The account that the request counts against. A key's batches have a second account with bounds of the same size.
 std::string account_of(const Request& request) {
   return request.is_background ? "batches of\n" + request.key_name : request.key_name;
 }

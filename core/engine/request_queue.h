@@ -1,6 +1,6 @@
-// RequestQueue: the door in, the only object that network and text threads touch to reach the engine. Any thread,
-// except drain_into, wait and note_progress, which are Engine thread only. Bounds are checked here, before a request
-// costs more. Invariant: a submitted request gets exactly one finish event per choice in every case.
+// RequestQueue: the entry of requests, the only object by which network and text threads reach the engine. Any thread,
+// except drain_into, wait and note_progress, which are Engine thread only. It checks the bounds before a request costs
+// more. Invariant: a submitted request gets exactly one finish event per choice in every case.
 #pragma once
 
 #include <atomic>
@@ -20,10 +20,10 @@
 
 namespace quire {
 
-// Error for requests that end or are refused because the server shuts down, the same at every door.
+// Error for requests that end or are refused because the server shuts down.
 Error server_draining(std::string message);
 
-// Bounds of the waiting requests; 0 per key: no bound of its own. A request of several choices counts as several.
+// Bounds of the waiting requests. For a key, 0 is no bound. A request counts once for each choice.
 struct QueueOptions {
   std::int64_t max_queued_requests = 1024;
   std::int64_t max_queued_tokens = 4 << 20;
@@ -34,7 +34,7 @@ struct QueueOptions {
   double max_queue_time_s = 0.0;  // a request that waited longer without starting is refused with 503; 0: no bound
 };
 
-// Recent rate at which waiting requests are started while the engine works; Retry-After is computed from it; 0: not yet
+// Recent rate at which waiting requests start while the engine works, from which Retry-After is computed. 0: not yet
 // known.
 struct ServiceRate {
   double requests_per_second = 0.0;
@@ -62,13 +62,12 @@ class QueueTicket {
   std::int64_t num_bytes_ = 0;
 };
 
-// A message to the engine: a new request with its sink. `ticket` comes from reserve(); submit() makes it if it is
-// missing.
+// A new request with its sink. `ticket` comes from reserve(); submit() reserves if it is empty.
 struct Submission {
   std::shared_ptr<const Request> request;
   std::shared_ptr<OutputSink> sink;
   QueueTicket ticket = {};
-  bool continues_list = false;  // a list's prompt after its first: such prompts may fill half of the queue only
+  bool continues_list = false;  // a further prompt of a list: these may fill half of the queue
 };
 
 // Request from outside to end a request or one of its choices.
@@ -98,7 +97,7 @@ class RequestQueue {
   void close();  // because the server is draining
   void wake();
 
-  // The refusal for one more request if the server's bounds were reached now.
+  // The error that a request would get if the server's bounds were reached.
   Error overloaded() const;
   QueueOptions options() const;
   // Applies from the next request on.
@@ -111,7 +110,8 @@ class RequestQueue {
   // Blocks until something arrives, wake(), close(), or `until`.
   void wait(std::optional<Clock::time_point> until) QUIRE_REQUIRES(kEngineThread);
   void note_progress(ServiceRate rate) QUIRE_REQUIRES(kEngineThread);
-  // Set from an arrival until drain_into(): a step may end early for it. Set also by others that need the step to end.
+  // True from an arrival until drain_into(): a step may end early for it. Other threads set it too if they need the
+  // step to end.
   std::atomic<bool>& interrupt() { return interrupt_; }
 
  private:
@@ -137,7 +137,7 @@ class RequestQueue {
   Usage total_;
   std::unordered_map<std::string, Usage> per_key_;  // keys with something queued
   ServiceRate rate_;
-  // Made in advance: shutting down allocates nothing.
+  // Allocated in advance, so that shutting down allocates nothing.
   const SharedError shutting_down_;
   SharedError closed_;
   std::optional<std::map<std::string, double>> key_weights_;

@@ -45,7 +45,7 @@ void Requests::receive(Clock::time_point now, Clock::time_point drain_by) {
   if (now >= drain_by) cut_all();
 }
 
-// Checks the request and allocates all that it needs here: a failure ends this request alone.
+// Checks the request and allocates all that it needs, so that a failure ends this request alone.
 void Requests::accept(Submission submission, Clock::time_point now) {
   const std::shared_ptr<const Request> request = submission.request;
   const std::shared_ptr<OutputSink> sink = submission.sink;
@@ -214,7 +214,7 @@ void Requests::end(LiveRequest& live, FinishReason reason, const SharedError& er
       ++live.num_ended;
     }
   }
-  // The last end() erases the request: nothing of it is touched after.
+  // The last end() destroys the request, which is not used after it.
   std::int32_t num_left = live.request->num_choices - live.num_ended;
   for (std::size_t i = 0; num_left > 0; ++i) {
     if (live.choices[i] == nullptr) continue;

@@ -1,7 +1,6 @@
-// Requests: the requests that an engine has accepted: takes arrivals from the queue, checks and admits them, aborts,
-// cuts those that are overdue, and sends last events. Engine thread only. Invariants: a request gets exactly one finish
-// event per choice; one request's fate never touches another's; a generation outlives each step in flight that refers
-// to it.
+// Requests: the requests that an engine has accepted: takes arrivals from the queue, checks and admits them, ends
+// aborted and overdue ones, and sends last events. Engine thread only. Invariants: a request gets exactly one finish
+// event per choice; no request's failure affects another; a generation outlives each step in flight that refers to it.
 #pragma once
 
 #include <cstdint>
@@ -29,22 +28,22 @@ class Requests {
  public:
   using Live = std::unordered_map<std::string, std::unique_ptr<LiveRequest>>;  // by id
 
-  // publish: publishes statistics before an end is sent, so that they count a request whose client has its whole
+  // `publish` is called before an end is sent, so that the statistics count each request whose client has its whole
   // answer.
   Requests(EngineParts& parts, RequestQueue& queue, std::function<void()> publish);
 
-  // Takes arrivals and aborts, and ends requests that are overdue. From `drain_by` on, all are cut.
+  // Takes arrivals and aborts, and ends overdue requests; from `drain_by` on, all requests.
   void receive(Clock::time_point now, Clock::time_point drain_by) QUIRE_REQUIRES(kEngineThread);
-  // Sends ends whose prompts have arrived in the shared store.
+  // Sends held ends whose prompts the shared store has.
   void send_held(Clock::time_point now) QUIRE_REQUIRES(kEngineThread) { held_ends_.send(now); }
-  // The plan's sequences that start for the first time leave the queue.
+  // Releases the queue tickets of sequences that start for the first time.
   void note_started(const StepPlan& plan, Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
   std::unique_ptr<Generation> make_generation(LiveRequest& live, std::int32_t choice) QUIRE_REQUIRES(kEngineThread);
 
   // Sends the last event; the last choice to end destroys the request.
   void end(Generation& generation, FinishInfo info) QUIRE_REQUIRES(kEngineThread);
   void end(LiveRequest& live, FinishReason reason, const SharedError& error) QUIRE_REQUIRES(kEngineThread);
-  // All that are left end: because the server drains, or since the engine has failed, future ones included.
+  // Ends all requests, because the server drains, or the engine has failed; then also future ones.
   void cut_all() QUIRE_REQUIRES(kEngineThread);
   void fail_all(const SharedError& error) QUIRE_REQUIRES(kEngineThread);
 

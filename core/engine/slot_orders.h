@@ -1,7 +1,7 @@
-// SlotOrders: passes an operator's orders to save, restore or erase a slot to the engine. Any thread adds, the engine's
-// takes. SlotRecords: the conversations in slots: each has the tokens of the last request that ended in it; Engine
-// thread only. Invariants: an order's callback is called once, on any thread, and does not block; there are as many
-// slots as sequences may run; a slot is a name for tokens alone: it holds no blocks.
+// SlotOrders: an admin's orders to save, restore or erase a slot, on their way to the engine. Any thread adds them; the
+// engine's thread takes them. SlotRecords: the conversation of each slot: the tokens of the last request that ended in
+// it; Engine thread only. Invariants: an order's callback is called once, on any thread, and does not block; there are
+// as many slots as sequences may run; a slot is a name for tokens alone: it holds no blocks.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ void Slots::note(const Generation& generation) {
   }
 }
 
-// Out of memory fails only this order.
+// If there is no memory, the order alone fails.
 void Slots::receive() {
   if (!are_kept()) return;
   while (!tier_->is_moving_chain()) {

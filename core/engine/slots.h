@@ -1,6 +1,6 @@
-// Slots: saves, restores and erases conversations by slot number, and notes which conversation each slot has. Engine
-// thread only. Invariant: a single chain of blocks moves at a time, beside the steps; further orders wait for it. If no
-// slots are kept, it does nothing.
+// Slots: saves, restores and erases conversations by slot number, and keeps the tokens of each slot. Engine thread
+// only. Invariant: a single chain of blocks moves at a time, beside the steps; further orders wait for it. If no slots
+// are kept, it does nothing.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,18 @@ namespace quire {
 
 class Slots {
  public:
-  // num_slots: 0: none are kept. fingerprint: of the engine's blocks. tier: moves the blocks; null without slots. All
-  // must outlive it.
+  // num_slots: 0: no slots are kept. tier: moves the blocks; null without slots. The references must outlive it.
   Slots(std::int32_t num_slots, SlotOrders& orders, KvCache& kv, LowerTier* tier, const ChainKey& fingerprint,
         SharedError no_memory);
 
   bool are_kept() const { return records_.has_value(); }
-  // Whether an order waits that can begin now.
+  // Whether an order can begin now.
   bool has_order() const { return are_kept() && !tier_->is_moving_chain() && orders_.has_any(); }
   // Begins the orders that have arrived.
   void receive();
-  // The generation has ended: its conversation is in a slot from now on.
+  // Notes an ended generation's conversation in a slot.
   void note(const Generation& generation);
-  // Refuses all orders, present and future, and gives up the one that moves.
+  // Refuses all orders, present and future, and stops the one whose blocks move.
   void refuse(const Error& error);
 
  private:

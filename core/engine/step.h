@@ -1,5 +1,5 @@
-// Step: one step, from its plan to the events that it sends. Steps: the two that take turns. Engine thread only;
-// reused, so that a steady step allocates nothing. Invariant: from its submission on, the plan, the input and the
+// Step: one step, from its plan to the events that it sends. Steps: two Step objects, used alternately. Engine thread
+// only; reused, so that a steady step allocates nothing. Invariant: from its submission on, the plan, the input and the
 // generations named here stay until it is done.
 #pragma once
 
@@ -20,7 +20,8 @@
 
 namespace quire {
 
-// Purpose and results of a plan's entry. Choices forked in the step come after the plan's entries.
+// A plan's entry as the step computes it: its wanted rows and its results. Choices that the step forks come after the
+// entries.
 struct StepPart {
   Generation* generation = nullptr;
   EntryDraws entry{};
@@ -44,7 +45,7 @@ struct Step {
     ended.reserve(2 * most_parts(max_sequences));  // generations of this step or the other one in flight
   }
 
-  // Each entry, and as many forked choices.
+  // One for each entry and for as many forked choices.
   static std::size_t most_parts(std::int64_t max_sequences) { return static_cast<std::size_t>(2 * max_sequences); }
 
   bool names(const Generation& generation) const {
@@ -66,8 +67,7 @@ struct Step {
 struct Steps {
   // The step to plan while `before` may be in flight.
   Step& beside(const Step* before) { return both[before == both.data() ? 1 : 0]; }
-  // Keeps an ended generation that a step in flight refers to: until the latest one is done, since an earlier one may
-  // be in flight too.
+  // Keeps an ended generation that a step in flight refers to, until the latest step is done.
   void keep(std::unique_ptr<Generation>& ended) {
     const auto names = [&](const Step& step) { return step.names(*ended); };
     if (latest != nullptr && std::ranges::any_of(both, names)) latest->ended.push_back(std::move(ended));

@@ -1,8 +1,8 @@
-// StepTurns: lets the engines of one process compute one after another, so that each step has all compute threads and
-// two models never fight for the cores. Any thread. The next turn goes to the engine with the least computing time;
-// idle time is not credited. Each engine's streams have a target, and the others leave them time for it: room_for(). A
-// step that was made longer because no other engine had work ends early once another asks for its turn. Alone, a turn
-// costs an uncontended mutex: tens of nanoseconds a step.
+// StepTurns: makes the engines of one process compute one after another, so that each step has all compute threads. Any
+// thread. The next turn goes to the engine with the least computing time; idle time is not credited. An engine whose
+// streams have a target gets time for it: longest_step() bounds the steps of the others. A step that is long because no
+// other engine had work ends early when one asks for its turn. Alone, a turn costs an uncontended mutex: tens of
+// nanoseconds a step.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace quire {
 
 class StepTurns {
  public:
-  // An engine's place among those that take turns. A null `turns` stands for an engine that computes alone.
+  // An engine that takes turns. With a null `turns` it computes alone.
   class Member {
    public:
     // interrupt: set when another engine asks for its turn while this one has it; null: no flag.
@@ -39,7 +39,7 @@ class StepTurns {
       target_s_ = target_seconds;
     }
     // Longest step of this engine that the streams of the others allow.
-    double room() const { return turns_ == nullptr ? kNoLimit : turns_->room_for(*this); }
+    double longest_step() const { return turns_ == nullptr ? kNoLimit : turns_->longest_step_of(*this); }
     bool is_awaited() const { return turns_ != nullptr && turns_->others_work(*this); }
 
    private:
@@ -134,17 +134,17 @@ class StepTurns {
   }
 
   // Between two steps of a streaming engine, every other engine with work takes one.
-  double room_for(const Member& member) const {
+  double longest_step_of(const Member& member) const {
     const std::lock_guard lock(mutex_);
     const auto num_working = std::ranges::count_if(members_, [](const Member* each) { return each->has_work_; });
-    double room = kNoLimit;
+    double longest = kNoLimit;
     for (const Member* each : members_) {
       if (each == &member || !each->has_work_ || each->target_s_ <= 0.0) continue;
       const auto num_others = static_cast<double>(std::max<std::ptrdiff_t>(num_working - 1, 1));
-      // An engine whose streams alone exceed its target leaves the others as much as it takes itself.
-      room = std::min(room, std::max(each->target_s_ - each->step_s_, each->step_s_) / num_others);
+      // If an engine's own step exceeds its target, the others get as much time as it takes.
+      longest = std::min(longest, std::max(each->target_s_ - each->step_s_, each->step_s_) / num_others);
     }
-    return room;
+    return longest;
   }
   bool others_work(const Member& member) const {
     const std::lock_guard lock(mutex_);

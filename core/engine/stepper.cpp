@@ -99,7 +99,7 @@ void forget_drafts(Step& step) {
   }
 }
 
-// Waits for a step after the device failed. `known`: the failure already reported.
+// Waits for a step in flight after the device failed. `known`: the failure that is already reported.
 void wait_in_vain(Step& step, const std::string& known) QUIRE_REQUIRES(kEngineThread) {
   try {
     step.ticket->wait();
@@ -145,17 +145,17 @@ bool Stepper::plan(Step& step, Clock::time_point now, Turn& turn) {
   return has_work;
 }
 
-// Proposes drafts too, for which rounds may be computed.
+// The limits of the next plan. Proposes drafts first, for which it may compute rounds.
 StepLimits Stepper::limits(Step& step, Turn& turn) {
   const bool is_in_flight = parts_.steps.latest != nullptr;
   Executor& executor = *parts_.executor;
   StepLimits limits;
   limits.swap_block_s = parts_.tiers.swap_seconds();
-  limits.max_seconds = turns_.room();
+  limits.max_seconds = turns_.longest_step();
   if (parts_.media.place(is_in_flight))
     limits.max_seconds = std::min(limits.max_seconds, parts_.media.share().most_of_model());
   limits.is_awaited = turns_.is_awaited();
-  // A recurrent state cannot go back: it must not run ahead of the committed tokens.
+  // A recurrent state cannot be undone, so a step with states is computed whole.
   limits.can_end_early = executor.depth() == 1 && executor.states() == nullptr && executor.model().is_causal();
   const auto own_turn = [&]() QUIRE_REQUIRES(kEngineThread) {
     if (!turn) take_turn(step, turn);
@@ -194,7 +194,7 @@ void Stepper::run(Step* before, Step* next) {
   if (!next->is_overlapped) finish(*next);
 }
 
-// False if the host ran out of memory: the step is dropped and its requests have ended with that error.
+// False if the host ran out of memory: the step is dropped, and its requests end with that error.
 bool Stepper::submit(Step& step) {
   meter_.note_submitted(step.record);
   step.pass = parts_.drafting.note_submitted(step.plan);
@@ -212,16 +212,16 @@ bool Stepper::submit(Step& step) {
     drop(step, error);
     return false;
   }
-  // Sequences may end while the previous step is finished, so this one is committed before that.
+  // Committed before the previous step is finished, which may end sequences.
   step.is_overlapped = parts_.executor->depth() > 1 && step.plan.num_drafts == 0;
   parts_.steps.latest = &step;
-  // Steps are computed in order: results that the next step relies on exist by the time it is computed.
+  // Commits before the results exist: steps are computed in order, so the next one finds them.
   if (step.is_overlapped) parts_.scheduler.commit(step.plan, {});
   meter_.end_phase(step.record, StepPhase::kForward);
   return true;
 }
 
-// Ends a step whose rows will never be computed; its moves and copies are done.
+// Ends a step whose moves and copies are done, without computing its rows.
 void Stepper::drop(Step& step, const SharedError& error) {
   parts_.tiers.finish_moves(step.plan.transfers.moves, {});
   forget_drafts(step);
@@ -238,8 +238,8 @@ void Stepper::drop(Step& step, const SharedError& error) {
   step.ended.clear();
 }
 
-// The tokens before the drawn ones are known by now. A generation that ended since the submission, or continues with
-// forced text, needs no token.
+// Called when the tokens before the drawn ones are known. Skips generations that ended since the submission, or
+// continue with forced text.
 void Stepper::draw(Step& step) {
   step.draws.clear();
   for (std::size_t i = 0; i < step.plan.entries.size(); ++i) {
@@ -260,8 +260,8 @@ void Stepper::add_draws(Step& step, std::size_t index) {
   if (generation.live->num_unforked > 0) add_forks(step, index);
 }
 
-// The request's other choices start at the end of its prompt, each with a draw of its own from the same logits. The
-// first choice waits until they are forked: it would write into a block that they are about to share.
+// Forks the request's other choices at the end of the prompt; each draws from the same logits. The first choice does
+// not continue before: it would write into a block that they share.
 void Stepper::add_forks(Step& step, std::size_t parent) {
   LiveRequest& live = *step.parts[parent].generation->live;
   const std::int64_t logit_row = step.draws.rows.back().logit_row;
@@ -349,7 +349,7 @@ void Stepper::commit(Step& step, StepOutput& output) {
 
 void Stepper::commit_part(const Step& step, StepPart& part, std::int64_t num_computed, StepOutput& output) {
   Generation& generation = *part.generation;
-  if (generation.finish) return;  // it failed when the draw was made
+  if (generation.finish) return;  // its draw failed
   if (generation.request->reports_progress) part.has_news = generation.note_progress(part.entry.begin, num_computed);
   if (part.wanted.of != WantedRows::Of::kLogits) take_hidden(part, num_computed, output);
   const bool scores_tokens = generation.request->pooling != Pooling::kNone;
@@ -382,7 +382,7 @@ void Stepper::take_hidden(const StepPart& part, std::int64_t num_computed, const
                               width, part.entry.begin + part.wanted.first);
 }
 
-// False if the end of the prompt was not computed after all: the choice is forked in another step.
+// False if the step ended before the prompt's end: a later step forks the choice.
 bool Stepper::fork(Step& step, const StepPart& part) {
   Generation& child = *part.generation;
   Generation& parent = *step.parts[*part.forked_from].generation;
@@ -419,8 +419,8 @@ void Stepper::verify_drafts(Step& step, StepOutput& output) {
   }
 }
 
-// Takes the token after the last known one, and a token after each accepted draft; tokens that the grammar forces in
-// between are already appended by then.
+// Takes the token after the last known one, and one after each accepted draft. Tokens that the grammar forces in
+// between were appended before.
 void Stepper::take_draws(const Step& step, const StepPart& part, StepOutput& output) {
   Generation& generation = *part.generation;
   const EntryDraws& entry = part.entry;

@@ -26,20 +26,20 @@ class Stepper {
  public:
   using Turn = std::optional<StepTurns::Turn>;  // the turn of a step and of the rounds before it, once taken
 
-  // All must outlive it. publish: publishes statistics, before a turn is awaited.
+  // All must outlive it. `publish` is called before it waits for a turn.
   Stepper(EngineParts& parts, Requests& requests, RequestQueue& queue, StepTrace& trace, EngineView& view,
           std::function<void()> publish);
 
-  // Finishes the step in flight if drafts need its tokens more than an overlap saves; returns whether it did.
+  // Finishes the step in flight if drafting with its tokens saves more than the overlap. Returns whether it did.
   bool finish_for_drafts() QUIRE_REQUIRES(kEngineThread);
   // Plans a step; false if there is nothing to compute or move.
   bool plan(Step& step, Clock::time_point now, Turn& turn) QUIRE_REQUIRES(kEngineThread);
-  // Takes the turn once for a step and the drafting rounds before it.
+  // Waits for the engine's turn, unless the drafting rounds before the step have taken it.
   void take_turn(Step& step, Turn& turn) QUIRE_REQUIRES(kEngineThread);
   // Submits `next`, finishes `before`, and draws the tokens of `next`. Either may be null.
   void run(Step* before, Step* next) QUIRE_REQUIRES(kEngineThread);
   void finish(Step& step) QUIRE_REQUIRES(kEngineThread);
-  // No step will be finished any more.
+  // Forgets the steps in flight: none is finished any more.
   void abandon();
 
   void report(EngineStats& stats) const;

@@ -1,5 +1,5 @@
-// Tiers: what an engine has below its pool of blocks: host memory, disk, a shared store, and the LowerTier that moves
-// blocks between them and the pool. Engine thread only. Without any tier, nothing is restored, moved or written.
+// Tiers: the memories below an engine's pool of blocks (host memory, disk, a shared store), and the LowerTier that
+// moves blocks between them and the pool. Engine thread only. Without any tier, nothing is restored, moved or written.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,11 @@ class Tiers {
   // Moves the blocks; null: there is nothing to move them to.
   LowerTier* lower() const { return lower_.get(); }
 
-  // Fetches blocks of a waiting sequence, which starts once they have come. New prompts ask on arrival, the next ones
-  // to start and preempted sequences as long as they wait: begin_step(), before a step is planned.
+  // Fetches cached blocks of a waiting sequence, which starts once they are in the pool. Called on a prompt's arrival;
+  // begin_step() repeats it for the next sequences to start and preempted ones.
   void restore(Sequence& sequence, Clock::time_point now);
   void begin_step(Clock::time_point now);
-  // The moves of a step: taken when it is planned, finished when it is done or dropped.
+  // Block moves of a step: taken when it is planned, finished when it is done or dropped.
   void take_moves(std::vector<BlockMove>& moves) {
     if (lower_ != nullptr) lower_->take_moves(moves);
   }

@@ -1,12 +1,12 @@
-#include "core/grammar/build_program.h"
+#include "core/grammar/compile_steps.h"
 
 #include <string>
 #include <vector>
 
 #include "core/grammar/cfg/rules.h"
-#include "core/grammar/cfg/structural.h"
+#include "core/grammar/compiler.h"
 #include "core/grammar/json_schema/builder.h"
-#include "core/grammar/regex/parser.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

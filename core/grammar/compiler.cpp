@@ -11,10 +11,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "core/grammar/build_program.h"
+#include "core/grammar/compile_steps.h"
 #include "core/grammar/json_schema/lexicon.h"
-#include "core/grammar/machine/price.h"
-#include "core/grammar/mask/compiled.h"
 #include "core/grammar/mask/context.h"
 
 namespace quire {

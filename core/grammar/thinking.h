@@ -1,6 +1,6 @@
 // allow_thinking: a Grammar for texts with a reasoning section, such as "<think>...</think>": constraints on the text
 // begin after the section, and the section's length can be bounded. Any thread. Invariant: never fails open: if another
-// grammar follows, the section ends with its marker only, at a token border, and never with the end of the generation
+// grammar follows, the section ends with its marker only, between two tokens, and never with the end of the generation
 // unless `may_end_text`.
 #pragma once
 

@@ -9,7 +9,6 @@
 #include <thread>
 #include <utility>
 
-#include "core/sampling/mask.h"
 #include "core/sampling/philox.h"
 #include "core/sampling/sampler_chain.h"
 #include "core/sampling/softmax.h"

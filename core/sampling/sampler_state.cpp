@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "core/sampling/dry.h"
-#include "core/sampling/mask.h"
 #include "core/sampling/sampler.h"
 #include "core/sampling/softmax.h"
 #include "kernels/step_ops.h"

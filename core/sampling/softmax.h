@@ -1,5 +1,5 @@
-// Passes over a row of logits: maximum, exponentials and their sums, and ids above a threshold. Any thread. Invariant:
-// the order of additions depends on the length alone, so that the same logits always give the same bits.
+// Passes over a row of logits: maximum, exponentials and their sums, ids above a threshold, masks. Any thread.
+// Invariant: the order of additions depends on the length alone, so that the same logits always give the same bits.
 #pragma once
 
 #include <cstdint>
@@ -31,5 +31,8 @@ std::int32_t find_by_share(std::span<const float> logits, float maximum, float s
 
 // The ids whose logit is at least `threshold`, ascending.
 void find_above(std::span<const float> logits, float threshold, std::vector<std::int32_t>& out);
+
+// Sets the logits of tokens that are not in the set to minus infinity; ids past the mask's end are not in it.
+void apply_mask(std::span<float> logits, std::span<const std::uint32_t> mask);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
 // Pass: the value of one schedule(): the rows and time that are left of the step, the prompts in progress and the share
-// of each. Policies take it as an argument; each leaves the unused rest to the next one. Engine thread only.
+// of each. Each policy takes it as an argument and leaves the unused rest to the next one. Engine thread only.
 // Invariants: plan.num_tokens + num_rows is the step's budget, but for a prompt that is computed whole; the sequences
 // of entries keep their blocks until the plan is committed.
 #pragma once
@@ -16,8 +16,8 @@ namespace quire {
 
 inline constexpr double kNoTimeLimit = std::numeric_limits<double>::infinity();
 
-// The order in which prompts get tokens: by class under kPriority, lists last, by the tokens that their key was served
-// under kFair, then the shortest remainder first.
+// The order in which prompts get tokens: by class under kPriority, lists last; under kFair by the tokens that their
+// keys have been served; then the shortest remainder first.
 struct PromptOrder {
   std::int64_t importance;
   bool continues_list;
@@ -27,7 +27,7 @@ struct PromptOrder {
   std::int64_t id;
 
   PromptOrder(const WaitingQueue& waiting, const Sequence& sequence, std::int64_t num_remaining);
-  // Order of a running prompt: as urgent as the most urgent one that waits for it.
+  // The order of a running prompt, which is as urgent as the most urgent sequence parked behind it.
   PromptOrder(const WaitingQueue& waiting, const Sequence& running);
   bool operator<(const PromptOrder& other) const;
 };
@@ -43,8 +43,8 @@ struct PromptShare {
 struct PromptBudget {
   std::int64_t num_tokens = 0;        // left
   double seconds = kNoTimeLimit;      // left
-  double all_seconds = kNoTimeLimit;  // before any was given
-  double kept_from_lists_s = 0.0;     // not for lists' prompts
+  double all_seconds = kNoTimeLimit;  // `seconds` before prompts got any
+  double kept_from_lists_s = 0.0;     // part of `seconds` that lists' prompts may not use
   std::int64_t num_given = 0;         // tokens
 };
 
@@ -56,9 +56,9 @@ struct Pass {
   std::int64_t num_rows = 0;          // left
   std::int64_t num_bounded = 0;       // tokens of sequences with a bounded chunk, and drafts
   PromptBudget for_prompts{};
-  bool has_foreground = false;      // something runs that is not of the background
-  double background_seconds = 0.0;  // time left for the background, if something else runs
-  bool is_short_of_memory = false;  // a stream had to give its blocks to another
+  bool has_foreground = false;      // a sequence outside of the background runs
+  double background_seconds = 0.0;  // time left for the background, with has_foreground
+  bool is_short_of_memory = false;  // a stream was preempted for another's blocks
 
   void place(Sequence& sequence, std::int64_t num_tokens);
   void add_prompt(const PromptShare& share);

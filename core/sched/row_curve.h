@@ -1,7 +1,7 @@
-// RowCurve: how far the time of a step that verifies drafts is from a price that is linear in rows: kernels compute
-// rows in tiles, so that the fifth row may cost more than the three before it. Engine thread only. No clock of its own:
-// times are arguments. Invariant: a number of rows that was never measured has the linear price; kMostRows or more are
-// one number.
+// RowCurve: the time of a step that verifies drafts, relative to a price that is linear in rows. Kernels compute rows
+// in tiles, so that the fifth row may cost more than the three before it together. Engine thread only. No clock of its
+// own: times are arguments. Invariant: a number of rows that was never measured has the linear price; kMostRows or more
+// are one number.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace quire {
 
 class RowCurve {
  public:
-  // Learns that a step of num_rows, drafts among them, took `seconds`, where the linear price predicts `linear`.
+  // Learns that a step of num_rows with drafts took `seconds`; the linear price predicted `linear`.
   void observe(std::int64_t num_rows, double seconds, double linear) {
     if (num_rows < 1 || !(seconds > 0.0) || !(linear > 0.0)) return;
     ++num_steps_;
@@ -25,7 +25,8 @@ class RowCurve {
     const double weight = std::max(kWeight, 1.0 / static_cast<double>(entry.num_measured + 1));
     entry.ratio = std::clamp(entry.ratio * (1.0 + weight * surprise), kLeastRatio, kMostRatio);
   }
-  // No number of drafts was worth its price: an estimate that was wrong returns to the linear price.
+  // Notes that no number of drafts was worth its price: the estimate drifts back to the linear price, in case it was
+  // wrong.
   void note_refused(std::int64_t num_rows) {
     if (num_rows < 1) return;
     double& ratio = entries_[place(num_rows)].ratio;
@@ -35,8 +36,8 @@ class RowCurve {
   // The time of a step with so many rows, relative to its linear price.
   double ratio(std::int64_t num_rows) const { return num_rows < 1 ? 1.0 : entries_[place(num_rows)].ratio; }
 
-  // The number of rows for the next step: usually `usual`; now and then, from `least` to `most`, the number whose last
-  // measurement is the oldest.
+  // The number of rows for the next step: mostly `usual`, and now and then the number from `least` to `most` that was
+  // measured longest ago.
   std::int64_t rows_to_measure(std::int64_t usual, std::int64_t least, std::int64_t most) const {
     if (least < 1 || most > kMostRows || entries_[place(usual)].num_measured < kEnough) return usual;
     std::int64_t oldest = usual;
@@ -57,7 +58,7 @@ class RowCurve {
   static constexpr double kLeastRatio = 0.5;
   static constexpr double kMostRatio = 2.0;
   static constexpr std::int64_t kEnough = 8;
-  static constexpr std::int64_t kStepsBetweenFirst = 8;  // measurements of numbers that are not the usual one
+  static constexpr std::int64_t kStepsBetweenFirst = 8;  // between two measurements of another number
   static constexpr std::int64_t kStepsBetween = 32;
 
   struct Entry {

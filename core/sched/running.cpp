@@ -47,9 +47,10 @@ void Running::leave(Sequence& sequence) {
 }
 
 void Running::release(Sequence& sequence, WhenEvicted when_evicted) {
-  const std::int64_t num_known = sequence.num_known_computed();  // a pending token may be known by now
+  const std::int64_t num_known = sequence.num_known_computed();  // the pending token may have been drawn since
   kv_.commit(sequence.table, sequence.tokens, num_known);
-  if (num_known < sequence.num_computed) kv_.drop_state(sequence.table);  // it is ahead
+  if (num_known < sequence.num_computed)
+    kv_.drop_state(sequence.table);  // the state includes a token that is not known
   kv_.release(sequence.table, sequence.tokens, num_known, when_evicted);
 }
 
@@ -63,8 +64,8 @@ bool Running::make_room(Pass& pass, Sequence& sequence, std::int64_t num_tokens)
   return true;
 }
 
-// The least important sequence that is not in the plan, or `sequence` itself if all less important ones are. Of
-// sequences that arrived together (the choices of one request), the one that holds most blocks per generated token.
+// The least important sequence that is not in the plan, or `sequence` itself if there is none below it. Among sequences
+// that arrived together (the choices of one request), the one with the most blocks per generated token.
 Sequence* Running::choose_victim(const Sequence& sequence) const {
   auto candidate = sequences_.rbegin();
   while (*candidate != &sequence && is_kept(**candidate))
@@ -92,7 +93,7 @@ void Running::preempt(Pass& pass, Sequence& sequence) {
   pass.plan.preempted.push_back(&sequence);
 }
 
-// Only full unshared blocks count: others are not lost, and a block that is not full is computed again either way.
+// Counts full unshared blocks: shared ones are not lost, and one that is not full is computed again in any case.
 bool Running::swaps(const Sequence& victim, const StepLimits& limits) const {
   if (!limits.swap_block_s || options_.preemption == Preemption::kRecompute) return false;
   if (options_.preemption == Preemption::kSwap) return true;

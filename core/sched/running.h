@@ -1,4 +1,4 @@
-// Running: the sequences that run, most important first, with the places and the blocks that they hold. A preempted one
+// Running: the running sequences, most important first, with the places and blocks that they hold. A preempted one
 // waits again with the arrival time of its request. Engine thread only. Invariants: a sequence is preempted only for
 // one at least as important (lower level, then the older one), or to give its place away; a sequence in the plan being
 // made, or that started in it, keeps its blocks.
@@ -27,7 +27,7 @@ class Running {
   std::int64_t num_places_left() const { return options_.max_num_seqs - size(); }
   std::int64_t num_choices() const { return num_choices_; }
   std::int64_t num_of_lists() const { return num_of_lists_; }
-  std::int64_t num_started() const { return num_started_; }  // each time that a sequence began to run
+  std::int64_t num_started() const { return num_started_; }  // times that a sequence began to run
   std::uint64_t num_preemptions() const { return num_preemptions_; }
   std::uint64_t num_swaps() const { return num_swaps_; }  // preemptions whose blocks went to the tier below
 
@@ -35,8 +35,8 @@ class Running {
   void leave(Sequence& sequence);
   // Frees the blocks of a sequence that left.
   void release(Sequence& sequence, WhenEvicted when_evicted);
-  // Gets blocks for `num_tokens` more tokens, by preempting less important sequences if need be. False: only its own
-  // are left to take.
+  // Gets blocks for `num_tokens` more tokens, and preempts less important sequences for them. False if that is not
+  // enough.
   bool make_room(Pass& pass, Sequence& sequence, std::int64_t num_tokens);
   // The sequence gives up its place and blocks, and waits.
   void preempt(Pass& pass, Sequence& sequence);

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kNextToStart = 8;  // waiting sequences that are made ready before they start
 
-// Under kPriority the level ages like the order of waiting: the most important sequence stays more important than later
-// arrivals, so that no sequence is preempted for ever.
+// Under kPriority the level ages like the order of waiting: later arrivals never become more important than the most
+// important sequence, so that it is not preempted for ever.
 std::int64_t level_of(const Request& request, const SchedulerOptions& options) {
   if (request.is_background) return kBackgroundLevel;
   return options.policy == SchedulerPolicy::kPriority ? aged_rank(request, options.priority_aging_s) : request.priority;
@@ -157,7 +157,7 @@ void Scheduler::commit_prompt(Sequence& sequence) {
   if (std::ranges::binary_search(sequence.borders, sequence.num_computed))
     kv_.keep_snapshot(sequence.table, sequence.tokens, sequence.num_computed);
   if (!sequence.prompt_computed()) return;
-  // A preempted sequence that came back at once may have its pending token computed, too.
+  // A preempted sequence that restarted at once may have computed its pending token too.
   const std::int64_t num_known = sequence.num_known_computed();
   kv_.enter_partial(sequence.table, sequence.tokens, num_known);
   if (sequence.borders.empty() && num_known == sequence.num_computed)
@@ -165,8 +165,8 @@ void Scheduler::commit_prompt(Sequence& sequence) {
   waiting_.wake(sequence);
 }
 
-// A recurrent state that includes a wrong draft is restored to the one before the step; the right tokens are computed
-// again, with the same bits.
+// If a recurrent state includes a wrong draft, the state before the step is restored, and the right tokens are computed
+// again with the same bits.
 std::int64_t Scheduler::num_kept_after(const StepEntry& entry, const EntryOutput& done) {
   const bool has_copy = entry.sequence->table.state_before_drafts != kNoState;
   const bool all_right = done.num_accepted == entry.num_drafts;

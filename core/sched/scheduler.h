@@ -1,7 +1,7 @@
 // Scheduler: plans each step: the sequences that run, the tokens of each, the sequences that are preempted. Engine
 // thread only. Knows no clock, thread, socket or model; time is an argument. Plan, admit, commit: a plan that fails
 // changes nothing. A Pass is made for each step and given to policies, one after another (README.md). Invariants: each
-// step advances at least one sequence; one in the plan keeps its blocks until commit.
+// step advances at least one sequence; a sequence in the plan keeps its blocks until commit.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +44,11 @@ class Scheduler {
   // Refuses a request that could never run: longer than max_model_len, or with more choices than places.
   Result<void> check(const Request& request) const;
 
-  // The sequence (state kNew, tokens = the prompt) waits from now on. It must stay where it is until finish(). Where
-  // memory fails, here and in fork(), that is thrown and nothing has changed.
+  // Adds a waiting sequence (state kNew, tokens = the prompt), which must not be moved until finish(). add() and fork()
+  // throw std::bad_alloc, and change nothing then.
   void add(Sequence& sequence);
-  // The first waiting sequences, as many as there are places and room for; their blocks are fetched before schedule().
+  // The first waiting sequences, as many as have places and room, so that the caller can fetch their blocks before
+  // schedule().
   std::span<Sequence* const> next_to_start();
   // Called when rows of waiting sequences' media have been encoded: these sequences may start.
   void media_arrived() { waiting_.leave_restoring_lanes(); }
@@ -56,18 +57,18 @@ class Scheduler {
   // Takes blocks for at most `most` drafts behind the last token of a running sequence, before the plan is made and
   // without preempting; returns for how many drafts there are blocks.
   std::int64_t take_room_for_drafts(Sequence& sequence, std::int64_t most) { return drafts_.take_room(sequence, most); }
-  // The drafting budget of the next plan, as far as it is known beforehand.
+  // An estimate of the next plan's drafting budget.
   DraftBudget draft_budget() const { return drafts_.budget(); }
   // Records that the plan was computed, as `output` says. Called before new tokens are appended. If the time is known
   // only later, observe() reports it.
   void commit(StepPlan& plan, const StepOutput& output);
   void observe(const StepPlan& committed, double seconds) { drafts_.observe(committed, seconds); }
-  // The plan will never be computed: its sequences can be finished now, and nothing else be done with them.
+  // Gives up a plan that will not be computed. Its sequences can only be finished then.
   void abandon(StepPlan& plan);
-  // `child` (kNew) continues where `parent` stands. With a place free it runs at once and shares the running parent's
-  // blocks; without one it waits like any other, and finds the computed blocks when it starts.
+  // `child` (kNew) continues where `parent` stands. With a free place it runs at once and shares the parent's blocks;
+  // without one it waits, and finds the computed blocks in the cache when it starts.
   void fork(Sequence& parent, Sequence& child);
-  // Frees everything the sequence holds: it has ended or was aborted. Not while it is in an uncommitted plan.
+  // Frees everything that an ended or aborted sequence holds. Not while it is in an uncommitted plan.
   void finish(Sequence& sequence);
 
   // Most important first.
@@ -79,8 +80,8 @@ class Scheduler {
   std::uint64_t num_swaps() const { return running_.num_swaps(); }
   std::uint64_t prefix_queries() const { return admission_.prefix_queries(); }
   std::uint64_t prefix_hits() const { return admission_.prefix_hits(); }
-  // The longest time in which a lower tier may bring back one token of the sequence: the time of computing it. 0: no
-  // limit, or not known yet.
+  // The longest time that restoring one token of the sequence may take: the time of computing it. 0: not known yet, or
+  // no limit.
   double most_restore_seconds(const Sequence& sequence) const;
   // The longest predicted time of a step while a request waits or streams; infinite where that is off.
   double max_step_seconds() const { return bounds_.longest(); }
@@ -110,7 +111,7 @@ class Scheduler {
   Displacement displacement_;
 
   std::int64_t num_steps_ = 0;              // planned
-  std::uint64_t num_restores_seen_ = 0;     // restores that had ended
+  std::uint64_t num_restores_seen_ = 0;     // ended restores at the last schedule()
   std::vector<PromptShare> prompt_shares_;  // memory of each Pass
   std::vector<Sequence*> waiting_order_;    // scratch of next_to_start()
   std::vector<Sequence*> next_to_start_;

@@ -16,8 +16,8 @@ enum class SchedulerPolicy {
 
 // How a preempted sequence gets its blocks back.
 enum class Preemption {
-  kCheaper,    // the cheaper of the two for this sequence, as measured
-  kSwap,       // its blocks go to the host tier as their room is needed, and come back
+  kCheaper,    // the cheaper of the two below for this sequence
+  kSwap,       // its blocks move to the host tier when their places are needed, and back later
   kRecompute,  // its evicted blocks are computed again
 };
 
@@ -33,7 +33,7 @@ struct SchedulerOptions {
   bool prefix_aware = true;  // the most cached prompt first, among the first waiting requests
   Preemption preemption = Preemption::kCheaper;
   double target_itl_ms = 0.0;  // > 0: prompt chunks shrink while a sequence streams, so that steps take this long
-  // No step is predicted to take longer while a request waits or streams; 0: off. kAutoStepTime: the longer of 250 ms
+  // Longest predicted time of a step while a request waits or streams; 0: no limit. kAutoStepTime: the longer of 250 ms
   // and four times a step's fixed price.
   double max_step_time_ms = 0.0;
   static constexpr double kAutoStepTime = -1.0;
@@ -42,12 +42,13 @@ struct SchedulerOptions {
 // Drafts that one step verifies, of all sequences. The memory of their logits is that of prompts' logprobs.
 inline constexpr std::int64_t kMostDraftsOfStep = 32;
 
-// Tokens that one step draws: of each sequence, of as many choices that are forked in it, and of drafts.
+// Most tokens that one step draws: one for each sequence, one for each of as many forked choices, and those after
+// drafts.
 inline std::int64_t max_step_draws(std::int64_t max_num_seqs) {
   return 2 * max_num_seqs + kMostDraftsOfStep;
 }
 
-// A prompt that is computed whole may alone be more than the budget.
+// A prompt that is computed whole may exceed the budget by itself.
 inline std::int64_t max_step_tokens(const SchedulerOptions& options, std::int64_t max_model_len) {
   const std::int64_t budget = options.max_num_batched_tokens;
   return options.whole_prompts ? std::max(budget, max_model_len) : budget;

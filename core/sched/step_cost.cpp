@@ -8,13 +8,14 @@ namespace quire {
 
 namespace {
 
-constexpr double kNoise = 0.1;          // relative difference in time of two equal steps
-constexpr double kSpeedDrift = 0.03;    // drift of all prices together, per step
-constexpr double kSurprise = 0.15;      // a larger relative error is a change of the machine's speed, not of a price
-constexpr double kMostFaster = 0.6;     // largest gain of speed that one step can show
-constexpr double kMostSlower = 1.0;     // largest loss of speed that one step can show
-constexpr double kPriceDrift = 0.003;   // drift of each price by itself, per step
-constexpr double kLeastDrift = 0.001;   // its least value, as a part of the step's time: a price of zero can rise again
+constexpr double kNoise = 0.1;         // relative difference in time of two equal steps
+constexpr double kSpeedDrift = 0.03;   // drift of all prices together, per step
+constexpr double kSurprise = 0.15;     // larger relative errors are taken for a change of the machine's speed
+constexpr double kMostFaster = 0.6;    // largest gain of speed that one step can show
+constexpr double kMostSlower = 1.0;    // largest loss of speed that one step can show
+constexpr double kPriceDrift = 0.003;  // drift of each price by itself, per step
+constexpr double kLeastDrift =
+    0.001;  // the same at least, as a part of the step's time, so that a price of zero can rise again
 constexpr double kMostUncertain = 3.0;  // times a price, even if it was not measured for long
 // The uncertainty of each price before any measurement, in times of the first step. It favours the prices of tokens
 // over the fixed one: a token price that is too high is soon corrected, and causes no long step.
@@ -70,7 +71,7 @@ void StepCost::begin(double seconds) {
   is_known_ = true;
 }
 
-// The standard deviation of the prediction, as far as the prices' own makes it.
+// The standard deviation of the prediction that follows from that of the prices.
 double StepCost::uncertainty(const StepVector& terms) const {
   double variance = 0.0;
   for (std::size_t i = 0; i < kNumStepTerms; ++i)
@@ -86,8 +87,7 @@ void StepCost::drift(const StepVector& terms, double seconds, double speed) {
     const double own = std::max(kPriceDrift * prices_[i], least);
     covariance_[i][i] += own * own;
   }
-  // The uncertainty of a price that is not measured for long stays below that of the beginning, as if a measurement had
-  // confirmed the price.
+  // Bounds the uncertainty of a price that was not measured for long.
   for (std::size_t i = 0; i < kNumStepTerms; ++i) {
     const double most = kMostUncertain * prices_[i] + kFirstGuess[i] * seconds;
     const double excess = covariance_[i][i] / (most * most);
@@ -133,7 +133,7 @@ void StepCost::observe(const StepTerms& terms, double seconds) {
 // they are correlated with it. Otherwise their sum would be too large, and the next step would take that for a change
 // of the machine's speed.
 void StepCost::keep_positive() {
-  for (std::size_t round = 0; round < kNumStepTerms; ++round) {
+  for (std::size_t pass = 0; pass < kNumStepTerms; ++pass) {
     const auto lowest = static_cast<std::size_t>(std::ranges::min_element(prices_) - prices_.begin());
     const double below = prices_[lowest];
     if (below >= 0.0) return;

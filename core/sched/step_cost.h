@@ -1,7 +1,7 @@
 // StepPrice: the predicted time of a step: a fixed price, and one for each streaming row, prompt token and token of
 // context. StepCost: a StepPrice that is learned from every step that was computed. Engine thread only. No clock of its
-// own: times are arguments. A Kalman filter over the five prices: they drift together, as a machine becomes slower or
-// faster, and a little each by itself. Invariant: no price is below zero.
+// own: times are arguments. A Kalman filter over the five prices. They drift together, as the machine becomes slower or
+// faster, and each a little by itself. Invariant: no price is below zero.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace quire {
 inline constexpr std::size_t kNumStepTerms = 5;
 using StepVector = std::array<double, kNumStepTerms>;  // fixed, stream, prompt token, stream and prompt context
 
-// The contents of a step, each with a price; the sum is the step's time.
+// The amounts of work in a step. Each has a price; the sum is the step's time.
 struct StepTerms {
   double num_streams = 0.0;
   double num_prompt_tokens = 0.0;
@@ -50,8 +50,8 @@ class StepCost {
   double prompt_token_seconds() const { return prices_[2]; }
   // Seconds for `num_tokens` of a prompt after its first `num_computed`, in addition to the rest of the step.
   double prompt_seconds(std::int64_t num_computed, std::int64_t num_tokens) const;
-  // The number of a prompt's tokens after `num_computed` that fit `seconds`. It is at most four times the most that one
-  // step has computed: a price is not trusted far from its measurements.
+  // The number of a prompt's tokens after `num_computed` that fit `seconds`, at most four times as many as any step has
+  // computed: prices are not trusted far from their measurements.
   std::int64_t prompt_tokens_within(double seconds, std::int64_t num_computed) const;
 
  private:

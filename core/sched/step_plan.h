@@ -59,14 +59,15 @@ struct StepPlan {
   double predicted_seconds = 0.0;  // 0: nothing was measured yet
 
   bool empty() const { return entries.empty(); }
-  // Copies may come alone: of a shared block into which an admitted sequence writes in a later step.
+  // Copies may come alone, such as that of a shared block into which an admitted sequence writes in a later step.
   bool has_work() const { return !entries.empty() || !transfers.moves.empty() || !transfers.copies.empty(); }
   // Room for steps of so many sequences.
   void reserve(std::size_t num_sequences) {
     entries.reserve(num_sequences);
     preempted.reserve(2 * num_sequences);
     started.reserve(num_sequences);
-    // Each needs at most a shared tail and its part for windows, a state, one from before drafts, two snapshots.
+    // Six copies of a sequence at most: a shared last block, its window part, a state, the state before drafts, two
+    // snapshots.
     transfers.copies.reserve(6 * num_sequences);
   }
   void clear() {
@@ -98,8 +99,8 @@ struct EntryOutput {
 
 struct StepOutput {
   std::vector<EntryOutput> entries{};  // for each entry; empty: all was computed, every draft accepted
-  bool cut_slice = false;              // it ended within a slice: more was computed than `entries` say
-  double seconds = 0.0;                // without its moves; 0: not known to its executor, or not yet
+  bool cut_slice = false;              // ended within a slice, whose rows do not count in `entries`
+  double seconds = 0.0;                // without its moves; 0: not known, or not yet
   MoveTimes moved{};                   // times of its moves
   // Drawn tokens in the order of the plan's draws, without those of rows that were not computed.
   std::vector<DrawnToken> tokens{};
@@ -128,7 +129,7 @@ struct StepOutput {
     const StepEntry& entry = plan.entries[index];
     return entries.empty() ? EntryOutput{entry.num_tokens, entry.num_drafts} : entries[index];
   }
-  // The terms of the computed part. Called before commit, while the sequences stand where the entries begin.
+  // The terms of the computed part. Called before commit, which changes the sequences.
   StepTerms terms_of(const StepPlan& plan) const;
 };
 
@@ -136,13 +137,12 @@ struct StepOutput {
 struct StepLimits {
   std::optional<double> swap_block_s{};  // moves one block to the tier below and back; 0: not yet known; none: no tier
   bool is_awaited = false;               // another engine has work for the compute threads
-  // An interruptible plan ends at a slice's border, or within a slice where it cuts_slices, when a request arrives or
-  // another engine asks for its turn. Only the prompt of a sequence that has the scheduler to itself, while is_awaited
-  // is false, is planned so: beyond max_step_time. One stream alone is never interrupted: its step is one slice.
+  // An interruptible plan ends between two slices, or within one if it cuts_slices, when a request arrives or another
+  // engine asks for its turn. It may be longer than max_step_time, and is made for the prompt of a sequence that is
+  // alone in the scheduler, while is_awaited is false. A single stream is never interrupted: its step is one slice.
   bool can_end_early = false;
-  // The time that other engines leave to this step; infinite if none has streams with a target. It bounds prompt
-  // tokens, of which a step computes at least 16, and drafts. It does not bound streams: each step continues as many as
-  // max_step_time allows.
+  // The time that other engines leave to this step; infinite if none has streams with a target. It bounds drafts and
+  // prompt tokens beyond the first 16. Streams are bounded by max_step_time alone.
   double max_seconds = std::numeric_limits<double>::infinity();
   // False while a step in flight draws further tokens: the sequences' `drafts` do not follow their last tokens then.
   bool takes_drafts = true;

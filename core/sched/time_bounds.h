@@ -1,4 +1,4 @@
-// TimeBounds: how long a step may take, and how much of it streams may. Engine thread only.
+// TimeBounds: the longest time of a step, and of the streams in it. Engine thread only.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class TimeBounds {
   bool expects_prompts(const Pass& pass) const;
   // The time that streams may take of a step of `most` seconds: a part is left to prompts.
   double for_streams(const Pass& pass, double most) const;
-  // `limit`, or longer if streams alone use it up, so that prompts advance too.
+  // `limit`, or more if the streams alone take most of it, so that prompts advance too.
   static double with_prompts(double limit, double streams_seconds) {
     return std::max(limit, streams_seconds / kStreamsPart);
   }

@@ -166,7 +166,7 @@ void WaitingQueue::park(Sequence& sequence, Sequence& behind, std::int64_t until
   WaitingState& other = behind.waiting;
   other.first_wakes_at = other.first_parked == nullptr ? until : std::min(other.first_wakes_at, until);
   state.behind = &behind;
-  // The most urgent one comes first: it says how urgent `behind` is.
+  // Keeps the most urgent one first, whose urgency `behind` takes over.
   Sequence* const first = other.first_parked;
   const bool is_first = first == nullptr || ByLength()(place_of(sequence), place_of(*first));
   state.previous = is_first ? nullptr : first;
@@ -218,7 +218,8 @@ void WaitingQueue::collect(Lanes lanes, std::size_t window, std::size_t most, st
   }
 }
 
-// Collects sequences of one key, so that each has a turn however many keys there are. A turn ends with the key's order.
+// Collects sequences of one key in a turn, so that every key has its turn. A turn ends at the latest with the key's
+// sequences.
 void WaitingQueue::collect_turn(Lane lane, std::size_t first, std::vector<Sequence*>& found) {
   LaneTurn& state = turns_[static_cast<unsigned>(lane) - kNumStartingKinds];
   if (std::exchange(state.turn, turn_) != turn_) state.begin = state.end;
@@ -240,7 +241,7 @@ void WaitingQueue::collect_turn(Lane lane, std::size_t first, std::vector<Sequen
   if (place == places.end()) state.end = {.number = number + 1};
 }
 
-// A sequence whose restore has begun changes to its lane here, once, at the price of adding it.
+// A sequence whose restore has begun moves to the restoring lane here, once, at the price of adding it.
 void WaitingQueue::collect_lane(Lane lane, std::size_t window, std::size_t most, std::vector<Sequence*>& found) {
   const std::size_t end = found.size() + most;
   for (KeyQueue* queue : first_by_counter(lane, most)) {
@@ -290,7 +291,7 @@ double WaitingQueue::counter(const Sequence& sequence) const {
   return options_.policy == SchedulerPolicy::kFair ? sequence.waiting.queue->counter : 0.0;
 }
 
-// For all sequences that have begun: each of them may wait again.
+// Reserves nodes for all sequences that have begun, since each may wait again.
 void WaitingQueue::reserve(std::int64_t num_begun) {
   const std::size_t num_nodes = kNodes * static_cast<std::size_t>(num_begun);
   if (spare_.capacity() < num_nodes) spare_.reserve(2 * num_nodes);

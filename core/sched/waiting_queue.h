@@ -2,8 +2,8 @@
 // as arrival times. fcfs and priority keep one queue. Under priority a level weighs priority_aging_s of waiting, so
 // that the order of two requests never changes while they wait and none starves. fair keeps a queue per key with a
 // counter of the tokens it was served, divided by its weight; the lowest counter is next (virtual token counters: Sheng
-// et al., OSDI 2024). Each kind of waiting has a lane, with an order of its own. A parked sequence is in no order until
-// the tokens that it waits for are computed. Between began() and ended() of its sequences nothing is allocated.
+// et al., OSDI 2024). Each kind of waiting has a lane with its own order. A parked sequence is in no lane until the
+// tokens that it waits for are computed. Between began() and ended() of its sequences nothing is allocated.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ inline constexpr std::int64_t kBackgroundLevel = std::int64_t{1} << 62;
 // The rank under kPriority: the arrival in nanoseconds, plus the waiting time that the priority weighs.
 std::int64_t aged_rank(const Request& request, double priority_aging_s);
 
-// The kinds of waiting: however many sequences of one kind wait, the first ones of every other kind are found. Each
-// kind that can start has a second lane, for sequences that had no room when the scheduler looked at them.
+// The kinds of waiting, kept apart so that many sequences of one kind never hide those of another. Each kind that can
+// start has a second lane, for sequences that had no room when the scheduler looked at them.
 enum class Lane : std::uint8_t {
   kRequests,
   kBounded,  // with a bounded chunk
@@ -55,7 +55,7 @@ inline constexpr Lanes kAllLanes = (Lanes{1} << kNumLanes) - 1;
 // Requests without a place, and all that waits outside of the background.
 inline constexpr Lanes kPlacelessLanes = both(Lane::kRequests) | both(Lane::kBounded);
 inline constexpr Lanes kForegroundLanes = kPlacelessLanes | both(Lane::kChoices) | both(Lane::kLists);
-// Whatever can start.
+// All lanes whose sequences can start.
 inline constexpr Lanes kStartingLanes = kForegroundLanes | both(Lane::kBackground) | both(Lane::kBackgroundBounded);
 
 struct QueuedSequence {
@@ -72,7 +72,7 @@ struct ByLength {
   bool operator()(const QueuedSequence& a, const QueuedSequence& b) const;
 };
 
-// The waiting sequences of a key under kFair, or all of them otherwise. Background requests have one of their own.
+// The waiting sequences of one key under kFair, otherwise of all keys. Background requests have a queue of their own.
 struct KeyQueue {
   struct Orders {
     std::set<QueuedSequence, ByRank> by_rank;
@@ -86,7 +86,7 @@ struct KeyQueue {
   std::int64_t number = 0;  // in the order in which keys came
 };
 
-// The begin and end of a lane's current turn. Turns go through its sequences key by key, by rank.
+// The first and last sequence of a lane's current turn. Turns go through its sequences key by key, by rank.
 struct LaneTurn {
   static constexpr std::int64_t kFirst = std::numeric_limits<std::int64_t>::min();
   struct Place {
@@ -103,11 +103,12 @@ class WaitingQueue {
  public:
   explicit WaitingQueue(const SchedulerOptions& options) : options_(options) {}
 
-  void add(Sequence& sequence);     // new, or preempted: those come first where the order is not by time alone
+  void add(Sequence& sequence);     // new or preempted; preempted ones come first unless the order is by time alone
   void remove(Sequence& sequence);  // waiting, parked or not
   bool empty() const { return num_waiting_ == 0; }
   std::int64_t size() const { return num_waiting_; }
-  // Grows whenever a sequence may start that could not before: one was added, woken or restored, or one ended.
+  // Counts the events after which a sequence may start that could not before: one was added, woken or restored, or one
+  // ended.
   std::uint64_t num_changes() const { return num_changes_; }
 
   // Takes `sequence` out of the order until `behind` has computed `until` tokens, or is woken.
@@ -115,11 +116,11 @@ class WaitingQueue {
   void wake(Sequence& behind);           // all that are parked behind it
   void wake_computed(Sequence& behind);  // if one of them waits for no more than it has computed
 
-  // The sequence had no room: it takes no place among the first of its kind from now on. False: it took none.
+  // Moves a sequence that had no room to the lane without room of its kind. False if it is there already.
   bool set_aside(Sequence& sequence);
   // Begins another turn: collect() returns further sequences of each lane without room.
   void begin_turn() { ++turn_; }
-  // Turns within which each sequence without room is collected.
+  // The number of turns in which collect() returns each sequence without room once.
   std::int64_t turns_of_all() const;
 
   // Appends from each of `lanes` the first `window` of each key in policy order and the `window` shortest, key by key
@@ -127,7 +128,7 @@ class WaitingQueue {
   // kMostInTurn sequences whose turn it is.
   void collect(Lanes lanes, std::size_t window, std::size_t most, std::vector<Sequence*>& found);
   static constexpr std::size_t kMostInTurn = 8;
-  // Restores have ended: their sequences go to the lanes of their kinds.
+  // Moves the sequences whose restores have ended to the lanes of their kinds.
   void leave_restoring_lanes();
 
   // Orders two waiting sequences by the counters of their keys, then in policy order.
@@ -136,7 +137,7 @@ class WaitingQueue {
   // Counts the tokens that a key was served; a key is live from its first request's arrival until its last one's end.
   void charge(const Sequence& sequence, std::int64_t num_tokens);
   double counter(const Sequence& sequence) const;
-  // The class of a request, lower first: its priority under kPriority; those of the background are behind all.
+  // The class of a request, lower first: its priority under kPriority. Background requests have the last class.
   std::int64_t class_of(const Request& request) const;
   void began(Sequence& sequence);
   void ended(const Sequence& sequence);
@@ -164,7 +165,7 @@ class WaitingQueue {
   std::vector<KeyQueue*> first_;                             // scratch of first_by_counter
   std::array<LaneTurn, kNumStartingKinds> turns_{};          // for each lane without room
   std::uint64_t turn_ = 0;
-  std::vector<Node> spare_;  // two for each sequence that has begun and has no place in the order
+  std::vector<Node> spare_;  // two for each sequence that has begun and is in no lane
   std::int64_t num_begun_ = 0;
   std::int64_t num_waiting_ = 0;
   std::uint64_t num_changes_ = 0;

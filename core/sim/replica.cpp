@@ -178,7 +178,7 @@ double Replica::wait_for_store() const {
   return std::max(kTick, until_s - clock_s_);
 }
 
-// Ends the step at the first slice border after `time_s`, or at once if slices may be cut: the cut slice is lost.
+// Ends the step after the first slice that ends after `time_s`, or at once if slices may be cut: the cut slice is lost.
 void Replica::end_early(double time_s) {
   plan_.interruptible = false;
   const std::int64_t slice = plan_.slice_tokens;

@@ -9,7 +9,7 @@
 
 #include "core/content/kept_media.h"
 #include "core/kv/kv_cache.h"
-#include "core/sched/policy/encoder_share.h"
+#include "core/sched/policy/media_choice.h"
 #include "core/sched/scheduler.h"
 #include "core/sim/simulation.h"
 

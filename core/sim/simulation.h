@@ -29,7 +29,7 @@ struct SimOptions {
   bool prefix_caching = true;
   StepPrice price{.fixed = 0.008, .stream = 0.0003, .prompt_token = 0.001, .stream_ktoken = 0.00005};
   StepScatter scatter{};              // factors of measured steps; empty: each step takes its price
-  bool can_end_early = true;          // a step alone ends at a slice border when a request arrives, as on a CPU
+  bool can_end_early = true;          // a step alone ends between two slices when a request arrives, as on a CPU
   std::int64_t num_states = 0;        // running states and snapshots of a recurrent model, per replica; 0: none
   std::int64_t window_tokens = 0;     // window of most layers; 0: none
   std::int64_t num_window_parts = 0;  // blocks of those layers per replica; 0: as many as the others have

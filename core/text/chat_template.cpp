@@ -7,8 +7,8 @@
 #include "core/base/json/json.h"
 #include "core/text/jinja/evaluator.h"
 #include "core/text/jinja/failure.h"
-#include "core/text/jinja/parse/name_check.h"
-#include "core/text/jinja/parse/parser.h"
+#include "core/text/jinja/parse/ast.h"
+#include "core/text/jinja/parse/lexer.h"
 
 namespace quire {
 namespace {

@@ -16,7 +16,7 @@
 namespace quire {
 
 // A piece of text. Special tokens written in it are taken as tokens (template text) or as plain characters (user text).
-// Adjacent pieces are tokenized as one text: merges run across their borders.
+// Adjacent pieces are tokenized as one text: merges run across their boundaries.
 struct TextPiece {
   std::string text;
   bool trusted = false;

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "kernels/check.h"
-#include "kernels/cpu/hadamard.h"
+#include "kernels/cpu/rows/graph_math.h"
 
 namespace quire {
 namespace {

@@ -10,11 +10,11 @@
 #include "kernels/cpu/cpu_kv.h"
 #include "kernels/cpu/cpu_linear.h"
 #include "kernels/cpu/cpu_state_ops.h"
-#include "kernels/cpu/hadamard.h"
 #include "kernels/cpu/machine/memory.h"
 #include "kernels/cpu/machine/thread_pool.h"
 #include "kernels/cpu/machine/topology.h"
 #include "kernels/cpu/packing.h"
+#include "kernels/cpu/rows/graph_math.h"
 
 namespace quire {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/hadamard.h"
+#include "kernels/cpu/rows/graph_math.h"
 
 #include <bit>
 #include <cmath>

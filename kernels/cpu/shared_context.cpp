@@ -70,15 +70,15 @@ void SharedContext::find_from(Range members, std::int64_t covered, std::int64_t 
     const Range same{first - order_.begin(), last - order_.begin()};
     first = last;
     if (same.end - same.begin < 2) continue;
-    const std::int64_t border = common_end(same, partition);
-    const bool is_worth = (same.end - same.begin - 1) * (border - covered) >= kLeastSaved;
+    const std::int64_t common = common_end(same, partition);
+    const bool is_worth = (same.end - same.begin - 1) * (common - covered) >= kLeastSaved;
     if (is_worth) {
-      groups_.push_back({level, same.begin, same.end - same.begin, covered, border});
+      groups_.push_back({level, same.begin, same.end - same.begin, covered, common});
       for (std::int64_t i = same.begin; i < same.end; ++i)
-        covered_[static_cast<std::size_t>(order_[static_cast<std::size_t>(i)])] = border;
+        covered_[static_cast<std::size_t>(order_[static_cast<std::size_t>(i)])] = common;
     }
     const std::int64_t next = is_worth ? level + 1 : level;
-    if (next < kMostLevels) find_from(same, is_worth ? border : covered, border, next);
+    if (next < kMostLevels) find_from(same, is_worth ? common : covered, common, next);
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include "kernels/check.h"
 #include "kernels/formats/half.h"
-#include "kernels/formats/quant_grid_blocks.h"
+#include "kernels/formats/quant_grids.h"
 
 namespace quire {
 namespace {

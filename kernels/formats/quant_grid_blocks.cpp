@@ -1,10 +1,9 @@
-#include "kernels/formats/quant_grid_blocks.h"
+#include "kernels/formats/quant_grids.h"
 
 #include <bit>
 #include <cstring>
 
 #include "kernels/formats/half.h"
-#include "kernels/formats/quant_grids.h"
 
 namespace quire {
 namespace {

@@ -9,7 +9,7 @@
 #include "kernels/gpu/kernels/round_rows.h"
 #include "kernels/gpu/kernels/route.h"
 #include "kernels/gpu/kernels/row_ops.h"
-#include "kernels/gpu/pack/pack_halves.h"
+#include "kernels/gpu/pack/pack_weights.h"
 
 namespace quire::gpu {
 namespace {

@@ -1,5 +1,5 @@
 // Rendezvous: a point that each of a fixed number of threads leaves once all have reached it. Any thread, each once a
-// round. Invariant: a thread that cannot come gives the round up, and then no thread waits.
+// meeting. Invariant: a thread that cannot come gives the meeting up, and then no thread waits.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Thrown where a round cannot be met because another thread failed.
+// Thrown where a meeting cannot be met because another thread failed.
 class RendezvousGivenUp : public std::runtime_error {
  public:
   RendezvousGivenUp() : std::runtime_error("another device failed") {}
@@ -21,13 +21,13 @@ class Rendezvous {
   // Throws RendezvousGivenUp.
   void meet();
   void give_up();
-  // Between rounds, when no thread is in meet().
+  // Between meetings, when no thread is in meet().
   void restart();
 
  private:
   const int num_threads_;
   std::atomic<int> num_arrived_{0};
-  std::atomic<std::uint32_t> round_{0};
+  std::atomic<std::uint32_t> meeting_{0};
   std::atomic<bool> is_given_up_{false};
 };
 

@@ -1,7 +1,7 @@
 #include "server/admin/handlers.h"
 
 #include "core/base/log.h"
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "server/admin/model_handlers.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/model_table.h"

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "core/base/log.h"
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "server/admin/handlers.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/model_table.h"

@@ -1,7 +1,7 @@
 #include "server/admin/handlers.h"
 
 #include "server/api/common/json.h"
-#include "server/api/reference/openapi.h"
+#include "server/api/reference/pages.h"
 #include "server/router.h"
 #include "server/state/server_state.h"
 #include "server/wire/response.h"

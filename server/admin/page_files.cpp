@@ -7,8 +7,7 @@
 #include <map>
 
 #include "kernels/check.h"
-#include "server/api/common/base64.h"
-#include "server/api/common/sha256.h"
+#include "server/api/common/encodings.h"
 #include "server/web/assets.h"
 #include "server/wire/request_head.h"
 #include "server/wire/response.h"

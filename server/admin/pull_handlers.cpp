@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "core/base/log.h"
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "server/admin/model_handlers.h"
 #include "server/api/common/errors.h"
 #include "server/api/common/field_reader.h"

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <set>
 
-#include "core/base/files/private_folder.h"
+#include "core/base/files/writing.h"
 #include "core/base/log.h"
 #include "server/api/common/operation.h"
 

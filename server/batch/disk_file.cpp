@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/base/files/write_error.h"
+#include "core/base/files/writing.h"
 
 namespace quire {
 

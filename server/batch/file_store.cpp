@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "core/base/files/private_folder.h"
+#include "core/base/files/writing.h"
 #include "core/base/log.h"
 #include "server/api/common/json.h"
 #include "server/api/common/operation.h"

@@ -10,9 +10,8 @@
 #include "core/base/result.h"
 #include "server/cli/commands.h"
 #include "server/cli/line/command_tree.h"
-#include "server/cli/line/completion.h"
-#include "server/cli/line/man_page.h"
-#include "server/cli/line/suggestions.h"
+#include "server/cli/line/help_texts.h"
+#include "server/cli/line/other_words.h"
 
 namespace quire::cli {
 

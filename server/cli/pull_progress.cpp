@@ -1,4 +1,4 @@
-#include "server/cli/pull_progress.h"
+#include "server/cli/downloads.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "core/base/log.h"
-#include "core/base/printable.h"
-#include "server/cli/progress_line.h"
+#include "core/base/message_text.h"
+#include "server/hub/pull.h"
 
 namespace quire::cli {
 

@@ -14,7 +14,8 @@
 #include "kernels/machine_limits.h"
 #include "server/cli/commands.h"
 #include "server/cli/cpu_flags.h"
-#include "server/cli/pull_progress.h"
+#include "server/cli/downloads.h"
+#include "server/hub/pull.h"
 #include "server/modules/modules.h"
 
 namespace quire::cli {

@@ -12,7 +12,7 @@
 #include "core/model/tools/synth.h"
 #include "core/model/tools/synth_tower.h"
 #include "server/cli/commands.h"
-#include "server/cli/progress_line.h"
+#include "server/cli/downloads.h"
 
 namespace quire::cli {
 

@@ -15,9 +15,6 @@
 
 #include "server/client/client_state.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;

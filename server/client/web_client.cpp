@@ -11,9 +11,6 @@
 #include "server/client/http_exchange.h"
 #include "server/client/system_trust.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;

@@ -10,7 +10,7 @@
 #include "core/base/result.h"
 #include "server/admin/handlers.h"
 #include "server/api/common/json.h"
-#include "server/api/reference/page.h"
+#include "server/api/reference/pages.h"
 #include "server/dev/commands.h"
 
 namespace quire::dev {

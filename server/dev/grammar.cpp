@@ -1,4 +1,4 @@
-#include "server/dev/grammar.h"
+#include "server/dev/commands.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "server/dev/json_lines.h"
+#include "server/dev/commands.h"
 
 #include <istream>
 #include <ostream>

@@ -1,4 +1,4 @@
-#include "server/dev/parse_tools.h"
+#include "server/dev/commands.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,7 +9,6 @@
 #include "core/text/chat_template.h"
 #include "core/text/message_fit.h"
 #include "core/text/tools/output_parser.h"
-#include "server/dev/json_lines.h"
 
 namespace quire::dev {
 namespace {

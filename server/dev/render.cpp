@@ -1,4 +1,4 @@
-#include "server/dev/render.h"
+#include "server/dev/commands.h"
 
 #include <ctime>
 #include <optional>
@@ -6,7 +6,6 @@
 
 #include "core/base/json/json.h"
 #include "core/text/chat_template.h"
-#include "server/dev/json_lines.h"
 
 namespace quire::dev {
 namespace {

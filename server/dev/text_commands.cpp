@@ -7,13 +7,9 @@
 #include <string>
 
 #include "core/model/formats/read_tokenizer.h"
-#include "core/model/tools/models_page.h"
+#include "core/model/tools/inspect.h"
 #include "server/cli/tokenize.h"
 #include "server/dev/commands.h"
-#include "server/dev/grammar.h"
-#include "server/dev/parse_tools.h"
-#include "server/dev/render.h"
-#include "server/dev/token_lines.h"
 
 namespace quire::dev {
 

@@ -15,7 +15,7 @@
 
 #include "core/engine/adapter_pool.h"
 #include "core/kv/index/cache_events.h"
-#include "server/fleet/event_options.h"
+#include "server/fleet/fleet_options.h"
 
 namespace quire {
 

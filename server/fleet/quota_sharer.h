@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "server/fleet/quota_options.h"
+#include "server/fleet/fleet_options.h"
 #include "server/fleet/redis_link.h"
 #include "server/ops/keys/quota.h"
 

@@ -14,7 +14,6 @@
 #include "core/base/log.h"
 #include "core/base/result.h"
 #include "server/client/system_trust.h"
-#include "server/ops/keys/secret_file.h"
 
 namespace quire {
 

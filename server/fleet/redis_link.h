@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "server/fleet/fleet_options.h"
 #include "server/fleet/redis_connection.h"
-#include "server/fleet/redis_options.h"
 #include "server/fleet/redis_router.h"
 
 namespace quire {

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "server/fleet/fleet_options.h"
 #include "server/fleet/redis_cluster.h"
 #include "server/fleet/redis_connection.h"
-#include "server/fleet/redis_options.h"
 
 namespace quire {
 

@@ -13,8 +13,8 @@
 #include <string>
 
 #include "core/kv/tiers/shared_store.h"
+#include "server/fleet/fleet_options.h"
 #include "server/fleet/redis_link.h"
-#include "server/fleet/redis_options.h"
 
 namespace quire {
 

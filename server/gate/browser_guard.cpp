@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "server/wire/characters.h"
+#include "server/wire/request_syntax.h"
 
 namespace quire {
 

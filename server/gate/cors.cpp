@@ -1,8 +1,9 @@
-#include "server/gate/cors.h"
+#include "server/gate/browser_guard.h"
 
 #include <algorithm>
 
-#include "server/wire/characters.h"
+#include "server/state/server_options.h"
+#include "server/wire/request_syntax.h"
 
 namespace quire {
 

@@ -2,12 +2,11 @@
 
 #include "server/api/common/errors.h"
 #include "server/gate/browser_guard.h"
-#include "server/gate/cors.h"
 #include "server/ops/keys/failure_limiter.h"
 #include "server/ops/keys/quota.h"
 #include "server/state/settings.h"
-#include "server/wire/characters.h"
 #include "server/wire/multipart.h"
+#include "server/wire/request_syntax.h"
 
 namespace quire {
 
@@ -37,7 +36,7 @@ Response unknown_route(const RouteMatch& match, const RequestHead& head) {
 
 std::optional<Response> phase_refusal(const ServerState& state, bool resumes) {
   const ServerPhase phase = state.phase.load();
-  // After a handover, old connections cannot reach the next process, so this one still serves their requests.
+  // Old connections cannot reach the process that took over, so this one serves their requests.
   if (phase == ServerPhase::kRefusing && (state.handing_over.load() || resumes)) return std::nullopt;
   if (phase != ServerPhase::kStarting && phase < ServerPhase::kRefusing) return std::nullopt;
   return error_response(phase == ServerPhase::kStarting ? still_starting() : shutting_down());
@@ -53,7 +52,7 @@ PageAccess access_of(const Route& route, const SecurityOptions& security) {
   return PageAccess::kAdmin;
 }
 
-// Without keys, reachability is the only protection: refuses pages whose host name was rebound to this server.
+// Without keys the address is the only protection: refuses pages whose host name was rebound to this server.
 std::optional<Response> host_refusal(const Settings& settings, const RequestHead& head, const Arrival& arrival,
                                      PageAccess access) {
   const bool is_keyless = arrival.on_admin || settings.keys.empty();

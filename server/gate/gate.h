@@ -1,5 +1,5 @@
-// The gate: the checks on a request's head, before its body is read: the path exists, the request comes from no other
-// site's page (unless allowed), the server is serving, the API key is valid and within its quota. Any thread.
+// The gate: the checks on a request's head, before its body is read: the path exists, no page of another site sent it,
+// unless that site is allowed, the server is serving, the API key is valid and within its quota. Any thread.
 #pragma once
 
 #include <optional>
@@ -31,7 +31,7 @@ struct Arrival {
   bool on_admin = false;  // arrived on the admin listener, which needs no key and serves no model
   bool is_local = false;  // arrived on a Unix socket, which no web page can use
   std::string peer = {};  // the client's address
-  bool resumes = false;   // resumes a stream, whose first request passed the gate and is counted
+  bool resumes = false;   // asks for the rest of a stream, whose first request was counted
 };
 
 Admission pass_gate(ServerState& state, const Settings& settings, const RequestHead& head, const Arrival& arrival);

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "core/base/files/write_error.h"
+#include "core/base/files/writing.h"
 #include "core/base/log.h"
 
 namespace quire::hub {

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 
 namespace quire::hub {
 

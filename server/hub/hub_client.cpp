@@ -5,7 +5,7 @@
 #include <charconv>
 #include <optional>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "server/api/common/json.h"
 
 namespace quire::hub {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "core/base/log.h"
-#include "server/api/common/canary.h"
 #include "server/api/common/errors.h"
+#include "server/api/common/model_table.h"
 
 namespace quire {
 

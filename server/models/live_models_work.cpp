@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/base/log.h"
-#include "server/api/common/canary.h"
+#include "server/api/common/model_table.h"
 #include "server/models/live_models.h"
 
 namespace quire {

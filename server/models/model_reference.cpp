@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 
 namespace quire::hub {
 

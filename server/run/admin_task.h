@@ -1,5 +1,5 @@
-// AdminTask: an admin's operation as its handler leaves it: a wait that blocks no thread, then the function that makes
-// the response. PullTask: a download whose progress is the response. Values; the connection's thread.
+// AdminTask: the rest of an admin's request after its handler: a wait that blocks no thread, then the function that
+// makes the response. PullTask: a download whose progress is the response. Values; the connection's thread.
 #pragma once
 
 #include <chrono>
@@ -22,14 +22,14 @@ struct PullTask {
   std::shared_ptr<hub::PullLease> lease;
   Form form = Form::kWhole;
   bool is_ollama = false;
-  std::string served_name{};  // name under which the download is served afterwards; empty: it is not
+  std::string served_name{};  // model name for the download; empty: it is not served
   // Adds the downloaded files to the served models; set with served_name.
   std::function<void(const std::filesystem::path& path, std::function<void(std::optional<Error>)> done)> serve{};
 };
 
 struct AdminTask {
   std::chrono::milliseconds wait{0};
-  // Starts an operation on another thread: called first, on the session's thread, with the callback for its end.
+  // Starts a slow operation, which calls back at its end. Called on the session's thread, before `finish`.
   std::function<void(std::function<void(std::optional<Error>)> done)> until = nullptr;
   std::function<Result<std::string>()> finish = nullptr;  // the response's body
   int status = 200;

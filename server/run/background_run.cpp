@@ -10,16 +10,13 @@
 #include "server/state/live_operations.h"
 #include "server/state/settings.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
 
 namespace {
 
-// Time for which the events of an ended response can be read again, within resume.max_bytes.
+// How long the events of an ended response are kept, within resume.max_bytes.
 constexpr std::chrono::minutes kKeepEvents{5};
 
 }  // namespace

@@ -1,6 +1,6 @@
-// BackgroundRun: an operation that runs without the session that began it: its events are saved for readers, its
-// response is stored at its end. One thread at a time (its executor's). Invariants: it holds its key's place and its
-// place in the queue like any request; a drain waits for it, and cuts it at the deadline.
+// BackgroundRun: an operation that continues without its client's session. Its events are saved for readers, and its
+// response is stored at its end. One thread at a time (its executor's). Invariants: it counts against its key's quota
+// and the queue like any request; a drain waits for it, and cuts it at the deadline.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -24,9 +24,9 @@ class BackgroundRun {
   BackgroundRun(const BackgroundRun&) = delete;
   BackgroundRun& operator=(const BackgroundRun&) = delete;
 
-  // Submits the operation, or returns why there is no room.
+  // Submits the operation; returns an error if the queue is full.
   Result<void> begin(QuotaTable::Lease lease, ReservedPlace place, Clock::time_point arrival);
-  // The answer that the client gets at once.
+  // The response that the client gets immediately.
   std::string first_body() const { return operation_->snapshot(); }
   // Starts the run, which then continues by itself. To be called after begin().
   static void start(std::shared_ptr<BackgroundRun> run);

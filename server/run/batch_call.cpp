@@ -14,9 +14,6 @@
 #include "server/threads/run_by.h"
 #include "server/threads/text_pool.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
@@ -25,7 +22,7 @@ namespace {
 
 constexpr std::chrono::seconds kRetryLater{1};
 
-// Returns whether the error means a lack of room, which is no answer to a request that can wait.
+// Whether the error passes with time, such as a full queue: the line is then called again.
 bool may_pass(const Error& error) {
   if (error.kind == ErrorKind::kUnavailable) return true;
   return error.kind == ErrorKind::kRateLimited && error.retry_after.has_value();
@@ -78,7 +75,7 @@ class LineCall {
   using Read = Result<std::unique_ptr<Operation>>;
 
   asio::awaitable<Read> read_call_of_line() {
-    SleepingModel asleep;  // until the line is read again: its adapter stays in memory
+    SleepingModel asleep;  // keeps the adapter in memory until the line is parsed again
     while (true) {
       Result<ParsedCall> read = co_await read_once();
       if (!read) co_return tl::make_unexpected(read.error());

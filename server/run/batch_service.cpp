@@ -15,9 +15,6 @@
 #include "server/api/common/model_table.h"
 #include "server/state/settings.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
@@ -37,7 +34,7 @@ std::int64_t unix_now() {
 
 }  // namespace
 
-// Ends a line's coroutine, for whatever reason it ended.
+// Marks that a line's coroutine has ended.
 struct BatchService::LineEnd {
   explicit LineEnd(std::shared_ptr<Running> of) : running(std::move(of)) {}
   LineEnd(LineEnd&&) noexcept = default;
@@ -75,8 +72,8 @@ void BatchService::stop() {
   });
 }
 
-// Runs posted work to its end, so that nothing of the sessions stays here. A request still being called has no answer
-// on the disk: the next process that opens the folder calls it again.
+// Runs the posted work to its end, so that no reference to a session stays here. The next process repeats requests that
+// have no answer on the disk.
 void BatchService::join() {
   thread_.stop();
   thread_.join();
@@ -126,7 +123,7 @@ bool BatchService::is_serving() const {
 void BatchService::advance() {
   if (stopping_) {
     end_lines();
-    if (running_.empty()) store_.close();  // the folder is free for another process
+    if (running_.empty()) store_.close();  // unlocks the folder
     return;
   }
   const auto opened = store_.open();
@@ -175,8 +172,7 @@ void BatchService::start_lines() {
   while (static_cast<std::int64_t>(running_.size()) < options_.max_running) {
     const auto running = std::make_shared<Running>();
     LineEnd end(running);
-    const auto place =
-        running_.emplace(num_begun_++, running).first;  // counted before the line is taken, so that it is not lost
+    const auto place = running_.emplace(num_begun_++, running).first;  // before the line is taken, so that none is lost
     auto line = store_.next_line(may_run);
     if (!line) running_.erase(place);
     if (!line) return;
@@ -222,7 +218,7 @@ asio::awaitable<void> BatchService::run_line(std::shared_ptr<Running> running, [
   co_await keep(running, std::move(answer));
 }
 
-// Retries until the answer is on the disk: while that is full, the batch keeps its place among the running ones.
+// Writes the answer to the disk. While that is full, it retries and the line counts as running.
 asio::awaitable<void> BatchService::keep(std::shared_ptr<Running> running, LineAnswer answer) {
   const BatchLine& line = running->line;
   AnswerRecord record;

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <string>
 
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 #include "server/batch/batch_store.h"
 #include "server/run/batch_call.h"
 #include "server/threads/event_threads.h"
@@ -28,7 +28,7 @@ class BatchService {
   BatchService& operator=(const BatchService&) = delete;
 
   void start();
-  // Stops the calls under way, which the next process makes again, and unlocks the folder.
+  // Stops the calls under way and unlocks the folder. The next process repeats these calls.
   void stop();
   // To be called after all callers of post() have stopped.
   void join();
@@ -36,12 +36,11 @@ class BatchService {
   // Runs the job on the batch thread.
   void post(std::function<void()> job);
 
-  // The rest: batch thread only.
-  // Null if another process has locked the folder, or after stop().
+  // Batch thread only, up to options(). Null if another process has locked the folder, or after stop().
   BatchStore* store();
   // Starts the requests that are due; to be called after each change.
   void wake();
-  // Begins an upload, whose last reference may be dropped on any thread.
+  // Begins an upload. Its last reference may be released on any thread.
   Result<std::shared_ptr<FileUpload>> begin_upload(const std::string& owner);
   const BatchOptions& options() const { return options_; }
 
@@ -54,7 +53,7 @@ class BatchService {
     BatchLine line;
     LineControl control;
     bool has_ended = false;
-    bool is_settled = true;  // the store has its line again
+    bool is_settled = true;  // its line is answered, dropped or back in the store
   };
   struct LineEnd;
 

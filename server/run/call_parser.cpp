@@ -1,6 +1,6 @@
 #include "server/run/call_parser.h"
 
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 #include "server/media/call_media.h"
 #include "server/run/admin_task.h"
 

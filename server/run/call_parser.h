@@ -1,5 +1,4 @@
-// parse_call: reads a call's body and makes its operation, or names what the call must wait for first. On a text
-// thread.
+// parse_call: parses a call's body into its operation, or says that the call must wait first. On a text thread.
 #pragma once
 
 #include <memory>
@@ -11,9 +10,9 @@
 
 namespace quire {
 
-// The call must be read again once its pictures are there.
+// The call is parsed again once its pictures are loaded.
 struct WantedMedia {};
-// A parsed call of the API: its operation, or the condition for it: a sleeping model to wake, pictures to read.
+// The operation, or what must come first: a sleeping model to wake, or pictures to load.
 using ParsedCall = std::variant<std::unique_ptr<Operation>, SleepingModel, WantedMedia>;
 // Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode if the call's limit was
 // reached.

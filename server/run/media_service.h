@@ -17,19 +17,19 @@ class MediaService {
  public:
   using Done = std::function<void(std::optional<Error>)>;
 
-  // `batches`: whose files pictures may be; null: there are none. Outlives the service.
+  // `batches`: the stored files that pictures may name; null: none. It must outlive the service.
   MediaService(const MediaOptions& options, BatchService* batches);
 
   void start() { pool_.start(); }
   void stop() { pool_.stop(); }
   void join() { pool_.join(); }
 
-  // `client`: whose pieces are counted together. `computes`: false for calls that only count tokens.
+  // `client`: pieces are limited per client. `computes`: false for calls that only count tokens.
   std::shared_ptr<CallMedia> begin(const std::string& key_name, const std::string& client, bool computes) const {
     return std::make_shared<CallMedia>(store_, options_, key_name, client, computes);
   }
-  // Calls `done` once all that the call wants is there, or failed: each failure is kept with its piece. An error: there
-  // is no room for the work. From any thread, perhaps at once.
+  // Calls `done` once each wanted piece is loaded or has failed; failures are kept with their pieces. The callback gets
+  // an error if the queue is full. It may run on any thread, also before this returns.
   void work(const std::shared_ptr<CallMedia>& media, Done done);
 
   MediaStore::Stats stats() const { return store_->stats(); }

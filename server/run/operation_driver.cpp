@@ -4,9 +4,6 @@
 
 #include "server/state/live_operations.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
@@ -20,7 +17,7 @@ OperationDriver::OperationDriver(ServerState& state, Transport& transport, Opera
       write_timeout_(write_timeout),
       run_(state, transport.executor(), operation) {
   run_.use_text_threads(transport_.client());
-  state_.live.add(run_.mailbox());  // the rest allocates nothing: a failure here leaves nothing behind
+  state_.live.add(run_.mailbox());  // the last step that may throw
   transport_.charge_also([this] { return run_.num_waiting_bytes(); });
 }
 
@@ -46,7 +43,7 @@ void OperationDriver::keep(std::shared_ptr<SavedStream> saved, std::chrono::mill
 
 namespace {
 
-// Aborts the stream when the window ends; while it has a reader, waits for another window.
+// Aborts the operation at the end of the window, unless a client reads the stream: then it waits for another window.
 void expire(std::shared_ptr<asio::steady_timer> timer, std::shared_ptr<Mailbox> mailbox,
             std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window) {
   timer->expires_after(window);

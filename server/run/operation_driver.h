@@ -21,30 +21,30 @@ class OperationDriver {
   OperationDriver(ServerState& state, Transport& transport, Operation& operation, ResponseFraming framing,
                   std::chrono::milliseconds write_timeout);
   ~OperationDriver();
-  // Passes these on to OperationRun::admit(). To be called before run().
+  // As OperationRun::admit(). Called before run().
   void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window) {
     run_.admit(lease, std::move(place), list_window);
   }
   // Sends a comment line when nothing else was sent on a stream for this long; 0: never.
   void ping_every(std::chrono::milliseconds interval);
-  // Keeps the stream's events, so that it outlives its client's connection: it is aborted when no client has resumed it
-  // within `window`. Before run().
+  // Saves the stream's events, so that the client can reconnect. Without a reader for `window`, the operation is
+  // aborted. Called before run().
   void keep(std::shared_ptr<SavedStream> saved, std::chrono::milliseconds window);
   OperationDriver(const OperationDriver&) = delete;
   OperationDriver& operator=(const OperationDriver&) = delete;
 
   struct Outcome {
     std::optional<Response> response;  // to be written by the session; nullopt after a stream
-    bool has_more = false;             // the body is only its first part: send_parts() writes all
+    bool has_more = false;             // `response` has the first part of the body; send_parts() sends it all
     bool connection_ok = true;         // the stream's end was written; another request can follow
     int status = 200;
     bool has_begun = false;  // at least one of its requests was accepted
     OperationTimes times;
   };
-  // Runs the operation, but holds back a stream's last bytes, so that the request is counted before its client sees the
-  // end.
+  // Runs the operation. A stream's last bytes are left to end_stream(), so that the request is counted before the
+  // client sees its end.
   boost::asio::awaitable<Outcome> run(Clock::time_point arrival);
-  // Writes a long response, making each part after the client has read the previous ones.
+  // Sends a long response. Each part is made after the client has read the previous ones.
   boost::asio::awaitable<void> send_parts(Outcome& outcome);
   // Writes the stream's last bytes. To be called after run(), with its result.
   boost::asio::awaitable<void> end_stream(Outcome& outcome);

@@ -8,16 +8,13 @@
 #include "server/threads/run_by.h"
 #include "server/threads/text_pool.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
 
 namespace {
 
-// Interval at which an idle list looks for room in a queue that other requests fill.
+// How often a list without running prompts tries a full queue again.
 constexpr std::chrono::milliseconds kListRetry{50};
 // Largest text that an io thread makes itself.
 constexpr std::int64_t kLongText = 64 * 1024;
@@ -62,8 +59,8 @@ Result<void> OperationRun::begin(Clock::time_point arrival) {
   return submit_more();
 }
 
-// Submits as much of a list as may wait or run at once. If the queue is full, only the first prompt is refused: a
-// further one follows once another of its list has ended or there is room.
+// Submits as many prompts of a list as may wait or run at once. A full queue refuses the first prompt; further ones are
+// tried again later.
 Result<void> OperationRun::submit_more() {
   while (num_submitted_ < open_.size() && (num_sequences_ == 0 || num_sequences_ < list_window_)) {
     auto accepted = submit_next();
@@ -83,7 +80,7 @@ Result<void> OperationRun::submit_next() {
     auto held = lease_->hold(num_sequences_ + request->num_choices);
     if (!held) return held;
   }
-  // Times of batch requests stay out of the metrics: they would hide those of users.
+  // The metrics leave out the times of batch requests, which would hide those of users.
   Mailbox::OnEnd on_end;
   if (!request->is_background) on_end = state_.metrics.end_recorder(model_);
   Submission submission{request, Mailbox::sink(mailbox(), index, std::move(on_end))};
@@ -134,7 +131,7 @@ void OperationRun::take_mail(std::vector<Mail> mail, std::string& out) {
       operation_.queue()->abort(request.id, choice);
       continue;
     }
-    // A request of one choice ended by itself with this event; any other is stopped here.
+    // A request of one choice has ended with this event; one of several is aborted.
     if (!ended || request.num_choices > 1) operation_.queue()->abort(request.id);
     close(each.index);
   }

@@ -26,8 +26,8 @@ class OperationRun {
   OperationRun(const OperationRun&) = delete;
   OperationRun& operator=(const OperationRun&) = delete;
 
-  // Sets the quota that its sequences count for, its reserved place in the queue, if any, and how many sequences of a
-  // list may wait or run at once. Before begin().
+  // Sets the lease of quota that its sequences count against, its place in the queue, and how many sequences of a list
+  // may wait or run at once. Before begin().
   void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window);
 
   // Makes long answers on text threads, charged to this client; otherwise the run's own thread makes them.
@@ -41,9 +41,9 @@ class OperationRun {
     bool interrupted = false;    // the mailbox was interrupted, with `error` or without one
     std::optional<Error> error;  // the operation failed
   };
-  // Waits for events, feeds them to the operation and appends the stream's text to `out`. Not to be called once over.
+  // Waits for events, feeds them to the operation and appends the stream's text to `out`. Not called after the end.
   boost::asio::awaitable<Progress> advance(std::string& out);
-  // Call the operation's begin() and finish_part(). An error: out of memory.
+  // As the operation's begin() and finish_part(). Errors: out of memory.
   boost::asio::awaitable<Result<void>> begin_answer(std::string& out);
   boost::asio::awaitable<Result<bool>> finish_part(std::string& out);
   // Bytes that wait for a slow client.

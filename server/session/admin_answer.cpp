@@ -7,9 +7,6 @@
 #include "server/state/callback_wait.h"
 #include "server/threads/run_by.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;

@@ -1,5 +1,5 @@
-// AdminAnswer: the answer to an admin's request: its handler runs on the admin thread, a slow operation of it is waited
-// for, a download is handed to DownloadAnswer. One thread (the connection's).
+// AdminAnswer: the answer to an admin's request: its handler runs on the admin thread. It waits for slow operations and
+// hands downloads to DownloadAnswer. One thread (the connection's).
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

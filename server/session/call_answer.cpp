@@ -8,9 +8,6 @@
 #include "server/session/shared_stream.h"
 #include "server/state/settings.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
@@ -85,12 +82,12 @@ asio::awaitable<bool> CallAnswer::drive(std::unique_ptr<Operation> operation, co
       co_await driver.end_stream(outcome);
     }
   }
-  operation.reset();  // the answer may be long, and be read slowly
+  operation.reset();  // frees its memory while the answer is sent
   if (outcome.response) co_return co_await exchange_.respond(std::move(*outcome.response));
   co_return outcome.connection_ok;
 }
 
-// Starts a response that its client need not wait for; a stream of it is read like a saved one.
+// Starts a background run and answers at once, or sends the run's saved stream.
 asio::awaitable<bool> CallAnswer::leave_running(std::unique_ptr<Operation> operation, Clock::time_point arrival) {
   RequestAccount& account = exchange_.account();
   std::shared_ptr<SavedStream> stream;

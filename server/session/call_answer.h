@@ -1,6 +1,5 @@
 // CallAnswer: the answer to an API call: its body is read, its operation runs in the engine and writes a whole response
-// or a stream. The operation may instead go on in the background, or replay a saved stream. One thread (the
-// connection's).
+// or a stream. An operation may also run in the background, or replay a saved stream. One thread (the connection's).
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -23,8 +22,8 @@ class CallAnswer {
         reader_(exchange.state(), *exchange.transport(), exchange.account(), exchange.keeps_stream()) {}
 
   boost::asio::awaitable<bool> give();
-  // Gives the answer of a call whose body was read. `num_received`: number of the stream's events that the client has
-  // from another daemon.
+  // Gives the answer of a call whose body was read. `num_received`: number of events that another daemon has already
+  // sent; nullopt: the call is new.
   boost::asio::awaitable<bool> answer(Call call, std::optional<std::size_t> num_received);
 
  private:

@@ -6,9 +6,6 @@
 #include "server/threads/run_by.h"
 #include "server/wire/client_budget.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
@@ -43,10 +40,10 @@ Result<void> CallReader::reserve_place(const ModelTable& models, const Call& cal
   return {};
 }
 
-// While its model is not ready, the request waits here, before anything is built from it, and is read again.
+// Waits while the model is not ready, then parses the body again.
 asio::awaitable<std::optional<CallReader::Parsed>> CallReader::read(Call& call) {
   const auto began = Clock::now();
-  SleepingModel asleep;  // until the request is read again: its adapter stays in memory
+  SleepingModel asleep;  // keeps the adapter in memory until the body is parsed again
   while (true) {
     auto read = co_await read_once(call);
     if (!read) co_return std::nullopt;
@@ -93,7 +90,7 @@ asio::awaitable<std::optional<Result<ParsedCall>>> CallReader::read_once(Call& c
   co_return std::move(read);
 }
 
-// Reads the table again each time: a waiting request that held it would delay the destruction of unloaded models.
+// Takes the table of models afresh each time: holding it while waiting would keep unloaded models alive.
 asio::awaitable<Result<ParsedCall>> CallReader::read_in(TextLane lane, std::stop_token stop, Call& call) {
   const auto table = state_.models();
   const Admission& admission = account_.admission();
@@ -121,7 +118,8 @@ asio::awaitable<WaitResult> CallReader::wake(const SleepingModel& asleep, const 
   };
   auto longest = state_.waker.longest_wait(asleep.name);
   if (longest) *longest -= std::min(*longest, std::chrono::floor<std::chrono::milliseconds>(Clock::now() - since));
-  if (!asleep.wait_for_adapter) account_.place() = {};  // the request now counts in the sleeping model's limits
+  if (!asleep.wait_for_adapter)
+    account_.place() = {};  // while it waits, the request counts against the sleeping model's own limits
   co_return co_await wait_for_callback(state_, transport_, begin, longest);
 }
 

@@ -1,6 +1,6 @@
-// CallReader: makes an operation of an API call: its place in the model's queue, its body parsed on a text thread, the
-// waits for a model that sleeps, for an adapter and for pictures. One thread (the connection's). Invariant: a call that
-// waits has built nothing from its body; it is read again afterwards.
+// CallReader: turns an API call into an operation: reserves a place in the model's queue, parses the body on a text
+// thread, and waits for a sleeping model, an adapter or pictures. One thread (the connection's). Invariant: a waiting
+// call keeps nothing that was parsed from its body, which is parsed again afterwards.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -18,16 +18,16 @@ namespace quire {
 
 class CallReader {
  public:
-  // `outlives_client`: the call is read to its end although the client leaves.
+  // `outlives_client`: reading continues if the client leaves.
   CallReader(ServerState& state, Transport& transport, RequestAccount& account, bool outlives_client)
       : state_(state), transport_(transport), account_(account), outlives_client_(outlives_client) {}
   CallReader(const CallReader&) = delete;
   CallReader& operator=(const CallReader&) = delete;
 
-  // The refusal that every model would give; nothing if a model may take the request, or has to be woken.
+  // The error if the queues of all models are full; nullopt if one has room or must be woken first.
   std::optional<Error> full_queues() const;
   using Parsed = Result<std::unique_ptr<Operation>>;
-  // nullopt: the client left. The call's body is needed until the end.
+  // nullopt: the client left. `call` must keep its body until this returns.
   boost::asio::awaitable<std::optional<Parsed>> read(Call& call);
 
  private:

@@ -1,5 +1,5 @@
-// DownloadAnswer: the answer to an admin who asked for a download: its progress, or its end. One thread (the
-// connection's). The module `hub`.
+// DownloadAnswer: the answer to an admin's download: a stream of its progress, or one response at its end. One thread
+// (the connection's). The module `hub`.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

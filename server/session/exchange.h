@@ -1,5 +1,5 @@
-// Exchange: one request of a connection, from its head to the end of its answer: what the answers read of it, and the
-// writing of whole responses. One thread (the connection's). Invariant: a request is answered once.
+// Exchange: one request of a connection, from its head to the end of its answer: the state that its answers share, and
+// the functions that send whole responses. One thread (the connection's). Invariant: a request is answered once.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -29,18 +29,18 @@ class Exchange {
   const ServerOptions& options() const { return account_.options(); }
   const std::string& request_id() const { return account_.request_id(); }
   Call new_call() const { return account_.new_call(head_, on_admin_); }
-  // A record of a request that begins now with this head.
+  // A log record with this head and the present time.
   RequestRecord new_record(std::string request_id) const;
 
-  // Passes the gate. `resumes`: the request was counted when it came first.
+  // Asks the gate for admission. `resumes`: a repeated request, which was counted the first time.
   void pass_gate(bool resumes);
-  // A client that names its request may return for its stream.
+  // Whether the stream is saved: only a client that names its request can resume it.
   bool keeps_stream() const;
-  // Detects a repeated request from a client that has part of its answer.
+  // Whether the client repeats a request to get the rest of its stream.
   bool resumes() const;
 
   ResponseFraming framing() const;
-  // Returns, like all functions that answer, false if the connection cannot be used any more.
+  // Returns false if the connection can take no further request, like all functions that answer.
   boost::asio::awaitable<bool> respond(Response response);
   boost::asio::awaitable<bool> respond(const Error& error) { return respond(error_response(error)); }
   // Answers, and lets the connection end.

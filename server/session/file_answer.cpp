@@ -1,11 +1,8 @@
 #include "server/session/file_answer.h"
 
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 #include "server/run/batch_service.h"
 #include "server/threads/run_by.h"
-
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 namespace quire {
 

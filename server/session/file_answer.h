@@ -29,10 +29,10 @@ class FileAnswer {
   const StoredEndpoint endpoint_;
 };
 
-// Refusals where no directory is set, and while another process has locked it.
+// The errors where no directory is set, and while another process has locked it.
 Error batches_are_off();
 Error batches_elsewhere();
-// Runs jobs on the batch thread.
+// A function that runs jobs on the batch thread.
 std::function<void(std::function<void()>)> batch_thread(BatchService& batches);
 
 }  // namespace quire

@@ -1,6 +1,6 @@
-// RequestAccount: what a request is entitled to, holds and counts for: its admission with the lease of its key's quota,
-// its place in a model's queue, its log record. One thread at a time. Invariant: the lease and the place are free
-// before the client has the end of the answer.
+// RequestAccount: what one request holds until it ends: its admission with the lease of its key's quota, its place in a
+// model's queue, its log record. One thread at a time. Invariant: the lease and the place are free before the client
+// has the end of the answer.
 #pragma once
 
 #include <memory>
@@ -18,12 +18,12 @@ namespace quire {
 
 class RequestAccount {
  public:
-  // `settings`: those of the request's beginning, which it keeps.
+  // `settings`: used for the whole request, whatever a reload changes.
   RequestAccount(ServerState& state, std::shared_ptr<const Settings> settings, RequestRecord record);
   RequestAccount(const RequestAccount&) = delete;
   RequestAccount& operator=(const RequestAccount&) = delete;
 
-  // Replaces the admission: a stream of another daemon passes the gate twice.
+  // Replaces the admission. A stream that is taken over from another daemon passes the gate twice.
   void admit(Admission admission);
   Admission& admission() { return admission_; }
   const Admission& admission() const { return admission_; }
@@ -36,15 +36,16 @@ class RequestAccount {
   // The key or address that its bodies and unread answers are charged to.
   std::string client_name() const;
 
-  // The call as far as the head determines it. `on_admin`: it arrived on the admin listener.
+  // A Call without body, made from the head. `on_admin`: it arrived on the admin listener.
   Call new_call(const RequestHead& head, bool on_admin) const;
   // Counts the prompts against the key's quota, before anything is queued.
   Result<void> take_prompt_quota(const Operation& operation);
   // Notes how its operation ended. `has_begun`: the engine accepted a part of it.
   void note_outcome(const Operation& operation, const OperationTimes& times, bool has_begun);
-  // Counts the answer, before its last bytes are sent: a client that has them finds its place free.
+  // Counts the answer and frees the request's place. Called before the last bytes are sent, so that the client's next
+  // request finds the place free.
   void count(int status);
-  // Frees what the request holds, and reports it; the first time only.
+  // Frees what the request holds and logs it. Further calls do nothing.
   void end();
   void log() const;
 

@@ -4,16 +4,13 @@
 
 #include "server/state/settings.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
 
 namespace {
 
-// Largest unneeded body that is read to keep the connection; beyond it closing is cheaper.
+// Largest body that is skipped to keep the connection; a longer one closes it.
 constexpr std::size_t kMaxDiscard = 262144;
 constexpr std::chrono::milliseconds kNoTime{0};
 constexpr std::size_t kDrainBytes = 256 * 1024;  // piece size of a body that is not collected
@@ -106,7 +103,7 @@ asio::awaitable<bool> RequestBody::take(std::string* body, const Drain* drain) {
       co_await transport.write("HTTP/1.1 100 Continue\r\n\r\n", options.timeout.write);
     }
     invited = true;
-    // A client that sends one byte before each timeout would otherwise hold its place for ever.
+    // Without a least rate, a client that sends one byte before each timeout would hold its place for ever.
     const auto allowed =
         options.timeout.body +
         std::chrono::milliseconds(static_cast<std::int64_t>(parser_.num_decoded()) * 1000 / options.min_body_rate);
@@ -124,8 +121,7 @@ asio::awaitable<bool> RequestBody::take(std::string* body, const Drain* drain) {
 
 asio::awaitable<bool> RequestBody::respond_unread(Response response) {
   if (!parser_.done() && exchange_.head().expects_continue) {
-    // A client that waits for "100 Continue" has not sent its body: there is nothing to skip, and whether it will send
-    // the body is unknown.
+    // A client that waits for "100 Continue" may or may not send its body after this answer, so the connection ends.
     exchange_.close_after();
   } else if (!parser_.done()) {
     parser_.limit_body(kMaxDiscard);

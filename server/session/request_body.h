@@ -1,6 +1,6 @@
 // RequestBody: the body of one request as it arrives: read, passed on or skipped, within its bounds of bytes, time and
 // shared memory. One thread (the connection's). Invariant: bytes are charged to the client from the first one until
-// release(). Functions that return "refused" have answered the client.
+// release(). A function that refuses the body has answered the client.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -23,14 +23,14 @@ class RequestBody {
 
   // nullopt: the client left, or was refused.
   boost::asio::awaitable<std::optional<std::string>> read();
-  // Takes the bytes out of the string; false: the rest is not wanted.
+  // Consumes the bytes. Returns false to refuse the rest of the body.
   using Drain = std::function<boost::asio::awaitable<bool>(std::string& bytes)>;
   // Passes the body on piece by piece. False: the client left, was refused, or `drain` returned false.
   boost::asio::awaitable<bool> pass_on(std::size_t max_bytes, const Drain& drain);
-  // Responds without interpreting the body. It is still read first: if it is malformed, the next request's beginning is
-  // unknown, and this request is refused.
+  // Skips the body, then responds. A malformed body is refused instead, since the beginning of the next request is
+  // unknown.
   boost::asio::awaitable<bool> respond_unread(Response response);
-  // Returns true after refusing bytes that follow a closing request.
+  // Refuses bytes that follow a request with "Connection: close". Returns whether there were any.
   boost::asio::awaitable<bool> refuse_further_bytes();
   bool has_arrived() const { return parser_.done(); }
   // To be called once the body is parsed and destroyed.

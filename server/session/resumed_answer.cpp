@@ -10,9 +10,6 @@
 #include "server/state/callback_wait.h"
 #include "server/state/settings.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
@@ -46,7 +43,7 @@ asio::awaitable<bool> ResumedAnswer::refuse() {
   co_return co_await exchange_.respond(std::move(response));
 }
 
-// A daemon that has just died counts as alive until its lease ends, so this waits for that.
+// Waits for the lease of a daemon that has just died, until which it counts as alive.
 asio::awaitable<SharedStreams::Taken> ResumedAnswer::take_stream(std::string name) {
   const SharedStreams& sharer = *exchange_.state().shared_streams.load();
   Transport& transport = *exchange_.transport();
@@ -67,8 +64,8 @@ asio::awaitable<SharedStreams::Taken> ResumedAnswer::take_stream(std::string nam
   }
 }
 
-// The stream's daemon has died: this one makes the same answer and omits the events that the client has. It counts like
-// any other request, for quotas and the queue too.
+// Generates the answer of a dead daemon again and omits the events that the client has. Quotas and the queue count it
+// like any other request.
 asio::awaitable<bool> ResumedAnswer::take_over(std::string body, std::size_t number) {
   Call call = exchange_.new_call();
   call.body = std::move(body);

@@ -1,6 +1,6 @@
 // ResumedAnswer: the rest of a stream for a client that repeats its request with the number of its last event. The
-// stream is saved here, or was another daemon's: if that one has died, this daemon makes the same answer again. One
-// thread (the connection's).
+// stream is saved here, or belonged to another daemon that has died: this daemon then generates the same answer again.
+// One thread (the connection's).
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -1,5 +1,5 @@
 // SavedAnswer: sends a saved stream from the event after the client's last one, while it grows, to its end. One thread
-// (the connection's). Invariant: a stream that it keeps alive runs on as long as its client reads.
+// (the connection's). Invariant: with keeps_alive, the run continues as long as the client reads.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,7 +13,7 @@ namespace quire {
 
 class SavedAnswer {
  public:
-  // `keeps_alive`: a run without readers ends early.
+  // `keeps_alive`: counts as a reader of the run, which ends early without readers.
   SavedAnswer(Exchange& exchange, std::shared_ptr<SavedStream> stream, bool keeps_alive);
   ~SavedAnswer();
   SavedAnswer(const SavedAnswer&) = delete;
@@ -28,7 +28,7 @@ class SavedAnswer {
   const bool keeps_alive_;
 };
 
-// Refuses to send the rest of a stream that is not kept.
+// The refusal where no stream is saved.
 Response no_such_stream();
 
 }  // namespace quire

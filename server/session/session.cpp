@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "core/base/log.h"
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 #include "server/run/admin_task.h"
 #include "server/session/admin_answer.h"
 #include "server/session/call_answer.h"
@@ -19,9 +19,6 @@
 #include "server/threads/run_by.h"
 #include "server/wire/transport.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;
@@ -32,7 +29,7 @@ bool opens_socket(const RouteMatch& match) {
   return match.route != nullptr && std::holds_alternative<SocketRoute>(match.route->answer);
 }
 
-// A coroutine of its own, so that a session's frame has no room for answers that it does not give.
+// A coroutine of its own, so that the session's frame does not hold every kind of answer.
 template <class Answer, class... Parts>
 asio::awaitable<bool> give(Parts&... parts) {
   Answer answer(parts...);
@@ -65,7 +62,7 @@ asio::awaitable<void> Connection::run() {
   bool again = co_await transport_->handshake(timeout);
   while (again) {
     const auto idle_until = Clock::now() + state_.settings()->options.timeout.idle;
-    // A coroutine of its own would keep its frame for each connection that idles.
+    // Waits here: a coroutine of its own would cost each idle connection a frame.
     if (transport_->input().empty()) {
       const ReadStatus status = co_await transport_->fill(until(idle_until));
       again = status == ReadStatus::kMore;
@@ -115,7 +112,7 @@ asio::awaitable<bool> Session::read_head(Time idle_until) {
   }
 }
 
-// Logs like other requests, but shows none of the client's text in place of a path.
+// Logs the refusal without any text of the client.
 asio::awaitable<void> Session::refuse_head(const HttpRefusal& refusal) {
   Exchange exchange(state_, transport_, RequestHead(), on_admin_);
   co_await exchange.refuse(refusal.status, refusal.code, refusal.message);

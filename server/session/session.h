@@ -40,7 +40,7 @@ class Session {
   ServerState& state_;
   const std::shared_ptr<Transport> transport_;
   const bool on_admin_;
-  const std::shared_ptr<const Settings> settings_;  // for the head; the answer has those of its beginning
+  const std::shared_ptr<const Settings> settings_;  // for reading the head; answers take the current ones
   RequestParser parser_;
 };
 

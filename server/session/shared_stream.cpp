@@ -4,8 +4,8 @@
 #include <random>
 
 #include "core/base/log.h"
-#include "core/base/printable.h"
-#include "server/api/common/sha256.h"
+#include "core/base/message_text.h"
+#include "server/api/common/encodings.h"
 
 namespace quire {
 

@@ -1,5 +1,5 @@
-// SharedStream: a stream's record in the fleet's store while this daemon runs the stream, so that another daemon can
-// continue it. One thread. shared_name, new_origin: the stream's name there and what its answer depends on; any thread.
+// SharedStream: a stream's record in the fleet's store. It exists while this daemon runs the stream, so that another
+// daemon can continue it. One thread. shared_name() and new_origin(): any thread.
 #pragma once
 
 #include <chrono>

@@ -8,7 +8,6 @@
 #include "server/api/common/errors.h"
 #include "server/api/common/store/response_store.h"
 #include "server/gate/browser_guard.h"
-#include "server/gate/cors.h"
 #include "server/ops/keys/quota.h"
 #include "server/run/operation_run.h"
 #include "server/session/call_reader.h"
@@ -17,9 +16,6 @@
 #include "server/wire/client_budget.h"
 #include "server/wire/mailbox.h"
 #include "server/wire/web_socket.h"
-
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 namespace quire {
 
@@ -78,7 +74,7 @@ bool has_key(const Settings& settings, const std::string& name, const std::strin
   return settings.keys.empty() ? hash.empty() : key != nullptr && hash_of(*key) == hash;
 }
 
-// Marks the end of the reading, for whatever reason, and wakes the session.
+// Marks the end of the reading and wakes the session.
 struct ReadingEnd {
   explicit ReadingEnd(SocketInbox& of) : inbox(of) {}
   ~ReadingEnd() {
@@ -92,7 +88,7 @@ struct ReadingEnd {
   SocketInbox& inbox;
 };
 
-// However the session ends, the reading ends with it, and the connection.
+// Ends the reading and the connection when the session ends.
 struct SocketEnd {
   SocketEnd(SocketInbox& its_inbox, Transport& its_transport) : inbox(its_inbox), transport(its_transport) {}
   ~SocketEnd() {
@@ -107,7 +103,7 @@ struct SocketEnd {
   Transport& transport;
 };
 
-// Counts before the last message: a client that has it finds its request counted.
+// Called before the last message is sent, so that the request is counted when the client has its answer.
 void note_end(RequestAccount& account, const Operation& operation, OperationTimes times) {
   times.end = Clock::now();
   account.note_outcome(operation, times, true);
@@ -173,7 +169,7 @@ asio::awaitable<bool> SocketAnswer::give() {
 asio::awaitable<void> SocketAnswer::answer_messages(SocketInbox& inbox, std::string key_hash) {
   const ServerState& state = exchange_.state();
   const std::string& key_name = exchange_.account().record().key_name;
-  // Afterwards a client opens another connection, so that connections follow a changing fleet.
+  // A socket has a longest lifetime, so that clients reconnect and follow a changing fleet.
   const auto until = Clock::now() + exchange_.options().timeout.socket;
   while (!inbox.has_ended) {
     if (inbox.reader.mailbox()->interrupted() || state.phase.load() >= ServerPhase::kRefusing) {

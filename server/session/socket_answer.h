@@ -1,6 +1,6 @@
 // SocketAnswer: the Responses API over a WebSocket: each message of the client is a request, whose events are messages.
-// Requests are answered one after another: the next message waits here, and later ones in the client's connection. The
-// connection's thread.
+// Requests are answered one after another. One further message waits here; later ones stay unread. The connection's
+// thread.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -26,7 +26,7 @@ class SocketAnswer {
   // `key_hash`: hash of the key that opened the connection; empty without a key.
   boost::asio::awaitable<void> answer_messages(SocketInbox& inbox, std::string key_hash);
   boost::asio::awaitable<void> answer_message(SocketInbox& inbox, WebSocket::Message message);
-  // The error, if the request has sent no event.
+  // Returns an error if the request failed before its first event.
   boost::asio::awaitable<std::optional<Error>> answer_request(SocketInbox& inbox, RequestAccount& account,
                                                               WebSocket::Message message);
   Result<void> admit(RequestAccount& account);

@@ -2,14 +2,11 @@
 
 #include <ctime>
 
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 #include "server/run/batch_service.h"
 #include "server/session/file_answer.h"
 #include "server/threads/run_by.h"
 #include "server/wire/multipart.h"
-
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 namespace quire {
 

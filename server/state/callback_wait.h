@@ -1,6 +1,6 @@
 // wait_for_callback: suspends a session until an operation on another thread calls back. Runs on the session's io
-// thread and blocks none. The first of these ends the wait: the callback, the client's disconnect, the time limit, the
-// drain's deadline.
+// thread and blocks none. It ends with the callback, the client's disconnect, the time limit or the drain's deadline,
+// whichever is first.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

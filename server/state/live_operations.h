@@ -17,7 +17,7 @@ class LiveOperations {
   void add(const std::shared_ptr<Mailbox>& mailbox);
   void remove(const std::shared_ptr<Mailbox>& mailbox);
   std::size_t count() const;
-  // Interrupts all operations with this error and returns their number.
+  // Ends all operations with this error. Returns their number.
   std::size_t cut(const Error& error);
   // Wakes all operations.
   void nudge();

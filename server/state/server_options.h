@@ -10,7 +10,7 @@
 #include "server/batch/batch_options.h"
 #include "server/media/media_options.h"
 #include "server/ops/keys/security_options.h"
-#include "server/ops/reports/access_log.h"
+#include "server/ops/reports/request_record.h"
 #include "server/ops/reports/span_exporter.h"
 #include "server/ops/stream_store.h"
 #include "server/wire/tls.h"
@@ -20,15 +20,15 @@ namespace quire {
 struct TimeoutOptions {
   std::chrono::milliseconds idle{75'000};       // time between two requests of a connection
   std::chrono::milliseconds header{15'000};     // time for the whole head, from its first byte
-  std::chrono::milliseconds body{30'000};       // time for the next bytes of the body
-  std::chrono::milliseconds write{60'000};      // time for the client to read further bytes
+  std::chrono::milliseconds body{30'000};       // longest pause between bytes of the body
+  std::chrono::milliseconds write{60'000};      // longest pause of a client in reading an answer
   std::chrono::milliseconds ping{30'000};       // silence on a stream before a comment line; 0: never
-  std::chrono::milliseconds socket{3'600'000};  // age of a WebSocket that refuses further messages
+  std::chrono::milliseconds socket{3'600'000};  // age at which a WebSocket takes no further message
 };
 
 struct DrainOptions {
-  std::chrono::milliseconds delay{0};          // readiness fails, but requests are served meanwhile
-  std::chrono::milliseconds deadline{30'000};  // after the delay: running requests are then cut
+  std::chrono::milliseconds delay{0};          // requests are served, but readiness fails
+  std::chrono::milliseconds deadline{30'000};  // after the delay, for running requests
 };
 
 // Other sites whose pages may use the API: "https://chat.example", or "*" for all. Empty: only the server's own page.
@@ -65,9 +65,9 @@ struct ServerOptions {
   std::int64_t max_header_bytes = 32768;
   std::int64_t max_body_bytes = std::int64_t{16} << 20;
   std::int64_t max_queued_bytes = std::int64_t{256} << 20;  // unparsed bodies of all requests
-  std::int64_t min_body_rate = 16384;  // required bytes per second of a body once its timeout has passed
+  std::int64_t min_body_rate = 16384;                       // bytes per second that a body needs after `timeout.body`
   std::int64_t max_unread_bytes = std::int64_t{256} << 20;  // all answers that clients have not read
-  std::int64_t min_answer_rate = 4096;  // required bytes per second of reading an answer once its timeout has passed
+  std::int64_t min_answer_rate = 4096;  // bytes per second that a client must read after `timeout.write`
   std::int64_t list_window = 16;        // sequences of a list of prompts that wait or run at once
   TlsOptions tls;
   TimeoutOptions timeout;

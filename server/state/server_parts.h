@@ -1,5 +1,5 @@
-// ServerParts: owns the parts that the sessions of one server share, and the state by which they reach them. Any
-// thread, as the parts say.
+// ServerParts: owns the parts that the sessions of one server share, and the ServerState that refers to them. Threads:
+// as the parts say.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// ServerState: the parts that the sessions of one server share; ServerParts owns them. Any thread, unless a member says
-// otherwise. A user of a part includes that part's header.
+// ServerState: references to the parts that the sessions of one server share; ServerParts owns them. Any thread, unless
+// a member says otherwise. Parts are only declared here: their users include their headers.
 #pragma once
 
 #include <atomic>
@@ -44,7 +44,7 @@ enum class ServerPhase {
   kStopped,
 };
 
-// Functions of LiveModels by which sessions wake a model, set by connect_models. Any thread.
+// How sessions wake a model: functions of LiveModels, set by connect_models(). Any thread.
 struct ModelWaker {
   using Done = std::function<void(std::optional<Error>)>;
   std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done)> wake =
@@ -92,9 +92,9 @@ struct ServerState {
   ClientBudget& bodies;   // limits unparsed bodies
   ClientBudget& answers;  // limits unread answers
   LiveOperations& live;
-  LiveOperations& sockets;  // open WebSockets, which a drain closes once they have answered
+  LiveOperations& sockets;  // open WebSockets; a drain closes each after its answer
   QuotaTable& quotas;
-  QuotaTable& batch_quotas;  // the same limits, counted apart: batches leave their owner's other requests alone
+  QuotaTable& batch_quotas;  // the same limits for batches, counted apart from other requests
   SharedQuotaCounts& shared_quotas;
   FailureLimiter& failures;
   StreamStore& streams;

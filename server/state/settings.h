@@ -1,5 +1,4 @@
-// Settings: the settings that sessions use; a reload replaces them as a whole. Immutable after construction; any
-// thread.
+// Settings: what a reload can change for sessions. It is replaced as a whole. Immutable after construction; any thread.
 #pragma once
 
 #include <memory>

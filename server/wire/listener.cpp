@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "core/base/result.h"
-#include "server/ops/port_owner.h"
+#include "server/ops/process.h"
 
 namespace quire {
 

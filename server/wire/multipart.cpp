@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "server/wire/characters.h"
-#include "server/wire/raw_head.h"
+#include "server/wire/request_syntax.h"
 
 namespace quire {
 

@@ -5,9 +5,7 @@
 #include <boost/beast/http/rfc7230.hpp>
 #include <limits>
 
-#include "server/wire/characters.h"
-#include "server/wire/raw_head.h"
-#include "server/wire/request_target.h"
+#include "server/wire/request_syntax.h"
 
 namespace quire {
 

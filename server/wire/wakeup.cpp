@@ -1,8 +1,5 @@
 #include "server/wire/wakeup.h"
 
-// GCC 12 takes an inlined coroutine's frame, which Asio allocates and frees itself, for a mismatch.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 namespace quire {
 
 namespace asio = boost::asio;

@@ -7,8 +7,8 @@
 #include "kernels/check.h"
 #include "server/ops/reports/trace_context.h"
 #include "server/router.h"
-#include "server/wire/characters.h"
 #include "server/wire/request_parser.h"
+#include "server/wire/request_syntax.h"
 
 namespace {
 

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/machine/cpu_features.h"
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/gpu_backend.h"
 #include "tests/gpu/device_arrays.h"

@@ -5,10 +5,9 @@
 #include <numeric>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/machine/cpu_features.h"
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/gpu_linear.h"
-#include "kernels/gpu/pack/pack_strips.h"
+#include "kernels/gpu/pack/pack_weights.h"
 #include "tests/gpu/chain.h"
 #include "tests/gpu/device_arrays.h"
 

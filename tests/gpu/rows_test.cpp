@@ -6,12 +6,11 @@
 #include <cmath>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/machine/cpu_features.h"
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/form_names.h"
 #include "kernels/gpu/kernels/embed.h"
 #include "kernels/gpu/kernels/norm_quantise.h"
-#include "kernels/gpu/pack/pack_strips.h"
+#include "kernels/gpu/pack/pack_weights.h"
 #include "tests/gpu/chain.h"
 #include "tests/gpu/device_arrays.h"
 #include "tests/support/made_rows.h"

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/machine/cpu_features.h"
 #include "tests/kernels/attention/attention_scene.h"
 #include "tests/kernels/random_data.h"
 

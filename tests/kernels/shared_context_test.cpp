@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/machine/cpu_features.h"
 #include "kernels/cpu/shared_context.h"
 #include "tests/kernels/attention/attention_scene.h"
 #include "tests/kernels/levels/level_backends.h"

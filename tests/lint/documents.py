@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Checks every Markdown page of the tree, or below a folder: documents.py [FOLDER]: links to files and anchors that exist, tables whose rows have as many cells as their
-head, closed code blocks; that the architecture's table of threads has the names that the code gives them and no others. Prints one line per finding; exit 1 if there is any."""
+head, closed code blocks; that the sources that pages name exist; that the architecture's table of threads has the names that the code gives them and no others.
+Prints one line per finding; exit 1 if there is any."""
+import fnmatch
 import os
 import re
 import subprocess
@@ -9,6 +11,8 @@ import unicodedata
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^\s*(```+|~~~+)")
+# A source in backquotes: a path, the end of one, or a pattern.
+SOURCE = re.compile(r"`([\w./*-]+\.(?:h|cpp|cu|mjs))`")
 SEPARATOR = re.compile(r"^\s*\|?(\s*:?-+:?\s*\|)+\s*:?-*:?\s*$")
 
 
@@ -26,7 +30,7 @@ def cells(row):
 
 class Page:
     def __init__(self, path):
-        self.path, self.anchors, self.links, self.findings = path, set(), [], []
+        self.path, self.anchors, self.links, self.sources, self.findings = path, set(), [], [], []
         fence, table = None, 0
         with open(path, encoding="utf-8") as file:
             lines = file.read().split("\n")
@@ -45,6 +49,7 @@ class Page:
             self.anchors.update(re.findall(r'<a (?:id|name)="([^"]+)"', line))
             prose = re.sub(r"`[^`]*`", "", line)
             self.links += [(number, target) for target in LINK.findall(prose)]
+            self.sources += [(number, name) for name in SOURCE.findall(line)]
         if fence:
             self.findings.append(f"{path}: a code block is not closed")
 
@@ -91,6 +96,20 @@ def thread_findings():
     return findings + [f"{THREADS}: no thread is named {name}" for name in sorted(told - named)]
 
 
+def source_findings(pages):
+    """Sources that pages name and the tree does not have. The list of changes names what was there."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], check=True, capture_output=True, text=True).stdout.split("\n")
+    paths = [path for path in listed if os.path.exists(path)]
+    ends = {path[at:] for path in paths for at in [0] + [i + 1 for i, c in enumerate(path) if c == "/"]}
+
+    def is_there(page, name):
+        beside = os.path.normpath(os.path.join(os.path.dirname(page), name))
+        return name in ends or beside in ends or ("*" in name and any(fnmatch.fnmatch(end, name) for end in ends))
+
+    return [f"{path}:{number}: no source {name}" for path, page in pages.items() if path != "CHANGELOG.md"
+            for number, name in page.sources if not is_there(path, name)]
+
+
 def main():
     if len(sys.argv) > 1:
         listed = [os.path.relpath(os.path.join(folder, name), ".") for folder, _, names in os.walk(sys.argv[1]) for name in names]
@@ -99,7 +118,7 @@ def main():
         listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")
     pages = {path: Page(path) for path in listed if path.endswith(".md") and os.path.exists(path)}
     # Installed pages are read where there is no code.
-    findings = thread_findings() if len(sys.argv) == 1 else []
+    findings = thread_findings() + source_findings(pages) if len(sys.argv) == 1 else []
     for path, page in pages.items():
         findings += page.findings
         for number, target in page.links:

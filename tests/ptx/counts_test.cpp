@@ -6,7 +6,7 @@
 #include "kernels/gpu/form_names.h"
 #include "kernels/gpu/gpu_backend.h"
 #include "kernels/gpu/pack/half_shapes.h"
-#include "kernels/gpu/pack/pack_strips.h"
+#include "kernels/gpu/pack/pack_weights.h"
 #include "tests/gpu_check/cases.h"
 #include "tests/ptx/compared_device.h"
 #include "tests/ptx/machine/products.h"

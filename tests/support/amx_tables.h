@@ -2,8 +2,8 @@
 // AVX-512. Immutable facts; any thread.
 #pragma once
 
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/levels/isa_levels.h"
-#include "kernels/cpu/machine/cpu_features.h"
 
 namespace quire::test {
 

@@ -38,4 +38,9 @@ tl::expected<std::string, std::string> read_regular_file(const std::filesystem::
 // Limit of a PEM file: a certificate, a list of authorities or a key.
 inline constexpr std::size_t kMostPemBytes = std::size_t{4} << 20;
 
+// A secret in a file, as Kubernetes and systemd pass them to a process: its text without the line breaks at the end, at
+// most a few kilobytes. The error completes a sentence whose
+// subject is the path.
+tl::expected<std::string, std::string> read_secret_file(const std::string& path);
+
 }  // namespace quire

@@ -1,7 +1,7 @@
 // JSON as Quire reads and writes it. Parsing is strict (RFC 8259, valid UTF-8), bounded in depth and memory, and
 // linear in the text's length; a repeated key's last value wins. Whole numbers beyond 64 bits keep their digits:
-// nlohmann has no type for them, so they are values of the type binary, which JSON has no other use for. Any
-// thread.
+// nlohmann has no type for them, so they are values of the type binary, which JSON has no other use for. Texts that
+// are escaped must be valid UTF-8. Any thread.
 #pragma once
 
 #include <optional>
@@ -28,5 +28,11 @@ std::string dump_spaced_json(const Json& value);
 
 // The digits of a whole number beyond 64 bits; nullopt: another value.
 std::optional<std::string> digits_beyond_64_bits(const Json& value);
+
+// Appends `text` escaped, without quotes.
+void append_json_escaped(std::string& out, std::string_view text);
+// Appends `text` as a JSON string, with its quotes.
+void append_json_string(std::string& out, std::string_view text);
+std::string quote_json(std::string_view text);
 
 }  // namespace quire

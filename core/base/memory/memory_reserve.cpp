@@ -1,4 +1,4 @@
-#include "core/base/memory/memory_reserve.h"
+#include "core/base/memory/sure_memory.h"
 
 #include <sys/mman.h>
 
@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
-
-#include "core/base/memory/sure_memory.h"
 
 namespace quire {
 

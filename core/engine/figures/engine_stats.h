@@ -1,5 +1,5 @@
-// EngineStats: the engine's counters for other threads. The engine thread writes, any thread reads, no thread
-// waits: each figure is exact, a snapshot's figures may be one step apart.
+// EngineStats: the engine's counters for other threads. The engine thread writes, any thread reads, no thread waits:
+// each figure is exact; two figures of a snapshot may be one step apart.
 #pragma once
 
 #include <array>

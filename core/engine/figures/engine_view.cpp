@@ -37,7 +37,7 @@ void EngineView::set_sequences(std::vector<SequenceView> sequences, std::int64_t
 
 EngineView::Reading EngineView::read(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
-  if (now - read_ >= kReaderStays) {  // sequences listed for an earlier reader are stale
+  if (now - read_ >= kReaderStays) {  // the list is an earlier reader's, and out of date
     sequences_.clear();
     num_shared_blocks_ = 0;
   }

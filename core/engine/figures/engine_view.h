@@ -43,7 +43,8 @@ class EngineView {
   EngineView() { steps_.reserve(kNumSteps); }
 
   void add_step(const StepSummary& step) QUIRE_REQUIRES(kEngineThread);
-  // are_any: the engine has sequences. The last one's end is listed at once: an idle engine takes no further step.
+  // are_any: the engine has sequences. When the last one ends, the list is updated at once, since an idle engine takes
+  // no further step.
   bool wants_sequences(Clock::time_point now, bool are_any) const QUIRE_REQUIRES(kEngineThread);
   // num_shared_blocks: shared blocks of the pool, each counted once.
   void set_sequences(std::vector<SequenceView> sequences, std::int64_t num_shared_blocks, Clock::time_point now)

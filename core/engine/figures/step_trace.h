@@ -1,5 +1,5 @@
 // StepTrace: records each step of the engine while a trace is active. start() and stop(): Any thread. Others: Engine
-// thread only. Otherwise it costs the engine one atomic read per step.
+// thread only. Without a trace, a step costs one atomic read.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ struct StepRecord {
   std::int64_t num_prompt_tokens = 0;  // prompt tokens among num_tokens
   std::int64_t num_sequences = 0;
   StepTerms terms{};           // the work that the step computed
-  double seconds = 0.0;        // time of computing and moves; 0: cut short, which says little about its terms' price
+  double seconds = 0.0;        // time of computing and moves; 0: the step was cut short
   std::vector<Entry> entries;  // only while tracing
 };
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/grammar/regex/build.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

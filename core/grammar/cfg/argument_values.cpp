@@ -1,4 +1,4 @@
-#include "core/grammar/cfg/argument_values.h"
+#include "core/grammar/cfg/arguments.h"
 
 #include <algorithm>
 #include <map>
@@ -9,8 +9,7 @@
 #include "core/grammar/cfg/argument_texts.h"
 #include "core/grammar/json_schema/builder.h"
 #include "core/grammar/json_schema/number.h"
-#include "core/grammar/regex/build.h"
-#include "core/grammar/regex/parser.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

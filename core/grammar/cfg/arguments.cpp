@@ -8,9 +8,8 @@
 #include "core/base/json/json.h"
 #include "core/grammar/cfg/argument_members.h"
 #include "core/grammar/cfg/argument_texts.h"
-#include "core/grammar/cfg/argument_values.h"
 #include "core/grammar/json_schema/builder.h"
-#include "core/grammar/regex/build.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

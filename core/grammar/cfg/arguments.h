@@ -1,8 +1,10 @@
-// Arguments of calls in the forms that models write, as Expressions made from their tool's schema. One thread at a
-// time; throws Refusal.
+// Arguments of calls in the forms that models write, as Expressions made from their tool's schema; nested ones are in
+// the call's own form down to the innermost value: braces with bare keys, literals of Python, tags in tags. One thread
+// at a time; throws Refusal.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/grammar/compiler.h"
@@ -29,5 +31,9 @@ struct Bodies {
 
 // All text from the place where the arguments begin up to their end.
 Expr make_arguments(const ArgumentRule& rule, Lexicon& lexicon, Budget& budget, Program& program, Bodies& bodies);
+
+// order: names of the outermost object's properties.
+Expr make_nested_arguments(const ArgumentRule& rule, const std::vector<std::u32string>& order, Lexicon& lexicon,
+                           Budget& budget, Program& program, Bodies& bodies);
 
 }  // namespace quire::grammar

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/grammar/cfg/rules.h"
-#include "core/grammar/regex/build.h"
 #include "core/grammar/regex/dfa.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

@@ -1,4 +1,4 @@
-#include "core/grammar/cfg/structural.h"
+#include "core/grammar/compile_steps.h"
 
 #include <algorithm>
 #include <memory>
@@ -8,9 +8,9 @@
 
 #include "core/grammar/cfg/arguments.h"
 #include "core/grammar/cfg/rules.h"
+#include "core/grammar/compiler.h"
 #include "core/grammar/json_schema/builder.h"
-#include "core/grammar/regex/build.h"
-#include "core/grammar/regex/parser.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

@@ -9,10 +9,7 @@
 
 #include "core/grammar/json_schema/expander.h"
 #include "core/grammar/json_schema/key_automaton.h"
-#include "core/grammar/json_schema/productive.h"
-#include "core/grammar/json_schema/unique_items.h"
-#include "core/grammar/regex/build.h"
-#include "core/grammar/regex/parser.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

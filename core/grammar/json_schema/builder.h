@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/grammar/json_schema/lexicon.h"
 #include "core/grammar/json_schema/shapes.h"
@@ -32,5 +33,16 @@ class SchemaParts {
 
 // Appends the schema's nodes to `program`; returns the root's. Throws Refusal.
 std::uint32_t build_schema(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program);
+
+// Removes the parts that no finite value has, and completes the key lexers accordingly. Considers nodes, arrays and
+// objects from the given indices on. keys: by object shape, the automaton of its keys with classes as labels. Throws
+// Refusal if the remaining parts cannot be enforced exactly.
+void keep_productive(Program& program, std::size_t first_node, std::size_t first_array, std::size_t first_object,
+                     std::vector<Dfa>& keys, Budget& budget);
+
+// The node of an item that must differ from the others: a scalar with a single spelling, or compared by value.
+// `pointer`: the keyword's. Throws Refusal if items could be arrays or objects, or numbers whose supply cannot be
+// counted.
+ValueNode make_unique_item(const Shapes& shapes, const std::string& pointer, Lexicon& lexicon, Budget& budget);
 
 }  // namespace quire::grammar

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/base/json/json_memory.h"
-#include "core/grammar/json_schema/located.h"
 
 namespace quire::grammar {
 

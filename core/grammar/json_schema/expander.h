@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/grammar/json_schema/document.h"
@@ -63,6 +64,7 @@ class Expander {
   std::uint32_t count(const Json& schema, Keyword keyword, std::uint32_t otherwise) const;
   Literal child(const Json& schema, bool negated = false) const;
   [[noreturn]] void refuse(const Json& schema, Keyword keyword, const std::string& message) const;
+  // Runs a piece of work, and adds the keyword's pointer to its Refusal if it has none yet.
   template <class F>
   auto located(const Json& schema, const std::string& keyword, F run) const;
 
@@ -82,5 +84,15 @@ class Expander {
   std::map<Goal, Looked> without_value_;
   std::size_t level_ = 0;
 };
+
+template <class F>
+auto Expander::located(const Json& schema, const std::string& keyword, F run) const {
+  try {
+    return run();
+  } catch (const Refusal& refusal) {
+    if (!refusal.pointer.empty()) throw;
+    throw Refusal(refusal.what(), document_.pointer(schema) + "/" + keyword);
+  }
+}
 
 }  // namespace quire::grammar

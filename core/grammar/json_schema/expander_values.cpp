@@ -5,9 +5,7 @@
 #include "core/base/json/json_memory.h"
 #include "core/grammar/json_schema/expander.h"
 #include "core/grammar/json_schema/formats.h"
-#include "core/grammar/json_schema/located.h"
-#include "core/grammar/regex/build.h"
-#include "core/grammar/regex/parser.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

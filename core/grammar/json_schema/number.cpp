@@ -5,8 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "core/grammar/regex/build.h"
-#include "core/grammar/regex/parser.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

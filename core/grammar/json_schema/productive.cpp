@@ -1,4 +1,4 @@
-#include "core/grammar/json_schema/productive.h"
+#include "core/grammar/json_schema/builder.h"
 
 #include <algorithm>
 #include <utility>

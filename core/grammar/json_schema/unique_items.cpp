@@ -1,4 +1,4 @@
-#include "core/grammar/json_schema/unique_items.h"
+#include "core/grammar/json_schema/builder.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,8 +7,7 @@
 
 #include "core/grammar/json_schema/key_automaton.h"
 #include "core/grammar/json_schema/number.h"
-#include "core/grammar/regex/build.h"
-#include "core/grammar/regex/parser.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

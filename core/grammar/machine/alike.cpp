@@ -1,4 +1,4 @@
-#include "core/grammar/machine/alike.h"
+#include "core/grammar/machine/machine.h"
 
 #include <algorithm>
 #include <utility>

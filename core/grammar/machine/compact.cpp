@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/grammar/machine/alike.h"
 #include "core/grammar/machine/machine.h"
 
 namespace quire::grammar {

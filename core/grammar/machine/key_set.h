@@ -13,40 +13,40 @@ class KeySet {
   void clear() {
     if (num_keys_ == 0) return;
     num_keys_ = 0;
-    ++round_;
+    ++generation_;
   }
   // False if the key is already in the set.
   bool insert(std::uint64_t key) {
-    if (2 * (num_keys_ + 1) > slots_.size()) grow();
-    Slot& slot = slot_of(key);
-    if (slot.round == round_) return false;
-    slot = {key, round_};
+    if (2 * (num_keys_ + 1) > cells_.size()) grow();
+    Cell& cell = cell_of(key);
+    if (cell.generation == generation_) return false;
+    cell = {key, generation_};
     ++num_keys_;
     return true;
   }
 
  private:
-  struct Slot {
+  struct Cell {
     std::uint64_t key = 0;
-    std::uint64_t round = 0;  // round of its insertion
+    std::uint64_t generation = 0;  // of its insertion
   };
-  Slot& slot_of(std::uint64_t key) {
-    const std::size_t mask = slots_.size() - 1;
+  Cell& cell_of(std::uint64_t key) {
+    const std::size_t mask = cells_.size() - 1;
     std::size_t at = (key * 0x9E3779B97F4A7C15ull >> 32) & mask;
-    while (slots_[at].round == round_ && slots_[at].key != key)
+    while (cells_[at].generation == generation_ && cells_[at].key != key)
       at = (at + 1) & mask;
-    return slots_[at];
+    return cells_[at];
   }
   void grow() {
-    std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(slots_.empty() ? 128 : 2 * slots_.size()));
-    for (const Slot& slot : before) {
-      if (slot.round == round_) slot_of(slot.key) = slot;
+    std::vector<Cell> before = std::exchange(cells_, std::vector<Cell>(cells_.empty() ? 128 : 2 * cells_.size()));
+    for (const Cell& cell : before) {
+      if (cell.generation == generation_) cell_of(cell.key) = cell;
     }
   }
 
-  std::vector<Slot> slots_;
+  std::vector<Cell> cells_;
   std::size_t num_keys_ = 0;
-  std::uint64_t round_ = 1;
+  std::uint64_t generation_ = 1;
 };
 
 }  // namespace quire::grammar

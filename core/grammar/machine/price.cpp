@@ -1,4 +1,4 @@
-#include "core/grammar/machine/price.h"
+#include "core/grammar/compile_steps.h"
 
 #include <algorithm>
 #include <array>

@@ -1,10 +1,11 @@
-#include "core/grammar/mask/compiled.h"
+#include "core/grammar/compile_steps.h"
 
 #include <algorithm>
 #include <mutex>
 #include <string>
 #include <utility>
 
+#include "core/grammar/grammar.h"
 #include "core/grammar/machine/lent.h"
 #include "core/grammar/machine/machine.h"
 #include "core/grammar/mask/filler.h"

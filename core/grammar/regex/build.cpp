@@ -1,10 +1,9 @@
-#include "core/grammar/regex/build.h"
+#include "core/grammar/regex/regex.h"
 
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 
-#include "core/grammar/regex/look_ahead.h"
 #include "core/grammar/regex/nfa.h"
 
 namespace quire::grammar {

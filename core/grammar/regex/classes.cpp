@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "core/grammar/regex/parser.h"
+#include "core/grammar/regex/regex.h"
 
 namespace quire::grammar {
 

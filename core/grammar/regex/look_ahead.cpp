@@ -1,10 +1,8 @@
-#include "core/grammar/regex/look_ahead.h"
+#include "core/grammar/regex/regex.h"
 
 #include <algorithm>
 #include <memory>
 #include <utility>
-
-#include "core/grammar/regex/build.h"
 
 namespace quire::grammar {
 

@@ -1,4 +1,4 @@
-#include "core/grammar/regex/parser.h"
+#include "core/grammar/regex/regex.h"
 
 #include <algorithm>
 #include <optional>

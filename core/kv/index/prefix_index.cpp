@@ -191,9 +191,9 @@ PrefixNode PrefixIndex::make_node(PrefixNode parent, std::span<const TokenId> to
 }
 
 void PrefixIndex::link(PrefixNode node) {
-  PrefixNode* slot = bucket(entry(node).key);
-  entry(node).next_in_bucket = *slot;
-  *slot = node;
+  PrefixNode* at = bucket(entry(node).key);
+  entry(node).next_in_bucket = *at;
+  *at = node;
 }
 
 void PrefixIndex::link_alike(PrefixNode node) {
@@ -207,10 +207,10 @@ void PrefixIndex::link_alike(PrefixNode node) {
 void PrefixIndex::unlink(PrefixNode node) {
   const Entry& removed = entry(node);
   if (is_full(node)) {
-    PrefixNode* slot = bucket(removed.key);
-    while (*slot != node)
-      slot = &entry(*slot).next_in_bucket;
-    *slot = removed.next_in_bucket;
+    PrefixNode* at = bucket(removed.key);
+    while (*at != node)
+      at = &entry(*at).next_in_bucket;
+    *at = removed.next_in_bucket;
   }
   (removed.previous_alike == kNoNode ? alike_buckets_[alike_bucket(removed.parent, tokens(node)[0])]
                                      : entry(removed.previous_alike).next_alike) = removed.next_alike;

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <system_error>
 
-#include "core/base/files/write_error.h"
+#include "core/base/files/writing.h"
 #include "core/kv/tiers/stdio_file.h"
 
 namespace quire {

@@ -17,8 +17,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/files/private_folder.h"
-#include "core/base/files/write_error.h"
+#include "core/base/files/writing.h"
 #include "core/base/log.h"
 #include "core/base/result.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/sampling_ranges.h"
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"

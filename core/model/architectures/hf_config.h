@@ -1,9 +1,12 @@
-// The JSON files of a Hugging Face directory: the model's spec, its sampling defaults, pooling and chat template. Any
-// thread. Source: the configuration classes of transformers.
+// The JSON files of a Hugging Face directory: the model's spec, its sampling defaults, pooling and chat template, and
+// the keys that do not change results. Pure functions; any thread. Source: the configuration classes of transformers.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/pooling.h"
 #include "core/model/architectures/spec_reader.h"
@@ -28,5 +31,11 @@ Pooling read_hf_pooling(const nlohmann::json& pooling, const std::string& where)
 // The template in a tokenizer_config.json: a string, or a list of named ones, of which "default" is used. Empty if it
 // has none.
 std::string read_hf_chat_template(const nlohmann::json& tokenizer_config, const std::string& where);
+
+// Keys of `config` that were never looked up and are to be warned of: notes of other tools and, if `ignores_unknown`,
+// those that may change results, which throw StartupError otherwise: one line that names the key, the known key with
+// the most similar spelling, and a way out. `harmless`: keys without effect, beside those of all models.
+std::vector<std::string> ignored_hf_keys(const nlohmann::json& raw, const JsonObject& config, bool ignores_unknown,
+                                         std::span<const std::string_view> harmless = {});
 
 }  // namespace quire

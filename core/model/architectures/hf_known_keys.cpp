@@ -1,11 +1,11 @@
-#include "core/model/architectures/hf_known_keys.h"
+#include "core/model/architectures/hf_config.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/registry.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/model/architectures/hf_config.h"
 #include "core/model/architectures/hf_translation.h"
 #include "core/model/formats/hf/json_file.h"

@@ -11,8 +11,8 @@
 #include "core/model/architectures/hf_families.h"
 #include "core/model/architectures/spec_reader.h"
 #include "core/model/formats/hf/json_file.h"
-#include "core/model/formats/left_out_parts.h"
 #include "core/model/formats/row_makers.h"
+#include "core/model/formats/tensor_table.h"
 #include "core/model/parts/weight_roles.h"
 
 namespace quire {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
-#include "core/model/formats/left_out_parts.h"
+#include "core/model/formats/tensor_table.h"
 #include "core/model/parts/parts.h"
 
 namespace quire {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/architectures/registry.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/model/architectures/spec_reader.h"
 
 namespace quire {

@@ -1,4 +1,4 @@
-#include "core/model/formats/quantized_tensors.h"
+#include "core/model/formats/hf/directory_tensors.h"
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/formats/ggml_types.h"
 #include "core/model/formats/row_makers.h"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/formats/hf/json_file.h"
 #include "core/text/tokenizer_data.h"

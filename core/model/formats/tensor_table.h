@@ -103,4 +103,8 @@ class TensorTable {
 // The tensors of a GGUF file, as views of its bytes.
 TensorTable gguf_tensor_table(const GgufFile& file, const std::string& where);
 
+// Names of the parts of a model's files that the text model does not compute.
+inline constexpr const char* kVisionPart = "a vision tower";
+inline constexpr const char* kAudioPart = "an audio tower";
+
 }  // namespace quire

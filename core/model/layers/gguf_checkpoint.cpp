@@ -4,12 +4,11 @@
 #include <string_view>
 #include <utility>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/base/sampling_ranges.h"
 #include "core/model/architectures/registry.h"
 #include "core/model/formats/gguf/gguf.h"
-#include "core/model/formats/gguf/gguf_shards.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/model/layers/checkpoint.h"
 

@@ -5,16 +5,15 @@
 #include <set>
 #include <utility>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/architectures/hf_config.h"
 #include "core/model/formats/files/content_hash.h"
 #include "core/model/formats/files/mapped_file.h"
 #include "core/model/formats/files/model_path.h"
+#include "core/model/formats/hf/directory_tensors.h"
 #include "core/model/formats/hf/json_file.h"
 #include "core/model/formats/hf/safetensors.h"
-#include "core/model/formats/hf/sentence_modules.h"
-#include "core/model/formats/quantized_tensors.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/model/layers/checkpoint.h"
 

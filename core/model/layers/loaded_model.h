@@ -14,7 +14,9 @@
 #include "core/model/layers/model.h"
 #include "core/model/layers/model_identity.h"
 #include "core/model/parts/model_config.h"
+#include "core/model/parts/model_spec.h"
 #include "core/text/tokenizer.h"
+#include "kernels/backend.h"
 #include "kernels/device_step_bytes.h"
 
 namespace quire {
@@ -88,5 +90,11 @@ class LoadedModel {
 // vocabulary is not read: tokenizer() is null.
 std::shared_ptr<const LoadedModel> open_model(const std::filesystem::path& path, bool with_text = true,
                                               const SpecWishes& wishes = {});
+
+// Operations that a model requires beyond those of a plain decoder. Throws StartupError, one line that names the first
+// that the backend does not compute.
+void require_abilities(const ModelSpec& spec, Backend& backend);
+// Checks a cache of the layout's type and heads in the same way.
+void require_cache(const KvLayout& layout, const Backend& backend);
 
 }  // namespace quire

@@ -11,8 +11,8 @@
 #include "core/model/layers/model.h"
 #include "core/model/layers/packed_layers.h"
 #include "core/model/layers/step_slices.h"
-#include "core/model/parts/kv_groups.h"
 #include "core/model/parts/layer_run.h"
+#include "core/model/parts/model_spec.h"
 #include "kernels/device_step_bytes.h"
 
 namespace quire {

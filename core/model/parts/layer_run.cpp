@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/model/parts/kv_groups.h"
+#include "core/model/parts/model_spec.h"
 #include "core/model/parts/views.h"
 #include "kernels/check.h"
 #include "kernels/parallel/rank_sum.h"

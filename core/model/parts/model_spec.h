@@ -214,4 +214,12 @@ bool keeps_one_layer(const ModelSpec& spec);
 // Numbers of a row's position: three if frequencies turn by time, height and width (M-RoPE).
 std::int64_t positions_per_row(const ModelSpec& spec);
 
+// By layer: number of latest tokens whose K and V are kept for all layers that read them; 0: all tokens, or none.
+std::vector<std::int64_t> kept_windows(const ModelSpec& spec);
+// No window if every layer's window covers the context, or if there are recurrent layers, whose states cover all
+// tokens.
+KvSplit kv_split_of(const ModelSpec& spec);
+// In the order of each group's first layer.
+std::vector<KvGroupSpec> kv_groups_of(const ModelSpec& spec);
+
 }  // namespace quire

@@ -2,18 +2,11 @@
 
 #include <array>
 
-#include "core/model/parts/feed_forward/dense.h"
-#include "core/model/parts/feed_forward/dense_and_experts.h"
-#include "core/model/parts/feed_forward/experts.h"
+#include "core/model/parts/feed_forward/feed_forwards.h"
 #include "core/model/parts/mixers/attention.h"
 #include "core/model/parts/mixers/attention_mamba2.h"
-#include "core/model/parts/mixers/delta_net.h"
-#include "core/model/parts/mixers/kimi_delta.h"
 #include "core/model/parts/mixers/latent_attention.h"
-#include "core/model/parts/mixers/lightning_attention.h"
-#include "core/model/parts/mixers/mamba.h"
-#include "core/model/parts/mixers/mamba2.h"
-#include "core/model/parts/mixers/short_conv.h"
+#include "core/model/parts/mixers/recurrent_mixers.h"
 #include "core/model/parts/model/head.h"
 #include "core/model/parts/model/layer_branches.h"
 #include "core/model/parts/model/layer_embeddings.h"

@@ -43,8 +43,8 @@ class ColumnsMaker final : public RowMaker {
 
 FeatureRange RankCut::features(std::int64_t size, std::int64_t block) const {
   const std::int64_t granule = std::max(block, kLeastGranule);
-  const auto border = [&](int at) { return at == num_ranks_ ? size : size / granule * at / num_ranks_ * granule; };
-  return {border(rank_), border(rank_ + 1) - border(rank_)};
+  const auto begin_of = [&](int at) { return at == num_ranks_ ? size : size / granule * at / num_ranks_ * granule; };
+  return {begin_of(rank_), begin_of(rank_ + 1) - begin_of(rank_)};
 }
 
 LinearSource RankCut::rows_in(const LinearSource& whole, const std::vector<FeatureRange>& ranges) {

@@ -5,7 +5,7 @@
 #include <array>
 #include <span>
 
-#include "core/model/parts/mixers/recurrent_mixer.h"
+#include "core/model/parts/mixers/recurrent_mixers.h"
 #include "core/model/parts/model/next_tokens.h"
 #include "core/model/parts/parts.h"
 #include "core/model/parts/weight_list.h"

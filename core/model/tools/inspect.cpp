@@ -8,16 +8,15 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/encode/towers/hf_tower.h"
 #include "core/model/formats/files/model_path.h"
-#include "core/model/formats/gguf/gguf_shards.h"
+#include "core/model/formats/gguf/gguf.h"
 #include "core/model/formats/hf/json_file.h"
 #include "core/model/formats/hf/safetensors.h"
 #include "core/model/layers/drafted_model.h"
 #include "core/model/layers/model_identity.h"
-#include "core/model/tools/tower_report.h"
 
 namespace quire {
 

@@ -1,7 +1,9 @@
-// The text of `quire inspect`: the content of a model's files and the memory needed to serve them. Any thread.
+// Texts about models: `quire inspect` shows the content of a model's files and the memory needed to serve them;
+// models_page() is the page of deploy/docs. Any thread.
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "core/model/tools/memory_plan.h"
@@ -31,5 +33,17 @@ std::string inspect_model_as_json(const std::filesystem::path& path, const Backe
 
 // Memory that a GPU of this size leaves to models by default, for a plan without that GPU.
 MachineMemory planned_gpu(std::uint64_t bytes);
+
+// Whether the file is a tower's, which no model can be opened from. False where it cannot be read.
+bool is_tower_file(const std::filesystem::path& path);
+
+// A tower as text and as JSON: family, sizes, limits of images with the tokens that some take, and memory. Throws
+// StartupError where the tower cannot be served.
+std::string describe_tower(const std::filesystem::path& path);
+nlohmann::json tower_to_json(const std::filesystem::path& path);
+
+// The page that lists the supported models, made from the registry, the Hugging Face families and the synthetic shapes,
+// so that it always agrees with the program.
+std::string models_page();
 
 }  // namespace quire

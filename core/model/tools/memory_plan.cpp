@@ -7,8 +7,8 @@
 
 #include "core/base/result.h"
 #include "core/kv/pool/window_pool.h"
-#include "core/model/layers/abilities.h"
 #include "core/model/layers/drafted_model.h"
+#include "core/model/layers/loaded_model.h"
 #include "core/sched/scheduler_options.h"
 #include "kernels/parallel/parallel_backend.h"
 

@@ -1,4 +1,4 @@
-#include "core/model/tools/tower_report.h"
+#include "core/model/tools/inspect.h"
 
 #include <fmt/core.h>
 
@@ -8,7 +8,7 @@
 #include "core/base/result.h"
 #include "core/model/encode/encoder.h"
 #include "core/model/encode/tower_run.h"
-#include "core/model/formats/gguf/gguf_shards.h"
+#include "core/model/formats/gguf/gguf.h"
 #include "core/model/tools/memory_plan.h"
 #include "kernels/registry.h"
 

@@ -4,8 +4,8 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kTurn = 8;  // steps for which one of many keeps a place that it has come back to
-// A prompt with at least this part cached continues a conversation; others only share a beginning.
+constexpr std::int64_t kTurn = 8;  // steps for which one of many keeps its place
+// A prompt continues a conversation if at least this part of it is cached; others only share a beginning.
 constexpr double kReturningPart = 0.9;
 
 CacheClass cache_class_of(const Request& request, bool is_returning) {

@@ -1,7 +1,6 @@
-// AdmissionPolicy: starts waiting sequences as long as there are places. A sequence that cannot start (another computes
-// its prefix, its media are not encoded, no room) does not hold up the others: later candidates are tried. A choice or
-// a list's prompt that returns to a place keeps it for eight steps. Engine thread only. Invariant: a start that fails
-// changes no block.
+// AdmissionPolicy: starts waiting sequences as long as there are places. If a sequence cannot start (another computes
+// its prefix, its media are not encoded, it has no room), later candidates are tried. A choice or a list's prompt that
+// returns to a place keeps it for eight steps. Engine thread only. Invariant: a start that fails changes no block.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@ class AdmissionPolicy {
       : options_(options), kv_(kv), waiting_(waiting), lists_(lists), candidates_(candidates), running_(running) {}
 
   void fit(Pass& pass);
-  // The sequence runs from now on, if there is room for it.
+  // Starts the sequence if there is room for it. Returns whether it runs.
   bool try_start(Pass& pass, Sequence& sequence);
 
   std::uint64_t prefix_queries() const { return prefix_queries_; }  // prompt tokens looked up when starting

@@ -11,7 +11,7 @@ constexpr double kBackgroundPart = 0.06;
 
 }  // namespace
 
-// Content that others have left in the cache gives way to the background only until that holds half of the pool.
+// The background evicts cached content of others only until it holds half of the pool.
 bool Background::has_room(const Sequence& sequence) const {
   const std::int64_t needed = kv_.blocks_for(sequence.num_tokens()) + 1;
   if (needed <= kv_.pool().num_free() + kv_.pool().num_cached(CacheClass::kBackground)) return true;

@@ -21,7 +21,7 @@ void Displacement::fit(Pass& pass) {
   if (running_.num_places_left() == 0) take_places(pass);
 }
 
-// The first request for which all that background sequences hold is enough gets a place and blocks from them.
+// Gives places and blocks of background sequences to the first waiting request for which they are enough.
 void Displacement::displace_background(Pass& pass) {
   if (std::ranges::none_of(running_.sequences(), gives_way) || !candidates_.find(pass, kForegroundLanes)) return;
   KvRoom held = kv_.available();

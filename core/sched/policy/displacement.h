@@ -1,7 +1,7 @@
-// Displacement: a request that has no place gets one from a running sequence, at most four in a step: from a further
-// choice or a list's prompt that has had its turn (eight steps since it returned), or under kPriority from a less
-// important class. Background sequences give places and blocks to the first other sequence for which these are enough.
-// Engine thread only.
+// Displacement: gives the places of running sequences to waiting requests, at most four in a step. A further choice or
+// a list's prompt gives its place after its turn (eight steps since it returned), and under kPriority a sequence of a
+// less important class. Background sequences give theirs, with their blocks, to the first other sequence for which that
+// is enough. Engine thread only.
 #pragma once
 
 #include "core/kv/kv_cache.h"

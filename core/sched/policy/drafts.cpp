@@ -10,8 +10,8 @@ namespace quire {
 
 namespace {
 
-constexpr double kMargin = 1.1;  // factor by which a draft must be a better use of time than the step without it
-// A recurrent state is copied before drafts, and where one is wrong it is copied back and rows are computed again.
+constexpr double kMargin = 1.1;  // how many times better a draft must use its time than the step without it
+// A recurrent state is copied before drafts. After a wrong one it is copied back, and rows are computed again.
 constexpr double kMarginOfStates = 1.4;
 constexpr std::int64_t kUnpricedDrafts = 8;  // per step, two for each sequence, before any price is known
 constexpr std::int64_t kUnpricedOfSequence = 2;
@@ -32,9 +32,9 @@ bool Drafts::Drafted::operator<(const Drafted& other) const {
   return mine != others ? mine < others : entry > other.entry;
 }
 
-// Each draft is a row that yields a token with some probability. The best come first, and drafts are added as long as
-// they yield more tokens for their time than the streams of the step, so that no load is slower with drafts than
-// without. The time of prompts does not count: their rows are computed anyway.
+// Each draft is a row that yields a token with some probability. Drafts are added, best first, while they yield more
+// tokens for their time than the step's streams, so that drafts slow down no load. The time of prompts does not count:
+// their rows are computed anyway.
 void Drafts::fit(Pass& pass) {
   if (!pass.limits.takes_drafts || pass.is_short_of_memory) return;
   collect(pass);
@@ -52,7 +52,7 @@ std::size_t Drafts::choose(const Pass& pass) {
   const StepPlan& plan = pass.plan;
   chosen_.clear();
   const bool is_priced = cost_.known();
-  const bool is_alone = !bounds_.expects_prompts(pass);  // the curve is that of steps without prompts
+  const bool is_alone = !bounds_.expects_prompts(pass);  // the curve was measured in steps without prompts
   const auto num_rows = static_cast<std::int64_t>(plan.terms.num_streams);
   double linear = cost_.seconds(plan.terms);
   double num_expected = static_cast<double>(plan.num_streaming);
@@ -89,7 +89,7 @@ std::size_t Drafts::choose(const Pass& pass) {
   return is_alone ? or_measurement(plan, num_chosen) : num_chosen;
 }
 
-// Now and then another number than the best is verified, so that its time is known.
+// Now and then chooses another number than the best, to measure its time.
 std::size_t Drafts::or_measurement(const StepPlan& plan, std::size_t num_best) {
   const auto num_streams = static_cast<std::int64_t>(plan.terms.num_streams);
   if (num_best == 0) {
@@ -131,7 +131,7 @@ void Drafts::collect(const Pass& pass) {
   std::make_heap(drafted_.begin(), drafted_.end());
 }
 
-// A shared block gives no room: it must not be written to before the plan's copies are made.
+// A shared block counts as no room: it must not be written before the plan's copies.
 std::int64_t Drafts::take_room(Sequence& sequence, std::int64_t most) {
   const auto tail = static_cast<std::size_t>(sequence.num_computed / kv_.block_size());
   const std::vector<BlockId>& blocks = sequence.table.blocks;
@@ -172,12 +172,12 @@ bool DraftBudget::is_worth(double num_expected, std::int64_t num_sequences, doub
   return num_expected * seconds_ > margin_ * num_tokens_ * seconds;
 }
 
-// A draft takes a block only if one remains for each running sequence to grow.
+// Whether a draft may take a block: each running sequence must keep one to grow.
 bool Drafts::has_block_to_spare() const {
   return kv_.room_of_blocks(running_.size() + 1).fits(kv_.available());
 }
 
-// False where it needs a block, a part of one or a place for a recurrent state, and there is none to spare: nothing is
+// False if the draft needs a block, a window part or a place for a recurrent state that cannot be spared: nothing is
 // preempted for a draft, now or in the next step.
 bool Drafts::place(Pass& pass, StepEntry& entry) {
   StepPlan& plan = pass.plan;

@@ -1,6 +1,6 @@
-// Drafts: how many drafted tokens a step verifies, best first: as many as yield more tokens for their time than the
-// step's streams do. DraftBudget: the same choice for rounds of drafting before the step. Engine thread only. Nothing
-// is preempted for a draft.
+// Drafts: chooses the drafted tokens that a step verifies, best first, as long as they yield more tokens for their time
+// than the step's streams. DraftBudget: the same choice for rounds of drafting before the step. Engine thread only.
+// Nothing is preempted for a draft.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,17 @@
 
 namespace quire {
 
-// The time that drafting may take before a step: a round is drafted only if it yields more tokens for its time than
-// the step does without it.
+// Bounds the time of drafting before a step: a round is computed only if it yields more tokens for its time than the
+// step without it.
 class DraftBudget {
  public:
   // seconds: time of the step without drafts; 0: not known yet. num_streams: sequences that the step continues. row:
-  // time of verifying one draft. margin: factor by which a round must be a better use of time than the step without
-  // it.
+  // time of verifying one draft. margin: how many times better a round must use its time than the step without it.
   DraftBudget(double seconds, double num_streams, double row, double margin)
       : seconds_(seconds), num_tokens_(num_streams), row_(row), margin_(margin) {}
 
-  // Takes a round over num_sequences that takes `round` seconds (0: not known) and is expected to yield num_expected
-  // tokens. False: it does not pay.
+  // Adds a round over num_sequences that takes `round` seconds (0: not known) and should yield num_expected tokens.
+  // False: it is not worth its time.
   bool take(double num_expected, std::int64_t num_sequences, double round);
   bool is_worth(double num_expected, std::int64_t num_sequences, double round) const;
 
@@ -53,7 +52,7 @@ class Drafts {
   // drafts behind the last token of a sequence, and returns for how many drafts there are blocks.
   DraftBudget budget() const;
   std::int64_t take_room(Sequence& sequence, std::int64_t most);
-  // The committed plan took so long.
+  // Learns the time of a committed plan.
   void observe(const StepPlan& committed, double seconds);
 
  private:

@@ -6,12 +6,12 @@ namespace quire {
 
 namespace {
 
-// Seconds of a step for lists: short, because a request that arrives beside them waits for the rest of one such step
-// and for its own; but at least three times the fixed price, which is paid again in each step.
+// Seconds of a step for lists. Short, because an arriving request waits for the rest of such a step; but at least three
+// times the fixed price, which each step pays again.
 constexpr double kListStep = 0.025;
 constexpr double kListStepOfFixed = 3.0;
 constexpr std::int64_t kListsAlone = 64;       // steps without other sequences, after which lists get whole steps
-constexpr std::int32_t kPlacesNotOfLists = 4;  // lists leave free one place in so many
+constexpr std::int32_t kPlacesNotOfLists = 4;  // one place of so many stays free of lists
 
 }  // namespace
 

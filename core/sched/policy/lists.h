@@ -24,7 +24,7 @@ class Lists {
 
   // The longest step with sequences of lists; infinite while there are none, or nothing else.
   double step_seconds() const;
-  // Whether another prompt of a list may start: a quarter of the places stays for others.
+  // Whether another prompt of a list may start. A quarter of the places is kept for others.
   bool has_place() const;
 
  private:

@@ -1,15 +1,18 @@
 // MediaChoice: one look at all sequences with media, in order of arrival: gives them rows that are encoded, and chooses
-// the piece to encode next. Running sequences go first, then one of another API key than the last piece's, then the
-// first that waits. One thread at a time; a local value of the engine's and the simulator's choice.
+// the piece to encode next: a running sequence's first, then one of another API key than the last piece's, then the
+// first that waits. A local value of the engine's and the simulator's choice. EncoderShare: the encoder's part of the
+// time of steps. One thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
 #include "core/content/kept_media.h"
 #include "core/kv/kv_cache.h"
 #include "core/sched/sequence.h"
+#include "core/sched/step_plan.h"
 
 namespace quire {
 
@@ -36,10 +39,10 @@ class MediaChoice {
     }
     note(sequence, position, missing);
   }
-  // All media of the sequence lie behind: it waits for none.
+  // Passes over a sequence whose media are all computed.
   void pass(Sequence& sequence);
 
-  // The sequence that waits for the piece to encode next, and the piece; null: none waits.
+  // The next piece to encode and the sequence that waits for it; null: none waits.
   Sequence* sequence() const { return sequence_; }
   const MediaRun* run() const { return run_; }
   bool is_current_wanted() const { return is_wanted_; }
@@ -55,6 +58,16 @@ class MediaChoice {
   int best_ = 0;
   bool is_wanted_ = false;
   bool has_arrived_ = false;
+};
+
+struct EncoderShare {
+  double target_s = 0.0;                                       // target between tokens of streams; 0: none
+  double longest_s = std::numeric_limits<double>::infinity();  // bound of a step
+
+  // Most time for the model in a step while media are to be encoded.
+  double most_of_model() const;
+  // Time for the encoder beside this step.
+  double seconds_beside(const StepPlan& plan) const;
 };
 
 }  // namespace quire

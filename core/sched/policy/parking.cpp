@@ -36,7 +36,7 @@ std::int64_t Parking::alike_until(const Sequence& sequence, const Sequence& othe
   return kv_.blocks_for(differs.first - sequence.tokens.begin()) * kv_.block_size();
 }
 
-// With recurrent layers only the tokens before a border are shared: the state is kept there.
+// With recurrent layers, the shared tokens end at a border, where the state is kept.
 Parking::Place Parking::behind_state(const Pass& pass, const Sequence& sequence, const PrefixMatch& match) const {
   if (!kv_.can_admit()) return {};
   const std::int64_t found = kv_.match_tokens(match);

@@ -1,6 +1,6 @@
-// Parking: two requests with the same beginning compute it once. A waiting sequence whose next tokens a running prompt
-// is computing waits until they are computed. Engine thread only. Invariant: only running sequences are waited for, and
-// these wait for no other.
+// Parking: makes requests with the same beginning compute it once. A waiting sequence is parked until the running
+// prompt that computes its next tokens has them. Engine thread only. Invariant: sequences are parked behind running
+// ones only, which wait for no other.
 #pragma once
 
 #include <cstdint>

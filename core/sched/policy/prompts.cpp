@@ -10,8 +10,8 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kMinFurtherChunk = 4;  // least tokens of each prompt after a step's first
-constexpr double kOldestPart = 0.25;          // part of a step for the oldest: a long prompt always ends
-constexpr double kLongSliceOfFixed = 20.0;    // length of a slice that may be cut, in fixed prices of a step
+constexpr double kOldestPart = 0.25;          // part of a step for the oldest prompt, so that a long one ends
+constexpr double kLongSliceOfFixed = 20.0;    // length of a slice that may be cut, in multiples of a step's fixed price
 constexpr double kUncutOfLongSlice = 20.0;    // least time between two cuts, in such slices
 
 bool older(const PromptShare& a, const PromptShare& b) {
@@ -56,8 +56,8 @@ void Prompts::set_budget(Pass& pass) const {
   budget.num_tokens = std::min(pass.num_rows, std::max(cost_.prompt_tokens_within(budget.seconds, 0), kMinPromptChunk));
 }
 
-// A slice is as long as a step may be, or longer if a step's fixed price would be a large part of that. An arrival cuts
-// a longer slice. Slices are then short for a while, so that the wasted time stays a small part of the whole.
+// A slice is as long as a step may be, or longer if the fixed price would be a large part of it. An arrival cuts a
+// longer slice, whose time is lost; slices are then short for a while, so that little time is lost in all.
 void Prompts::set_slices(Pass& pass) const {
   StepPlan& plan = pass.plan;
   const double fixed_s = cost_.fixed_seconds();
@@ -74,7 +74,8 @@ void Prompts::fit(Pass& pass) {
   place(pass);
 }
 
-// Prompts of the background are behind all others; without others they share as these do.
+// Shares the budget among the prompts. Background prompts get what others leave; without others they share in the same
+// way.
 void Prompts::share(Pass& pass) {
   const auto background = pass.has_foreground
                               ? std::ranges::find(pass.prompts, kBackgroundLevel,
@@ -92,7 +93,7 @@ void Prompts::share(Pass& pass) {
   if (!plan.interruptible) plan.slice_tokens = 0;
 }
 
-// In a step that has room for few tokens the oldest gets a chunk of its own from time to time.
+// Where steps have few tokens for prompts, the oldest gets a chunk of its own from time to time.
 void Prompts::give_to_oldest(Pass& pass, std::span<PromptShare> prompts) {
   const std::int64_t num_tokens = pass.for_prompts.num_tokens;
   const auto oldest = std::ranges::min_element(prompts, older);
@@ -120,7 +121,7 @@ void Prompts::give(Pass& pass, PromptShare& share, std::int64_t num_tokens, doub
   if (seconds < kNoTimeLimit && given > 0 && cost_.prompt_seconds(from, given) > seconds)
     given = std::clamp<std::int64_t>(cost_.prompt_tokens_within(seconds, from), num_given == 0 ? 1 : 0, given);
   if (given <= 0) return;
-  // Few rows of a prompt cost more than they gain; the step's first prompt always advances.
+  // Chunks of few rows cost more than they gain, except for the step's first prompt, which always advances.
   const std::int64_t least = sequence.continues_list ? kMinPromptChunk : kMinFurtherChunk;
   if (num_given > 0 && given < std::min(wanted, least)) return;
   if (num_given == 0 && given < std::min(wanted, kMinPromptChunk) && !sequence.has_bound())
@@ -182,8 +183,8 @@ std::int64_t Prompts::least_chunk(const Pass& pass, const Sequence& sequence, st
   return std::clamp<std::int64_t>(cost_.prompt_tokens_within(seconds, sequence.num_computed), 1, least);
 }
 
-// Places the prompts in the order of importance. They have had their blocks since they were admitted, and parts for at
-// least one block's tokens more; only a long text that a grammar forced needs further blocks.
+// Adds the prompts to the plan in the order of importance. They have their blocks since they were admitted, and window
+// parts for at least one block more; only a long text that a grammar forced needs further blocks.
 void Prompts::place(Pass& pass) {
   std::ranges::sort(pass.prompts, older);
   for (const PromptShare& share : pass.prompts) {

@@ -1,8 +1,8 @@
 // Prompts: how the prompts in progress share the rows and time that streams leave: by class under kPriority, lists
-// last, by key under kFair, then the shortest remainder first. A quarter of the tokens goes to the oldest prompt; those
-// of the background come last. While a request waits or streams, a step is planned for at most scheduler.max_step_time.
-// A prompt that runs alone may have a longer step, which ends after a slice when a request arrives or another engine
-// needs the compute threads. Engine thread only.
+// last, by key under kFair, then the shortest remainder first. A quarter of the tokens goes to the oldest prompt.
+// Background prompts come last. While a request waits or streams, a step is planned for at most
+// scheduler.max_step_time. A prompt that runs alone may have a longer step, which ends after a slice when a request
+// arrives or another engine needs the compute threads. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class Prompts {
   void set_budget(Pass& pass) const;
   // Shares the budget among the prompts, and places what they get.
   void fit(Pass& pass);
-  // A step took so long; an arrival may have cut one of its slices.
+  // Notes a step's time, and whether an arrival cut one of its slices.
   void observe(double seconds, bool cut_slice) { uncut_seconds_ = cut_slice ? 0.0 : uncut_seconds_ + seconds; }
 
  private:

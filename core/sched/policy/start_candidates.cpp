@@ -11,9 +11,9 @@ namespace {
 // Waiting sequences considered per key: the first in policy order, and as many of the shortest.
 constexpr std::size_t kWindow = 8;
 constexpr std::size_t kKeyWindow = 3;
-constexpr int kMaxBypassed = 8;           // times that the first in the policy's order lets a later one start before it
+constexpr int kMaxBypassed = 8;           // times that later ones may start before the head
 constexpr int kMaxChoiceBypassed = 2;     // the same for a further choice, so that an old request's choices all end
-constexpr std::int64_t kPartsOfStep = 4;  // at most a quarter of windows' parts is left to a step's prompt tokens
+constexpr std::int64_t kPartsOfStep = 4;  // a quarter of the window parts at most is kept for a step's prompt tokens
 
 }  // namespace
 
@@ -31,7 +31,7 @@ StartCandidates::StartCandidates(const SchedulerOptions& options, KvCache& kv, W
   candidates_.reserve(kMostCollected);
 }
 
-// Sequences that turn out to wait for something leave their lane, and others are considered instead.
+// Sequences that must wait leave their lane, and others are considered instead.
 bool StartCandidates::find(const Pass& pass, Lanes lanes) {
   if (!lists_.has_place()) lanes &= ~both(Lane::kLists);
   bool has_left = true;
@@ -75,7 +75,7 @@ void StartCandidates::find_head() {
   head_ = first->sequence;
   if (running_.empty() || room_needed(*head_, first->match).fits(kv_.available())) return;
   blocked_ = head_;
-  head_->num_bypassed = kMaxBypassed;  // once there is room it is the next
+  head_->num_bypassed = kMaxBypassed;  // it starts next, once there is room
   room_beside_blocked_ = kv_.capacity();
   room_beside_blocked_ -= kv_.room_needed({}, {}, head_->num_tokens());
   room_beside_blocked_.parts -= parts_of_step();
@@ -143,13 +143,13 @@ bool StartCandidates::goes_before(const Candidate& a, const Candidate& b) const 
   return a.order < b.order;
 }
 
-// Whether no prompt in progress is more important: the oldest prompt has a part of each step.
+// Whether no prompt in progress is more important, so that the head gets the oldest prompt's part of each step.
 bool StartCandidates::is_oldest(const Pass& pass, const Sequence& head) const {
   return std::ranges::none_of(pass.prompts,
                               [&](const PromptShare& share) { return more_important(share.sequence, &head); });
 }
 
-// Whether the prompts in progress before this candidate leave tokens of the step.
+// Whether prompts in progress that come before this candidate leave it tokens of the step.
 bool StartCandidates::is_served(const Pass& pass, const Candidate& candidate) const {
   std::int64_t left = pass.for_prompts.num_tokens;
   std::int64_t bounded_left = candidate.sequence->max_chunk;
@@ -172,7 +172,7 @@ bool StartCandidates::has_room(const Sequence& sequence, const PrefixMatch& matc
   return fits && may_bypass(sequence);
 }
 
-// Counts a block for each running sequence to grow: without these the new sequence would soon be preempted again.
+// Includes a block for each running sequence to grow, without which the new sequence would soon be preempted.
 KvRoom StartCandidates::room_needed(const Sequence& sequence, const PrefixMatch& match) const {
   KvRoom room = kv_.room_needed(sequence.table, match, sequence.num_tokens());
   room += kv_.room_of_blocks(running_.size());
@@ -180,7 +180,7 @@ KvRoom StartCandidates::room_needed(const Sequence& sequence, const PrefixMatch&
   return room;
 }
 
-// The parts kept for a step's prompt tokens, at most a quarter of all: without them prompts advance by small chunks.
+// The window parts kept for a step's prompt tokens, at most a quarter of all, so that prompts advance by large chunks.
 std::int64_t StartCandidates::parts_of_step() const {
   return std::min(kv_.blocks_for(options_.max_num_batched_tokens), kv_.capacity().parts / kPartsOfStep);
 }

@@ -1,8 +1,8 @@
-// StartCandidates: the waiting sequences that are considered together, and which of them starts next: a shorter one
-// first while prompts in progress leave it tokens of the step, but the head (the first in policy order) is bypassed at
-// most eight times, or twice if it is a further choice. Sequences that cannot start take no place among the candidates.
-// If there is no room for the head, later ones start only if they leave it room once the sequences that already ran
-// have ended: the head waits for no sequence that started after it began to wait. Engine thread only.
+// StartCandidates: the waiting sequences that are considered together, and the choice of the next one to start. Shorter
+// ones come first while prompts in progress leave them tokens of the step, but the head (the first in policy order) is
+// bypassed at most eight times, or twice if it is a further choice. Sequences that cannot start are no candidates. A
+// head without room waits for no sequence that started after it began to wait: later ones start only if the head will
+// have room once the sequences that ran before have ended. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ class StartCandidates {
     PrefixMatch match;
     PromptOrder order;
   };
-  static constexpr int kMostLooks = 4;  // times in a step that candidates which must wait are replaced
+  static constexpr int kMostLooks = 4;  // times per step that new candidates replace ones that must wait
 
   StartCandidates(const SchedulerOptions& options, KvCache& kv, WaitingQueue& waiting, const Lists& lists,
                   const Background& background, const Running& running);
 
-  // Looks at the first sequences of `lanes`. False where nothing could start.
+  // Collects candidates from `lanes`. False if none can start.
   bool find(const Pass& pass, Lanes lanes);
-  // Takes candidates that have no room now out of their lanes. Returns whether others move up in those lanes.
+  // Moves candidates without room out of their lanes. Returns whether others move up.
   bool set_roomless_aside();
   // Drops candidates that do not fit even in `room`.
   void keep_fitting(const KvRoom& room);
@@ -42,19 +42,19 @@ class StartCandidates {
   bool empty() const { return candidates_.empty(); }
   // Removes and returns the next candidate to start, or null.
   Sequence* take_next(const Pass& pass);
-  // The first in the order of prompts, even if the prompts in progress leave it nothing.
+  // The first candidate in the order of prompts, even if prompts in progress leave it no tokens.
   const Candidate& first() const;
   Candidate take_first();
 
   // Whether another sequence computes its next tokens, or its media are being encoded. If so, it leaves its lane.
   bool waits(const Pass& pass, Sequence& sequence, const PrefixMatch& match);
-  // Whether it fits now, beside the room that running sequences and the head may need.
+  // Whether the sequence fits now, besides the room that running sequences and the head may need.
   bool has_room(const Sequence& sequence, const PrefixMatch& match);
   KvRoom room_needed(const Sequence& sequence, const PrefixMatch& match) const;
-  // Called before a start: counts the room and the turn that it takes from the head.
+  // Called before a start: counts the room that it takes from the head, and that the head was bypassed.
   void note_start(const Sequence& sequence);
 
-  // Whether every sequence was considered since the last change, and none of them would have room now.
+  // Whether all sequences were considered since the last change, and none has room now.
   bool has_none();
   void begin_turn();
 
@@ -63,7 +63,7 @@ class StartCandidates {
 
   using Iterator = std::vector<Candidate>::const_iterator;
   Iterator first_in_order() const;
-  // The least room that was lacking since the last change.
+  // The smallest lack of room since the queue's last change.
   struct Lack {
     std::optional<KvRoom> need;
     std::int64_t num_turns = 0;     // turns of the lanes without room

@@ -11,7 +11,7 @@ namespace quire {
 
 namespace {
 
-// Rows with one adapter lie side by side: its matrices are read once.
+// Groups rows by adapter, whose matrices are then read once.
 void group_by_adapter(std::vector<StepEntry>& streams) {
   const auto adapter_of = [](const StepEntry& entry) { return entry.sequence->request->adapter.get(); };
   if (std::ranges::all_of(streams, [&](const StepEntry& entry) { return adapter_of(entry) == nullptr; })) return;
@@ -51,7 +51,7 @@ void Streams::choose(Pass& pass) {
   take_turns(pass, true, list_limit, terms, last_list_turn_);
 }
 
-// Streams continue while they fit, at least one, in the order of importance after the last one of the previous step.
+// Continues the streams that fit, at least one, in the order of importance after the last one of the previous step.
 void Streams::take_turns(const Pass& pass, bool of_lists, double limit, StepTerms& terms,
                          std::optional<Importance>& last) {
   const auto comes_after = [](const std::optional<Importance>& turn, const Sequence* each) {
@@ -80,7 +80,7 @@ void Streams::place(Pass& pass) {
     if (sequence.streams_now) {
       const std::int64_t num_tokens = std::min(sequence.num_remaining(), pass.num_rows);
       if (!running_.make_room(pass, sequence, num_tokens)) {
-        running_.preempt(pass, sequence);  // leaves its place to the next one
+        running_.preempt(pass, sequence);  // the next one takes its place in the list
         continue;
       }
       pass.place(sequence, num_tokens);

@@ -1,7 +1,7 @@
-// Streams: the sequences that continue in a step. All continue, and preempt less important ones for their blocks. If
-// that would take longer than a step may, they take turns in the order of importance, those of lists apart; at least
-// one continues. While there are prompts, streams leave them a quarter of the longest step, or up to half if sixteen
-// tokens of a prompt cost more than a quarter. Engine thread only.
+// Streams: continues sequences past their prompts. All continue, and preempt less important ones for their blocks. If
+// that would exceed the longest step, they take turns in the order of importance, lists apart; at least one continues.
+// While there are prompts, streams leave them a quarter of the longest step, or up to half if sixteen tokens of a
+// prompt cost more than a quarter. Engine thread only.
 #pragma once
 
 #include <optional>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/json/json.h"
@@ -18,5 +19,9 @@ struct WrittenCall {
 
 // The format's marks are trusted text, names and arguments are not. JSON objects where the format has no calls.
 std::vector<TextPiece> write_calls(const ToolFormat& format, const std::vector<WrittenCall>& calls);
+
+// Whether a special token with this text is a mark of a known tool format, or a part of one, so that a grammar of calls
+// must allow it.
+bool is_call_mark(std::string_view token);
 
 }  // namespace quire

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/json/json_escape.h"
+#include "core/base/json/json.h"
 
 namespace quire {
 

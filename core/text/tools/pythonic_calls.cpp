@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "core/text/jinja/parse/string_literal.h"
+#include "core/text/jinja/parse/lexer.h"
 #include "core/text/tools/call_reader.h"
 
 namespace quire {

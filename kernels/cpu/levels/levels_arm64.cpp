@@ -4,8 +4,8 @@
 
 #include <array>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/levels/isa_levels.h"
-#include "kernels/cpu/machine/cpu_features.h"
 
 namespace quire {
 namespace {

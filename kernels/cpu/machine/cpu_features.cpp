@@ -1,4 +1,4 @@
-#include "kernels/cpu/machine/cpu_features.h"
+#include "kernels/cpu/cpu_backend.h"
 
 #include <stdexcept>
 

@@ -1,4 +1,4 @@
-#include "kernels/gpu/pack/pack_strips.h"
+#include "kernels/gpu/pack/pack_weights.h"
 
 #include <algorithm>
 #include <cstring>

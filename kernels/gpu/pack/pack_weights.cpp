@@ -4,8 +4,6 @@
 #include <cstring>
 
 #include "kernels/check.h"
-#include "kernels/gpu/pack/pack_halves.h"
-#include "kernels/gpu/pack/pack_strips.h"
 #include "kernels/gpu/pack/strips.h"
 
 namespace quire::gpu {

@@ -5,9 +5,99 @@
 #include <utility>
 
 #include "kernels/check.h"
-#include "kernels/gpu/ranks/gpu_rank_sum.h"
 
 namespace quire::gpu {
+
+GpuRankSum::GpuRankSum(Device& device, std::size_t rank, std::shared_ptr<RankTable> table)
+    : device_(device),
+      rank_(rank),
+      table_(std::move(table)),
+      kernel_(device.kernel("sum_ranks")),
+      events_{device.create_event(), device.create_event()} {}
+
+void GpuRankSum::reserve(std::int64_t rows, std::int64_t cols) {
+  const std::size_t bytes = static_cast<std::size_t>(rows * cols) * sizeof(float);
+  if (bytes <= reserved_) return;
+  reserved_ = 0;
+  for (DeviceMemory& place : shares_) {
+    place = DeviceMemory();
+    place = DeviceMemory(device_, bytes, "shares of products");
+  }
+  copies_ = DeviceMemory();
+  copies_ = DeviceMemory(device_, bytes * (table_->devices.size() - 1), "the other GPUs' shares of products");
+  reserved_ = bytes;
+}
+
+MatrixView GpuRankSum::share(std::int64_t rows, std::int64_t cols) {
+  QUIRE_CHECK(static_cast<std::size_t>(rows * cols) * sizeof(float) <= reserved_,
+              "a share of a product within what was reserved");
+  return {shares_.at(num_sums_ % kSharePlaces).as<float>(), rows, cols, cols};
+}
+
+void GpuRankSum::add_up(MatrixView share, MatrixView out, bool accumulate) {
+  QUIRE_CHECK(share.data == shares_.at(num_sums_ % kSharePlaces).as<float>() && out.rows == share.rows &&
+                  out.cols == share.cols,
+              "a sum of other than the share");
+  const std::size_t turn = show(share);
+  const std::size_t bytes = static_cast<std::size_t>(share.rows * share.cols) * sizeof(float);
+  SumRanksArgs args{.num_ranks = static_cast<int>(table_->devices.size()),
+                    .cols = out.cols,
+                    .out = out.data,
+                    .out_stride = out.stride,
+                    .accumulate = accumulate};
+  std::byte* copy = copies_.data();
+  for (std::size_t rank = 0; rank < table_->devices.size(); ++rank) {
+    args.shares[rank] = share.data;
+    if (rank == rank_) continue;
+    const MatrixView from = wait_for(rank, turn).share;
+    device_.copy_from(*table_->devices[rank], copy, reinterpret_cast<const std::byte*>(from.data), bytes,
+                      Stream::kCompute);
+    args.shares[rank] = reinterpret_cast<const float*>(copy);
+    copy += bytes;
+  }
+  if (out.rows > 0) device_.launch(kernel_, {.x = out.rows}, args);
+}
+
+void GpuRankSum::gather(MatrixView part, MatrixView all) {
+  const std::size_t turn = show(part);
+  if (rank_ > 0) return;
+  std::int64_t column = part.cols;
+  for (std::size_t rank = 1; rank < table_->devices.size(); ++rank) {
+    const MatrixView from = wait_for(rank, turn).share;
+    QUIRE_CHECK(from.rows == all.rows && column + from.cols <= all.cols, "columns of another product");
+    for (std::int64_t row = 0; row < from.rows; ++row)
+      device_.copy_from(*table_->devices[rank], reinterpret_cast<std::byte*>(all.data + row * all.stride + column),
+                        reinterpret_cast<const std::byte*>(from.data + row * from.stride),
+                        static_cast<std::size_t>(from.cols) * sizeof(float), Stream::kCompute);
+    column += from.cols;
+  }
+}
+
+std::size_t GpuRankSum::show(MatrixView share) {
+  const std::size_t turn = num_sums_++ % kSharePlaces;
+  device_.record(events_.at(turn), Stream::kCompute);
+  table_->places.at(rank_).at(turn) = {share, events_.at(turn)};
+  table_->meeting->meet();
+  return turn;
+}
+
+const RankTable::Place& GpuRankSum::wait_for(std::size_t rank, std::size_t turn) {
+  const RankTable::Place& place = table_->places.at(rank).at(turn);
+  device_.wait_for(Stream::kCompute, *table_->devices[rank], place.event);
+  return place;
+}
+
+bool GpuRankSum::agree(bool value) {
+  const std::size_t turn = num_agreed_++ % kSharePlaces;
+  if (rank_ == 0) table_->agreed.at(turn) = value;
+  table_->meeting->meet();
+  return table_->agreed.at(turn);
+}
+
+void GpuRankSum::restart() {
+  num_sums_ = 0;
+  num_agreed_ = 0;
+}
 
 std::unique_ptr<ParallelBackend> make_gpu_ranks(std::vector<std::unique_ptr<Device>> devices,
                                                 const GpuBackendOptions& options) {

@@ -1,4 +1,4 @@
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 
 #include <fmt/format.h>
 

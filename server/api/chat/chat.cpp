@@ -1,15 +1,18 @@
 #include "server/api/chat/chat.h"
 
+#include <fmt/core.h>
+
 #include "server/api/chat/chat_operation.h"
+#include "server/api/common/store/item_pages.h"
 #include "server/api/conversation/chat_prompt.h"
 #include "server/api/conversation/media_list.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/fields/chat.h"
 #include "server/api/fields/generation.h"
 #include "server/api/generation/constraints.h"
-#include "server/api/generation/prefix_transfer.h"
+#include "server/api/generation/generation_fields.h"
+#include "server/api/generation/generation_operation.h"
 #include "server/api/generation/prompt_fit.h"
-#include "server/api/generation/rendered_request.h"
 
 namespace quire {
 
@@ -46,7 +49,7 @@ ChatFields read_chat_fields(FieldReader& reader, GenerationFields& fields) {
   return chat;
 }
 
-// Names of the tools whose calls are a text each.
+// Names of the custom tools, whose calls are plain texts.
 std::set<std::string, std::less<>> custom_tools(const Json& body) {
   std::set<std::string, std::less<>> names;
   const Json tools = body.value("tools", Json());
@@ -103,6 +106,39 @@ Result<std::unique_ptr<Operation>> parse_chat(ModelCall& asked, const Call& call
 
 Result<std::unique_ptr<Operation>> render_chat_request(ModelCall& asked, const Call& call) {
   return rendered(parse_chat(asked, call), call, false);
+}
+
+namespace {
+
+constexpr std::string_view kChats = "/chat/completions/";
+
+tl::unexpected<Error> no_such_chat(const std::string& id) {
+  return failure(ErrorKind::kNotFound, fmt::format("Chat completion with id '{}' not found.", id), "not_found");
+}
+
+ResponseStore::Entry find_chat(const Call& call, const std::string& id) {
+  const bool is_chat = call.responses != nullptr && id.rfind(kChatIdPrefix, 0) == 0;
+  return is_chat ? call.responses->find(id, call.key_name) : nullptr;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Operation>> get_stored_chat(const ModelTable&, const Call& call) {
+  const auto [id, rest] = split_stored_path(call.path, kChats);
+  const auto stored = find_chat(call, id);
+  if (stored == nullptr || (!rest.empty() && rest != "/messages")) return no_such_chat(id);
+  if (rest.empty()) return std::make_unique<ReadyOperation>(stored->body);
+  auto page = page_of_stored_items(call.query, stored->input, true, call.limit);
+  if (!page) return tl::make_unexpected(std::move(page.error()));
+  return std::make_unique<ReadyOperation>(*std::move(page));
+}
+
+Result<std::unique_ptr<Operation>> delete_stored_chat(const ModelTable&, const Call& call) {
+  const auto [id, rest] = split_stored_path(call.path, kChats);
+  if (!rest.empty() || find_chat(call, id) == nullptr || !call.responses->erase(id, call.key_name))
+    return no_such_chat(id);
+  return std::make_unique<ReadyOperation>(
+      dump_json({{"object", "chat.completion.deleted"}, {"id", id}, {"deleted", true}}));
 }
 
 }  // namespace quire

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/api/common/json_parts.h"
+#include "server/api/common/json.h"
 #include "server/api/conversation/custom_tools.h"
 #include "server/api/generation/logprobs.h"
 
@@ -32,7 +32,7 @@ Json custom_call(const ParsedToolCall& call) {
       {"id", call.id}, {"type", "custom"}, {"custom", {{"name", call.name}, {"input", custom_input(call.arguments)}}}};
 }
 
-// The only call that a message of OpenAI's first form can have.
+// The one call of a message with `function_call`.
 Json first_call(const std::vector<ToolCallDelta>& deltas) {
   Json function = Json::object();
   std::string arguments;
@@ -91,7 +91,7 @@ void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string&
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
     choice.logprobs.insert(choice.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
   }
-  // Tokens belong to the first part of their text.
+  // The first part of a text gets its tokens.
   for (OutputDelta& part : parts)
     hold_custom(index, part);
   const bool wants_tokens = (fields().return_token_ids || chat_.logprobs) && !delta.tokens.empty();
@@ -105,7 +105,7 @@ void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string&
   append_last_chunk(index, out);
 }
 
-// The input of a custom tool is inside the arguments: it comes whole, at the end.
+// Holds back a custom tool's call until its end: its input is a member of the arguments.
 void ChatOperation::hold_custom(std::size_t index, OutputDelta& delta) {
   if (chat_.custom_tools.empty()) return;
   std::map<std::size_t, ParsedToolCall>& held = reader(index).custom;
@@ -136,7 +136,7 @@ void ChatOperation::on_progress(std::size_t index, const Json& progress, std::st
   append_chunk_end(index, out);
 }
 
-// The delta's JSON into scratch_.
+// Writes the delta's JSON to scratch_.
 void ChatOperation::write_delta(const OutputDelta& delta) {
   scratch_ = "{";
   const auto member = [this](std::string_view name, std::string_view value) {
@@ -210,7 +210,7 @@ void ChatOperation::close_chunk(std::size_t index, std::string& out) {
   append_chunk_end(index, out);
 }
 
-// Messages get ids of their own, made from the chat's.
+// Messages get ids that are made from the chat's.
 void ChatOperation::store(std::string body) {
   std::size_t index = 0;
   for (Json& message : chat_.messages)
@@ -231,7 +231,7 @@ void ChatOperation::finish(std::string& out) {
   store(std::move(body));
 }
 
-// A chat that is kept is made whole.
+// A stored chat is made at once, not in parts.
 bool ChatOperation::finish_part(std::string& out) {
   return chat_.store == nullptr ? GenerationOperation::finish_part(out) : Operation::finish_part(out);
 }
@@ -261,7 +261,7 @@ bool ChatOperation::append_part(std::string& out) {
   return false;
 }
 
-// Up to where its log probabilities begin, or behind them where there are none.
+// Appends a choice up to its log probabilities, or past their place if there are none.
 void ChatOperation::append_choice_head(std::size_t index, std::string& out) const {
   const ParsedOutput& parsed = readers_[index].whole;
   Json message{{"role", "assistant"}};

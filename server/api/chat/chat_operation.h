@@ -1,5 +1,5 @@
 // ChatOperation: answers a chat in OpenAI's chat.completion shapes, whole or streamed, with tool calls and reasoning
-// taken out of the text. One thread at a time.
+// split from the text. One thread at a time.
 #pragma once
 
 #include <map>
@@ -20,8 +20,8 @@ struct ChatFields {
   bool logprobs = false;
   std::size_t top_logprobs = 0;
   bool include_reasoning = true;
-  bool calls_as_functions = false;                  // a call is the message's function_call: there can be one
-  std::set<std::string, std::less<>> custom_tools;  // calls of these are a text each
+  bool calls_as_functions = false;                  // answers with `function_call`, which holds one call
+  std::set<std::string, std::less<>> custom_tools;  // their calls are plain texts
   Json metadata;
   std::shared_ptr<ResponseStore> store;  // null: the chat is not stored
   std::string owner;                     // the API key's name
@@ -73,8 +73,8 @@ class ChatOperation final : public GenerationOperation {
   std::string prefix_;
   std::string scratch_;
   bool sent_prompt_ids_ = false;
-  std::size_t num_written_ = 0;  // choices of a whole response, and
-  std::size_t num_tokens_ = 0;   // tokens of the next one whose log probabilities are written
+  std::size_t num_written_ = 0;  // choices written of a whole response
+  std::size_t num_tokens_ = 0;   // log probabilities written of the next choice
   std::vector<std::optional<TokenLogprob>> prompt_logprobs_;
 };
 

@@ -6,8 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "core/base/nearest_name.h"
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 
 namespace quire {
 

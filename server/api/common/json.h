@@ -1,12 +1,18 @@
-// The JSON of requests. Any thread.
+// The JSON of requests, and texts of objects that are written in parts, because their trees would be large. Any thread.
 #pragma once
 
+#include <string>
+
 #include "core/base/json/json.h"
-#include "core/base/json/json_escape.h"
 
 namespace quire {
 
 // Calls parse_json() on a request's body. Further error: "invalid_type" if it is not an object.
 Result<Json> parse_json_object(std::string_view body, const WorkLimit& limit = {});
+
+// An object's members with the brace before them.
+std::string dump_opened(const Json& object);
+// Further members, each with a comma before it.
+std::string dump_members(const Json& object);
 
 }  // namespace quire

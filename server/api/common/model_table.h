@@ -11,6 +11,7 @@
 
 #include "core/base/result.h"
 #include "server/api/common/field_reader.h"
+#include "server/api/common/json.h"
 #include "server/api/common/served_model.h"
 
 namespace quire {
@@ -89,5 +90,15 @@ class ModelTable {
 
 // Finds the model that a body names, without parsing all of it. Null if the answer needs a parse of the whole body.
 const TableEntry* peek_model(const ModelTable& models, std::string_view body);
+
+// A canary is a second version of a model that gets a share of its conversations. Its name, under which requests can
+// ask for it.
+std::string canary_name(std::string_view model);
+
+// A conversation's position in the traffic, a number in [0, 1): the same for all its requests with one key, so that it
+// stays with one version, whose prefix cache has it. A conversation is identified by its
+// client's name for it (prompt_cache_key, session_id, user, safety_identifier, metadata.user_id), else by the beginning
+// of its first text.
+double place_in_traffic(const Json& body, std::string_view key_name);
 
 }  // namespace quire

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <limits>
 
-#include "server/api/common/base64.h"
-#include "server/api/common/json_parts.h"
+#include "server/api/common/encodings.h"
+#include "server/api/common/json.h"
 #include "server/api/fields/pooling.h"
 
 namespace quire {

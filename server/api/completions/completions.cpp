@@ -5,17 +5,15 @@
 #include <algorithm>
 #include <numeric>
 
-#include "server/api/common/json_parts.h"
+#include "server/api/common/json.h"
 #include "server/api/fields/completions.h"
 #include "server/api/fields/generation.h"
 #include "server/api/generation/constraints.h"
+#include "server/api/generation/generation_fields.h"
 #include "server/api/generation/generation_operation.h"
-#include "server/api/generation/infill.h"
 #include "server/api/generation/logprobs.h"
-#include "server/api/generation/prefix_transfer.h"
 #include "server/api/generation/prompt_fit.h"
 #include "server/api/generation/prompt_list.h"
-#include "server/api/generation/rendered_request.h"
 
 namespace quire {
 

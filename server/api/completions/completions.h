@@ -1,5 +1,5 @@
-// POST /v1/completions: the request's prompts, and the operation that answers in OpenAI's text_completion shape. Any
-// thread.
+// POST /v1/completions, and vLLM's POST /inference/v1/generate, which takes and answers token ids: a body to the
+// operation that answers it. Any thread.
 #pragma once
 
 #include <memory>
@@ -12,5 +12,7 @@ namespace quire {
 Result<std::unique_ptr<Operation>> parse_completion(ModelCall& asked, const Call& call);
 // POST /v1/completions/render: the tokens of its prompts.
 Result<std::unique_ptr<Operation>> render_completion(ModelCall& asked, const Call& call);
+
+Result<std::unique_ptr<Operation>> parse_token_generation(ModelCall& asked, const Call& call);
 
 }  // namespace quire

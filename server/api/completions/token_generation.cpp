@@ -1,11 +1,11 @@
-#include "server/api/completions/token_generation.h"
+#include "server/api/completions/completions.h"
 
-#include "server/api/common/json_parts.h"
+#include "server/api/common/json.h"
 #include "server/api/fields/completions.h"
 #include "server/api/generation/constraints.h"
+#include "server/api/generation/generation_fields.h"
 #include "server/api/generation/generation_operation.h"
 #include "server/api/generation/logprobs.h"
-#include "server/api/generation/prefix_transfer.h"
 #include "server/api/generation/prompt_fit.h"
 
 namespace quire {

@@ -1,4 +1,6 @@
 #include "server/api/conversation/chat_tools.h"
+#include "server/api/conversation/call_grammar.h"
+#include "server/api/conversation/custom_tools.h"
 
 #include <fmt/core.h>
 
@@ -6,8 +8,6 @@
 #include <set>
 
 #include "core/grammar/compiler.h"
-#include "server/api/conversation/call_grammar.h"
-#include "server/api/conversation/custom_tools.h"
 #include "server/api/fields/chat.h"
 
 namespace quire {

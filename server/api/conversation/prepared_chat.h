@@ -44,4 +44,10 @@ bool fit_chat(FieldReader& reader, const ServedModel& model, GenerationFields& f
 // Returns whether the model's template, or its format, has a section of reasoning.
 bool writes_reasoning(const ServedModel& model);
 
+// Leaves out a conversation's oldest turns, as few as make it fit; the system's message and the last turn stay. `tools`
+// and `grammar` are those of the rendering. Errors stay in the reader.
+void leave_out_oldest(FieldReader& reader, const ServedModel& model, const GenerationFields& fields,
+                      ChatPromptFields& prompt, const ToolFields& tools,
+                      const std::shared_ptr<const TextConstraint>& grammar);
+
 }  // namespace quire

@@ -20,11 +20,11 @@ namespace quire::fields {
 enum class Support {
   kSupported,    // the answer depends on it
   kAccepted,     // accepted without an effect on the answer
-  kConditional,  // supported under the condition that the note names; the example alone is refused
-  kRefused,      // 400 unless it has one of the type's values; the note is the reason
+  kConditional,  // supported under the note's condition; the example alone breaks it
+  kRefused,      // 400, with the note as the reason, unless it has one of the type's values
 };
 
-// Values of a field, besides null, which counts as absent.
+// The values that a field takes. null counts as absent.
 struct FieldType {
   enum class Kind { kTypes, kWords, kOnly, kNumber, kInteger, kTexts, kTextOrTexts, kTokenIds };
   Kind kind = Kind::kTypes;
@@ -40,7 +40,7 @@ inline constexpr double kMostInt32 = 2147483647.0;
 inline constexpr double kMostChoices = 128.0;         // choices of one prompt
 inline constexpr double kMostLogprobs = 20.0;         // likeliest tokens of one place
 inline constexpr std::int32_t kMostStops = 64;        // strings that end a text
-inline constexpr std::int32_t kMostHintBytes = 1024;  // limit for names of users, of cached prefixes
+inline constexpr std::int32_t kMostHintBytes = 1024;  // limit of `user` and similar names
 
 constexpr FieldType one_of(std::string_view types) {
   return {.listed = types};
@@ -88,7 +88,8 @@ constexpr FieldType token_ids() {
   return {.kind = Kind::kTokenIds};
 }
 
-// The member of SamplingParams that a row's value goes to, as a number; null: code reads the field.
+// The member of SamplingParams that the value is stored in, as a number. Null functions: an endpoint's code reads the
+// field.
 struct SamplingTarget {
   void (*set)(SamplingParams& sampling, double value) = nullptr;
   double (*get)(const SamplingParams& sampling) = nullptr;  // an absent count is -1
@@ -105,7 +106,7 @@ struct Field {
   constexpr operator std::string_view() const { return name; }
 };
 
-// A field that is refused with `reason`, but for the values of the JSON array `neutral`.
+// A refused field with its reason; the values in the JSON array `neutral` are accepted.
 constexpr Field refused(std::string_view name, std::string_view example, std::string_view reason,
                         std::string_view neutral = "[]") {
   return {name, only(neutral), example, reason, Support::kRefused};
@@ -134,7 +135,7 @@ constexpr Field sampling(std::string_view name, FieldType type, std::string_view
   return {name, type, example, note, Support::kSupported, {set, get}};
 }
 
-// The row of this name; a name that is not there does not compile.
+// The row with this name. A missing name is a compile error.
 consteval Field row_of(std::span<const Field> rows, std::string_view name) {
   for (const Field& row : rows) {
     if (row.name == name) return row;
@@ -154,10 +155,10 @@ consteval std::array<Field, (num_rows + ...)> joined(const Field (&... lists)[nu
   return all;
 }
 
-// A table of the page: fields of the bodies posted to each of the paths.
+// The fields of a request's body at some paths: a table of API.md.
 struct FieldTable {
   std::string_view title;
-  std::string_view inside;  // the member of the body that the fields stand in; empty: the body itself
+  std::string_view inside;  // member of the body that holds the fields; empty: the body itself
   std::string_view paths;   // divided by ", "
   std::span<const Field> rows;
 };
@@ -165,7 +166,7 @@ struct FieldTable {
 // All tables, in the page's order.
 std::span<const FieldTable* const> field_tables();
 
-// The parts of a text between its dividers; none of an empty text.
+// Splits a text at its dividers; an empty text has no parts.
 std::vector<std::string_view> parts_of(std::string_view text, std::string_view divider);
 
 }  // namespace quire::fields

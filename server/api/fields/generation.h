@@ -5,8 +5,8 @@
 
 namespace quire::fields {
 
-// Filters of the distribution: fields whose value is a member of SamplingParams. llama-server's endpoints return it.
-// The later of two rows of a member counts in a request; its value is returned by the first name.
+// Filters of the distribution, each a member of SamplingParams. llama-server's endpoints return their values. Two rows
+// of one member are two names: the later row counts in a request, the first names the returned value.
 inline constexpr Field kFilterRows[] = {
     sampling<&SamplingParams::temperature>("temperature", number(kTemperatureRange), "0.5"),
     sampling<&SamplingParams::top_k>("top_k", integer(kTopKRange), "5"),
@@ -38,7 +38,7 @@ inline constexpr Field kFilterRows[] = {
                                                                 "decay of the weight of earlier tokens"),
 };
 
-// Penalties of repetition; both rules hold for them too.
+// Penalties of repetition, with the same two rules.
 inline constexpr Field kPenaltyRows[] = {
     sampling<&SamplingParams::penalty_last_n>(
         "repeat_last_n", integer(-1, kMostInt32), "64",
@@ -54,7 +54,7 @@ inline constexpr Field kPenaltyRows[] = {
     sampling<&SamplingParams::dry, &DryParams::penalty_last_n>("dry_penalty_last_n", integer(-1, kMostInt32), "-1"),
 };
 
-// The row that all APIs with pictures have.
+// Shared by all APIs with pictures.
 inline constexpr Field kPictureSettings{
     "mm_processor_kwargs", object(), R"({"max_pixels":100000})",
     "min_pixels and max_pixels of each image, also as size.shortest_edge and size.longest_edge; size.height and "

@@ -6,7 +6,6 @@
 
 #include "core/grammar/compiler.h"
 #include "server/api/fields/generation.h"
-#include "server/api/generation/structural_tag.h"
 
 namespace quire {
 

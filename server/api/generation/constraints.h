@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/grammar/compiler.h"
@@ -25,5 +26,10 @@ std::shared_ptr<const TextConstraint> read_constraint(FieldReader& reader, const
 // it.
 std::shared_ptr<const TextConstraint> compile_constraint(FieldReader& reader, const ServedModel& model,
                                                          const std::string& field, GrammarSpec spec);
+
+// A structural tag: text that is free until a trigger, then a tagged JSON value, as {"structures","triggers"} or as
+// {"format"}, the form of vLLM and SGLang that replaced it. nullopt: the text is free, or there is an error in the
+// reader.
+std::optional<GrammarSpec> read_structural_tag(FieldReader& tag);
 
 }  // namespace quire

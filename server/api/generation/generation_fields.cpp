@@ -10,7 +10,6 @@
 #include "server/api/common/operation.h"
 #include "server/api/fields/chat.h"
 #include "server/api/fields/generation.h"
-#include "server/api/generation/sampler_fields.h"
 
 namespace quire {
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -70,5 +72,24 @@ std::string response_id(std::string_view prefix, const GenerationFields& fields)
 // if the answer's events depend on more than its origin. An error if another model began it.
 Result<std::optional<StreamOrigin>> take_origin(const Call& call, const ServedModel& model, std::size_t num_prompts,
                                                 GenerationFields& fields);
+
+// Reads the fields of fields::kFilterRows and kPenaltyRows into the members that the rows name. Errors stay in the
+// reader.
+void read_samplers(FieldReader& reader, SamplingParams& sampling);
+// `samplers`, the order of llama.cpp. Call after all other sampling fields: samplers that `samplers` does not list are
+// turned off.
+void read_sampler_order(FieldReader& reader, SamplingParams& sampling);
+// Adds the values of such rows by their names.
+void add_settings(const SamplingParams& sampling, std::span<const fields::Field> rows, Json& settings);
+// The samplers that are in force, by llama.cpp's names.
+Json sampler_names(const SamplingParams& sampling);
+
+// kv_transfer_params, as vLLM's clients and routers send them: a replica computes a prompt and answers where its blocks
+// are; another takes them over with the same parameters. Errors stay in the reader. Members of other engines' transfers
+// are taken and not used.
+PrefixTransfer read_prefix_transfer(FieldReader& reader);
+
+// Fields for the replica that decodes; null: nothing is known of the blocks.
+Json prefix_transfer_json(const std::shared_ptr<const SharedPrefix>& published);
 
 }  // namespace quire

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "server/api/common/errors.h"
-#include "server/api/generation/prefix_transfer.h"
+#include "server/api/generation/generation_fields.h"
 
 namespace quire {
 

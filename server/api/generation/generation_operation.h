@@ -114,4 +114,9 @@ class GenerationOperation : public Operation {
   std::shared_ptr<const SharedPrefix> published_;  // published prefix of the last request
 };
 
+// vLLM's render endpoints: answers with the prompts of the operation in place of running it: an object, or a list of
+// them where `is_list`.
+Result<std::unique_ptr<Operation>> rendered(Result<std::unique_ptr<Operation>> operation, const Call& call,
+                                            bool is_list);
+
 }  // namespace quire

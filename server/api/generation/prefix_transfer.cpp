@@ -1,4 +1,4 @@
-#include "server/api/generation/prefix_transfer.h"
+#include "server/api/generation/generation_fields.h"
 
 #include <cstdint>
 #include <string>

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/text/fill_in_the_middle.h"
 #include "server/api/common/served_model.h"
 #include "server/api/generation/generation_fields.h"
 
@@ -37,5 +39,11 @@ struct FittedPrompt {
 // max_tokens), and the new tokens that there is room for. Errors: it is empty, "context_length_exceeded".
 Result<FittedPrompt> fit_prompt(std::vector<TokenId> tokens, const GenerationFields& fields, const ServedModel& model,
                                 const std::string& prompt_param);
+
+// The prompt of a fill-in-the-middle request. Leaves room for max_tokens, for a quarter of the context where that is
+// absent. The tokens by which such a model ends the gap become stop tokens of the request. nullopt: the model has no
+// tokens to fill in the middle.
+std::optional<std::vector<TokenId>> infill_prompt(const ServedModel& model, const FimText& text,
+                                                  GenerationFields& fields);
 
 }  // namespace quire

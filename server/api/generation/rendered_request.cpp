@@ -1,8 +1,6 @@
-#include "server/api/generation/rendered_request.h"
+#include "server/api/generation/generation_operation.h"
 
 #include <cmath>
-
-#include "server/api/generation/generation_operation.h"
 
 namespace quire {
 

@@ -1,4 +1,4 @@
-#include "server/api/generation/sampler_fields.h"
+#include "server/api/generation/generation_fields.h"
 
 #include <algorithm>
 #include <iterator>

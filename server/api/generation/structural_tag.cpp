@@ -1,4 +1,4 @@
-#include "server/api/generation/structural_tag.h"
+#include "server/api/generation/constraints.h"
 
 #include <fmt/core.h>
 

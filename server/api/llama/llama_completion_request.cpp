@@ -8,9 +8,8 @@
 #include "server/api/conversation/media_prompt.h"
 #include "server/api/fields/generation.h"
 #include "server/api/fields/llama.h"
-#include "server/api/generation/infill.h"
+#include "server/api/generation/generation_fields.h"
 #include "server/api/generation/prompt_fit.h"
-#include "server/api/generation/sampler_fields.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@ namespace quire {
 
 namespace {
 
-// Clients send thinking blocks back only with a signature. Nothing is proved by it here: history is taken as it comes.
+// Clients return thinking blocks only with a signature. Quire does not check it.
 constexpr const char* kSignature = "unsigned";
 
 }  // namespace
@@ -93,7 +93,7 @@ void ContentBlocks::close(std::string& out) {
       block_["signature"] = kSignature;
     }
     if (kind == Kind::kToolUse) {
-      // A call that max_tokens cut off has no input that could be acted on.
+      // The input of a call that max_tokens cut off does not parse.
       const auto input = parse_json(text_);
       if (input && input->is_object()) block_["input"] = *input;
     }

@@ -14,13 +14,13 @@ namespace quire {
 
 class ContentBlocks {
  public:
-  // `streams`: events are written; otherwise the blocks are kept. `shows_thinking`: false leaves thinking blocks empty.
+  // `streams`: writes events; otherwise collects the blocks. `shows_thinking`: false leaves thinking blocks empty.
   ContentBlocks(bool streams, bool shows_thinking) : streams_(streams), shows_thinking_(shows_thinking) {}
 
   void add(const OutputDelta& delta, std::string& out);
   void finish(std::string& out) { close(out); }
 
-  // Not streamed: all blocks, as `content` of a message.
+  // The collected blocks: `content` of a message.
   Json take() { return std::move(blocks_); }
 
  private:
@@ -39,7 +39,7 @@ class ContentBlocks {
   std::size_t num_closed_ = 0;
   std::size_t call_ = 0;  // the open tool_use's index among the calls
   std::string white_;     // white space that may open a text block
-  Json block_;            // the open one, where they are kept
+  Json block_;            // the open block, if blocks are collected
   std::string text_;      // its text or arguments
   Json blocks_ = Json::array();
 };

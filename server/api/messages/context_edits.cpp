@@ -7,13 +7,13 @@
 
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/fields/messages.h"
-#include "server/api/messages/messages_prompt.h"
+#include "server/api/messages/messages_request.h"
 
 namespace quire {
 
 namespace {
 
-constexpr std::int64_t kUsesTrigger = 100'000;        // tokens, where the client names no trigger: Anthropic's own
+constexpr std::int64_t kUsesTrigger = 100'000;        // tokens; Anthropic's default
 constexpr std::int64_t kCompactionTrigger = 150'000;  // likewise
 constexpr std::int64_t kUsesKept = 3;
 constexpr std::int64_t kThinkingKept = 1;
@@ -124,7 +124,7 @@ std::vector<Json*> results_to_clear(Json& messages, const ContextEdit& edit) {
   return results;
 }
 
-// Below its trigger a compaction does nothing, which can be promised.
+// Refuses a compaction whose trigger the conversation has reached; below it, a compaction does nothing.
 void check_compaction(FieldReader& reader, const ServedModel& model, const ContextEdit& edit,
                       const MessagesRequest& request) {
   if (model.max_model_len <= *edit.trigger_tokens) return;

@@ -1,6 +1,6 @@
 // context_management of Anthropic's Messages: removes old tool results and old thinking from a conversation. Pure
-// functions; any thread; meant for text threads. Invariant: the removal depends on the request alone, so that with the
-// same edits the next turn's prompt has this one's as its prefix.
+// functions; any thread; meant for text threads. Invariant: the removal depends on the request alone, so that the next
+// turn with the same edits extends this turn's prompt.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct ContextEdit {
   std::string type;  // the client's name for the edit
   std::optional<std::int64_t> trigger_tokens;
   std::optional<std::int64_t> trigger_uses;
-  std::optional<std::int64_t> keep;  // the last uses, or turns with thinking; absent: all
-  std::int64_t clear_at_least = 0;   // tokens; less is not worth a prompt that the cache does not have
+  std::optional<std::int64_t> keep;  // number of last uses, or of turns with thinking, to keep; absent: all
+  std::int64_t clear_at_least = 0;   // tokens; removing fewer is not worth losing the cached prompt
   bool clears_inputs = false;
-  std::vector<std::string> excluded;  // tools
+  std::vector<std::string> excluded;  // tools whose results stay
 };
 
 // The field's edits; none where it is absent. Errors stay in the reader.

@@ -7,7 +7,7 @@
 #include "server/api/conversation/media_list.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/fields/messages.h"
-#include "server/api/generation/rendered_request.h"
+#include "server/api/generation/generation_operation.h"
 #include "server/api/messages/context_edits.h"
 #include "server/api/messages/messages_operation.h"
 #include "server/api/messages/messages_request.h"
@@ -16,7 +16,7 @@ namespace quire {
 
 namespace {
 
-// With the edits of its context made. Errors stay in the reader.
+// Reads the request and applies its context edits. Errors stay in the reader.
 MessagesRequest read_edited(FieldReader& reader, const ServedModel& model, const Call& call, bool counts_only) {
   MessagesRequest request = read_messages_request(reader, model, media_list(model, call), counts_only);
   const auto edits = read_context_edits(reader);
@@ -25,7 +25,7 @@ MessagesRequest read_edited(FieldReader& reader, const ServedModel& model, const
   return request;
 }
 
-// Anthropic's clients shorten a conversation by these words.
+// Anthropic's clients detect a too long conversation by this text, and shorten it.
 Error in_anthropic_words(Error error, const ServedModel& model) {
   if (error.code != "context_length_exceeded") return error;
   std::int64_t num_tokens = 0;

@@ -18,7 +18,7 @@ class MessagesOperation final : public GenerationOperation {
 
   // Sets the answer's report on its context edits; null: no report.
   void set_context_management(Json said) { context_management_ = std::move(said); }
-  // Writes nothing: the first event opens the message, since its usage has to include the cached tokens.
+  // Writes nothing: the first event of the engine opens the message, whose usage includes the cached tokens.
   void begin(std::string&) override {}
   void finish(std::string& out) override;
   void fail(const Error& error, std::string& out) override;

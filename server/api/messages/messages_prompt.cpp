@@ -1,4 +1,4 @@
-#include "server/api/messages/messages_prompt.h"
+#include "server/api/messages/messages_request.h"
 
 #include <fmt/format.h>
 
@@ -100,8 +100,7 @@ std::string document_text(FieldReader& block, MediaList* media) {
   return text;
 }
 
-// The text of a block, and the marks of pictures in it; nullopt: it holds something else. `media` null: pictures have
-// no place there.
+// The text of a block with the marks of its pictures; nullopt for other blocks. `media` null: pictures are refused.
 std::optional<std::string> text_in(FieldReader& block, const std::string& type, MediaList* media) {
   if (type == "text") return text_of(block);
   if (type == "tool_reference") return block.string("tool_name").value_or("");
@@ -112,7 +111,7 @@ std::optional<std::string> text_in(FieldReader& block, const std::string& type, 
     return text;
   }
   if (type == "image" && media != nullptr) return read_image_block(block, *media);
-  // Clients of several APIs send the parts of the other ones.
+  // Some clients send OpenAI's parts.
   if (media != nullptr) {
     if (auto picture = read_picture_part(block, type, *media)) return picture;
   }
@@ -129,7 +128,7 @@ std::string read_blocks(FieldReader& owner, const char* field, MediaList* media)
   return text;
 }
 
-// A tool's failure is written into the text, the only place where a template shows a result.
+// A tool's failure becomes part of the text, since templates show nothing else of a result.
 std::string result_text(FieldReader& result, MediaList& media) {
   const std::string text = read_blocks(result, "content", &media);
   if (!result.boolean("is_error", false)) return text;
@@ -155,7 +154,7 @@ class Conversation {
     }
   }
 
-  // Every call must have had its result by the end of the turn that follows it.
+  // The turn after a call must hold its result.
   void finish_turn(FieldReader& message) {
     if (open_calls_.empty()) return;
     message.fail("content", fmt::format("`tool_use` ids were found without `tool_result` blocks immediately after: {}",
@@ -262,8 +261,8 @@ void require_field(FieldReader& reader, FieldName name) {
 
 namespace {
 
-// Claude Code begins its system prompt with a block about its billing, which is another one for each request. It is not
-// meant for the model, and would keep every prompt from the prefix cache.
+// Claude Code begins its system prompt with a block about billing that differs in each request. It is left out: the
+// model does not need it, and it would make every prompt miss the prefix cache.
 std::optional<std::string> system_text(FieldReader& reader) {
   constexpr std::string_view kBilling = "x-anthropic-billing-header:";
   if (!reader.has(fields::messages::kSystem)) return std::nullopt;

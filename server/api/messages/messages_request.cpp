@@ -4,7 +4,6 @@
 
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/fields/messages.h"
-#include "server/api/messages/messages_prompt.h"
 
 namespace quire {
 
@@ -48,7 +47,7 @@ void read_thinking(FieldReader& reader, MessagesRequest& request) {
   take_error(reader, inner);
 }
 
-// The schema that the text must fit; `owner` has the member `name` and may be the body itself.
+// Reads the schema that the text must fit, from the member `name` of `owner`, which may be the body itself.
 void read_format(FieldReader& owner, FieldName name, FieldReader& reader, const ServedModel& model,
                  MessagesRequest& request) {
   const Json* format = owner.object(name);
@@ -84,7 +83,7 @@ void read_output_config(FieldReader& reader, const ServedModel& model, MessagesR
 // Converts a tool to the form of OpenAI's chats; null if it is left out.
 Json read_anthropic_tool(FieldReader& tool) {
   const auto type = tool.string("type");
-  // Anthropic's servers run it, or only its own models know it without a schema.
+  // A tool without a schema is run by Anthropic's servers, or known to its own models only.
   if (type && type != "custom" && !tool.has("input_schema")) {
     tool.warn(fmt::format("{}: a tool of type '{}' is left out: the server runs no tools of its own", tool.path("type"),
                           *type));
@@ -130,7 +129,7 @@ void remove_tool(Json& tools, const Json& name) {
   }
 }
 
-// A block that adds or takes away a tool; `known`: every tool that was defined so far.
+// Applies a block that adds or removes a tool; `known`: all tools defined so far.
 void change_tools(FieldReader& block, bool adds, Json& known, Json& tools) {
   const Json* given = block.object("tool");
   if (given == nullptr) return require_field(block, "tool");
@@ -151,7 +150,7 @@ void change_tools(FieldReader& block, bool adds, Json& known, Json& tools) {
   }
 }
 
-// Messages of the system may change the tools from their place on.
+// Applies the system's messages that add or remove tools.
 void read_tool_changes(FieldReader& reader, Json& chat) {
   const Json* messages = reader.array(fields::messages::kMessages);
   Json known = chat.value("tools", Json::array());
@@ -169,7 +168,7 @@ void read_tool_changes(FieldReader& reader, Json& chat) {
   if (!known.empty()) chat["tools"] = std::move(tools);
 }
 
-// Tools are checked and kept as OpenAI's are: from here on there is one kind of them.
+// Reads the tools, and converts them to OpenAI's form.
 void read_tools(FieldReader& reader, MessagesRequest& request) {
   Json chat = Json::object();
   if (const Json* tools = reader.array(fields::messages::kTools)) {

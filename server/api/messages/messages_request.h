@@ -1,9 +1,10 @@
-// Anthropic's POST /v1/messages as the same typed chat request that OpenAI's chat completions become. Pure functions;
-// any thread.
+// Anthropic's POST /v1/messages as the same typed chat request that OpenAI's chat completions become: its blocks are
+// checked and put into the messages that chat templates expect. Pure functions; any thread.
 #pragma once
 
 #include <memory>
 
+#include "server/api/common/field_reader.h"
 #include "server/api/conversation/chat_prompt.h"
 #include "server/api/conversation/chat_tools.h"
 #include "server/api/generation/constraints.h"
@@ -23,5 +24,12 @@ struct MessagesRequest {
 // Reads the whole body. `counts_only`: for count_tokens, which needs no max_tokens. Errors stay in the reader.
 MessagesRequest read_messages_request(FieldReader& reader, const ServedModel& model, std::shared_ptr<MediaList> media,
                                       bool counts_only);
+
+// Notes, in Anthropic's words, that a member is missing.
+void require_field(FieldReader& reader, FieldName name);
+
+// Reads `system` and `messages`. Turns of one role in a row become one; a final assistant message is continued.
+// Pictures go to `media`. Errors stay in the reader, named by their path ("messages.2.content.0.type").
+ChatPromptFields read_anthropic_prompt(FieldReader& reader, std::shared_ptr<MediaList> media);
 
 }  // namespace quire

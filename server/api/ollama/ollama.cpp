@@ -3,7 +3,6 @@
 #include <iterator>
 
 #include "server/api/conversation/media_list.h"
-#include "server/api/conversation/oldest_turns.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/ollama/ollama_operation.h"
 #include "server/api/ollama/ollama_request.h"

@@ -1,4 +1,4 @@
-#include "server/api/ollama/ollama_embed.h"
+#include "server/api/ollama/ollama.h"
 
 #include <chrono>
 

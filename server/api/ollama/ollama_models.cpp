@@ -1,14 +1,14 @@
-#include "server/api/ollama/ollama_models.h"
+#include "server/api/ollama/ollama.h"
 
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
 #include <ctime>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/text/chat_template.h"
 #include "core/text/fill_in_the_middle.h"
-#include "server/api/common/sha256.h"
+#include "server/api/common/encodings.h"
 #include "server/api/conversation/prepared_chat.h"
 
 namespace quire {

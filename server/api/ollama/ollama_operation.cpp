@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "server/api/common/errors.h"
-#include "server/api/common/json_parts.h"
+#include "server/api/common/json.h"
 #include "server/api/generation/logprobs.h"
 
 namespace quire {

@@ -7,7 +7,6 @@
 
 #include "server/api/conversation/media_parts.h"
 #include "server/api/fields/ollama.h"
-#include "server/api/generation/infill.h"
 #include "server/api/generation/prompt_fit.h"
 
 namespace quire {

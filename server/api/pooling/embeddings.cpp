@@ -1,4 +1,4 @@
-#include "server/api/pooling/embeddings.h"
+#include "server/api/pooling/pooling.h"
 
 #include <fmt/core.h>
 

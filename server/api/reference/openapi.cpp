@@ -1,10 +1,8 @@
-#include "server/api/reference/openapi.h"
+#include "server/api/reference/pages.h"
 
 #include <algorithm>
 #include <string>
 #include <vector>
-
-#include "server/api/reference/page.h"
 
 namespace quire::reference {
 

@@ -1,4 +1,4 @@
-#include "server/api/reference/page.h"
+#include "server/api/reference/pages.h"
 
 #include <fmt/core.h>
 

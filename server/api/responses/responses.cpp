@@ -5,7 +5,6 @@
 #include <charconv>
 
 #include "server/api/common/store/item_pages.h"
-#include "server/api/conversation/oldest_turns.h"
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/fields/responses.h"
 #include "server/api/responses/responses_operation.h"

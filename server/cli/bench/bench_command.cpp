@@ -13,7 +13,7 @@
 #include "server/cli/bench/throughput.h"
 #include "server/cli/commands.h"
 #include "server/cli/cpu_flags.h"
-#include "server/cli/progress_line.h"
+#include "server/cli/downloads.h"
 #include "server/modules/modules.h"
 
 namespace quire::cli {

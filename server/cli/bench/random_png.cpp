@@ -3,7 +3,7 @@
 #include <random>
 
 #include "kernels/check.h"
-#include "server/api/common/base64.h"
+#include "server/api/common/encodings.h"
 #include "server/cli/bench/random_images.h"
 
 namespace quire::bench {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/executor/step_input.h"
-#include "core/model/layers/abilities.h"
 #include "core/model/layers/loaded_model.h"
 
 namespace quire::bench {

@@ -9,7 +9,6 @@
 #include <random>
 
 #include "core/engine/engine.h"
-#include "core/model/layers/abilities.h"
 #include "core/model/layers/loaded_model.h"
 
 namespace quire::bench {

@@ -1,4 +1,4 @@
-#include "server/cli/line/help_format.h"
+#include "server/cli/line/help_texts.h"
 
 namespace quire::cli {
 

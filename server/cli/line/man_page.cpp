@@ -1,4 +1,4 @@
-#include "server/cli/line/man_page.h"
+#include "server/cli/line/help_texts.h"
 
 #include <fmt/format.h>
 

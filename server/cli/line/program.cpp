@@ -10,8 +10,8 @@
 #include "core/base/log.h"
 #include "core/base/memory/system_limits.h"
 #include "core/base/result.h"
-#include "server/cli/line/help_format.h"
-#include "server/cli/line/suggestions.h"
+#include "server/cli/line/help_texts.h"
+#include "server/cli/line/other_words.h"
 
 namespace quire::cli {
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "core/base/result.h"
-#include "server/cli/progress_line.h"
-#include "server/cli/pull_progress.h"
+#include "server/cli/downloads.h"
 #include "server/client/http_url.h"
+#include "server/hub/pull.h"
 #include "server/modules/modules.h"
 
 namespace quire::cli {

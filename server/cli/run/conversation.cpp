@@ -6,8 +6,8 @@
 #include <array>
 
 #include "core/base/files/regular_file.h"
-#include "core/base/nearest_name.h"
-#include "server/api/common/base64.h"
+#include "core/base/message_text.h"
+#include "server/api/common/encodings.h"
 
 namespace quire::cli {
 

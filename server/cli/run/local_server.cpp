@@ -14,7 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 
 namespace quire::cli {

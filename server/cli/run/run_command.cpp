@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/nearest_name.h"
+#include "core/base/message_text.h"
 #include "server/cli/commands.h"
 #include "server/cli/run/chat_client.h"
 #include "server/cli/run/chosen_server.h"

@@ -1,4 +1,4 @@
-#include "server/media/decode/exif.h"
+#include "server/media/decode/formats.h"
 
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,4 @@
-// The decoders of the formats, behind decode_picture(). Pure functions; any thread.
+// The decoders of the formats, behind decode_picture(), and EXIF's orientation. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/content/picture.h"
 #include "server/media/decode/picture_file.h"
 
 namespace quire::decoding {
@@ -49,3 +50,15 @@ std::uint32_t big32(std::string_view bytes, std::size_t at);
 std::uint32_t little16(std::string_view bytes, std::size_t at);
 
 }  // namespace quire::decoding
+
+namespace quire {
+
+// `tiff`: EXIF's block from its byte order on. From 1 to 8; 1 where it has none or is damaged.
+int exif_orientation(std::string_view tiff);
+// Whether turning exchanges width and height.
+inline bool swaps_sides(int orientation) {
+  return orientation >= 5;
+}
+Picture turn_upright(Picture picture, int orientation);
+
+}  // namespace quire

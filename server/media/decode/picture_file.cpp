@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "server/media/decode/exif.h"
 #include "server/media/decode/formats.h"
 
 namespace quire {

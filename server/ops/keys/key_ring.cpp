@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "core/base/printable.h"
+#include "core/base/files/regular_file.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
-#include "server/api/common/sha256.h"
-#include "server/ops/keys/secret_file.h"
+#include "server/api/common/encodings.h"
 
 namespace quire {
 

@@ -1,4 +1,4 @@
-#include "server/ops/reports/access_log.h"
+#include "server/ops/reports/request_record.h"
 
 #include <vector>
 

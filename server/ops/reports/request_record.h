@@ -1,5 +1,5 @@
 // RequestRecord: the data of one finished HTTP request, from which the access log, the metrics of keys and the exported
-// spans are made. Plain value; any thread.
+// spans are made. log_access() writes its line. Plain value; any thread.
 #pragma once
 
 #include <optional>
@@ -34,5 +34,9 @@ struct RequestRecord {
   TraceContext trace;
   OperationSummary summary;
 };
+
+enum class AccessLog { kOff, kApi, kAll };  // kApi: requests to models, and all refusals
+
+void log_access(const RequestRecord& record, AccessLog mode);
 
 }  // namespace quire

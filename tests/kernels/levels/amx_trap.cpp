@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "kernels/cpu/machine/cpu_features.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/levels/amx_decode.h"
 
 namespace quire::test {

@@ -2,7 +2,6 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/levels/isa_levels.h"
-#include "kernels/cpu/machine/cpu_features.h"
 #if defined(__x86_64__)
 #include "tests/support/amx_tables.h"
 #endif

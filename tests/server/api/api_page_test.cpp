@@ -6,14 +6,13 @@
 #include <regex>
 #include <set>
 
-#include "server/api/batches/files.h"
+#include "server/api/batches/batches.h"
 #include "server/api/common/json.h"
 #include "server/api/fields/chat.h"
 #include "server/api/fields/completions.h"
 #include "server/api/fields/generation.h"
 #include "server/api/fields/pooling.h"
-#include "server/api/reference/openapi.h"
-#include "server/api/reference/page.h"
+#include "server/api/reference/pages.h"
 #include "server/router.h"
 #include "server/run/admin_task.h"
 #include "tests/server/test_server.h"

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <future>
 
-#include "server/ops/process_signals.h"
+#include "server/ops/process.h"
 
 using namespace quire;
 

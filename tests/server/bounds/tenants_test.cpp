@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/base/files/private_folder.h"
+#include "core/base/files/writing.h"
 #include "core/kv/tiers/tier_record.h"
 #include "server/admin/handlers.h"
 #include "server/ops/stream_store.h"

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "server/api/chat/chat.h"
-#include "server/api/completions/token_generation.h"
+#include "server/api/completions/completions.h"
 #include "server/api/messages/messages.h"
 #include "server/api/responses/responses.h"
 #include "tests/server/calls/scripted_answer.h"

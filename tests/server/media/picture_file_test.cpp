@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "server/media/decode/exif.h"
+#include "server/media/decode/formats.h"
 #include "tests/server/media/picture_files.h"
 
 namespace quire::test {

@@ -9,7 +9,7 @@
 
 #include <cstdlib>
 
-#include "server/api/common/base64.h"
+#include "server/api/common/encodings.h"
 
 namespace quire::test {
 

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "server/api/common/canary.h"
+#include "server/api/common/model_table.h"
 #include "tests/server/models/models_server.h"
 
 using namespace quire;

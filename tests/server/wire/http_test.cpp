@@ -5,8 +5,8 @@
 #include <regex>
 
 #include "server/api/common/json.h"
-#include "server/wire/raw_head.h"
 #include "server/wire/request_parser.h"
+#include "server/wire/request_syntax.h"
 #include "tests/server/test_server.h"
 #include "tests/support/material.h"
 

@@ -1,5 +1,5 @@
 // Memory that the system refuses, in a child process with a limit of its address space.
-#include "core/base/memory/memory_reserve.h"
+#include "core/base/memory/sure_memory.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "core/base/nearest_name.h"
+#include "core/base/message_text.h"
 
 #include <catch2/catch.hpp>
 

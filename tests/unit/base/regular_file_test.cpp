@@ -10,8 +10,7 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 
-#include "core/base/files/usable_folder.h"
-#include "core/base/files/write_error.h"
+#include "core/base/files/writing.h"
 #include "tests/support/temporary_folder.h"
 
 namespace quire {

@@ -1,4 +1,4 @@
-#include "server/dev/token_lines.h"
+#include "server/dev/commands.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "core/model/parts/kv_groups.h"
+#include "core/model/parts/model_spec.h"
 
 #include <catch2/catch.hpp>
 

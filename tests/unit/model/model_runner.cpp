@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cpu/machine/cpu_features.h"
 #include "kernels/registry.h"
 #if defined(__x86_64__)
 #include "tests/support/amx_tables.h"

@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "core/model/parts/kv_groups.h"
-#include "core/model/parts/mixers/recurrent_mixer.h"
+#include "core/model/parts/mixers/recurrent_mixers.h"
+#include "core/model/parts/model_spec.h"
 #include "core/model/parts/source_group.h"
 #include "core/model/parts/weight_list.h"
 

@@ -9,11 +9,10 @@
 #include <optional>
 
 #include "core/base/log.h"
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
-#include "core/model/architectures/hf_known_keys.h"
+#include "core/model/architectures/hf_config.h"
 #include "core/model/encode/towers/hf_tower_file.h"
-#include "core/model/encode/towers/hf_tower_names.h"
 #include "core/model/formats/files/model_path.h"
 #include "core/model/formats/hf/json_file.h"
 

@@ -2,8 +2,10 @@
 // both. Any thread. Sources: the configuration and processor classes of transformers.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "core/model/formats/gguf/gguf.h"
 
@@ -18,5 +20,11 @@ std::shared_ptr<const GgufFile> open_hf_tower(const std::filesystem::path& direc
 
 // Path of a model's tower: an mmproj file beside it, or its own directory; empty: there is none.
 std::filesystem::path find_tower(const std::filesystem::path& model);
+
+enum class HfTowerClass : std::uint8_t { kQwen, kSiglip, kGemma4, kPixtral };
+
+// The name of the tensor in mmproj files. Empty: it is no part of the tower. A part without such a name keeps its own,
+// under which the tower's reader refuses it.
+std::string mmproj_name(HfTowerClass kind, const std::string& name);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-#include "core/model/encode/towers/hf_tower_names.h"
+#include "core/model/encode/towers/hf_tower.h"
 
 #include <algorithm>
 #include <array>

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 
 namespace quire {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/formats/files/mapped_file.h"
 

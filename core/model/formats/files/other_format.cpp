@@ -1,4 +1,4 @@
-#include "core/model/formats/files/other_format.h"
+#include "core/model/formats/files/model_path.h"
 
 #include <algorithm>
 #include <cctype>

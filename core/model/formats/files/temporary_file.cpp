@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "core/base/files/private_folder.h"
+#include "core/base/files/writing.h"
 
 namespace quire {
 

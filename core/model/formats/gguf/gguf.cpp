@@ -8,10 +8,10 @@
 #include <limits>
 #include <utility>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/formats/files/mapped_file.h"
-#include "core/model/formats/files/other_format.h"
+#include "core/model/formats/files/model_path.h"
 #include "core/model/formats/ggml_types.h"
 
 namespace quire {

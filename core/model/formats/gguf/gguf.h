@@ -71,4 +71,9 @@ class GgufFile {
   const std::vector<std::string_view>* get_strings(std::string_view key) const;
 };
 
+// The file as one of all its shards, "<name>-00001-of-0000N.gguf", with the metadata of the first; each shard is
+// present, its own metadata agree with its place, and no tensor is in two shards. Source: llama.cpp's split keys.
+// Throws StartupError, one line, also if `path` is a later shard than the first.
+std::shared_ptr<const GgufFile> open_gguf(const std::filesystem::path& path);
+
 }  // namespace quire

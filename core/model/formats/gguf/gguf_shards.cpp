@@ -1,4 +1,4 @@
-#include "core/model/formats/gguf/gguf_shards.h"
+#include "core/model/formats/gguf/gguf.h"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/formats/files/mapped_file.h"
 

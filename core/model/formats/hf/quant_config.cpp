@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/model/formats/hf/json_file.h"
 
 namespace quire {

@@ -8,10 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/formats/files/model_path.h"
-#include "core/model/formats/files/other_format.h"
 #include "core/model/formats/hf/json_file.h"
 
 namespace quire {

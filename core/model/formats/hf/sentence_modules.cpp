@@ -1,4 +1,4 @@
-#include "core/model/formats/hf/sentence_modules.h"
+#include "core/model/formats/hf/directory_tensors.h"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/formats/hf/json_file.h"
 

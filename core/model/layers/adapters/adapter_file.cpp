@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/base/log.h"
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/architectures/spec_reader.h"
 #include "core/model/formats/files/content_hash.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "core/base/log.h"
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/architectures/spec_reader.h"
 #include "core/model/formats/hf/json_file.h"

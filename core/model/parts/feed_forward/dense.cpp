@@ -1,4 +1,4 @@
-#include "core/model/parts/feed_forward/dense.h"
+#include "core/model/parts/feed_forward/feed_forwards.h"
 
 #include "core/model/parts/layer_run.h"
 #include "core/model/parts/rank_cut.h"

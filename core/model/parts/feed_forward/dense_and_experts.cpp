@@ -1,4 +1,4 @@
-#include "core/model/parts/feed_forward/dense_and_experts.h"
+#include "core/model/parts/feed_forward/feed_forwards.h"
 
 #include <cmath>
 

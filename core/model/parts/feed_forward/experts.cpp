@@ -1,4 +1,4 @@
-#include "core/model/parts/feed_forward/experts.h"
+#include "core/model/parts/feed_forward/feed_forwards.h"
 
 #include <algorithm>
 

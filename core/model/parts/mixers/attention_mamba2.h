@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/model/parts/mixers/attention.h"
-#include "core/model/parts/mixers/mamba2.h"
+#include "core/model/parts/mixers/recurrent_mixers.h"
 
 namespace quire {
 

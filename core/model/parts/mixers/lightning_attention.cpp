@@ -1,4 +1,4 @@
-#include "core/model/parts/mixers/lightning_attention.h"
+#include "core/model/parts/mixers/recurrent_mixers.h"
 
 #include <algorithm>
 #include <cmath>

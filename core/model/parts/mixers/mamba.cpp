@@ -1,4 +1,4 @@
-#include "core/model/parts/mixers/mamba.h"
+#include "core/model/parts/mixers/recurrent_mixers.h"
 
 #include "core/model/parts/layer_run.h"
 #include "core/model/parts/spec_checker.h"

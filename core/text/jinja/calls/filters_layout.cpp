@@ -1,7 +1,7 @@
 // Filters that lay text out: indent, center, truncate, wordwrap, tojson, pprint, xmlattr.
 #include <algorithm>
 
-#include "core/text/jinja/calls/filters.h"
+#include "core/text/jinja/calls/call_tables.h"
 #include "core/text/jinja/failure.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/values/repr.h"

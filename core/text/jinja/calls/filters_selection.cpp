@@ -1,7 +1,7 @@
 // map, select, reject, selectattr, rejectattr: filters that apply another filter or test to each item.
 #include <algorithm>
 
-#include "core/text/jinja/calls/filters.h"
+#include "core/text/jinja/calls/call_tables.h"
 #include "core/text/jinja/failure.h"
 
 namespace quire::jinja {

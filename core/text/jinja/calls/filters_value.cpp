@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "core/text/jinja/calls/filters.h"
+#include "core/text/jinja/calls/call_tables.h"
 #include "core/text/jinja/failure.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/values/number_format.h"

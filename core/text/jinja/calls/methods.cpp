@@ -3,7 +3,7 @@
 #include <cmath>
 #include <span>
 
-#include "core/text/jinja/calls/string_methods.h"
+#include "core/text/jinja/calls/call_tables.h"
 #include "core/text/jinja/failure.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/values/builtins.h"

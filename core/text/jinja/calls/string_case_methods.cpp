@@ -1,4 +1,4 @@
-#include "core/text/jinja/calls/string_methods.h"
+#include "core/text/jinja/calls/call_tables.h"
 #include "core/text/jinja/failure.h"
 #include "core/text/jinja/values/number_format.h"
 #include "core/text/jinja/values/unicode.h"

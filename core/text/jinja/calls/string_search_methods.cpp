@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "core/text/jinja/calls/string_methods.h"
+#include "core/text/jinja/calls/call_tables.h"
 #include "core/text/jinja/failure.h"
 #include "core/text/jinja/operators.h"
 #include "core/text/jinja/values/repr.h"

@@ -1,15 +1,18 @@
-// The syntax tree of a template, after Jinja2's own nodes. Immutable after construction.
-// Invariant: no expression is higher than kMaxTreeHeight and no statement nested deeper, so walking and destroying a
-// tree is bounded.
+// The syntax tree of a template, after Jinja2's own nodes, and the functions that make and check it. Immutable after
+// construction; any thread. Invariant: no expression is higher than kMaxTreeHeight and no statement nested deeper, so
+// walking and destroying a tree is bounded. Every error is a Failure that names its line.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/text/jinja/values/value.h"
 
 namespace quire::jinja {
+
+struct LexerOptions;
 
 inline constexpr int kMaxTreeHeight = 400;
 inline constexpr int kMaxNestedSource = 100;  // depth of nested brackets, operands and blocks while parsing
@@ -108,5 +111,12 @@ struct Stmt {
   Body body;
   Body else_body;
 };
+
+// The statements of a template's source, by Jinja2's grammar.
+Body parse_template(std::string_view source, const LexerOptions& options);
+
+// Fails on the first filter or test that does not exist. As in Jinja2, a name inside an `if` or a conditional
+// expression is checked only when it is reached.
+void check_names(const Body& body);
 
 }  // namespace quire::jinja

@@ -5,7 +5,6 @@
 #include <cctype>
 
 #include "core/text/jinja/failure.h"
-#include "core/text/jinja/parse/string_literal.h"
 #include "core/text/jinja/values/unicode.h"
 
 namespace quire::jinja {

@@ -1,4 +1,4 @@
-#include "core/text/jinja/parse/name_check.h"
+#include "core/text/jinja/parse/ast.h"
 
 #include "core/text/jinja/failure.h"
 #include "core/text/jinja/values/builtins.h"

@@ -1,4 +1,4 @@
-#include "core/text/jinja/parse/parser.h"
+#include "core/text/jinja/parse/ast.h"
 
 #include <algorithm>
 #include <array>

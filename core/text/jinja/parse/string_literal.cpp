@@ -1,4 +1,4 @@
-#include "core/text/jinja/parse/string_literal.h"
+#include "core/text/jinja/parse/lexer.h"
 
 #include <cctype>
 

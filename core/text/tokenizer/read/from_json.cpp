@@ -4,10 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "core/base/printable.h"
+#include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/text/tokenizer/read/json_components.h"
-#include "core/text/tokenizer/read/json_field.h"
 #include "core/text/tokenizer/read/json_models.h"
 #include "core/text/tokenizer/text_tokenizer.h"
 #include "core/text/tokenizer_data.h"

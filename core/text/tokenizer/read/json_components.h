@@ -2,7 +2,7 @@
 // Quire does not support, or nlohmann's exception if a field is missing or of the wrong type. Any thread.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,5 +42,12 @@ struct JsonDecoder {
 JsonDecoder read_decoder(const nlohmann::json& object);
 
 SurroundingTokens read_post_processor(const nlohmann::json& object);
+
+// A field that may be absent or null, which mean the same. Throws nlohmann's exception if it has another type.
+template <class T>
+T value_or(const nlohmann::json& object, const char* key, T otherwise) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? otherwise : found->get<T>();
+}
 
 }  // namespace quire

@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "core/base/result.h"
-#include "core/text/tokenizer/read/json_field.h"
+#include "core/text/tokenizer/read/json_components.h"
 #include "core/text/unicode.h"
 
 namespace quire {

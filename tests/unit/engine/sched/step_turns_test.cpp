@@ -72,7 +72,7 @@ TEST_CASE("an engine's step leaves the streams of the others their target") {
   StepTurns turns;
   StepTurns::Member streaming(&turns);
   StepTurns::Member computing(&turns);
-  CHECK(std::isinf(computing.room()));
+  CHECK(std::isinf(computing.longest_step()));
   CHECK_FALSE(computing.is_awaited());
   {
     StepTurns::Turn turn(streaming);
@@ -80,14 +80,14 @@ TEST_CASE("an engine's step leaves the streams of the others their target") {
   }
   streaming.note_work(true, 0.15);
   computing.note_work(true, 0.0);
-  CHECK(computing.room() == Approx(0.12));
+  CHECK(computing.longest_step() == Approx(0.12));
   CHECK(computing.is_awaited());
-  CHECK(std::isinf(streaming.room()));
+  CHECK(std::isinf(streaming.longest_step()));
   StepTurns::Member third(&turns);
   third.note_work(true, 0.0);
-  CHECK(computing.room() == Approx(0.06));
+  CHECK(computing.longest_step() == Approx(0.06));
   streaming.note_work(true, 0.04);  // its own steps take most of its target
-  CHECK(computing.room() == Approx(0.015));
+  CHECK(computing.longest_step() == Approx(0.015));
   streaming.note_work(false, 0.0);
-  CHECK(std::isinf(computing.room()));
+  CHECK(std::isinf(computing.longest_step()));
 }

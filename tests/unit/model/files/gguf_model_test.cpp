@@ -4,7 +4,7 @@
 #include "core/base/result.h"
 #include "core/model/formats/gguf/gguf.h"
 #include "core/model/formats/gguf/gguf_writer.h"
-#include "core/model/formats/left_out_parts.h"
+#include "core/model/formats/tensor_table.h"
 #include "core/model/layers/loaded_model.h"
 #include "core/model/tools/synth.h"
 #include "kernels/registry.h"

@@ -1,4 +1,4 @@
-#include "core/model/formats/gguf/gguf_shards.h"
+#include "core/model/formats/gguf/gguf.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>

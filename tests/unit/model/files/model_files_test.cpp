@@ -4,7 +4,6 @@
 
 #include "core/base/result.h"
 #include "core/model/formats/files/model_path.h"
-#include "core/model/formats/files/other_format.h"
 #include "core/model/formats/gguf/gguf_writer.h"
 #include "core/model/layers/loaded_model.h"
 #include "core/model/tools/synth.h"

@@ -1,4 +1,4 @@
-#include "core/model/tools/models_page.h"
+#include "core/model/tools/inspect.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // The quantised formats of Hugging Face checkpoints: read values equal the formats' definitions.
-#include "core/model/formats/quantized_tensors.h"
+#include "core/model/formats/hf/directory_tensors.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

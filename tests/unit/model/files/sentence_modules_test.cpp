@@ -1,5 +1,5 @@
 // Modules after the transformer in a sentence-transformers directory are computed or refused, never skipped.
-#include "core/model/formats/hf/sentence_modules.h"
+#include "core/model/formats/hf/directory_tensors.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
