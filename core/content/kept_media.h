@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <iterator>
 #include <list>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/content/media.h"
@@ -15,6 +15,8 @@ namespace quire {
 
 // A piece, and the salt of the requests that may share it.
 using MediaName = std::pair<std::string, MediaKey>;
+// The name in a look-up, which takes no memory.
+using MediaNameView = std::pair<std::string_view, MediaKey>;
 
 template <class Result>
 class KeptMedia {
@@ -22,7 +24,7 @@ class KeptMedia {
   explicit KeptMedia(std::int64_t budget) : budget_(budget) {}
 
   // Null: it is not there. The result counts as used.
-  const Result* find(const MediaName& name) {
+  const Result* find(const MediaNameView& name) {
     const auto found = kept_.find(name);
     if (found == kept_.end()) return nullptr;
     order_.splice(order_.end(), order_, found->second.place);
@@ -38,8 +40,9 @@ class KeptMedia {
       kept_.erase(oldest);
       order_.pop_front();
     }
-    order_.push_back(name);
-    kept_.emplace(name, Kept{std::move(result), size, std::prev(order_.end())});
+    std::list<MediaName> one(1, name);
+    kept_.emplace(name, Kept{std::move(result), size, one.begin()});
+    order_.splice(order_.end(), one);
     used_ += size;
   }
 
@@ -49,8 +52,12 @@ class KeptMedia {
     std::int64_t size;
     std::list<MediaName>::iterator place;
   };
+  struct Before {
+    using is_transparent = void;
+    bool operator()(const MediaNameView& a, const MediaNameView& b) const { return a < b; }
+  };
   const std::int64_t budget_;
-  std::map<MediaName, Kept> kept_;
+  std::map<MediaName, Kept, Before> kept_;
   std::list<MediaName> order_;  // least recently used first
   std::int64_t used_ = 0;
 };

@@ -4,6 +4,8 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "core/base/log.h"
@@ -14,6 +16,8 @@ namespace {
 
 // Shortest time before a file that could not be read is read again for a request.
 constexpr std::chrono::seconds kReadAgainAfter{10};
+// Pause after a step for which there was no memory.
+constexpr std::chrono::milliseconds kTryAgain{50};
 
 double mebibytes(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
@@ -27,6 +31,15 @@ std::uint64_t bytes_of_files(const std::filesystem::path& path) {
     return failed ? 0 : size;
   };
   return size_of(std::filesystem::is_directory(path, failed) ? path / "adapter_model.safetensors" : path);
+}
+
+std::string detail_of(const std::exception_ptr& failure) {
+  if (failure == nullptr) return {};
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return std::string(": ") + error.what();
+  }
 }
 
 Error adapter_failure(const std::string& name, const std::string& why) {
@@ -63,9 +76,10 @@ class AdapterPool::Lease {
   const bool is_hold_;
 };
 
-// Next work of the pool's thread: callbacks to call, and a file to read.
+// Next work of the pool's thread: a wait that has ended, or else a file to read.
 struct AdapterPool::Step {
-  std::vector<std::pair<AdapterWait::Done, std::optional<Error>>> ended;
+  AdapterWait::Done done;  // null: none has ended
+  std::optional<Error> error;
   std::string read;  // the adapter's name; empty: nothing to read
 };
 
@@ -276,9 +290,9 @@ void AdapterPool::release(const ResidentPtr& resident, bool is_hold) {
   changed_.notify_all();
 }
 
-void AdapterPool::finish(AdapterWait& wait, Step& step, std::optional<Error> error) {
-  step.ended.emplace_back(std::move(wait.done_), std::move(error));
+AdapterWait::Done AdapterPool::take_out(AdapterWait& wait) {
   std::erase(waits_, &wait);
+  return std::exchange(wait.done_, nullptr);
 }
 
 // Serves the waits in order of arrival. Only waits for adapters in memory may pass one that waits for memory.
@@ -288,26 +302,26 @@ AdapterPool::Step AdapterPool::next_step() {
   for (auto& [name, named] : named_) {
     if (named.resident != nullptr) named.resident->is_leaving = false;
   }
-  for (AdapterWait* const wait : std::vector(waits_.begin(), waits_.end())) {
+  for (AdapterWait* const wait : waits_) {
     const auto found = named_.find(wait->name_);
-    if (found == named_.end()) {  // unknown by now: the request is parsed again and refused
-      finish(*wait, step, std::nullopt);
-      continue;
-    }
+    if (found == named_.end()) return {take_out(*wait), {}, {}};  // its request is read again and refused
     Named& named = found->second;
     if (named.resident != nullptr) {
       if (named.resident->is_leaving) continue;
       wait->held_ = lease(named.resident, true);
-      finish(*wait, step, std::nullopt);
-    } else if (named.failed_at && Clock::now() - *named.failed_at < kReadAgainAfter) {
-      finish(*wait, step, named.failure);
-    } else if (!is_blocked && step.read.empty()) {
-      if (make_room(named.bytes)) {
-        step.read = wait->name_;
-      } else {
-        is_blocked = true;
-        mark_leaving(named.bytes);
-      }
+      return {take_out(*wait), {}, {}};
+    }
+    if (named.failed_at && Clock::now() - *named.failed_at < kReadAgainAfter) {
+      step.error = named.failure;
+      step.done = take_out(*wait);
+      return step;
+    }
+    if (is_blocked || !step.read.empty()) continue;
+    if (make_room(named.bytes)) {
+      step.read = wait->name_;
+    } else {
+      is_blocked = true;
+      mark_leaving(named.bytes);
     }
   }
   return step;
@@ -320,49 +334,60 @@ void AdapterPool::read_again(const std::string& name, Lock& lock) {
   ++num_loads_;
   lock.unlock();
   std::shared_ptr<const Adapter> adapter;
-  std::string why;
-  std::string detail;
+  std::exception_ptr failure;
   try {
     adapter = load_(before.path);
-    const bool is_same = before.content_key.empty() || adapter->content_key() == before.content_key;
-    if (!is_same) why = "its file was changed since it was loaded; load it again in place";
-  } catch (const std::exception& error) {
-    why = "its file cannot be read any more";
-    detail = error.what();
+  } catch (const std::exception&) {
+    failure = std::current_exception();
   }
   lock.lock();
   reserved_ -= before.bytes;
   const auto found = named_.find(name);
   if (found == named_.end() || found->second.id != before.id || found->second.resident != nullptr) return;
-  if (why.empty() && !make_room(adapter->bytes())) why = "it takes more memory than model.adapter_memory leaves";
-  if (why.empty()) return put(found->second, std::move(adapter));
-  found->second.failed_at = Clock::now();
+  const char* why = nullptr;
+  if (failure != nullptr) {
+    why = "its file cannot be read any more";
+  } else if (!before.content_key.empty() && adapter->content_key() != before.content_key) {
+    why = "its file was changed since it was loaded; load it again in place";
+  } else if (!make_room(adapter->bytes())) {
+    why = "it takes more memory than model.adapter_memory leaves";
+  }
+  if (why == nullptr) return put(found->second, std::move(adapter));
   found->second.failure = adapter_failure(name, why);
-  log::error("adapter {}: {}{}{}", name, why, detail.empty() ? "" : ": ", detail);
+  found->second.failed_at = Clock::now();
+  log::error("adapter {}: {}{}", name, why, detail_of(failure));
+}
+
+// One step; the lock is held before and after. Without memory for it, nothing of it is done.
+void AdapterPool::advance(Lock& lock) {
+  Step step = next_step();
+  if (step.done != nullptr) {
+    lock.unlock();
+    step.done(std::move(step.error));
+    step.done = nullptr;
+    lock.lock();
+  } else if (!step.read.empty()) {
+    read_again(step.read, lock);
+  } else {
+    changed_.wait(lock);
+  }
 }
 
 void AdapterPool::run() {
   Lock lock(mutex_);
   while (!stopped_) {
-    Step step = next_step();
-    if (!step.ended.empty()) {
-      lock.unlock();
-      for (auto& [done, error] : step.ended)
-        done(std::move(error));
-      step.ended.clear();
-      lock.lock();
-    } else if (!step.read.empty()) {
-      read_again(step.read, lock);
-    } else {
-      changed_.wait(lock);
+    try {
+      advance(lock);
+    } catch (const std::bad_alloc&) {
+      changed_.wait_for(lock, kTryAgain);
     }
   }
-  Step last;
-  while (!waits_.empty())
-    finish(*waits_.front(), last, std::nullopt);
-  lock.unlock();
-  for (auto& [done, error] : last.ended)
-    done(std::move(error));
+  while (!waits_.empty()) {
+    const AdapterWait::Done done = take_out(*waits_.front());
+    lock.unlock();
+    done(std::nullopt);
+    lock.lock();
+  }
 }
 
 }  // namespace quire

@@ -131,9 +131,10 @@ class AdapterPool : public std::enable_shared_from_this<AdapterPool> {
   void put(Named& named, std::shared_ptr<const Adapter> adapter);
   void forget(Named& named);
   Step next_step();
-  void finish(AdapterWait& wait, Step& step, std::optional<Error> error);
+  AdapterWait::Done take_out(AdapterWait& wait);
 
   void read_again(const std::string& name, Lock& lock);
+  void advance(Lock& lock);
   void release(const ResidentPtr& resident, bool is_hold);
   void run();
 

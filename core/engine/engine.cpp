@@ -123,12 +123,11 @@ bool Engine::Impl::try_step(Clock::time_point now) {
   return has_worked;
 }
 
-// Encodes media for about `seconds`. Requests that wait for a piece that could not be encoded end with an error.
+// Encodes media for about `seconds`. A request whose piece could not be encoded ends with an error.
 void Engine::Impl::encode(double seconds) {
   const auto wanted = parts_.media.place(parts_.steps.latest != nullptr);
-  const PromptMedia::Failed failed = parts_.media.encode(wanted, seconds);
-  for (LiveRequest* live : failed.requests)
-    requests_.end(*live, FinishReason::kError, failed.error);
+  const PromptMedia::Failed failed = parts_.media.encode(wanted, seconds, parts_.no_memory);
+  if (failed.request != nullptr) requests_.end(*failed.request, FinishReason::kError, failed.error);
 }
 
 void Engine::Impl::shut_down() {

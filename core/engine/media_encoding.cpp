@@ -16,7 +16,7 @@ constexpr double kMostSliceGrowth = 4.0;  // bound of the rate, as a multiple of
 
 }  // namespace
 
-std::shared_ptr<const MediaRows> MediaEncoding::find(const MediaName& name) {
+std::shared_ptr<const MediaRows> MediaEncoding::find(const MediaNameView& name) {
   const auto* const found = kept_.find(name);
   if (found == nullptr) return nullptr;
   ++num_found_;

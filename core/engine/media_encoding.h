@@ -21,7 +21,7 @@ class MediaEncoding {
       : encoder_(encoder), executor_(executor), kept_(max_bytes) {}
 
   // The piece's rows if they are cached; null otherwise.
-  std::shared_ptr<const MediaRows> find(const MediaName& name);
+  std::shared_ptr<const MediaRows> find(const MediaNameView& name);
 
   bool is_encoding() const { return run_ != nullptr; }
   bool is_encoding(const MediaName& name) const { return is_encoding() && name == name_; }

@@ -58,7 +58,7 @@ void PromptMedia::name_rows(Generation& generation) {
 std::optional<PromptMedia::Wanted> PromptMedia::place(bool is_step_in_flight) {
   if (!encoding_) return std::nullopt;
   MediaChoice choice(last_key_, encoding_->is_encoding() ? &encoding_->name() : nullptr);
-  const auto find = [&](const MediaName& name) { return encoding_->find(name); };
+  const auto find = [&](const MediaNameView& name) { return encoding_->find(name); };
   for (Generation* generation : users_) {
     if (generation->has_ended() || generation->state == Sequence::State::kNew) continue;  // not forked yet
     const std::int64_t position = next_position(*generation, kv_);
@@ -71,37 +71,37 @@ std::optional<PromptMedia::Wanted> PromptMedia::place(bool is_step_in_flight) {
   return Wanted{&Generation::of(*choice.sequence()), choice.run()};
 }
 
-PromptMedia::Failed PromptMedia::encode(const std::optional<Wanted>& next, double seconds) {
+PromptMedia::Failed PromptMedia::encode(const std::optional<Wanted>& next, double seconds,
+                                        const SharedError& no_memory) {
   if (!next) return {};
-  try {
-    if (!encoding_->is_encoding()) {
+  bool has_begun = encoding_->is_encoding();
+  SharedError error = attempt(no_memory, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
+    if (!has_begun) {
       last_key_ = next->generation->request->key_name;
       encoding_->begin({next->generation->cache_salt, next->run->key}, *next->run->media);
+      has_begun = true;
     }
     if (const auto rows = encoding_->advance(seconds)) {
       for (Generation* generation : users_)
         give_media(*generation, encoding_->name(), rows);
     }
-  } catch (const std::exception& error) {
-    encoding_->give_up();
-    return fail(error.what());
-  }
-  return {};
+    return {};
+  });
+  if (error == nullptr) return {};
+  encoding_->give_up();
+  return {has_begun ? waits_for_current() : next->generation->live, std::move(error)};
 }
 
-PromptMedia::Failed PromptMedia::fail(const char* why) const {
-  Failed failed;
+LiveRequest* PromptMedia::waits_for_current() const {
+  const auto& [salt, key] = encoding_->name();
   for (const Generation* generation : users_) {
-    const std::vector<MediaRun>& media = generation->request->media;
-    const bool waits = !generation->has_ended() && std::ranges::any_of(media, [&](const MediaRun& run) {
-      return run.end() > generation->num_computed && MediaName{generation->cache_salt, run.key} == encoding_->name();
+    if (generation->has_ended() || generation->cache_salt != salt) continue;
+    const bool waits = std::ranges::any_of(generation->request->media, [&](const MediaRun& run) {
+      return run.key == key && run.end() > generation->num_computed;
     });
-    if (waits && std::ranges::find(failed.requests, generation->live) == failed.requests.end())
-      failed.requests.push_back(generation->live);
+    if (waits) return generation->live;
   }
-  failed.error = std::make_shared<const Error>(
-      Error{ErrorKind::kInternal, std::string("The media could not be encoded: ") + why, "media_failed", {}});
-  return failed;
+  return nullptr;
 }
 
 void PromptMedia::report(EngineStats& stats) const {

@@ -28,9 +28,9 @@ class PromptMedia {
     Generation* generation;
     const MediaRun* run;
   };
-  // Requests that wait for a piece that could not be encoded; empty: none failed.
+  // A request that waits for the piece that could not be encoded; null: none.
   struct Failed {
-    std::vector<LiveRequest*> requests{};
+    LiveRequest* request = nullptr;
     SharedError error{};
   };
 
@@ -46,13 +46,15 @@ class PromptMedia {
   // Gives sequences the rows that are encoded. Returns the next piece to encode: see MediaChoice.
   std::optional<Wanted> place(bool is_step_in_flight);
   EncoderShare share() const { return {target_itl_s_, scheduler_.max_step_seconds()}; }
-  // Continues the current piece, else begins `next`, the latest result of place().
-  Failed encode(const std::optional<Wanted>& next, double seconds) QUIRE_REQUIRES(kEngineThread);
+  // Continues the current piece, else begins `next`, the latest result of place(). After a failure, further requests
+  // that wait for the piece try it again.
+  Failed encode(const std::optional<Wanted>& next, double seconds, const SharedError& no_memory)
+      QUIRE_REQUIRES(kEngineThread);
 
   void report(EngineStats& stats) const;
 
  private:
-  Failed fail(const char* why) const;
+  LiveRequest* waits_for_current() const;
 
   KvCache& kv_;
   Scheduler& scheduler_;

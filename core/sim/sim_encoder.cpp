@@ -38,7 +38,7 @@ EncoderShare SimEncoder::share() const {
 bool SimEncoder::choose() {
   next_.reset();
   MediaChoice choice(last_key_, current_ ? &current_->name : nullptr);
-  const auto find = [&](const MediaName& name) {
+  const auto find = [&](const MediaNameView& name) {
     const auto* const kept = kept_.find(name);
     return kept == nullptr ? nullptr : *kept;
   };

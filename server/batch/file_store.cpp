@@ -149,18 +149,23 @@ Result<StoredFile> FileStore::finish(FileUpload& upload, StoredFile file) {
   file.id = upload.path_.stem().string();
   file.owner = upload.owner_;
   file.bytes = upload.num_bytes_;
+  // Made before the files have their names.
+  std::map<std::string, StoredFile> one;
+  one.emplace(file.id, file);
+  std::int64_t& num_of_owner = num_by_owner_[file.owner];
+  const std::string description = description_of(file);
   if (auto synced = upload.file_.sync(); !synced) return tl::make_unexpected(synced.error());
   const std::filesystem::path data = data_path(file.id);
   if (std::rename(upload.path_.c_str(), data.c_str()) != 0) return tl::make_unexpected(storage_error(data, errno));
-  if (auto described = replace_file(description_path(file.id), description_of(file)); !described) {
+  if (auto described = replace_file(description_path(file.id), description); !described) {
     ::unlink(data.c_str());
     return tl::make_unexpected(described.error());
   }
   upload.is_kept_ = true;
   if (upload.is_paid_) use_.add(file.owner, file.bytes);
-  const auto [place, is_new] = files_.insert_or_assign(file.id, file);
-  if (is_new) ++num_by_owner_[file.owner];
-  return place->second;
+  num_of_owner += 1 - static_cast<std::int64_t>(files_.erase(file.id));
+  files_.merge(one);
+  return file;
 }
 
 const StoredFile* FileStore::find(const std::string& id, const std::string& owner) const {

@@ -86,8 +86,9 @@ Result<MediaStore::Content> MediaStore::add_content(const Place& place, Content 
   if (!make_room(num_bytes)) return no_room();
   const void* const pointer = content.get();
   Content counted(pointer, [content = std::move(content), charged = charge(num_bytes)](const void*) {});
-  entries_.push_front({place, counted});
-  by_place_[place] = entries_.begin();
+  std::list<Entry> one(1, Entry{place, counted});
+  by_place_.emplace(place, one.begin());
+  entries_.splice(entries_.begin(), one);
   return counted;
 }
 
@@ -118,9 +119,10 @@ Result<std::shared_ptr<const std::string>> MediaStore::hold(std::string bytes) {
 void MediaStore::remember(const std::string& scope, const std::string& name, const MediaFile& file) {
   const std::lock_guard lock(mutex_);
   const std::pair key(scope, name);
-  if (const auto found = by_name_.find(key); found != by_name_.end()) names_.erase(found->second);
-  names_.push_front({key, file});
-  by_name_[key] = names_.begin();
+  std::list<Remembered> one(1, Remembered{key, file});
+  const auto [place, is_new] = by_name_.try_emplace(key, one.begin());
+  if (!is_new) names_.erase(std::exchange(place->second, one.begin()));
+  names_.splice(names_.begin(), one);
   if (names_.size() <= kMostNames) return;
   by_name_.erase(names_.back().name);
   names_.pop_back();

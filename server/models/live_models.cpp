@@ -254,7 +254,7 @@ void LiveModels::give_up(const std::string& name, After after, Done done) {
   const bool loads_for_nobody = entry->is_loading() && entry->waiting.empty();
   if (after == After::kUnload ? entry->can_give_up() : loads_for_nobody) {
     abandon(entry, after, given_up(name), outcome);
-    outcome.report(entry->waiting, no_such_model(name));
+    outcome.report(entry->waiting, not_served(name));
   } else if (entry->is_busy()) {
     return refuse(under_way(name));
   } else if (entry->state == ModelState::kReady) {
@@ -338,7 +338,7 @@ void LiveModels::wake_for(const std::string& name, const std::string& key_name, 
   const EntryPtr entry = find(name);
   const auto refuse = [&](Error error) { outcome.report(std::move(done), std::move(error)); };
   const bool leaves = entry && entry->state == ModelState::kDraining && entry->after == After::kUnload;
-  if (!entry || leaves || entry->state == ModelState::kUnloaded) return refuse(no_such_model(name));
+  if (!entry || leaves || entry->state == ModelState::kUnloaded) return refuse(not_served(name));
   if (entry->state == ModelState::kReady) return outcome.report(std::move(done));
   if (entry->failed_lately(Clock::now())) return refuse(entry->not_loaded());
   auto ticket = entry->waiting_places->reserve(key_name, body_bytes);

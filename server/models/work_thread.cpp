@@ -2,7 +2,28 @@
 
 #include <pthread.h>
 
+#include <exception>
+
+#include "core/base/log.h"
+
 namespace quire {
+
+namespace {
+
+// Pause after a look around that failed.
+constexpr std::chrono::seconds kLookAgain{1};
+
+// Errors of files are reported by the work itself; anything else is mostly a lack of memory.
+template <class Work>
+void run_reported(const Work& work) {
+  try {
+    work();
+  } catch (const std::exception& failure) {
+    log::error("models: {}", failure.what());
+  }
+}
+
+}  // namespace
 
 WorkThread::WorkThread(const char* name, std::function<std::optional<Clock::time_point>()> look_around)
     : look_around_(std::move(look_around)), thread_([this, name] {
@@ -32,7 +53,8 @@ void WorkThread::stop() {
 
 void WorkThread::run() {
   while (true) {
-    const std::optional<Clock::time_point> next = look_around_();
+    std::optional<Clock::time_point> next = Clock::now() + kLookAgain;
+    run_reported([&] { next = look_around_(); });
     std::function<void()> work;
     {
       std::unique_lock lock(mutex_);
@@ -47,7 +69,7 @@ void WorkThread::run() {
       work = std::move(posted_.front());
       posted_.pop_front();
     }
-    work();
+    run_reported(work);
   }
 }
 

@@ -78,10 +78,9 @@ std::shared_ptr<SavedStream> StreamStore::open(const std::string& key_name, cons
                                                Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   forget_old(now);
-  const auto [place, added] = streams_.try_emplace(Id(key_name, request_id));
-  if (!added) return nullptr;
-  place->second.stream = std::make_shared<SavedStream>(*this, key_name);
-  return place->second.stream;
+  auto stream = std::make_shared<SavedStream>(*this, key_name);
+  const auto [place, added] = streams_.try_emplace(Id(key_name, request_id), Entry{stream, std::nullopt});
+  return added ? place->second.stream : nullptr;
 }
 
 bool StreamStore::take(const std::string& owner, std::int64_t bytes) {

@@ -25,6 +25,28 @@ Result<T> guarded_piece(const std::function<Result<T>()>& work) {
   }
 }
 
+// The pieces of one call's work: the last one calls back, and the first for whose result there is no memory.
+class Pieces {
+ public:
+  Pieces(std::size_t num_pieces, MediaService::Done done)
+      : num_left_(num_pieces), done_(std::move(done)), no_memory_(out_of_memory()) {}
+
+  void finish(const std::function<void()>& piece) noexcept {
+    try {
+      piece();
+    } catch (...) {
+      if (!has_failed_.exchange(true)) done_(std::move(no_memory_));
+    }
+    if (--num_left_ == 0) done_(std::nullopt);
+  }
+
+ private:
+  std::atomic<std::size_t> num_left_;
+  std::atomic<bool> has_failed_{false};
+  const MediaService::Done done_;
+  std::optional<Error> no_memory_;  // made in advance, while there is memory
+};
+
 }  // namespace
 
 MediaService::MediaService(const MediaOptions& options, BatchService* batches)
@@ -38,75 +60,68 @@ Result<MediaBytes> MediaService::load(CallMedia& media, const MediaSource& sourc
 }
 
 // On the batch thread, which alone touches stored files.
-void MediaService::load_stored(const std::shared_ptr<CallMedia>& media, const std::string& id,
-                               std::function<void()> done) {
+Result<MediaBytes> MediaService::load_stored(CallMedia& media, const std::string& id) {
   if constexpr (is_built(Module::kBatches)) {
-    if (batches_ != nullptr) {
-      return batches_->post([this, media, id, done = std::move(done)] {
-        const auto read = [&]() -> Result<MediaBytes> {
-          BatchStore* const store = batches_->store();
-          const StoredFile* const file = store != nullptr ? store->files().find(id, media->key_name()) : nullptr;
-          if (file == nullptr) return failure(ErrorKind::kNotFound, "No such File object: " + id, "file_not_found");
-          if (file->bytes > options_.max_file_bytes)
-            return invalid(
-                "the file has more than " + std::to_string(options_.max_file_bytes) + " bytes (media.max_file_bytes)",
-                "", "image_too_large");
-          auto opened = store->files().open(*file);
-          if (!opened) return tl::make_unexpected(opened.error());
-          auto bytes = opened->read(0, static_cast<std::size_t>(file->bytes));
-          if (!bytes) return tl::make_unexpected(bytes.error());
-          return media->store().hold(*std::move(bytes));
-        };
-        media->set_loaded(id, guarded_piece<MediaBytes>(read));
-        done();
-      });
+    BatchStore* const store = batches_ != nullptr ? batches_->store() : nullptr;
+    const StoredFile* const file = store != nullptr ? store->files().find(id, media.key_name()) : nullptr;
+    if (file == nullptr) return failure(ErrorKind::kNotFound, "No such File object: " + id, "file_not_found");
+    if (file->bytes > options_.max_file_bytes) {
+      return invalid(
+          "the file has more than " + std::to_string(options_.max_file_bytes) + " bytes (media.max_file_bytes)", "",
+          "image_too_large");
     }
+    auto opened = store->files().open(*file);
+    if (!opened) return tl::make_unexpected(opened.error());
+    auto bytes = opened->read(0, static_cast<std::size_t>(file->bytes));
+    if (!bytes) return tl::make_unexpected(bytes.error());
+    return media.store().hold(*std::move(bytes));
   }
-  media->set_loaded(id, failure(ErrorKind::kNotFound, "No such File object: " + id, "file_not_found"));
-  done();
+  return failure(ErrorKind::kNotFound, "No such File object: " + id, "file_not_found");
+}
+
+void MediaService::post_stored(std::function<void()> job) {
+  if constexpr (is_built(Module::kBatches)) {
+    if (batches_ != nullptr) return batches_->post(std::move(job));
+  }
+  job();
 }
 
 void MediaService::work(const std::shared_ptr<CallMedia>& media, Done done) {
   CallMedia::Work work = media->take_work();
-  // The last piece calls back.
-  const auto left = std::make_shared<std::atomic<std::size_t>>(work.size());
-  const std::function<void()> one_less = [left, done] {
-    if (--*left == 0) done(std::nullopt);
-  };
+  const auto pieces = std::make_shared<Pieces>(work.size(), done);
   std::vector<TextSchedule::Job> jobs;
-  std::vector<std::string> stored;
-  for (MediaSource& source : work.loads) {
-    if (source.kind == MediaSource::Kind::kStored) {
-      stored.push_back(source.name);
-      continue;
-    }
-    jobs.push_back([this, media, source = std::move(source), one_less] {
-      if (!media->is_abandoned())
-        media->set_loaded(source.name, guarded_piece<MediaBytes>([&] { return load(*media, source); }));
-      one_less();
+  std::vector<TextSchedule::Job> stored;
+  const auto add = [&](std::vector<TextSchedule::Job>& to, std::function<void()> piece) {
+    to.push_back([media, pieces, piece = std::move(piece)] {
+      pieces->finish([&] {
+        if (!media->is_abandoned()) piece();
+      });
+    });
+  };
+  for (const MediaSource& source : work.loads) {
+    const bool is_stored = source.kind == MediaSource::Kind::kStored;
+    add(is_stored ? stored : jobs, [this, media, source, is_stored] {
+      const auto read = [&] { return is_stored ? load_stored(*media, source.name) : load(*media, source); };
+      media->set_loaded(source.name, guarded_piece<MediaBytes>(read));
     });
   }
-  for (CallMedia::PdfReading& wanted : work.pdfs) {
-    jobs.push_back([this, media, wanted = std::move(wanted), one_less] {
+  for (const CallMedia::PdfReading& wanted : work.pdfs) {
+    add(jobs, [this, media, wanted] {
       const auto is_cut = [this] { return pool_.cut().stop_requested(); };
-      if (!media->is_abandoned())
-        media->set_pdf(wanted.key, guarded_piece<MediaPdf>([&] { return read_pdf_file(*media, wanted, is_cut); }));
-      one_less();
+      media->set_pdf(wanted.key, guarded_piece<MediaPdf>([&] { return read_pdf_file(*media, wanted, is_cut); }));
     });
   }
-  for (CallMedia::Preparation& wanted : work.preparations) {
-    jobs.push_back([media, wanted = std::move(wanted), one_less] {
-      if (!media->is_abandoned())
-        media->set_prepared(wanted.key, guarded_piece<MediaPiece>([&] { return prepare_piece(*media, wanted); }));
-      one_less();
+  for (const CallMedia::Preparation& wanted : work.preparations) {
+    add(jobs, [media, wanted] {
+      media->set_prepared(wanted.key, guarded_piece<MediaPiece>([&] { return prepare_piece(*media, wanted); }));
     });
   }
   if (const auto posted = pool_.post(media->client(), std::move(jobs)); !posted) {
     count_refusal(*store_, posted.error());
     return done(posted.error());
   }
-  for (const std::string& id : stored)
-    load_stored(media, id, one_less);
+  for (TextSchedule::Job& job : stored)
+    post_stored(std::move(job));
 }
 
 }  // namespace quire

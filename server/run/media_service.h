@@ -36,8 +36,9 @@ class MediaService {
   std::size_t num_waiting() const { return pool_.num_waiting(); }
 
  private:
-  void load_stored(const std::shared_ptr<CallMedia>& media, const std::string& id, std::function<void()> done);
   Result<MediaBytes> load(CallMedia& media, const MediaSource& source);
+  Result<MediaBytes> load_stored(CallMedia& media, const std::string& id);
+  void post_stored(std::function<void()> job);
 
   const MediaOptions options_;
   BatchService* const batches_;

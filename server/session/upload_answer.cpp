@@ -48,8 +48,10 @@ class ReceivedForm {
  private:
   Result<void> begin(MultipartPiece& piece) {
     field_ = nullptr;
-    if (!piece.filename) {
+    // Some clients name no file, or in a form (filename*) that is not read.
+    if (!piece.filename && piece.name != "file") {
       field_ = &form_.fields[piece.name];
+      field_->clear();  // the last one counts
       return {};
     }
     if (piece.name != "file" || upload_) return invalid("The form must have one file, named 'file'", piece.name);
@@ -57,7 +59,7 @@ class ReceivedForm {
     auto begun = batches_.begin_upload(owner_);
     if (!begun) return tl::make_unexpected(begun.error());
     upload_ = *std::move(begun);
-    form_.filename = std::move(piece.filename);
+    form_.filename = std::move(piece.filename).value_or("");
     return {};
   }
 

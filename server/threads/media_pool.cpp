@@ -42,9 +42,11 @@ Result<void> MediaPool::post(const std::string& client, std::vector<TextSchedule
                     "Too many images of this client wait to be decoded");
       return full(ErrorKind::kUnavailable, "server_overloaded", "Too many images wait to be decoded");
     }
-    of_client += num_added;
-    for (TextSchedule::Job& job : jobs)
+    // Counted one by one: if memory runs out, those before it still run.
+    for (TextSchedule::Job& job : jobs) {
       schedule_.add(TextLane::kLong, client, std::move(job));
+      ++of_client;
+    }
   }
   changed_.notify_all();
   return {};

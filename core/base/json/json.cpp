@@ -13,6 +13,11 @@ constexpr std::size_t kJsonMemory = std::size_t{32} << 20;
 
 constexpr std::size_t kCheckEvery = 4096;  // values
 
+Error not_json(const std::string& what, std::size_t position) {
+  return Error{ErrorKind::kInvalidRequest, what + " (near byte " + std::to_string(position) + ")", "invalid_json", "",
+               std::nullopt};
+}
+
 // Builds the document from parser events. nlohmann's own builder looks every key up among its siblings, which an
 // ordered object makes quadratic: a body of a million short keys would hold a thread for hours. This one appends, and
 // removes repeated keys once per object.
@@ -48,10 +53,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
     // Numbers that do not fit are reported as out of range; all other errors are syntax errors.
-    error_ = Error{ErrorKind::kInvalidRequest,
-                   std::string(error.id == 406 ? "A number is out of range" : "The body is not valid JSON") +
-                       " (near byte " + std::to_string(position) + ")",
-                   "invalid_json", "", std::nullopt};
+    error_ = not_json(error.id == 406 ? "A number is out of range" : "The body is not valid JSON", position);
     return false;
   }
 
@@ -143,6 +145,9 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Result<Json> parse_json(std::string_view text, std::size_t max_depth, const WorkLimit& limit) {
+  // nlohmann's parser takes a NUL for the end of its input.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+    return tl::make_unexpected(not_json("The body is not valid JSON", nul + 1));
   TreeBuilder builder(max_depth, kJsonMemory + 2 * text.size(), limit);
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) return tl::make_unexpected(builder.error());
   return builder.take();

@@ -27,14 +27,14 @@ class MediaChoice {
   // current: the piece that is being encoded; null: none. Both must outlive it.
   MediaChoice(const std::string& last_key, const MediaName* current) : last_key_(last_key), current_(current) {}
 
-  // find(MediaName): the rows of a piece; null if they are not encoded.
+  // find(MediaNameView): the rows of a piece; null if they are not encoded.
   template <class Find>
   void look(Sequence& sequence, std::int64_t position, const Find& find) {
     const MediaRun* missing = nullptr;
     const std::vector<MediaRun>& media = sequence.request->media;
     for (std::size_t i = 0; i < media.size() && missing == nullptr; ++i) {
       if (media[i].end() <= position || sequence.media_rows[i] != nullptr) continue;
-      sequence.media_rows[i] = find(MediaName(sequence.cache_salt, media[i].key));
+      sequence.media_rows[i] = find(MediaNameView(sequence.cache_salt, media[i].key));
       if (sequence.media_rows[i] == nullptr) missing = &media[i];
     }
     note(sequence, position, missing);

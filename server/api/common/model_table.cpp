@@ -13,11 +13,6 @@ namespace {
 
 constexpr std::size_t kMaxShownName = 200;  // bytes of a name that is not served
 
-Error not_served(std::string_view name) {
-  return Error{ErrorKind::kNotFound, "The model '" + shortened(std::string(name), kMaxShownName) + "' does not exist",
-               "model_not_found", "model", std::nullopt};
-}
-
 // The adapter named by the model's name, or by llama-server's `lora`. Null: none.
 const NamedAdapter* asked_adapter(const TableEntry& model, std::string_view name, FieldReader& reader) {
   const NamedAdapter* asked = find_adapter(model, name);
@@ -62,6 +57,11 @@ bool has_tag(std::string_view name) {
 }
 
 }  // namespace
+
+Error not_served(std::string_view name) {
+  return Error{ErrorKind::kNotFound, "The model '" + shortened(std::string(name), kMaxShownName) + "' does not exist",
+               "model_not_found", "model", std::nullopt};
+}
 
 const char* model_state_name(ModelState state) {
   switch (state) {

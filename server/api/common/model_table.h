@@ -62,6 +62,9 @@ struct TableEntry {
   double canary_share = 0.0;                  // share of its conversations that canary_name() gets
 };
 
+// The refusal of a request for a model of that name.
+Error not_served(std::string_view name);
+
 // The adapter with this name, with or without ":latest"; null: it is the model's own name.
 const NamedAdapter* find_adapter(const TableEntry& model, std::string_view name);
 

@@ -49,16 +49,16 @@ void QuotaTable::Lease::release() {
 }
 
 QuotaTable::Usage& QuotaTable::usage_of(const std::string& key_name) {
-  const auto [at, is_new] = usage_.try_emplace(key_name);
-  if (is_new) {
-    at->second.requests.bucket = key_name + ":requests";
-    at->second.tokens.bucket = key_name + ":tokens";
-  }
-  return at->second;
+  if (const auto found = usage_.find(key_name); found != usage_.end()) return found->second;
+  Usage usage;
+  usage.requests.bucket = key_name + ":requests";
+  usage.tokens.bucket = key_name + ":tokens";
+  return usage_.emplace(key_name, std::move(usage)).first->second;
 }
 
 void QuotaTable::list(Rate& rate) {
-  if (!std::exchange(rate.is_listed, true)) to_report_.push_back(&rate);
+  if (!rate.is_listed) to_report_.push_back(&rate);
+  rate.is_listed = true;
   wake_();
 }
 
@@ -100,6 +100,8 @@ Result<QuotaTable::Lease> QuotaTable::admit(const ApiKey& key, Clock::time_point
   Lease lease;
   const KeyQuota& quota = key.quota;
   if (!is_limited(quota)) return lease;
+  lease.name_ = key.name;
+  lease.quota_ = quota;
   const std::lock_guard lock(mutex_);
   Usage& usage = usage_of(key.name);
   const bool runs = use == QuotaUse::kRuns;
@@ -116,8 +118,6 @@ Result<QuotaTable::Lease> QuotaTable::admit(const ApiKey& key, Clock::time_point
   if (!runs) return lease;
   ++usage.num_running;
   lease.table_ = this;
-  lease.name_ = key.name;
-  lease.quota_ = quota;
   lease.num_held_ = 1;
   return lease;
 }

@@ -156,11 +156,21 @@ void SpanExporter::offer(const RequestRecord& record) {
   changed_.notify_one();
 }
 
+std::string SpanExporter::post(const std::vector<RequestRecord>& batch) const {
+  try {
+    return post_spans(collector_, otlp_body(batch, options_.service_name));
+  } catch (const std::bad_alloc&) {
+    return "no memory";
+  }
+}
+
 void SpanExporter::run() {
   pthread_setname_np(pthread_self(), "otlp");
   bool complained = false;
+  std::vector<RequestRecord> batch;
+  batch.reserve(kMostInBatch);
   while (true) {
-    std::vector<RequestRecord> batch;
+    batch.clear();
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
@@ -171,7 +181,7 @@ void SpanExporter::run() {
       std::move(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(count), std::back_inserter(batch));
       queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(count));
     }
-    const std::string refusal = post_spans(collector_, otlp_body(batch, options_.service_name));
+    const std::string refusal = post(batch);
     if (refusal.empty()) {
       num_sent_.fetch_add(batch.size(), std::memory_order_relaxed);
       complained = false;

@@ -52,6 +52,8 @@ class SpanExporter {
 
  private:
   void run();
+  // Empty: the collector took the spans.
+  std::string post(const std::vector<RequestRecord>& batch) const;
 
   const TracingOptions options_;
   const WebClient collector_;

@@ -74,6 +74,28 @@ std::string chat_line(const std::string& id, const std::string& more = "") {
 
 }  // namespace
 
+TEST_CASE("a form's part 'file' is the file, and the last of a repeated field counts", "[batches]") {
+  const BatchFolder folder;
+  TestServer server({}, with_batches(folder));
+  HttpClient client(server.port());
+  for (const std::string name : {"", "; filename*=UTF-8''in.jsonl"}) {
+    std::string request = upload_request("text", "", "", "other");
+    const std::string purpose = "--edge\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n";
+    const std::string with_name = "; filename=\"in.jsonl\"";
+    request.replace(request.find(with_name), with_name.size(), name);
+    request.insert(request.find("--edge\r\nContent-Disposition: form-data; name=\"file\""), purpose);
+    const std::string before = "Content-Length: ";
+    const std::size_t at = request.find(before) + before.size();
+    const std::size_t size = request.size() - request.find("\r\n\r\n") - 4;
+    request.replace(at, request.find('\r', at) - at, std::to_string(size));
+    client.send(request);
+    const Json file = json_of(client.receive());
+    CHECK(file["filename"] == "upload.jsonl");
+    CHECK(file["purpose"] == "batch");
+    CHECK(file["bytes"] == 4);
+  }
+}
+
 TEST_CASE("a file is uploaded, listed, read, downloaded and deleted", "[batches]") {
   const BatchFolder folder;
   TestServer server({}, with_batches(folder));

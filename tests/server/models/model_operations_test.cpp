@@ -86,6 +86,8 @@ TEST_CASE("operations are done at once where nothing is left to do, and refused 
   CHECK(outcome_of([&](auto done) { server.models().load(clash, done); })->code == "model_name_taken");
   CHECK(server.unload("two") == std::nullopt);
   CHECK(server.sleep("two")->code == "model_unloaded");
+  const auto asks = [&](auto done) { server.models().wake_for("two", "", 0, std::move(done)); };
+  CHECK(outcome_of(asks)->param == "model");  // the field of the request
   CHECK(server.replace("two", "x")->code == "model_unloaded");
   // A model that an admin's call added is removed with it.
   CHECK(server.load("three", "third") == std::nullopt);

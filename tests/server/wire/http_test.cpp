@@ -462,6 +462,7 @@ TEST_CASE("JSON with hostile sizes costs linear time, and repeated keys keep the
   const auto deep = parse_json(std::string(100000, '['));
   REQUIRE_FALSE(deep);
   CHECK(deep.error().code == "json_too_deep");
+  CHECK(parse_json(std::string_view("{}\0x", 4)).error().code == "invalid_json");
 }
 
 namespace {

@@ -47,9 +47,9 @@ std::optional<std::string> BackgroundResponses::cancel(std::string_view id, std:
     if (found == nullptr) return std::nullopt;
     if (found->is_erased) return std::string();
     if (!found->is_settled && !found->is_cancelled) {
-      found->is_cancelled = true;
-      found->body = as_cancelled(found->body);
       interrupt = found->interrupt;
+      found->body = as_cancelled(found->body);
+      found->is_cancelled = true;
     }
     body = found->body;
   }
@@ -63,9 +63,9 @@ bool BackgroundResponses::erase(std::string_view id, std::string_view owner) {
     const std::lock_guard lock(mutex_);
     Running* const found = running(id, owner);
     if (found == nullptr || found->is_erased) return false;
+    interrupt = found->interrupt;
     found->is_erased = true;
     if (!found->is_settled) found->is_cancelled = true;
-    interrupt = found->interrupt;
   }
   interrupt();
   return true;

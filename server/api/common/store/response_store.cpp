@@ -68,15 +68,22 @@ void ResponseStore::insert(StoredResponse response, std::int64_t size) {
       remove(shelf, same->second);
   }
   make_room(response.owner, size);
-  Shelf& shelf = shelves_[response.owner];
-  shelf.entries.push_front(std::make_shared<const StoredResponse>(std::move(response)));
-  const auto entry = shelf.entries.begin();
-  shelf.ids.emplace((*entry)->id, entry);
-  for (const std::string& id : (*entry)->item_ids)
-    shelf.items.emplace(id, entry);
-  shelf.num_bytes += size;
+  List one(1, std::make_shared<const StoredResponse>(std::move(response)));
+  const auto entry = one.begin();
+  const auto shelf = shelves_.try_emplace((*entry)->owner).first;
+  Shelf& own = shelf->second;
+  own.entries.splice(own.entries.begin(), one);
+  own.num_bytes += size;
   num_bytes_ += size;
   ++num_entries_;
+  try {
+    own.ids.emplace((*entry)->id, entry);
+    for (const std::string& id : (*entry)->item_ids)
+      own.items.emplace(id, entry);
+  } catch (...) {
+    remove(shelf, entry);
+    throw;
+  }
 }
 
 void ResponseStore::remove(Shelves::iterator shelf, List::iterator entry) {
