@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 // Pause after a look around that failed.
-constexpr std::chrono::seconds kLookAgain{1};
+constexpr std::chrono::seconds kLookAfterFailure{1};
 
 // Errors of files are reported by the work itself; anything else is mostly a lack of memory.
 template <class Work>
@@ -53,7 +53,7 @@ void WorkThread::stop() {
 
 void WorkThread::run() {
   while (true) {
-    std::optional<Clock::time_point> next = Clock::now() + kLookAgain;
+    std::optional<Clock::time_point> next = Clock::now() + kLookAfterFailure;
     run_reported([&] { next = look_around_(); });
     std::function<void()> work;
     {

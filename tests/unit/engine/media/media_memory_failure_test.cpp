@@ -12,13 +12,13 @@ using namespace quire::test;
 
 namespace {
 
-constexpr std::int64_t kWidth = 64;  // hidden size of the model
+constexpr std::int64_t kRowWidth = 64;  // hidden size of the model
 
 // A piece for which there is no memory, as there is none for anything else from then on.
 class HugeMedia final : public PreparedMedia {
  public:
   std::int64_t num_rows() const override { return 2; }
-  std::int64_t row_width() const override { return kWidth; }
+  std::int64_t row_width() const override { return kRowWidth; }
   std::size_t num_bytes() const override { return 1; }
   std::unique_ptr<EncoderRun> start() const override { return std::make_unique<Run>(); }
 
@@ -47,8 +47,8 @@ class EndSink final : public OutputSink {
   SharedError error;
 };
 
-struct Scene {
-  explicit Scene(const std::filesystem::path& path)
+struct ScarceScene {
+  explicit ScarceScene(const std::filesystem::path& path)
       : encoder(create_backend({.device = "cpu", .cpu = {.isa = "auto", .threads = 1, .pin = false}})),
         served(path, 64, options()) {}
   EngineOptions options() const {
@@ -69,7 +69,7 @@ struct Scene {
   int num_submitted = 0;
 };
 
-Request seeing(std::uint64_t number, const std::shared_ptr<const PreparedMedia>& media) {
+Request request_with(std::uint64_t number, const std::shared_ptr<const PreparedMedia>& media) {
   Request request = request_of(made_tokens(5, 1, 500), 3);
   const std::int64_t begin = std::ssize(request.prompt);
   request.media.push_back({.begin = begin,
@@ -88,13 +88,13 @@ Request seeing(std::uint64_t number, const std::shared_ptr<const PreparedMedia>&
 TEST_CASE("memory that runs out at a piece of media ends what waits for it, and nothing else",
           "[engine][media][memory]") {
   QUIRE_REQUIRE_MATERIAL(path, kStories);
-  Scene scene(path);
+  ScarceScene scene(path);
   const auto huge = std::make_shared<const HugeMedia>();
-  const auto good = std::make_shared<const MadeMedia>(std::vector<float>(2 * kWidth, 0.01F), kWidth);
-  const auto first = scene.submit(seeing(1, huge));
-  const auto second = scene.submit(seeing(1, huge));
+  const auto good = std::make_shared<const MadeMedia>(std::vector<float>(2 * kRowWidth, 0.01F), kRowWidth);
+  const auto first = scene.submit(request_with(1, huge));
+  const auto second = scene.submit(request_with(1, huge));
   const auto text = scene.submit(request_of(made_tokens(9, 2, 500), 3));
-  const auto picture = scene.submit(seeing(2, good));
+  const auto picture = scene.submit(request_with(2, good));
   scene.served.run();
   CHECK(scene.served.engine->healthy());
   for (const auto& failed : {first, second}) {
