@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "config/config.h"
 #include "core/base/message_text.h"
 #include "core/base/result.h"
 

@@ -5,8 +5,10 @@
 #include <cstdio>
 
 #include "core/base/log.h"
+#include "server/hub/pull.h"
 #include "server/models/model_reference.h"
 #include "server/modules/modules.h"
+#include "server/serve.h"
 
 namespace quire::cli {
 

@@ -10,6 +10,8 @@
 #include "server/api/common/json.h"
 #include "server/cli/commands.h"
 #include "server/cli/downloads.h"
+#include "server/hub/hub_cache.h"
+#include "server/hub/pull.h"
 
 namespace quire::cli {
 

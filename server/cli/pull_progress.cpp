@@ -8,6 +8,7 @@
 
 #include "core/base/log.h"
 #include "core/base/message_text.h"
+#include "server/hub/pull.h"
 
 namespace quire::cli {
 

@@ -15,6 +15,7 @@
 #include "server/cli/commands.h"
 #include "server/cli/cpu_flags.h"
 #include "server/cli/downloads.h"
+#include "server/hub/pull.h"
 #include "server/modules/modules.h"
 
 namespace quire::cli {

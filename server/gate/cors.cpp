@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/state/server_options.h"
 #include "server/wire/request_syntax.h"
 
 namespace quire {

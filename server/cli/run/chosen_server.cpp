@@ -9,6 +9,7 @@
 #include "core/base/result.h"
 #include "server/cli/downloads.h"
 #include "server/client/http_url.h"
+#include "server/hub/pull.h"
 #include "server/modules/modules.h"
 
 namespace quire::cli {
