@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "core/grammar/mask/vocabulary.h"
 #include "core/model/formats/read_tokenizer.h"
 #include "core/model/tools/inspect.h"
 #include "server/cli/tokenize.h"

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "core/text/detokenizer.h"
+#include "server/cli/tokenize.h"
 
 namespace quire::dev {
 namespace {

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "core/text/tokenizer_data.h"
+#include "server/cli/tokenize.h"
 
 namespace quire::dev {
 namespace {
