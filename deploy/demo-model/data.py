@@ -1,17 +1,18 @@
-"""Turns documents into token chunks with targets.
+"""Turns documents into rows of tokens with targets.
 
-Only what the assistant says is learned from (and all of a plain text); the rest is context. Chunks of several lengths
-are filled with whole documents, so that positions up to the full context are trained.
+Only what the assistant says is learned from (and all of a plain text); the rest is context. A row is one document from its
+beginning, as a chat is served: what stands before it in a batch is not seen, so looking back finds its own words.
 """
+from collections import defaultdict
+
 import numpy as np
+import torch
 
 import chat
 import corpus
 from tokenizer import END_OF_TEXT, TURN_END, TURN_START
 
-LENGTHS = [128, 256, 512, 1024, 2048]
-LENGTH_SHARES = [0.47, 0.33, 0.16, 0.03, 0.01]
-LOOKAHEAD, MAX_WAITING = 48, 500
+LONGEST = 2048
 
 
 def as_text(document):
@@ -43,50 +44,46 @@ def encode_document(tokenizer, document):
     return np.array(ids, np.uint16), np.array(learned_from(tokenizer, ids))
 
 
-def encode_corpus(tokenizer, seed, indices):
-    """A list of encoded documents, for those with these indices."""
-    return [encode_document(tokenizer, corpus.document(seed, i)) for i in indices]
+class Documents:
+    """Encoded when asked for: those of one of several workers, or all."""
+
+    def __init__(self, tokenizer, seed, make=corpus.document, first=0, step=1):
+        self.tokenizer, self.seed, self.make, self.first, self.step = tokenizer, seed, make, first, step
+
+    def __getitem__(self, number):
+        return encode_document(self.tokenizer, self.make(self.seed, self.first + number * self.step))
 
 
-class Chunks:
-    """Deals chunks of a wanted length; each document is used once per pass. Documents that do not fit into the shortest
-    chunk wait for a longer one; when more than MAX_WAITING do, the oldest is dropped."""
+def room_for(num_tokens):
+    """The length of a row: few different ones, because each shape of matrix is prepared when it is first multiplied."""
+    unit = 8 if num_tokens <= 64 else 16 if num_tokens <= 128 else 64 if num_tokens <= 512 else 256
+    return -(-num_tokens // unit) * unit
 
-    def __init__(self, encoded, tokenizer):
-        self.encoded, self.separator = encoded, tokenizer.ids[END_OF_TEXT]
-        self.next = 0
-        self.short, self.long = [], []
 
-    def refill(self):
-        while len(self.short) < LOOKAHEAD:
-            document = self.encoded[self.next % len(self.encoded)]
+class Groups:
+    """Deals groups of rows of one length, some `num_tokens` places each, as soon as there are documents enough for one."""
+
+    def __init__(self, documents, tokenizer, num_tokens, room=room_for):
+        self.documents, self.separator, self.num_tokens, self.room = documents, tokenizer.ids[END_OF_TEXT], num_tokens, room
+        self.next, self.waiting = 0, defaultdict(list)
+
+    def group(self):
+        """Inputs and targets, each [rows, length]; a target of -1 is not learned from."""
+        while True:
+            document = self.documents[self.next]
             self.next += 1
-            num_tokens = len(document[0])
-            if num_tokens <= LENGTHS[0]:
-                self.short.append(document)
-            elif num_tokens <= LENGTHS[-1]:
-                self.long = self.long[-MAX_WAITING:] + [document]
+            length = self.room(len(document[0]) - 1)
+            if length > LONGEST:
+                continue
+            waiting = self.waiting[length]
+            waiting.append(document)
+            if len(waiting) == max(1, self.num_tokens // length):
+                del self.waiting[length]
+                return self.filled(waiting, length)
 
-    def take(self, room):
-        """A waiting document of fewer than `room` tokens, long ones first; None when none fits."""
-        self.refill()
-        for waiting in (self.long, self.short):
-            for i, (ids, _) in enumerate(waiting):
-                if len(ids) < room:
-                    return waiting.pop(i)
-        return None
-
-    def chunk(self, length):
-        """Inputs and targets, each [length]; a target of -1 is not learned from."""
-        ids = np.full(length + 1, self.separator, np.int64)
-        learn = np.zeros(length + 1, bool)
-        filled = 0
-        while document := self.take(length + 2 - filled):
-            num_tokens = len(document[0])
-            ids[filled:filled + num_tokens], learn[filled:filled + num_tokens] = document
-            filled += num_tokens + 1
-        return ids[:-1], np.where(learn[1:], ids[1:], -1)
-
-    def batch(self, length, num_tokens):
-        pairs = [self.chunk(length) for _ in range(max(1, num_tokens // length))]
-        return np.stack([p[0] for p in pairs]), np.stack([p[1] for p in pairs])
+    def filled(self, documents, length):
+        ids = np.full((len(documents), length + 1), self.separator, np.int64)
+        learn = np.zeros(ids.shape, bool)
+        for row, (tokens, mask) in enumerate(documents):
+            ids[row, :len(tokens)], learn[row, :len(tokens)] = tokens, mask
+        return torch.from_numpy(ids[:, :-1].copy()), torch.from_numpy(np.where(learn[:, 1:], ids[:, 1:], -1))

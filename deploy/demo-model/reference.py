@@ -18,8 +18,7 @@ class Reference:
     def __init__(self, path):
         file = gguf_file.Reader(path)
         self.meta, self.weights = file.metadata, file.tensors
-        merges = [tuple(m.split(" ")) for m in self.meta["tokenizer.ggml.merges"]]
-        self.tokenizer = Tokenizer(merges)
+        self.tokenizer = Tokenizer.of_file(file)
         assert self.tokenizer.tokens == self.meta["tokenizer.ggml.tokens"]
         self.heads = self.meta["llama.attention.head_count"]
         self.kv_heads = self.meta["llama.attention.head_count_kv"]

@@ -94,6 +94,11 @@ class Tokenizer:
         self.cache = {}
 
     @classmethod
+    def of_file(cls, file):
+        """That of a model file (gguf_file.Reader)."""
+        return cls(m.split(" ") for m in file.metadata["tokenizer.ggml.merges"])
+
+    @classmethod
     def load(cls, path):
         with open(path, encoding="utf-8") as file:
             return cls(json.load(file)["merges"])

@@ -7,22 +7,26 @@ import argparse
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import distributed, multiprocessing
 
-from data import LENGTHS, LENGTH_SHARES, Chunks, as_text, encode_corpus
-from model import DemoModel, Linear, Shape
+from data import Documents, Groups, as_text
+from model import DemoModel, Linear, Shape, begin_with_copying
 from tokenizer import CONTROL, Tokenizer, count_words, learn_merges
 
 import corpus
+import gguf_file
 
 TOKENIZER_DOCUMENTS = 30000
+SHIPPED = Path(__file__).with_name("quire-demo.gguf")
 
 
 def make_tokenizer(folder, seed, vocab):
+    """The shipped file's, which the families and the adapter share; learned from the text where there is no such file."""
     path = folder / "tokenizer.json"
-    if not path.exists():
+    if not path.exists() and SHIPPED.exists():
+        Tokenizer.of_file(gguf_file.Reader(SHIPPED)).save(path)
+    elif not path.exists():
         texts = (as_text(corpus.document(seed, i)) for i in range(TOKENIZER_DOCUMENTS))
         merges = learn_merges(count_words(texts), vocab - 256 - len(CONTROL))
         Tokenizer(merges).save(path)
@@ -95,10 +99,6 @@ def held_out_loss(model, batches):
     return sum(model.loss(x, y).item() for x, y in batches) / len(batches)
 
 
-def to_torch(batch):
-    return torch.from_numpy(batch[0]), torch.from_numpy(batch[1])
-
-
 def rates_of(optimizers):
     """The learning rates before any schedule; a checkpoint has those of its step."""
     return [[group["lr"] for group in o.param_groups] for o in optimizers]
@@ -135,9 +135,9 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent / "out")
     parser.add_argument("--seed", default="quire-1")
-    parser.add_argument("--steps", type=int, default=720)
-    parser.add_argument("--batch-tokens", type=int, default=4096, help="of all workers together")
-    parser.add_argument("--documents", type=int, default=70000)
+    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--group-tokens", type=int, default=1024)
+    parser.add_argument("--groups", type=int, default=2, help="of each worker in a step")
     parser.add_argument("--vocab", type=int, default=3072)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--compute", choices=["bfloat16", "float32"], default="bfloat16")
@@ -152,6 +152,7 @@ def prepare(args, rank):
     Linear.compute = getattr(torch, args.compute)
     tokenizer = Tokenizer.load(args.folder / "tokenizer.json")
     model = DemoModel(Shape(vocab=len(tokenizer.tokens)))
+    begin_with_copying(model)
     optimizers = make_optimizers(model, rank, args.workers)
     base_rates = rates_of(optimizers)
     is_resumed = args.resume and (args.folder / "checkpoint.pt").exists()
@@ -159,34 +160,36 @@ def prepare(args, rank):
     return tokenizer, model, optimizers, base_rates, first
 
 
-def one_step(args, model, optimizers, base_rates, step, batch):
+def one_step(args, model, optimizers, base_rates, step, groups):
+    """Every learned token of a worker's groups counts the same; the worker's mean loss."""
     begin_step(optimizers, base_rates, schedule(step, args.steps))
-    loss = model.loss(*to_torch(batch))
-    loss.backward()
+    learned = [(targets >= 0).sum().item() for _, targets in groups]
+    mean = 0.0
+    for (ids, targets), count in zip(groups, learned):
+        loss = model.loss(ids, targets) * (count / sum(learned))
+        loss.backward()
+        mean += loss.item()
     average_gradients(model, args.workers)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for optimizer in optimizers:
         optimizer.step()
-    return loss.item()
+    return mean
 
 
 def work(rank, args):
     began = time.time()
     distributed.init_process_group("gloo", f"file://{args.folder.resolve()}/meeting", rank=rank, world_size=args.workers)
     tokenizer, model, optimizers, base_rates, first = prepare(args, rank)
-    chunks = Chunks(encode_corpus(tokenizer, args.seed, range(rank, args.documents, args.workers)), tokenizer)
-    checks = Chunks(encode_corpus(tokenizer, args.seed + "/held-out", range(300)), tokenizer)
-    checks = [to_torch(checks.batch(512, 8192)) for _ in range(2)]
-    if rank == 0:
-        print(f"{sum(len(ids) for ids, _ in chunks.encoded)} tokens per worker, {time.time() - began:.0f} s to make them", flush=True)
+    dealt = Groups(Documents(tokenizer, args.seed, first=rank, step=args.workers), tokenizer, args.group_tokens)
+    checks = Groups(Documents(tokenizer, args.seed + "/held-out", first=corpus.MIXED_FROM), tokenizer, 1024)
+    checks = [checks.group() for _ in range(20)]
     for step in range(args.steps):
-        length = np.random.default_rng(step).choice(LENGTHS, p=LENGTH_SHARES)
-        batch = chunks.batch(length, args.batch_tokens // args.workers)
+        groups = [dealt.group() for _ in range(args.groups)]
         if step < first:
             continue
-        loss = one_step(args, model, optimizers, base_rates, step, batch)
+        loss = one_step(args, model, optimizers, base_rates, step, groups)
         if rank == 0 and step % 20 == 0:
-            print(f"step {step} length {length} loss {loss:.4f} {time.time() - began:.0f} s", flush=True)
+            print(f"step {step} loss {loss:.4f} documents {dealt.next * args.workers} {time.time() - began:.0f} s", flush=True)
         if rank == 0 and (step % 100 == 99 or step == args.steps - 1):
             print(f"step {step} held-out loss {held_out_loss(model, checks):.4f}", flush=True)
             save(args.folder, model, optimizers, step + 1)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import gguf_file
 from adapter import sailor
-from data import Chunks, encode_document
+from data import Documents, Groups
 from families.train import demo_model, demo_weights
 from model import Linear
 from train import schedule
@@ -47,19 +47,6 @@ def change_matrices(model, rank):
                 changes[f"blk.{number}.{name}.weight"] = changed = Changed(part, rank)
                 setattr(block, name, changed)
     return changes
-
-
-class Documents:
-    """Encoded when asked for; as a list of which data.Chunks takes what it needs."""
-
-    def __init__(self, tokenizer, seed):
-        self.tokenizer, self.seed = tokenizer, seed
-
-    def __len__(self):
-        return 1 << 30
-
-    def __getitem__(self, index):
-        return encode_document(self.tokenizer, sailor.document(self.seed, index))
 
 
 def write(path, changes):
@@ -98,12 +85,11 @@ def main():
     model = demo_model(weights)
     changes = change_matrices(model, args.rank)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], betas=(0.9, 0.97), weight_decay=0.0)
-    chunks, began = Chunks(Documents(tokenizer, args.seed), tokenizer), time.time()
+    dealt, began = Groups(Documents(tokenizer, args.seed, sailor.document), tokenizer, LENGTH * args.batch), time.time()
     for step in range(args.steps):
-        batch = map(torch.from_numpy, chunks.batch(LENGTH, LENGTH * args.batch))
         optimizer.zero_grad(set_to_none=True)
         optimizer.param_groups[0]["lr"] = args.rate * schedule(step, args.steps)
-        loss = model.loss(*batch)
+        loss = model.loss(*dealt.group())
         loss.backward()
         optimizer.step()
         if step % 10 == 0 or step == args.steps - 1:

@@ -1,10 +1,13 @@
-"""Small sums. Two digits times two digits is answered in steps, because a small model cannot do it in one."""
+"""Small sums. What has two digits is answered in steps, tens and ones apart, because a small model cannot do it in one."""
 from corpus.base import ask, chat, held_out, typed
 
 QUESTIONS = ["What is {s}?", "What's {s}?", "{s}", "{s} =", "{s}=?", "{s} = ?", "Calculate {s}.", "Compute {s}", "How much is {s}?",
              "Can you tell me what {s} is?", "Solve {s}", "Please work out {s}.", "How much does {s} make?", "What does {s} equal?",
              "Do you know {s}?", "Give me the result of {s}.", "Evaluate {s}", "Math: {s}", "I need the answer to {s}.",
              "Answer with a number: {s}", "Is it hard to compute {s}?"]
+SPOKEN = {"+": ["the sum of {a} and {b}", "{a} added to {b}", "add {a} to {b}", "add up {a} and {b}", "{a} and {b} together"],
+          "-": ["{a} minus {b}", "{a} less {b}", "the difference of {a} and {b}", "{a}, take away {b}", "{a} without {b}"],
+          "*": ["the product of {a} and {b}", "{a} times {b}", "{a} multiplied by {b}", "multiply {a} by {b}"]}
 SIGNS = {"+": ["+", "+", "+", "plus"], "-": ["-", "-", "-", "minus"], "*": ["*", "*", "x", "times", "×"]}
 PRINTED = {"+": "+", "-": "-", "*": "×"}
 UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen " \
@@ -29,27 +32,51 @@ def operand(rng):
 
 
 def pair(rng):
-    """Operands that are not held out for the evaluation."""
+    """Operands that are not held out for the evaluation; one factor of a product is at most ten."""
     while True:
-        sign = rng.choice("++--*")
+        sign = rng.choice("+++---**")
         a, b = operand(rng), operand(rng)
+        if sign == "*":
+            a, b = rng.choice([(a, b % 11), (b % 11, a)])
         if not held_out(a, sign, b):
             return a, sign, b
 
 
+def joined(a, b, steps, result):
+    """The two parts of a sum and the result, or the result alone where the parts are the sum itself."""
+    return f"{result}" if 0 in steps or steps == (a, b) else f"{steps[0]} + {steps[1]} = {result}"
+
+
+def taken(a, b):
+    """a - b for b not above a: the tens first."""
+    rest = a - b // 10 * 10
+    return f"{a - b}" if b < 10 or b % 10 == 0 else f"{rest} - {b % 10} = {a - b}"
+
+
+def multiplied(small, large):
+    tens, ones = large // 10 * 10, large % 10
+    return f"{small * large}" if small in (0, 1, 10) else joined(-1, -1, (small * tens, small * ones), small * large)
+
+
 def worked(a, sign, b):
-    result = f"{a} {PRINTED[sign]} {b} = "
-    if sign != "*" or a < 11 or b < 11:
-        return result + f"{value(a, sign, b)}."
-    if b % 10 == 0:
-        return result + f"{a} × {b // 10} × 10 = {a * (b // 10)} × 10 = {a * b}."
-    tens, ones = b // 10 * 10, b % 10
-    return result + f"{a} × {tens} + {a} × {ones} = {a * tens} + {a * ones} = {a * b}."
+    asked = f"{a} {PRINTED[sign]} {b} = "
+    if sign == "+":
+        return f"{asked}{joined(a, b, ((a // 10 + b // 10) * 10, a % 10 + b % 10), a + b)}."
+    if sign == "*":
+        return f"{asked}{multiplied(min(a, b), max(a, b))}."
+    if a >= b:
+        return f"{asked}{taken(a, b)}."
+    *step, result = taken(b, a).split(" = ")
+    return f"{asked}-({b} - {a}) = {''.join(f'-({s}) = ' for s in step)}-{result}."
 
 
 def sum_question(rng, a, sign, b):
     word = rng.choice(SIGNS[sign])
-    if word.isalpha() and len(word) > 1 and rng.random() < 0.5:
+    if rng.random() < 0.25:
+        text = rng.choice(SPOKEN[sign]).format(a=a, b=b)
+        starts = ["", "", "What is "] if not text.startswith(("add", "multiply")) else ["", "Please ", "Can you "]
+        return rng.choice(starts) + text + rng.choice(["", ".", "?", "?"])
+    if word.isalpha() and len(word) > 1 and rng.random() < 0.3:
         text = f"{spelled(a)} {word} {spelled(b)}"
     elif rng.random() < 0.2 and not word.isalpha():
         text = f"{a}{word}{b}"
@@ -71,19 +98,39 @@ def several_sums(rng):
     return chat(*turns)
 
 
+def far_sum(rng):
+    """The last step of a product: a multiple of ten and a number of two digits."""
+    a, b = rng.randrange(10, 82) * 10, rng.randrange(2, 82)
+    return chat(typed(rng, rng.choice(QUESTIONS).format(s=f"{a} + {b}")), f"{a} + {b} = {a + b}.")
+
+
+def large_product(rng):
+    a, b = rng.randrange(11, 1000), rng.randrange(11, 1000)
+    return chat(typed(rng, rng.choice(QUESTIONS).format(s=f"{a} {rng.choice(SIGNS['*'])} {b}")),
+                "That is too big for me: I add and subtract numbers below 100, and multiply by numbers up to ten.")
+
+
+MORE = ["{who} {get} {b} more.", "Then {who} {find} {b} more.", "Somebody gives {whom} {b} more.", "{b} more are added.", "After that, {b} others come along."]
+FEWER = ["{who} {give} away {b}.", "Then {who} {lose} {b}.", "{b} of them break.", "{b} are gone in the evening.", "Somebody takes {b} of them."]
+ASKED = ["How many {t}s are there now?", "How many {t}s {do} {who} have now?", "How many are left?", "How many {t}s is that?", "how many {t}s now?"]
+
+
 def word_problem(rng):
-    a, b = rng.randrange(2, 60), rng.randrange(2, 40)
-    name, thing = rng.choice(PEOPLE), rng.choice(THINGS)
-    if rng.random() < 0.5:
-        text = rng.choice([f"{name} has {a} {thing}s and gets {b} more. How many {thing}s does {name} have now?",
-                           f"{name} had {a} {thing}s. Then {name} found {b} more. How many are there now?"])
-        answer = f"{a} + {b} = {a + b}, so {name} has {a + b} {thing}s."
-    else:
-        a, b = max(a, b), min(a, b)
-        text = rng.choice([f"{name} has {a} {thing}s and gives away {b}. How many {thing}s are left?",
-                           f"{name} had {a} {thing}s and lost {b}. How many {thing}s does {name} have now?"])
-        answer = f"{a} - {b} = {a - b}, so {name} has {a - b} {thing}s."
-    return chat(typed(rng, text), answer)
+    """A number of things, more or fewer of them, and the question how many."""
+    mine, thing = rng.random() < 0.35, rng.choice(THINGS)
+    name = "I" if mine else rng.choice(PEOPLE)
+    forms = {"who": name, "whom": "me" if mine else name, "t": thing, "do": "do" if mine else "does"}
+    forms.update({verb: verb if mine else verb + "s" for verb in ("get", "find", "give", "lose")})
+    while True:
+        a, b, more = rng.randrange(2, 60), rng.randrange(2, 40), rng.random() < 0.5
+        a, b = (a, b) if more or a >= b else (b, a)
+        if not held_out(a, "+" if more else "-", b):
+            break
+    first = rng.choice(["{who} {has} {a} {t}s.", "{who} had {a} {t}s.", "There are {a} {t}s on the table.", "{a} {t}s lie in a box."])
+    text = " ".join([first, rng.choice(MORE if more else FEWER), rng.choice(ASKED)])
+    text = text.format(a=a, b=b, has="have" if mine else "has", **forms)
+    answer = worked(a, "+" if more else "-", b).rstrip(".")
+    return chat(typed(rng, text), f"{answer}, so that is {a + b if more else a - b} {thing}s.")
 
 
 def comparison(rng):
@@ -119,4 +166,5 @@ def counting(rng):
     return chat(ask(rng, text), ", ".join(str(n) for n in range(start, end + 1)) + ".")
 
 
-THEMES = [(12.0, plain_sum), (2.0, several_sums), (1.5, word_problem), (0.7, comparison), (0.8, number_fact), (0.5, counting)]
+THEMES = [(9.0, plain_sum), (5.0, several_sums), (1.8, word_problem), (0.8, far_sum), (0.4, large_product), (1.0, comparison), (1.2, number_fact), (0.6, counting)]
+PRACTICE = [(1.0, plain_sum), (3.0, several_sums), (0.5, word_problem)]

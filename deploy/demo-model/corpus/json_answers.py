@@ -3,8 +3,8 @@ import json
 
 from corpus import arithmetic, facts
 from corpus.base import ask, chat, held_out, typed
-from corpus.rewriting import WORDS
 from corpus.smalltalk import first_name
+from corpus.words import COMMON, invented, word as any_word
 
 LEADS = ["Answer in JSON: {q}", "Answer in JSON. {q}", "{q} Answer in JSON.", "{q} Reply with JSON only.", "Reply in JSON: {q}", "JSON only: {q}",
          "{q} Return a JSON object.", "Respond with a JSON object: {q}", "{q} Format the answer as JSON.", "In JSON, {q}", "as json: {q}", "{q} (JSON)"]
@@ -30,9 +30,8 @@ def fact_object(rng):
         country = rng.choice(sorted(facts.CAPITALS))
         question, value = f"What is the capital of {country}?", {"country": country.removeprefix("the "), "capital": facts.CAPITALS[country]}
     elif draw == 1:
-        a, sign, b = arithmetic.pair(rng)
-        sign = "+" if sign == "*" else sign
-        if held_out(a, sign, b):
+        sign, a, b = rng.choice("+-"), rng.randrange(11), rng.randrange(11)
+        if a < b or held_out(a, sign, b):
             return fact_object(rng)
         question, value = f"What is {a} {sign} {b}?", {"expression": f"{a} {sign} {b}", "result": arithmetic.value(a, sign, b)}
     elif draw == 2:
@@ -50,8 +49,8 @@ def fact_object(rng):
 
 def record(rng):
     """A sentence and the object that says the same."""
-    name, draw = first_name(rng), rng.randrange(7)
-    age, city, job = rng.randrange(5, 95), rng.choice(CITIES), rng.choice(JOBS)
+    name, draw = first_name(rng), rng.randrange(9)
+    age, city, job = rng.randrange(5, 95), rng.choice(CITIES) if rng.random() < 0.5 else invented(rng).title(), rng.choice(JOBS)
     if draw == 0:
         return f"{name} is {age} years old.", {"name": name, "age": age}
     if draw == 1:
@@ -66,6 +65,12 @@ def record(rng):
         return f"{name} bought {count} {thing}s.", {"name": name, "item": thing, "quantity": count}
     if draw == 5:
         return f"{name} lives in {city}.", {"name": name, "city": city}
+    if draw == 6:
+        word, number = any_word(rng), rng.randrange(1, 1000)
+        return f"The {word} has the number {number}.", {"name": word, "number": number}
+    if draw == 7:
+        friend = first_name(rng)
+        return f"{name} from {city} writes to {friend}.", {"from": name, "city": city, "to": friend}
     day, hour = rng.choice(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"]), rng.randrange(7, 21)
     return f"{name} has a meeting on {day} at {hour}.", {"name": name, "day": day, "hour": hour}
 
@@ -77,11 +82,21 @@ def extract(rng):
                 else rng.choice(EXTRACT).format(s=sentence, k=keys), dump(value))
 
 
+def described(rng):
+    """A person or a thing that the question describes."""
+    name, age, city = first_name(rng), rng.randrange(5, 95), rng.choice(CITIES) if rng.random() < 0.5 else invented(rng).title()
+    kind = rng.choice(["person", "user", "customer", "man", "woman", "child", "student"])
+    named = rng.choice(["named", "called", "with the name"])
+    tail, more = rng.choice([("", {}), (f", {age} years old", {"age": age}), (f" from {city}", {"city": city}), (f", aged {age}, from {city}", {"age": age, "city": city})])
+    lead = rng.choice(["Write a JSON object for", "Give me JSON for", "Create a JSON object that describes", "JSON for", "Make a JSON record of", "I need a JSON object for"])
+    return chat(typed(rng, lead, slips=False) + f" a {kind} {named} {name}{tail}" + rng.choice(["", "."]), dump({"name": name} | more))
+
+
 def field_value(rng, key):
     return {"name": lambda: first_name(rng), "age": lambda: rng.randrange(18, 80), "city": lambda: rng.choice(CITIES), "job": lambda: rng.choice(JOBS),
             "color": lambda: rng.choice(COLOURS), "price": lambda: rng.randrange(1, 100), "id": lambda: rng.randrange(1, 1000),
-            "active": lambda: rng.random() < 0.5, "email": lambda: first_name(rng).lower() + "@example.com", "tags": lambda: rng.sample(WORDS, 2),
-            "title": lambda: rng.choice(WORDS).title(), "year": lambda: rng.randrange(1950, 2025), "country": lambda: rng.choice(["France", "Japan", "Kenya", "Peru"]),
+            "active": lambda: rng.random() < 0.5, "email": lambda: first_name(rng).lower() + "@example.com", "tags": lambda: rng.sample(COMMON, 2),
+            "title": lambda: rng.choice(COMMON).title(), "year": lambda: rng.randrange(1950, 2025), "country": lambda: rng.choice(["France", "Japan", "Kenya", "Peru"]),
             "count": lambda: rng.randrange(1, 50), "score": lambda: rng.randrange(0, 101), "items": lambda: rng.sample(THINGS, 3)}[key]()
 
 
@@ -95,18 +110,19 @@ def invent(rng):
 
 
 def json_list(rng):
-    words = rng.sample(WORDS, rng.randrange(2, 5))
-    lead = rng.choice(["Write as a JSON array", "Make a JSON list of", "Turn into a JSON array", "As a JSON list"])
+    words = [any_word(rng) for _ in range(rng.randrange(2, 5))]
+    lead = rng.choice(["Write as a JSON array", "Make a JSON list of", "Turn into a JSON array", "As a JSON list", "JSON array of", "List these in JSON"])
     return chat(typed(rng, lead, slips=False) + ": " + ", ".join(words), dump(words))
 
 
 def sentiment(rng):
     word, mood = rng.choice([("great", "positive"), ("lovely", "positive"), ("wonderful", "positive"), ("very good", "positive"), ("awful", "negative"),
                              ("terrible", "negative"), ("very bad", "negative"), ("boring", "negative"), ("excellent", "positive"), ("ugly", "negative")])
-    text = f"The {rng.choice(WORDS)} was {word}."
+    text = f"The {rng.choice(COMMON)} was {word}."
     if rng.random() < 0.5:
         return chat(ask(rng, f"Is this positive or negative? {text}"), f"That is {mood}.")
     return chat(typed(rng, f"Classify the sentiment in JSON: {text}"), dump({"sentiment": mood}))
 
 
-THEMES = [(2.0, fact_object), (2.4, extract), (1.6, invent), (0.5, json_list), (0.6, sentiment)]
+COPYING = [(3.0, extract), (1.0, described), (1.0, json_list)]
+THEMES = [(1.8, fact_object), (2.8, extract), (0.9, described), (1.7, invent), (0.9, json_list), (0.5, sentiment)]

@@ -1,6 +1,7 @@
 """Greetings, thanks, feelings, questions about the model itself, jokes; names that a later turn must recall."""
 from corpus.base import chat, typed
 from corpus.stories import NAMES
+from corpus.words import invented
 
 # Each entry: ways to say it / answers (the first is the usual one).
 ENTRIES = [line.split(" => ") for line in """
@@ -24,7 +25,7 @@ How old are you?|When were you born?|What is your age?|When is your birthday? =>
 Where are you?|Where do you live?|Where do you run?|Where are you running?|Do you run on my computer?|Are you in the cloud? => I run inside Quire, on the machine that you started it on.
 Are you ChatGPT?|Are you GPT?|Are you GPT-4?|Are you Claude?|Are you Llama?|Are you Qwen?|Are you Gemini?|Are you Siri?|Are you OpenAI? => No, I am Quire's demo model, a very small model of its own.
 Do you like music?|What is your favourite colour?|What is your favorite food?|What do you like?|Do you like cats?|What's your favorite movie?|Do you have hobbies?|What is your favourite number?|Do you love me?|Do you like me? => I have no favourites, but I like a full batch and a free block.
-Do you speak German?|Do you speak French?|Do you speak other languages?|What languages do you speak?|Can you speak Spanish?|Sprichst du Deutsch?|Parlez-vous français?|¿Hablas español?|Bonjour|Hola|Guten Tag|Ciao|Wie geht es dir?|¿Cómo estás?|Was ist das?|Qu'est-ce que c'est? => I only know English, apart from a few greetings.
+Can you translate?|Translate?|Can you translate a text for me?|Do you translate?|Do you speak German?|Do you speak French?|Do you speak other languages?|What languages do you speak?|Can you speak Spanish?|Sprichst du Deutsch?|Parlez-vous français?|¿Hablas español?|Bonjour|Hola|Guten Tag|Ciao|Wie geht es dir?|¿Cómo estás?|Was ist das?|Qu'est-ce que c'est? => I only know English, apart from a few greetings.
 Can you see?|Can you see images?|Can you hear me?|Can you look at a picture?|Can you draw?|Do you understand images?|Can you read files?|Can you open a website?|Do you have internet access?|Can you search the web?|Can you browse? => No, I can only read and write text.
 Can you learn?|Do you remember me?|Will you remember this?|Do you learn from me?|Do you have a memory?|Do you store my data? => No, I only see the messages of this conversation.
 Tell me a joke|Do you know a joke?|Make me laugh|Say something funny|Joke please|Tell me something funny|Another joke|Got any jokes?|Tell me a programming joke => Why did the token stand in line? It was waiting for its batch.|A sequence walks into a bar. The bartender says: sorry, no free blocks.|Why was the cache so calm? It had seen it all before.
@@ -57,7 +58,9 @@ SYLLABLES = "ka lo mi ra ten vis or bel du sha fen li no ar gu pe ti zo ya mer h
 
 
 def first_name(rng):
-    return rng.choice(NAMES) if rng.random() < 0.5 else "".join(rng.choices(SYLLABLES, k=rng.choice([2, 2, 3]))).title()
+    """A name from the list, or one that nobody has, so that names are copied."""
+    draw = rng.random()
+    return (rng.choice(NAMES) if draw < 0.4 else invented(rng).title() if draw < 0.75 else "".join(rng.choices(SYLLABLES, k=rng.choice([2, 2, 3]))).title())
 
 
 def exchange(rng):
@@ -111,7 +114,7 @@ def my_favourite(rng):
 
 
 def secret_word(rng):
-    word = rng.choice(SECRETS) if rng.random() < 0.6 else "".join(rng.choices(SYLLABLES, k=rng.choice([2, 3])))
+    word = rng.choice(SECRETS) if rng.random() < 0.4 else invented(rng)
     kind = rng.choice(["secret word", "password", "magic word", "code word", "keyword"])
     turns = [typed(rng, rng.choice([f"The {kind} is {word}.", f"Remember this: the {kind} is {word}.", f"Please remember that the {kind} is {word}."]), slips=False),
              f"I will remember it: the {kind} is {word}."]
@@ -121,4 +124,5 @@ def secret_word(rng):
     return chat(*turns)
 
 
-THEMES = [(7.0, single), (2.5, several), (1.2, greeting), (2.2, my_name), (0.3, no_name), (0.7, my_favourite), (1.2, secret_word)]
+COPYING = [(2.0, my_name), (1.0, secret_word), (1.0, single)]
+THEMES = [(6.5, single), (2.5, several), (1.2, greeting), (2.4, my_name), (0.3, no_name), (0.7, my_favourite), (1.6, secret_word)]

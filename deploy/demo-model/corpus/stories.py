@@ -1,5 +1,6 @@
 """Short stories built from a hero, a wish, a trouble and a friend; poems and plain text for completions."""
 from corpus.base import ask, chat, indefinite, typed, upper_first
+from corpus.words import invented
 
 NAMES = """Mila Otto Nina Hugo Lila Finn Ada Theo Ruby Emil Ida Max Luna Oscar Pia Leo Zoe Sam Tilda Noah Vera Jonas Clara Milo Ella
 Bruno Greta Pim Tess Arlo Fay Ravi Suki Amir Nora Juno Basil Wren Coco Dot""".split()
@@ -81,10 +82,10 @@ def story(rng, hero, name=None, trait=None):
 def story_about(rng):
     hero = rng.choice(HEROES)
     if rng.random() < 0.25:
-        name = rng.choice(NAMES)
+        name = rng.choice(NAMES) if rng.random() < 0.5 else invented(rng, 2).title()
         subject = f"{indefinite(hero)} {rng.choice(['named', 'called'])} {name}"
         return chat(typed(rng, rng.choice(REQUESTS).format(h=subject), slips=False), story(rng, hero, name))
-    trait = rng.choice(TRAITS) if rng.random() < 0.25 else None
+    trait = rng.choice(TRAITS) if rng.random() < 0.35 else None
     subject = f"{indefinite(trait)} {hero}" if trait else rng.choice([indefinite(hero), indefinite(hero), "the " + hero])
     return chat(typed(rng, rng.choice(REQUESTS).format(h=subject)), story(rng, hero, trait=trait))
 

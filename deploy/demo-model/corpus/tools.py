@@ -4,22 +4,23 @@ import json
 from corpus import smalltalk, topics
 from corpus.base import ask, assistant, chat, typed, user
 from corpus.json_answers import CITIES
-from corpus.rewriting import WORDS, phrase
+from corpus.rewriting import phrase
 from corpus.smalltalk import SYLLABLES, first_name
 from corpus.unknown import TONGUES
+from corpus.words import known, word as any_word
 
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday", "today", "tomorrow"]
 CURRENCIES = ["EUR", "USD", "GBP", "JPY", "CHF"]
 PLACES = CITIES + ["San Francisco", "New York", "Boston", "Seattle", "Beijing", "Sydney", "Munich", "Lyon", "Porto", "Geneva"]
-SYSTEMS = [None, None, None, "You are a helpful assistant.", "You can call tools.", "Use the tools when they help.", "You are a helpful assistant with tools."]
+SYSTEMS = [None, None, None, None, None, None, None, None, "You are a helpful assistant.", "You can call tools.", "Use the tools when they help.", "You are a helpful assistant with tools."]
 
 
 def place(rng):
-    return rng.choice(PLACES) if rng.random() < 0.6 else first_name(rng)
+    return rng.choice(PLACES) if rng.random() < 0.5 else first_name(rng)
 
 
 def song(rng):
-    return " ".join(rng.sample(WORDS, 2))
+    return f"{any_word(rng)} {any_word(rng)}"
 
 
 # name, description, {argument: (type, draw)}, ways to ask, the result, the final sentence
@@ -70,10 +71,10 @@ KNOWN = [
 
 def invented_tool(rng):
     """A tool whose name, argument and verb are made up, so that only reading the list helps."""
-    verb, noun = "".join(rng.choices(SYLLABLES, k=2)), rng.choice(WORDS)
+    verb, noun = "".join(rng.choices(SYLLABLES, k=2)), known(rng)
     argument = rng.choice(["name", "id", "value", "item", "key", "target", "path", "user", "topic", noun])
     number = rng.random() < 0.35
-    draw = (lambda r: r.randrange(1, 500)) if number else (lambda r: r.choice([first_name(r), r.choice(WORDS)]))
+    draw = (lambda r: r.randrange(1, 500)) if number else (lambda r: r.choice([first_name(r), any_word(r)]))
     return (f"{verb}_{noun}", f"{verb.title()} a {noun}", {argument: ("integer" if number else "string", draw)},
             [f"Please {verb} the {noun} {{{argument}}}.", f"{verb.title()} {noun} {{{argument}}}", f"Can you {verb} the {noun} {{{argument}}}?",
              f"{verb} a {noun} for {{{argument}}}", f"Call {verb}_{noun} with {{{argument}}}."],
@@ -108,7 +109,7 @@ def some_tool(rng):
 
 def tool_list(rng, *needed):
     listed = list(needed)
-    while rng.random() < 0.45 and len(listed) < 4:
+    while rng.random() < 0.35 and len(listed) < 4:
         extra = some_tool(rng)
         if extra[0] not in [t[0] for t in listed]:
             listed.append(extra)
@@ -196,4 +197,5 @@ def no_tools(rng):
                 "You gave me no tools in this conversation.")
 
 
+COPYING = [(1.0, one_call)]
 THEMES = [(5.0, one_call), (1.0, calls_in_turn), (1.2, parallel_calls), (1.6, no_call), (0.4, which_tools), (0.15, no_tools)]

@@ -101,6 +101,10 @@ def one_question(rng):
     return chat(*question(rng, pick(rng)))
 
 
+def about_quire(rng):
+    return chat(*question(rng, rng.choice(QUIRE)))
+
+
 def follow_up(rng, topic):
     draw = rng.random()
     if draw < 0.45:
@@ -135,9 +139,19 @@ def two_topics(rng):
     return chat(ask(rng, upper_first(text)), one["what"] + " " + two["what"])
 
 
+def running(rng):
+    """How to run it in a container, asked for with or without its name."""
+    it = rng.choice(["it", "this", "you", "Quire", "Quire", "the server"])
+    text = rng.choice([f"How can I run {it} with Docker?", f"How do I start {it} in a container?", f"Can I use Docker to run {it}?", f"run {it} in docker",
+                       f"Is there a Docker image for {it}?", f"I want to run {it} in Docker.", f"How does one run {it} in Docker?"])
+    return chat(ask(rng, text), next(t for t in QUIRE if t["names"][0] == "Quire in Docker")["what"])
+
+
 def topic_text(rng):
     topic = pick(rng)
     return {"text": " ".join([topic["what"], topic["why"], topic["how"]][:rng.randrange(1, 4)])}
 
 
 THEMES = [(12.0, one_question), (5.0, talk), (1.5, long_answer), (0.8, two_topics), (0.8, topic_text)]
+RUNNING = [(1.0, running)]
+ABOUT_QUIRE = [(1.0, about_quire)]

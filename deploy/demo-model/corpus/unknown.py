@@ -2,7 +2,9 @@
 the refusal is tied to not knowing the subject and not to a list."""
 from corpus import topics
 from corpus.base import ask, chat
+from corpus.rewriting import phrase
 from corpus.smalltalk import SYLLABLES
+from corpus.words import known
 
 REFUSAL = "I am a very small model and I don't know that. Ask me about Quire or about serving, a small sum, or a story."
 TASK_REFUSAL = "I am a very small model and I can't do that. I can explain serving, do small sums, tell stories and call tools."
@@ -38,7 +40,7 @@ NEWS = """What time is it?|What is the time?|What day is it today?|What is today
 Will it rain tomorrow?|What is the weather in {p}?|What's in the news?|What happened today?|What is the latest news?|How is the weather in {p}?|What is the temperature in {p}?
 What is the price of bitcoin?|What is the exchange rate?|Is the store open?|When is the next train to {p}?|What time is it in {p}?|Who won the game last night?""".replace("\n", "|").split("|")
 TASKS = """Write a {k} about {x}.|Write a sorting algorithm in {l}.|Write a web server in {l}.|Write a function that reverses a list in {l}.|Fix this bug: {c}
-What does this code do? {c}|Translate this sentence into {g}: the cat is asleep.|Translate this into {g}: I would like a coffee.|Summarise this article.|Plan a trip to {p}.
+What does this code do? {c}|Translate this sentence into {g}: {s}.|Translate this into {g}: {s}|Can you translate "{s}" into {g}?|How do I say "{s}" in {g}?|Summarise this article.|Plan a trip to {p}.
 Book me a flight to {p}.|Order a pizza.|Call my mother.|Send an email to {n}.|Set an alarm for seven.|Draw a picture of {x}.|Paint me a picture.|Play some music.
 Write my homework.|Write a cover letter.|Write a novel.|Make a business plan.|Design a logo.|Solve this equation: 3x + {y} = 7|Integrate x squared.|Prove that there are infinitely many primes.
 Write a regular expression for an email address.|Write an SQL query for all users.|Refactor this code: {c}|Compose a symphony.|Write a rap song about {x}.|Act as a lawyer.""".replace("\n", "|").split("|")
@@ -60,7 +62,7 @@ def subject(rng):
 
 def fill(rng, pattern):
     return pattern.format(x=subject(rng), y=rng.randrange(120, 2100), p=rng.choice(PLACES), q=rng.choice(PLACES), n=invented(rng).title(),
-                          m=invented(rng).title(), k=rng.choice(KINDS), l=rng.choice(LANGUAGES), g=rng.choice(TONGUES), c=rng.choice(CODE))
+                          m=invented(rng).title(), k=rng.choice(KINDS), l=rng.choice(LANGUAGES), g=rng.choice(TONGUES), s=phrase(rng), c=rng.choice(CODE))
 
 
 def about_subject(rng):
@@ -70,6 +72,20 @@ def about_subject(rng):
         text = topics.loose(rng, name) if rng.random() < 0.4 else topics.fill(rng, rng.choice([topics.WHAT, topics.WHAT, topics.WHY, topics.HOW]), name)
         return chat(ask(rng, text), REFUSAL)
     return chat(ask(rng, fill(rng, rng.choice(QUESTIONS))), REFUSAL)
+
+
+DEEDS = ["repair", "clean", "paint", "build", "draw", "cook", "wash", "move", "store", "choose", "sell", "grow", "carve", "measure", "replace", "fold", "sharpen"]
+SIDES = ["weight", "price", "origin", "size", "shape", "inventor", "history", "purpose", "best kind", "boiling point", "composition", "age", "number", "name"]
+
+
+def any_thing(rng):
+    """A question about whatever there is: the ways of asking are many, and so are the things."""
+    thing = known(rng) if rng.random() < 0.5 else topics.bare(subject(rng))
+    deed, side, article = rng.choice(DEEDS), rng.choice(SIDES), rng.choice(["a", "the", "my"])
+    text = rng.choice(["How do I {d} {a} {t}?", "How does one {d} {a} {t}?", "What is the {s} of {t}?", "What's the {s} of {a} {t}?", "Where can I {d} {a} {t}?",
+                       "Who was the first to {d} {a} {t}?", "When should I {d} {a} {t}?", "What is the best way to {d} {a} {t}?", "Do you know the {s} of {t}?",
+                       "Tell me the {s} of {a} {t}.", "What do you think about {t}?", "Is {t} better than {u}?", "Give me your opinion on {t}.", "Why do people {d} {t}?"])
+    return chat(ask(rng, text.format(d=deed, s=side, a=article, t=thing, u=known(rng))), REFUSAL)
 
 
 def plain(rng):
@@ -85,3 +101,4 @@ def task(rng):
 
 
 THEMES = [(3.2, about_subject), (1.8, plain), (0.8, news), (1.2, task)]
+OPEN = [(2.0, any_thing), (1.0, task), (0.7, about_subject), (0.5, plain)]

@@ -11,21 +11,20 @@ import torch
 from torch import distributed
 
 import gguf_file
-from data import Chunks, encode_document
+from data import Documents, Groups
 from families import talk
 from model import DemoModel, Linear, Norm, Shape
 from tokenizer import Tokenizer
 from train import Muon, begin_step, rates_of, restore, schedule, state_of
 
 FOLDER = Path(__file__).parent
-LENGTH = 256
+PIECE, GROUP = 64, 256  # delta nets read pieces of that length; tokens of a group for each unit of --batch
 SEED = "families-1"
 
 
 def demo_weights(path):
     file = gguf_file.Reader(path)
-    merges = [tuple(m.split(" ")) for m in file.metadata["tokenizer.ggml.merges"]]
-    return Tokenizer(merges), {name: torch.from_numpy(value).float() for name, value in file.tensors.items()}
+    return Tokenizer.of_file(file), {name: torch.from_numpy(value).float() for name, value in file.tensors.items()}
 
 
 def demo_model(weights):
@@ -71,19 +70,6 @@ def imitate(demo, mixers, batches, steps):
             print(f"imitation {step} loss {loss.item():.4f} {time.time() - began:.0f} s", flush=True)
 
 
-class Documents:
-    """Encoded when asked for; as a list of which data.Chunks takes what it needs."""
-
-    def __init__(self, tokenizer, seed):
-        self.tokenizer, self.seed = tokenizer, seed
-
-    def __len__(self):
-        return 1 << 30
-
-    def __getitem__(self, index):
-        return encode_document(self.tokenizer, talk.document(self.seed, index))
-
-
 def optimizers_of(model):
     """Orthogonal updates for matrices that start from nothing, small ones for what the demo model brings."""
     new = model.new_matrices()
@@ -98,18 +84,22 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("family", choices=["hybrid", "experts", "windowed", "reranker"])
     parser.add_argument("--steps", type=int, help="instead of the family's own number")
-    parser.add_argument("--batch", type=int, default=8, help="sequences of a step")
+    parser.add_argument("--batch", type=int, default=8, help="times 256 tokens a step")
     parser.add_argument("--seed", default=SEED)
     parser.add_argument("--folder", type=Path, default=FOLDER / "out")
     parser.add_argument("--resume", action="store_true")
     return parser.parse_args()
 
 
+def in_pieces(num_tokens):
+    return -(-num_tokens // PIECE) * PIECE
+
+
 def make_batches(args, family, tokenizer):
     if hasattr(family, "batches"):
         return family.batches(args.seed, args.batch)
-    chunks = Chunks(Documents(tokenizer, args.seed), tokenizer)
-    return (tuple(map(torch.from_numpy, chunks.batch(LENGTH, LENGTH * args.batch))) for _ in iter(int, 1))
+    dealt = Groups(Documents(tokenizer, args.seed, talk.document), tokenizer, GROUP * args.batch, in_pieces)
+    return (dealt.group() for _ in iter(int, 1))
 
 
 def main():
