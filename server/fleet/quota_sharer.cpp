@@ -41,15 +41,15 @@ end
 return string.format('%.6f %d', level, redis.call('ZCARD', KEYS[1]))
 )";
 
-struct Answer {
+struct SharedLevel {
   double level = 0.0;
   std::int64_t num_replicas = 0;
 };
 
 // Returns nothing unless the reply has the script's form.
-std::optional<Answer> parse_answer(const RespReply& reply) {
+std::optional<SharedLevel> parse_answer(const RespReply& reply) {
   if (reply.kind != RespReply::Kind::kText) return std::nullopt;
-  Answer answer;
+  SharedLevel answer;
   const char* const end = reply.text.data() + reply.text.size();
   const auto level = std::from_chars(reply.text.data(), end, answer.level);
   if (level.ec != std::errc() || level.ptr == end || *level.ptr != ' ' || !std::isfinite(answer.level))
@@ -134,7 +134,7 @@ void QuotaSharer::ask(QuotaTable& table, const std::string& scope, const QuotaTa
 // A failed connection answers with null: note_failed() follows.
 void QuotaSharer::take_answer(const RespReply* reply, QuotaTable* table, const QuotaTable::Report& report) {
   if (reply == nullptr) return;
-  const std::optional<Answer> answer = parse_answer(*reply);
+  const std::optional<SharedLevel> answer = parse_answer(*reply);
   if (!answer) {
     link_.give_up(reply->kind == RespReply::Kind::kError ? "it refuses the script: " + reply->text
                                                          : "it answers with what is no level");

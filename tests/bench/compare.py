@@ -4,12 +4,14 @@
   compare.py engine --quire Q --peer-bench B --model M.gguf [...] --results R.jsonl     prefill and decode, one stream
   compare.py serve  --quire Q --peer-server S --model M.gguf --concurrency 1,8,32 --results R.jsonl
   compare.py embed  --quire Q --peer-server S --model ENCODER.gguf --results R.jsonl    512 texts of about 128 tokens
+  compare.py image  --quire Q --peer-server S --model M.gguf --mmproj T.gguf --results R.jsonl     one picture, asked about twice
   compare.py report --results R.jsonl
 
 Every call appends one line per measurement, so that several short calls at quiet times make one table.
 """
 
 import argparse
+import base64
 import collections
 import concurrent.futures
 import contextlib
@@ -19,11 +21,13 @@ import random
 import shlex
 import signal
 import statistics
+import struct
 import subprocess
 import tempfile
 import time
 import urllib.error
 import urllib.request
+import zlib
 
 
 def run_json(command, folder):
@@ -159,6 +163,50 @@ def embed(args):
         embed_once(args, "peer", command + shlex.split(args.peer_options), args.port + 1, "/health")
 
 
+def random_picture(width, height):
+    """A PNG of squares in random colours, as a data URL."""
+    side = 40
+    rows = []
+    for _ in range(0, height, side):
+        row = b"".join(random.randbytes(3) * side for _ in range(0, width, side))[:3 * width]
+        rows += [b"\0" + row] * side
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"".join(rows[:height]))) + chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+def first_token_seconds(url, picture, question):
+    parts = [{"type": "image_url", "image_url": {"url": picture}}, {"type": "text", "text": question}]
+    body = json.dumps({"messages": [{"role": "user", "content": parts}], "max_tokens": 1, "temperature": 0}).encode()
+    request = urllib.request.Request(url + "/v1/chat/completions", body, {"Content-Type": "application/json"})
+    began = time.monotonic()
+    with urllib.request.urlopen(request, timeout=600) as answer:
+        json.load(answer)
+    return time.monotonic() - began
+
+
+def image(args):
+    width, height = (int(side) for side in args.image_size.split("x"))
+    servers = [(args.name, [args.quire, "serve", "--model", args.model[0], "--mmproj", args.mmproj, "--server.port", str(args.port)]
+                + shlex.split(args.quire_options), args.port, "/readyz")]
+    if args.peer_server:
+        servers.append(("peer", [args.peer_server, "-m", args.model[0], "--mmproj", args.mmproj, "--port", str(args.port + 1), "-t",
+                                 str(args.threads)] + shlex.split(args.peer_options), args.port + 1, "/health"))
+    for _ in range(args.rounds):
+        picture = random_picture(width, height)
+        for who, command, port, ready in servers:
+            with running_server(command, f"http://127.0.0.1:{port}{ready}") as process:
+                url = f"http://127.0.0.1:{port}"
+                append(args, {"what": f"{os.path.basename(args.mmproj)}, {args.image_size}", "who": who,
+                              "first token s": first_token_seconds(url, picture, "What is there?"),
+                              "again s": first_token_seconds(url, picture, "Which colours are there?"),
+                              "peak MB": peak_megabytes(process)})
+
+
 def serve(args):
     peer_port = args.port + 1  # a port that was just closed may not be free yet
     with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +242,7 @@ def report(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["engine", "serve", "embed", "report"])
+    parser.add_argument("command", choices=["engine", "serve", "embed", "image", "report"])
     parser.add_argument("--quire", type=os.path.abspath, help="the quire binary")
     parser.add_argument("--name", default="quire", help="what Quire's rows are called, such as quire-avx2")
     parser.add_argument("--peer-bench", help="llama-bench")
@@ -202,6 +250,8 @@ def main():
     parser.add_argument("--peer-options", default="", help="further flags of the peer")
     parser.add_argument("--quire-options", default="", help="further flags of quire serve")
     parser.add_argument("--model", type=os.path.abspath, nargs="+", default=[])
+    parser.add_argument("--mmproj", type=os.path.abspath, help="the tower of the model that sees")
+    parser.add_argument("--image-size", default="1920x1080")
     parser.add_argument("--isa", default="auto")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
@@ -217,7 +267,7 @@ def main():
     parser.add_argument("--port", type=int, default=18080)
     parser.add_argument("--results", required=True)
     args = parser.parse_args()
-    {"engine": engine, "serve": serve, "embed": embed, "report": report}[args.command](args)
+    {"engine": engine, "serve": serve, "embed": embed, "image": image, "report": report}[args.command](args)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,8 @@ struct ScarceScene {
     request.id = std::to_string(++num_submitted);
     request.cache_salt = std::string(40, 'a');
     const auto sink = std::make_shared<EndSink>();
-    REQUIRE(served.engine->queue().submit({std::make_shared<const Request>(std::move(request)), sink}));
+    const auto submitted = std::make_shared<const Request>(std::move(request));
+    REQUIRE(served.engine->queue().submit({submitted, sink}));
     return sink;
   }
 
