@@ -358,7 +358,7 @@ void AdapterPool::read_again(const std::string& name, Lock& lock) {
   log::error("adapter {}: {}{}", name, why, detail_of(failure));
 }
 
-// One step; the lock is held before and after. Without memory for it, nothing of it is done.
+// Does one step, or without memory for it nothing. The lock is held before and after.
 void AdapterPool::advance(Lock& lock) {
   Step step = next_step();
   if (step.done != nullptr) {

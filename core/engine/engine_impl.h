@@ -70,7 +70,7 @@ class Engine::Impl {
   EngineParts parts_ QUIRE_GUARDED_BY(kEngineThread);
   Requests requests_ QUIRE_GUARDED_BY(kEngineThread);
   Stepper stepper_ QUIRE_GUARDED_BY(kEngineThread);
-  EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);  // as last published
+  EngineStats stats_ QUIRE_GUARDED_BY(kEngineThread);  // the last published figures
   Clock::time_point next_look_at_device_ QUIRE_GUARDED_BY(kEngineThread);
 };
 

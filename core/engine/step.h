@@ -45,7 +45,7 @@ struct Step {
     ended.reserve(2 * most_parts(max_sequences));  // generations of this step or the other one in flight
   }
 
-  // One for each entry and for as many forked choices.
+  // Each entry is a part, and so are as many forked choices.
   static std::size_t most_parts(std::int64_t max_sequences) { return static_cast<std::size_t>(2 * max_sequences); }
 
   bool names(const Generation& generation) const {

@@ -16,7 +16,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// How long the events of an ended response are kept, within resume.max_bytes.
+// Events of an ended response are kept for this time, within resume.max_bytes.
 constexpr std::chrono::minutes kKeepEvents{5};
 
 }  // namespace

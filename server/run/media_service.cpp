@@ -25,7 +25,7 @@ Result<T> guarded_piece(const std::function<Result<T>()>& work) {
   }
 }
 
-// The pieces of one call's work: the last one calls back, and the first for whose result there is no memory.
+// The pieces of one call's work. One of them calls back: the first for whose result there is no memory, else the last.
 class Pieces {
  public:
   Pieces(std::size_t num_pieces, MediaService::Done done)
@@ -37,7 +37,7 @@ class Pieces {
     } catch (...) {
       if (!has_failed_.exchange(true)) done_(std::move(no_memory_));
     }
-    if (--num_left_ == 0) done_(std::nullopt);
+    if (--num_left_ == 0 && !has_failed_) done_(std::nullopt);
   }
 
  private:

@@ -21,7 +21,7 @@ class OperationDriver {
   OperationDriver(ServerState& state, Transport& transport, Operation& operation, ResponseFraming framing,
                   std::chrono::milliseconds write_timeout);
   ~OperationDriver();
-  // As OperationRun::admit(). Called before run().
+  // Does what OperationRun::admit() does. Called before run().
   void admit(QuotaTable::Lease& lease, ReservedPlace place, std::int64_t list_window) {
     run_.admit(lease, std::move(place), list_window);
   }

@@ -14,7 +14,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-// How often a list without running prompts tries a full queue again.
+// Pause before a list without running prompts tries a full queue again.
 constexpr std::chrono::milliseconds kListRetry{50};
 // Largest text that an io thread makes itself.
 constexpr std::int64_t kLongText = 64 * 1024;

@@ -43,7 +43,7 @@ class OperationRun {
   };
   // Waits for events, feeds them to the operation and appends the stream's text to `out`. Not called after the end.
   boost::asio::awaitable<Progress> advance(std::string& out);
-  // As the operation's begin() and finish_part(). Errors: out of memory.
+  // Call the operation's begin() and finish_part(). Errors: out of memory.
   boost::asio::awaitable<Result<void>> begin_answer(std::string& out);
   boost::asio::awaitable<Result<bool>> finish_part(std::string& out);
   // Bytes that wait for a slow client.

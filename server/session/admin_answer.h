@@ -1,5 +1,5 @@
 // AdminAnswer: the answer to an admin's request: its handler runs on the admin thread. It waits for slow operations and
-// hands downloads to DownloadAnswer. One thread (the connection's).
+// hands downloads to DownloadAnswer. Connection's thread.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

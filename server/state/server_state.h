@@ -44,7 +44,7 @@ enum class ServerPhase {
   kStopped,
 };
 
-// How sessions wake a model: functions of LiveModels, set by connect_models(). Any thread.
+// Sessions wake a model by these functions of LiveModels, set by connect_models(). Any thread.
 struct ModelWaker {
   using Done = std::function<void(std::optional<Error>)>;
   std::function<void(const std::string& name, const std::string& key_name, std::int64_t body_bytes, Done done)> wake =

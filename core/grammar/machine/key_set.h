@@ -28,7 +28,7 @@ class KeySet {
  private:
   struct Cell {
     std::uint64_t key = 0;
-    std::uint64_t generation = 0;  // of its insertion
+    std::uint64_t generation = 0;  // at its insertion
   };
   Cell& cell_of(std::uint64_t key) {
     const std::size_t mask = cells_.size() - 1;

@@ -10,7 +10,7 @@ namespace quire {
 
 namespace {
 
-constexpr double kMargin = 1.1;  // how many times better a draft must use its time than the step without it
+constexpr double kMargin = 1.1;  // a draft must use its time so many times better than the step without it
 // A recurrent state is copied before drafts. After a wrong one it is copied back, and rows are computed again.
 constexpr double kMarginOfStates = 1.4;
 constexpr std::int64_t kUnpricedDrafts = 8;  // per step, two for each sequence, before any price is known

@@ -11,7 +11,7 @@ namespace {
 constexpr double kListStep = 0.025;
 constexpr double kListStepOfFixed = 3.0;
 constexpr std::int64_t kListsAlone = 64;       // steps without other sequences, after which lists get whole steps
-constexpr std::int32_t kPlacesNotOfLists = 4;  // one place of so many stays free of lists
+constexpr std::int32_t kPlacesNotOfLists = 4;  // lists leave every fourth place free
 
 }  // namespace
 

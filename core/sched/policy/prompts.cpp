@@ -93,7 +93,7 @@ void Prompts::share(Pass& pass) {
   if (!plan.interruptible) plan.slice_tokens = 0;
 }
 
-// Where steps have few tokens for prompts, the oldest gets a chunk of its own from time to time.
+// The oldest prompt gets a chunk of its own from time to time if steps have few tokens for prompts.
 void Prompts::give_to_oldest(Pass& pass, std::span<PromptShare> prompts) {
   const std::int64_t num_tokens = pass.for_prompts.num_tokens;
   const auto oldest = std::ranges::min_element(prompts, older);

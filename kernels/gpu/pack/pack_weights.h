@@ -1,4 +1,4 @@
-// How a matrix lies in a device's memory: in strips (strips.h), in half tiles (half_tiles.h) or as the file's rows, in
+// Layout of a matrix in a device's memory: in strips (strips.h), in half tiles (half_tiles.h) or as the file's rows, in
 // groups of 16 outputs that are packed each on its own. Pure functions of the host; any thread. Invariant: group i lies
 // at i * group_bytes; only the last one of rows as they are may be shorter.
 #pragma once

@@ -53,7 +53,7 @@ test("an unknown command or flag is answered with the nearest", () => {
 
 test("other programs' commands and flags work where they mean the same", () => {
   for (const words of [["version"], ["-v"]]) assert.equal(quire(...words).stdout, quire("--version").stdout);
-  // What the machine has left changes between two commands.
+  // Free memory changes between two commands.
   const described = (command) => quire(command, model).stdout.replace(/of [\d.]+ [KMGT]iB that the machine has left/, "");
   assert.equal(described("show"), described("inspect"));
   assert.equal(quire("list").stdout, quire("models").stdout);

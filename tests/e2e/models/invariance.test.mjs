@@ -8,6 +8,8 @@ import { after, test } from "node:test";
 import { QuireServer, certain_part, is_emulated, sized, sse_events } from "../server_process.mjs";
 
 const kStreams = 64;
+// Text of the training. Guessed tokens after other words differ by rounding.
+const kKnown = "A KV block is a fixed piece of the KV".split(" ");
 const kWords = ["block", "batch", "token", "prefix", "cache", "story", "river", "model", "answer", "step", "queue", "small"];
 
 // A small generator, so that every run asks the same (numerical recipes' LCG).
@@ -24,7 +26,8 @@ function requests() {
   const random = random_source(42);
   const grows_long = (index) => index < 12;
   const num_words = (index) => sized([3, 20, 80, 250], grows_long(index) ? [11, 11, 11, 11] : [14, 16, 20, 26])[index % 4];
-  const words = (count) => Array.from({ length: count }, () => kWords[random(kWords.length)]).join(" ");
+  const some = (count) => Array.from({ length: count }, () => kWords[random(kWords.length)]);
+  const words = (count) => [...some(Math.max(count - kKnown.length, 1)), ...kKnown].slice(0, count).join(" ");
   return Array.from({ length: kStreams }, (_, index) => ({
     model: "quire-demo",
     prompt: words(num_words(index) + random(sized(10, 4))),
@@ -126,7 +129,7 @@ async function check_against_processor(texts) {
     num_certain += token_ids.length;
     num_tokens += body.max_tokens;
   }
-  assert.ok(num_certain > num_tokens / 3, `only ${num_certain} of ${num_tokens} tokens are certain`);
+  assert.ok(num_certain > num_tokens / 2, `only ${num_certain} of ${num_tokens} tokens are certain`);
   await processor.stop();
 }
 

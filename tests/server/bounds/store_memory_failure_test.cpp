@@ -1,5 +1,5 @@
-// What requests share stays usable when memory ran out in the middle of a change: each allocation of the change fails
-// once, and what follows finds the state of before.
+// Shared structures stay usable when memory runs out in the middle of a change: each allocation of the change fails
+// once, and later calls find the state of before.
 #include <catch2/catch.hpp>
 #include <condition_variable>
 #include <fstream>
