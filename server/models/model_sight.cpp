@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/model/encode/encoder.h"
-#include "core/model/encode/tower_run.h"
+#include "core/model/encode/run/tower_run.h"
 #include "core/model/layers/model_identity.h"
 
 namespace quire {

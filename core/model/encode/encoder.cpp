@@ -7,23 +7,15 @@
 
 #include "core/base/result.h"
 #include "core/model/encode/picture_plan.h"
-#include "core/model/encode/tower_run.h"
+#include "core/model/encode/run/tower_run.h"
 #include "core/model/encode/towers/hf_tower.h"
 #include "kernels/check.h"
 
 namespace quire {
 
-namespace {
-
-std::int64_t width_of_rows(const TowerSpec& spec) {
-  return spec.text_width * (std::ssize(spec.branches) + 1);
-}
-
-}  // namespace
-
 PreparedPicture::PreparedPicture(const std::shared_ptr<const TowerWeights>& weights,
                                  std::shared_ptr<const PicturePlan> plan, std::vector<Picture> tiles)
-    : weights_(weights), row_width_(width_of_rows(weights->spec)), plan_(std::move(plan)), tiles_(std::move(tiles)) {}
+    : weights_(weights), row_width_(weights->spec.row_width()), plan_(std::move(plan)), tiles_(std::move(tiles)) {}
 
 std::int64_t PreparedPicture::num_rows() const {
   return plan_->layout.num_rows;
@@ -45,6 +37,7 @@ std::unique_ptr<EncoderRun> PreparedPicture::start() const {
   if (weights == nullptr) throw std::runtime_error("the tower that the picture was prepared for was unloaded");
   return std::make_unique<TowerRun>(std::move(weights), shared_from_this());
 }
+
 std::unique_ptr<Encoder> Encoder::open(const std::string& path, const EncoderOptions& options) {
   std::error_code failed;
   MmprojFile file = std::filesystem::is_directory(path, failed)
@@ -84,7 +77,7 @@ std::shared_ptr<const PreparedPicture> Encoder::prepare(const Picture& picture, 
 }
 
 std::int64_t Encoder::row_width() const {
-  return width_of_rows(weights_->spec);
+  return weights_->spec.row_width();
 }
 
 std::int64_t Encoder::num_deepstack() const {

@@ -7,7 +7,7 @@
 
 #include "core/base/result.h"
 #include "core/model/encode/encoder.h"
-#include "core/model/encode/tower_run.h"
+#include "core/model/encode/run/tower_run.h"
 #include "core/model/formats/gguf/gguf.h"
 #include "core/model/tools/memory_plan.h"
 #include "kernels/registry.h"

@@ -128,6 +128,8 @@ struct TowerSpec {
 
   // Rows of patches that become one row for the text model.
   std::int64_t merge() const;
+  // Floats of a row: the embedding, then an addition for each branch.
+  std::int64_t row_width() const { return text_width * (std::ssize(branches) + 1); }
 };
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-#include "core/model/encode/tower_ops.h"
+#include "core/model/encode/run/tower_ops.h"
 
 #include <algorithm>
 #include <cmath>
@@ -96,9 +96,15 @@ void TowerOps::activate(Nonlinearity kind, MatrixView gate, MatrixView up, Matri
   backend_.graph()->activate({.kind = kind}, gate, up, out);
 }
 
-void TowerOps::add_scaled(const Buffer* factors, MatrixView x, MatrixView out) {
-  if (factors != nullptr) backend_.graph()->scale_columns(x, const_cast<Buffer*>(factors)->data());
-  backend_.graph()->add(x, 1.0F, out);
+void TowerOps::add_product(const TowerProduct& product, const TowerNorm& norm, const Buffer* scale, MatrixView x,
+                           MatrixView out) {
+  if (!norm.is_there() && scale == nullptr && product.output.is_open() && product.late_bias == nullptr)
+    return multiply(product, x, out, true);
+  const MatrixView made = room(kOut, out.rows, out.cols);
+  multiply(product, x, made);
+  if (norm.is_there()) this->norm(norm, made, made);
+  if (scale != nullptr) backend_.graph()->scale_columns(made, const_cast<Buffer*>(scale)->data());
+  backend_.graph()->add(made, 1.0F, out);
 }
 
 void TowerOps::mean(std::int64_t count, MatrixView x, MatrixView out) {
@@ -124,6 +130,10 @@ MatrixView TowerOps::run_steps(const TowerSteps& steps, MatrixView x) {
     x = made;
   }
   return x;
+}
+
+void TowerOps::run_in_place(const TowerSteps& steps, MatrixView x) {
+  if (!steps.empty()) backend_.graph()->copy(run_steps(steps, x), x);
 }
 
 // The result in the room `free`, or x where it only looks different.
@@ -180,6 +190,13 @@ MatrixView TowerOps::run_step(const TowerStepWeights& step, MatrixView x, Room f
     }
   }
   return x;
+}
+
+std::int64_t outputs_of(std::span<const TowerProduct> products) {
+  std::int64_t count = 0;
+  for (const TowerProduct& product : products)
+    count += product.outputs();
+  return count;
 }
 
 std::int64_t merged_rows(const TowerSteps& steps) {

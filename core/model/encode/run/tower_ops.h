@@ -44,13 +44,16 @@ class TowerOps {
   // Each row of out is the mean of `count` rows of x.
   void mean(std::int64_t count, MatrixView x, MatrixView out);
   void activate(Nonlinearity kind, MatrixView gate, MatrixView up, MatrixView out);
+  // out += scale * norm(product(x)); without a norm or scale where they are null.
+  void add_product(const TowerProduct& product, const TowerNorm& norm, const Buffer* scale, MatrixView x,
+                   MatrixView out);
   // The number of rows of x must be a multiple of the rows that the steps merge. The result lies in an internal buffer.
   MatrixView run_steps(const TowerSteps& steps, MatrixView x);
+  // For steps that keep the shape of x.
+  void run_in_place(const TowerSteps& steps, MatrixView x);
 
   // body(row) for each row, on the compute threads.
   void for_rows(std::int64_t rows, std::int64_t cols, const std::function<void(std::int64_t row)>& body);
-  // Feature-wise factors, then out += x.
-  void add_scaled(const Buffer* factors, MatrixView x, MatrixView out);
 
  private:
   MatrixView run_step(const TowerStepWeights& step, MatrixView x, Room free);
@@ -60,6 +63,8 @@ class TowerOps {
   std::array<std::unique_ptr<Buffer>, kNumRooms> rooms_;
 };
 
+// Outputs of products side by side.
+std::int64_t outputs_of(std::span<const TowerProduct> products);
 // Rows that become one in the steps.
 std::int64_t merged_rows(const TowerSteps& steps);
 // Multiply-adds for each row that the steps give.

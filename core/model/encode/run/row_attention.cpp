@@ -1,7 +1,7 @@
+#include "core/model/encode/run/row_attention.h"
+
 #include <algorithm>
 #include <numeric>
-
-#include "core/model/encode/tower_run.h"
 
 namespace quire {
 
