@@ -1,7 +1,7 @@
-#include "core/grammar/machine/machine.h"
-
 #include <algorithm>
 #include <utility>
+
+#include "core/grammar/machine/merging.h"
 
 namespace quire::grammar {
 

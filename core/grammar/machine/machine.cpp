@@ -26,7 +26,8 @@ bool takes_spaces(Position position) {
 void Machine::push(Threads& out, const Thread& thread) {
   allowance_.spend(1 + out.size() / kComparedAtOnce);
   if (std::find(out.begin(), out.end(), thread) != out.end()) return;
-  if (counts_conditions(thread)) {
+  if (counts_conditions(thread, *program_, stack_)) {
+    const auto surpasses = [this](const Thread& a, const Thread& b) { return meets_as_much(a, b, *program_, stack_); };
     if (std::any_of(out.begin(), out.end(), [&](const Thread& known) { return surpasses(known, thread); })) return;
     std::erase_if(out, [&](const Thread& known) { return surpasses(thread, known); });
   }
@@ -58,10 +59,10 @@ bool Machine::step(const Threads& from, std::uint8_t byte, Threads& out) {
       step_thread(thread, byte, out);
     }
   }
-  share_values(*items);
+  share_values(*items, *program_, stack_);
   for (const Thread& item : *items)
     step_thread(item, byte, out);
-  share_values(out);
+  share_values(out, *program_, stack_);
   if (program_->rules != nullptr) drop_ended(out);
   return !out.empty();
 }
@@ -175,7 +176,7 @@ void Machine::begin_value(std::uint32_t node_index, std::uint32_t frame, std::ui
       // A string's text begins with a quote, so that it differs from a bare value of the same spelling.
       const Supply& supply = node.strings[i].supply;
       if (supply != nullptr) begun.text = stack_.extend_text(kEmptyText, '"');
-      if (supply == nullptr || supply_live(begun, *node.strings[i].lexer, supply)) push(out, begun);
+      if (supply == nullptr || distinct().item_live(begun, *node.strings[i].lexer, supply)) push(out, begun);
     }
   } else if (byte == '{') {
     for (const std::uint32_t shape : node.objects) {
@@ -211,8 +212,8 @@ void Machine::step_string(const Thread& thread, std::uint8_t byte, Threads& out)
   Thread next = thread;
   next.state = moved & ~ByteLexer::kCompletes;
   if (string.supply != nullptr) {
-    extend_key(next, byte, (moved & ByteLexer::kCompletes) != 0, string.lexer->inside(thread.state));
-    if (!supply_live(next, *string.lexer, string.supply)) return;
+    distinct().extend(next, byte, (moved & ByteLexer::kCompletes) != 0, string.lexer->inside(thread.state));
+    if (!distinct().item_live(next, *string.lexer, string.supply)) return;
   } else if (string.bounded()) {
     if ((moved & ByteLexer::kCompletes) != 0) ++next.count;
     const bool inside = string.lexer->code_state(next.state) == ByteLexer::kInside;
@@ -234,7 +235,7 @@ void Machine::step_bare(const Thread& thread, std::uint8_t byte, Threads& out) {
     if (supply != nullptr) next.text = stack_.extend_text(thread.text, byte);
     if (lexer.accept(moved) != 0 && lexer.is_final(moved)) {
       finish_bare(next, out);
-    } else if (supply == nullptr || supply_live(next, lexer, supply)) {
+    } else if (supply == nullptr || distinct().item_live(next, lexer, supply)) {
       push(out, next);
     }
   }
@@ -279,6 +280,85 @@ void Machine::finish_value(std::uint32_t frame, Threads& out) {
     }
     edge = back.next;
   }
+}
+
+// --- rules: calls and returns are shared per place of the text, so that left recursion and ambiguity cost no more than
+// the rules themselves (generalised LL parsing, Scott and Johnstone 2010).
+
+void Machine::step_rule(const Thread& thread, std::uint8_t byte, Threads& out) {
+  const std::uint32_t moved = program_->rules->step(thread.state, byte);
+  if (moved == 0) return;
+  if ((moved & ByteLexer::kCompletes) != 0) {
+    enter_rule(moved & ~ByteLexer::kCompletes, thread.frame, out);
+    return;
+  }
+  Thread next = thread;
+  next.state = moved;
+  push(out, next);
+}
+
+// Ambiguous rules enter thousands of places in a step; comparing each with all others would take seconds.
+bool Machine::enters_anew(const Thread& thread, const Threads& out) {
+  constexpr std::size_t kMany = 32;
+  if (out.size() < kMany) return std::find(out.begin(), out.end(), thread) == out.end();
+  const auto key = [](const Thread& t) { return std::uint64_t{t.state} << 32 | t.frame; };
+  if (entered_.empty()) {
+    for (const Thread& known : out) {
+      if (known.position == Position::kRule) entered_.insert(key(known));
+    }
+  }
+  return entered_.insert(key(thread));
+}
+
+// A loop, not recursion: the grammar decides how deep calls lead to one another.
+void Machine::enter_rule(std::uint32_t state, std::uint32_t frame, Threads& out) {
+  const Thread thread{.position = Position::kRule, .state = state, .frame = frame};
+  if (!enters_anew(thread, out)) return;
+  out.push_back(thread);
+  waiting_.push_back(thread);
+  if (std::exchange(entering_, true)) return;
+  while (!waiting_.empty()) {
+    const Thread next = waiting_.back();
+    waiting_.pop_back();
+    allowance_.spend(1 + called_.size());
+    enter_calls(next.state, next.frame, out);
+    if (program_->rules->accept(next.state) != 0) finish_value(next.frame, out);
+  }
+  entering_ = false;
+}
+
+void Machine::enter_calls(std::uint32_t state, std::uint32_t frame, Threads& out) {
+  const Dfa& dfa = program_->rules->dfa();
+  if (dfa.calls.empty()) return;
+  for (const CallEdge& edge : dfa.calls[state])
+    call(edge, frame, out);
+}
+
+// Only the return can follow: the caller's own return may then replace it.
+bool Machine::only_accepts(std::uint32_t state) const {
+  const Dfa& dfa = program_->rules->dfa();
+  return dfa.accept[state] != 0 && program_->rules->is_final(state) && dfa.calls[state].empty();
+}
+
+void Machine::call(const CallEdge& edge, std::uint32_t frame, Threads& out) {
+  const Symbol& symbol = program_->symbols[edge.symbol];
+  const auto enter = [&](std::uint32_t below) {
+    if (!symbol.is_value) return enter_rule(symbol.index, below, out);
+    // No whitespace may precede the value's first token, just as at the start of a text.
+    push(out, Thread{.position = Position::kValue, .spaces = kMaxSpaces, .shape = symbol.index, .frame = below});
+  };
+  if (only_accepts(edge.target)) return enter(frame);
+  const auto found =
+      std::find_if(called_.begin(), called_.end(), [&](const Called& c) { return c.symbol == edge.symbol; });
+  if (found == called_.end()) {
+    const std::uint32_t callee = stack_.push(Frame{.kind = FrameKind::kShared, .shape = edge.symbol});
+    called_.push_back({edge.symbol, callee, false});
+    stack_.add_edge(callee, edge.target, frame);
+    return enter(callee);
+  }
+  const bool returned = found->returned;
+  stack_.add_edge(found->frame, edge.target, frame);
+  if (returned) enter_rule(edge.target, frame, out);
 }
 
 }  // namespace quire::grammar

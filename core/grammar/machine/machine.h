@@ -3,7 +3,6 @@
 // that no thread survives is forbidden. Every step may throw Exhausted, after which it is of no use.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -12,42 +11,14 @@
 
 #include "core/grammar/limits.h"
 #include "core/grammar/machine/byte_set.h"
+#include "core/grammar/machine/distinct_texts.h"
 #include "core/grammar/machine/key_set.h"
+#include "core/grammar/machine/merging.h"
 #include "core/grammar/machine/program.h"
 #include "core/grammar/machine/stack.h"
+#include "core/grammar/machine/thread.h"
 
 namespace quire::grammar {
-
-enum class Position : std::uint8_t {
-  kDone,
-  kValue,
-  kString,
-  kBare,
-  kObjectFirst,
-  kKey,
-  kColon,
-  kAfterProperty,
-  kNextKey,
-  kArrayFirst,
-  kAfterItem,
-  kRule,
-};
-
-struct Thread {
-  Position position = Position::kDone;
-  std::uint16_t spaces = 0;  // whitespace since the last token
-  std::uint16_t string = 0;  // kString: index of the node's shape
-  std::uint32_t shape = 0;   // node, or object shape for kKey
-  std::uint32_t state = 0;   // state of the current lexer
-  // Texts that must differ (kKey, and items with a supply) are followed in `text`, an unfinished code point byte by
-  // byte, with `count` as the text before it. For other strings `count` is the number of code points so far.
-  std::uint32_t count = 0;
-  std::uint32_t text = 0;
-  std::uint32_t frame = 0;
-  auto operator<=>(const Thread&) const = default;
-};
-
-using Threads = std::vector<Thread>;
 
 class Machine {
  public:
@@ -78,11 +49,8 @@ class Machine {
   void finish_item(std::uint32_t frame, std::uint32_t text, Threads& out);
   void finish_key(const Thread& thread, std::uint32_t label, Threads& out);
   void step_thread(const Thread& thread, std::uint8_t byte, Threads& out);
-  bool key_live(const Thread& thread);
   // Adds the bytes that the thread may read next (perhaps some more).
   void first_bytes(const Thread& thread, ByteSet& set);
-  // Whether an unnamed key is already in the thread's object.
-  bool used(const Frame& frame, std::uint32_t text) const;
   // Enters the rules called at `state`, without reading a character there. `frame` is below them.
   void enter_calls(std::uint32_t state, std::uint32_t frame, Threads& out);
   const StringShape& string_of(const Thread& thread) const {
@@ -90,6 +58,7 @@ class Machine {
   }
   const Program& program() const { return *program_; }
   Stack& stack() { return stack_; }
+  DistinctTexts distinct() { return {*program_, stack_}; }
   // Whether a step has finished a value on kBaseFrame since the last call.
   bool take_base_reached() { return std::exchange(base_reached_, false); }
   // Whether such a value had ended before the byte, which then belongs to the text after it.
@@ -97,18 +66,13 @@ class Machine {
   // Bound on the cost of following the text; each step spends from it.
   Allowance& allowance() { return allowance_; }
   // Drops stack entries that no thread stands on any more.
-  void compact(Threads& threads);
+  void compact(Threads& threads) { compactor_.compact(stack_, threads, *program_); }
   // Compacts, and merges equivalent frames and threads.
-  void merge(Threads& threads);
+  void merge(Threads& threads) { compactor_.merge(stack_, threads, *program_, allowance_); }
 
  private:
-  class Compactor;
   void drop_ended(Threads& threads) const;
   void push(Threads& out, const Thread& thread);
-  bool counts_conditions(const Thread& thread) const;
-  bool surpasses(const Thread& a, const Thread& b) const;
-  bool shareable(const Thread& thread) const;
-  void share_values(Threads& threads);
   void begin_value(std::uint32_t node, std::uint32_t frame, std::uint8_t byte, Threads& out);
   void step_string(const Thread& thread, std::uint8_t byte, Threads& out);
   void step_bare(const Thread& thread, std::uint8_t byte, Threads& out);
@@ -117,18 +81,12 @@ class Machine {
   void step_object(const Thread& thread, std::uint8_t byte, Threads& out);
   void step_array(const Thread& thread, std::uint8_t byte, Threads& out);
   void finish_bare(const Thread& thread, Threads& out);
-  bool supply_live(const Thread& thread, ByteLexer& lexer, const Supply& supply);
-  template <class Live>
-  bool some_completion(const Thread& thread, ByteLexer& lexer, const Live& live);
-  std::uint64_t num_taken(const Frame& frame, std::uint32_t prefix) const;
-  void extend_key(Thread& thread, std::uint8_t byte, bool completes, bool was_inside);
   void begin_key(const Thread& thread, Threads& out);
   void begin_property_value(const Thread& thread, Threads& out);
   void begin_items(std::uint32_t frame, Threads& out);
   std::uint32_t begin_item(std::uint32_t frame, const ItemChoice& choice);
   bool can_close_object(const Frame& frame) const;
   bool can_close_array(const Frame& frame) const;
-  bool reach_live(const Frame& frame, const KeyReach& reach, std::uint32_t text, bool exact) const;
   void enter_rule(std::uint32_t state, std::uint32_t frame, Threads& out);
   void call(const CallEdge& edge, std::uint32_t frame, Threads& out);
   bool only_accepts(std::uint32_t state) const;
@@ -158,18 +116,7 @@ class Machine {
   Threads key_;
   std::vector<Called> other_called_;
   KeySet other_entered_;
-  Stack other_stack_;
-  struct Renumbered {  // by index in the old stack: the index in the new one
-    std::vector<std::uint32_t> frames, texts, used;
-    std::vector<std::uint32_t> order;  // frames in the order of numbering
-    std::vector<std::uint32_t> used_chain, text_chain;
-  };
-  Renumbered renumbered_;
+  Compactor compactor_;
 };
-
-// Equivalent frames of a stack, from which the same texts can follow: they return to the same states on equivalent
-// frames (bisimulation). By frame: the frame that may replace it, or itself. Empty if none is found within a bounded
-// number of rounds. Spends from the allowance.
-std::vector<std::uint32_t> find_alike(const Stack& stack, const Threads& threads, Allowance& allowance);
 
 }  // namespace quire::grammar

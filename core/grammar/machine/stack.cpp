@@ -1,5 +1,7 @@
 #include "core/grammar/machine/stack.h"
 
+#include <algorithm>
+
 namespace quire::grammar {
 
 void Stack::clear() {
@@ -54,6 +56,14 @@ std::uint32_t Stack::extend_text(std::uint32_t text, char32_t c) {
   const std::uint64_t mixed = (texts[text].hash ^ c) * 0xFF51AFD7ED558CCDull;
   texts.push_back(TextNode{text, texts[text].length + 1, c, mixed ^ mixed >> 32});
   return static_cast<std::uint32_t>(texts.size() - 1);
+}
+
+std::string Stack::bytes_between(std::uint32_t prefix, std::uint32_t text) const {
+  std::string bytes;
+  for (std::uint32_t at = text; at != prefix; at = texts[at].previous)
+    bytes.push_back(static_cast<char>(texts[at].last));
+  std::reverse(bytes.begin(), bytes.end());
+  return bytes;
 }
 
 bool Stack::text_starts_with(std::uint32_t text, std::uint32_t prefix) const {

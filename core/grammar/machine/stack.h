@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/grammar/machine/program.h"
@@ -49,6 +50,10 @@ inline constexpr std::uint32_t kRootFrame = 0;
 inline constexpr std::uint32_t kBaseFrame = 1;  // placeholder for the frames below, while masks are prepared
 inline constexpr std::uint32_t kEmptyText = 0;
 
+inline bool bit(const std::uint64_t* words, std::uint32_t index) {
+  return (words[index / 64] >> index % 64 & 1) != 0;
+}
+
 class Stack {
  public:
   Stack() { clear(); }
@@ -67,6 +72,8 @@ class Stack {
   std::uint32_t push_words(const std::uint64_t* from, std::size_t count);
   std::uint32_t push_words(std::size_t count);
   std::uint32_t extend_text(std::uint32_t text, char32_t c);
+  // The code units of the chain of `text` behind `prefix`, which is on it; each must be a byte.
+  std::string bytes_between(std::uint32_t prefix, std::uint32_t text) const;
   // Whether the chain of `text` begins with that of `prefix`.
   bool text_starts_with(std::uint32_t text, std::uint32_t prefix) const;
 

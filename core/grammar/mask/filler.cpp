@@ -219,7 +219,8 @@ void MaskFiller::forbid_used(std::uint32_t node, const Thread& thread, std::size
   ByteLexer& lexer = lexer_of(thread);
   for (std::uint32_t child = node + 1; child < trie[node].end; child = trie[child].end) {
     if (trie[child].byte == '"' && !lexer.inside(thread.state)) {
-      if (lexer.accept(thread.state) == 0 || !machine_.used(machine_.stack().frames[thread.frame], thread.text))
+      if (lexer.accept(thread.state) == 0 ||
+          !machine_.distinct().used(machine_.stack().frames[thread.frame], thread.text))
         continue;
       for (const std::int32_t token : trie.tokens_below(child))
         mask[static_cast<std::size_t>(token) / 32] &= ~(1u << token % 32);

@@ -1,16 +1,78 @@
-// Copies the part of a Stack that threads still stand on, so that a long generation does not keep all its old frames.
+#include "core/grammar/machine/merging.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "core/grammar/machine/machine.h"
-
 namespace quire::grammar {
 
-class Machine::Compactor {
+bool counts_conditions(const Thread& thread, const Program& program, const Stack& stack) {
+  const std::uint32_t shape = stack.frames[thread.frame].shape;
+  switch (thread.position) {
+    case Position::kAfterProperty:
+    case Position::kNextKey: return program.objects[shape].num_marks > 0;
+    case Position::kAfterItem: return program.arrays[shape].counts != nullptr;
+    default: return false;
+  }
+}
+
+bool meets_as_much(const Thread& a, const Thread& b, const Program& program, const Stack& stack) {
+  const Frame& x = stack.frames[a.frame];
+  const Frame& y = stack.frames[b.frame];
+  if (a.position != b.position || a.spaces != b.spaces || x.parent != y.parent || x.shape != y.shape ||
+      x.count != y.count || x.used != y.used || x.missing != y.missing) {
+    return false;
+  }
+  const std::uint64_t* const met = &stack.words[x.words];
+  const std::uint64_t* const other = &stack.words[y.words];
+  if (a.position == Position::kAfterItem) {
+    const auto& contains = program.arrays[x.shape].contains;
+    for (std::size_t i = 0; i < contains.size(); ++i) {
+      const bool bounded = contains[i].max != kUnbounded;
+      if (bounded ? met[i] != other[i] : met[i] < other[i]) return false;
+    }
+    return true;
+  }
+  const std::size_t num_names = program.objects[x.shape].num_words() - 1;
+  return std::equal(met, met + num_names, other) && (met[num_names] | other[num_names]) == met[num_names];
+}
+
+namespace {
+
+// A value that must differ from its array's other items is judged by that array's frame, so it cannot be shared.
+bool shareable(const Thread& thread, const Program& program, const Stack& stack) {
+  const Frame& frame = stack.frames[thread.frame];
+  return thread.position == Position::kValue &&
+         (frame.kind != FrameKind::kArray || !program.arrays[frame.shape].unique);
+}
+
+}  // namespace
+
+// Equal values that begin at the same place are read once and return to each caller. Without this, a recursive schema
+// whose alternatives agree for a while would double its threads with every level.
+void share_values(Threads& threads, const Program& program, Stack& stack) {
+  for (std::size_t i = 0; i < threads.size(); ++i) {
+    if (!shareable(threads[i], program, stack)) continue;
+    std::uint32_t shared = kNoIndex;
+    for (std::size_t k = threads.size(); k-- > i + 1;) {
+      const Thread& other = threads[k];
+      if (!shareable(other, program, stack) || other.shape != threads[i].shape || other.spaces != threads[i].spaces)
+        continue;
+      if (shared == kNoIndex) {
+        shared = stack.push(Frame{.kind = FrameKind::kShared});
+        stack.add_edge(shared, kNoIndex, threads[i].frame);
+      }
+      stack.add_edge(shared, kNoIndex, other.frame);
+      threads.erase(threads.begin() + static_cast<std::ptrdiff_t>(k));
+    }
+    if (shared != kNoIndex) threads[i].frame = shared;
+  }
+}
+
+class Compactor::Copy {
  public:
   // alike: by frame, the frame that replaces it; empty: each stays itself.
-  Compactor(const Stack& old, const Program& program, const std::vector<std::uint32_t>& alike, Renumbered& indices,
-            Stack& fresh)
+  Copy(const Stack& old, const Program& program, const std::vector<std::uint32_t>& alike, Renumbered& indices,
+       Stack& fresh)
       : old_(old), program_(program), alike_(alike), indices_(indices), fresh_(fresh) {
     // Reserves the old stack's size, so that memory is allocated only once.
     fresh_.reserve_like(old);
@@ -122,17 +184,17 @@ class Machine::Compactor {
   Stack& fresh_;
 };
 
-void Machine::compact(Threads& threads) {
-  Compactor(stack_, *program_, {}, renumbered_, other_stack_).run(threads);
-  std::swap(stack_, other_stack_);
+void Compactor::compact(Stack& stack, Threads& threads, const Program& program) {
+  Copy(stack, program, {}, renumbered_, fresh_).run(threads);
+  std::swap(stack, fresh_);
 }
 
 // Without merging, a rule such as `s ::= s s | "a"` would have another frame, and each of its frames another return
 // edge, with every byte of a text.
-void Machine::merge(Threads& threads) {
-  const std::vector<std::uint32_t> alike = find_alike(stack_, threads, allowance_);
-  Compactor(stack_, *program_, alike, renumbered_, other_stack_).run(threads);
-  std::swap(stack_, other_stack_);
+void Compactor::merge(Stack& stack, Threads& threads, const Program& program, Allowance& allowance) {
+  const std::vector<std::uint32_t> alike = find_alike(stack, threads, allowance);
+  Copy(stack, program, alike, renumbered_, fresh_).run(threads);
+  std::swap(stack, fresh_);
   std::sort(threads.begin(), threads.end());
   threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
 }
