@@ -42,7 +42,7 @@ test: test-packages lint check
 lint:
 	@deploy/heartbeat.sh "still reading" tests/lint/run.sh
 
-# Naming, function length and common mistakes, by clang-tidy: minutes for the whole tree, remembered per unit.
+# Naming, function length and common mistakes, by clang-tidy: minutes for the whole tree, remembered per unit beside the compiler cache.
 tidy: build/check/build.ninja
 	@deploy/heartbeat.sh "still checking names" tests/lint/tidy.py build/check
 
