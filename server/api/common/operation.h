@@ -113,7 +113,7 @@ class Operation {
   };
   const std::optional<Replay>& replay() const { return replay_; }
 
-  // Origin of a stream whose events depend on it and the request only.
+  // Set if the stream's events depend on this origin and the request only.
   const std::optional<StreamOrigin>& origin() const { return origin_; }
 
   // Ignored and misspelt parts of the request.

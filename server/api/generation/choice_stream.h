@@ -1,6 +1,6 @@
-// StopMatcher: holds text back while it could be the start of a stop string. ChoiceStream: one choice's events turned
-// into text that may be shown, with its stop strings and its way to end. One thread at a time. Invariant: the shown
-// texts together are the choice's whole text, cut at the first stop string.
+// StopMatcher: holds text back while it could be the start of a stop string. ChoiceStream: turns one choice's events
+// into text that may be shown, and finds its stop strings and its end. One thread at a time. Invariant: the shown texts
+// together are the choice's whole text, cut at the first stop string.
 #pragma once
 
 #include <optional>
