@@ -39,8 +39,8 @@ class KvCacheListener {
   virtual void before_eviction(PrefixNode node, WhenEvicted what) = 0;
   // Called before a full node loses content of a group that is worth keeping.
   virtual void before_loss(PrefixNode node) = 0;
-  // A full node's content has entered the pool by being computed, or something beside it is worth keeping from now on:
-  // a recurrent state that will stand after all of its tokens, or its part for windows.
+  // Called when a full node's content was computed into the pool, or when content of a group becomes worth keeping: a
+  // recurrent state after all of the node's tokens, or a window part.
   virtual void after_entry(PrefixNode node) noexcept = 0;
   // Called before a table is closed whose prefix is being restored.
   virtual void before_close(BlockTable& table) = 0;

@@ -11,8 +11,8 @@ namespace quire {
 
 namespace {
 
-constexpr std::int64_t kMostRows = 256;  // most rows of a piece: its activations stay in caches
-constexpr std::int64_t kCostlyUnit = 8;  // rows of a piece at least where each costs much
+constexpr std::int64_t kMostRows = 256;  // most rows computed at once, so that activations stay in caches
+constexpr std::int64_t kCostlyUnit = 8;  // least rows computed at once where each costs much
 constexpr std::int64_t kBlockSize = 64;
 
 std::int64_t outputs_of(std::span<const TowerProduct> products) {
@@ -238,7 +238,7 @@ void TowerRun::fill_pixels(std::int64_t begin, MatrixView out) {
   });
 }
 
-// Behind the patches, whatever its learned position.
+// Puts the class row behind the patches, whatever its learned position.
 void TowerRun::put_class_row() {
   const std::int64_t index = grid_.size();
   const MatrixView out = x(index, index + 1);
@@ -359,7 +359,7 @@ void TowerRun::attend(const RowAttention& rows, const TowerBlock& block, std::in
   add_output(block.attention_out, block.attention_post_norm, block.attention_scale.get(), attended, x(begin, end));
 }
 
-// x += scale * norm(product(in)), as much of it as the block has.
+// x += scale * norm(product(in)); norm and scale only if the block has them.
 void TowerRun::add_output(const TowerProduct& product, const TowerNorm& norm, const Buffer* scale, MatrixView in,
                           MatrixView out) {
   if (!norm.is_there() && scale == nullptr && product.output.is_open() && product.late_bias == nullptr)

@@ -27,7 +27,7 @@ class RowAttention {
   // q: rows from first_row on.
   void run(Backend& backend, const KvStorage& storage, std::int64_t first_row, std::int64_t num_heads, float scale,
            MatrixView q, MatrixView out) const;
-  // Rows of q are others, and each sees all rows.
+  // Rows of q are those of another matrix, and each sees all rows.
   void run_across(Backend& backend, const KvStorage& storage, std::int64_t num_heads, float scale, MatrixView q,
                   MatrixView out) const;
 
@@ -59,13 +59,13 @@ class TowerRun final : public EncoderRun {
   std::size_t bytes() const override;
 
  private:
-  static constexpr std::int64_t kUnit = 32;  // rows of a piece at least: fewer waste the products' tiles
+  static constexpr std::int64_t kUnit = 32;  // least rows computed at once: fewer waste the products' tiles
   // Rows [begin, end) of the stage.
   using Compute = std::function<void(std::int64_t begin, std::int64_t end)>;
   struct Stage {
     std::int64_t num_rows = 0;
     std::int64_t row_work = 0;
-    std::int64_t unit = 1;  // rows of a piece at least
+    std::int64_t unit = 1;  // least rows computed at once
     Compute compute;
   };
   struct Rotation {

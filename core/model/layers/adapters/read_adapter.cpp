@@ -21,7 +21,7 @@ namespace {
 using Role = WeightRole;
 namespace fs = std::filesystem;
 
-// PEFT's name of the matrix, from the layers' part on: "layers.3.self_attn.q_proj", "lm_head".
+// PEFT's name of the matrix, from "layers" on: "layers.3.self_attn.q_proj", "lm_head".
 std::string peft_name(Role role, std::int64_t layer) {
   std::string_view name = role_info(role).hf;
   if (name.empty()) return {};
