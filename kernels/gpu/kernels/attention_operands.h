@@ -194,7 +194,7 @@ struct TileOperands {
     ++feed.turn;
   }
 
-  // Waits for the slice of a turn and fetches the slice that replaces the previous one.
+  // Waits for the current slice and fetches the slice that replaces the previous one.
   template <bool kIsKey, class Thread>
   static QUIRE_DEVICE void take_slice(Thread& t, const Args& args, const Work& work, Shared& shared, Feed& feed) {
     t.template wait_copies<kStages - 2>();
