@@ -1,4 +1,4 @@
-// HostedModel: one model of the process, loaded or not: what an operator wants of it, its state, its parts while it
+// HostedModel: one model of the process, loaded or not: what an operator wants of it, its state, its engine while it
 // runs, and the calls that wait for its operation. ModelOutcome: what one step of an operation leaves to be done
 // without LiveModels' mutex. Values: for the thread that holds this mutex.
 #pragma once

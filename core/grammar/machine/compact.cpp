@@ -1,4 +1,4 @@
-// Copies the part of a Stack that threads still stand on, so that a long generation does not keep all its old frames.
+// Copies the frames of a Stack that threads still stand on, so that a long generation does not keep all its old frames.
 #include <algorithm>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// The part of Machine that reads objects and arrays.
+// Machine's methods that read objects and arrays.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -265,7 +265,7 @@ void Machine::step_array(const Thread& thread, std::uint8_t byte, Threads& out) 
   }
 }
 
-// Whether the thread stands between the parts of an object or array that counts conditions.
+// Whether the thread stands between the members or items of an object or array that counts conditions.
 bool Machine::counts_conditions(const Thread& thread) const {
   const std::uint32_t shape = stack_.frames[thread.frame].shape;
   switch (thread.position) {

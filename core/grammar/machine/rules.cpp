@@ -1,4 +1,4 @@
-// The part of Machine that follows the rules of a grammar: calls and returns, shared per place of the text so that left
+// Machine's methods that follow the rules of a grammar: calls and returns, shared per place of the text so that left
 // recursion and ambiguity cost no more than the rules themselves (generalised LL parsing, Scott and Johnstone 2010).
 #include <algorithm>
 #include <utility>

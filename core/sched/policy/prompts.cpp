@@ -56,7 +56,7 @@ void Prompts::set_budget(Pass& pass) const {
   budget.num_tokens = std::min(pass.num_rows, std::max(cost_.prompt_tokens_within(budget.seconds, 0), kMinPromptChunk));
 }
 
-// A slice is as long as a step may be, or longer if the fixed price would be a large part of it. An arrival cuts a
+// A slice is as long as a step may be, or longer if the fixed price would be a large share of it. An arrival cuts a
 // longer slice, whose time is lost; slices are then short for a while, so that little time is lost in all.
 void Prompts::set_slices(Pass& pass) const {
   StepPlan& plan = pass.plan;

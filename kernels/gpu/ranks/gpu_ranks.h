@@ -54,7 +54,7 @@ class GpuRankSum final : public RankSum {
   // Shows the other ranks what this one has enqueued, and waits until they have; the place that they all used.
   std::size_t show(MatrixView share);
   // The stream waits for the share of another rank.
-  const RankTable::Place& wait_for(std::size_t rank, std::size_t turn);
+  const RankTable::Place& wait_for(std::size_t rank, std::size_t index);
 
   Device& device_;
   const std::size_t rank_;

@@ -97,8 +97,8 @@ class FieldReader {
   bool is_object(std::string_view name, const Json& value);
   std::string path(std::string_view name) const { return path_ + std::string(name); }
 
-  // Records that a part of the request is ignored; the response's header and the log show it. At most kMaxWarnings are
-  // kept, each a line of printable ASCII.
+  // Records that something in the request is ignored; the response's header and the log show it. At most kMaxWarnings
+  // are kept, each a line of printable ASCII.
   void warn(std::string_view text);
   std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
 

@@ -17,7 +17,7 @@ class StopMatcher {
  public:
   StopMatcher(std::vector<std::string> stops, bool include) : stops_(std::move(stops)), include_(include) {}
 
-  // The part of all text so far that can be shown now and was not yet.
+  // Returns the text that can be shown now and was not returned before.
   std::string push(std::string_view text);
   // Returns the text still held back, at the end of the output.
   std::string finish();

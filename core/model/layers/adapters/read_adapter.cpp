@@ -82,7 +82,7 @@ struct StackedPair {
     const std::int64_t size = std::ssize(down) / num_experts;
     return {down.begin() + expert * size, down.begin() + (expert + 1) * size};
   }
-  std::vector<float> by_input(std::int64_t expert) const {  // the part of `up` as [rank, b]
+  std::vector<float> by_input(std::int64_t expert) const {  // the expert's values of `up` as [rank, b]
     const std::int64_t length = std::ssize(up) / (rank * num_experts);
     std::vector<float> out;
     for (std::int64_t r = 0; r < rank; ++r) {
