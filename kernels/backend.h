@@ -113,7 +113,7 @@ class Buffer {
   virtual std::int64_t size() const = 0;  // number of floats
 };
 
-// The paged K and V of layers. How a block is laid out inside is the backend's own affair.
+// The paged K and V of layers. Each backend lays out a block in its own way.
 class KvStorage {
  public:
   virtual ~KvStorage() = default;
@@ -165,7 +165,7 @@ struct RopePositions {
 
   std::span<const std::int32_t> values;  // [rows, per_row]
   std::int64_t per_row = 1;
-  std::span<const std::uint8_t> axes{};  // [frequencies] the part that each takes; empty: the first
+  std::span<const std::uint8_t> axes{};  // [frequencies] which number of the position each takes; empty: the first
 };
 
 // Operations that a backend may lack. A model that needs them is refused when it is loaded.

@@ -120,7 +120,7 @@ class GraphOps {
   virtual void add_to_streams(MatrixView factors, MatrixView x, MatrixView streams) = 0;
   // x[r] *= |like[r]| / |x[r]|, Euclidean lengths; a row of zeros stays.
   virtual void match_length(MatrixView like, MatrixView x) = 0;
-  // Keeps the part of x[r] that exceeds its mean by `deviations` standard deviations. `of_sample`: the squares are
+  // x[r] becomes its excess over the mean plus `deviations` standard deviations, or zero. `of_sample`: the squares are
   // divided by one less than their number.
   virtual void keep_excess(MatrixView x, float deviations, bool of_sample) = 0;
 

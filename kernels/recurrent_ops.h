@@ -41,7 +41,7 @@ class StateStorage {
   virtual void write_state(std::int32_t state, std::span<const std::byte> in) = 0;
 };
 
-// An operation's part of a state: AttentionBatch::state_ids names the sequences' states.
+// An operation's floats in a state: AttentionBatch::state_ids names the sequences' states.
 struct StatePart {
   StateStorage* storage = nullptr;
   std::int64_t offset = 0;  // floats from the state's first

@@ -41,7 +41,7 @@ struct ExpertOrder {
              std::span<const std::int32_t> row_changes = {});
 };
 
-// End the program where they do not fit.
+// Abort if the shapes do not fit.
 void check_route_shapes(const MatrixView& logits, const RouteOptions& options);
 void check_expert_shapes(const ExpertChoices& choices, const MatrixView& x, const MatrixView& gate_up,
                          const MatrixView& results, const MatrixView& out);

@@ -18,7 +18,7 @@ namespace {
 class Fleet {
  public:
   Fleet(const ServeOptions& options, ServerState& state) : state_(state) {
-    // The use of batches is counted apart on every daemon, and shared apart.
+    // Batches have quotas of their own, which the store keeps apart too.
     if (options.shared_quotas.server.is_given())
       quotas_.emplace(options.shared_quotas,
                       std::vector<QuotaSharer::Table>{{&state.quotas, ""}, {&state.batch_quotas, "batch:"}},

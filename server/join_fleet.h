@@ -1,4 +1,5 @@
-// The module `fleet`: what a daemon shares with others, as its options name it. One thread at a time (main).
+// Connects a daemon to the fleet that its options name: shared cache blocks, cache events, rates and streams. One
+// thread at a time (main). Module: `fleet`.
 #pragma once
 
 #include <functional>
@@ -17,14 +18,14 @@ void check_fleet(const ServeOptions& options);
 // Throws StartupError for an endpoint of events that cannot be used on this machine.
 void check_event_endpoints(const CacheEventOptions& options);
 
-// How a model's engine shares its blocks; empty functions: not at all.
+// How a model's engine shares blocks and reports cache events; an empty function: it does not.
 struct BlockSharing {
   SharedStoreFactory store;
   std::function<std::shared_ptr<CacheEventSink>(const std::string& topic)> events;  // by the model's topic
 };
 // Throws StartupError for an endpoint that cannot be used.
 BlockSharing share_blocks(const RedisStoreOptions& store, const CacheEventOptions& events);
-// The sink with adapters by name.
+// A sink whose events give adapters by their names instead of their numbers.
 std::shared_ptr<CacheEventSink> name_adapters(std::shared_ptr<CacheEventSink> events,
                                               std::shared_ptr<const AdapterPool> adapters);
 

@@ -88,8 +88,8 @@ std::string topic_of(const CacheEventOptions& options, const HostedModelSpec& sp
   return topic;
 }
 
-// A file's tower for the model, on a backend of its own where the model's is a device. Null where there is none: one
-// that lies beside the model and cannot be used leaves a model of text, one that is named is a condition.
+// Opens the model's vision tower, on a CPU backend if the model runs on a device. Null without one. A tower that was
+// found beside the model and cannot be used is skipped with a warning; one that an option names is required.
 std::shared_ptr<const ModelSight> open_sight(const ModelOptions& options, const ModelInfo& info, Backend& backend,
                                              const BackendOptions& backend_options) {
   if (!is_built(Module::kImages) || !options.uses_mmproj) return nullptr;
@@ -167,8 +167,7 @@ class OpenedHost final : public OpenedModel {
   std::shared_ptr<const ModelSight> sight_;  // null: it reads text only
 };
 
-// Special tokens are no text, but for those that calls and reasoning are marked with: a grammar of calls lets a model
-// write them.
+// Under a grammar a model writes no special tokens, except those that mark calls and reasoning.
 std::shared_ptr<const TokenVocabulary> vocabulary_of(const Tokenizer& tokenizer) {
   std::vector<std::string> bytes(static_cast<std::size_t>(tokenizer.vocab_size()));
   for (std::int32_t id = 0; id < tokenizer.vocab_size(); ++id) {

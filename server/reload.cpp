@@ -87,7 +87,7 @@ struct Reloader::State {
   State(ServiceNotifier& to, ConfigSource from) : notifier(to), source(std::move(from)) {}
 
   void run();
-  // With the lock held by the caller: the end of the reload under way; its callback is called without the lock.
+  // Ends the reload under way and returns its callback, to be called without the lock. Requires the lock.
   Done end(const Result<std::string>& outcome);
   Result<std::string> apply(const Reading& reading);
 

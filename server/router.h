@@ -38,7 +38,7 @@ struct SocketRoute {};
 using StateHandler = Response (*)(ServerState& state);
 // A longer report about the server; on the reports thread.
 using ReportHandler = Response (*)(ServerState& state, const ReportReader& reader);
-// A file of the web page; on the reports thread. The module `page`.
+// A file of the web page; on the reports thread. Module: `page`.
 using PageHandler = Response (*)(const RequestHead& head);
 // An admin's operation; on the admin thread.
 using AdminHandler = Result<AdminTask> (*)(ServerState& state, const Call& call);

@@ -168,7 +168,7 @@ void end_overdue() {
                           names_of_threads()));
 }
 
-// Before any thread starts.
+// Runs before any thread starts.
 void prepare_process() {
   ignore_deadly_signals();
   end_when_truncated(kExitFailed);
@@ -236,7 +236,7 @@ void check_options(const ServeOptions& options) {
   if constexpr (is_built(Module::kFleet)) check_fleet(options);
 }
 
-// Pictures are as apart by key as the prefix cache is.
+// Pictures are isolated by key exactly if the prefix cache is.
 ServerOptions server_options(const ServeOptions& options) {
   ServerOptions server = options.server;
   server.media.isolates_keys = options.isolation == Isolation::kByKey;
@@ -287,8 +287,8 @@ int serve(const ServeOptions& options, ConfigSource source) {
     };
     server.on_drain(begin_drain, [&watch] { watch.expect_within(kTimeToEnd); });
     server.start();
-    // Whatever happens: the engines' threads post to the server's loops, so they end first; then the server, whose
-    // sessions hold the last references to the models; then those.
+    // Also after an exception: the engines' threads post to the server's loops, so they end first; then the server,
+    // whose sessions hold the last references to the models; then the models.
     const std::shared_ptr<void> ended(nullptr, [&](void*) {
       watch.expect_within(kTimeToEnd);
       if constexpr (is_built(Module::kHub)) pulls->stop();

@@ -167,7 +167,7 @@ class Server::Impl {
     return nullptr;
   }
 
-  // Nothing where the module is left out, or no folder is configured.
+  // Does nothing if the module is left out or no folder is configured.
   template <class Work>
   void with_batches([[maybe_unused]] const Work& work) {
     if constexpr (is_built(Module::kBatches)) {

@@ -30,7 +30,7 @@ struct LogBuffer::State {
   explicit State(Options given) : options(std::move(given)) {}
 
   void run();
-  // Returns the part that could not be written.
+  // Returns what could not be written.
   std::string_view write(std::string_view text) const;
 
   const Options options;

@@ -33,7 +33,7 @@ struct MediaRun {
   std::int64_t begin = 0;  // index of its first row among the prompt's tokens
   std::int64_t num_rows = 0;
   std::int64_t first_row = 0;   // among the piece's rows
-  std::int32_t grid_width = 0;  // columns of the rows' raster, for models with positions of three parts
+  std::int32_t grid_width = 0;  // columns of the rows' raster, for models whose positions have three numbers
   std::int32_t grid_height = 0;
   std::int64_t num_positions = 0;  // positions consumed: num_rows if they count like text's
   bool is_bidirectional = false;   // rows of the run attend to each other in both directions

@@ -1,5 +1,5 @@
-// RowPositions: the positions that a model rotates rows by. A row of a raster has a position of three parts; text after
-// a piece of media continues after the positions that the piece consumed (M-RoPE, arXiv 2409.12191). A view; any
+// RowPositions: the positions that a model rotates rows by. The position of a raster's row has three numbers; text
+// after a piece of media continues after the positions that the piece consumed (M-RoPE, arXiv 2409.12191). A view; any
 // thread.
 #pragma once
 

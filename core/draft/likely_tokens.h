@@ -1,5 +1,5 @@
-// LikelyTokens: the parts of a vocabulary that hold nearly all tokens of recent prompts and answers. A drafting model
-// computes logits for these only: the head of a large vocabulary is a large part of a draft's cost. Engine thread only.
+// LikelyTokens: the ranges of a vocabulary that hold nearly all tokens of recent prompts and answers. A drafting model
+// computes logits for these only: the head of a large vocabulary is much of a draft's cost. Engine thread only.
 // Invariant: ranges ascend, do not touch, and begin at multiples of kOutputStep.
 #pragma once
 
@@ -22,9 +22,9 @@ class LikelyTokens {
   }
 
   void note(TokenId token) {
-    const auto part = static_cast<std::size_t>(token.value / kPart);
-    if (part >= counts_.size()) return;
-    ++counts_[part];
+    const auto range = static_cast<std::size_t>(token.value / kRange);
+    if (range >= counts_.size()) return;
+    ++counts_[range];
     if (++num_counted_ < kMostCounted) return;
     num_counted_ = 0;
     for (std::int32_t& count : counts_)
@@ -36,16 +36,16 @@ class LikelyTokens {
       note(token);
   }
 
-  // Parts with at least half of an equal share of all counted tokens: rarer parts would cost every draft more than
+  // Ranges with at least half of an equal share of all counted tokens: rarer ones would cost every draft more than
   // their drafts are worth. Empty: the whole vocabulary. Valid until the next call.
   std::span<const OutputRange> ranges() {
     ranges_.clear();
     if (num_counted_ < kLeastCounted) return {};
     const auto count = static_cast<std::int64_t>(counts_.size());
-    for (std::int64_t part = 0; part < count; ++part) {
-      if (2 * count * counts_[static_cast<std::size_t>(part)] < num_counted_) continue;
-      const std::int64_t begin = part * kPart;
-      const std::int64_t end = std::min(begin + kPart, vocab_size_);
+    for (std::int64_t range = 0; range < count; ++range) {
+      if (2 * count * counts_[static_cast<std::size_t>(range)] < num_counted_) continue;
+      const std::int64_t begin = range * kRange;
+      const std::int64_t end = std::min(begin + kRange, vocab_size_);
       if (!ranges_.empty() && ranges_.back().end == begin) {
         ranges_.back().end = end;
       } else {
@@ -57,16 +57,16 @@ class LikelyTokens {
 
  private:
   static constexpr std::int64_t kLeastVocabulary = 16384;  // a smaller vocabulary is used whole
-  static constexpr std::int64_t kPart = 256;               // tokens
+  static constexpr std::int64_t kRange = 256;              // tokens
   static constexpr std::int64_t kLeastCounted = 512;       // fewer are too few to decide by
   static constexpr std::int64_t kMostCounted = 4096;       // all counts are then halved, so that old texts fade
   static constexpr std::size_t kMostAtOnce = 2048;
   static std::size_t num_parts(std::int64_t vocab_size) {
-    return static_cast<std::size_t>((vocab_size + kPart - 1) / kPart);
+    return static_cast<std::size_t>((vocab_size + kRange - 1) / kRange);
   }
 
   const std::int64_t vocab_size_;
-  std::vector<std::int32_t> counts_;  // by part
+  std::vector<std::int32_t> counts_;  // by range
   std::int64_t num_counted_ = 0;      // their sum
   std::vector<OutputRange> ranges_;
 };

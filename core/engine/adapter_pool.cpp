@@ -23,7 +23,7 @@ double mebibytes(std::uint64_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
 
-// Estimate of the adapter's size in memory; 0 if its file cannot be examined, an error that load reports.
+// Estimates the adapter's size in memory; 0 if its file cannot be examined, which load reports.
 std::uint64_t bytes_of_files(const std::filesystem::path& path) {
   std::error_code failed;
   const auto size_of = [&](const std::filesystem::path& file) -> std::uint64_t {
@@ -244,7 +244,8 @@ std::optional<std::string> AdapterPool::name_of(const std::string& content_key) 
   return found == named_.end() ? std::nullopt : std::optional(found->first);
 }
 
-// Marks adapters in use until their end frees enough memory; requests for marked ones queue behind the waiting one.
+// Marks adapters in use that must leave at their end to free enough memory. Requests for marked adapters queue behind
+// the request that waits for the memory.
 void AdapterPool::mark_leaving(std::uint64_t bytes) {
   std::uint64_t stays = bytes_in_use();
   for (Named* named : oldest_first()) {
@@ -264,8 +265,8 @@ void AdapterPool::put(Named& named, std::shared_ptr<const Adapter> adapter) {
   named.resident->adapter = std::move(adapter);
 }
 
-// Takes it out of memory, or leaves it to its users. The adapter is freed here: the last user's lease may still be in
-// its destructor.
+// Takes the adapter out of memory, or leaves it to its users. It is freed on this thread, because the last user's lease
+// may still be in its destructor.
 void AdapterPool::forget(Named& named) {
   const ResidentPtr resident = std::exchange(named.resident, nullptr);
   if (resident == nullptr) return;

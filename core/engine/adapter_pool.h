@@ -1,8 +1,8 @@
-// AdapterPool: the LoRA adapters of one model by name, in a bounded part of the memory. The least recently requested
-// ones are dropped first. The pool's thread reads an adapter again when a request needs it. Any thread. Invariants: the
-// adapters in memory and those being read take at most `max_bytes` (an adapter read for the first time counts by its
-// file's size until then); an adapter in use is never dropped, and counts until its last user is gone; a name stands
-// for the same weights until it is replaced.
+// AdapterPool: the LoRA adapters of one model by name, in bounded memory. The least recently requested ones are dropped
+// first. The pool's thread reads an adapter again when a request needs it. Any thread. Invariants: the adapters in
+// memory and those being read take at most `max_bytes` (an adapter read for the first time counts by its file's size
+// until then); an adapter in use is never dropped, and counts until its last user is gone; a name stands for the same
+// weights until it is replaced.
 #pragma once
 
 #include <condition_variable>

@@ -40,7 +40,7 @@ struct EngineOptions {
   SpeculationOptions speculation;                // default of requests without one
   DrafterFactory make_drafter;                   // replaces the methods' own drafters; empty: none
   std::int64_t num_states = 0;                   // recurrent states, snapshots included; 0: three per sequence
-  std::int64_t num_window_parts = 0;             // blocks of layers with a window; 0: as many as the other layers have
+  std::int64_t num_window_parts = 0;             // window parts; 0: as many as blocks
   std::int64_t max_json_spaces = 40;             // longest run of whitespace in JSON that a grammar allows
   bool keeps_slots = false;                      // conversations can be saved and restored by slot number
   std::uint64_t seed = 0;                        // base seed of requests without one; 0: from the operating system

@@ -27,10 +27,10 @@ struct StepPart {
   EntryDraws entry{};
   WantedRows wanted{};
   std::int64_t first_index = 0;  // index of the first wanted row among the step's wanted rows of its kind
-  bool is_last = false;          // the last row of a known token is the sequence's last token
-  std::size_t first_score = 0;   // its first score
+  bool is_last = false;          // the known tokens of the entry include the sequence's last one
+  std::size_t first_score = 0;   // index of its first score
   std::size_t num_scores = 0;
-  std::optional<std::size_t> forked_from = std::nullopt;  // the part of the first choice
+  std::optional<std::size_t> forked_from = std::nullopt;  // index of the first choice's StepPart
   bool is_complete = false;                               // all rows of known tokens were computed
   bool has_news = false;                                  // its sink gets an event
 };

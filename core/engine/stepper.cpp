@@ -33,7 +33,7 @@ double longest_prediction(const Step* before, const Step* next) {
   return longest;
 }
 
-// Fills the step's parts and the arrays of its rows.
+// Fills step.parts and the arrays of the step's rows.
 void add_rows(Step& step) {
   step.input.clear();
   step.parts.clear();
@@ -73,7 +73,7 @@ void add_scores(Step& step, StepPart& part) {
   }
 }
 
-// A token to draw after the last known one.
+// Adds a draw of the token after the last known one.
 void add_draw(Step& step, StepPart& part, std::int64_t logit_row) {
   Generation& generation = *part.generation;
   DrawRow row{.logit_row = logit_row,
@@ -212,10 +212,10 @@ bool Stepper::submit(Step& step) {
     drop(step, error);
     return false;
   }
-  // Committed before the previous step is finished, which may end sequences.
   step.is_overlapped = parts_.executor->depth() > 1 && step.plan.num_drafts == 0;
   parts_.steps.latest = &step;
-  // Commits before the results exist: steps are computed in order, so the next one finds them.
+  // Commits before the results exist, and before the previous step is finished, which may end sequences. Steps are
+  // computed in order, so the next one finds the rows.
   if (step.is_overlapped) parts_.scheduler.commit(step.plan, {});
   meter_.end_phase(step.record, StepPhase::kForward);
   return true;

@@ -64,12 +64,12 @@ void CpuExecutor::draw(const DrawBatch& batch) {
   sample(batch.draws);
 }
 
-// Before drawing overwrites the logits.
+// Called before drawing, which overwrites the logits.
 void CpuExecutor::score(std::span<const ScoreRow> scores) {
   try {
     output_.logprobs.resize(scores.size());
   } catch (const std::bad_alloc&) {
-    return;  // StepOutput::logprob(): no scores could be computed
+    return;  // no scores: StepOutput::take_logprob() returns nothing
   }
   backend_.parallel_for(static_cast<std::int64_t>(scores.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); std::cmp_less(i, end); ++i) {

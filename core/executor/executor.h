@@ -45,7 +45,7 @@ struct DrawBatch {
 // How many recurrent states and window parts to allocate.
 struct KvCounts {
   std::int64_t num_states = 0;        // states of recurrent layers; 0: some for each sequence
-  std::int64_t num_window_parts = 0;  // blocks of layers with a window; 0: as many as the other layers have
+  std::int64_t num_window_parts = 0;  // 0: as many as blocks
 };
 
 class Ticket {

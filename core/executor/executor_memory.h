@@ -34,7 +34,7 @@ struct ExecutorMemory {
   StepArrays with_storages(StepArrays arrays) const;
 };
 
-// Each does its part of executor_for().
+// Helpers of executor_for().
 ExecutorLimits executor_limits(const Model& model, const KvStorage& storage, const SchedulerOptions& scheduler);
 ExecutorMemory executor_memory(const Model& model, Backend& backend, std::unique_ptr<KvStorage> storage,
                                const SchedulerOptions& scheduler, const KvCounts& counts);

@@ -76,7 +76,7 @@ struct WantedRows {
 
 class StepInput {
  public:
-  // Capacities: see SequenceRows. parts: blocks of layers with a window; null: these keep as much as the others.
+  // Capacities: see SequenceRows. parts: the pool of window parts; null: window layers keep every token.
   StepInput(std::int32_t block_size, std::int64_t max_rows, std::int64_t max_sequences, std::int64_t max_table_blocks,
             const WindowPool* parts = nullptr);
 

@@ -22,7 +22,7 @@ struct Program;
 void build_program(const GrammarSpec& spec, Lexicon& lexicon, const TokenVocabulary& vocabulary, Budget& budget,
                    Program& program);
 
-// The part of build_program() for text with tagged JSON values in it, as models write tool calls.
+// The step of build_program() for text with tagged JSON values in it, as models write tool calls.
 void build_structural(const GrammarSpec& spec, Lexicon& lexicon, const TokenVocabulary& vocabulary, Budget& budget,
                       Program& program);
 

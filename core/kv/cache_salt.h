@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// key_name, adapter_key: null where the blocks are not isolated, and of no adapter.
+// key_name: null if blocks are not isolated by key. adapter_key: null without an adapter.
 inline std::string cache_salt(const std::string& own, const std::string* key_name, const std::string* adapter_key) {
   if (key_name == nullptr && adapter_key == nullptr && own.find('\0') == std::string::npos) return own;
   std::string salt = own + '\0';

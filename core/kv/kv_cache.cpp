@@ -89,8 +89,8 @@ PrefixNode KvCache::pooled_child(BlockTable& table, PrefixNode node, std::span<c
   return next != kNoNode && full_.has(next) ? next : kNoNode;
 }
 
-// The longest path of blocks after which all groups can go on, or a place inside of a block that goes further: at the
-// path's end, or where a block that is full by now had a snapshot made earlier.
+// The longest path of blocks after which all groups can continue, or a place inside a block that is further on: at the
+// path's end, or in a full block with a snapshot that was made while it was filled.
 PrefixMatch KvCache::match(BlockTable& table, std::span<const TokenId> tokens, std::int64_t limit) const {
   PrefixMatch best{.node = table.node};
   if (!prefix_caching_) return best;
@@ -129,7 +129,7 @@ PrefixIndex::Partial KvCache::find_inside(PrefixNode parent, std::span<const Tok
   return shared_.index.find_partial(parent, tokens);
 }
 
-// The path continued by the first tokens of a block behind it, where all groups can go on there.
+// The path and the first tokens of the next block, if all groups can continue there.
 std::optional<PrefixMatch> KvCache::inside(const PrefixMatch& path, const KvPath& whole,
                                            const PrefixIndex::Partial& partial) const {
   if (partial.node == kNoNode) return {};
@@ -283,7 +283,7 @@ PrefixNode KvCache::enter_partial(BlockTable& table, std::span<const TokenId> to
   return node;
 }
 
-// The place where the table's computed tokens end, which are entered for it; none where they cannot be.
+// Enters the table's computed tokens and returns the place where they end; none if they cannot be entered.
 NodePlace KvCache::place_after(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed) {
   if (!prefix_caching_ || num_computed == 0) return {};
   const std::int64_t entered = std::int64_t{table.num_entered} * block_size();

@@ -1,9 +1,9 @@
 // KvCache: the blocks of sequences: match a prefix, grow, commit, fork, release. Engine thread only. It is a tree of
 // contents and a short list of groups, and asks each. It knows the tokens of each block, never its content: copies are
-// returned for the caller to do before the next forward pass.
-// Invariants: a request for blocks gets all or nothing; a block is written only by its one owner, a shared one is
-// copied first; a block is found by its content only once that content has been computed; a parent outlives its
-// children; a prefix is matched as far as all groups can go on: the minimum over them.
+// returned for the caller to do before the next forward pass. Invariants: a request for blocks gets all or nothing; a
+// block is written only by its one owner, a shared one is copied first; a block is found by its content only once that
+// content has been computed; a parent outlives its children; a prefix is matched only as far as all groups can
+// continue.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace quire {
 
-// Room in the pool of blocks, and among the parts that layers with a window keep.
+// Blocks and window parts that are free or can be evicted.
 struct KvRoom {
   std::int64_t blocks = 0;
   std::int64_t parts = 0;
@@ -58,7 +58,7 @@ class KvCache {
   bool admit(BlockTable& table, const PrefixMatch& match, std::int64_t num_tokens, std::vector<BlockCopy>& copies);
   // Makes room for `num_tokens` tokens, those from num_computed on writable. False, and nothing changed, without room.
   bool grow(BlockTable& table, std::int64_t num_computed, std::int64_t num_tokens, std::vector<BlockCopy>& copies);
-  // Replaces the blocks about to be computed, or adds to them, by ones that others have computed meanwhile; returns the
+  // Takes blocks that others have computed meanwhile, in place of the next ones to compute or after them; returns the
   // tokens gained.
   std::int64_t adopt(BlockTable& table, std::span<const TokenId> tokens, std::int64_t num_computed, std::int64_t limit);
   // Enters the blocks that became full. The first num_computed of `tokens` are in the table's blocks.
@@ -107,7 +107,7 @@ class KvCache {
   // Hooks for the lower tiers. `listener` must outlive the cache's use; null: none.
   void set_listener(KvCacheListener* listener) { shared_.listener = listener; }
   PrefixIndex& mutable_index() { return shared_.index; }
-  // The groups that keep something beside blocks, in the order in which a record holds that behind the block.
+  // The groups with content beside blocks, in a record's order.
   KvGroups beside() const { return beside_; }
   // The key of the table's block number `index`, which `tokens` fill.
   const ChainKey& key_at(BlockTable& table, std::span<const TokenId> tokens, std::int64_t index) const;
@@ -140,19 +140,19 @@ class KvCache {
   KvRoom room_of_blocks(std::int64_t num_blocks) const {
     return {num_blocks, window().num_parts() > 0 ? num_blocks : 0};
   }
-  // Tokens to which the table can grow with the parts that are promised to it and available; no fewer than a block more
-  // where room_needed() was there when it was admitted for them.
+  // Tokens to which the table can grow with the parts that are promised to it and available: at least one block more if
+  // it was admitted with room_needed().
   std::int64_t tokens_with_parts(const BlockTable& table, std::int64_t num_computed) const {
     return window_.tokens_with_parts(table, num_computed);
   }
-  // The parts that a token after the first `position` tokens sees, which are computed and not yet behind the window,
-  // are to be cached longer than others: sequences are likely to branch off there.
+  // Caches longer the parts that a token after the first `position` tokens sees, if they are computed and not yet
+  // behind the window: sequences are likely to branch off there.
   void keep_window(BlockTable& table, std::int64_t position) { window_.keep(table, position); }
   const WindowPool& window() const { return window_.pool(); }
   const BlockPool& pool() const { return shared_.blocks; }
   const PrefixIndex& index() const { return shared_.index; }
   const StatePool& states() const { return states_.pool(); }
-  // Whether a sequence may go on after any block: otherwise only at borders, and a wrong draft costs a step.
+  // Whether a sequence can continue after any block: otherwise only at borders, and a wrong draft costs a step.
   bool skips_tokens() const { return skips_tokens_; }
   bool can_admit() const;
   // Whether num_shared of the table's num_computed tokens can be shared.

@@ -39,12 +39,12 @@ struct PromptShare {
   std::int64_t num_tokens = 0;
 };
 
-// The part of a step that streams leave to prompts.
+// Tokens and time that streams leave to prompts.
 struct PromptBudget {
   std::int64_t num_tokens = 0;        // left
   double seconds = kNoTimeLimit;      // left
   double all_seconds = kNoTimeLimit;  // `seconds` before prompts got any
-  double kept_from_lists_s = 0.0;     // part of `seconds` that lists' prompts may not use
+  double kept_from_lists_s = 0.0;     // share of `seconds` that lists' prompts may not use
   std::int64_t num_given = 0;         // tokens
 };
 

@@ -55,7 +55,7 @@ struct Sequence {
   double draft_rate = 0.0;  // chance that a draft is right if all before it are
 
   // message_ends: token positions at the end of each message of the prompt. borders: positions where recurrent states
-  // are kept, or parts of windows longer than elsewhere.
+  // are kept, or window parts for longer.
   std::vector<std::int64_t> message_ends;
   std::vector<std::int64_t> borders;
 

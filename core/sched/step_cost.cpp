@@ -15,7 +15,7 @@ constexpr double kMostFaster = 0.6;    // largest gain of speed that one step ca
 constexpr double kMostSlower = 1.0;    // largest loss of speed that one step can show
 constexpr double kPriceDrift = 0.003;  // drift of each price by itself, per step
 constexpr double kLeastDrift =
-    0.001;  // the same at least, as a part of the step's time, so that a price of zero can rise again
+    0.001;  // least drift of a price as a share of the step's time, so that a price of zero can rise again
 constexpr double kMostUncertain = 3.0;  // times a price, even if it was not measured for long
 // The uncertainty of each price before any measurement, in times of the first step. It favours the prices of tokens
 // over the fixed one: a token price that is too high is soon corrected, and causes no long step.

@@ -87,7 +87,7 @@ struct StepPlan {
   }
 };
 
-// The computed part of an entry.
+// The computed tokens of an entry.
 struct EntryOutput {
   std::int64_t num_computed;      // tokens; below num_tokens if the step ended early
   std::int64_t num_accepted = 0;  // drafts that were computed and found right
@@ -129,7 +129,7 @@ struct StepOutput {
     const StepEntry& entry = plan.entries[index];
     return entries.empty() ? EntryOutput{entry.num_tokens, entry.num_drafts} : entries[index];
   }
-  // The terms of the computed part. Called before commit, which changes the sequences.
+  // The terms of the computed rows. Called before commit, which changes the sequences.
   StepTerms terms_of(const StepPlan& plan) const;
 };
 

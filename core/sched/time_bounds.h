@@ -23,7 +23,7 @@ class TimeBounds {
   double longest() const;
   // Whether prompts are to be computed in this step or soon, beside its streams.
   bool expects_prompts(const Pass& pass) const;
-  // The time that streams may take of a step of `most` seconds: a part is left to prompts.
+  // The time that streams may take of a step of `most` seconds: a share is left to prompts.
   double for_streams(const Pass& pass, double most) const;
   // `limit`, or more if the streams alone take most of it, so that prompts advance too.
   static double with_prompts(double limit, double streams_seconds) {

@@ -30,7 +30,7 @@ SchedulerOptions for_states(SchedulerOptions options, std::int64_t num_states) {
   return options;
 }
 
-// Start of replica `number`'s part in a list that is divided evenly among the replicas.
+// Start of replica `number`'s share in a list that is divided evenly among the replicas.
 std::size_t own_part(std::size_t size, std::int32_t number, std::int32_t num_replicas) {
   return size * static_cast<std::size_t>(number) / static_cast<std::size_t>(num_replicas);
 }

@@ -32,7 +32,7 @@ struct SimOptions {
   bool can_end_early = true;          // a step alone ends between two slices when a request arrives, as on a CPU
   std::int64_t num_states = 0;        // running states and snapshots of a recurrent model, per replica; 0: none
   std::int64_t window_tokens = 0;     // window of most layers; 0: none
-  std::int64_t num_window_parts = 0;  // blocks of those layers per replica; 0: as many as the others have
+  std::int64_t num_window_parts = 0;  // window parts per replica; 0: as many as blocks
   std::int64_t tier_blocks = 0;       // blocks in a tier below the pool per replica, host memory or disk; 0: none
   double tier_block_ms = 0.05;        // time to move a block in either direction
   std::int64_t shared_blocks = 0;     // blocks in a store shared by all replicas; 0: none

@@ -18,7 +18,7 @@ struct MeasuredStep {
 // no steps of that kind were measured.
 struct StepScatter {
   std::vector<double> streams;  // decode steps only
-  std::vector<double> prompts;  // steps with a part of a prompt
+  std::vector<double> prompts;  // steps with tokens of a prompt
 };
 
 struct FittedPrice {

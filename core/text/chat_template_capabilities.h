@@ -39,10 +39,10 @@ struct TemplateCapabilities {
   bool object_arguments = false;             // a call's arguments are rendered as an object; false: as JSON text
   bool reasoning_history = false;            // a message's reasoning_content is rendered
   bool answer_first = false;                 // an answer before the first message of a user is rendered
-  bool empty_answers = false;                // an answer without text is
-  bool without_user = false;                 // a system message is where no user says anything
-  bool system_with_answer = false;           // the system message is while an answer is the last message
-  bool lone_results = false;                 // a result is, without a call before it
+  bool empty_answers = false;                // an answer without text is rendered
+  bool without_user = false;                 // a system message is rendered although no user's message follows
+  bool system_with_answer = false;           // a system message is rendered although an answer is the last message
+  bool lone_results = false;                 // a result is rendered without a call before it
   const ThinkingSwitch* thinking = nullptr;  // null: no variable turns the reasoning on and off
   ToolFormat tool_format;                    // form of calls and reasoning in the output
 };

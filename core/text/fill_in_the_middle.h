@@ -36,7 +36,7 @@ struct FimText {
 
 // Returns at most `max_tokens` tokens: the beginning of the text after the gap, a quarter at most; the end of the text
 // before it; and in the rest, the end of the files. Control tokens in the texts are plain text. The work is bounded by
-// `max_tokens`: only the kept part of longer texts is read.
+// `max_tokens`: of longer texts, only what is kept is read.
 std::vector<TokenId> encode_fim(const Tokenizer& tokenizer, const FimTokens& fim, const FimText& text,
                                 std::size_t max_tokens);
 

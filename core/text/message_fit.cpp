@@ -102,8 +102,8 @@ std::size_t next_place(const PlacesById& places, const std::string& id, std::siz
   return next == found->second.end() ? end : *next;
 }
 
-// Moves results behind their calls where other messages stand between: turns go on while a tool runs. An id that a
-// later call repeats before the result belongs to that call.
+// Moves results behind their calls where other messages stand between: a conversation may continue while a tool runs.
+// If a later call repeats an id before the result, the result belongs to that call.
 Json with_results_behind_calls(Json messages) {
   PlacesById calls;
   PlacesById results;

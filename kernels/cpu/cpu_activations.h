@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// The forms that a product's parts multiply.
+// Forms of activations that a product's matrices multiply.
 struct WantedActivations {
   bool blocks = false;
   bool floats = false;

@@ -38,7 +38,7 @@ class AttentionRunner {
     std::int64_t first_state = 0;      // split sharing: states per (head, partition, query tile)
   };
   // Groups [first_head, first_head + num_heads) of an item; with split sharing, in one partition only. An item with a
-  // single tile takes several heads, because their parts of a block are adjacent.
+  // single tile takes several heads, because their K and V in a block are adjacent.
   struct Unit {
     std::int64_t item = 0;
     std::int64_t first_head = 0;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kCostOfExp = 4;  // cost of an exponential in for_rows' elements
 
-// Computes the parts of an activation's arguments that all elements share.
+// Completes an activation's arguments by the numbers that all elements share.
 ActivationArgs prepared(ActivationArgs args) {
   if (args.kind != Nonlinearity::kXielu) return args;
   args.alpha_p = softplus(args.alpha_p);

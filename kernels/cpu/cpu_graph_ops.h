@@ -65,7 +65,7 @@ class CpuGraphOps final : public GraphOps {
     std::int64_t end;
   };
   enum class ExpertProduct : std::uint8_t { kGateUp, kDown };
-  // Finds the rows of the part-th change of a product.
+  // Finds the rows of change number `part` of a product.
   void find_changed(const ExpertArgs& args, ExpertProduct product, std::size_t part);
   // in: the layer's rows for the first product, those of the choices in the experts' order for the second, as `out`.
   void add_changes(const ExpertArgs& args, ExpertProduct product, const ProductInput& in, MatrixView out);

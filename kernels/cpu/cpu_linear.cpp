@@ -137,7 +137,7 @@ void LinearRunner::run_jobs(std::span<const LinearJob> jobs, bool accumulate) {
     if (rows > 0) progress_.push_back({.job = &job, .parts = {}, .rest = job.weights->parts()});
   }
   while (!progress_.empty()) {
-    run_round(accumulate);
+    run_some_parts(accumulate);
     std::erase_if(progress_, [](const Progress& progress) { return progress.rest.empty(); });
   }
 }
@@ -156,7 +156,7 @@ WantedActivations LinearRunner::wanted_by(std::span<const CpuLinear::Part> parts
 }
 
 // Computes some of the remaining parts of each job.
-void LinearRunner::run_round(bool accumulate) {
+void LinearRunner::run_some_parts(bool accumulate) {
   pack_jobs_.clear();
   for (Progress& progress : progress_) {
     const auto rest = progress.rest;
@@ -187,7 +187,7 @@ void LinearRunner::run_round(bool accumulate) {
 
 void LinearRunner::plan(bool accumulate) {
   pieces_.clear();
-  // A lone job's parts are cut each for itself.
+  // The parts of a lone job are cut one by one.
   std::int64_t all_panels = 0;
   for (const Progress& progress : progress_) {
     for (const CpuLinear::Part& part : progress.parts)

@@ -88,7 +88,7 @@ class LinearRunner {
     std::span<const CpuLinear::Part> rest;
   };
 
-  void run_round(bool accumulate);
+  void run_some_parts(bool accumulate);
   WantedActivations wanted_by(std::span<const CpuLinear::Part> parts) const;
   void plan(bool accumulate);
   void plan_part(const LinearJob& job, const CpuLinear::Part& part, const PackedActivations& x, bool accumulate,

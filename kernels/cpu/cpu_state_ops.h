@@ -57,7 +57,7 @@ class CpuRecurrentOps final : public RecurrentOps {
   using Advance = decltype(RecurrentTable::delta);
 
   Run run_of(const AttentionBatch& batch, const StatePart& part, std::int64_t sequence) const;
-  // Calls body(worker, run, part) for every sequence and every one of `parts` parts of it.
+  // Cuts every sequence's work into `parts` and calls body(worker, run, part) for each.
   template <class Body>
   void for_parts(const AttentionBatch& batch, const StatePart& state, std::int64_t parts, const Body& body);
   void advance_head(Advance advance, StateToken* tokens, std::int64_t num_tokens, std::int64_t key_dim,

@@ -172,7 +172,7 @@ struct QueryTile {
   const TileMask* mask = nullptr;  // set for the masked kernel
 };
 
-// Softmax over a part of the context, not normalised: per query the maximum of the scores times log2 e, the sum of
+// Softmax over some of the context, not normalised: per query the maximum of the scores times log2 e, the sum of
 // 2^(score - maximum), and the weighted sum of V [padded_dim].
 struct SoftmaxState {
   float* maximum = nullptr;   // [query_tile]
@@ -180,8 +180,8 @@ struct SoftmaxState {
   float* weighted = nullptr;  // [query_tile][padded_dim]
 };
 
-// A loop of a single kind of multiply-add; `operations` of one round count each multiply-add as two. run is null if the
-// level has none.
+// A loop of a single kind of multiply-add; `operations` of one iteration count each multiply-add as two. run is null if
+// the level has none.
 struct RateLoop {
   double operations = 0.0;
   void (*run)(std::int64_t rounds) = nullptr;
@@ -207,7 +207,7 @@ struct AttendKernel {
   // Packs for an int4 cache: rows are rotated, and zero from head_dim to padded_depth(head_dim).
   void (*pack_int4_queries)(const float* const* rows, std::int64_t count, std::int64_t head_dim, float* out);
   // Tokens [partition * kPartition, ...) of the context: for one tile of each of `num_heads` heads with equal counts
-  // and visible tokens, because their parts of a block are adjacent; or for `num_tiles` tiles of one head, ordered by
+  // and visible tokens, because their K and V in a block are adjacent; or for `num_tiles` tiles of one head, ordered by
   // visible tokens, each of which sees some of the partition.
   void (*run)(const KvHeadView* kv, const std::int32_t* block_table, const QueryTile* tiles, std::int64_t num_heads,
               std::int64_t num_tiles, std::int64_t partition, float* scratch, const SoftmaxState* out);

@@ -1,6 +1,6 @@
 // PieceRanges: pieces of work divided into one range of neighbours per thread, so that a thread's next piece follows
-// its present one; a finished thread takes from the ends of other ranges. Claims: any thread; divide: one thread,
-// between rounds. Invariant: each piece is claimed once.
+// its present one; a finished thread takes from the ends of other ranges. Claims: any thread; divide: one thread, while
+// none claims. Invariant: each piece is claimed once.
 #pragma once
 
 #include <atomic>

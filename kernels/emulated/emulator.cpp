@@ -210,10 +210,10 @@ void EmulatedThread::sync_block() {
 }
 
 std::uint32_t EmulatedThread::shuffle_word(std::uint32_t value, int source) {
-  const int turn = num_shuffles_++ % 2;
-  shuffled_[turn] = value;
+  const int buffer = num_shuffles_++ % 2;
+  shuffled_[buffer] = value;
   meet(Meeting::kShuffle);
-  return warp_.lanes[source]->shuffled_[turn];
+  return warp_.lanes[source]->shuffled_[buffer];
 }
 
 void EmulatedThread::copy_async(std::byte* shared, const std::byte* from) {

@@ -13,7 +13,7 @@ float softplus(float x) {
   return x > 20.0f ? x : std::log1p(std::exp(x));
 }
 
-// Computes the parts of an activation's arguments that all elements share.
+// Completes an activation's arguments by the numbers that all elements share.
 ActivationArgs prepared(ActivationArgs args) {
   if (args.kind != Nonlinearity::kXielu) return args;
   args.alpha_p = softplus(args.alpha_p);

@@ -1,5 +1,5 @@
-// GpuGraphOps: the operations beyond the plain decoder's that a GPU computes. The rest, those of residual streams,
-// ends the program: a model that needs it is refused before (Backend::has). Engine thread only.
+// GpuGraphOps: GraphOps on a device, but for the changes of experts by adapters (ExpertArgs::changes): a model that
+// needs them is refused before (Backend::has). Engine thread only.
 // Invariant (batch invariance): as Backend's.
 #pragma once
 

@@ -1,5 +1,5 @@
 // ParallelBackend: several backends, each with a device of its own (a rank), that compute one model together (tensor
-// parallelism). It owns the parts that exist once for all of them: the KV storage of all ranks, waiting, the threads.
+// parallelism). It owns the objects that exist once for all of them: the KV storage of all ranks, waiting, the threads.
 // The operations are the ranks' own: a model runs a graph on each. Engine thread only; only run() involves other
 // threads. Invariant: a failure of one rank ends the pass on all of them and is thrown once.
 #pragma once

@@ -105,7 +105,7 @@ Response slots_response(ServerState& state, const ReportReader& reader);
 Result<AdminTask> act_on_slot(ServerState& state, const Call& call);
 
 // stream_handlers.cpp
-// DELETE /v1/streams/{id}: ends a stream of the call's key that is kept for its client, whose rest is not computed.
+// DELETE /v1/streams/{id}: ends a saved stream of the call's key; the rest of its answer is not computed.
 Result<AdminTask> end_stream(ServerState& state, const Call& call);
 
 }  // namespace quire

@@ -125,7 +125,7 @@ Result<std::filesystem::path> downloaded_path([[maybe_unused]] const std::string
   return invalid("'hf' " + left_out(Module::kHub), "hf");
 }
 
-// `hf` instead of `path`.
+// Reads `hf`, the name of a downloaded model, which replaces `path`.
 Result<void> find_downloaded(FieldReader& reader, ModelEntry& model) {
   const auto text = reader.string(fields::admin::kHf);
   if (!text) return {};
@@ -137,7 +137,7 @@ Result<void> find_downloaded(FieldReader& reader, ModelEntry& model) {
   return {};
 }
 
-// An admin key may name files for this process to read: only files in folders where an operator put models.
+// Folders of the files that an admin's call may name: those where an operator put models.
 std::vector<std::filesystem::path> allowed_folders(const ServerState& state) {
   const auto settings = state.settings();
   if (!settings->options.model_root.empty()) return {settings->options.model_root};

@@ -1,5 +1,4 @@
-// Parts that admins' handlers share: checks of the files that a call names and of its body's members, its sender's
-// name. Any thread.
+// Functions that the admin handlers share: checks of a call's files and body, and the sender's name. Any thread.
 #pragma once
 
 #include <filesystem>

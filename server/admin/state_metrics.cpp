@@ -72,7 +72,7 @@ ProcessStat read_process_stat() {
   std::ifstream file("/proc/self/stat");
   std::string text((std::istreambuf_iterator<char>(file)), {});
   std::istringstream rest(text.substr(std::min(text.size(), text.rfind(')') + 1)));
-  // proc(5) numbers the fields; the state, which is no number, is the third.
+  // Numbers of fields in proc(5). The fields read here begin with the state, which is the third.
   constexpr int kUserTime = 14, kSystemTime = 15, kThreads = 20, kStart = 22;
   const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
   ProcessStat stat;
@@ -178,7 +178,7 @@ void add_adapters(std::vector<MetricFamily>& all, const ModelTable& models) {
     if (!family->metric.empty()) all.push_back(std::move(*family));
 }
 
-// Pictures found decoded, by all models, and rows found, by each model.
+// Hits of decoded pictures, which all models share, and of embedding rows by model.
 MetricFamily image_hits(const MediaStore::Stats& stats, const ModelTable* models) {
   MetricFamily hits =
       new_family("quire:image_cache_hits_total", "Images that were remembered, by what was", FamilyType::kCounter);

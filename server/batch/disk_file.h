@@ -36,7 +36,7 @@ class DiskFile {
   static Result<DiskFile> read_from(const std::filesystem::path& path);
 
   bool is_open() const { return descriptor_ >= 0; }
-  // Writes everything, or returns an error after perhaps a part.
+  // Writes everything, or returns an error; some of the bytes may be written then.
   Result<void> write(std::string_view bytes);
   // Reads from that offset; fewer than `size` bytes at the end of the file.
   Result<std::string> read(std::int64_t offset, std::size_t size) const;

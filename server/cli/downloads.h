@@ -18,7 +18,7 @@ namespace quire::cli {
 void show_progress_line(const std::string& text, bool last);
 
 // Downloads `reference` (see ModelReference) unless it is in the cache, with a bar on a terminal, else a line of the
-// log every few seconds. Throws StartupError. The module `hub`.
+// log every few seconds. Throws StartupError. Module: `hub`.
 hub::CachedModel pull_with_progress(const std::string& reference);
 
 // A line with the file, a bar, sizes, rate and remaining time.

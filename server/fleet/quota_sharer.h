@@ -1,7 +1,7 @@
 // QuotaSharer: the rates of API keys, shared by all daemons that use one Redis or Valkey server. Its thread `quota-net`
 // reports the tables' use and fetches the remaining levels; no request waits for it. Invariants: each bucket has at
-// most one report under way; any other reply than an answer counts as a failure of the store, after which each daemon
-// holds its part of each rate; all times in the store are the store's own.
+// most one report under way; any reply that is no answer counts as a failure of the store, after which each daemon
+// holds its share of each rate; all times in the store are the store's own.
 #pragma once
 
 #include <atomic>

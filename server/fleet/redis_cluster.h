@@ -1,5 +1,5 @@
 // Key distribution of a Redis or Valkey cluster: the slot of a key, the node of a slot, and redirections to another
-// node. Value types; any thread. Invariant: unreadable parts of a node's reply are skipped.
+// node. Value types; any thread. Invariant: unreadable lines of a node's reply are skipped.
 #pragma once
 
 #include <compare>

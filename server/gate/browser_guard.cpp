@@ -69,7 +69,7 @@ std::optional<Response> cross_site_refusal(const RequestHead& head) {
   if (is_cross_site(head)) {
     return error_response(403, "origin_not_allowed", "Pages of other sites may not use /admin");
   }
-  // A page can send these three types anywhere without asking first.
+  // Pages may send some types other than JSON, and bodies without a type, to any site without a preflight request.
   const std::string_view type = head.field("content-type");
   if (!is_json_type(type) || (type.empty() && head.has_body())) {
     return error_response(415, "unsupported_media_type", "The body must be application/json");

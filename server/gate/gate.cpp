@@ -36,7 +36,7 @@ Response unknown_route(const RouteMatch& match, const RequestHead& head) {
 
 std::optional<Response> phase_refusal(const ServerState& state, bool resumes) {
   const ServerPhase phase = state.phase.load();
-  // Old connections cannot reach the process that took over, so this one serves their requests.
+  // Requests on open connections cannot reach the process that took over, so this one serves them.
   if (phase == ServerPhase::kRefusing && (state.handing_over.load() || resumes)) return std::nullopt;
   if (phase != ServerPhase::kStarting && phase < ServerPhase::kRefusing) return std::nullopt;
   return error_response(phase == ServerPhase::kStarting ? still_starting() : shutting_down());

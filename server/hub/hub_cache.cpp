@@ -214,8 +214,8 @@ CacheContent HubCache::content() const {
     std::string name = path.filename().string();
     if (!name.starts_with(kModels)) continue;
     name.erase(0, kModels.size());
-    const std::size_t border = name.find("--");
-    if (border != std::string::npos) name.replace(border, 2, "/");
+    const std::size_t separator = name.find("--");
+    if (separator != std::string::npos) name.replace(separator, 2, "/");
     if (parse_reference(name)) add_models(name, content);
   }
   return content;

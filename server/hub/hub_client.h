@@ -35,7 +35,7 @@ struct OpenFile {
 
 // Code of errors that a retry may cure: the network, 408, 429, 5xx.
 inline constexpr const char* kTransientCode = "hub_unavailable";
-// Code of the error that the local part of a file differs from the hub's file, so that it must be downloaded whole.
+// Code of the error that the hub's file ends before the bytes that are already here: it must then be downloaded whole.
 inline constexpr const char* kRangeCode = "range_refused";
 bool is_transient(const Error& error);
 

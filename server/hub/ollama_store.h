@@ -25,7 +25,7 @@ std::filesystem::path ollama_folder();
 // Throws StartupError if the folder is no store.
 OllamaStore read_ollama_store(const std::filesystem::path& folder);
 
-// The part of a configuration that serves these models, each loaded by its first request and released when idle.
+// The section of a configuration that serves these models, each loaded by its first request and released when idle.
 std::string serving_configuration(const std::vector<OllamaModel>& models);
 
 }  // namespace quire::hub

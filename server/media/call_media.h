@@ -57,11 +57,11 @@ class CallMedia {
   // Place of the bytes that a text of the body (base64, a data URL) was decoded to; null: none yet.
   MediaBytes& decoded(std::string_view text);
 
-  // Null: not yet; it is noted as wanted.
+  // Null: not loaded yet; the piece is then listed as wanted.
   const Result<MediaBytes>* loaded(const MediaSource& source);
   const Result<MediaPiece>* prepared(const MediaKey& key, const MediaBytes& bytes, const PictureSettings& settings,
                                      const std::shared_ptr<const MediaSight>& sight);
-  // `with_pages`: pictures of its pages too.
+  // `with_pages`: renders its pages as pictures too.
   const Result<MediaPdf>* pdf(const MediaBytes& bytes, bool with_pages);
 
   struct PdfReading {

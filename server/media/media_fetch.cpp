@@ -173,7 +173,7 @@ Result<std::string> fetch_media(const std::string& url, const MediaOptions& opti
   request.fields = {{"Accept", "image/*, application/pdf, */*;q=0.5"}, {"User-Agent", "quire/" QUIRE_VERSION}};
   request.max_redirects = kMostRedirects;
   request.stays_at_origin = true;
-  // An address that is listed by its digits was meant.
+  // An operator who lists an address in digits allows it, even an internal one.
   const bool may_be_internal = is_address(request.url.host);
   request.accepts_address = [may_be_internal](const std::string& found) {
     return may_be_internal || !is_internal_address(found);

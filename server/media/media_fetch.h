@@ -12,8 +12,8 @@
 
 namespace quire {
 
-// Whether connections to this address (digits, as text) lead beside the internet: loopback, private, link-local with
-// the metadata services of clouds, carrier-grade NAT, multicast, and addresses of version 6 that contain such ones.
+// Whether the address (digits, as text) is not on the public internet: loopback, private, link-local with the metadata
+// services of clouds, carrier-grade NAT, multicast, and IPv6 addresses that contain such ones.
 bool is_internal_address(std::string_view address);
 
 // 400 if the URL's host is not allowed. Call before anything is fetched.

@@ -16,13 +16,13 @@ class PreparedMedia;
 
 struct MediaSight {
   bool reads_as_stored = false;  // see PictureLimits
-  std::int32_t own_side = 0;     // of its pictures or tiles, which no setting changes; 0: limits of pixels do
+  std::int32_t own_side = 0;     // fixed side of its pictures or tiles; 0: limits of pixels set the size
   std::string name;              // equal names give equal bytes for equal pictures and settings
   std::function<MediaLayout(std::int32_t width, std::int32_t height, const PictureSettings&)> layout;
   std::function<std::shared_ptr<const PreparedMedia>(const Picture&, const PictureSettings&)> prepare;
 };
 
-// `name`: of the file that the encoder was opened from, and how.
+// `name`: the encoder's file and the options it was opened with.
 std::shared_ptr<const MediaSight> sight_of(std::shared_ptr<const Encoder> encoder, std::string name,
                                            bool reads_as_stored);
 

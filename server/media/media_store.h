@@ -48,13 +48,13 @@ class MediaStore {
   // Returns the piece to use, which counts against the budget while anything holds it. 503 without room.
   Result<std::shared_ptr<const PreparedMedia>> add(const std::string& scope, const MediaKey& key,
                                                    std::shared_ptr<const PreparedMedia> media, std::int64_t num_bytes);
-  // A PDF file's content, in the same way. `key`: of the file and what was read of it.
+  // Content of a PDF file, in the same way. `key`: hash of the file and of what was read from it.
   std::shared_ptr<const PdfContent> find_pdf(const std::string& scope, const MediaKey& key);
   Result<std::shared_ptr<const PdfContent>> add_pdf(const std::string& scope, const MediaKey& key, PdfContent content);
   // Bytes of a file that was fetched, counted in the same way.
   Result<std::shared_ptr<const std::string>> hold(std::string bytes);
 
-  // By the name that a client gave a picture.
+  // Keep the file behind a name that a client gave a picture.
   void remember(const std::string& scope, const std::string& name, const MediaFile& file);
   std::optional<MediaFile> recall(const std::string& scope, const std::string& name);
 

@@ -1,4 +1,4 @@
-// HostedModel: one model of the process, loaded or not: what an operator wants of it, its state, its parts while it
+// HostedModel: one model of the process, loaded or not: what an operator wants of it, its state, its engine while it
 // runs, and the calls that wait for its operation. ModelOutcome: what one step of an operation leaves to be done
 // without LiveModels' mutex. Values: for the thread that holds this mutex.
 #pragma once
@@ -68,7 +68,7 @@ struct HostedModel {
   bool is_idle(Clock::time_point now);
   // Notes when it last had work.
   void note_work(Clock::time_point now);
-  // Makes it ready with these parts.
+  // Makes it ready with the model that was loaded.
   void put(BroughtUp loaded);
   // Applies the settings that a reload may change, and keeps the memory that the plan gave. `view`: of the running
   // model; null: it does not run.

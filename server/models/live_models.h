@@ -95,7 +95,7 @@ class LiveModels {
   using After = HostedModel::After;
   using EntryPtr = std::shared_ptr<HostedModel>;
 
-  // The common part of sleep() and unload().
+  // What sleep() and unload() have in common.
   void give_up(const std::string& name, After after, Done done);
 
   // Each requires mutex_.

@@ -48,10 +48,10 @@ bool is_model_name(std::string_view name) {
 }
 
 std::optional<AdapterPath> adapter_path_of(std::string_view text) {
-  const std::size_t border = text.find('=');
-  if (border == std::string_view::npos || border + 1 == text.size() || !is_model_name(text.substr(0, border)))
+  const std::size_t separator = text.find('=');
+  if (separator == std::string_view::npos || separator + 1 == text.size() || !is_model_name(text.substr(0, separator)))
     return std::nullopt;
-  return AdapterPath{.name = std::string(text.substr(0, border)), .path = text.substr(border + 1)};
+  return AdapterPath{.name = std::string(text.substr(0, separator)), .path = text.substr(separator + 1)};
 }
 
 bool answers_to(const HostedModelSpec& spec, std::string_view name) {

@@ -1,6 +1,6 @@
-// RunningModel: a model with its engine, for users who need not know its parts. Any thread, except stop() and the
-// destructor: one thread at a time, when it has no other holder. OpenedModel: a model that was opened and checked, with
-// nothing allocated for it yet; one thread at a time.
+// RunningModel: a model with its engine, behind one interface. Any thread, except stop() and the destructor: one thread
+// at a time, when it has no other holder. OpenedModel: a model that was opened and checked, with nothing allocated for
+// it yet; one thread at a time.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// The modules: parts of the daemon that a build may leave out (cmake -DQUIRE_MODULES), each with its sources, packages,
-// routes, keys, commands and metrics. A row of the tables of routes, keys and commands names its module. Immutable; any
-// thread.
+// The modules: features of the daemon that a build may leave out (cmake -DQUIRE_MODULES), each with its sources,
+// packages, routes, keys, commands and metrics. A row of the tables of routes, keys and commands names its module.
+// Immutable; any thread.
 #pragma once
 
 #include <algorithm>

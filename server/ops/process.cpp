@@ -54,7 +54,7 @@ void ignore_deadly_signals() {
   // EPIPE and EFBIG report the same to the request concerned.
   for (const int number : {SIGPIPE, SIGXFSZ})
     ignore_where_deadly(number);
-  // Sent by mistake, by a log rotation, a profiler, or a process manager made for another server.
+  // A log rotation, a profiler or a process manager may send these by mistake: they are meant for another server.
   for (const int number : {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT})
     ignore_where_deadly(number);
   // SIGTTOU would stop a background daemon whose terminal is set to `tostop`.

@@ -37,11 +37,12 @@ struct LineAnswer {
   int status = 200;
   std::string request_id;
   std::string body;
-  std::optional<std::chrono::seconds> retry_after;  // set: there is no answer, and the line is called again then
+  std::optional<std::chrono::seconds> retry_after;  // when to call the line again, which has no answer then
   bool is_failure = false;                          // with retry_after: counts as a failed attempt
 };
 
-// False if the key was removed, for which its batches wait. `key_name` is empty on a server without keys.
+// Returns false if the key was removed: its batches wait until it exists again. `key_name` is empty on a server without
+// keys.
 bool may_run_lines(const Settings& settings, const std::string& key_name);
 
 boost::asio::awaitable<LineAnswer> call_batch_line(ServerState& state, boost::asio::any_io_executor executor,

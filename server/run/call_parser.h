@@ -14,7 +14,7 @@ namespace quire {
 struct WantedMedia {};
 // The operation, or what must come first: a sleeping model to wake, or pictures to load.
 using ParsedCall = std::variant<std::unique_ptr<Operation>, SleepingModel, WantedMedia>;
-// Reads the call's body. `route` is one of the API's. The error's code is WorkLimit::kCode if the call's limit was
+// Parses the call's body. `route` must belong to the API. The error's code is WorkLimit::kCode if the call's limit was
 // reached.
 Result<ParsedCall> parse_call(const Route& route, const ModelTable& models, const Call& call);
 

@@ -25,7 +25,7 @@ Result<T> guarded_piece(const std::function<Result<T>()>& work) {
   }
 }
 
-// The pieces of one call's work. One of them calls back: the first for whose result there is no memory, else the last.
+// Calls back once for a call's pieces: when the last one is done, or when memory ran out for one.
 class Pieces {
  public:
   Pieces(std::size_t num_pieces, MediaService::Done done)

@@ -63,7 +63,7 @@ void OperationDriver::detach() {
   expire(expiry_, run_.mailbox(), saved_, window_);
 }
 
-// A comment is no event: it has no number and is not saved.
+// A comment line is not an event: it has no number and is not saved.
 asio::awaitable<bool> OperationDriver::send_ping() {
   if (expiry_) co_return true;
   std::string frame;

@@ -1,5 +1,5 @@
 // DownloadAnswer: the answer to an admin's download: a stream of its progress, or one response at its end. One thread
-// (the connection's). The module `hub`.
+// (the connection's). Module: `hub`.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

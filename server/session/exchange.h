@@ -45,7 +45,7 @@ class Exchange {
   boost::asio::awaitable<bool> respond(const Error& error) { return respond(error_response(error)); }
   // Answers, and lets the connection end.
   boost::asio::awaitable<void> refuse(int status, const char* code, std::string_view message);
-  // Sends the error unless a part of the answer was sent: closing the connection then shows that the rest is missing.
+  // Sends the error unless some of the answer was sent: closing the connection then shows that the rest is missing.
   boost::asio::awaitable<void> end_failed(const Error& error);
   boost::asio::awaitable<bool> write(std::string_view bytes) {
     return transport_->write(bytes, options().timeout.write);

@@ -76,7 +76,7 @@ asio::awaitable<bool> FileAnswer::send_content(StoredAnswer answer) {
         std::min<std::int64_t>(answer.num_bytes - offset, static_cast<std::int64_t>(kContentPiece)));
     const std::function<Result<std::string>()> read = [&] { return file->read(offset, size); };
     const Result<std::string> piece = co_await run_by<Result<std::string>>(post, read);
-    if (!piece || piece->size() < size) co_return false;  // an unmet length shows that the end is missing
+    if (!piece || piece->size() < size) co_return false;  // the client gets fewer bytes than Content-Length says
     sent = co_await exchange_.write(*piece);
     offset += static_cast<std::int64_t>(size);
   }

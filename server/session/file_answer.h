@@ -1,5 +1,5 @@
 // FileAnswer: the answer to a call about stored files and batches: JSON, or a file's content, sent as it is read. Only
-// the batch thread touches files; the rest runs on the connection's thread. The module `batches`.
+// the batch thread touches files; the rest runs on the connection's thread. Module: `batches`.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -29,7 +29,7 @@ class FileAnswer {
   const StoredEndpoint endpoint_;
 };
 
-// The errors where no directory is set, and while another process has locked it.
+// Errors: no directory is configured; another process has locked it.
 Error batches_are_off();
 Error batches_elsewhere();
 // A function that runs jobs on the batch thread.

@@ -40,7 +40,7 @@ class RequestAccount {
   Call new_call(const RequestHead& head, bool on_admin) const;
   // Counts the prompts against the key's quota, before anything is queued.
   Result<void> take_prompt_quota(const Operation& operation);
-  // Notes how its operation ended. `has_begun`: the engine accepted a part of it.
+  // Records how the operation ended. `has_begun`: the engine accepted at least one of its requests.
   void note_outcome(const Operation& operation, const OperationTimes& times, bool has_begun);
   // Counts the answer and frees the request's place. Called before the last bytes are sent, so that the client's next
   // request finds the place free.

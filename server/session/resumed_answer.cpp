@@ -43,7 +43,7 @@ asio::awaitable<bool> ResumedAnswer::refuse() {
   co_return co_await exchange_.respond(std::move(response));
 }
 
-// Waits for the lease of a daemon that has just died, until which it counts as alive.
+// A daemon that has just died counts as alive until its lease expires, so this waits for that.
 asio::awaitable<SharedStreams::Taken> ResumedAnswer::take_stream(std::string name) {
   const SharedStreams& sharer = *exchange_.state().shared_streams.load();
   Transport& transport = *exchange_.transport();

@@ -217,7 +217,7 @@ asio::awaitable<void> SocketAnswer::answer_message(SocketInbox& inbox, WebSocket
   account.end();
 }
 
-// The current key of the connection's name: a reload may have removed it.
+// Admits by the key that has the connection's key name now: a reload may have removed it.
 Result<void> SocketAnswer::admit(RequestAccount& account) {
   Admission admission;
   admission.route = find_route("POST", kResponsesPath).route;

@@ -1,5 +1,5 @@
 // UploadAnswer: the answer to a form with a file, which is stored as it arrives. The batch thread stores it; the rest
-// runs on the connection's thread. The module `batches`.
+// runs on the connection's thread. Module: `batches`.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -1,6 +1,7 @@
 // MediaPool: the threads that fetch, decode and prepare pictures. Any thread, except start() and join(): one thread at
-// a time. Jobs wait by client, and the client that has used the least time goes next; how many wait, of all and of one,
-// is bounded. Where there are several threads, one client's jobs never have all of them. They run at a low priority.
+// a time. Jobs wait by client, and the client that has used the least time goes next. The number of waiting jobs is
+// limited, in total and per client. With several threads, one client's jobs never have all of them. They run at a low
+// priority.
 #pragma once
 
 #include <condition_variable>

@@ -56,7 +56,7 @@ class TextSchedule {
   };
   using Candidates = std::set<Clients::value_type*, Earlier>;
   struct Client {
-    double used = 0.0;  // seconds, beginning at the lane's least when it comes back
+    double used = 0.0;  // seconds; a client that returns starts at the lane's least
     std::size_t num_running = 0;
     std::deque<Job> waiting;
     Candidates::node_type place;  // empty while it is not a candidate
@@ -65,7 +65,7 @@ class TextSchedule {
     Clients clients;        // clients with waiting or running jobs
     Candidates candidates;  // clients whose next job may run, by time used
     double least = 0.0;     // time used by the client served last
-    double used = 0.0;      // seconds, beginning at the other's when it comes back
+    double used = 0.0;      // seconds; a lane that returns starts at the other's
     double seconds = 0.0;   // since the start
     std::size_t num_waiting = 0;
   };

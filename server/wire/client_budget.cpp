@@ -7,10 +7,10 @@ namespace quire {
 
 namespace {
 
-// Divisor of the limit for the part that only small charges may use.
+// 1/kSmallShare of the limit is for small charges only.
 constexpr std::int64_t kSmallShare = 8;
 
-// A set's node outside of a set: moving it in and out allocates nothing.
+// Makes a detached node, so that moving it into and out of a set allocates nothing.
 template <class Set>
 typename Set::node_type make_place(typename Set::value_type value) {
   Set one;

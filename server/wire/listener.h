@@ -38,8 +38,8 @@ class Listener {
   std::uint16_t port() const;                        // 0: not TCP
   const std::string& name() const { return name_; }  // "127.0.0.1:8080", "/run/quire.sock"
   bool is_tcp() const { return is_tcp_; }
-  // Stops accepting: new connections wait for the next process that holds the socket.
   bool is_adopted() const { return is_adopted_; }
+  // Stops accepting: new connections wait for the next process that holds the socket.
   void close();
 
   bool is_admin = false;

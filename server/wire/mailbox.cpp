@@ -26,7 +26,7 @@ class MailboxSink final : public OutputSink {
  public:
   MailboxSink(std::shared_ptr<Mailbox> mailbox, std::size_t index, Mailbox::OnEnd on_end)
       : mailbox_(std::move(mailbox)), index_(index), on_end_(std::move(on_end)) {}
-  // Counts before sending: a client with its whole answer finds it in the metrics.
+  // Counts before sending, so that a client that has its whole answer finds it in the metrics.
   void send(OutputEvent event) noexcept override {
     if (event.finish && on_end_) on_end_(*event.finish);
     mailbox_->put(index_, std::move(event));

@@ -77,7 +77,8 @@ class RequestParser::Beast final : public http::basic_parser<true> {
     return put(boost::asio::buffer(input), error);
   }
   std::uint64_t num_decoded() const { return num_decoded_; }
-  // Beast's parser asserts that it is not asked again for a first and last chunk before there is all of the shortest.
+  // Beast's parser fails an assertion if it is called twice for the first chunk with less than the shortest chunked
+  // body.
   std::size_t fewest_bytes() const { return chunked() && !has_chunk_ ? kShortestChunks : 1; }
   std::optional<HttpRefusal> take_refusal() { return std::exchange(refusal_, std::nullopt); }
 

@@ -47,7 +47,7 @@ std::string response_head(const Response& response, const ResponseFraming& frami
 // The head of a response whose content is sent separately.
 std::string content_head(std::string_view content_type, std::int64_t num_bytes, const ResponseFraming& framing);
 std::string stream_head(std::string_view content_type, const ResponseFraming& framing);
-// Appends a part of a stream to `out`.
+// Appends a piece of a stream, as a chunk if the framing is chunked.
 void append_stream_part(std::string& out, std::string_view data, const ResponseFraming& framing);
 // Appends the mark of a stream's end; HTTP/1.0 has none.
 void append_stream_end(std::string& out, const ResponseFraming& framing);

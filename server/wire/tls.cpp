@@ -40,7 +40,7 @@ struct KeyFreer {
 };
 using Certificate = std::unique_ptr<X509, X509Freer>;
 
-// A password cannot be asked for.
+// Refuses encrypted keys, because a daemon cannot ask for a password.
 int no_password(char*, int, int, void*) {
   return 0;
 }
@@ -81,7 +81,7 @@ void use_key(SSL_CTX* context, const TlsOptions& options) {
   const std::string text = read_pem("key", options.key);
   const auto bio = open_pem(text);
   const std::unique_ptr<EVP_PKEY, KeyFreer> key(PEM_read_bio_PrivateKey(bio.get(), nullptr, &no_password, nullptr));
-  // A key that is not the certificate's is refused by either call.
+  // Either call refuses a key that does not match the certificate.
   if (key == nullptr || SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1)
     refuse_file("key", options.key, last_complaint());
 }

@@ -1,6 +1,6 @@
-// TlsContext: the server's certificate, its key, and whose client certificates are believed. Immutable after
-// construction; any thread. TlsStream: one connection's TLS over a non-blocking socket that its owner waits on, so
-// that TLS and plain connections are the same everywhere else. One thread at a time. Must not outlive its socket.
+// TlsContext: the server's certificate, its key, and the CA that client certificates are checked against. Immutable
+// after construction; any thread. TlsStream: one connection's TLS over a non-blocking socket that its owner waits on,
+// so that other code handles TLS and plain connections alike. One thread at a time. Must not outlive its socket.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class TlsStream {
   IoResult handshake();
   IoResult read(char* data, std::size_t size);
   IoResult write(const char* data, std::size_t size);
-  // Bytes that were decrypted already, which no waiting on the socket would announce.
+  // Whether decrypted bytes wait to be read: waiting on the socket does not report them.
   bool has_pending() const;
   // Tells the client that nothing more will be sent.
   void say_goodbye();
@@ -68,7 +68,7 @@ class TlsContext {
   std::unique_ptr<ssl_ctx_st, Deleter> context_;
 };
 
-// Null where the options name neither a certificate nor what belongs to one. Throws StartupError.
+// Null if the options name no certificate, key or CA. Throws StartupError.
 std::shared_ptr<const TlsContext> open_tls(const TlsOptions& options);
 
 }  // namespace quire

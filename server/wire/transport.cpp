@@ -21,7 +21,7 @@ constexpr std::size_t kReadSize = 16384;
 // Limit of reading ahead during an answer; a client that pipelines more waits in its own socket.
 constexpr std::size_t kMaxReadAhead = 65536;
 constexpr std::chrono::milliseconds kLinger{1000};
-// Bytes written before the loop's other connections have their turn.
+// Bytes written before other connections of the event loop may run.
 constexpr std::size_t kWriteSlice = 256 * 1024;
 // Limit of unsent bytes in the kernel beyond those on their way.
 constexpr int kMaxUnsent = 256 * 1024;

@@ -1,7 +1,7 @@
 // Transport: one accepted connection's bytes. It owns the socket and the bytes that arrived and were not consumed yet.
-// It reads ahead while a response is being made, up to a bound, which is how a vanished client is noticed and
-// pipelining costs nothing. One thread at a time: everything happens on the socket's own io thread. Invariants: what
-// waits for a client that does not read is charged to that client; a long write gives way to the loop's others.
+// While a response is made it reads ahead, up to a bound, to notice a client that left. One thread at a time:
+// everything happens on the socket's own io thread. Invariants: bytes that wait for a slow client are charged to that
+// client; a long write lets other connections of the event loop run.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ struct ReaderLimits {
   std::int64_t min_rate = 0;   // bytes per second of a write once its timeout has passed; 0: any
 };
 
-// kOwn: the bytes of a write exist for it alone.
+// kOwn: the bytes exist for this write only, and are charged while they wait; kShared: other connections use them too.
 enum class Bytes { kOwn, kShared };
 
 class Transport : public std::enable_shared_from_this<Transport> {
@@ -49,7 +49,8 @@ class Transport : public std::enable_shared_from_this<Transport> {
   std::string_view input() const { return std::string_view(input_).substr(consumed_); }
   void consume(std::size_t count);
 
-  // Must come first; true at once on a plain connection. False: the handshake failed, and the connection is closed.
+  // To be called first; returns true at once on a plain connection. False: the handshake failed, and the connection is
+  // closed.
   boost::asio::awaitable<bool> handshake(std::chrono::milliseconds timeout);
 
   // Ends a fill() under way, or the next one, with kWoken. Any thread.

@@ -1,7 +1,7 @@
 // WebSocket: text messages over a connection whose head was read: Beast's framing on a Transport. One thread at a time
 // (the transport's io thread); one read() and one write() may be under way at once. Invariants: a message is charged to
-// the budget of bodies as it arrives, and longer than its bound it ends the connection; nothing is compressed, and an
-// idle connection keeps no message.
+// the budget of bodies as it arrives; a message above its bound ends the connection; nothing is compressed, and an idle
+// connection keeps no message.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -1,4 +1,5 @@
-// The types Json (members as they came) and SortedJson: nlohmann's values with memory that suits their ends.
+// The types Json (members as they came) and SortedJson: nlohmann's values with memory that their destructors never
+// lack.
 #pragma once
 
 #include <cstdint>

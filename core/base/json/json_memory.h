@@ -1,5 +1,6 @@
-// Memory of a JSON value's parts. The library marks a value as a container before it has one, and its destructor, which
-// may not throw, takes a list for the elements: this memory is sure. Any other may be refused with std::bad_alloc.
+// Memory of JSON values. The library's destructor, which may not throw, needs a list for the elements, and the
+// container that a value is marked to have: both come from allocate_surely(). Other memory may be refused with
+// std::bad_alloc.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +52,7 @@ struct JsonAllocator {
 
 }  // namespace quire
 
-// The list of a destructor; vectors of values outside of any value have it too.
+// Allocator of the destructor's list; vectors of values elsewhere use it too.
 template <template <typename U, typename V, typename... Args> class Object>
 struct std::allocator<quire::JsonOf<Object>> {
   using value_type = quire::JsonOf<Object>;

@@ -15,7 +15,7 @@ namespace quire {
 
 namespace {
 
-// The library's buffer has no lock of its own.
+// Adds a lock, which the library's buffer lacks.
 class Pages {
  public:
   Pages(void* memory, std::size_t bytes) : buffer_(boost::interprocess::create_only, memory, bytes) {}
@@ -41,7 +41,7 @@ class Pages {
   boost::interprocess::managed_external_buffer buffer_;
 };
 
-// An allocator that stands in for the C library's has no object to live in.
+// Process-wide, because memory is also released by allocators without a state.
 std::atomic<Pages*> kept_pages{nullptr};
 std::once_flag is_kept;
 

@@ -11,8 +11,7 @@ inline constexpr std::size_t kSureBytes = std::size_t{32} << 20;
 // Keeps kSureBytes of address space until the process ends. Before this call allocate_surely() can only wait.
 void keep_sure_memory();
 
-// From the C library, or where that has none, a part of the kept pages; waits until one returns where all are taken.
-// Never null.
+// Allocates from the C library, or if that fails from the kept pages; waits for one if all are taken. Never null.
 void* allocate_surely(std::size_t bytes) noexcept;
 void release_surely(void* memory) noexcept;
 

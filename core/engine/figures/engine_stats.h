@@ -50,7 +50,7 @@ struct EngineStats : StepCounts {
   std::uint64_t num_blocks_named = 0;  // full blocks in the pool, which are found by their content
   std::uint64_t num_event_losses = 0;  // times that changes of named blocks were lost on their way to subscribers
   std::uint64_t names_digest = 0;      // exclusive or of the named blocks' hashes
-  // Blocks of layers with a window; 0: the model has none, or they keep as much as the others.
+  // Window parts; 0: the model has none, or its window layers keep every token.
   std::int64_t num_parts = 0;
   std::int64_t num_parts_used = 0;  // within a sequence's window
   std::int64_t num_parts_cached = 0;

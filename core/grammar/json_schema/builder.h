@@ -14,8 +14,8 @@
 
 namespace quire::grammar {
 
-// The values of a schema in parts, for forms that write some of them in their own way. Requested nodes are in the
-// program after finish(); until then, nothing else may add to it.
+// Access to a schema's nodes one by one, for forms that write some of the values in their own way. Requested nodes are
+// in the program after finish(); until then, nothing else may add to it.
 class SchemaParts {
  public:
   SchemaParts(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program);
@@ -34,9 +34,9 @@ class SchemaParts {
 // Appends the schema's nodes to `program`; returns the root's. Throws Refusal.
 std::uint32_t build_schema(std::string_view schema, Lexicon& lexicon, Budget& budget, Program& program);
 
-// Removes the parts that no finite value has, and completes the key lexers accordingly. Considers nodes, arrays and
+// Removes the nodes that no finite value has, and completes the key lexers accordingly. Considers nodes, arrays and
 // objects from the given indices on. keys: by object shape, the automaton of its keys with classes as labels. Throws
-// Refusal if the remaining parts cannot be enforced exactly.
+// Refusal if the remaining nodes cannot be enforced exactly.
 void keep_productive(Program& program, std::size_t first_node, std::size_t first_array, std::size_t first_object,
                      std::vector<Dfa>& keys, Budget& budget);
 

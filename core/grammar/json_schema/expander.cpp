@@ -186,7 +186,7 @@ bool Expander::no_value(const Goal& goal) {
   return proven;
 }
 
-// Removes objects and arrays that need a part without possible values.
+// Removes objects and arrays that need a member or an item without possible values.
 void Expander::prune(Shapes& shapes) {
   if (level_ >= kPruneLevels) return;
   const auto hopeless = [&](const Goal& goal) {

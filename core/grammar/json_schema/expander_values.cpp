@@ -232,7 +232,7 @@ Shapes Expander::expand_values(const Json& values) {
   return expand_list(list);
 }
 
-// Exactly these values; their parts are left to conditions on the parts.
+// Exactly these values; conditions on their members and items are left to those.
 Shapes Expander::expand_list(const std::vector<const Json*>& values) {
   Shapes shapes;
   std::vector<std::u32string> texts;
@@ -341,7 +341,7 @@ bool Expander::evaluated_items(const Json& schema, std::size_t& count, std::size
   return true;
 }
 
-// Constrains the parts that no other keyword of the schema evaluates, if those do not depend on the value.
+// Constrains the members and items that no other keyword of the schema evaluates, if those do not depend on the value.
 void Expander::unevaluated(const Json& schema, Shapes& shapes) {
   constexpr std::size_t kDepth = 64;
   const auto only_arrays = [](ArrayAlternative array) {

@@ -7,8 +7,8 @@ namespace quire::grammar {
 
 namespace {
 
-// Frames of nested rules need as many rounds as they are deep: beyond this there is little to merge.
-constexpr int kMostRounds = 24;
+// Frames of nested rules need as many iterations as they are deep: beyond this there is little to merge.
+constexpr int kMostIterations = 24;
 
 // Splits classes of frames until all frames of a class return to the same states on frames of the same classes.
 class Partition {
@@ -26,7 +26,7 @@ class Partition {
   }
 
   bool settle() {
-    for (int round = 0; round < kMostRounds; ++round) {
+    for (int iteration = 0; iteration < kMostIterations; ++iteration) {
       if (!split()) return true;
     }
     return false;

@@ -1,4 +1,4 @@
-// Objects and arrays of a Machine.
+// Machine's methods that read objects and arrays.
 #include <bit>
 
 #include "core/grammar/machine/decimal.h"

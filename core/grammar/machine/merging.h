@@ -12,7 +12,7 @@
 
 namespace quire::grammar {
 
-// Whether the thread stands between the parts of an object or array that counts conditions.
+// Whether the thread stands between the members or items of an object or array that counts conditions.
 bool counts_conditions(const Thread& thread, const Program& program, const Stack& stack);
 // Whether all texts that may follow `b` may follow `a`, for threads that count conditions: `a` has met at least as much
 // and is otherwise equal.
@@ -22,7 +22,7 @@ void share_values(Threads& threads, const Program& program, Stack& stack);
 
 // Equivalent frames of a stack, from which the same texts can follow: they return to the same states on equivalent
 // frames (bisimulation). By frame: the frame that may replace it, or itself. Empty if none is found within a bounded
-// number of rounds. Spends from the allowance.
+// number of iterations. Spends from the allowance.
 std::vector<std::uint32_t> find_alike(const Stack& stack, const Threads& threads, Allowance& allowance);
 
 // Copies of stacks without the entries that no thread stands on, so that a long generation does not keep its old

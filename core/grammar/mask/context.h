@@ -1,5 +1,5 @@
-// Context: the part of a mask that does not depend on the frames below the current lexeme, prepared once per lexer
-// state or value node, and the tokens that go beyond it, grouped by how they leave. Immutable after construction.
+// Context: what a mask has independently of the frames below the current lexeme, prepared once per lexer state or value
+// node, and the tokens that go beyond it, grouped by how they leave. Immutable after construction.
 #pragma once
 
 #include <cstdint>

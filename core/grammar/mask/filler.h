@@ -16,8 +16,8 @@
 
 namespace quire::grammar {
 
-// Shared by all generations under a grammar: contexts of value nodes, and working memory, each part lent to one call at
-// a time, so that following a text allocates nothing in the long run. Under Program::mutex.
+// Shared by all generations under a grammar: contexts of value nodes, and working memory, each buffer lent to one call
+// at a time, so that following a text allocates nothing in the long run. Under Program::mutex.
 struct GrammarWorkspace {
   KnownContexts known;
   PreparedBytes prepared;  // bytes of the known contexts

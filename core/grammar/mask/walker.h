@@ -1,6 +1,6 @@
 // Walker: runs a Machine over the texts of a Trie to find which of them it can read. One thread at a time. Its cost is
-// that of the live part of the trie; afterwards the machine's stack is as before. Its levels outlive it, so that
-// walking allocates nothing in the long run.
+// that of the trie's live nodes; afterwards the machine's stack is as before. Its levels outlive it, so that walking
+// allocates nothing in the long run.
 #pragma once
 
 #include <cstdint>

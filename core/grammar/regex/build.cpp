@@ -147,7 +147,7 @@ class Subsets {
   Dfa dfa_;
 };
 
-constexpr std::size_t kMinimiseUpTo = 400;  // states; beyond, the rounds cost more than the smaller automaton saves
+constexpr std::size_t kMinimiseUpTo = 400;  // states; beyond, the iterations cost more than the smaller automaton saves
 
 Dfa build(const Expr& expression, Budget& budget) {
   Nfa nfa(budget);

@@ -37,14 +37,15 @@ class KvCacheListener {
   virtual ~KvCacheListener() = default;
   // Called immediately before a block's content leaves the pool.
   virtual void before_eviction(PrefixNode node, WhenEvicted what) = 0;
-  // Called before a full node loses content that a group keeps beside its block and that is worth keeping.
+  // Called before a full node loses content of a group that is worth keeping.
   virtual void before_loss(PrefixNode node) = 0;
-  // A full node's content has entered the pool by being computed, or something beside it is worth keeping from now on:
-  // a recurrent state that will stand after all of its tokens, or its part for windows.
+  // Called when a full node's content was computed into the pool, or when content of a group becomes worth keeping: a
+  // recurrent state after all of the node's tokens, or a window part.
   virtual void after_entry(PrefixNode node) noexcept = 0;
-  // A table whose prefix is being restored is closed.
+  // Called before a table is closed whose prefix is being restored.
   virtual void before_close(BlockTable& table) = 0;
-  // A running sequence lacks blocks: frees those that are only held to be handed over; false where there are none.
+  // Called when a running sequence lacks blocks: frees blocks that only restores and transfers hold; false if there are
+  // none.
   virtual bool give_way() = 0;
 };
 
@@ -87,12 +88,12 @@ class KvGroup {
   KvGroup(const KvGroup&) = delete;
   KvGroup& operator=(const KvGroup&) = delete;
 
-  // Match. A sequence continues behind `num_blocks` full blocks if all from the first needed one on are shown.
+  // A sequence can continue after `num_blocks` full blocks if shows() is true for all of them from first_needed() on.
   virtual bool shows(PrefixNode node) const = 0;
   virtual std::int64_t first_needed(std::int64_t num_blocks) const = 0;
-  // Whether it continues behind the first tokens of the next block; is_whole: it does at that block's beginning.
+  // Whether it can continue after the first tokens of the next block. is_whole: it can at that block's beginning.
   virtual bool shows_inside(const NodePlace& place, bool is_whole) const = 0;
-  // The best place inside of a block below `parent`, where the group keeps something of few such places.
+  // The best place inside a block below `parent`, for a group that keeps content at few such places.
   virtual std::optional<PrefixIndex::Partial> find_inside(PrefixNode /*parent*/,
                                                           std::span<const TokenId> /*tokens*/) const {
     return {};
@@ -116,7 +117,7 @@ class KvGroup {
   virtual bool skips_tokens() const { return true; }
   // The table's next block becomes one that another has computed; false, and nothing changed, where it cannot.
   virtual bool adopt(BlockTable& /*table*/, BlockId /*found*/) { return true; }
-  // A block that a table held gives way to one of the same content, which it holds by now.
+  // The table replaced its block by one of equal content, which it holds by now.
   virtual void replace(BlockId /*own*/, BlockId /*found*/) {}
   // `num_computed` tokens are computed: frees the places that no further token needs.
   virtual void let_go(BlockTable& /*table*/, std::int64_t /*num_computed*/) {}
@@ -127,15 +128,15 @@ class KvGroup {
   // The content of a block that no sequence holds is about to go.
   virtual void forget(BlockId block) = 0;
 
-  // Records in the tiers below. Whether the pool has what the group keeps of a full node, whether that is worth a
-  // record, and whether it will be there once copies that are due are done.
+  // For records in the tiers: whether the pool has the group's content of a full node, whether that is worth a record,
+  // and whether copies that are due will bring it.
   virtual bool has(PrefixNode node) const = 0;
   virtual bool is_worth_record(PrefixNode node) const = 0;
   virtual bool awaits(PrefixNode /*node*/) const { return false; }
   virtual std::int64_t bytes(const KvBytes& all) const = 0;
   virtual void locate(PrefixNode node, KvExtras& out) const = 0;
-  // The block that the table took last gets what the group keeps, as far as there is room: new places, whose content
-  // the caller writes at once, are set in `out`.
+  // Gives the table's last block the group's content, as far as there is room. The places are set in `out`; the caller
+  // writes their content at once.
   virtual bool can_hold(bool /*leaves_spare*/) const { return true; }
   virtual void hold(BlockTable& table, KvExtras& out) = 0;
 
@@ -145,7 +146,7 @@ class KvGroup {
   KvShared& shared_;
 };
 
-// A list of groups, which are never more than these.
+// Largest number of groups in a model.
 inline constexpr std::size_t kMostKvGroups = 4;
 using KvGroups = std::span<KvGroup* const>;
 

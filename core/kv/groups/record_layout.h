@@ -72,7 +72,7 @@ class RecordLayout {
       group->locate(node, extras);
     return extras;
   }
-  // Whether the groups have room beyond the part that is left to running sequences.
+  // Whether the groups have room beyond the share that is left to running sequences.
   bool has_spare(std::size_t num_groups) const {
     for (const KvGroup* group : groups_.first(num_groups)) {
       if (!group->can_hold(true)) return false;

@@ -15,7 +15,7 @@ StateGroup::StateGroup(KvShared& shared, std::int64_t num_states) : KvGroup(shar
   due_copies_.reserve(static_cast<std::size_t>(num_states));  // each state is copied to once
 }
 
-// The oldest but for those of blocks that are retained, as far as a look at a few finds another.
+// The oldest snapshot, or a slightly younger one if the oldest ones belong to retained blocks.
 StateId StateGroup::leaving_snapshot() const {
   StateId state = states_.oldest_snapshot();
   for (int i = 0; i < kMostSkipped && state != kNoState; ++i, state = states_.next_snapshot(state)) {

@@ -202,7 +202,7 @@ void WindowGroup::fork(const BlockTable& /*from*/, BlockTable& to, std::int64_t 
   pin_computed(to, num_computed);
 }
 
-// The last ones are needed if the conversation continues: the table was the last to use them, and they are kept.
+// Marks the window's parts, which this table was the last to use: the conversation may continue.
 void WindowGroup::release(BlockTable& table, const NodePlace& /*end*/, WhenEvicted /*when_evicted*/) {
   for (; table.pinned_begin < table.pinned_end; ++table.pinned_begin) {
     keep_part(table.blocks[place_of(table.pinned_begin)]);

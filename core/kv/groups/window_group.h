@@ -30,8 +30,7 @@ class WindowGroup final : public KvGroup {
   std::int64_t most_parts(std::int64_t num_tokens) const;
   // Tokens to which the table can grow with the parts that are promised to it and available.
   std::int64_t tokens_with_parts(const BlockTable& table, std::int64_t num_computed) const;
-  // The parts that a token after the first `position` tokens sees, as far as they are pinned, are cached longer than
-  // others.
+  // Caches longer the pinned parts that the token at `position` sees.
   void keep(BlockTable& table, std::int64_t position);
 
   bool shows(PrefixNode node) const override { return has(node); }

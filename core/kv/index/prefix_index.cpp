@@ -93,7 +93,7 @@ void PrefixIndex::forget_root_if_unused(PrefixNode node) {
 
 ChainKey PrefixIndex::key_after(const ChainKey& parent, std::span<const TokenId> tokens) const {
   if (!has_media(tokens)) return hash_(parent, tokens);
-  // Takes no memory: blocks are committed through it.
+  // Allocates nothing, because commits call it.
   constexpr std::size_t kAtOnce = 64;
   std::array<TokenId, kAtOnce> portable;
   ChainKey key = parent;

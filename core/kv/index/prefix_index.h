@@ -1,10 +1,9 @@
-// PrefixIndex: which content lives where, as a tree: a node is a block's content after its parent's, tokens or rows of
-// media, whose ids MediaNames gives. Engine thread only.
-// A node says where its bytes are: in a block of the pool, in the tiers below it, or nowhere while others depend on it.
-// A full node is found by its chain key, then tokens and parent are compared, so that a collision never shares; one
-// that only begins alike is found among those with the same parent and first token, by comparing tokens. Invariants:
-// two nodes never have the same parent and the same full content; a node whose child is in the pool is in the pool; a
-// node that holds nothing, has no children and no users is gone.
+// PrefixIndex: finds content by tokens, as a tree: a node is a block's content (tokens, or rows of media by their
+// names) after its parent's. Engine thread only. A node's bytes are in a block of the pool, in lower tiers, or nowhere
+// while other nodes depend on it. A full node is found by its chain key; then tokens and parents are compared, so that
+// a collision never shares. A node with the same first tokens only is found among those with its parent and first
+// token. Invariants: two nodes never have the same parent and the same full content; a node whose child is in the pool
+// is in the pool; a node without content, children and users is removed.
 #pragma once
 
 #include <cstdint>
@@ -48,14 +47,14 @@ class PrefixIndex {
   Partial find_partial(PrefixNode parent, std::span<const TokenId> tokens) const;
   static constexpr int kMaxAlike = 32;
 
-  // The same among those with a snapshot: the one whose snapshot stands after most of `tokens`, and after how many.
+  // The child whose snapshot covers most of `tokens`, and how many it covers.
   Partial find_snapshot(PrefixNode parent, std::span<const TokenId> tokens) const;
 
-  // A new node: full, or with less than block_size tokens. It is gone unless it is given something to hold.
+  // Adds a full node, or one of less than block_size tokens. Without content, children or users it is removed again.
   PrefixNode insert(PrefixNode parent, const ChainKey& key, std::span<const TokenId> tokens);
   PrefixNode insert_partial(PrefixNode parent, std::span<const TokenId> tokens);
-  // Before a node is kept below the pool: memory for the nodes of all that the pool can come to hold beside those that
-  // stay, so that computing takes none. Where it fails, that is thrown and nothing has changed.
+  // Allocates nodes for all blocks of the pool, beside the nodes that lower tiers need, so that computing allocates
+  // none. Call before a node is kept in a lower tier. Throws std::bad_alloc, and changes nothing then.
   void reserve_nodes();
   // Removes the node, and then its ancestors, as long as nothing keeps them.
   void forget_unused(PrefixNode node);
@@ -75,7 +74,8 @@ class PrefixIndex {
   void set_snapshot(PrefixNode node, StateId state, std::int32_t num_tokens);
   StateId snapshot(PrefixNode node) const { return entry(node).snapshot; }
   std::int32_t snapshot_tokens(PrefixNode node) const { return entry(node).snapshot_tokens; }
-  // Whether another node had the key of this one, or of one before it, when it was made: the key does not name it.
+  // Whether the node, or one before it, shared its key with another node when it was made: the key does not identify
+  // it.
   bool is_ambiguous(PrefixNode node) const { return entry(node).is_ambiguous; }
   // A node with users stays.
   void add_user(PrefixNode node) { ++entry(node).num_users; }

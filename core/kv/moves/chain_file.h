@@ -1,5 +1,5 @@
 // KeptChain: a conversation's tokens with the bytes of its blocks, in host memory. ChainFile's functions: the same as a
-// file. Any thread. A file is written beside its place, synced and moved there whole; it is believed only where its
+// file. Any thread. A file is written beside its place, synced and renamed when complete; it is accepted only if its
 // sizes add up and its checksum over all of it is right. Invariant: nothing is allocated that the file's size does not
 // justify, and no link is followed.
 #pragma once

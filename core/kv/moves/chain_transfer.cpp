@@ -41,7 +41,7 @@ void ChainTransfer::restore(KeptChain chain, Done done) {
   if (const auto checked = check_sizes(); !checked) give_up(checked.error());
 }
 
-// tokens: with users of their media, which end with the transfer; nothing where the chain's content is none.
+// tokens: their media have users, which the transfer drops at its end; nullopt if the chain's content is invalid.
 void ChainTransfer::begin(KeptChain chain, std::optional<std::vector<TokenId>> tokens, Done done) {
   QUIRE_CHECK(!is_moving(), "one chain moves at a time");
   chain_ = std::move(chain);
@@ -59,7 +59,7 @@ void ChainTransfer::begin(KeptChain chain, std::optional<std::vector<TokenId>> t
   }
 }
 
-// Takes no memory: the exported pieces have room since begin().
+// Allocates nothing: begin() reserved memory for the exported pieces.
 void ChainTransfer::end(const Error* error) {
   MediaNames& media = kv_.mutable_index().media();
   if (table_.is_open) {
@@ -92,12 +92,12 @@ std::span<const TokenId> ChainTransfer::block_tokens(std::int64_t index) const {
   return std::span(tokens_).subspan(static_cast<std::size_t>(index) * block_size, block_size);
 }
 
-// The node behind the table's present one.
+// The child of the table's node that holds block number `index`.
 PrefixNode ChainTransfer::child(std::int64_t index) {
   return kv_.mutable_index().find(table_.node, kv_.key_at(table_, tokens_, index), block_tokens(index));
 }
 
-// Blocks from the beginning on, up to where a sequence can go on.
+// Blocks from the beginning on, up to where a sequence can continue.
 std::int64_t ChainTransfer::num_in_pool() {
   const PrefixIndex& index = kv_.mutable_index();
   PrefixNode node = table_.root;
@@ -136,7 +136,7 @@ Result<void> ChainTransfer::hold_saved() {
 void ChainTransfer::keep_first(std::int64_t num_tokens) {
   MediaNames& media = kv_.mutable_index().media();
   const auto kept = static_cast<std::size_t>(num_tokens);
-  // Nodes of the tree use the pieces that stay.
+  // Adds users again for the pieces that stay, which nodes of the tree use.
   media.drop_users(tokens_);
   tokens_.resize(kept);
   media.add_users(tokens_);
@@ -170,7 +170,7 @@ bool ChainTransfer::add_moves(StepMoves& step) {
   return is_moving() && saves_ && num_left_ > 0;
 }
 
-// The last block first: the state behind it, which the table does not hold, may leave later.
+// Saves the last block first, because the state after it, which the table does not hold, may be evicted later.
 void ChainTransfer::add_saves(StepMoves& step) {
   PrefixIndex& index = kv_.mutable_index();
   while (num_left_ > 0 && step.bytes_out >= layout_.block_bytes()) {
@@ -205,7 +205,7 @@ bool ChainTransfer::add_loads(StepMoves& step) {
   return is_moving() && table_.num_entered < num_blocks();
 }
 
-// False without room: a part of the pool is left to running sequences.
+// False without room: a share of the pool is left to running sequences.
 bool ChainTransfer::load_next(StepMoves& step) {
   PrefixIndex& index = kv_.mutable_index();
   const std::int64_t i = table_.num_entered;

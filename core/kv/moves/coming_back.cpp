@@ -75,7 +75,7 @@ std::int64_t ComingBack::num_blocks_to_restore(const Restore& restore) {
   const bool refuses_host = tiers_.refuse_dear(restore.compute_seconds * kv_.block_size());
   PrefixNode node = restore.table->root;
   bool is_below = false;       // something of the prefix so far
-  std::int64_t num_found = 0;  // blocks, up to where the sequence can go on
+  std::int64_t num_found = 0;  // blocks, up to where the sequence can continue
   bool is_found_below = false;
   const KvGroups groups = layout_.groups();
   KvPath path(groups, 0);
@@ -122,7 +122,7 @@ void ComingBack::advance_all(Clock::time_point now) {
   drop_unwanted();
 }
 
-// A restore that does has as long again.
+// Extends the restore's time if it brought enough tokens since its last extension.
 bool ComingBack::brings_enough(Restore& restore, Clock::time_point now) const {
   if (restore.is_priced) return false;
   const std::int64_t num_new = restore.num_copied - std::exchange(restore.num_copied_before, restore.num_copied);
@@ -153,7 +153,7 @@ void ComingBack::receive() {
   if (look_ups_.receive(restores_)) step_.has_more = true;
 }
 
-// False where that adds nothing that uses the node: it is damaged, was here already, or memory fails.
+// Returns false if nothing uses the node then: the record is damaged or was here already, or memory ran out.
 bool ComingBack::note_arrived(TierSources::Source& source, RecordTier::Arrived& arrived, std::uint64_t restore) {
   if (arrived.payload == nullptr) return false;
   const std::int64_t num_bytes = std::ssize(*arrived.payload);
@@ -225,7 +225,8 @@ bool ComingBack::hold(Restore& restore, PrefixNode node, BlockMove* load) {
   return true;
 }
 
-// False without room: a part of the pool is left to running sequences. All memory is allocated before anything is held.
+// False without room: a share of the pool is left to running sequences. All memory is allocated before anything is
+// held.
 bool ComingBack::copy_in(Restore& restore, PrefixNode node, const BlockPayload& payload) {
   const bool is_there = index_.block(node) != kNoBlock;
   if (!is_there && kv_.pool().num_available() <= kv_.pool().num_blocks() / 16) return false;

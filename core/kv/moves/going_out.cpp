@@ -77,8 +77,8 @@ void GoingOut::move(PrefixNode node, std::size_t num_groups, bool to_host, std::
   index_.set_below(node, TierKind::kHost, is_kept);
 }
 
-// A prompt that needs many blocks at once finds them clean. The blocks do not push each other out: that would go on in
-// every step, and an idle engine would never come to rest.
+// Copies blocks before they are evicted, so that a prompt that needs many at once need not wait. The copies do not
+// evict each other from a tier: that would repeat in every step, and an idle engine would never rest.
 void GoingOut::keep_oldest() {
   const BlockPool& pool = kv_.pool();
   if (pool.num_free() > pool.num_blocks() / 8) return;

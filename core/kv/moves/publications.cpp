@@ -101,7 +101,7 @@ bool Publications::has_ended(Publication& publication, Clock::time_point now) {
   return true;
 }
 
-// The node that it stands at stays, whatever becomes of its block.
+// Keeps the publication's node in the tree, even if its block is evicted.
 void Publications::move_to(Publication& publication, PrefixNode node) {
   if (node != publication.held.root) index_.add_user(node);
   const PrefixNode before = std::exchange(publication.node, node);
@@ -114,7 +114,7 @@ bool Publications::is_on_its_way(PrefixNode node) const {
   return shared_->contains(node) || out_.contains(node) || std::ranges::find(waiting_, node) != waiting_.end();
 }
 
-// A block that was computed while the store was away, or that it took and lost. Once for each.
+// Offers a block once more that was computed while the store was down, or that the store has lost.
 bool Publications::offer_again(Publication& publication, PrefixNode node) {
   if (index_.block(node) == kNoBlock || publication.num_offered > publication.num_written) return false;
   if (waiting_.size() >= kMostWaiting) return false;

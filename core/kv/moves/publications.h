@@ -40,11 +40,11 @@ class Publications {
   void move_on();
   std::size_t num_waiting() const { return waiting_.size(); }
 
-  // For a table that is open: also of blocks that it is about to release.
+  // The table must be open; it may release its blocks afterwards.
   void begin(Publication& publication, const BlockTable& table, std::span<const TokenId> tokens, Clock::time_point now);
   // Whether it has ended: all of it is written, or the rest will not be written soon.
   bool has_ended(Publication& publication, Clock::time_point now);
-  // The part of it that is written; it is closed then.
+  // Closes the publication and returns the prefix that is written.
   SharedPrefix end(Publication& publication);
   // Whether these are the first tokens of the sequence, in this arithmetic and layout.
   bool is_prefix(const SharedPrefix& prefix, BlockTable& table, std::span<const TokenId> tokens) const;
@@ -64,7 +64,7 @@ class Publications {
   SharedTier* const shared_;  // null: there is none, and nothing is published
   GoingOut& out_;
   StepMoves& step_;
-  std::vector<PrefixNode> waiting_;  // used by it; room for the most
+  std::vector<PrefixNode> waiting_;  // users keep the nodes; memory is reserved for the most
 };
 
 }  // namespace quire

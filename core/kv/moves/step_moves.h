@@ -1,5 +1,5 @@
 // StepMoves: the moves between the pool and host memory of the next step, and the bytes that it may still move. Engine
-// thread only; the parts of LowerTier fill it in turn.
+// thread only; the parts of LowerTier fill it one after another.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ struct StepMoves {
   void reserve(std::size_t count) {
     if (moves.capacity() < moves.size() + count) moves.reserve(2 * moves.size() + count);
   }
-  // Before something is loaded for groups beside the blocks: it may take the place of a state that the next step's
-  // copies begin with. There is room for as many moves as there are states.
+  // Call before content of groups beside the blocks is loaded, which may overwrite a state that the next step's copies
+  // read first. Memory is reserved for one move per state.
   void add_due_copies() {
     due_copies.clear();
     kv.take_due_copies(due_copies);

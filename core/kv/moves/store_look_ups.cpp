@@ -13,8 +13,7 @@ constexpr double kShareOfComputing = 0.5;  // share of the expected saving that 
 
 }  // namespace
 
-// A model whose sequences continue only where groups keep something beside the blocks is asked for all blocks: the
-// store may have that.
+// If groups keep content beside the blocks, asks for all blocks: the store may have content that the tiers here lack.
 bool StoreLookUps::ask(Restore& restore) {
   if (shared_ == nullptr || restore.table->is_looked_up || !shared_->is_up()) return false;
   std::int64_t index = 0;

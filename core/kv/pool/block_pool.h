@@ -11,7 +11,7 @@ class BlockPool : public Pool<BlockId> {
  public:
   explicit BlockPool(std::int64_t num_blocks) : Pool(num_blocks) { limit(CacheClass::kReturning, share(kReturning)); }
 
-  // The part of the pool that blocks of kRetained are kept in; beyond it the oldest of them go back to kPlain.
+  // The share of the pool that blocks of kRetained are kept in; beyond it the oldest of them go back to kPlain.
   void set_retained_share(double retained) { limit(CacheClass::kRetained, share(retained)); }
   std::int64_t num_blocks() const { return size(); }
 

@@ -39,13 +39,13 @@ class Pool {
   void retain(Id id);
   // Drops a reference. The last one frees the place, or keeps it as the most recently used cached one.
   void release(Id id, bool keep);
-  // A referenced place leaves no earlier than others of that class. A caller that raises a block raises those before
-  // it.
+  // Lets a referenced place leave no earlier than others of that class. A caller that raises a block also raises those
+  // before it in its chain.
   void raise(Id id, CacheClass to) {
     CacheClass& own = links_[index(id)].cache_class;
     own = std::max(own, to);
   }
-  // Cached places of a class above this number, the oldest, go back to kPlain.
+  // Bounds the number of cached places of a class: beyond it, the oldest go back to kPlain.
   void limit(CacheClass which, std::int64_t most) { most_[static_cast<std::size_t>(which)] = most; }
   // Marks a place, until it is shared or released again, as cheaper to recompute than to keep in a lower tier.
   void set_forgettable(Id id, bool forgettable) { links_[index(id)].is_forgettable = forgettable; }

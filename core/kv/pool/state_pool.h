@@ -1,6 +1,6 @@
 // StatePool: the pool of recurrent states: those of running sequences, and snapshots of such states, which nodes of the
-// prefix tree keep. Engine thread only. It knows the owner of each state, never its content. Invariant: a state that is
-// asked for takes the place of a snapshot where none is free.
+// prefix tree keep. Engine thread only. It knows the owner of each state, never its content. If no state is free, the
+// caller gives up a snapshot first.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ void WindowPool::assign(BlockId block) {
   if (const BlockId leaving = next_to_leave(); leaving != kNoBlock) drop(leaving);
   const PartId part = parts_.allocate_one();
   QUIRE_CHECK(part != kNoPart, "a part is assigned where one is available");
-  slot_of(block) = part;
+  mutable_part_of(block) = part;
   block_of(part) = block;
 }
 
@@ -46,15 +46,15 @@ void WindowPool::drop(BlockId block) {
   const PartId part = part_of(block);
   if (part == kNoPart) return;
   parts_.drop(part);
-  slot_of(block) = kNoPart;
+  mutable_part_of(block) = kNoPart;
   block_of(part) = kNoBlock;
 }
 
 void WindowPool::move(BlockId from, BlockId to) {
   QUIRE_CHECK(has_part(from) && !has_part(to), "a block has one part");
   const PartId part = part_of(from);
-  slot_of(from) = kNoPart;
-  slot_of(to) = part;
+  mutable_part_of(from) = kNoPart;
+  mutable_part_of(to) = part;
   block_of(part) = to;
 }
 

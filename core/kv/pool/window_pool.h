@@ -61,7 +61,7 @@ class WindowPool {
   void check_integrity() const;  // O(num_parts)
 
  private:
-  PartId& slot_of(BlockId block) { return part_of_block_[static_cast<std::size_t>(block.value)]; }
+  PartId& mutable_part_of(BlockId block) { return part_of_block_[static_cast<std::size_t>(block.value)]; }
   BlockId& block_of(PartId part) { return block_of_part_[static_cast<std::size_t>(part.value)]; }
 
   Pool<PartId> parts_;

@@ -59,7 +59,7 @@ class RecordTier {
   void forget(PrefixIndex& index, PrefixNode node);
   // Drops the node, which is out of the order.
   void strike(PrefixIndex& index, PrefixNode node);
-  // Drops what a kind of tier remembers of the node beside this.
+  // Drops the derived tier's own data of the node.
   virtual void drop(PrefixNode node) = 0;
 
   // Moves at most `most` events of the thread that serves the tier to the end of `out`.

@@ -26,7 +26,7 @@ struct KeyLookUp {
 };
 using KeyLookUps = std::list<KeyLookUp>;
 
-// Since it was made. Each figure is one word, as EngineStats wants it.
+// Counts since the store was made, one word each, as in EngineStats.
 struct SharedStoreStats {
   std::uint64_t is_up = 0;         // 1: it answers
   std::uint64_t num_waiting = 0;   // records that are to be written and are not

@@ -1,5 +1,4 @@
 // TierEvent: one read or write of a KV record, on its way to the thread that does it and back. One thread at a time.
-// Invariant: a request becomes the event that says what became of it, so that answering takes no memory.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +17,7 @@ struct TierEvent {
   enum class Kind : std::uint8_t {
     kFound,    // `record`, without its payload, of file_bytes: left by an earlier process, or by the one that wrote
     kLoaded,   // every existing record has been found
-    kWritten,  // the record `key` is there
+    kWritten,  // the record is written
     kLost,     // it could not be written
     kRead,     // `record` is the answer; without payload if missing or damaged
   };

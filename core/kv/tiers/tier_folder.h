@@ -89,7 +89,7 @@ class TierFolder {
   bool is_busy_ = true;
   bool stopping_ = false;
   int lock_file_ QUIRE_GUARDED_BY(kKvIoThread) = -1;
-  TierEvents loaded_ QUIRE_GUARDED_BY(kKvIoThread){{.kind = TierEvent::Kind::kLoaded}};  // posted once that is so
+  TierEvents loaded_ QUIRE_GUARDED_BY(kKvIoThread){{.kind = TierEvent::Kind::kLoaded}};  // posted when loading is done
   std::thread thread_;
 };
 

@@ -80,7 +80,7 @@ TierRecord record_of(const Head& head) {
   return record;
 }
 
-// Nothing is allocated that the file's size does not justify.
+// Checks the sizes against the file's, so that nothing is allocated that the file does not justify.
 bool believable(const Head& head, std::uint64_t file_bytes) {
   if (head.magic != kMagic || head.version != kVersion || head.num_media > head.num_tokens) return false;
   if (head.salt_bytes > kMaxSaltBytes || head.num_tokens > kMaxTokens || head.payload_bytes > file_bytes) return false;

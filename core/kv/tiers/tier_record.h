@@ -38,7 +38,7 @@ std::int64_t record_bytes(const TierRecord& record);
 
 // The record as bytes: this, then those of the payload.
 std::string record_head(const TierRecord& record);
-// The record in these bytes; nothing where a single bit of it is wrong.
+// Parses a record; nullopt if a single bit of it is wrong.
 std::optional<TierRecord> parse_record(std::span<const std::byte> bytes);
 
 // Returns the error that prevented the write; no file is then left at `path`.
@@ -47,7 +47,7 @@ std::error_code write_record(const std::filesystem::path& path, const TierRecord
 // The record without its payload: sizes are checked against the file's, the checksum is not.
 std::optional<TierRecord> read_record_head(const std::filesystem::path& path);
 
-// The whole record; nothing where a single bit of it is wrong.
+// Reads the whole record; nullopt if a single bit of it is wrong.
 std::optional<TierRecord> read_record(const std::filesystem::path& path);
 
 }  // namespace quire

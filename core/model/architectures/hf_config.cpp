@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// Models of several media have their text part in an object of its own.
+// Models of several media have their text model's configuration in an object of its own.
 const json& text_config(const json& config) {
   const auto found = config.find("text_config");
   return found != config.end() && found->is_object() ? *found : config;

@@ -280,7 +280,7 @@ bool is_harmless(std::string_view key) {
   return std::ranges::any_of(kHarmlessEndings, [&](std::string_view ending) { return key.ends_with(ending); });
 }
 
-// Parts of names in notes of other tools and training scripts: a longest length, a version, an optimiser. They do not
+// Substrings of keys that other tools and training scripts note: a longest length, a version, an optimiser. They do not
 // change a token's results.
 constexpr std::string_view kNotes[] = {
     "max_seq",         "seq_len",           "sequence_length", "max_length",  "n_ctx",

@@ -300,7 +300,7 @@ void add_rope_factors(const JsonObject& config, TensorTable& tensors) {
   }
 }
 
-// Gemma 4's full layers rotate only the first part of their frequencies.
+// Gemma 4's full layers rotate by the first of their frequencies only.
 void add_proportional_rope(const JsonObject& config, TensorTable& tensors) {
   const auto parameters = config.object("rope_parameters");
   const auto full = parameters ? parameters->object("full_attention") : std::nullopt;

@@ -87,7 +87,7 @@ class HfTranslation {
   std::vector<std::string> layer_types_;
 };
 
-// Families' own parts, beside their readers of GGUF's keys.
+// Families' own translations, which stand beside their readers of GGUF's keys.
 void translate_llama(HfTranslation& translation);
 void translate_qwen(HfTranslation& translation);
 void translate_gemma4(HfTranslation& translation);

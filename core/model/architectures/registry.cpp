@@ -142,7 +142,7 @@ void extend_context(ModelSpec& spec, std::int64_t stated) {
   if (extended > static_cast<double>(stated)) spec.config.max_context = static_cast<std::int64_t>(extended);
 }
 
-// Refuses GGUF files that are parts of a model.
+// Refuses GGUF files that hold no language model.
 void refuse_other_parts(const GgufFile& file) {
   const auto refuse = [&](const char* what) { throw StartupError(fmt::format("{}: {}", file.where(), what)); };
   const auto type = file.get_string("general.type").value_or("model");

@@ -99,7 +99,7 @@ void SpecReader::read_rope(ModelSpec& spec, RopeStyle style) {
   spec.ropes.push_back(rope);
 }
 
-// Sections of frequencies turn by time, height and width: one after another, or interleaved (Qwen3-VL).
+// Sections of frequencies rotate by time, height and width: one after another, or interleaved (Qwen3-VL).
 void SpecReader::read_rope_sections(RopeConfig& rope, const std::string& architecture) {
   if (!has("rope.dimension_sections")) return;
   std::array<std::int64_t, 3> sections{};

@@ -287,7 +287,7 @@ class Planner {
     const PictureSize tile_grid = row_grid({rules_.image_size, rules_.image_size});
     const PictureSize raster = {tile_grid.width * grid_.width, tile_grid.height * grid_.height};
     const double aspect = static_cast<double>(picture_.width) / picture_.height;
-    // Whole rows; digits behind the seventh are errors of arithmetic.
+    // Whole rows; digits behind the seventh are rounding errors.
     constexpr double kDigits = 1e7;
     const auto covered = [&](double rows) {
       return static_cast<std::int32_t>(std::nearbyint(rows * kDigits) / kDigits);

@@ -20,7 +20,7 @@ struct PictureCanvas {
   std::vector<PictureSize> before{};  // sizes on the way
 };
 
-// A part of a canvas: one input of the tower.
+// One input of the tower, a rectangle of a canvas.
 struct PictureTile {
   std::size_t canvas = 0;
   std::int32_t x = 0;

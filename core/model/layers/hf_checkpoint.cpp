@@ -95,7 +95,7 @@ std::string hash_texts(const std::filesystem::path& directory) {
 std::string model_name(const std::filesystem::path& directory, const nlohmann::json& config) {
   const auto name = JsonObject(config, directory.string()).text("_name_or_path").value_or("");
   if (!name.empty()) return std::filesystem::path(name).filename().string();
-  // The last part of a path with a trailing slash is empty.
+  // The last component of a path with a trailing slash is empty.
   const auto path = directory.has_filename() ? directory : directory.parent_path();
   return path.filename().string();
 }

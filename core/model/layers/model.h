@@ -46,7 +46,7 @@ struct StepArrays {
   StateStorage* state_storage = nullptr;       // their storage; sequences that begin here begin with an empty one
 
   AttentionBatch window{};              // the same for layers with a window
-  KvStorage* window_storage = nullptr;  // their blocks; null: these layers keep as much as the others
+  KvStorage* window_storage = nullptr;  // window parts; null: these layers keep every token
 
   std::span<const std::int32_t> logit_rows{};   // rows whose logits are wanted, ascending
   std::span<const std::int32_t> hidden_rows{};  // rows whose hidden states after the last norm are wanted, ascending

@@ -13,7 +13,7 @@ namespace quire {
 
 namespace {
 
-// Increased when the meaning of a part changes.
+// Increased when the meaning of a field changes.
 constexpr int kIdentityVersion = 1;
 
 ContentHash hash_text(const std::string& text) {

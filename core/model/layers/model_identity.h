@@ -36,9 +36,9 @@ struct ModelIdentity {
   std::string arithmetic{};    // Backend::name()
   std::int64_t block_size = 0;
   KvDType cache_type = KvDType::kF16;
-  bool has_window_parts = false;  // layers with a window have blocks of their own
+  bool has_window_parts = false;  // window layers have parts of their own
 
-  // All parts with Quire's version, a part per line.
+  // All fields with Quire's version, one a line.
   std::string text() const;
   ContentHash key() const;
 

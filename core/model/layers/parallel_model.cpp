@@ -14,7 +14,7 @@ std::size_t rank_index(int rank) {
   return static_cast<std::size_t>(rank);
 }
 
-// A rank's part of a storage; null: no storage.
+// A rank's share of a storage; null: no storage.
 KvStorage* part_of(KvStorage* storage, int rank) {
   return storage == nullptr ? nullptr : &static_cast<ParallelKvStorage*>(storage)->rank(rank);
 }

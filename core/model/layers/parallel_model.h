@@ -1,6 +1,6 @@
-// ParallelModel: a model whose parts (rank_parts.h) several devices compute together, each a Transformer over its
-// rank's backend, enqueued by the rank's own thread. Engine thread only. Invariants: every rank runs the same
-// operations on the same rows in the same order, and holds the same hidden states; results are rank 0's.
+// ParallelModel: a model that several devices compute together (rank_parts.h), each rank's share a Transformer over its
+// own backend, enqueued by the rank's own thread. Engine thread only. Invariants: every rank runs the same operations
+// on the same rows in the same order, and holds the same hidden states; results are rank 0's.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct Checkpoint;
 
 class ParallelModel final : public Model {
  public:
-  // spec: the whole model's, of which each rank is a part.
+  // spec: the whole model's, of which each rank has a share.
   ParallelModel(const ModelSpec& spec, std::vector<std::unique_ptr<Transformer>> ranks, ParallelBackend& backend);
 
   void reserve(std::int64_t max_rows, std::int64_t max_logit_rows) override;

@@ -22,7 +22,7 @@ class RankSum;
 class Transformer final : public Model {
  public:
   // `sources_owner` keeps the memory behind the embedding alive. first_kv_layer: the model's first layer in the KV
-  // storage. rank_sum: the sum over ranks, if this is a part of a model; null: a whole model.
+  // storage. rank_sum: the sum over ranks, if this is one rank's share of a model; null: a whole model.
   Transformer(const ModelSpec& spec, PackedModel weights, Backend& backend, std::shared_ptr<const void> sources_owner,
               std::int64_t first_kv_layer = 0, RankSum* rank_sum = nullptr);
 

@@ -121,7 +121,7 @@ class Collector {
     }
   }
 
-  // Makes runs of rows with the same factor parts of their own.
+  // Divides the product's last matrix where the rows' factor changes.
   static void scale_rows(const std::vector<float>& factors, LinearSource& product) {
     const WeightSource whole = product.parts.back();
     product.parts.pop_back();
@@ -190,7 +190,7 @@ class Collector {
     }
   }
 
-  // A bias that only some of the stacked parts have is zero for the others.
+  // A bias that only some of the stacked matrices have is zero for the others.
   static void complete(LinearSource& product) {
     const auto rows = static_cast<std::size_t>(num_rows(product));
     if (!product.bias.empty()) product.bias.resize(rows, 0.0F);

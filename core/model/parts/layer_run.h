@@ -26,7 +26,7 @@ struct AdapterRun {
   const Adapter* adapter = nullptr;
 };
 
-// Consecutive rows of a step with the part of its arrays that covers them.
+// Consecutive rows of a step, with the elements of its arrays that cover them.
 struct Slice {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -130,14 +130,14 @@ class LayerRun {
   void norm(WeightRole role, MatrixView x, MatrixView out) const { work.norm(weights, role, x, out); }
   // The input of a branch: normed inside its product if a single product takes all of it, else normed here.
   ProductInput input(WeightRole norm, MatrixView x, bool one_product) const;
-  // Turns heads by the rotation of LayerSpec::attention, in place.
+  // Rotates heads by the rotation of LayerSpec::attention, in place.
   void rotate(MatrixView heads, std::int64_t count, std::int64_t head_dim) const;
   // Multiplies, with the changes of the rows' adapters.
   void multiply(WeightRole product, const ProductInput& in, MatrixView out, bool accumulate) const;
   // Multiplies by a matrix of which each rank has some columns.
   void multiply_cut(WeightRole product, const ProductInput& in, MatrixView out, bool accumulate) const;
 
-  // Place of the layer's recurrent state, or of what follows its convolution's.
+  // The layer's recurrent state, or its floats after the convolution's.
   StatePart state(bool behind_conv) const;
   // Index of a layer in the KV storage.
   std::int64_t kv_layer(std::int64_t layer) const { return work.first_kv_layer + (work.keeps_one_layer ? 0 : layer); }

@@ -34,7 +34,7 @@ struct RopeConfig {
   bool truncate = true;                   // kYarn: the ramp's ends are rounded outwards to whole dimensions
   double attention_factor = 1.0;          // multiplies cos and sin
   std::vector<float> frequency_divisors;  // [rotary_dim / 2] or empty: GGUF's rope_freqs.weight
-  // [rotary_dim / 2] or empty: the part of a position that turns each frequency, 0 to 2 (M-RoPE, arXiv 2409.12191)
+  // [rotary_dim / 2] or empty: the number of a position that rotates each frequency, 0 to 2 (M-RoPE, arXiv 2409.12191)
   std::vector<std::uint8_t> axes;
 };
 
@@ -69,7 +69,7 @@ void check_in_range(double value, const SamplingRange& range, const std::string&
 
 // Throws StartupError, one line that begins with `where` and names the invalid number.
 void check_config(const ModelConfig& config, const std::string& where);
-// Parts of check_config(): the numbers without heads, and a rotation of heads of `head_dim`.
+// Steps of check_config(): the numbers without heads, and a rotation of heads of `head_dim`.
 void check_sizes(const ModelConfig& config, const std::string& where);
 void check_rope(const RopeConfig& rope, std::int64_t head_dim, const std::string& where);
 

@@ -76,7 +76,7 @@ class Part {
   virtual bool is_plain(const LayerSpec&) const { return true; }
 
   // --- what it keeps ---
-  // Dimensions of a head that ModelSpec::ropes[attention.rope] turns; 0: none.
+  // Dimensions of a head that ModelSpec::ropes[attention.rope] rotates; 0: none.
   virtual std::int64_t rotated_dim(const LayerSpec&) const { return 0; }
   // Attends over K and V of the heads of LayerSpec::attention, which other layers may read.
   virtual bool has_heads() const { return false; }

@@ -50,7 +50,7 @@ FeatureRange RankCut::features(std::int64_t size, std::int64_t block) const {
 LinearSource RankCut::rows_in(const LinearSource& whole, const std::vector<FeatureRange>& ranges) {
   LinearSource out;
   for (const FeatureRange& range : ranges) {
-    std::int64_t first = 0;  // first row of the part among all
+    std::int64_t first = 0;  // first row of the matrix among all
     for (const WeightSource& part : whole.parts) {
       const std::int64_t begin = std::max(range.begin, first);
       const std::int64_t end = std::min(range.begin + range.count, first + part.rows);

@@ -37,7 +37,7 @@ class WeightList {
     list_.back().bias_size = channels;
     list_.back().has_bias = has_bias;
   }
-  // A part of a product, which has the name of its first part; gate_rows: see WeightNeed.
+  // A matrix of a product, which has the name of its first matrix; gate_rows: see WeightNeed.
   WeightNeed& product(WeightRole role, WeightRole product, std::int64_t rows, std::int64_t cols,
                       std::int64_t gate_rows = 0) {
     return list_.emplace_back(WeightNeed{.role = role,

@@ -158,7 +158,7 @@ enum class WeightValues : std::uint8_t { kFactors, kOffsets, kDecays };
 struct WeightNeed {
   WeightRole role = WeightRole::kNoRole;
   WeightForm form = WeightForm::kVector;
-  WeightRole product = WeightRole::kNoRole;  // name of the product: the role of its first part
+  WeightRole product = WeightRole::kNoRole;  // name of the product: the role of its first matrix
   std::int64_t rows = 1;                     // rows of an expert
   std::int64_t cols = 0;
   std::int64_t num_experts = 0;

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// Parts of the text besides the model's description and the memory plan.
+// Sections of the text besides the model's description and the memory plan.
 struct InspectOptions {
   bool metadata = false;    // every key
   bool tensors = false;     // every tensor; else their number and bytes by type

@@ -27,7 +27,7 @@ MachineMemory machine_memory(const std::filesystem::path& root = "/");
 // Memory left to the backend that create_backend would make: a GPU's if it has its own.
 MachineMemory device_memory(const BackendOptions& options);
 
-// The configured sizes do not fit into memory; the message lists each part's size.
+// The configured sizes do not fit into memory; the message lists what takes how much.
 class MemoryShortage : public StartupError {
  public:
   using StartupError::StartupError;
@@ -71,7 +71,7 @@ struct MemoryPlan {
   MemoryNeeds needs;
   std::int32_t block_size = 0;
   std::int64_t num_blocks = 0;
-  std::int64_t num_window_parts = 0;  // blocks of layers with a window; 0: all layers keep all tokens
+  std::int64_t num_window_parts = 0;  // window parts; 0: all layers keep all tokens
   std::int64_t num_states = 0;        // 0: the model has none
   MachineMemory machine;
   std::optional<MachineMemory> host;  // the machine's memory beside a GPU, if known

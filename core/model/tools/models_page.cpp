@@ -241,7 +241,7 @@ bool lists_word(std::string_view list, std::string_view word) {
   return false;
 }
 
-// Models with a tower whose text part has this architecture.
+// Models with a tower whose text model has this architecture.
 std::string towers_of(std::string_view architecture) {
   std::vector<std::string_view> models;
   for (const TowerNote& tower : kTowerNotes) {

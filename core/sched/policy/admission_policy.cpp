@@ -5,7 +5,7 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kTurn = 8;  // steps for which one of many keeps its place
-// A prompt continues a conversation if at least this part of it is cached; others only share a beginning.
+// A prompt continues a conversation if at least this share of it is cached; others only share a beginning.
 constexpr double kReturningPart = 0.9;
 
 CacheClass cache_class_of(const Request& request, bool is_returning) {

@@ -6,7 +6,7 @@ namespace quire {
 
 namespace {
 
-// The part of the other streams' time that background sequences may add to a step.
+// Background sequences may add this share of the other streams' time to a step.
 constexpr double kBackgroundPart = 0.06;
 
 }  // namespace

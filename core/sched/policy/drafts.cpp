@@ -25,7 +25,7 @@ Drafts::Drafts(const SchedulerOptions& options, KvCache& kv, StepCost& cost, con
   chosen_.reserve(kMostDraftsOfStep);
 }
 
-// Orders the worst first, and of equals the later entry.
+// The worst comes first; among equals the later entry.
 bool Drafts::Drafted::operator<(const Drafted& other) const {
   const double mine = probability * other.seconds;
   const double others = other.probability * seconds;

@@ -1,7 +1,7 @@
-// MediaChoice: one look at all sequences with media, in order of arrival: gives them rows that are encoded, and chooses
-// the piece to encode next: a running sequence's first, then one of another API key than the last piece's, then the
-// first that waits. A local value of the engine's and the simulator's choice. EncoderShare: the encoder's part of the
-// time of steps. One thread at a time.
+// MediaChoice: looks once at all sequences with media, in order of arrival: gives them rows that are encoded, and
+// chooses the piece to encode next: a running sequence's first, then one of another API key than the last piece's, then
+// the first that waits. A local value of the engine's and the simulator's choice. EncoderShare: the encoder's share of
+// the time of steps. One thread at a time.
 #pragma once
 
 #include <cstdint>

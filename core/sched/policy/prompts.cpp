@@ -10,9 +10,9 @@ namespace quire {
 namespace {
 
 constexpr std::int64_t kMinFurtherChunk = 4;  // least tokens of each prompt after a step's first
-constexpr double kOldestPart = 0.25;          // part of a step for the oldest prompt, so that a long one ends
+constexpr double kOldestPart = 0.25;          // share of a step for the oldest prompt, so that a long one ends
 constexpr double kLongSliceOfFixed = 20.0;    // length of a slice that may be cut, in multiples of a step's fixed price
-constexpr double kUncutOfLongSlice = 20.0;    // least time between two cuts, in such slices
+constexpr double kUncutOfLongSlice = 20.0;    // least time between two cuts, in multiples of such a slice
 
 bool older(const PromptShare& a, const PromptShare& b) {
   return importance(*a.sequence) < importance(*b.sequence);
@@ -56,7 +56,7 @@ void Prompts::set_budget(Pass& pass) const {
   budget.num_tokens = std::min(pass.num_rows, std::max(cost_.prompt_tokens_within(budget.seconds, 0), kMinPromptChunk));
 }
 
-// A slice is as long as a step may be, or longer if the fixed price would be a large part of it. An arrival cuts a
+// A slice is as long as a step may be, or longer if the fixed price would be a large share of it. An arrival cuts a
 // longer slice, whose time is lost; slices are then short for a while, so that little time is lost in all.
 void Prompts::set_slices(Pass& pass) const {
   StepPlan& plan = pass.plan;
@@ -143,7 +143,7 @@ void Prompts::give_whole(Pass& pass, PromptShare& share, std::int64_t num_tokens
   budget.seconds -= price;
 }
 
-// Gives the tokens that fit the background's part of the step, even if they are few.
+// Gives the tokens that fit the background's share of the step, even if they are few.
 void Prompts::give_background(Pass& pass, PromptShare& share) const {
   const Sequence& sequence = *share.sequence;
   const double seconds = std::min(pass.background_seconds, pass.for_prompts.seconds);

@@ -143,7 +143,7 @@ bool StartCandidates::goes_before(const Candidate& a, const Candidate& b) const 
   return a.order < b.order;
 }
 
-// Whether no prompt in progress is more important, so that the head gets the oldest prompt's part of each step.
+// Whether no prompt in progress is more important, so that the head gets the oldest prompt's share of each step.
 bool StartCandidates::is_oldest(const Pass& pass, const Sequence& head) const {
   return std::ranges::none_of(pass.prompts,
                               [&](const PromptShare& share) { return more_important(share.sequence, &head); });

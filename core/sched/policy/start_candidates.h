@@ -63,11 +63,11 @@ class StartCandidates {
 
   using Iterator = std::vector<Candidate>::const_iterator;
   Iterator first_in_order() const;
-  // The smallest lack of room since the queue's last change.
+  // The smallest room that was lacking since the queue's last change.
   struct Lack {
     std::optional<KvRoom> need;
     std::int64_t num_turns = 0;     // turns of the lanes without room
-    std::uint64_t num_changes = 0;  // the queue's, when this began
+    std::uint64_t num_changes = 0;  // the queue's num_changes() at the beginning
   };
 
   void find_head();

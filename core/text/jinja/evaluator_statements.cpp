@@ -182,7 +182,7 @@ void Evaluator::run_loop(const Stmt& stmt, std::vector<Value> items, std::size_t
                          const std::shared_ptr<Scope>& parent) {
   const Depth nested(*this, 2);
   items = loop_items(stmt, std::move(items), parent);
-  // A round that `break` or `continue` ends does not count, as in Jinja2: `else` runs if no round came to its
+  // An iteration that `break` or `continue` ends does not count, as in Jinja2: `else` runs if no iteration came to its
   // end.
   bool any_finished = false;
   const auto loop = std::make_shared<LoopContext>(stmt, std::move(items), depth, parent);

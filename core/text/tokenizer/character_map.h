@@ -12,7 +12,7 @@ namespace quire {
 
 class CharacterMap {
  public:
-  // Throws StartupError if the parts do not fit together. An empty text is a map that changes nothing.
+  // Throws StartupError if the map is inconsistent. An empty text is a map that changes nothing.
   explicit CharacterMap(std::string_view compiled);
 
   bool empty() const { return units_.empty(); }

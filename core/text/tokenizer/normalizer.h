@@ -36,7 +36,7 @@ class Normalizer {
     bool left = true;
     bool right = true;
   };
-  // BERT's normalizer: each part can be off.
+  // BERT's normalizer: each step can be off.
   struct Bert {
     bool clean = true;             // no control characters, every white space a space
     bool separate_chinese = true;  // a space around each ideograph

@@ -95,7 +95,7 @@ class JsonCallReader {
     return true;
   }
 
-  // Whatever stands here begins no call: the end of the calls, or a marker not yet whole.
+  // The text here begins no call: either the calls end here, or a marker is incomplete.
   ScanStatus after_calls() {
     const auto& format = context_.format;
     if (!context_.final &&

@@ -79,7 +79,7 @@ class MarkedState final : public OutputParser::State {
     if (final) finish_content();
   }
 
-  // True where it came further and may come further still.
+  // Returns whether it advanced and may advance further.
   bool step(bool final) {
     switch (mode_) {
       case Mode::kReasoning: return step_reasoning(final);
@@ -303,7 +303,7 @@ class MarkedState final : public OutputParser::State {
                                  options_.eager ? JsonSpacing::kSpaced : JsonSpacing::kCompact, options_.exact});
   }
 
-  // A growing call is reread when it has grown by a part of its length, which keeps the work linear.
+  // A growing call is parsed again when it has grown by 1/64: the work stays linear.
   bool is_due(bool final) {
     if (!final && pending_.size() < num_reread_ + num_reread_ / 64) return false;
     num_reread_ = pending_.size();

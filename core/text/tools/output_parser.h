@@ -42,7 +42,7 @@ struct ToolSpec {
   std::string name;
   std::vector<ToolParameter> parameters;
 };
-// Reads the `tools` array of a request; skips malformed parts (the request's own validation reports them).
+// Reads the `tools` array of a request; skips malformed entries (the request's own validation reports them).
 std::vector<ToolSpec> read_tool_specs(const Json& tools);
 
 struct OutputParserOptions {

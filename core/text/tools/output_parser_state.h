@@ -29,10 +29,10 @@ class OutputParser::State {
   virtual bool in_reasoning() const = 0;
 
  protected:
-  // Turns the part of pending_ whose meaning is certain into deltas_; all of it where `final`.
+  // Turns the text of pending_ whose meaning is certain into deltas_; all of it where `final`.
   virtual void process(bool final) = 0;
 
-  // Emits the new parts of `calls`, the message's calls from number `first` on.
+  // Emits what is new in `calls`, the message's calls from number `first` on.
   void emit_calls(const std::vector<ParsedToolCall>& calls, std::size_t first);
   void add_content(std::string_view text);
   void add_reasoning(std::string_view text);

@@ -372,7 +372,7 @@ class TaggedReader {
                               (parameter.kind == Parameter::Kind::kBySchema && is_string_only(types) &&
                                (!types.empty() || find_parameter(tool_, parameter.key) == nullptr));
       if (!parameter.whole && !text_value) break;
-      // Until the call ends, one that wraps them all is not told from one of its name.
+      // Before the call ends, a parameter that wraps all arguments looks like one of the same name.
       if (!whole && read.size() == 1 && is_wrapper(parameter)) break;
       if (i != 0) out += spaced ? ", " : ",";
       out += quote_json(parameter.key) + (spaced ? ": " : ":");

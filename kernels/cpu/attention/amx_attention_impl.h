@@ -276,7 +276,7 @@ void attend_query_tiles(const TileAttention<E, Tiles>* work, std::int64_t count,
     };
     const std::int64_t products = keys.left + values.left;
     const std::int64_t rows = softened == nullptr ? 0 : softened->queries->count;
-    std::int64_t due = 0;  // counted in parts of a row
+    std::int64_t due = 0;  // in units of a product / rows
     for (std::int64_t q = 0; q < rows; ++q) {
       if (q % kMaximaTogether == 0) softened->find_maxima(q);
       softened->soften_row(q);
@@ -289,7 +289,7 @@ void attend_query_tiles(const TileAttention<E, Tiles>* work, std::int64_t count,
   tiles.release();
 }
 
-// A tile of each of several heads, which take turns, so that memory is read in about the order in which it lies.
+// One tile of each of several heads, interleaved, so that memory is read about in the order in which it lies.
 template <class E, class Tiles>
 void attend_head_tiles(const TileAttention<E, Tiles>* work, std::int64_t count, TileShape shape) {
   constexpr std::int64_t kStepRuns = kStepVecs * Simd::kLanes / kRun;

@@ -170,9 +170,9 @@ void weigh_heads(const KvHeadView* kv, const Places& places, const QueryTile* ti
     Int4Weights weights[kHeadsTogether];
     for (std::int64_t h = 0; h < num_heads; ++h)
       begin_int4_sums<kCount>(kv[h], places, known, scores + h * kHeadScores, &weights[h], out[h].weighted);
-    const std::int64_t turn = 4 * step;  // four times the distance: int4 takes a fourth of f16's bytes
-    for (std::int64_t i = 0; i < places.num_vecs; i += turn) {
-      const std::int64_t end = i + turn < places.num_vecs ? i + turn : places.num_vecs;
+    const std::int64_t int4_step = 4 * step;  // four times the distance: int4 takes a fourth of f16's bytes
+    for (std::int64_t i = 0; i < places.num_vecs; i += int4_step) {
+      const std::int64_t end = i + int4_step < places.num_vecs ? i + int4_step : places.num_vecs;
       for (std::int64_t h = 0; h < num_heads; ++h)
         weigh_int4_values<kCount>(kv[h], places, known, i, end, scores + h * kHeadScores, weights[h], out[h].weighted);
     }
@@ -190,8 +190,8 @@ void weigh_heads(const KvHeadView* kv, const Places& places, const QueryTile* ti
   }
 }
 
-// The arithmetic of each head is the same for any number of heads; several heads take turns, so that memory is read
-// roughly in order.
+// The arithmetic of each head is the same for any number of heads; several heads are interleaved, so that memory is
+// read roughly in order.
 template <class E, int kCount>
 void attend_tiles(const KvHeadView* kv, const std::int32_t* table, const QueryTile* tiles, std::int64_t num_heads,
                   std::int64_t partition, float* scores, const SoftmaxState* out) {

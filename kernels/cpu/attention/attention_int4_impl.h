@@ -26,8 +26,8 @@ inline const std::uint16_t* int4_scales(const KvHeadView& kv, const std::byte* f
   return scales + group * kv.block_size + inside;
 }
 
-// Asks for the part of a block's K or V, codes and scales, that a vector of tokens is of the block: ahead is where the
-// block's begins. The parts of all its vectors are the whole.
+// Prefetches a share of a block's K or V, codes and scales, from `ahead` on: the share that one vector of tokens has of
+// a block. All vectors of a block together prefetch the whole.
 inline void fetch_int4_block(const std::byte* ahead, std::int64_t dim, std::int64_t group_dim, std::int64_t inside) {
   const std::int64_t token_bytes = dim / 2 + groups_of(dim, group_dim) * 4;
   const std::byte* part = ahead + inside * token_bytes;
@@ -175,7 +175,8 @@ inline KnownTokens known_tokens(const QueryTile& tile, const Places& places, std
 }
 
 // Weights with which a tile's queries sum over a head's partition of V, by group of features. A token's weight in a sum
-// is its probability times its scale; sums are of integers, weights a part of the query's largest in 15 bits.
+// is its probability times its scale; sums are of integers, and weights are relative to the query's largest, in 15
+// bits.
 struct Int4Weights {
   float minima[kMostValueGroups][kQueryTile];   // the sums of probabilities times minima
   float largest[kMostValueGroups][kQueryTile];  // weights

@@ -1,6 +1,6 @@
-// Parts of attention over a paged context: the cache's element types, the places of a partition's tokens,
-// base-2 exponentials. Any thread. Included by an ISA level's file; internal linkage. Invariant: vectors of tokens lie
-// at multiples of kLanes of the absolute position.
+// Functions shared by kernels of attention over a paged context: the cache's element types, the places of a partition's
+// tokens, base-2 exponentials. Any thread. Included by an ISA level's file; internal linkage. Invariant: vectors of
+// tokens lie at multiples of kLanes of the absolute position.
 #pragma once
 
 #include "kernels/cpu/rows/elementwise_impl.h"
@@ -58,7 +58,7 @@ struct KvI8 {
 }
 
 constexpr std::int64_t kPartitionVecs = kPartition / Simd::kLanes;
-// Vectors of tokens of a head that are worked on before the next head's turn.
+// Vectors of a head's tokens that are processed before the next head's.
 constexpr std::int64_t kStepVecs = 2 * Simd::kScoreVecs;
 
 // Place of a vector of tokens, and the bytes to prefetch while it is read, both from a head's base.

@@ -124,9 +124,9 @@ void amx_panels(const GemmArgs& args, const GemmRange& range, std::byte* scratch
         reading += kPanels;
       }
       read_step = read_step + 1 == steps ? 0 : read_step + 1;
-      const std::int64_t slot = i % kDecodeRing;
+      const std::int64_t ring_place = i % kDecodeRing;
       for (int p = 0; p < kPanels; ++p)
-        weights[slot][p] = readers[p].next(scratch + (slot * kPanels + p) * kTileBytes);
+        weights[ring_place][p] = readers[p].next(scratch + (ring_place * kPanels + p) * kTileBytes);
     }
     if (i < kDecodeLead) continue;
     if (step == 0) tiles.clear();

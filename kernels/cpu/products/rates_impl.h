@@ -12,7 +12,7 @@ namespace quire {
 namespace {
 
 constexpr int kRateChains = 12;  // independent sums: more than latency times throughput of any multiply-add
-constexpr int kRateUnroll = 8;   // steps of each chain in one round
+constexpr int kRateUnroll = 8;   // steps of each chain in one iteration
 
 // Hides a value from the optimizer, which then neither folds nor drops it.
 template <class V>
@@ -89,7 +89,7 @@ void bf16_rate(std::int64_t rounds) {
 #endif
 
 #ifdef __AMX_BF16__
-constexpr int kTileSteps = 32;  // products in one round
+constexpr int kTileSteps = 32;  // products in one iteration
 constexpr double kTileProducts = kTileSteps * 16.0 * 16.0;
 
 void set_up_tiles() {

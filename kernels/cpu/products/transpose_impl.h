@@ -12,7 +12,7 @@ namespace {
 [[gnu::always_inline]] inline void transpose16(const float* rows, __m512* columns) {
 #pragma GCC unroll 4
   for (int group = 0; group < 4; ++group) {
-    // Row r + 4 * lane in lane `lane`: then only lanes within themselves are left to turn.
+    // Row r + 4 * lane in lane `lane`: then only elements within lanes are left to exchange.
     __m512 part[4];
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {

@@ -13,7 +13,7 @@ namespace {
   using F = typename Simd::F;
   const F clamped = Simd::min(Simd::max(x, Simd::set1(-87.0f)), Simd::set1(88.0f));
   const F n = Simd::round(Simd::mul(clamped, Simd::set1(1.44269504f)));
-  // ln 2 in two parts, so that n * ln2 is subtracted without loss.
+  // ln 2 as a sum of two numbers, so that n * ln2 is subtracted without loss.
   F r = Simd::fnma(n, Simd::set1(0.693359375f), clamped);
   r = Simd::fnma(n, Simd::set1(-2.12194440e-4f), r);
   F p = Simd::set1(1.0f / 720.0f);

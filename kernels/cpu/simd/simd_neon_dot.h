@@ -78,7 +78,7 @@ struct NeonDot {
       for (int r = 0; r < kRows; ++r) {
         const int32x4_t all = vpaddq_s32(pairs[r][0], pairs[r][1]);
         sum[r][p] = start.index < 0 ? all : vaddq_s32(sum[r][p], all);
-        asm volatile("" : "+w"(sum[r][p]));  // keeps vectors in turn, or registers run out
+        asm volatile("" : "+w"(sum[r][p]));  // one vector after the other, or registers run out
       }
     }
 #endif

@@ -66,7 +66,7 @@ struct TileOperands {
     int value_slices;
   };
 
-  static constexpr std::int32_t kNoTurn = 1 << 30;
+  static constexpr std::int32_t kNoSlice = 1 << 30;
 
   // Copies of a warp into the ring: its group's tokens of K, then of V.
   struct Feed {
@@ -74,7 +74,7 @@ struct TileOperands {
     std::int32_t eight;                 // bytes of eight tokens
     std::int32_t columns;               // bytes to the next slice
     std::uint32_t tokens;               // bit i: some row sees token 8 * i + lane / 4
-    std::int32_t turn;                  // the next slice; kNoTurn: none
+    std::int32_t next_slice;            // kNoSlice: none
   };
 
   // Sixteen bytes of a key in a stage.
@@ -156,7 +156,7 @@ struct TileOperands {
     Feed out;
     feed_from(t, args, work, true, out);
     out.tokens = 0;
-    out.turn = (work.groups >> t.warp() & 1u) != 0 ? 0 : kNoTurn;
+    out.next_slice = (work.groups >> t.warp() & 1u) != 0 ? 0 : kNoSlice;
     QUIRE_UNROLL
     for (int i = 0; i < kKeys / 8; ++i) {
       const int token = work.first_token + t.warp() * kKeys + 8 * i + t.lane() / 4;
@@ -168,9 +168,9 @@ struct TileOperands {
   // The next slice, zeros for what lies outside. Nothing if no row sees any of the warp's group.
   template <bool kMayBeKeys, class Thread>
   static QUIRE_DEVICE void fetch(Thread& t, const Args& args, const Work& work, Shared& shared, Feed& feed) {
-    if (kMayBeKeys && feed.turn == work.key_slices) feed_from(t, args, work, false, feed);
-    if (feed.turn < work.key_slices + work.value_slices) {
-      std::byte* stage = shared.ring[feed.turn % kStages][t.warp()] + chunk_at(t.lane() / 4, t.lane() % 4);
+    if (kMayBeKeys && feed.next_slice == work.key_slices) feed_from(t, args, work, false, feed);
+    if (feed.next_slice < work.key_slices + work.value_slices) {
+      std::byte* stage = shared.ring[feed.next_slice % kStages][t.warp()] + chunk_at(t.lane() / 4, t.lane() % 4);
       if (feed.tokens == (1u << (kKeys / 8)) - 1u && feed.columns >= kSlice) {
         QUIRE_UNROLL
         for (int i = 0; i < kKeys / 8; ++i)
@@ -191,10 +191,10 @@ struct TileOperands {
       feed.columns -= kSlice;
     }
     t.commit_copies();
-    ++feed.turn;
+    ++feed.next_slice;
   }
 
-  // Waits for the slice of a turn and fetches the slice that replaces the previous one.
+  // Waits for the current slice and fetches the slice that replaces the previous one.
   template <bool kIsKey, class Thread>
   static QUIRE_DEVICE void take_slice(Thread& t, const Args& args, const Work& work, Shared& shared, Feed& feed) {
     t.template wait_copies<kStages - 2>();

@@ -250,12 +250,12 @@ struct AttendTiles : TileOperands<kType, kTiles, kDim> {
 
   // The sums of the warp's groups, in order.
   template <class Thread>
-  static QUIRE_DEVICE void weigh(Thread& t, const Work& work, const Shared& shared, const Weights& weights, int turn,
+  static QUIRE_DEVICE void weigh(Thread& t, const Work& work, const Shared& shared, const Weights& weights, int slice,
                                  Sums& total) {
     QUIRE_UNROLL
     for (int g = 0; g < kGroups; ++g) {
       Sums acc = {};
-      if ((work.own >> g & 1u) != 0) weigh_group(t, weights, g, shared.ring[turn % kStages][group_of(t, g)], acc);
+      if ((work.own >> g & 1u) != 0) weigh_group(t, weights, g, shared.ring[slice % kStages][group_of(t, g)], acc);
       QUIRE_UNROLL
       for (int i = 0; i < kValueTiles * kLaneElements; ++i) {
         const float sum = acc[i / kLaneElements][i % kLaneElements];

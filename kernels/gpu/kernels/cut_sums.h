@@ -13,7 +13,7 @@ struct CutSums {
   static constexpr int kFloats = kTiles * kLaneElements * kWarpLanes;  // floats of one warp's cut
   static constexpr int kBytes = kWarps * kFloats * static_cast<int>(sizeof(float));
 
-  // A warp's cut of the round that begins with `cut`; acc is zeros then. Every thread adds up kTiles elements of the
+  // Adds a warp's cut, one of the four from `cut` on; acc is zeros then. Every thread adds up kTiles elements of the
   // block's results. room: kBytes of shared memory; was_used: for sums before these.
   template <class Thread>
   QUIRE_DEVICE void add(Thread& t, float* room, float (&acc)[kTiles][kLaneElements], int cut, int num_cuts,

@@ -93,7 +93,7 @@ QUIRE_DEVICE float key_distance(std::uint64_t key) {
   return float_of_bits(static_cast<std::uint32_t>(key >> 32));
 }
 
-// Below the greatest logit, in turn until the candidates suffice.
+// Threshold below the greatest logit; it falls with each step until the candidates suffice.
 QUIRE_DEVICE float draw_threshold(int step) {
   if (step < 6) return -3.0f * static_cast<float>(step + 1);
   return step == 6 ? -22.0f : step == 7 ? -28.0f : step == 8 ? -40.0f : kDrawFloor;

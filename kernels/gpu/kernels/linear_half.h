@@ -72,9 +72,9 @@ struct LinearHalf {
   static constexpr int kAtOnce = kGroups >= 4 ? 1 : 4 / kGroups < kTiles ? 4 / kGroups : kTiles;  // tiles
   static constexpr int kWeightBytes = kShape.outputs() * kHalfRowBytes;
   static constexpr int kRowBytes = kShape.rows() * kHalfRowBytes;
-  static constexpr int kSlotBytes = kWeightBytes + kRowBytes;  // bytes per block of the depth
-  static constexpr int kSlots = kShape.stages * kShape.stage_blocks;
-  static constexpr int kSharedBytes = kSlots * kSlotBytes;
+  static constexpr int kBufferBytes = kWeightBytes + kRowBytes;  // bytes per block of the depth
+  static constexpr int kBuffers = kShape.stages * kShape.stage_blocks;
+  static constexpr int kSharedBytes = kBuffers * kBufferBytes;
   static constexpr int kCopyBytes = 16 * kThreads;  // bytes that the block copies at once
   static_assert(kTiles % kAtOnce == 0 && kWeightBytes % kCopyBytes == 0 && kShape.stages >= 3);
 
@@ -92,11 +92,11 @@ struct LinearHalf {
     Weights weights;
     Rows rows;
     int num_blocks;
-    int block = 0;  // block that is fetched next
-    int slot = 0;   // slot of that block
+    int block = 0;   // block that is fetched next
+    int buffer = 0;  // buffer of that block
   };
 
-  static QUIRE_DEVICE int slot_behind(int slot) { return slot + 1 == kSlots ? 0 : slot + 1; }
+  static QUIRE_DEVICE int buffer_after(int buffer) { return buffer + 1 == kBuffers ? 0 : buffer + 1; }
 
   // A vector is an output or a row: 64 bytes of a tile.
   template <int kTileVectors, int kCopies, class Thread>
@@ -130,12 +130,12 @@ struct LinearHalf {
     QUIRE_UNROLL
     for (int i = 0; i < kShape.stage_blocks; ++i) {
       if (ring.block < ring.num_blocks) {
-        std::byte* to = t.shared() + ring.slot * kSlotBytes;
+        std::byte* to = t.shared() + ring.buffer * kBufferBytes;
         fetch_operand<kWeightBytes, sizeof(WeightTile)>(t, ring.weights, ring.block, to);
         fetch_operand<kRowBytes, sizeof(HalfTile)>(t, ring.rows, ring.block, to + kWeightBytes);
       }
       ++ring.block;
-      ring.slot = slot_behind(ring.slot);
+      ring.buffer = buffer_after(ring.buffer);
     }
     t.commit_copies();
   }
@@ -151,14 +151,15 @@ struct LinearHalf {
 
   // A lane's words of its warp's first tiles.
   template <class Thread>
-  static QUIRE_DEVICE const std::byte* lane_weights(Thread& t, int slot) {
+  static QUIRE_DEVICE const std::byte* lane_weights(Thread& t, int buffer) {
     const int group = t.warp() / kShape.row_warps * kGroups;
-    return t.shared() + slot * kSlotBytes + group * static_cast<int>(sizeof(WeightTile)) + 16 * t.lane();
+    return t.shared() + buffer * kBufferBytes + group * static_cast<int>(sizeof(WeightTile)) + 16 * t.lane();
   }
   template <class Thread>
-  static QUIRE_DEVICE const std::byte* lane_rows(Thread& t, int slot) {
+  static QUIRE_DEVICE const std::byte* lane_rows(Thread& t, int buffer) {
     const int tile = t.warp() % kShape.row_warps * kTiles;
-    return t.shared() + slot * kSlotBytes + kWeightBytes + tile * static_cast<int>(sizeof(HalfTile)) + 16 * t.lane();
+    return t.shared() + buffer * kBufferBytes + kWeightBytes + tile * static_cast<int>(sizeof(HalfTile)) +
+           16 * t.lane();
   }
 
   template <int kCount>
@@ -168,19 +169,19 @@ struct LinearHalf {
       rows[i] = load_as<Words4>(from + i * sizeof(HalfTile));
   }
 
-  // acc += the block of the depth in `slot`, whose operands are `now`; meanwhile loads `next` from `next_slot` and, if
-  // it fetches, a stage.
+  // acc += the block of the depth in `buffer`, whose operands are `now`; meanwhile loads `next` from `next_buffer` and,
+  // if it fetches, a stage.
   template <class Thread>
-  static QUIRE_DEVICE void multiply_slot(Thread& t, Ring& ring, bool fetches, int slot, int next_slot,
-                                         const Operands& now, Operands& next,
-                                         float (&acc)[kGroups][kTiles][kLaneElements]) {
-    const std::byte* rows = lane_rows(t, slot);
-    const std::byte* next_weights = lane_weights(t, next_slot);
+  static QUIRE_DEVICE void multiply_buffer(Thread& t, Ring& ring, bool fetches, int buffer, int next_buffer,
+                                           const Operands& now, Operands& next,
+                                           float (&acc)[kGroups][kTiles][kLaneElements]) {
+    const std::byte* rows = lane_rows(t, buffer);
+    const std::byte* next_weights = lane_weights(t, next_buffer);
     Operands of = now;
     QUIRE_UNROLL
     for (int tile = 0; tile < kTiles; tile += kAtOnce) {
       const int behind = tile + kAtOnce;
-      load_rows(behind < kTiles ? rows + behind * sizeof(HalfTile) : lane_rows(t, next_slot), next.rows);
+      load_rows(behind < kTiles ? rows + behind * sizeof(HalfTile) : lane_rows(t, next_buffer), next.rows);
       QUIRE_UNROLL
       for (int part = tile * 2 * kGroups / kTiles; part < behind * 2 * kGroups / kTiles; ++part)
         next.weights[part] = load_as<Words4>(next_weights + part * sizeof(WeightTile) / 2);
@@ -214,16 +215,16 @@ struct LinearHalf {
     for (int part = 0; part < 2 * kGroups; ++part)
       now.weights[part] = load_as<Words4>(lane_weights(t, 0) + part * sizeof(WeightTile) / 2);
     load_rows(lane_rows(t, 0), now.rows);
-    int slot = 0;
-    QUIRE_ROLLED  // two blocks a turn are slower: ptxas moves all sums between registers
+    int buffer = 0;
+    QUIRE_ROLLED  // two blocks an iteration are slower: ptxas moves all sums between registers
         for (int block = 0; block < num_blocks; ++block) {
       if (block > 0) begin_block(t, block);
       const bool fetches = block % kShape.stage_blocks == 0;
       if (kFetchesFirst && fetches) fetch_stage(t, ring);
-      const int next_slot = block + 1 < num_blocks ? slot_behind(slot) : slot;  // past the end: unused
-      multiply_slot(t, ring, !kFetchesFirst && fetches, slot, next_slot, now, next, acc);
+      const int next_buffer = block + 1 < num_blocks ? buffer_after(buffer) : buffer;  // past the end: unused
+      multiply_buffer(t, ring, !kFetchesFirst && fetches, buffer, next_buffer, now, next, acc);
       now = next;
-      slot = next_slot;
+      buffer = next_buffer;
     }
   }
 

@@ -1,8 +1,8 @@
-// Common parts of products of quantised weights with int8 activations: the sums of one block are exact
-// integers, scaled into f32 as on the CPU level avx512; sums over kDepthCut features each are added in order.
-// Invariant: an element's chain depends on its row and its output alone, so that linear_row, linear_skinny and
-// linear_wide give the same bits, whatever rows come together. Depths that end within a strip are multiplied to its
-// end: weights are zeros there, activations those of the last block, so that sums stay as they are.
+// Code that products of quantised weights with int8 activations share: the sums of one block are exact integers, scaled
+// into f32 as on the CPU level avx512; sums over kDepthCut features each are added in order. Invariant: an element's
+// chain depends on its row and its output alone, so that linear_row, linear_skinny and linear_wide give the same bits,
+// whatever rows come together. Depths that end within a strip are multiplied to its end: weights are zeros there,
+// activations those of the last block, so that sums stay as they are.
 #pragma once
 
 #include "kernels/gpu/kernels/expert_rows.h"
@@ -72,7 +72,7 @@ QUIRE_DEVICE int lane_row(int lane, int element) {
 // Initial values and factors of one row's sums of a block.
 template <class F>
 struct RowFactors {
-  static constexpr int kParts = F::kHalves ? 2 : 1;  // parts of a block, each with a scale
+  static constexpr int kParts = F::kHalves ? 2 : 1;  // halves of a block, or the whole, each with a scale
   float scale;
   std::int32_t start[kParts];  // minus the weights' zero times the activations
   float minima[kParts];        // factors of the weights' minima
@@ -103,7 +103,7 @@ QUIRE_DEVICE RowFactors<F> row_factors(Thread& t, std::uint32_t scale, std::uint
   return out;
 }
 
-// Adds one block of one row to an output's sum. sums: by part of the block.
+// Adds one block of one row to an output's sum. sums: by half of the block.
 template <class F>
 QUIRE_DEVICE float add_block(const std::int32_t (&sums)[RowFactors<F>::kParts], const OutputScales& w,
                              const RowFactors<F>& x, float acc) {
@@ -120,7 +120,7 @@ QUIRE_DEVICE float add_block(const std::int32_t (&sums)[RowFactors<F>::kParts], 
   }
 }
 
-// The integer sums of one block: elements [part][2 * o + r], which begin with those of their rows.
+// The integer sums of one block: elements [half][2 * o + r], which begin with those of their rows.
 template <class F, class Thread>
 QUIRE_DEVICE void multiply_codes(Thread& t, const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                                  std::int32_t (&sums)[RowFactors<F>::kParts][kLaneElements]) {
@@ -132,7 +132,7 @@ QUIRE_DEVICE void multiply_codes(Thread& t, const std::uint32_t (&a)[4], const s
   }
 }
 
-// A lane's part of the B operand of one tile, and the factors of its two rows.
+// A lane's share of the B operand of one tile, and the factors of its two rows.
 template <class F>
 struct LaneTile {
   std::uint32_t b[2];

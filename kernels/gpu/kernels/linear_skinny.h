@@ -161,7 +161,7 @@ struct LinearRow {
           acc = multiply_strip<false>(t, own, strips.weights(), strip, acc);
         }
       }
-      if (cut > 0) t.sync_block();  // the sums of the round before have been read
+      if (cut > 0) t.sync_block();  // the previous sums have been read
       if (t.lane() % 4 < 2) sums[t.warp() * kStripOutputs + output_of(t.lane())] = acc;
       t.sync_block();
       for (int warp = 0; warp < kWarps && cut + warp < num_cuts; ++warp) {

@@ -32,7 +32,7 @@ struct LinearWide {
   static constexpr int kElements = kGroups * kTiles * kLaneElements;  // per thread
   static constexpr int kSharedBytes = kStages * kStageBytes + 2 * kStripsBytes;
 
-  // Steps of the depth in a turn of the loop.
+  // Steps of the depth in an iteration of the loop.
   static QUIRE_DEVICE constexpr int steps_together(bool moves_loads_up) {
     if (F::kFormat.table == CodeTable::kFp4 || (moves_loads_up && kIsTight)) return kLeastTogether;
     return moves_loads_up ? kStripSteps / 2 : kStripSteps;

@@ -32,12 +32,12 @@ struct RowsView {
   QUIRE_DEVICE float* at(std::int64_t row) const { return data + row * stride; }
 };
 
-// The rows of a step's sequences, and their parts of a state.
+// The rows of a step's sequences, and the operation's floats in their states.
 struct SequenceStates {
   const std::int32_t* query_start = nullptr;
   const std::int32_t* context_len = nullptr;
   const std::int32_t* state_ids = nullptr;
-  float* states = nullptr;  // the first state's part
+  float* states = nullptr;  // the operation's first float in the first state
   std::int64_t state_floats = 0;
 };
 

@@ -99,7 +99,7 @@ struct MatchLength {
   }
 };
 
-// A block computes a row: the part that exceeds the mean by `deviations` deviations; zero elsewhere.
+// A block computes a row: the excess over the mean plus `deviations` deviations; zero elsewhere.
 struct KeepExcess {
   using Args = RowSumsArgs;
   static constexpr int kThreads = 256;

@@ -24,7 +24,7 @@ std::int64_t groups_within(const PackedGroups& groups, std::size_t bytes) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / std::max<std::size_t>(1, groups.group_bytes)));
 }
 
-// The part from group `first` on that `most_bytes` hold, at least one group.
+// The groups from `first` on that `most_bytes` hold, at least one.
 Part part_from(const PackedGroups& groups, std::int64_t first, std::size_t most_bytes) {
   Part part{.first = first, .last = std::min(groups.count, first + groups_within(groups, most_bytes))};
   part.begin = static_cast<std::size_t>(first) * groups.group_bytes;

@@ -1,5 +1,5 @@
-// WeightUploads: brings weights to a device while a model is loaded: the pool packs a part of a matrix into one of two
-// pinned buffers while the other one is copied on the copy stream. Engine thread, or the loading thread before it.
+// WeightUploads: brings weights to a device while a model is loaded: the pool packs some groups of a matrix into one of
+// two pinned buffers while the other one is copied on the copy stream. Engine thread, or the loading thread before it.
 // Invariant: a buffer is written again only behind its copy. upload_beside: the same on the caller's thread alone,
 // through memory of its own: any thread, while steps run.
 #pragma once

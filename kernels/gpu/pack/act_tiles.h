@@ -1,6 +1,6 @@
 // ActTile: activations as int8 with a scale per 32, in the order in which a warp multiplies them: eight rows times 32
 // features, the B operand of mma.m16n8k32. Tiles of a product lie as [depth / 32][tiles of rows]. Read by host and
-// device code. Invariant: a row's part of a tile depends on that row alone; rows beyond the last may hold anything.
+// device code. Invariant: a row's bytes in a tile depend on that row alone; rows beyond the last may hold anything.
 #pragma once
 
 #include <cstdint>

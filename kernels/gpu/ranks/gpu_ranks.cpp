@@ -38,7 +38,7 @@ void GpuRankSum::add_up(MatrixView share, MatrixView out, bool accumulate) {
   QUIRE_CHECK(share.data == shares_.at(num_sums_ % kSharePlaces).as<float>() && out.rows == share.rows &&
                   out.cols == share.cols,
               "a sum of other than the share");
-  const std::size_t turn = show(share);
+  const std::size_t index = show(share);
   const std::size_t bytes = static_cast<std::size_t>(share.rows * share.cols) * sizeof(float);
   SumRanksArgs args{.num_ranks = static_cast<int>(table_->devices.size()),
                     .cols = out.cols,
@@ -49,7 +49,7 @@ void GpuRankSum::add_up(MatrixView share, MatrixView out, bool accumulate) {
   for (std::size_t rank = 0; rank < table_->devices.size(); ++rank) {
     args.shares[rank] = share.data;
     if (rank == rank_) continue;
-    const MatrixView from = wait_for(rank, turn).share;
+    const MatrixView from = wait_for(rank, index).share;
     device_.copy_from(*table_->devices[rank], copy, reinterpret_cast<const std::byte*>(from.data), bytes,
                       Stream::kCompute);
     args.shares[rank] = reinterpret_cast<const float*>(copy);
@@ -59,11 +59,11 @@ void GpuRankSum::add_up(MatrixView share, MatrixView out, bool accumulate) {
 }
 
 void GpuRankSum::gather(MatrixView part, MatrixView all) {
-  const std::size_t turn = show(part);
+  const std::size_t index = show(part);
   if (rank_ > 0) return;
   std::int64_t column = part.cols;
   for (std::size_t rank = 1; rank < table_->devices.size(); ++rank) {
-    const MatrixView from = wait_for(rank, turn).share;
+    const MatrixView from = wait_for(rank, index).share;
     QUIRE_CHECK(from.rows == all.rows && column + from.cols <= all.cols, "columns of another product");
     for (std::int64_t row = 0; row < from.rows; ++row)
       device_.copy_from(*table_->devices[rank], reinterpret_cast<std::byte*>(all.data + row * all.stride + column),
@@ -74,24 +74,24 @@ void GpuRankSum::gather(MatrixView part, MatrixView all) {
 }
 
 std::size_t GpuRankSum::show(MatrixView share) {
-  const std::size_t turn = num_sums_++ % kSharePlaces;
-  device_.record(events_.at(turn), Stream::kCompute);
-  table_->places.at(rank_).at(turn) = {share, events_.at(turn)};
+  const std::size_t index = num_sums_++ % kSharePlaces;
+  device_.record(events_.at(index), Stream::kCompute);
+  table_->places.at(rank_).at(index) = {share, events_.at(index)};
   table_->meeting->meet();
-  return turn;
+  return index;
 }
 
-const RankTable::Place& GpuRankSum::wait_for(std::size_t rank, std::size_t turn) {
-  const RankTable::Place& place = table_->places.at(rank).at(turn);
+const RankTable::Place& GpuRankSum::wait_for(std::size_t rank, std::size_t index) {
+  const RankTable::Place& place = table_->places.at(rank).at(index);
   device_.wait_for(Stream::kCompute, *table_->devices[rank], place.event);
   return place;
 }
 
 bool GpuRankSum::agree(bool value) {
-  const std::size_t turn = num_agreed_++ % kSharePlaces;
-  if (rank_ == 0) table_->agreed.at(turn) = value;
+  const std::size_t index = num_agreed_++ % kSharePlaces;
+  if (rank_ == 0) table_->agreed.at(index) = value;
   table_->meeting->meet();
-  return table_->agreed.at(turn);
+  return table_->agreed.at(index);
 }
 
 void GpuRankSum::restart() {

@@ -1,8 +1,8 @@
 // A backend for each of several devices that compute one model together. GpuRankSum, a RankSum over a Device: a rank
 // records an event behind its share, meets the others' threads, lets its stream wait for their events, copies their
 // shares and adds all of them. The host waits for threads, never for devices. The rank's own thread alone. Invariants:
-// shares lie in two places in turn. What a rank enqueues behind a sum waits for every rank's share of that sum, which
-// each rank makes after its copies of the sum before: so a place is written again when no copy reads it.
+// shares lie in two places alternately. Work that a rank enqueues behind a sum waits for every rank's share of that
+// sum, which each rank makes after its copies of the sum before: so a place is written again when no copy reads it.
 #pragma once
 
 #include <array>
@@ -54,7 +54,7 @@ class GpuRankSum final : public RankSum {
   // Shows the other ranks what this one has enqueued, and waits until they have; the place that they all used.
   std::size_t show(MatrixView share);
   // The stream waits for the share of another rank.
-  const RankTable::Place& wait_for(std::size_t rank, std::size_t turn);
+  const RankTable::Place& wait_for(std::size_t rank, std::size_t index);
 
   Device& device_;
   const std::size_t rank_;

@@ -72,7 +72,7 @@ Json batch_object(const BatchStore& store, const BatchRecord& batch) {
   return json;
 }
 
-// "24h" is OpenAI's only one; minutes, hours and days in general.
+// OpenAI allows "24h" only; minutes, hours and days are read here.
 std::optional<std::int64_t> read_window(const std::string& text) {
   std::int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// A client may ask for a file to be kept for so many seconds.
+// Bounds of a file's expires_after, in seconds.
 inline constexpr std::int64_t kLeastFileKeep = 3600;
 inline constexpr std::int64_t kMostFileKeep = 2'592'000;
 

@@ -91,9 +91,9 @@ void ChatOperation::on_delta(std::size_t index, const Delta& delta, std::string&
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
     choice.logprobs.insert(choice.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
   }
-  // The first part of a text gets its tokens.
   for (OutputDelta& part : parts)
     hold_custom(index, part);
+  // The first delta carries the event's tokens, even if it has no text.
   const bool wants_tokens = (fields().return_token_ids || chat_.logprobs) && !delta.tokens.empty();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (parts[i].empty() && (i > 0 || !wants_tokens)) continue;

@@ -51,7 +51,7 @@ class FieldReader {
   std::optional<double> number(const fields::Field& row) { return number(row, row.type.low, row.type.high); }
   // Whole numbers, also written as 3.0.
   std::optional<std::int64_t> integer(FieldName name, std::int64_t low, std::int64_t high);
-  // `most` bounds the row's range further.
+  // `most`: a further upper bound beside the row's.
   std::optional<std::int64_t> integer(const fields::Field& row,
                                       std::int64_t most = std::numeric_limits<std::int64_t>::max());
   // A number, an integer or a boolean (1 or 0) by the row's type.
@@ -88,17 +88,17 @@ class FieldReader {
   // Refuses the field if it is present with any value but `neutral`.
   void refuse_unless(FieldName name, const Json& neutral, std::string_view reason);
 
-  // Notes an error about a member found elsewhere.
+  // Records an error about a member that the caller read itself.
   void fail(std::string_view name, std::string message, std::string code = "invalid_value");
-  // Notes an error that is not the request's own.
+  // Records an error that is not the request's fault.
   void fail(Error error);
   void missing(std::string_view name);
-  // Returns whether a member found elsewhere is an object; notes an error if it is not.
+  // Returns whether a member that the caller read itself is an object; records an error if not.
   bool is_object(std::string_view name, const Json& value);
   std::string path(std::string_view name) const { return path_ + std::string(name); }
 
-  // Notes an ignored part of a request that is answered all the same; the response's header and the log show it. At
-  // most kMaxWarnings are kept, each a line of printable ASCII.
+  // Records that something in the request is ignored; the response's header and the log show it. At most kMaxWarnings
+  // are kept, each a line of printable ASCII.
   void warn(std::string_view text);
   std::vector<std::string> take_warnings() { return std::exchange(warnings_, {}); }
 

@@ -7,7 +7,7 @@ namespace quire {
 
 namespace {
 
-// Ends at the body's own "model".
+// Stops at the body's top-level member "model".
 class NameFinder : public nlohmann::json_sax<Json> {
  public:
   const std::optional<std::string>& name() const { return name_; }

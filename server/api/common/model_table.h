@@ -37,7 +37,7 @@ struct ModelCall {
   std::shared_ptr<const ServedModel> model;
 };
 
-// The part to load before a request can run: the sleeping model itself, or its adapter.
+// What must be loaded before a request can run: the sleeping model itself, or its adapter.
 struct SleepingModel {
   std::string name;
   AdapterWaiter wait_for_adapter = nullptr;  // null: the model
@@ -78,8 +78,9 @@ class ModelTable {
   Result<const TableEntry*> entry(std::string_view name) const;
   // A copy of the table whose models have contexts of at most this many tokens.
   ModelTable limited_to(std::int64_t max_context) const;
-  // Parses a body and finds the model it names, or that one's canary, with the adapter that `model` or `lora` names.
-  // Errors: the body is no JSON object, its `model` no text or not served, its `lora` no adapter of the model.
+  // Parses a body and finds the model it names, or that model's canary, with the adapter that `model` or `lora` names.
+  // Errors: the body is not a JSON object; `model` is not a string or is not served; `lora` is not an adapter of the
+  // model.
   Result<std::variant<ModelCall, SleepingModel>> open(std::string_view body, std::string_view key_name,
                                                       const WorkLimit& limit = {}) const;
 
@@ -94,8 +95,7 @@ class ModelTable {
 // Finds the model that a body names, without parsing all of it. Null if the answer needs a parse of the whole body.
 const TableEntry* peek_model(const ModelTable& models, std::string_view body);
 
-// A canary is a second version of a model that gets a share of its conversations. Its name, under which requests can
-// ask for it.
+// The name under which requests can ask for a model's canary, a second version that gets a share of its conversations.
 std::string canary_name(std::string_view model);
 
 // A conversation's position in the traffic, a number in [0, 1): the same for all its requests with one key, so that it

@@ -113,10 +113,10 @@ class Operation {
   };
   const std::optional<Replay>& replay() const { return replay_; }
 
-  // Origin of a stream whose events depend on it and the request only.
+  // Set if the stream's events depend on this origin and the request only.
   const std::optional<StreamOrigin>& origin() const { return origin_; }
 
-  // Ignored and misspelt parts of the request.
+  // What was ignored in the request, and fields that look misspelt.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void set_warnings(std::vector<std::string> warnings) { warnings_ = std::move(warnings); }
 

@@ -83,8 +83,8 @@ struct TextTruncation {
 // or "END" as Cohere has it.
 TextTruncation read_text_truncation(FieldReader& reader);
 
-// Cuts the text: an encoder's keeps the special tokens around it. Errors: it is empty, or longer than the model's
-// context: `param` is named.
+// Cuts the text; an encoder's text keeps the special tokens around it. Errors, which name `param`: the text is empty,
+// or longer than the model's context.
 Result<std::vector<TokenId>> fitted(std::vector<TokenId> tokens, const TextTruncation& truncation,
                                     const ServedModel& model, const std::string& param);
 

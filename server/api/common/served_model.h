@@ -62,7 +62,7 @@ struct ServedModel {
   GenerationDefaults defaults;
   std::shared_ptr<const MediaSight> sight;  // null: the model reads text only
   TextTasks tasks;                          // embedding, judging and classifying texts
-  // The adapter of this name; nothing: it is unknown. Null: the model takes no adapters.
+  // Takes the adapter of this name; nullopt: unknown name. Empty function: the model takes no adapters.
   std::function<std::optional<TakenAdapter>(const std::string& name)> take_adapter;
   bool has_draft_model = false;            // a draft model may draft for it
   std::shared_ptr<const Adapter> adapter;  // adapter of every request to the model under this name

@@ -123,8 +123,8 @@ class CompletionOperation final : public GenerationOperation {
     return prompts_[index / static_cast<std::size_t>(fields().num_choices)];
   }
 
-  // The best `num_returned` of a prompt's choices by mean log probability, in their order of generation where all are
-  // wanted.
+  // The best `num_returned` of a prompt's choices by mean log probability; in their order of generation if all are
+  // returned.
   std::vector<std::size_t> best_choices(std::size_t prompt) const {
     const auto count = static_cast<std::size_t>(fields().num_choices);
     std::vector<std::size_t> order(count);
@@ -228,7 +228,7 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
   return completion;
 }
 
-// The prompts become the beginnings of texts that continue with `suffix`.
+// Replaces the prompts' tokens by those that ask the model to fill the text before `suffix`.
 void put_before(FieldReader& reader, const ServedModel& model, const std::string& suffix, GenerationFields& fields,
                 std::vector<Prompt>& prompts) {
   reader.refuse_unless(fields::completions::kEcho, false, "a text with a suffix does not begin with its prompt");

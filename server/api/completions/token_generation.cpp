@@ -36,7 +36,7 @@ class TokenGeneration final : public GenerationOperation {
     return Json{{"request_id", header().id}, {"choices", Json::array()}, {"usage", usage_json(usage())}};
   }
 
-  // A part is a choice.
+  // Appends one choice.
   bool append_part(std::string& out) override {
     out += num_written_ > 0 ? "," : "{\"request_id\":" + dump_json(header().id) + ",\"choices\":[";
     const Choice& choice = choices()[num_written_];

@@ -255,7 +255,7 @@ class CallGrammar {
     const std::string call = named_call(header) + optional_end();
     for (const std::string_view start : format_.starts)
       add_tag(start, "root ::= " + call, "");
-    // The first such mark is the prompt's end.
+    // The first start mark may be the end of the prompt; the text then begins behind it.
     for (const ToolGroup& each : groups_) {
       spec_.openings.push_back({" ?to=functions\\." + any_name(each),
                                 "root ::= " + header + each.arguments + " " + optional_end() + "\n" + kCommonRules});

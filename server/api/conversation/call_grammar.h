@@ -14,7 +14,7 @@ namespace quire {
 struct CalledTool {
   std::string name;
   std::string schema = {};  // schema of its arguments, as JSON text; empty: any object
-  bool exact = false;       // refuses schema parts that the format cannot enforce
+  bool exact = false;       // refuses keywords that the format cannot enforce
 };
 
 // Returns nothing if the format has no calls, or if it can write no call of these names.

@@ -92,7 +92,7 @@ bool is_reasoning_part(const Json& part) {
   return type == "thinking" || type == "reasoning";
 }
 
-// Thoughts among the parts of an answer, as a text or, as Mistral has them, as parts of text.
+// Reads the reasoning among an answer's parts: a text or, in Mistral's form, a list of text parts.
 void read_reasoning_parts(const Json& content, Json& message) {
   std::string text;
   for (const Json& part : content.is_array() ? content : Json::array()) {
@@ -130,11 +130,11 @@ Json read_message(FieldReader& reader, const Json& given, std::size_t index, Med
     Json calls = fields.has("function_call") ? read_function_call(fields, index) : read_tool_calls(fields);
     if (!calls.is_null()) message["tool_calls"] = std::move(calls);
   }
-  // A tool may return nothing, and an answer be broken off before its first word.
+  // A tool may return nothing, and an answer may have been cut before its first word.
   const bool may_be_empty = role == "assistant" || role == "tool" || role == "function";
   if (!has_parts && !may_be_empty) fields.fail("content", "'content' has no parts");
   if (message["content"].is_null() && !may_be_empty) fields.missing("content");
-  // Templates that read content as a string have no use for null; an empty text renders alike.
+  // Templates that expect a string fail on null; an empty text renders the same.
   if (message["content"].is_null())
     message["content"] = fields.has("refusal") ? fields.string("refusal").value_or("") : "";
   take_error(reader, fields);
@@ -173,7 +173,7 @@ std::vector<TextPiece> cut_at(std::vector<TextPiece> pieces, std::size_t size) {
   return kept;
 }
 
-// The prompt up to the end of the last message's text, which it then contains exactly: templates trim.
+// Cuts the prompt after the last message's text and restores that text, because templates trim it.
 std::optional<std::vector<TextPiece>> cut_after_text(std::vector<TextPiece> pieces, const std::string& mark,
                                                      const std::string& content, std::string_view think_end) {
   std::string whole;
@@ -199,7 +199,7 @@ std::optional<std::vector<TextPiece>> cut_after_text(std::vector<TextPiece> piec
   return cut_at(std::move(pieces), at);
 }
 
-// An answer's thoughts begin once: the prompt may have begun them.
+// Removes the start of a reasoning section that the prompt has already begun.
 std::string without_begun_thought(const std::vector<TextPiece>& pieces, const std::string& content,
                                   const ToolFormat& format) {
   const std::string_view last = pieces.empty() ? std::string_view() : pieces.back().text;
@@ -302,7 +302,7 @@ const char* readable(const MediaList* media) {
   return media->can_see() ? "this model reads text, and images as 'image_url'" : "this model reads text only";
 }
 
-// A part's text; what is wrong with it stays in the reader of the message.
+// A part's text; errors stay in the message's reader.
 std::optional<ContentText> read_content_part(FieldReader& message, const std::string& name, const Json& part,
                                              bool refusals, MediaList* media) {
   if (part.is_string()) return ContentText{part.get<std::string>()};

@@ -33,7 +33,7 @@ struct ChatPromptFields {
 // they are refused.
 ChatPromptFields read_chat_prompt_fields(FieldReader& reader, std::shared_ptr<MediaList> media = nullptr);
 
-// The part of it beside the messages, that other conversation APIs share: chat_template_kwargs, enable_thinking, ...
+// Reads the fields beside the messages that all conversation APIs share: chat_template_kwargs, enable_thinking, ...
 void read_template_fields(FieldReader& reader, ChatPromptFields& fields);
 
 // Requested amount of reasoning, for templates; returns the value of `name`, or nullopt.

@@ -51,7 +51,7 @@ std::string MediaList::mark(std::size_t index) const {
 
 std::string MediaList::add(FieldReader& reader, MediaPart part) {
   if (call_ != nullptr && std::cmp_greater_equal(parts_.size(), call_->options().max_per_request)) {
-    // vLLM's words, which routers know.
+    // vLLM's text, which routers recognise.
     reader.fail(Error{ErrorKind::kInvalidRequest,
                       fmt::format("At most {} image(s) may be provided in one prompt. Set `--limit-mm-per-prompt` "
                                   "(media.max_per_request) to increase this limit.",
@@ -153,7 +153,7 @@ void MediaList::read_pixels(FieldReader& owner, const char* least, const char* m
   take(settings_.max_pixels, most, kMostKwargPixels);
 }
 
-// A size is taken where it is the model's own.
+// Accepts a size only if it is the model's own.
 void MediaList::read_sides(FieldReader& size) const {
   for (const char* const name : {"height", "width"}) {
     const auto side = size.integer(name, 1, kMostPictureSide);
@@ -173,7 +173,7 @@ void MediaList::refuse(FieldReader& reader, const MediaPart& part, const Error& 
   reader.fail(std::move(named));
 }
 
-// The bytes of a part that has a source. nullopt: an error, or they are wanted.
+// The bytes of a part that has a source. nullopt: an error, or they must be loaded first.
 std::optional<MediaBytes> MediaList::bytes_of(FieldReader& reader, const MediaPart& part) {
   if (part.source.bytes != nullptr) return part.source.bytes;
   const bool is_stored = part.source.kind == MediaSource::Kind::kStored;
@@ -188,7 +188,7 @@ std::optional<MediaBytes> MediaList::bytes_of(FieldReader& reader, const MediaPa
 }
 
 std::string MediaList::add_file(FieldReader& reader, MediaPart part) {
-  // A list without a call only checks: the part stays as it came where it is no text.
+  // Without a call the list only checks: a part that is not text stays unchanged.
   const bool is_known = part.source.bytes != nullptr && !is_pdf(*part.source.bytes);
   if (call_ == nullptr && !is_known) return add(reader, std::move(part));
   const auto bytes = bytes_of(reader, part);
@@ -225,7 +225,7 @@ std::string MediaList::add_pdf(FieldReader& reader, const MediaPart& part, const
   return add(reader, std::move(scan));
 }
 
-// The file's hash and size; its bytes where they are needed. nullopt: an error, or it is wanted.
+// The file's hash and size, and its bytes if they are needed. nullopt: an error, or the file must be loaded first.
 std::optional<MediaFile> MediaList::file_of(FieldReader& reader, const MediaPart& part, MediaBytes& bytes) {
   bytes = part.source.bytes;
   if (bytes == nullptr && part.source.name.empty()) {

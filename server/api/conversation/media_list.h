@@ -24,7 +24,7 @@ struct MediaPart {
   MediaSource source{};
   PictureSettings settings{};
   std::string uuid{};  // the client's name for it; empty: none
-  // Why a model that reads text only does not read it.
+  // Reason of the refusal by a model that reads text only.
   const char* text_only = "this model reads text only";
 };
 
@@ -49,8 +49,8 @@ class MediaList {
   // Joins texts by a line break, and puts marks beside them without one.
   void append(std::string& text, std::string_view more) const;
 
-  // A file that is no picture: a text, or a PDF file's text before the marks of its pages, which a model that sees is
-  // shown. Empty until its bytes are there: the call is read again. Errors stay in the reader.
+  // Adds a file that is not a picture and returns its text; in a PDF file's, marks of its pages follow if the model
+  // reads pictures. Empty until the file is loaded: the call is read again. Errors stay in the reader.
   std::string add_file(FieldReader& reader, MediaPart part);
 
   // A URL's bytes or place: data URLs are decoded.
@@ -90,7 +90,7 @@ class MediaList {
   std::string mark(std::size_t index) const;
 
   const std::shared_ptr<const MediaSight> sight_;
-  const std::shared_ptr<CallMedia> call_;  // null: of no session
+  const std::shared_ptr<CallMedia> call_;  // null: the list only checks
   const std::int64_t most_rows_;
   const std::string prefix_;
   std::vector<MediaPart> parts_;

@@ -58,7 +58,7 @@ bool has_source(const MediaPart& part) {
   return part.source.bytes != nullptr || !part.source.name.empty();
 }
 
-// A source of a block of Anthropic's.
+// Reads the source of an Anthropic block.
 void read_block_source(FieldReader& source, MediaList& media, const char* kinds, MediaPart& read) {
   const auto kind = source.string("type").value_or("");
   if (kind == "base64") {

@@ -36,7 +36,7 @@ class PromptBuilder {
     return {};
   }
 
-  // The texts before and after a piece are encoded apart, as are a layout's.
+  // Encodes the texts collected so far: those before and after a piece are separate, like those of its layout.
   Result<void> encode_texts() {
     if (texts_.empty() && !add_special_) return {};
     const auto room = static_cast<std::size_t>(most_ - std::ssize(prompt_.tokens));
@@ -64,7 +64,7 @@ class PromptBuilder {
   MediaPrompt prompt_;
 };
 
-// A mark may stand across pieces that differ in trust alone by accident of the template: those of equal trust are one.
+// Joins neighbours of equal trust, because a template may have divided a mark between them.
 std::vector<TextPiece> joined(std::span<const TextPiece> pieces) {
   std::vector<TextPiece> out;
   for (const TextPiece& piece : pieces) {

@@ -20,7 +20,7 @@ struct MediaPrompt {
 Result<MediaPrompt> encode_media_prompt(std::span<const TextPiece> pieces, bool add_special, bool truncated,
                                         const ServedModel& model, const std::string& prompt_param,
                                         const MediaList& media);
-// A conversation's, with media or without.
+// Encodes a conversation's prompt, with or without media.
 Result<MediaPrompt> encode_rendered(std::span<const TextPiece> pieces, const ChatPromptFields& prompt,
                                     const ServedModel& model);
 

@@ -108,7 +108,7 @@ std::optional<PreparedChat> encode_conversation(FieldReader& reader, const Serve
   if (demanded && prepared.grammar == nullptr) prepared.grammar = grammar->grammar;
   if (reader.error()) return std::nullopt;
   const bool free_text = prepared.grammar == nullptr || (!demanded && tools.choice == ToolFields::Choice::kAuto);
-  // A model that must answer in a shape is spared the thinking, unless it was asked to.
+  // A constrained answer needs no reasoning, unless the request asks for it.
   if (!free_text && !asks_to_think(prompt)) prompt.template_kwargs["enable_thinking"] = false;
   if (tools.offered()) prompt.tools = tools.tools;
 

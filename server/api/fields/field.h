@@ -166,7 +166,7 @@ struct FieldTable {
 // All tables, in the page's order.
 std::span<const FieldTable* const> field_tables();
 
-// Splits a text at its dividers; an empty text has no parts.
+// Splits a text at its dividers; an empty text gives nothing.
 std::vector<std::string_view> parts_of(std::string_view text, std::string_view divider);
 
 }  // namespace quire::fields

@@ -38,7 +38,7 @@ inline constexpr Field kFilterRows[] = {
                                                                 "decay of the weight of earlier tokens"),
 };
 
-// Penalties of repetition, with the same two rules.
+// Penalties of repetition; the rules of kFilterRows hold here too.
 inline constexpr Field kPenaltyRows[] = {
     sampling<&SamplingParams::penalty_last_n>(
         "repeat_last_n", integer(-1, kMostInt32), "64",

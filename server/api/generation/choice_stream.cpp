@@ -22,7 +22,7 @@ std::string StopMatcher::push(std::string_view text) {
     matched_ = *found;
     return held_.substr(0, include_ ? first + found->size() : first);
   }
-  // The longest end of the text that is the start of some stop string stays back.
+  // Holds back the longest end of the text that may begin a stop string.
   std::size_t keep = 0;
   for (const std::string& stop : stops_) {
     for (std::size_t length = std::min(stop.size() - 1, held_.size()); length > keep; --length) {

@@ -1,6 +1,6 @@
-// StopMatcher: holds text back while it could be the start of a stop string. ChoiceStream: one choice's events turned
-// into text that may be shown, with its stop strings and its way to end. One thread at a time. Invariant: the shown
-// texts together are the choice's whole text, cut at the first stop string.
+// StopMatcher: holds text back while it could be the start of a stop string. ChoiceStream: turns one choice's events
+// into text that may be shown, and finds its stop strings and its end. One thread at a time. Invariant: the shown texts
+// together are the choice's whole text, cut at the first stop string.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ class StopMatcher {
  public:
   StopMatcher(std::vector<std::string> stops, bool include) : stops_(std::move(stops)), include_(include) {}
 
-  // The part of all text so far that can be shown now and was not yet.
+  // Returns the text that can be shown now and was not returned before.
   std::string push(std::string_view text);
   // Returns the text still held back, at the end of the output.
   std::string finish();

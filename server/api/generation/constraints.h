@@ -22,8 +22,8 @@ struct TextConstraint {
 // Null where the request leaves its text free. Errors stay in the reader.
 std::shared_ptr<const TextConstraint> read_constraint(FieldReader& reader, const ServedModel& model);
 
-// Compiles a constraint that `field` holds; an unsupported part is an error naming the field and the JSON pointer in
-// it.
+// Compiles a constraint that `field` holds; if some of it cannot be enforced, the error names the field and the JSON
+// pointer in it.
 std::shared_ptr<const TextConstraint> compile_constraint(FieldReader& reader, const ServedModel& model,
                                                          const std::string& field, GrammarSpec spec);
 

@@ -15,7 +15,7 @@ namespace quire {
 
 namespace {
 
-// A word that may not be written, or that ends a repetition.
+// Token limit of a forbidden word, or of one that ends a repetition (DRY).
 constexpr std::size_t kMostWordTokens = 1024;
 
 void set(std::int32_t& target, std::optional<std::int64_t> value) {
@@ -30,7 +30,7 @@ void apply_defaults(SamplingParams& sampling, const GenerationDefaults& defaults
   sampling.repetition_penalty = defaults.repetition_penalty.value_or(sampling.repetition_penalty);
 }
 
-// The tokens of one of a field's words; empty where it has too many.
+// The tokens of one word of a field; empty if it has too many.
 std::vector<TokenId> read_word(FieldReader& reader, const fields::Field& field, const std::string& word,
                                const Tokenizer& tokenizer) {
   const TextPiece piece{word, false};
@@ -302,7 +302,7 @@ std::string response_id(std::string_view prefix, const GenerationFields& fields)
 Result<std::optional<StreamOrigin>> take_origin(const Call& call, const ServedModel& model, std::size_t num_prompts,
                                                 GenerationFields& fields) {
   if (call.origin == nullptr || !fields.stream) return std::nullopt;
-  // Choices take turns as they come, progress depends on the cache, and an adapter is identified by its name alone.
+  // Events of several choices come in any order, progress depends on the cache, and only a name identifies an adapter.
   const bool is_one = num_prompts == 1 && fields.num_choices == 1 && !fields.return_progress;
   if (!is_one || model.adapter != nullptr || model.fingerprint.empty()) return std::nullopt;
   StreamOrigin origin = *call.origin;

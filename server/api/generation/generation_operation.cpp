@@ -67,7 +67,7 @@ void GenerationOperation::add_prompt(std::vector<TokenId> prompt, std::int32_t m
 Wanted GenerationOperation::on_event(std::size_t index, OutputEvent event, std::string& out) {
   if (!origin_ || event.tokens.size() == 0 || (event.finish && event.finish->error))
     return take_event(index, std::move(event), out);
-  // The end comes with the last token, or, where a token of its own is the end, after it.
+  // The finish comes with the last token, or in an event of its own if a stop token ended the choice.
   const std::size_t num_tokens = event.tokens.size();
   const bool ends_apart = event.finish && event.finish->stop_token;
   Wanted wanted = Wanted::kMore;

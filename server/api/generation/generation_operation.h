@@ -1,4 +1,4 @@
-// GenerationOperation: the part that completions and chat completions share: prompts become engine requests, events
+// GenerationOperation: what completions and chat completions have in common: prompts become engine requests, events
 // become each choice's text, and usage is counted. A subclass writes the shape of its API. One thread at a time.
 // Choices are numbered over all prompts: prompt p's choice c is p * n + c, as OpenAI numbers them.
 #pragma once

@@ -28,7 +28,7 @@ Json chat_entry(const Tokenizer& tokenizer, TokenId token, float logprob, bool a
 
 std::string token_name(const Tokenizer& tokenizer, TokenId token, bool as_id) {
   if (as_id) return "token_id:" + std::to_string(token.value);
-  // A token can be a part of a character: dump_json() replaces invalid UTF-8; `bytes` has the exact bytes.
+  // A token can end inside a character: dump_json() replaces invalid UTF-8; `bytes` has the exact bytes.
   const std::string dumped = dump_json(Json(std::string(tokenizer.token_bytes(token))));
   return Json::parse(dumped).get<std::string>();
 }

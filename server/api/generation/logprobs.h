@@ -28,7 +28,7 @@ void append_chat_logprobs(std::string& out, const Tokenizer& tokenizer, std::spa
                           std::size_t num_top, bool as_ids);
 
 // Start positions of tokens in the shown text, in characters. A token without visible text, such as the start token of
-// a prompt, or with only a part of a character, has the position of the next visible text. One thread at a time.
+// a prompt, or without a complete character, has the position of the next visible text. One thread at a time.
 class TextPlaces {
  public:
   TextPlaces(const Tokenizer& tokenizer, DetokenizerOptions options) : detokenizer_(tokenizer, options) {}

@@ -107,7 +107,7 @@ std::optional<NamedSamplers> read_names(FieldReader& reader, const std::vector<s
   return named;
 }
 
-// Letters that stand for no sampler are read as names, and refused so.
+// Letters that name no sampler are kept as names, which are refused later.
 std::vector<std::string> names_of_letters(const std::string& letters) {
   std::vector<std::string> names;
   for (const char letter : letters.substr(0, kMostSamplers)) {

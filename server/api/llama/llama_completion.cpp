@@ -122,7 +122,7 @@ class LlamaCompletion final : public GenerationOperation {
                 {"timings", timings(index)}};
   }
 
-  // The engine's own times; as the events came where a stop string ended the text before the engine did.
+  // The engine's times; if a stop string ended the text before the engine did, the times of the events.
   Json timings(std::size_t index) const {
     const Usage usage = choice_usage(index);
     const Progress& progress = progress_[index];

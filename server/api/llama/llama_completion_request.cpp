@@ -79,7 +79,7 @@ std::string marked_text(FieldReader& object, MediaList& media) {
   return marked + text->substr(from);
 }
 
-// Prompts of which one or more have pictures.
+// Reads prompts of which at least one has pictures.
 void read_media_prompts(FieldReader& reader, const Json& prompts, const ServedModel& model, const Call& call,
                         LlamaCompletionRequest& request) {
   const auto media = media_list(model, call);

@@ -11,7 +11,7 @@ namespace quire {
 
 namespace {
 
-// A request without a prompt only has its model loaded, which it is by now.
+// The answer to a request without a prompt, which only loads the model; it is loaded by now.
 std::unique_ptr<Operation> loaded_answer(const ServedModel& model, bool is_chat) {
   Json body = ollama_line(model.name);
   if (is_chat) {
@@ -49,7 +49,7 @@ std::optional<PreparedChat> prepare_prompt(FieldReader& reader, OllamaRequest& r
     prompt = std::move(request.context);
   }
   if (!fit_chat(reader, *request.model, request.fields, param, *prepared)) return std::nullopt;
-  // A call that is cut off or malformed is text: this API has whole ones only.
+  // Incomplete or malformed calls become text, because this API sends whole calls only.
   prepared->reading.options.eager = false;
   prepared->reading.options.exact = true;
   return prepared;

@@ -15,7 +15,7 @@ std::vector<PooledText> read_texts_of(FieldReader& reader, const ServedModel& mo
                                       const TextTruncation& truncation) {
   std::vector<PooledText> texts;
   const Json* input = reader.find(field);
-  // Nothing is no error: it loads the model.
+  // An empty input is not an error: it only loads the model.
   if (input == nullptr || *input == Json::array() || *input == "") return texts;
   for (Prompt& prompt : read_prompts(reader, field, model, "", truncation.keep != TextTruncation::Keep::kAll)) {
     auto text = fitted(std::move(prompt.tokens), truncation, model, std::string(field.name));

@@ -90,7 +90,7 @@ Json OllamaOperation::part(const OutputDelta& delta) const {
   return line;
 }
 
-// The engine's own times; as the events came where a stop string ended the text before the engine did.
+// The engine's times; if a stop string ended the text before the engine did, the times of the events.
 void OllamaOperation::add_end(Json& line) const {
   const Choice& choice = choices().front();
   const auto& info = choice.stream.finish_info();

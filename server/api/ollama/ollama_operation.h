@@ -15,7 +15,7 @@ struct OllamaAnswer {
   bool is_chat = true;  // otherwise `response` is the text, and `context` ends it
   bool logprobs = false;
   std::size_t top_logprobs = 0;
-  Clock::time_point ready{};  // when the model could be asked
+  Clock::time_point ready{};  // end of the load: the request was read
 };
 
 // The members that every line of an answer begins with.

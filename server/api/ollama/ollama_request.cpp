@@ -13,7 +13,7 @@ namespace quire {
 
 namespace {
 
-// Ollama's own defaults; a model's file goes before them.
+// Ollama's own defaults; those of a model's file come first.
 SamplingParams ollama_defaults() {
   SamplingParams sampling;
   sampling.temperature = 0.8F;
@@ -139,7 +139,7 @@ void read_messages_of(FieldReader& reader, const std::shared_ptr<MediaList>& med
   request.prompt.add_generation_prompt = !request.prompt.continue_final_message;
 }
 
-// A model is put away by its operator, or once it was idle for long, never by one of its users.
+// Refuses to unload a model: only its operator or a long idle time does that.
 void refuse_unloading(FieldReader& reader, const OllamaRequest& request) {
   const Json* time = reader.find(fields::ollama::kKeepAlive);
   if (!request.loads_only || time == nullptr) return;

@@ -35,7 +35,7 @@ OllamaRequest read_ollama_chat(FieldReader& reader, std::shared_ptr<const Served
 OllamaRequest read_ollama_generate(FieldReader& reader, std::shared_ptr<const ServedModel> model,
                                    std::shared_ptr<MediaList> media);
 
-// The fields that say how long a model stays loaded and on which part of the machine: checked; the operator decides.
+// Checks the fields about how long and on which devices a model stays loaded; the operator decides both.
 void read_ollama_hints(FieldReader& reader);
 
 // The model with a context of at most options.num_ctx tokens.

@@ -151,7 +151,7 @@ Result<std::size_t> PairScoring::add_prompted(const std::string& query, const st
   return add_text({*std::move(tokens)}, options_.truncation, param);
 }
 
-// Its document is cut already.
+// `document` was cut before.
 Result<std::size_t> PairScoring::add_joined(const std::string& query, const std::string& document,
                                             const std::string& param) {
   auto pair = joined(query, document, param);

@@ -26,7 +26,7 @@ PairOptions read_pair_options(FieldReader& reader) {
   return options;
 }
 
-// A text, or an object whose `text` it is: Cohere's and Jina's documents.
+// Reads a document of Cohere or Jina: a text, or an object with `text`.
 std::string document_text(FieldReader& reader, const std::string& name, const Json& value) {
   const Json* text = &value;
   if (value.is_object()) {

@@ -27,7 +27,7 @@ std::string replaced(std::string_view text, char from, std::string_view to) {
   return out;
 }
 
-// Without a fraction where there is none.
+// Writes whole numbers without a fraction.
 std::string plain_number(double value) {
   return value == static_cast<double>(static_cast<std::int64_t>(value))
              ? std::to_string(static_cast<std::int64_t>(value))
@@ -103,8 +103,8 @@ std::string with_tables(std::string_view page) {
   for (const FieldTable* table : fields::field_tables())
     tables.emplace(heading(*table), field_rows(*table));
   std::string out;
-  const std::string* awaited = nullptr;  // the table of the section at hand, until it was written
-  bool replaces = false;                 // inside of the table that it takes the place of
+  const std::string* awaited = nullptr;  // table of the current section; null once written
+  bool replaces = false;                 // skips the old table
   while (!page.empty()) {
     const std::size_t end = std::min(page.find('\n'), page.size() - 1) + 1;
     const std::string_view line = page.substr(0, end);

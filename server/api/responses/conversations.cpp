@@ -62,7 +62,7 @@ Json list_of(const Json& items) {
               {"has_more", false}};
 }
 
-// No body at all is one without members.
+// An absent body counts as an empty object.
 Result<Json> body_of(const Call& call) {
   return call.body.empty() ? Result<Json>(Json::object()) : parse_json_object(call.body, call.limit);
 }

@@ -13,7 +13,7 @@ namespace quire {
 
 // Null where there is none of that owner; `store` may be null.
 ResponseStore::Entry find_conversation(ResponseStore* store, const std::string& id, const std::string& owner);
-// Adds to its end, whatever others add meanwhile. One that grows beyond all the room there is is forgotten.
+// Appends the items, even if other requests append meanwhile. A conversation above the store's limit is removed.
 void append_to_conversation(ResponseStore& store, const std::string& id, const std::string& owner, const Json& items);
 
 // POST /v1/conversations

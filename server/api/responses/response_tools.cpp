@@ -65,7 +65,7 @@ class ToolReader {
     return given;
   }
 
-  // Its echo is complete, as OpenAI's is.
+  // The echo has all members, as OpenAI's has.
   Json read_function(FieldReader& tool, const std::string& name_space) {
     const std::string name = read_name(tool);
     if (tool.boolean("defer_loading", false))

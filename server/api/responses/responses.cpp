@@ -62,7 +62,7 @@ constexpr const char* kAskForSummary =
     "what was decided and done, results of tools that still matter, and what is to be done next. Write the summary "
     "only.";
 
-// Puts the question at the conversation's end.
+// Appends the request for a summary to the conversation.
 void ask_for_summary(ResponsesRequest& request) {
   Json& messages = request.prompt.messages;
   if (!messages.empty() && messages.back()["role"] == "user") {

@@ -422,7 +422,7 @@ ResponseInput read_response_input(FieldReader& reader, const StoredItems& before
   } else if (input->is_string()) {
     items.read(Json{{"role", "user"}, {"content", *input}});
   } else if (input->empty() && before.empty()) {
-    // Clients probe so whether there is such an endpoint: a turn without words.
+    // Clients probe the endpoint without input, which counts as an empty user message.
     items.read(Json{{"role", "user"}, {"content", ""}});
   } else {
     items.read_all(*input);

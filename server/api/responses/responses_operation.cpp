@@ -36,7 +36,7 @@ ResponsesOperation::ResponsesOperation(std::shared_ptr<const ServedModel> model,
   if (request_.background) background_id_ = ResponsesOperation::header().id;
 }
 
-// Its last events repeat all of it, those of a stream too.
+// The last events repeat the whole response, also in a stream.
 AnswerSize ResponsesOperation::answer_size() const {
   AnswerSize size = GenerationOperation::answer_size();
   constexpr std::int64_t kTokenText = 8;
@@ -110,7 +110,7 @@ Json ResponsesOperation::whole_response() {
 void ResponsesOperation::append_usage(Json& body) const {
   const Usage sum = usage();
   body["usage"] = {{"input_tokens", sum.prompt_tokens},
-                   // Nothing is written to the cache at a price: every prompt is kept while there is room.
+                   // Cache writes cost nothing: every prompt is kept while memory permits.
                    {"input_tokens_details", {{"cached_tokens", sum.cached_tokens}, {"cache_write_tokens", 0}}},
                    {"output_tokens", sum.completion_tokens},
                    {"output_tokens_details", {{"reasoning_tokens", sum.reasoning_tokens}}},
@@ -130,7 +130,7 @@ StoredResponse ResponsesOperation::stored_response(Json body, const std::string&
 }
 
 void ResponsesOperation::store(const Json& body) {
-  // With all that came before it, in one entry: the connection has one alone.
+  // Stores the whole conversation in one entry, because a connection keeps only one.
   if (!request_.store && socket_memory_ != nullptr) {
     return socket_memory_->put(stored_response(body, "", request_.conversation_items));
   }

@@ -109,7 +109,7 @@ class RequestReader {
     request_.conversation_items = std::move(items);
   }
 
-  // Its id, or an object that has it.
+  // Reads `conversation`: an id, or an object with an id.
   void read_conversation_id() {
     const Json* given = reader_.find(fields::responses::kConversation);
     if (given == nullptr) return;
@@ -131,7 +131,7 @@ class RequestReader {
     const auto tokens = reader_.integer(fields::responses::kMaxOutputTokens);
     if (tokens) request_.fields.max_tokens = static_cast<std::int32_t>(*tokens);
     request_.echo["max_output_tokens"] = tokens ? Json(*tokens) : Json(nullptr);
-    // It counts the calls of the server's own tools, and there are none.
+    // This limits calls of the server's own tools, and there are none.
     const auto calls = reader_.integer(fields::responses::kMaxToolCalls);
     request_.echo["max_tool_calls"] = calls ? Json(*calls) : Json(nullptr);
     const auto truncation = reader_.word(fields::responses::kTruncation);
@@ -163,7 +163,7 @@ class RequestReader {
     request_.echo["top_logprobs"] = top.value_or(0);
   }
 
-  // Parts of items that come from tools of OpenAI's own: there are no such items, so nothing of them is left out.
+  // Members of items that only OpenAI's own tools make: accepted, because no such item exists here.
   static bool is_of_absent_items(std::string_view name) {
     for (const std::string_view known :
          {"file_search_call.results", "web_search_call.results", "web_search_call.action.sources",

@@ -88,8 +88,8 @@ void LevelBench::linear(DType type, Shape shape, std::vector<KernelRow>& out) {
                     copies.size() * bytes};
     measure(
         row_of("linear", name, fmt::format("{}x{}", shape.outputs, shape.inputs), rows), work,
-        [&](std::int64_t turn) {
-          backend_->linear(*copies[static_cast<std::size_t>(turn) % copies.size()], x, y, false);
+        [&](std::int64_t call) {
+          backend_->linear(*copies[static_cast<std::size_t>(call) % copies.size()], x, y, false);
         },
         out);
   }
@@ -111,7 +111,7 @@ void LevelBench::decode(KvStorage& kv, const std::string& name, std::int64_t seq
   if (sequences * each > layout.num_blocks) return;
   progress_(fmt::format("{} attention {} {} sequences of {}", limits_.level, name, sequences, context));
   const auto blocks = shuffled_blocks(layout.num_blocks, random_);
-  // Each turn uses another layer and, if the cache is large enough, other blocks.
+  // Each call uses another layer and, if the cache is large enough, other blocks.
   const std::int64_t sets = layout.num_blocks / (sequences * each);
   std::vector<Scene> scenes(static_cast<std::size_t>(sets));
   for (std::size_t set = 0; set < scenes.size(); ++set) {
@@ -127,9 +127,9 @@ void LevelBench::decode(KvStorage& kv, const std::string& name, std::int64_t seq
                   kColdBytes};
   measure(
       row_of("attention, decode", name, fmt::format("context {}", context), sequences), work,
-      [&](std::int64_t turn) {
-        const Scene& scene = scenes[static_cast<std::size_t>(turn % sets)];
-        backend_->attention(kv, turn / sets % layout.num_layers, scene.batch(), q, kHeads, 0.125f, y);
+      [&](std::int64_t call) {
+        const Scene& scene = scenes[static_cast<std::size_t>(call % sets)];
+        backend_->attention(kv, call / sets % layout.num_layers, scene.batch(), q, kHeads, 0.125f, y);
       },
       out);
 }

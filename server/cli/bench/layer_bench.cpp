@@ -62,8 +62,8 @@ void LevelBench::experts(DType type, std::vector<KernelRow>& out) {
                     6.0 * static_cast<double>(choices * kExpertSize * kWidth), type, kNumExperts * expert_bytes};
     measure(
         row_of("experts", name, fmt::format("{} of {}", kNumChosen, kNumExperts), rows), work,
-        [&](std::int64_t turn) {
-          const auto& ids = sets[static_cast<std::size_t>(turn) % kChoiceSets];
+        [&](std::int64_t call) {
+          const auto& ids = sets[static_cast<std::size_t>(call) % kChoiceSets];
           const ExpertChoices taken{rows, kNumChosen, ids.data(), weights.data()};
           backend_->graph()->experts(args, taken, x, gates, results, y);
         },
@@ -169,8 +169,8 @@ void LevelBench::mixer(const Mixer& mixer, std::int64_t sequences, std::int64_t 
                   DType::kF32, kColdBytes};
   measure(
       row_of(mixer.name, "f32", mixer.shape, sequences * rows), work,
-      [&](std::int64_t turn) {
-        mixer.run(batch, {states.get(), turn % layers * mixer.state_floats}, views);
+      [&](std::int64_t call) {
+        mixer.run(batch, {states.get(), call % layers * mixer.state_floats}, views);
       },
       out);
 }

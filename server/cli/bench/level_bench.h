@@ -49,15 +49,15 @@ std::vector<std::int32_t> shuffled_blocks(std::int64_t count, std::mt19937& rand
 double kv_token_bytes(Backend& backend, const KvLayout& layout);
 KernelRow row_of(const char* operation, const std::string& type, const std::string& shape, std::int64_t rows);
 
-// The median seconds of one call of body(turn), over several passes; every call gets another turn number.
+// The median seconds of one call of body(call), over several passes; `call` counts the calls.
 template <class Body>
 double median_seconds(int passes, const Body& body) {
   using Clock = std::chrono::steady_clock;
-  std::int64_t turn = 0;
+  std::int64_t call = 0;
   const auto timed = [&](std::int64_t calls) {
     const auto begin = Clock::now();
     for (std::int64_t i = 0; i < calls; ++i)
-      body(turn++);
+      body(call++);
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
   std::int64_t calls = 1;
@@ -103,7 +103,7 @@ class LevelBench {
     std::size_t working_set = 0;     // bytes that the reads are spread over
   };
 
-  // Measures body(turn) between two measurements of the limit that binds it.
+  // Measures body(call) between two measurements of the limit that binds it.
   template <class Body>
   void measure(KernelRow row, const Work& work, const Body& body, std::vector<KernelRow>& out) {
     const double reading = work.bytes / limits_.read_rate(work.working_set);

@@ -19,8 +19,8 @@ struct ImageSize {
 inline constexpr std::int32_t kMostImageSide = 16384;
 Result<std::vector<ImageSize>> parse_image_sizes(const std::string& text);
 
-// The module `images`: squares of random colors, so that the file has about as many bytes as a photograph's JPEG. The
-// same seed gives the same image.
+// Squares of random colors, so that the file has about as many bytes as a photograph's JPEG. The same seed gives the
+// same image. Module: `images`.
 std::string random_png(const ImageSize& size, std::uint64_t seed);
 std::string random_image_url(const ImageSize& size, std::uint64_t seed);
 

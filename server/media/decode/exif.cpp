@@ -54,7 +54,7 @@ Picture turn_upright(Picture picture, int orientation) {
   const bool swaps = swaps_sides(orientation);
   const std::int64_t width = picture.width;
   const std::int64_t height = picture.height;
-  // Steps through the source, in pixels, for one step to the right and one downwards in the result.
+  // Offsets in the source, in pixels, for one pixel to the right and one down in the result.
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   const std::int64_t along_x = from_right ? -1 : 1;

@@ -26,7 +26,7 @@ std::string_view png_exif(std::string_view bytes);
 std::string_view jpeg_exif(std::string_view bytes);
 std::string_view webp_exif(std::string_view bytes);
 
-// The picture is not turned; its size is the header's.
+// The picture is not turned upright, and has the size in the header.
 Result<Picture> decode_png(std::string_view bytes, const PictureLimits& limits);
 Result<Picture> decode_jpeg(std::string_view bytes, const PictureLimits& limits);
 Result<Picture> decode_webp(std::string_view bytes, const PictureLimits& limits);

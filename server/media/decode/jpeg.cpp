@@ -37,7 +37,7 @@ struct JpegProgress {
   JpegState* state;
 };
 
-// State shared by libjpeg's callbacks and both sides of the jump: nothing that has a destructor is made between them.
+// State shared by libjpeg's callbacks and both sides of the jump. No object with a destructor is made between them.
 struct JpegState {
   JpegState() = default;
   JpegState(const JpegState&) = delete;
@@ -119,7 +119,7 @@ void set_up(JpegState& state, std::string_view bytes) {
   state.progress.base.progress_monitor = &on_progress;
 }
 
-// Adobe's files have their inks inverted, which Pillow takes for granted; its rounding.
+// Converts CMYK as Pillow does: expects Adobe's inverted inks, and rounds alike.
 void take_inks(const std::uint8_t* row, std::size_t width, std::vector<std::uint8_t>& rgb) {
   for (std::size_t x = 0; x < width; ++x, row += 4) {
     const std::uint32_t paper = row[3];
@@ -165,7 +165,7 @@ void read_picture(JpegState& state, std::size_t num_bytes) {
   jpeg.out_color_space = has_inks ? JCS_CMYK : is_gray ? JCS_GRAYSCALE : JCS_RGB;
   if (is_too_short(state, num_bytes)) ERREXIT(&jpeg, JERR_INPUT_EOF);
   jpeg_start_decompress(&jpeg);
-  // All scans were read: the end was not the file's own.
+  // All scans of such a file were read: at_end means that it ended too early.
   if (state.at_end && jpeg_has_multiple_scans(&jpeg) != FALSE) ERREXIT(&jpeg, JERR_INPUT_EOF);
   state.picture.width = static_cast<std::int32_t>(jpeg.output_width);
   state.picture.height = static_cast<std::int32_t>(jpeg.output_height);
@@ -179,7 +179,7 @@ void read_picture(JpegState& state, std::size_t num_bytes) {
   }
 }
 
-// Whether all was read. Only trivial values live in this frame.
+// Returns whether the whole file was read. Only trivial values live in this frame, because of longjmp().
 bool run(JpegState& state, std::size_t num_bytes) {
   if (setjmp(state.jump) != 0) return false;
   read_picture(state, num_bytes);

@@ -45,7 +45,7 @@ constexpr std::array kForeign = {
     Signature{0, "qoif"sv, "QOI"},
 };
 
-// Beginnings of texts in lower case, behind a byte order mark and white space.
+// Text formats begin so, in lower case, after a byte order mark and white space.
 constexpr std::array kTexts = {
     Signature{0, "<svg"sv, "SVG"},
     Signature{0, "<!doctype svg"sv, "SVG"},

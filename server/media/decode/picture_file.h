@@ -24,7 +24,7 @@ struct PictureHead {
 struct PictureLimits {
   std::int64_t max_pixels = 64'000'000;
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  bool as_stored = false;  // llama.cpp's reading: not turned upright, colors whatever their opacity
+  bool as_stored = false;  // like llama.cpp: not turned upright, opacity ignored
 };
 
 // Refusals of pictures are 400s with one of these codes, by which they are counted.

@@ -13,10 +13,10 @@ namespace quire::decoding {
 namespace {
 
 constexpr std::size_t kFirstChunk = 8;         // after the signature
-constexpr std::uint64_t kMostPngRatio = 1032;  // deflate's: bytes that one byte can stand for
+constexpr std::uint64_t kMostPngRatio = 1032;  // deflate's largest ratio of output to input
 constexpr png_alloc_size_t kMostChunk = png_alloc_size_t{8} << 20;
 
-// State shared by libpng's callbacks and both sides of the jump: nothing that has a destructor is made between them.
+// State shared by libpng's callbacks and both sides of the jump. No object with a destructor is made between them.
 struct PngState {
   PngState() = default;
   PngState(const PngState&) = delete;
@@ -103,7 +103,7 @@ void read_picture(PngState& state) {
   const std::uint64_t packed = png_get_rowbytes(png, state.info) * static_cast<std::uint64_t>(state.picture.height);
   if (packed > kMostPngRatio * state.bytes.size()) png_error(png, "the file is too short for its size");
   set_transforms(state);
-  // Not touched before its rows come.
+  // Reserved memory becomes resident only as rows are written.
   state.picture.rgb.reserve(3 * static_cast<std::size_t>(state.picture.width) *
                             static_cast<std::size_t>(state.picture.height));
   if (is_interlaced) return read_interlaced(state, 7);
@@ -115,7 +115,7 @@ void read_picture(PngState& state) {
   }
 }
 
-// Whether all was read. Only trivial values live in this frame.
+// Returns whether the whole file was read. Only trivial values live in this frame, because of longjmp().
 bool run(PngState& state) {
   if (setjmp(png_jmpbuf(state.png)) != 0) return false;
   png_set_read_fn(state.png, &state, &read_bytes);

@@ -11,7 +11,7 @@ namespace quire::decoding {
 
 namespace {
 
-constexpr std::size_t kSlice = 64 * 1024;  // bytes of a file between two looks at the time
+constexpr std::size_t kSlice = 64 * 1024;  // bytes decoded between two checks of the time
 
 struct DemuxerDeleter {
   void operator()(WebPDemuxer* demuxer) const { WebPDemuxDelete(demuxer); }

@@ -25,7 +25,7 @@ namespace {
 
 using ChildClock = std::chrono::steady_clock;
 
-constexpr int kChildLook = 20;  // milliseconds between looks at the clock and the client
+constexpr int kChildLook = 20;  // milliseconds between checks of the clock and the client
 constexpr int kMostDescriptors = 64;
 constexpr std::size_t kPiece = 64 * 1024;
 
@@ -74,7 +74,7 @@ constexpr std::uint32_t kRefusedCalls[] = {SYS_socket,           SYS_connect,   
                                            SYS_process_vm_readv, SYS_process_vm_writev, SYS_unshare, SYS_setns,
                                            SYS_io_uring_setup};
 
-// A filter by which these calls fail, and calls of another machine's numbers end the process.
+// System call filter: these calls fail, and calls numbered for another architecture end the process.
 std::vector<sock_filter> call_filter() {
   constexpr std::uint16_t kLoad = BPF_LD | BPF_W | BPF_ABS;
   constexpr std::uint16_t kIsEqual = BPF_JMP | BPF_JEQ | BPF_K;
@@ -93,8 +93,8 @@ std::vector<sock_filter> call_filter() {
   return filter;
 }
 
-// All that the child needs, made before it starts: it shares this process's memory until it runs the program, and
-// allocates nothing.
+// Data for the child, made before it starts: the child shares this process's memory until it runs the program, and must
+// not allocate.
 struct Start {
   const char* path;
   std::vector<char*> arguments;
@@ -127,7 +127,7 @@ void close_all_others(int max_descriptor) {
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
     ::sigaction(SIGPIPE, &action, nullptr);
-    // A file that it may not write is an error of the program, not its end.
+    // A write above the file size limit becomes an error of the program, not a signal.
     action.sa_handler = SIG_IGN;
     ::sigaction(SIGXFSZ, &action, nullptr);
     sigset_t none;
@@ -140,8 +140,8 @@ void close_all_others(int max_descriptor) {
   ::_exit(127);
 }
 
-// Its page tables are not copied (vfork), since they may cover a model's memory; this thread waits for the program's
-// start. No handler of this process runs in the child.
+// Uses vfork: copying page tables that cover a model's memory would be slow. This thread waits for the program's start.
+// No signal handler of this process runs in the child.
 [[gnu::noinline]] pid_t start_child(Start& start) {
   sigset_t all;
   sigset_t before;
@@ -164,7 +164,7 @@ bool write_all(int to, std::string_view bytes) {
   return ::lseek(to, 0, SEEK_SET) == 0;
 }
 
-// Whether the call has to end now, and why.
+// Checks whether the call has to end now, and why.
 class Bounds {
  public:
   explicit Bounds(const ChildProgram& program) : program_(program), deadline_(ChildClock::now() + program.max_time) {}
@@ -205,7 +205,7 @@ ChildEnd wait_for_end(pid_t child, Bounds& bounds) {
   return bounds.end();
 }
 
-// Kills the child with its group, before its number may be another process's, and returns its exit status.
+// Kills the child's process group while its number cannot belong to another process, and returns the exit status.
 int reap(pid_t child) {
   ::kill(-child, SIGKILL);
   int status = 0;

@@ -1,6 +1,6 @@
-// run_child: a program over untrusted input, in a process of its own: its own group, no environment, no further
-// descriptors, no sockets, bounds of memory, time and output. Any thread that may wait. Invariant: neither the process
-// nor one that it started outlives the call.
+// run_child: runs a program over untrusted input in a process of its own: a new process group, no environment, no open
+// files but the standard streams, no sockets, limits of memory, time and output. Any thread that may wait. Invariant:
+// neither the process nor one that it started outlives the call.
 #pragma once
 
 #include <chrono>

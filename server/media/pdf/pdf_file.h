@@ -37,7 +37,7 @@ inline constexpr const char* kSlowPdf = "pdf_timeout";
 
 bool is_pdf(std::string_view bytes);
 
-// 400 where this server reads none: the key, or the program that is missing.
+// 400 if PDF files are not read here: names the key or the missing program.
 Result<void> check_pdf(const PdfOptions& options, bool with_pages);
 
 // `is_unwanted` ends it early.

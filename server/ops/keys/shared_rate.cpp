@@ -30,7 +30,7 @@ double SharedRate::seconds_until(double wanted, const Limit& limit, Time now) {
   return TokenBucket::seconds_until(needed, level(limit, now), has_store_ ? capacity_of(limit) : part);
 }
 
-// A request larger than this replica's part needs the whole part, and leaves a debt.
+// A request larger than this replica's share needs the whole share, and leaves a debt.
 bool SharedRate::may_take(double wanted, const Limit& limit, Time now) {
   if (refilled_part(limit, now) >= std::min(wanted, part_of(capacity_of(limit), limit))) return true;
   return has_store_ && unreported_ == 0.0 && reported_ == 0.0 && bucket_.level(capacity_of(limit), now) >= wanted;
@@ -41,8 +41,8 @@ void SharedRate::take(double amount, const Limit& limit, Time now) {
   unreported_ += amount;
 }
 
-// After a failure, the parts of all replicas together replace the bucket: this one's deficit in its part is the amount
-// taken beyond the rate's refill.
+// After a failure, the shares of all replicas together replace the bucket: this one's deficit in its share is the
+// amount taken beyond the rate's refill.
 SharedRate::Report SharedRate::begin_report(const Limit& limit, Time now) {
   const double bucket = bucket_.level(capacity_of(limit), now);
   if (!has_store_) unreported_ = std::max(0.0, part_of(bucket, limit) - refilled_part(limit, now));

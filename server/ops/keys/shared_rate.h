@@ -1,8 +1,8 @@
 // SharedRate: one replica's view of a rate that all replicas of a fleet share through a store, which holds one bucket
 // for it. One thread at a time. It knows no clock and no store: times and answers are arguments, and nothing waits.
 // Invariants: every amount taken is reported once, so that the sum over time is exact; between two answers a replica
-// takes at most its part, 1/N of the bucket's last level, refilled at 1/N of the rate, or one request that the bucket
-// had room for; without a store it has only that part, and the N parts add up to the rate.
+// takes at most its share, 1/N of the bucket's last level, refilled at 1/N of the rate, or one request that the bucket
+// had room for; without a store it has only that share, and the N shares add up to the rate.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ class SharedRate {
   // Generated tokens may exceed the level and leave a debt.
   void take(double amount, const Limit& limit, Time now);
   // The fleet's remaining level as known here: the bucket at the last answer, refilled, minus what this replica took
-  // since. Without a store: this replica's part.
+  // since. Without a store: this replica's share.
   double level(const Limit& limit, Time now);
 
   // Seconds until `wanted` may be taken, as far as known here.
@@ -48,7 +48,7 @@ class SharedRate {
   double& refilled_part(const Limit& limit, Time now);
 
   TokenBucket bucket_;  // the store's last level minus later use; full before the first answer
-  TokenBucket part_;    // this replica's part
+  TokenBucket part_;    // this replica's share
   double unreported_ = 0.0;
   double reported_ = 0.0;  // sent but not answered
   bool is_asking_ = false;

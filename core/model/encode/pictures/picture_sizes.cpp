@@ -27,7 +27,7 @@ PictureSize within(PictureSize size, std::int32_t align, std::int64_t most) {
   return {size.width, std::min(size.height, longest(size.width))};
 }
 
-// Rules that keep the aspect make lines of any length: one as narrow as a side can be is shortened.
+// Rules that keep the aspect allow lines of any length: a picture whose short side is least is shortened.
 PictureSize line_within(PictureSize size, std::int32_t align, std::int64_t most) {
   return std::min(size.width, size.height) > align ? size : within(size, align, most);
 }

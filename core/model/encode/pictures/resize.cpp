@@ -135,7 +135,7 @@ void resample_line(const std::uint8_t* line, const AxisWeights& axis, std::uint8
   }
 }
 
-// Lines of a picture at the columns of a part of the result. Only as many are kept as the filter of a line covers.
+// Lines of a picture, at the columns of a rectangle of the result. Only as many are kept as a line's filter covers.
 class LineWindow {
  public:
   LineWindow(const Picture& picture, PictureSize size, const PicturePart& part, ResizeFilter filter, std::int32_t depth)

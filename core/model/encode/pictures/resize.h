@@ -16,7 +16,7 @@ struct PicturePart {
   PictureSize size;
 };
 
-// The same pixels of a part alone, by one of Pillow's filters: the rest takes no memory.
+// Resizes one rectangle of the result, to the same pixels, by one of Pillow's filters; the rest takes no memory.
 Picture resize_part(const Picture& picture, PictureSize size, const PicturePart& part, ResizeFilter filter);
 
 }  // namespace quire

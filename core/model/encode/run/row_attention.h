@@ -22,7 +22,7 @@ class RowAttention {
   // q: rows from first_row on.
   void run(Backend& backend, const KvStorage& storage, std::int64_t first_row, std::int64_t num_heads, float scale,
            MatrixView q, MatrixView out) const;
-  // Rows of q are others, and each sees all rows.
+  // Rows of q are those of another matrix, and each sees all rows.
   void run_across(Backend& backend, const KvStorage& storage, std::int64_t num_heads, float scale, MatrixView q,
                   MatrixView out) const;
 

@@ -14,7 +14,7 @@ class RowStages {
  public:
   // Computes rows [begin, end) of its stage.
   using Compute = std::function<void(TowerOps& ops, std::int64_t begin, std::int64_t end)>;
-  static constexpr std::int64_t kUnit = 32;       // rows of the smallest piece: fewer waste the products' tiles
+  static constexpr std::int64_t kUnit = 32;       // least rows computed at once: fewer waste the products' tiles
   static constexpr std::int64_t kCostlyUnit = 8;  // for rows that cost much each
 
   // row_work: multiply-adds of a row. A stage without rows is left out.

@@ -54,7 +54,7 @@ void set_colours(const TowerFiles& files, const char* key, const std::array<doub
   files.out.set_vision(key, GgufValue(std::move(values)));
 }
 
-// Steps of the processor that are always done or never.
+// Refuses a processor that skips a step which is always done here, or does one that never is.
 void require_steps(const TowerFiles& files) {
   constexpr double kMostDeviation = 1e-6;
   const JsonObject& processor = files.processor;
@@ -143,7 +143,7 @@ void require_rope(const TowerFiles& files, double base) {
   if (const auto rope = files.vision.object("rope_parameters")) check(*rope);
 }
 
-// A switch of the configuration whose work is tensors.
+// A switch of the configuration that must have tensors.
 void require_tensors(const TowerFiles& files, const char* key, std::string_view ending) {
   const bool is_on = files.vision.boolean(key).value_or(false);
   const auto& tensors = files.out.tensors();
@@ -162,7 +162,7 @@ void set_pixels(const TowerFiles& files) {
   if (const auto most = limit("max_pixels", "longest_edge")) files.out.set_integer("image_max_pixels", *most);
 }
 
-// The longest side of an image, of processors that say no more.
+// The longest side of an image, for processors that state no other size.
 std::optional<std::int64_t> longest_edge(const TowerFiles& files) {
   const auto size = files.processor.object("size");
   if (!size) return std::nullopt;

@@ -23,8 +23,8 @@ std::filesystem::path find_tower(const std::filesystem::path& model);
 
 enum class HfTowerClass : std::uint8_t { kQwen, kSiglip, kGemma4, kPixtral };
 
-// The name of the tensor in mmproj files. Empty: it is no part of the tower. A part without such a name keeps its own,
-// under which the tower's reader refuses it.
+// The name of the tensor in mmproj files. Empty: the tensor is not the tower's. A tensor of the tower without such a
+// name keeps its own, and the tower's reader refuses it.
 std::string mmproj_name(HfTowerClass kind, const std::string& name);
 
 }  // namespace quire

@@ -41,7 +41,7 @@ struct TowerStep {
   Nonlinearity activation = Nonlinearity::kGelu;
 };
 
-// Rotation of heads: parts of a head turned by angles of the patch's place.
+// Rotation of heads: ranges of a head turned by angles of the patch's place.
 struct RopeSpec {
   struct Angle {
     bool by_column = false;

@@ -80,7 +80,7 @@ void read_gemma4_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec
 }
 
 void read_gemma4_unified_tower(const MmprojFile& file, PictureForm form, TowerSpec& spec) {
-  constexpr std::int64_t kPatches = 3;  // sides of the file's patch in one that is embedded
+  constexpr std::int64_t kPatches = 3;  // side of an embedded patch, in patches of the file
   constexpr double kPatchEps = 1e-5;
   spec.family = "Gemma 4 unified";
   spec.patch_size *= kPatches;

@@ -29,7 +29,7 @@ class MappedFile {
   // A hint for a file that is read completely: some file systems then read and map huge pages, which saves address
   // translation. Reading single rows would then read 2 MiB for each.
   void prefer_huge_pages() const;
-  // Drops the pages within `range` (a part of bytes()) from this process's memory; reading them again maps them again.
+  // Drops the pages of `range`, which lies in bytes(), from this process's memory; reading them again maps them again.
   void release(std::span<const std::byte> range) const;
 
  private:

@@ -53,7 +53,7 @@ std::string find_name(const std::set<std::string>& names, std::string_view begin
   return found == names.end() ? "" : *found;
 }
 
-// The model's file, or else a vision part beside it.
+// The model's file; if there is none, any GGUF file, such as a tower.
 std::string find_gguf(const std::set<std::string>& names) {
   const auto found = std::ranges::find_if(
       names, [](const std::string& name) { return name.ends_with(".gguf") && !name.starts_with("mmproj"); });

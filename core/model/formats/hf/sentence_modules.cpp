@@ -31,7 +31,7 @@ void check_dense(const std::filesystem::path& folder) {
     object.fail(fmt::format("the activation '{}' of a dense module is not supported", printable(activation)));
 }
 
-// The last part of a class's name.
+// The last component of a class's name.
 std::string kind_of(const json& module, const std::filesystem::path& path) {
   const auto type = module.find("type");
   if (type == module.end() || !type->is_string()) refuse(path, "a module has no type");

@@ -1,4 +1,4 @@
-// TextTasks: the parts of a model's file for embedding, scoring and classifying texts: the prefixes of inputs, the form
+// TextTasks: what a model's files say about embedding, scoring and classifying texts: the prefixes of inputs, the form
 // of a pair, the names of labels. Plain values; any thread.
 #pragma once
 

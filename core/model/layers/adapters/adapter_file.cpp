@@ -83,7 +83,7 @@ AdapterFile open_peft_adapter(const fs::path& directory, bool ignore_unknown_key
 }
 
 struct ChangedPart {
-  std::string name;    // name of the changed matrix, from the layers' part on
+  std::string name;    // name of the changed matrix, from "layers" on
   std::string module;  // its whole name
   bool is_up = false;  // the tensor is the second matrix of the pair
 };
@@ -125,7 +125,7 @@ std::map<std::string, AdapterPair> AdapterFile::pairs() const {
   return out;
 }
 
-// Every part is preceded by its length, so that different lists of parts never give the same bytes.
+// Every item is preceded by its length, so that different lists never give the same bytes.
 std::string AdapterFile::content_key(std::span<const float> used_scales) const {
   std::string parts;
   const auto add = [&](std::span<const std::byte> bytes) {

@@ -21,7 +21,7 @@ namespace {
 using Role = WeightRole;
 namespace fs = std::filesystem;
 
-// PEFT's name of the matrix, from the layers' part on: "layers.3.self_attn.q_proj", "lm_head".
+// PEFT's name of the matrix, from "layers" on: "layers.3.self_attn.q_proj", "lm_head".
 std::string peft_name(Role role, std::int64_t layer) {
   std::string_view name = role_info(role).hf;
   if (name.empty()) return {};
@@ -82,7 +82,7 @@ struct StackedPair {
     const std::int64_t size = std::ssize(down) / num_experts;
     return {down.begin() + expert * size, down.begin() + (expert + 1) * size};
   }
-  std::vector<float> by_input(std::int64_t expert) const {  // the part of `up` as [rank, b]
+  std::vector<float> by_input(std::int64_t expert) const {  // the expert's values of `up` as [rank, b]
     const std::int64_t length = std::ssize(up) / (rank * num_experts);
     std::vector<float> out;
     for (std::int64_t r = 0; r < rank; ++r) {

@@ -202,7 +202,7 @@ Value method_replace(Evaluator& evaluator, const Value& self, const Arguments& a
       self.is_markup());
 }
 
-// The part of a text between code point positions `start` and `end`, as a view; nothing if start is past the end.
+// The text between code point positions `start` and `end`, as a view; nothing if start is past the end.
 std::optional<std::pair<std::size_t, std::size_t>> window(const Value& self, const Bound& bound, std::size_t first) {
   const std::string& bytes = self.bytes();
   const auto place = [&bound](std::size_t index, Integer fallback, Integer size) {

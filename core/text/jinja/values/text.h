@@ -1,6 +1,6 @@
 // Text: a UTF-8 string in which each byte is marked trusted (written by the template or the server) or not (sent by a
 // client). One thread at a time while it changes; any thread once shared as const. Invariant: marks_ has one mark per
-// byte; a part of a text keeps the marks it had. Costs one extra byte per byte of text.
+// byte; a substring keeps the marks it had. Costs one more byte per byte of text.
 #pragma once
 
 #include <string>

@@ -26,7 +26,7 @@ class TextIndex {
   // False, and no change, if the text is already known.
   bool insert(std::string_view text, std::int32_t symbol) {
     if (find(text) >= 0) return false;
-    if ((count_ + 1) * 2 > slots_.size()) rehash(slots_.empty() ? 16 : slots_.size() * 2);
+    if ((count_ + 1) * 2 > buckets_.size()) rehash(buckets_.empty() ? 16 : buckets_.size() * 2);
     const std::uint64_t hash = hash_of(text);
     place({static_cast<std::uint32_t>(block_.size()), static_cast<std::uint32_t>(text.size()),
            static_cast<std::uint32_t>(hash >> 32), symbol},
@@ -40,17 +40,17 @@ class TextIndex {
   std::size_t longest() const { return longest_; }  // bytes of the longest text
 
   std::int32_t find(std::string_view text) const {
-    if (slots_.empty()) return -1;
+    if (buckets_.empty()) return -1;
     const std::uint64_t hash = hash_of(text);
     for (std::size_t i = hash & mask();; i = (i + 1) & mask()) {
-      const Slot& slot = slots_[i];
-      if (slot.symbol < 0) return -1;
-      if (slot.tag == static_cast<std::uint32_t>(hash >> 32) && text_of(slot) == text) return slot.symbol;
+      const Bucket& bucket = buckets_[i];
+      if (bucket.symbol < 0) return -1;
+      if (bucket.tag == static_cast<std::uint32_t>(hash >> 32) && text_of(bucket) == text) return bucket.symbol;
     }
   }
 
  private:
-  struct Slot {
+  struct Bucket {
     std::uint32_t offset = 0;
     std::uint32_t size = 0;
     std::uint32_t tag = 0;
@@ -58,23 +58,25 @@ class TextIndex {
   };
 
   static std::uint64_t hash_of(std::string_view text) { return std::hash<std::string_view>{}(text); }
-  std::size_t mask() const { return slots_.size() - 1; }
-  std::string_view text_of(const Slot& slot) const { return std::string_view(block_).substr(slot.offset, slot.size); }
-  void place(const Slot& slot, std::uint64_t hash) {
+  std::size_t mask() const { return buckets_.size() - 1; }
+  std::string_view text_of(const Bucket& bucket) const {
+    return std::string_view(block_).substr(bucket.offset, bucket.size);
+  }
+  void place(const Bucket& bucket, std::uint64_t hash) {
     std::size_t i = hash & mask();
-    while (slots_[i].symbol >= 0)
+    while (buckets_[i].symbol >= 0)
       i = (i + 1) & mask();
-    slots_[i] = slot;
+    buckets_[i] = bucket;
   }
   void rehash(std::size_t size) {
-    std::vector<Slot> old(size);
-    old.swap(slots_);
-    for (const Slot& slot : old) {
-      if (slot.symbol >= 0) place(slot, hash_of(text_of(slot)));
+    std::vector<Bucket> old(size);
+    old.swap(buckets_);
+    for (const Bucket& bucket : old) {
+      if (bucket.symbol >= 0) place(bucket, hash_of(text_of(bucket)));
     }
   }
 
-  std::vector<Slot> slots_;
+  std::vector<Bucket> buckets_;
   std::string block_;
   std::size_t count_ = 0;
   std::size_t longest_ = 0;
@@ -93,19 +95,19 @@ class PairTable {
 
   // Keeps the pair's first entry.
   void insert(std::int32_t left, std::int32_t right, Merge merge) {
-    if ((count_ + 1) * 2 > slots_.size()) rehash(slots_.empty() ? 16 : slots_.size() * 2);
-    Slot& slot = slots_[position(key_of(left, right))];
-    if (slot.merge.rank != kNoRank) return;
-    slot = {key_of(left, right), merge};
+    if ((count_ + 1) * 2 > buckets_.size()) rehash(buckets_.empty() ? 16 : buckets_.size() * 2);
+    Bucket& bucket = buckets_[position(key_of(left, right))];
+    if (bucket.merge.rank != kNoRank) return;
+    bucket = {key_of(left, right), merge};
     ++count_;
   }
 
   Merge find(std::int32_t left, std::int32_t right) const {
-    return slots_.empty() ? Merge{} : slots_[position(key_of(left, right))].merge;
+    return buckets_.empty() ? Merge{} : buckets_[position(key_of(left, right))].merge;
   }
 
  private:
-  struct Slot {
+  struct Bucket {
     std::uint64_t key = 0;
     Merge merge;
   };
@@ -114,21 +116,21 @@ class PairTable {
     return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
   }
   std::size_t position(std::uint64_t key) const {
-    const std::size_t mask = slots_.size() - 1;
+    const std::size_t mask = buckets_.size() - 1;
     std::size_t i = mixed(key) & mask;
-    while (slots_[i].merge.rank != kNoRank && slots_[i].key != key)
+    while (buckets_[i].merge.rank != kNoRank && buckets_[i].key != key)
       i = (i + 1) & mask;
     return i;
   }
   void rehash(std::size_t size) {
-    std::vector<Slot> old(size);
-    old.swap(slots_);
-    for (const Slot& slot : old) {
-      if (slot.merge.rank != kNoRank) slots_[position(slot.key)] = slot;
+    std::vector<Bucket> old(size);
+    old.swap(buckets_);
+    for (const Bucket& bucket : old) {
+      if (bucket.merge.rank != kNoRank) buckets_[position(bucket.key)] = bucket;
     }
   }
 
-  std::vector<Slot> slots_;
+  std::vector<Bucket> buckets_;
   std::size_t count_ = 0;
 };
 

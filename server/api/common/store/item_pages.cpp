@@ -35,7 +35,7 @@ Result<PageQuery> read_page_query(const std::string& query, bool ascending_by_de
   return page;
 }
 
-// Leaves the page that the query asks for; whether there are more items behind it.
+// Reduces `items` to the page that the query asks for; returns whether more items follow it.
 template <class Items, class IdOf>
 Result<bool> cut_page(const std::string& query, Items& items, bool ascending_by_default, PageLimits limits,
                       const IdOf& id_of) {

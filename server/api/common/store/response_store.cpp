@@ -46,7 +46,7 @@ bool ResponseStore::replace(const Entry& old, StoredResponse other) {
   return true;
 }
 
-// The new entry's owner counts with it.
+// Weighs `owner` as if it had the new entry already.
 void ResponseStore::make_room(const std::string& owner, std::int64_t size) {
   while (num_entries_ > 0) {
     const bool is_full = num_entries_ >= options_.max_count;
