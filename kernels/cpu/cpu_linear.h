@@ -81,7 +81,8 @@ class LinearRunner {
     DType type;
     GemmRange range;
   };
-  // A job on its way: the parts that are computed now, which take their inputs in the same order, and those to come.
+  // A job that has begun: the parts that are computed now, which take their inputs in the same order, and the remaining
+  // ones.
   struct Progress {
     const LinearJob* job = nullptr;
     std::span<const CpuLinear::Part> parts;

@@ -141,9 +141,9 @@ constexpr std::int64_t groups_of(std::int64_t head_dim, std::int64_t group) {
 }
 
 // A head of one layer's K/V: inside a block K is [head_dim][block_size] and V is [block_size][padded_dim], each for
-// int8 followed by block_size f32 scales. Of int4, four bytes of K hold eight features of a token, [head_dim / 8]
-// [block_size], byte i of them features i and i + 4; a byte of V holds features i and i + 16 of each 32. f16 scales
-// [groups][block_size] and f16 minima of the same shape follow.
+// int8 followed by block_size f32 scales. In int4, four bytes of K hold eight features of a token, [head_dim / 8]
+// [block_size], and their byte i holds features i and i + 4; a byte of V holds features i and i + 16 of each 32. f16
+// scales [groups][block_size] and f16 minima of the same shape follow.
 struct KvHeadView {
   std::byte* base = nullptr;     // K of this head in block 0
   std::size_t block_stride = 0;  // bytes from one block to the next

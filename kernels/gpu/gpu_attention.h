@@ -1,7 +1,7 @@
 // GpuAttention: stores a step's K and V and enqueues paged attention: a list of rows and their partitions, planned on
-// the host, or of tiles of rows. Which of the two depends on the layer's shape and the cache's type alone.
-// Engine thread only. Invariants: a row's partitions are cut by absolute position, whatever comes with it; the results
-// of partitions take no more than `partial_bytes`, or what one row needs: of more rows, some are computed after others.
+// the host, or of tiles of rows. The layer's shape and the cache's type alone decide between the two. Engine thread
+// only. Invariants: a row's partitions are cut by absolute position, whatever else is in the batch; the results of
+// partitions take at most `partial_bytes`, or what one row needs; rows that do not fit are computed after the others.
 #pragma once
 
 #include <vector>

@@ -1,8 +1,8 @@
 // RedisConnection: a connection to a Redis or Valkey server: resolves its name, connects, secures and authenticates;
 // then takes commands, whose replies come in order. One thread at a time: its context's. Invariants: `up` is called at
 // most once, `failed` exactly once unless close() comes first, and nothing is called after either; each command's
-// `done` is called once, with null if the connection failed before its reply. It fails if no byte moves for `patience`
-// while a reply is due, if a reply is later than that and its bytes explain, or if it is not up by then. After a second
+// `done` is called once, with null if the connection failed before its reply. The connection fails if no byte moves for
+// `patience` before it is up or while a reply is due, or if a reply takes longer than its bytes explain. After a second
 // without a command it is pinged.
 #pragma once
 

@@ -1,6 +1,6 @@
-// RespReader: replies of a Redis or Valkey server, parsed by hiredis. One thread at a time.
-// Invariant: a reply is text, bytes, a number, nothing or an error, of at most max_bytes; anything else, arrays too,
-// which no command here returns, breaks the protocol for good.
+// RespReader: replies of a Redis or Valkey server, parsed by hiredis. One thread at a time. Invariant: a reply is text,
+// bytes, a number, nothing or an error, of at most max_bytes. Anything else, such as an array, which no command here
+// returns, breaks the protocol: no further reply is read.
 #pragma once
 
 #include <cstddef>

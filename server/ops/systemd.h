@@ -1,6 +1,6 @@
-// Messages between systemd, or the like, and this service (sd_notify(3), sd_listen_fds(3)). ServiceNotifier sends one
-// line per change of state; Watchdog decides whether the daemon may report that it is alive. ServiceNotifier: any
-// thread. Watchdog: one thread at a time.
+// Messages between systemd, or another supervisor with its protocol, and this service (sd_notify(3), sd_listen_fds(3)).
+// ServiceNotifier sends one line per change of state; Watchdog decides whether the daemon may report that it is alive.
+// ServiceNotifier: any thread. Watchdog: one thread at a time.
 #pragma once
 
 #include <chrono>

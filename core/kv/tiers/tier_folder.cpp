@@ -44,7 +44,7 @@ struct FolderCloser {
   void operator()(DIR* folder) const { closedir(folder); }
 };
 
-// Calls visit(path) for each file or folder in a folder. Where memory fails that is thrown: the standard library's
+// Calls visit(path) for each file or folder in a folder. Throws bad_alloc if memory is refused; the standard library's
 // iterators would end the process.
 template <class Visit>
 void for_each_in(const fs::path& folder, Visit&& visit) QUIRE_REQUIRES(kKvIoThread) {

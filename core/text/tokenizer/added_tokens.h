@@ -1,6 +1,6 @@
 // AddedTokens: finds the tokens that are taken whole from a text before all other steps: control tokens in trusted text
-// only, user-defined ones everywhere. Immutable after construction; any thread. Invariant: the parts of a text, in
-// order, cover it exactly.
+// only, user-defined ones everywhere. Immutable after construction; any thread. Invariant: the results of split(), in
+// order, cover the text exactly.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ struct AddedToken {
   TokenId id;
   bool special = false;      // a control token: found in trusted text only
   bool single_word = false;  // not inside a word
-  bool lstrip = false;       // takes the spaces before it along
-  bool rstrip = false;       // ... and after it
+  bool lstrip = false;       // the spaces before it belong to it
+  bool rstrip = false;       // the spaces after it belong to it
   bool normalized = false;   // looked for in the normalised text
 };
 
@@ -41,10 +41,10 @@ class AddedTokens {
 
   bool empty() const { return tokens_.empty(); }
   std::size_t longest() const;  // bytes of the longest token
-  // Whether a token takes any number of spaces around it along.
+  // Whether the spaces around some token belong to it, however many there are.
   bool takes_spaces() const;
-  // Appends the parts of `text`: at each place the longest token wins. A special token counts only inside one of the
-  // `trusted` ranges, which are in order and apart. Time: text times the longest token.
+  // Splits `text` into tokens and the text between them: at each place the longest token wins. A special token counts
+  // only inside one of the `trusted` ranges, which are in order and apart. Time: text times the longest token.
   void split(std::string_view text, std::span<const Range> trusted, std::vector<Part>& parts) const;
 
  private:

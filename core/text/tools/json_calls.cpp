@@ -192,8 +192,8 @@ class JsonCallReader {
            !decode_json_string(member.value.text).value_or("").empty();
   }
 
-  // Nothing where the members cannot become a call. Of a key given twice the first counts: it may have been passed on
-  // already.
+  // Returns nothing if the members cannot become a call. If a key is given twice, the first one counts, since it may
+  // have been sent already.
   std::optional<ParsedToolCall> named_call(const JsonMembers& members) const {
     ParsedToolCall call;
     for (const auto& member : members.members) {

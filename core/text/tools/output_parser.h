@@ -17,7 +17,7 @@ namespace quire {
 
 struct ToolCallDelta {
   std::size_t index = 0;  // index of the call within the message
-  std::string id;    // sent once, with the name if the format has it there; the server makes an id if none came by then
+  std::string id;    // sent once, with the name if the format has it there; the server makes one if the model does not
   std::string name;  // in a call's first delta only
   std::string arguments;  // the next piece of the arguments' JSON text
 };

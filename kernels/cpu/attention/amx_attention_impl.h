@@ -289,7 +289,8 @@ void attend_query_tiles(const TileAttention<E, Tiles>* work, std::int64_t count,
   tiles.release();
 }
 
-// One tile of each of several heads, interleaved, so that memory is read about in the order in which it lies.
+// Computes one tile of each of several heads, interleaved, so that memory is read roughly in the order of its
+// addresses.
 template <class E, class Tiles>
 void attend_head_tiles(const TileAttention<E, Tiles>* work, std::int64_t count, TileShape shape) {
   constexpr std::int64_t kStepRuns = kStepVecs * Simd::kLanes / kRun;

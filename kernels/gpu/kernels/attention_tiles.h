@@ -1,10 +1,10 @@
 // attend_tiles: paged attention over caches of f16 and bf16 by mma.m16n8k16. A block computes 16 * kTiles query vectors
 // (rows of one sequence times heads that share K and V) over one partition of 256 tokens, four groups of 64. K and V go
-// through a ring, 32 columns at a time. Of 16 vectors each warp takes one group of tokens; of 64 each warp takes 16 and
-// all groups. Queries and weights are sums of a high and a low float of 16 bits, multiplied one after the other.
-// A score is one chain over the head; 2^(score - the partition's maximum) weighs V in one chain over a group; sums of
-// the groups are added in order. Invariant: a vector's arithmetic is the same in both forms, whatever comes with it.
-// Tokens that a row does not see weigh zero: values that another row of its tile sees must be finite.
+// through a ring, 32 columns at a time. With 16 vectors each warp takes one group of tokens; with 64 each warp takes 16
+// vectors and all groups. Queries and weights are sums of a high and a low float of 16 bits, multiplied one after the
+// other. A score is one chain over the head; 2^(score - the partition's maximum) weighs V in one chain over a group;
+// sums of the groups are added in order. Invariant: a vector's arithmetic is the same in both forms, whatever else is
+// in the batch. Tokens that a row does not see weigh zero: values that another row of its tile sees must be finite.
 #pragma once
 
 #include "kernels/gpu/kernels/attention_operands.h"

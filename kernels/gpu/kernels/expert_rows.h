@@ -35,7 +35,7 @@ struct ExpertProduct {
   const ExpertWeights* weights = nullptr;
 };
 
-// The rows that are made and the places of their quants; null: each row in its place.
+// The rows to quantise and the places of their quants; null: each row at its own place.
 struct ExpertRows {
   const std::int32_t* sources = nullptr;  // the row that is made, by place
   const std::int32_t* experts = nullptr;  // indexed by place

@@ -1,9 +1,9 @@
 // linear_half: weights of 16 bits times activations rounded to the same type (round_rows.h), by mma.m16n8k16 with sums
-// in f32. One kernel in several shapes (half_shapes.h): both operands go through a ring in shared memory, a warp loads
+// in f32. The kernel has several shapes (half_shapes.h): both operands go through a ring in shared memory, a warp loads
 // the operands of the next block of the depth while it multiplies.
 // Invariant: an element's sum is one chain of instructions in the order of the depth, the same in every shape and for
-// any number of rows. What happens to a sum inside of one instruction is the chip's own: devices agree by tolerance,
-// each with itself by bits.
+// any number of rows. How an instruction adds up internally depends on the chip: results of two chips agree by
+// tolerance, those of one chip by bits.
 #pragma once
 
 #include "kernels/formats/element_type.h"

@@ -165,8 +165,8 @@ struct AdvanceArgs {
 };
 
 // A block has 32 columns of one head's state, in shared memory; eight columns a warp, four lanes a column, each with
-// every fourth row. What the tokens do is made four tokens ahead, one by each warp. Grid: x sequences * value heads, y
-// panels of 32 columns. State: [head][key_dim][columns], columns a multiple of 32.
+// every fourth row. The factors of four tokens are computed at a time, one token by each warp. Grid: x sequences *
+// value heads, y panels of 32 columns. State: [head][key_dim][columns], columns a multiple of 32.
 template <StateForm kForm>
 struct AdvanceState {
   using Args = AdvanceArgs;

@@ -37,7 +37,7 @@ struct ModelCall {
   std::shared_ptr<const ServedModel> model;
 };
 
-// What must be loaded before a request can run: the sleeping model itself, or its adapter.
+// A request waits until this is loaded: the sleeping model itself, or its adapter.
 struct SleepingModel {
   std::string name;
   AdapterWaiter wait_for_adapter = nullptr;  // null: the model

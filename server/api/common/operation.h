@@ -116,7 +116,7 @@ class Operation {
   // Set if the stream's events depend on this origin and the request only.
   const std::optional<StreamOrigin>& origin() const { return origin_; }
 
-  // What was ignored in the request, and fields that look misspelt.
+  // Names everything that was ignored in the request, and fields that look misspelt.
   const std::vector<std::string>& warnings() const { return warnings_; }
   void set_warnings(std::vector<std::string> warnings) { warnings_ = std::move(warnings); }
 

@@ -60,9 +60,9 @@ class MediaList {
   // mm_processor_kwargs: for all parts.
   void read_settings(FieldReader& reader);
 
-  // Reads the header of each piece and finds it prepared, once. Where a model cannot see, pieces are left out of
-  // `messages`' history and of results of tools, with a warning, and refused elsewhere. False: the error is in the
-  // reader; CallMedia::kWanted where the call is to be read again.
+  // Reads the header of each piece and finds it prepared, once. If the model cannot see, pieces in `messages`' history
+  // and in results of tools are left out with a warning, and others are refused. False: the error is in the reader;
+  // CallMedia::kWanted if the call is to be read again.
   bool read_all(FieldReader& reader, const Json& messages);
   const std::vector<MediaRead>& pieces() const { return read_; }
   bool has_marks(const Json& messages) const;

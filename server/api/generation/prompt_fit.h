@@ -25,8 +25,8 @@ std::int64_t most_read_tokens(const ServedModel& model);
 // The refusal of a prompt of more than `most` tokens: 400 "context_length_exceeded".
 Error far_too_long(const ServedModel& model, std::int64_t most, const std::string& prompt_param);
 
-// The tokens of a prompt; `truncated`: it is cut to a length later, or only counted. One of more than
-// most_counted_tokens(), or most_read_tokens() where `truncated`, is refused before it is encoded whole.
+// The tokens of a prompt; `truncated`: it is cut to a length later, or only counted. A prompt of more than
+// most_counted_tokens(), or most_read_tokens() if `truncated`, is refused before it is encoded whole.
 Result<std::vector<TokenId>> encode_prompt(std::span<const TextPiece> pieces, bool add_special, bool truncated,
                                            const ServedModel& model, const std::string& prompt_param);
 
