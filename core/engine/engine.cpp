@@ -100,9 +100,9 @@ bool Engine::Impl::step(Clock::time_point now) {
   if (!has_plan && before == nullptr && !parts_.media.place(false))
     return has_finished || parts_.tiers.is_moving() || parts_.slots.has_order();
   stepper_.take_turn(step, turn);
-  const double encoder_seconds = parts_.media.share().seconds_beside(step.plan);
+  const EncoderSlice slice = parts_.media.share().slice_beside(step.plan);
   stepper_.run(before, has_plan ? &step : nullptr);
-  encode(encoder_seconds);
+  encode(slice);
   return true;
 }
 
@@ -123,10 +123,10 @@ bool Engine::Impl::try_step(Clock::time_point now) {
   return has_worked;
 }
 
-// Encodes media for about `seconds`. A request whose piece could not be encoded ends with an error.
-void Engine::Impl::encode(double seconds) {
+// Encodes media until the slice is over or a request arrives. One whose piece could not be encoded ends with an error.
+void Engine::Impl::encode(const EncoderSlice& slice) {
   const auto wanted = parts_.media.place(parts_.steps.latest != nullptr);
-  const PromptMedia::Failed failed = parts_.media.encode(wanted, seconds, parts_.no_memory);
+  const PromptMedia::Failed failed = parts_.media.encode(wanted, slice, queue.interrupt(), parts_.no_memory);
   if (failed.request != nullptr) requests_.end(*failed.request, FinishReason::kError, failed.error);
 }
 

@@ -51,7 +51,7 @@ class Engine::Impl {
  private:
   void loop() QUIRE_REQUIRES(kEngineThread);
   bool step(Clock::time_point now) QUIRE_REQUIRES(kEngineThread);
-  void encode(double seconds) QUIRE_REQUIRES(kEngineThread);
+  void encode(const EncoderSlice& slice) QUIRE_REQUIRES(kEngineThread);
   Clock::time_point drain_by() const {
     return Clock::time_point(Clock::duration(drain_deadline.load(std::memory_order_acquire)));
   }

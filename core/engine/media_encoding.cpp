@@ -13,6 +13,7 @@ namespace {
 constexpr double kNewestSlice = 0.3;      // weight of the newest slice in the rate
 constexpr double kFirstWork = 2e7;        // multiply-adds of the first slice, whose rate is not known
 constexpr double kMostSliceGrowth = 4.0;  // bound of the rate, as a multiple of the last one
+constexpr double kPieceSeconds = 0.005;   // computed between two looks for an arrival
 
 }  // namespace
 
@@ -31,13 +32,25 @@ void MediaEncoding::begin(MediaName name, const PreparedMedia& media) {
   run_ = media.start();
 }
 
-std::shared_ptr<const MediaRows> MediaEncoding::advance(double seconds) {
-  const double work = work_per_second_ > 0.0 ? seconds * work_per_second_ : kFirstWork;
+double MediaEncoding::compute(const EncoderSlice& slice, const std::atomic<bool>& interrupt) {
+  const bool is_known = work_per_second_ > 0.0;
+  const double most = is_known ? slice.most_s * work_per_second_ : kFirstWork;
+  const double least = is_known ? slice.least_s * work_per_second_ : kFirstWork;
+  const double piece = is_known ? kPieceSeconds * work_per_second_ : kFirstWork;
   const std::int64_t before = run_->work_left();
+  double done = 0.0;
+  do {
+    const auto work = static_cast<std::int64_t>(std::min(piece, most - done));
+    run_->advance(std::max<std::int64_t>(work, 1), encoder_);
+    done = static_cast<double>(before - run_->work_left());
+  } while (done < most && run_->work_left() > 0 && (done < least || !interrupt.load(std::memory_order_relaxed)));
+  return done;
+}
+
+std::shared_ptr<const MediaRows> MediaEncoding::advance(const EncoderSlice& slice, const std::atomic<bool>& interrupt) {
   const auto began = std::chrono::steady_clock::now();
-  run_->advance(std::max<std::int64_t>(static_cast<std::int64_t>(work), 1), encoder_);
+  const double done = compute(slice, interrupt);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  const auto done = static_cast<double>(before - run_->work_left());
   seconds_ += took.count();
   if (took.count() > 0.0 && done > 0.0) {
     const double rate = done / took.count();

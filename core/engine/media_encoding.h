@@ -3,6 +3,7 @@
 // only. Invariants: one piece is encoded at a time; a piece is identified by its key and the salt of its requests.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -11,6 +12,7 @@
 #include "core/content/media_rows.h"
 #include "core/content/prepared_media.h"
 #include "core/executor/executor.h"
+#include "core/sched/policy/media_choice.h"
 
 namespace quire {
 
@@ -28,14 +30,19 @@ class MediaEncoding {
   const MediaName& name() const { return name_; }  // the current or last piece
   void begin(MediaName name, const PreparedMedia& media);
   void give_up() { run_.reset(); }
-  // Computes for about `seconds`. Returns the rows once the whole piece is encoded; null before.
-  std::shared_ptr<const MediaRows> advance(double seconds) QUIRE_REQUIRES(kEngineThread);
+  // Computes for about slice.most_s; from slice.least_s on it ends once `interrupt` is set. Returns the rows once the
+  // whole piece is encoded; null before.
+  std::shared_ptr<const MediaRows> advance(const EncoderSlice& slice, const std::atomic<bool>& interrupt)
+      QUIRE_REQUIRES(kEngineThread);
 
   std::uint64_t num_encoded() const { return num_encoded_; }
   std::uint64_t num_found() const { return num_found_; }
   double seconds() const { return seconds_; }  // spent encoding
 
  private:
+  // Returns the multiply-adds that were computed.
+  double compute(const EncoderSlice& slice, const std::atomic<bool>& interrupt);
+
   Backend& encoder_;
   Executor& executor_;
   KeptMedia<std::shared_ptr<const MediaRows>> kept_;  // by bytes

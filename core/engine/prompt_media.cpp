@@ -71,8 +71,8 @@ std::optional<PromptMedia::Wanted> PromptMedia::place(bool is_step_in_flight) {
   return Wanted{&Generation::of(*choice.sequence()), choice.run()};
 }
 
-PromptMedia::Failed PromptMedia::encode(const std::optional<Wanted>& next, double seconds,
-                                        const SharedError& no_memory) {
+PromptMedia::Failed PromptMedia::encode(const std::optional<Wanted>& next, const EncoderSlice& slice,
+                                        const std::atomic<bool>& interrupt, const SharedError& no_memory) {
   if (!next) return {};
   bool has_begun = encoding_->is_encoding();
   SharedError error = attempt(no_memory, [&]() QUIRE_REQUIRES(kEngineThread) -> Result<void> {
@@ -81,7 +81,7 @@ PromptMedia::Failed PromptMedia::encode(const std::optional<Wanted>& next, doubl
       encoding_->begin({next->generation->cache_salt, next->run->key}, *next->run->media);
       has_begun = true;
     }
-    if (const auto rows = encoding_->advance(seconds)) {
+    if (const auto rows = encoding_->advance(slice, interrupt)) {
       for (Generation* generation : users_)
         give_media(*generation, encoding_->name(), rows);
     }

@@ -4,6 +4,7 @@
 // refuses media and does nothing else.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,10 +47,10 @@ class PromptMedia {
   // Gives sequences the rows that are encoded. Returns the next piece to encode: see MediaChoice.
   std::optional<Wanted> place(bool is_step_in_flight);
   EncoderShare share() const { return {target_itl_s_, scheduler_.max_step_seconds()}; }
-  // Continues the current piece, else begins `next`, the latest result of place(). After a failure, further requests
-  // that wait for the piece try it again.
-  Failed encode(const std::optional<Wanted>& next, double seconds, const SharedError& no_memory)
-      QUIRE_REQUIRES(kEngineThread);
+  // Continues the current piece, else begins `next`, the latest result of place(), for a slice that an `interrupt` ends
+  // early. After a failure, further requests that wait for the piece try it again.
+  Failed encode(const std::optional<Wanted>& next, const EncoderSlice& slice, const std::atomic<bool>& interrupt,
+                const SharedError& no_memory) QUIRE_REQUIRES(kEngineThread);
 
   void report(EngineStats& stats) const;
 

@@ -94,6 +94,7 @@ void Replica::arrive(const TraceRequest& request, std::int64_t number, double ti
   const Live* const address = live.get();
   lives_.emplace(address, std::move(live));
   if (!in_step_) {
+    end_slice(time_s);
     clock_s_ = scheduler_.idle() ? std::max(clock_s_, time_s) : clock_s_;
   } else if (plan_.interruptible) {
     end_early(time_s);
@@ -139,7 +140,7 @@ void Replica::begin_step() {
   const bool encodes = encoder_.choose();
   if (encodes) limits.max_seconds = encoder_.share().most_of_model();
   scheduler_.schedule(plan_, limits);
-  encoder_s_ = encoder_.share().seconds_beside(plan_);
+  slice_ = encoder_.share().slice_beside(plan_);
   if (lower_tier_) lower_tier_->take_moves(plan_.transfers.moves);
   QUIRE_CHECK(!plan_.empty() || lower_tier_ || encodes,
               "what waits can start, or its prefix is being restored, or its images encoded");
@@ -204,9 +205,18 @@ void Replica::end_step() {
   clock_s_ += output_.seconds;
   if (!plan_.empty()) finish_step();
   if (!encoder_.choose()) return;
-  const double encoding_s = slowdown_ * encoder_.advance(encoder_s_);
+  const double encoding_s = slowdown_ * encoder_.advance(slice_.most_s);
+  least_clock_s_ = clock_s_ + std::min(encoding_s, slowdown_ * slice_.least_s);
   clock_s_ += encoding_s;
   report_.busy_s += encoding_s;
+}
+
+// The encoder's slice beside the last step ends at `time_s`, if it is not over by then.
+void Replica::end_slice(double time_s) {
+  const double rest_s = clock_s_ - std::max(time_s, least_clock_s_);
+  if (rest_s <= 0.0 || !encoder_.take_back(rest_s / slowdown_)) return;
+  clock_s_ -= rest_s;
+  report_.busy_s -= rest_s;
 }
 
 // Commits the step and gives out its tokens.

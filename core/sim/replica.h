@@ -80,6 +80,7 @@ class Replica {
   void end_step();
   void finish_step();
   void end_early(double time_s);
+  void end_slice(double time_s);
   double next_scatter();
   double seconds_to_compute(const StepTerms& terms) const {
     return slowdown_ * scatter_ * options_.price.seconds(terms);
@@ -114,7 +115,8 @@ class Replica {
   double restore_s_ = 0.0;           // the step's time to load blocks from the tier below
   double slowdown_ = 1.0;            // factor for steps of other replicas on the machine
   double scatter_ = 1.0;             // factor of the step
-  double encoder_s_ = 0.0;           // most time for the encoder beside the step
+  EncoderSlice slice_;               // the encoder's beside the step
+  double least_clock_s_ = 0.0;       // earliest end of that slice for an arrival
   std::size_t next_of_streams_ = 0;  // in the options' scatter
   std::size_t next_of_prompts_ = 0;
   bool in_step_ = false;

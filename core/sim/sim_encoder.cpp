@@ -75,4 +75,11 @@ double SimEncoder::advance(double seconds) {
   return taken;
 }
 
+bool SimEncoder::take_back(double seconds) {
+  if (!current_) return false;
+  current_->seconds += seconds;
+  report_.encoder_s -= seconds;
+  return true;
+}
+
 }  // namespace quire::sim

@@ -34,6 +34,8 @@ class SimEncoder {
   EncoderShare share() const;
   // Encodes for at most so many seconds, and returns those it took.
   double advance(double seconds);
+  // Undoes the last `seconds` of the latest advance(); false, and nothing changed, where that completed a piece.
+  bool take_back(double seconds);
 
  private:
   struct Seeing {

@@ -60,10 +60,11 @@ double EncoderShare::most_of_model() const {
   return kStepShare * (target_s > 0.0 ? std::min(target_s, longest_s) : longest_s);
 }
 
-double EncoderShare::seconds_beside(const StepPlan& plan) const {
+EncoderSlice EncoderShare::slice_beside(const StepPlan& plan) const {
   const bool streams = plan.num_streaming > 0;
   const double limit = streams && target_s > 0.0 ? target_s : std::min(longest_s, kLongestSlice);
-  return std::clamp(limit - plan.predicted_seconds, kLeastShare * limit, limit);
+  const double least = kLeastShare * limit;
+  return {.most_s = std::clamp(limit - plan.predicted_seconds, least, limit), .least_s = least};
 }
 
 }  // namespace quire

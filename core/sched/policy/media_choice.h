@@ -60,14 +60,20 @@ class MediaChoice {
   bool has_arrived_ = false;
 };
 
+// Seconds of the encoder beside one step. The slice ends early for an arrival, but not before least_s, so that arrivals
+// without a pause do not stop the encoder.
+struct EncoderSlice {
+  double most_s = 0.0;
+  double least_s = 0.0;
+};
+
 struct EncoderShare {
   double target_s = 0.0;                                       // target between tokens of streams; 0: none
   double longest_s = std::numeric_limits<double>::infinity();  // bound of a step
 
   // Most time for the model in a step while media are to be encoded.
   double most_of_model() const;
-  // Time for the encoder beside this step.
-  double seconds_beside(const StepPlan& plan) const;
+  EncoderSlice slice_beside(const StepPlan& plan) const;
 };
 
 }  // namespace quire

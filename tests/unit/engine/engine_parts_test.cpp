@@ -60,7 +60,7 @@ TEST_CASE("tiers, slots and media that an engine does not have do nothing", "[en
   CHECK_FALSE(parts.slots.has_order());
   parts.slots.receive();
   CHECK_FALSE(parts.media.place(false));
-  CHECK(parts.media.encode({}, 1.0, parts.no_memory).request == nullptr);
+  CHECK(parts.media.encode({}, {.most_s = 1.0}, bare.queue.interrupt(), parts.no_memory).request == nullptr);
   EngineStats stats;
   parts.tiers.report(stats);
   parts.media.report(stats);

@@ -97,6 +97,19 @@ TEST_CASE("an image alone is encoded within the bound of a step", "[sim]") {
   CHECK(report.busy_s >= 2.0);
 }
 
+TEST_CASE("a request that arrives in the middle of an encoder's slice ends it", "[sim]") {
+  SimOptions options = options_of_test();
+  options.scheduler.target_itl_ms = 0.0;
+  options.scheduler.max_step_time_ms = 200.0;
+  const SimReport report =
+      report_of(options, R"({"timestamp": 0, "input_length": 600, "output_length": 1, "images": [[512, 2.0, 1]]})"
+                         "\n"
+                         R"({"timestamp": 1050, "input_length": 10, "output_length": 1})");
+  CHECK(report.ttft_s.percentile(10) <= 0.02);  // its own step, and not the rest of the slice
+  CHECK(report.encoder_s == Approx(2.0));
+  CHECK(report.num_images_encoded == 1);
+}
+
 TEST_CASE("images are remembered within a budget of rows", "[sim]") {
   SimOptions options = options_of_test();
   options.prefix_caching = false;  // else blocks behind the same image need no rows
