@@ -12,6 +12,8 @@ import http from "node:http";
 import os from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { deflateSync } from "node:zlib";
+import { png } from "../e2e/png.mjs";
 import { QuireServer } from "../e2e/server_process.mjs";
 import { other_answers, pause, RawClient } from "./raw_client.mjs";
 
@@ -26,7 +28,9 @@ const kLiveMs = 100;
 // MiB at the defaults: server.max_queued_bytes; server.text_threads, each
 // with the values of a body of server.max_body_bytes; queue.max_queued_bytes; tables of grammars and what is prepared for them;
 // server.max_unread_bytes; server.responses.max_bytes; what a thousand connections read ahead.
-const kRows = { bodies: 256, read: 3 * (32 + 2 * 16), waiting: 256, grammars: 128 + 128, unread: 256, stored: 256, connections: 64 };
+const kRows = { bodies: 256, read: 3 * (32 + 2 * 16), waiting: 256, grammars: 128 + 128, unread: 256, stored: 256, connections: 64,
+  media: 512, decoding: 1400 };
+const kSeeing = new URL("../../deploy/demo-model/seeing/quire-seeing.gguf", import.meta.url).pathname;
 const kLargeBytes = Buffer.alloc(kLarge, "x");
 
 const head = (path, framing) =>
@@ -128,8 +132,31 @@ const aborts = (port, count) => times(count, (index) => {
   return client;
 });
 
+// Pictures: files that declare 10^9 pixels (a WebP file 2.7 * 10^8, the most of its format), 10,000 tiny ones, ones that are new each time.
+const kBombs = {
+  png: () => png(32000, 32000, deflateSync(Buffer.alloc(1 << 24))),
+  jpeg: () => Buffer.concat([Buffer.from("ffd8ffc0001108fffe3c0003011100021101031101", "hex"), Buffer.alloc(1000)]),
+  webp: () => Buffer.from("524946461600000057454250" + "5650384c0a000000" + "2fffffff0f0000000000", "hex"),
+  gif: () => Buffer.from("474946383961ffff003c0000002c00000000ffff003c0002024401003b", "hex"),
+};
+const image = (kind, bytes) => ({ type: "image_url", image_url: { url: `data:image/${kind};base64,${bytes.toString("base64")}` } });
+const look = (parts) => ({ messages: [{ role: "user", content: [...parts, { type: "text", text: "What is there?" }] }], max_tokens: 4 });
+const bombs = (port, count) => times(count, (index) => {
+  const [kind, make] = Object.entries(kBombs)[index % 4];
+  return post(port, "/v1/chat/completions", shared_body(kind, () => look([image(kind, make())])));
+});
+const tiny_pictures = (port, count) => times(count, () => post(port, "/v1/chat/completions", shared_body("tiny", () =>
+  look(Array(10_000).fill(image("png", png(1, 1, deflateSync(Buffer.alloc(4)))))))));
+const pictures = (port, count, side) => times(count, () => {
+  const rows = Buffer.alloc(side * (1 + 3 * side), ++number % 251);
+  for (let row = 0; row < side; ++row) rows[row * (1 + 3 * side)] = 0;
+  rows.writeUInt32BE(number, 1);
+  return json(port, "/v1/chat/completions", look([image("png", png(side, side, deflateSync(rows, { level: 1 })))]));
+});
+
 // Each opens what it opens at once, and again until the attack is over; returns the clients to close. `with_keys`: the daemon has
-// keys, and the attacker's has a quota. `is_quota`: the attacker keeps to it, and the other's wait may double and no more.
+// keys, and the attacker's has a quota. `is_quota`: the attacker keeps to it, and the other's wait may double and no more. `sees`: the model
+// is the one that sees.
 // `fills`: the rows of memory beside bodies.
 const kAttacks = {
   declared_bodies: { fills: [], open: (port) => times(17 * scale, () =>
@@ -153,6 +180,10 @@ const kAttacks = {
   wrong_keys: { with_keys: true, fills: [], open: (port) => wrong_keys(port, 10 * scale) },
   tenant: { with_keys: true, is_quota: true, fills: ["read", "grammars"], open: (port) => [...lists(port, scale / 2), ...long_prompts(port, scale / 2, 600_000),
     ...full_prompts(port, scale / 2), ...schemas(port, scale / 2), ...slow_reads(port, scale / 2), ...aborts(port, scale)] },
+  bombs: { sees: true, fills: ["read", "media"], open: (port) => bombs(port, 8 * scale) },
+  tiny_pictures: { sees: true, fills: ["read", "media"], open: (port) => tiny_pictures(port, scale) },
+  large_pictures: { sees: true, fills: ["read", "media", "decoding"], open: (port) => pictures(port, scale, 4000) },
+  seeing_tenant: { sees: true, with_keys: true, is_quota: true, fills: ["read", "media"], open: (port) => pictures(port, scale, 640) },
 };
 
 // The attacker's process: until it is ended.
@@ -235,7 +266,7 @@ async function context_of(server) {
 }
 
 async function measure(name, attack, folder) {
-  const server = await QuireServer.start(config_of(attack, folder));
+  const server = await QuireServer.start(config_of(attack, folder), attack.sees ? { model: kSeeing } : {});
   try {
     const alone = await ask_chats(server.url);
     const memory_bound = 1.1 * ["bodies", ...attack.fills].reduce((sum, row) => sum + kRows[row], memory_mib(server.pid, "VmRSS"));

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { afterEach, test } from "node:test";
 import { deflateSync } from "node:zlib";
+import { png } from "../png.mjs";
 import { QuireServer } from "../server_process.mjs";
 
 const model = join(process.env.QUIRE_SOURCE, "deploy/demo-model/seeing/quire-seeing.gguf");
@@ -14,25 +15,6 @@ const shapes = {
   triangle: (x, y) => y <= 0.85 && y >= -1 + 1.9 * Math.abs(x),
   cross: (x, y) => Math.min(Math.abs(x), Math.abs(y)) <= 0.33 && Math.max(Math.abs(x), Math.abs(y)) <= 1,
 };
-
-function chunk(type, data) {
-  const body = Buffer.concat([Buffer.from(type), data]);
-  const out = Buffer.alloc(body.length + 8);
-  out.writeUInt32BE(data.length);
-  body.copy(out, 4);
-  out.writeUInt32BE(crc(body), body.length + 4);
-  return out;
-}
-
-// CRC-32, as PNG has it.
-function crc(bytes) {
-  let sum = 0xffffffff;
-  for (const byte of bytes) {
-    sum ^= byte;
-    for (let bit = 0; bit < 8; ++bit) sum = sum & 1 ? (sum >>> 1) ^ 0xedb88320 : sum >>> 1;
-  }
-  return (sum ^ 0xffffffff) >>> 0;
-}
 
 // A square PNG with items of {kind, colour, row, column}, rows and columns from 0 to 2.
 function picture(items, side = 192) {
@@ -45,12 +27,7 @@ function picture(items, side = 192) {
       colours[item?.colour ?? "white"].forEach((value, i) => { rows[y * (3 * side + 1) + 1 + 3 * x + i] = value; });
     }
   }
-  const head = Buffer.alloc(13);
-  head.writeUInt32BE(side);
-  head.writeUInt32BE(side, 4);
-  head.set([8, 2], 8);
-  return Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), chunk("IHDR", head), chunk("IDAT", deflateSync(rows)), chunk("IEND", Buffer.alloc(0))])
-    .toString("base64");
+  return png(side, side, deflateSync(rows)).toString("base64");
 }
 
 const one = picture([{ kind: "triangle", colour: "green", row: 1, column: 1 }]);
