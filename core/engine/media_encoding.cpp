@@ -11,7 +11,7 @@ namespace quire {
 namespace {
 
 constexpr double kNewestSlice = 0.3;      // weight of the newest slice in the rate
-constexpr double kFirstWork = 2e7;        // multiply-adds of the first slice, whose rate is not known
+constexpr double kFirstWork = 2e7;        // multiply-adds of a piece while the rate is not known
 constexpr double kMostSliceGrowth = 4.0;  // bound of the rate, as a multiple of the last one
 constexpr double kPieceSeconds = 0.005;   // computed between two looks for an arrival
 
@@ -32,25 +32,24 @@ void MediaEncoding::begin(MediaName name, const PreparedMedia& media) {
   run_ = media.start();
 }
 
-double MediaEncoding::compute(const EncoderSlice& slice, const std::atomic<bool>& interrupt) {
+// The clock decides when the slice is over, since stages differ in speed; the rate only sizes the pieces.
+void MediaEncoding::compute(const EncoderSlice& slice, const std::atomic<bool>& interrupt, Clock::time_point began) {
   const bool is_known = work_per_second_ > 0.0;
-  const double most = is_known ? slice.most_s * work_per_second_ : kFirstWork;
-  const double least = is_known ? slice.least_s * work_per_second_ : kFirstWork;
-  const double piece = is_known ? kPieceSeconds * work_per_second_ : kFirstWork;
-  const std::int64_t before = run_->work_left();
-  double done = 0.0;
+  const auto piece = static_cast<std::int64_t>(is_known ? kPieceSeconds * work_per_second_ : kFirstWork);
+  double taken_s = 0.0;
   do {
-    const auto work = static_cast<std::int64_t>(std::min(piece, most - done));
-    run_->advance(std::max<std::int64_t>(work, 1), encoder_);
-    done = static_cast<double>(before - run_->work_left());
-  } while (done < most && run_->work_left() > 0 && (done < least || !interrupt.load(std::memory_order_relaxed)));
-  return done;
+    run_->advance(std::max<std::int64_t>(piece, 1), encoder_);
+    taken_s = std::chrono::duration<double>(Clock::now() - began).count();
+  } while (run_->work_left() > 0 && taken_s + kPieceSeconds / 2 < slice.most_s &&
+           (taken_s < slice.least_s || !interrupt.load(std::memory_order_relaxed)));
 }
 
 std::shared_ptr<const MediaRows> MediaEncoding::advance(const EncoderSlice& slice, const std::atomic<bool>& interrupt) {
-  const auto began = std::chrono::steady_clock::now();
-  const double done = compute(slice, interrupt);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  const std::int64_t before = run_->work_left();
+  const Clock::time_point began = Clock::now();
+  compute(slice, interrupt, began);
+  const std::chrono::duration<double> took = Clock::now() - began;
+  const auto done = static_cast<double>(before - run_->work_left());
   seconds_ += took.count();
   if (took.count() > 0.0 && done > 0.0) {
     const double rate = done / took.count();

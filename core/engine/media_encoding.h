@@ -40,8 +40,7 @@ class MediaEncoding {
   double seconds() const { return seconds_; }  // spent encoding
 
  private:
-  // Returns the multiply-adds that were computed.
-  double compute(const EncoderSlice& slice, const std::atomic<bool>& interrupt);
+  void compute(const EncoderSlice& slice, const std::atomic<bool>& interrupt, Clock::time_point began);
 
   Backend& encoder_;
   Executor& executor_;
