@@ -20,6 +20,7 @@ enum class SamplerStep : std::uint8_t {
   kTopK,
   kTypicalP,
   kTopP,
+  kTopA,
   kMinP,
   kXtc,
   kTemperature
@@ -78,6 +79,20 @@ struct TopP {
   }
 };
 
+// Keeps probabilities of at least `top_a` times the square of the best one (KoboldAI's top-a).
+struct TopA {
+  static constexpr FilterInfo kInfo{SamplerStep::kTopA, "top_a", "top-a", 0};
+  float top_a = 0.0F;
+
+  bool is_on() const { return top_a > 0.0F; }
+  void turn_off() { top_a = 0.0F; }
+  void cut(Distribution& row) const {
+    row.weigh();
+    const auto best = static_cast<double>(row.best());
+    row.keep_above(static_cast<float>(static_cast<double>(top_a) * best * best / row.total()));
+  }
+};
+
 struct MinP {
   static constexpr FilterInfo kInfo{SamplerStep::kMinP, "min_p", "min-p", 'm', DrawnBy::kDevice};
   float min_p = 0.0F;
@@ -129,7 +144,7 @@ struct FilterSet : Each... {
 };
 
 // In the order of their application.
-using Filters = FilterSet<TopNSigma, TopK, TypicalP, TopP, MinP, Xtc>;
+using Filters = FilterSet<TopNSigma, TopK, TypicalP, TopP, TopA, MinP, Xtc>;
 
 // The usual order of all steps. The temperature follows top_n_sigma, or stands last.
 constexpr auto usual_order(bool temperature_last) {
