@@ -1,8 +1,8 @@
 // Sampler: the choice of each next token from its row of logits. Rows are independent: a batch is sampled in parallel.
 // SamplerState (one per sequence): Engine thread only. Sampler: Engine thread only; it uses the backend's compute
 // threads. Invariant: a row's result depends on its logits, its sequence's tokens, its parameters, seed, choice and
-// position only. Order: masks, logit_bias, penalties (repetition, frequency, presence, DRY), top_n_sigma, temperature,
-// top_k, typical_p, top_p, min_p, XTC, or temperature last if requested; a request may set another order.
+// position only. Order: masks, logit_bias, penalties (repetition, frequency, presence, DRY), then the filters in the
+// order of `Filters`, with the temperature after top_n_sigma or last; a request may set another order.
 #pragma once
 
 #include <cstdint>

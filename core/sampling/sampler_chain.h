@@ -1,7 +1,7 @@
 // SamplerChain: draws a row's token by samplers that are applied one after another, as in llama.cpp: in any order,
-// with dynamic temperature, min_keep, mirostat or adaptive-p. Engine thread and its compute threads; one row at a
-// time. Invariant: the Sampler's; with mirostat and adaptive-p earlier draws count too, through
-// SamplerState::observe.
+// with dynamic temperature, min_keep, mirostat or adaptive-p, and by filters that only it knows. Engine thread and its
+// compute threads; one row at a time. Invariant: the Sampler's; with mirostat and adaptive-p earlier draws count too,
+// through SamplerState::observe.
 #pragma once
 
 #include "core/sampling/candidates.h"
