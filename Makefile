@@ -17,7 +17,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build build-cuda lint tidy check long nightly check-roots check-portable asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
+.PHONY: run test build build-cuda lint tidy quick check long nightly check-roots check-portable asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
   packages test-packages arm64-packages packages-for rootfs \
   fuzz-packages screenshots docs agents release image deb check-deploy check-arm64 \
   check-arm64-short portable clean
@@ -45,6 +45,13 @@ lint:
 # Naming, function length and common mistakes, by clang-tidy: minutes for the whole tree, remembered per unit beside the compiler cache.
 tidy: build/check/build.ninja
 	@deploy/heartbeat.sh "still checking names" tests/lint/tidy.py build/check
+
+# After a change of one API, of whose test file (tests/server/api/*_test.cpp) it runs the cases: make quick API=chat
+API ?= chat
+quick:
+	@test -f build/dev/build.ninja || cmake --preset dev
+	@$(NINJA) -C build/dev quire tests/server_tests
+	@build/dev/tests/server_tests --filenames-as-tags '[#$(API)_test]'
 
 check: build/check/build.ninja
 	$(NINJA) -C build/check

@@ -1,6 +1,5 @@
 #include "server/router.h"
 
-#include <array>
 #include <span>
 
 #include "server/admin/handlers.h"

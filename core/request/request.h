@@ -17,9 +17,10 @@
 #include "core/base/thread_role.h"
 #include "core/content/media.h"
 #include "core/grammar/grammar.h"
-#include "core/request/sampling_params.h"
 #include "core/request/speculation_options.h"
 #include "core/request/token_run.h"
+#include "core/sampling/drawn_token.h"
+#include "core/sampling/sampling_params.h"
 
 namespace quire {
 
@@ -49,21 +50,6 @@ struct Request {
   std::vector<TokenId> scored_tokens;  // used by PooledOutput::kTokenLogprobs
   std::optional<Clock::time_point> deadline;
   Clock::time_point arrival{};
-};
-
-struct TokenLogprob {
-  TokenId token;
-  float logprob = 0.0F;
-  std::vector<std::pair<TokenId, float>> top;  // descending
-};
-
-// Result of drawing a token. No token: nothing is allowed, or one of the flags below is set.
-struct DrawnToken {
-  std::optional<TokenId> token{};
-  std::optional<TokenLogprob> logprob{};  // log probability under the model's own distribution, if requested
-  std::optional<float> observed{};        // value that SamplerState::observe() takes
-  bool has_no_numbers = false;            // the allowed tokens' logits are no numbers
-  bool out_of_memory = false;
 };
 
 enum class FinishReason { kStop, kLength, kAbort, kError };

@@ -19,15 +19,13 @@ void DrawPlan::clear() {
 }
 
 bool DrawPlan::draws_on_device(const SamplingParams& params) {
-  return !params.is_chained() && params.top_n_sigma <= 0.0F && params.typical_p >= 1.0F &&
-         params.xtc_probability <= 0.0F && params.dry.multiplier <= 0.0F &&
+  return !params.is_chained() && !params.needs(DrawnBy::kSampler) && params.dry.multiplier <= 0.0F &&
          params.num_logprobs.value_or(0) <= TokenScore::kMostTop;
 }
 
 void DrawPlan::add(const SampleRow& row, std::int64_t logit_row, std::int64_t place, std::int64_t vocab_size) {
   const SamplerState& state = *row.state;
   const SamplingParams& params = state.params_;
-  const auto position = static_cast<std::int64_t>(row.tokens.size());
   draws_.push_back(
       {.logit_row = logit_row,
        .place = place,
@@ -41,7 +39,7 @@ void DrawPlan::add(const SampleRow& row, std::int64_t logit_row, std::int64_t pl
                                     .top_p = params.top_p, .min_p = params.min_p, .min_p_log = params.min_p> 0.0F
                      ? min_p_threshold(params.min_p)
                      : 0.0F,
-       .u = uniform(state.seed_, state.choice_, position, Draw::kToken)});
+       .u = row.random().uniform(Draw::kToken)});
   state.list_edits(row.tokens, row.num_prompt_tokens, vocab_size, window_, edits_);
   edits_end_.push_back(edits_.size());
 }

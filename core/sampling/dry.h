@@ -3,13 +3,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/request/sampling_params.h"
 
 namespace quire {
+
+struct DryParams {
+  float multiplier = 0.0F;  // 0: off
+  float base = 1.75F;
+  std::int32_t allowed_length = 2;
+  std::int32_t penalty_last_n = -1;            // -1: the whole context
+  std::vector<std::vector<TokenId>> breakers;  // token sequences that end a repetition
+};
 
 struct DryPenalty {
   TokenId token;

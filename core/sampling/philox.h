@@ -33,4 +33,13 @@ constexpr double uniform(std::uint64_t seed, std::int32_t choice, std::int64_t p
   return static_cast<double>(mantissa) * 0x1p-53;
 }
 
+// Random numbers of one row's draw.
+struct RowRandom {
+  std::uint64_t seed = 0;
+  std::int32_t choice = 0;
+  std::int64_t position = 0;
+
+  constexpr double uniform(Draw draw) const { return quire::uniform(seed, choice, position, draw); }
+};
+
 }  // namespace quire

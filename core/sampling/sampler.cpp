@@ -22,14 +22,31 @@ constexpr float kFloor = -86.0F;
 // Candidates are gathered above a threshold that is lowered until they suffice, without sorting the whole vocabulary.
 constexpr std::array kThresholds = {-3.0F, -6.0F, -9.0F, -12.0F, -15.0F, -18.0F, -22.0F, -28.0F, -40.0F, kFloor};
 
-bool truncates(const SamplingParams& params, std::size_t vocab_size) {
-  return (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < vocab_size) || params.top_p < 1.0F ||
-         params.min_p > 0.0F || params.typical_p < 1.0F;
+// The first filter of the distribution; top_n_sigma has cut the row before.
+std::optional<SamplerStep> first_filter(const SamplingParams& params) {
+  for (const FilterInfo& filter : Filters::kInfos) {
+    if (filter.step != SamplerStep::kTopNSigma && params.is_on(filter.step)) return filter.step;
+  }
+  return std::nullopt;
 }
 
-// top_p is a share of the whole distribution, unless top_k or typical_p cut it before.
-bool top_p_is_first(const SamplingParams& params) {
-  return params.top_p < 1.0F && params.top_k <= 0 && params.typical_p >= 1.0F;
+// Whether the filters can leave out a token of the row.
+bool truncates(const SamplingParams& params, std::size_t vocab_size, bool xtc) {
+  return std::ranges::any_of(Filters::kInfos, [&](const FilterInfo& filter) {
+    if (filter.step == SamplerStep::kTopNSigma || !params.is_on(filter.step)) return false;
+    if (filter.step == SamplerStep::kTopK) return static_cast<std::size_t>(params.top_k) < vocab_size;
+    return filter.step != SamplerStep::kXtc || xtc;
+  });
+}
+
+// Keeps the best `count`, sorted.
+void sort_best(Candidates& candidates, std::size_t count) {
+  if (count < candidates.size()) {
+    std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count), candidates.end(),
+                     kBetter);
+    candidates.resize(count);
+  }
+  std::sort(candidates.begin(), candidates.end(), kBetter);
 }
 
 float filter_temperature(const SamplingParams& params) {
@@ -107,28 +124,24 @@ void Sampler::sample_row(SampleRow& row, Scratch& scratch) {
 }
 
 std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scratch) {
-  const SamplerState& state = *row.state;
-  const SamplingParams& params = state.params_;
-  const auto position = static_cast<std::int64_t>(row.tokens.size());
-  const double u = uniform(state.seed_, state.choice_, position, Draw::kToken);
-  const bool xtc =
-      params.xtc_probability > 0.0F && params.xtc_threshold <= 0.5F &&
-      uniform(state.seed_, state.choice_, position, Draw::kXtc) < static_cast<double>(params.xtc_probability);
+  const SamplingParams& params = row.state->params_;
+  const RowRandom random = row.random();
+  const double u = random.uniform(Draw::kToken);
+  const bool xtc = params.is_due(random);
   if (maximum.value == std::numeric_limits<float>::infinity())
     return maximum.id;  // the others are infinitely less likely
-  if (!xtc && !truncates(params, row.logits.size())) {
+  if (!truncates(params, row.logits.size(), xtc)) {
     const float scale = 1.0F / params.temperature;
     const std::int32_t id = find_by_share(row.logits, maximum.value, scale, u, scratch.chunk_sums);
     return id >= 0 ? id : maximum.id;
   }
-  collect(row.logits, maximum.value, params, xtc, scratch);
+  const std::optional<SamplerStep> collected = collect(row.logits, maximum.value, params, xtc, scratch);
   Candidates& candidates = scratch.candidates;
-  if (params.typical_p < 1.0F) cut_typical(candidates, params.typical_p);
-  if (params.top_p < 1.0F && !top_p_is_first(params)) {
-    cut_top_p(candidates, static_cast<double>(params.top_p) * total_weight(candidates));
+  Distribution kept(candidates, scratch.deviations,
+                    {.random = random, .vocab_size = row.logits.size(), .is_sorted = true});
+  for (const FilterInfo& filter : Filters::kInfos) {
+    if (filter.step != SamplerStep::kTopNSigma && filter.step != collected) params.cut(filter.step, kept);
   }
-  if (params.min_p > 0.0F) cut_min_p(candidates, params.min_p);
-  if (xtc) cut_xtc(candidates, params.xtc_threshold);
   if (params.temperature_last) {
     const float best = candidates.front().logit;
     for (Candidate& candidate : candidates)
@@ -143,15 +156,16 @@ std::int32_t Sampler::draw(const SampleRow& row, Maximum maximum, Scratch& scrat
   return candidates.back().id;
 }
 
-// Gathers the tokens left by top_k, or by top_p if that comes first, best first.
-void Sampler::collect(std::span<const float> logits, float maximum, const SamplingParams& params, bool xtc,
-                      Scratch& scratch) {
+// Gathers the tokens left by the first filter, best first. Returns that filter if it needs no further cut.
+std::optional<SamplerStep> Sampler::collect(std::span<const float> logits, float maximum, const SamplingParams& params,
+                                            bool xtc, Scratch& scratch) {
   Candidates& out = scratch.candidates;
   const float temperature = filter_temperature(params);
   const float scale = 1.0F / temperature;
-  const bool by_count = params.top_k > 0;
-  const bool by_mass = top_p_is_first(params);
-  const bool by_min_p = !by_count && !by_mass && params.typical_p >= 1.0F && params.min_p > 0.0F && !xtc;
+  const std::optional<SamplerStep> first = first_filter(params);
+  const bool by_count = first == SamplerStep::kTopK;
+  const bool by_mass = first == SamplerStep::kTopP;  // a share of the whole distribution
+  const bool by_min_p = first == SamplerStep::kMinP && !xtc;
   const double mass = by_mass ? static_cast<double>(params.top_p) * sum_of_exponentials(logits, maximum, scale) : 0.0;
   for (float threshold : kThresholds) {
     if (by_min_p) {
@@ -169,66 +183,11 @@ void Sampler::collect(std::span<const float> logits, float maximum, const Sampli
     if (by_count && out.size() >= static_cast<std::size_t>(params.top_k)) break;
     if (by_mass && total_weight(out) >= mass) break;
   }
-  keep_best(out, by_count ? static_cast<std::size_t>(params.top_k) : out.size());
+  sort_best(out, by_count ? static_cast<std::size_t>(params.top_k) : out.size());
   for (Candidate& candidate : out)
     candidate.weight = exp_nonpositive(candidate.logit);
-  if (by_mass) cut_top_p(out, mass);
-}
-
-void Sampler::keep_best(Candidates& candidates, std::size_t count) {
-  if (count < candidates.size()) {
-    std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count), candidates.end(),
-                     kBetter);
-    candidates.resize(count);
-  }
-  std::sort(candidates.begin(), candidates.end(), kBetter);
-}
-
-// Keeps the tokens whose surprise is nearest to the expected one, until they make up typical_p (Meister et al., 2022).
-void Sampler::cut_typical(Candidates& candidates, float typical_p) {
-  const double total = total_weight(candidates);
-  double entropy = 0.0;
-  for (const Candidate& candidate : candidates) {
-    const double p = static_cast<double>(candidate.weight) / total;
-    if (p > 0.0) entropy -= p * std::log(p);
-  }
-  const auto deviation = [&](const Candidate& candidate) {
-    return std::abs(std::log(total) - static_cast<double>(candidate.logit) - entropy);
-  };
-  std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
-    const double of_a = deviation(a);
-    const double of_b = deviation(b);
-    return of_a != of_b ? of_a < of_b : kBetter(a, b);
-  });
-  cut_top_p(candidates, static_cast<double>(typical_p) * total);
-  std::sort(candidates.begin(), candidates.end(), kBetter);
-}
-
-// Keeps the first candidates that together reach `mass`, at least one.
-void Sampler::cut_top_p(Candidates& candidates, double mass) {
-  double sum = 0.0;
-  std::size_t kept = 0;
-  while (kept < candidates.size() && (kept == 0 || sum < mass))
-    sum += static_cast<double>(candidates[kept++].weight);
-  candidates.resize(kept);
-}
-
-void Sampler::cut_min_p(Candidates& candidates, float min_p) {
-  const float least = min_p * candidates.front().weight;
-  std::size_t kept = 1;
-  while (kept < candidates.size() && candidates[kept].weight >= least)
-    ++kept;
-  candidates.resize(kept);
-}
-
-// Removes all but the least likely of the tokens that are likely enough to be good choices (p-e-w, 2024).
-void Sampler::cut_xtc(Candidates& candidates, float threshold) {
-  const double least = static_cast<double>(threshold) * total_weight(candidates);
-  std::size_t num_likely = 0;
-  while (num_likely < candidates.size() && static_cast<double>(candidates[num_likely].weight) >= least)
-    ++num_likely;
-  if (num_likely < 2) return;
-  candidates.erase(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(num_likely - 1));
+  if (by_mass) keep_first(out, mass, 1);
+  return by_count || by_mass ? first : std::nullopt;
 }
 
 TokenLogprob Sampler::logprob_of(std::span<const float> logits, TokenId token, std::int32_t num_top) {

@@ -1,8 +1,8 @@
 // Sampler: the choice of each next token from its row of logits. Rows are independent: a batch is sampled in parallel.
 // SamplerState (one per sequence): Engine thread only. Sampler: Engine thread only; it uses the backend's compute
 // threads. Invariant: a row's result depends on its logits, its sequence's tokens, its parameters, seed, choice and
-// position only. Order: masks, logit_bias, penalties (repetition, frequency, presence, DRY), top_n_sigma, temperature,
-// top_k, typical_p, top_p, min_p, XTC, or temperature last if requested; a request may set another order.
+// position only. Order: masks, logit_bias, penalties (repetition, frequency, presence, DRY), then the filters in the
+// order of `Filters`, with the temperature after top_n_sigma or last; a request may set another order.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,18 @@
 #include <vector>
 
 #include "core/base/ids.h"
-#include "core/request/request.h"
-#include "core/request/sampling_params.h"
 #include "core/sampling/candidates.h"
+#include "core/sampling/drawn_token.h"
 #include "core/sampling/dry.h"
+#include "core/sampling/philox.h"
+#include "core/sampling/sampling_params.h"
 #include "core/sampling/softmax.h"
 #include "kernels/backend.h"
 
 namespace quire {
 
 struct DrawEdit;
+struct SampleRow;
 
 // State that sampling keeps of a sequence from token to token.
 class SamplerState {
@@ -46,6 +48,7 @@ class SamplerState {
   friend class Sampler;
   friend class SamplerChain;
   friend class DrawPlan;
+  friend struct SampleRow;
   // Scratch memory of apply(): kept by the Sampler from row to row.
   struct Scratch {
     std::vector<std::int32_t> window;
@@ -87,6 +90,8 @@ struct SampleRow {
   std::int64_t num_prompt_tokens = 0;
   std::span<const std::uint32_t> mask;  // a grammar's mask; empty: none
   DrawnToken drawn = {};
+
+  RowRandom random() const { return {state->seed_, state->choice_, static_cast<std::int64_t>(tokens.size())}; }
 };
 
 class Sampler {
@@ -114,13 +119,8 @@ class Sampler {
   friend class SamplerChain;
   static void sample_row(SampleRow& row, Scratch& scratch);
   static std::int32_t draw(const SampleRow& row, Maximum maximum, Scratch& scratch);
-  static void collect(std::span<const float> logits, float maximum, const SamplingParams& params, bool xtc,
-                      Scratch& scratch);
-  static void keep_best(Candidates& candidates, std::size_t count);
-  static void cut_typical(Candidates& candidates, float typical_p);
-  static void cut_top_p(Candidates& candidates, double mass);
-  static void cut_min_p(Candidates& candidates, float min_p);
-  static void cut_xtc(Candidates& candidates, float threshold);
+  static std::optional<SamplerStep> collect(std::span<const float> logits, float maximum, const SamplingParams& params,
+                                            bool xtc, Scratch& scratch);
   std::unique_ptr<Scratch> take_scratch();
   void give_scratch(std::unique_ptr<Scratch> scratch);
 

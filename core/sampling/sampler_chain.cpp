@@ -5,19 +5,14 @@
 #include <cmath>
 #include <cstddef>
 
-#include "core/sampling/philox.h"
 #include "core/sampling/softmax.h"
 
 namespace quire {
 
 namespace {
 
-constexpr SamplerStep kTemperatureFirst[] = {SamplerStep::kPenalties,   SamplerStep::kDry,  SamplerStep::kTopNSigma,
-                                             SamplerStep::kTemperature, SamplerStep::kTopK, SamplerStep::kTypicalP,
-                                             SamplerStep::kTopP,        SamplerStep::kMinP, SamplerStep::kXtc};
-constexpr SamplerStep kTemperatureLast[] = {SamplerStep::kPenalties, SamplerStep::kDry,      SamplerStep::kTopNSigma,
-                                            SamplerStep::kTopK,      SamplerStep::kTypicalP, SamplerStep::kTopP,
-                                            SamplerStep::kMinP,      SamplerStep::kXtc,      SamplerStep::kTemperature};
+constexpr auto kTemperatureFirst = usual_order(false);
+constexpr auto kTemperatureLast = usual_order(true);
 // Mirostat replaces the filters and penalties.
 constexpr SamplerStep kOfMirostat[] = {SamplerStep::kTemperature};
 
@@ -34,37 +29,18 @@ constexpr float kTargetWidth = 0.3F;
 constexpr float kTargetPeak = 5.0F;
 constexpr float kTargetSharpness = 10.0F;
 
-template <class Values, class Logit>
-double lowest_kept(const Values& values, double best, float n, const Logit& logit) {
-  double sum = 0.0;
-  double count = 0.0;
-  for (const auto& value : values) {
-    if (!std::isfinite(logit(value))) continue;
-    sum += static_cast<double>(logit(value));
-    count += 1.0;
-  }
-  const double mean = sum / count;
-  double squares = 0.0;
-  for (const auto& value : values) {
-    const double difference = static_cast<double>(logit(value)) - mean;
-    if (std::isfinite(logit(value))) squares += difference * difference;
-  }
-  return best - static_cast<double>(n) * std::sqrt(squares / count);
-}
-
 }  // namespace
 
-void cut_deviating(std::span<float> logits, float n) {
-  const Maximum maximum = find_maximum(logits);
-  if (maximum.id < 0) return;
-  const double least = lowest_kept(logits, static_cast<double>(maximum.value), n, [](float logit) { return logit; });
-  for (float& logit : logits) {
-    if (static_cast<double>(logit) < least) logit = kMinusInfinity;
-  }
-}
-
 SamplerChain::SamplerChain(SampleRow& row, Sampler::Scratch& scratch)
-    : row_(row), scratch_(scratch), state_(*row.state), params_(row.state->params_), candidates_(scratch.candidates) {}
+    : row_(row),
+      scratch_(scratch),
+      state_(*row.state),
+      params_(row.state->params_),
+      candidates_(scratch.candidates),
+      kept_(candidates_, scratch.deviations,
+            {.random = row.random(),
+             .vocab_size = row.logits.size(),
+             .least_kept = static_cast<std::size_t>(std::max(params_.min_keep, 1))}) {}
 
 void SamplerChain::sample() {
   state_.apply_limits(row_.logits, row_.tokens, row_.num_prompt_tokens);
@@ -83,7 +59,7 @@ void SamplerChain::sample() {
   } else if (params_.adaptive.target >= 0.0F) {
     favour_target();
   } else {
-    weigh();
+    kept_.weigh();
   }
   const Candidate* const drawn = draw();
   row_.drawn.token = TokenId{drawn->id};
@@ -113,24 +89,9 @@ void SamplerChain::apply(SamplerStep step) {
   switch (step) {
     case SamplerStep::kPenalties:
     case SamplerStep::kDry: return apply_to_row(step);
-    case SamplerStep::kTopNSigma: {
-      if (params_.top_n_sigma <= 0.0F) return;
-      const auto best = std::ranges::min(candidates_, kBetter).logit;
-      const double least = lowest_kept(candidates_, static_cast<double>(best), params_.top_n_sigma,
-                                       [](const Candidate& candidate) { return candidate.logit; });
-      std::erase_if(candidates_,
-                    [&](const Candidate& candidate) { return static_cast<double>(candidate.logit) < least; });
-      return;
-    }
-    case SamplerStep::kTopK:
-      if (params_.top_k > 0) cut_top_k(static_cast<std::size_t>(params_.top_k));
-      return;
-    case SamplerStep::kTypicalP: return cut_typical();
-    case SamplerStep::kTopP: return cut_top_p();
-    case SamplerStep::kMinP: return cut_min_p();
-    case SamplerStep::kXtc: return cut_xtc();
     case SamplerStep::kTemperature:
       return scale(params_.dynatemp_range > 0.0F ? dynamic_temperature() : params_.temperature);
+    default: return params_.cut(step, kept_);
   }
 }
 
@@ -151,13 +112,6 @@ void SamplerChain::scatter() {
     row_.logits[static_cast<std::size_t>(candidate.id)] = candidate.logit;
 }
 
-// Weights become e^(logit - best logit).
-void SamplerChain::weigh() {
-  const float best = std::ranges::min(candidates_, kBetter).logit;
-  for (Candidate& candidate : candidates_)
-    candidate.weight = exp_nonpositive(candidate.logit - best);
-}
-
 void SamplerChain::scale(float temperature) {
   if (temperature < kGreedyBelow) return keep_best_only();
   for (Candidate& candidate : candidates_)
@@ -171,7 +125,7 @@ void SamplerChain::keep_best_only() {
 
 // The entropy's share of its maximum decides between temperature - range and temperature + range.
 float SamplerChain::dynamic_temperature() {
-  weigh();
+  kept_.weigh();
   const double total = total_weight(candidates_);
   double entropy = 0.0;
   for (const Candidate& candidate : candidates_) {
@@ -185,102 +139,12 @@ float SamplerChain::dynamic_temperature() {
   return lowest + (highest - lowest) * static_cast<float>(std::pow(share, exponent));
 }
 
-// Moves the best `count` to the front, sorted.
-void SamplerChain::sort_first(std::size_t count) {
-  count = std::min(count, candidates_.size());
-  const auto end = candidates_.begin() + static_cast<std::ptrdiff_t>(count);
-  if (count < candidates_.size()) std::nth_element(candidates_.begin(), end, candidates_.end(), kBetter);
-  std::sort(candidates_.begin(), end, kBetter);
-}
-
-// Number of candidates that each filter keeps at least.
-std::size_t SamplerChain::least_kept() const {
-  return static_cast<std::size_t>(std::max(params_.min_keep, 1));
-}
-
-// Keeps the first candidates that together reach `mass`.
-void SamplerChain::keep_first(double mass) {
-  double sum = 0.0;
-  std::size_t kept = 0;
-  while (kept < candidates_.size() && (kept < least_kept() || sum < mass))
-    sum += static_cast<double>(candidates_[kept++].weight);
-  candidates_.resize(kept);
-}
-
-void SamplerChain::cut_top_k(std::size_t count) {
-  if (count >= candidates_.size()) return;
-  sort_first(count);
-  candidates_.resize(count);
-}
-
-// Sorts only as many candidates as make up the mass.
-void SamplerChain::cut_top_p() {
-  if (params_.top_p >= 1.0F) return;
-  weigh();
-  const double mass = static_cast<double>(params_.top_p) * total_weight(candidates_);
-  for (std::size_t count = std::max<std::size_t>(256, least_kept());; count *= 8) {
-    sort_first(count);
-    double sum = 0.0;
-    for (std::size_t i = 0; i < std::min(count, candidates_.size()); ++i)
-      sum += static_cast<double>(candidates_[i].weight);
-    if (sum >= mass || count >= candidates_.size()) break;
-  }
-  keep_first(mass);
-}
-
-// Keeps the tokens whose surprise is nearest to the expected one (Meister et al., 2022).
-void SamplerChain::cut_typical() {
-  if (params_.typical_p >= 1.0F) return;
-  weigh();
-  const double total = total_weight(candidates_);
-  const auto surprise = [total](const Candidate& candidate) {
-    return -std::log(static_cast<double>(candidate.weight) / total);
-  };
-  double entropy = 0.0;
-  for (const Candidate& candidate : candidates_) {
-    if (candidate.weight > 0.0F) entropy += static_cast<double>(candidate.weight) / total * surprise(candidate);
-  }
-  std::vector<double>& deviations = scratch_.deviations;  // by token
-  deviations.resize(row_.logits.size());
-  for (const Candidate& candidate : candidates_)
-    deviations[static_cast<std::size_t>(candidate.id)] = std::abs(surprise(candidate) - entropy);
-  std::sort(candidates_.begin(), candidates_.end(), [&](const Candidate& a, const Candidate& b) {
-    const double of_a = deviations[static_cast<std::size_t>(a.id)];
-    const double of_b = deviations[static_cast<std::size_t>(b.id)];
-    return of_a != of_b ? of_a < of_b : kBetter(a, b);
-  });
-  keep_first(static_cast<double>(params_.typical_p) * total);
-}
-
-void SamplerChain::cut_min_p() {
-  if (params_.min_p <= 0.0F) return;
-  weigh();
-  const auto is_likely = [this](const Candidate& candidate) { return candidate.weight >= params_.min_p; };
-  const auto num_likely = static_cast<std::size_t>(std::ranges::count_if(candidates_, is_likely));
-  if (num_likely < least_kept()) return cut_top_k(least_kept());
-  std::erase_if(candidates_, [&](const Candidate& candidate) { return !is_likely(candidate); });
-}
-
-// Removes all but the least likely of the tokens that are likely enough to be good choices (p-e-w, 2024).
-void SamplerChain::cut_xtc() {
-  if (params_.xtc_probability <= 0.0F || params_.xtc_threshold > 0.5F) return;
-  const double u = uniform(state_.seed_, state_.choice_, static_cast<std::int64_t>(row_.tokens.size()), Draw::kXtc);
-  if (u >= static_cast<double>(params_.xtc_probability)) return;
-  weigh();
-  const double least = static_cast<double>(params_.xtc_threshold) * total_weight(candidates_);
-  const auto is_likely = [least](const Candidate& candidate) { return static_cast<double>(candidate.weight) >= least; };
-  const auto num_likely = static_cast<std::size_t>(std::ranges::count_if(candidates_, is_likely));
-  if (num_likely < 2 || candidates_.size() - (num_likely - 1) < least_kept()) return;
-  sort_first(num_likely);
-  candidates_.erase(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(num_likely - 1));
-}
-
 // Keeps candidates no more surprising than the bound, at least the best; then computes their weights.
 void SamplerChain::cut_surprising() {
-  weigh();
+  kept_.weigh();
   if (params_.mirostat.version == 1) {
-    sort_first(kMirostatTokens);
-    return cut_top_k(mirostat_count());
+    kept_.sort_first(kMirostatTokens);
+    return kept_.keep_best(mirostat_count());
   }
   const double bound = static_cast<double>(state_.surprise_bound_);
   const double total = total_weight(candidates_);
@@ -315,7 +179,7 @@ std::size_t SamplerChain::mirostat_count() const {
 // Weights by the distance of a probability from the target, corrected by earlier draws. `logit` becomes the
 // probability.
 void SamplerChain::favour_target() {
-  weigh();
+  kept_.weigh();
   const double total = total_weight(candidates_);
   const float so_far = state_.drawn_weight_ / state_.drawn_total_;
   const float target = std::clamp(2.0F * params_.adaptive.target - so_far, 0.0F, 1.0F);
@@ -331,8 +195,7 @@ void SamplerChain::favour_target() {
 }
 
 const Candidate* SamplerChain::draw() {
-  const double u = uniform(state_.seed_, state_.choice_, static_cast<std::int64_t>(row_.tokens.size()), Draw::kToken);
-  const double target = u * total_weight(candidates_);
+  const double target = kept_.random().uniform(Draw::kToken) * total_weight(candidates_);
   double sum = 0.0;
   const Candidate* last = &candidates_.front();
   for (const Candidate& candidate : candidates_) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "core/base/log.h"
 #include "core/base/message_text.h"

@@ -1,7 +1,6 @@
 #include "server/batch/batch_record.h"
 
 #include <array>
-#include <utility>
 
 namespace quire {
 

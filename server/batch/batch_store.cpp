@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <set>
 
 #include "core/base/files/writing.h"
 #include "core/base/log.h"

@@ -1,7 +1,6 @@
 #include "server/dev/commands.h"
 
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -219,7 +219,6 @@ void CacheEventPublisher::send(const Batch& batch) {
   sockets_->events.send(zmq::buffer(batch.topic), zmq::send_flags::sndmore);
   sockets_->events.send(zmq::buffer(number), zmq::send_flags::sndmore);
   sockets_->events.send(zmq::buffer(payload), zmq::send_flags::dontwait);
-  num_published_.fetch_add(1, std::memory_order_relaxed);
   if (sockets_->replay && options_.buffer_size > 0) {
     if (std::cmp_greater_equal(sent_.size(), options_.buffer_size)) sent_.pop_front();
     sent_.emplace_back(batch.number, std::move(payload));

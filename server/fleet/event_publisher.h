@@ -32,7 +32,6 @@ class CacheEventPublisher {
   // Returns false if the events are lost.
   bool publish(const std::string& topic, CacheEvents events) noexcept;
   bool has_room() const noexcept;
-  std::uint64_t num_published() const { return num_published_.load(std::memory_order_relaxed); }
   // Number of events published so far, lost ones included; the next event has this number.
   std::uint64_t num_taken() const {
     const std::lock_guard lock(mutex_);
@@ -67,7 +66,6 @@ class CacheEventPublisher {
   std::deque<Batch> queue_;
   std::uint64_t next_number_ = 0;
   bool is_stopping_ = false;
-  std::atomic<std::uint64_t> num_published_{0};
   std::atomic<std::uint64_t> num_lost_{0};
   std::thread thread_;
 };

@@ -9,7 +9,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ssl.hpp>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>

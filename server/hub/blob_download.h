@@ -4,8 +4,6 @@
 // two processes never write one blob.
 #pragma once
 
-#include <chrono>
-#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>

@@ -3,7 +3,6 @@
 // to the hub's own origin only; an error names the remedy.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <stop_token>

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <stop_token>
-#include <string>
 #include <vector>
 
 #include "server/hub/pull.h"

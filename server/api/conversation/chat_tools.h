@@ -3,9 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "core/text/tools/output_parser.h"
 #include "server/api/common/field_reader.h"

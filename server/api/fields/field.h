@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/base/sampling_ranges.h"
-#include "core/request/sampling_params.h"
+#include "core/sampling/sampling_params.h"
 
 namespace quire::fields {
 

@@ -11,6 +11,9 @@ inline constexpr Field kFilterRows[] = {
     sampling<&SamplingParams::temperature>("temperature", number(kTemperatureRange), "0.5"),
     sampling<&SamplingParams::top_k>("top_k", integer(kTopKRange), "5"),
     sampling<&SamplingParams::top_p>("top_p", number(kProbabilityRange), "0.9"),
+    sampling<&SamplingParams::top_a>(
+        "top_a", number(kProbabilityRange), "0.2",
+        "keeps tokens with at least this much times the square of the best probability, as in KoboldCpp"),
     sampling<&SamplingParams::min_p>("min_p", number(kProbabilityRange), "0.1"),
     sampling<&SamplingParams::typical_p>("typical_p", number(kProbabilityRange), "0.9"),
     sampling<&SamplingParams::xtc_probability>("xtc_probability", number(kProbabilityRange), "0.1"),
@@ -66,8 +69,8 @@ inline constexpr Field kNoTransfer = refused("kv_transfer_params", "{}", "comple
 inline constexpr Field kModel{"model", text(), R"("fake")", "by name or alias; absent: the first model"};
 inline constexpr Field kSamplers{
     "samplers", one_of("array|string"), R"(["top_k","temperature"])",
-    "penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, temperature in any order; adaptive_p is always "
-    "last; samplers not listed are off; or llama-server's letters"};
+    "penalties, dry, top_n_sigma, top_k, typ_p, top_p, top_a, min_p, xtc, temperature in any order; adaptive_p is "
+    "always last; samplers not listed are off; or llama-server's letters"};
 inline constexpr Field kDrySequenceBreakers{"dry_sequence_breakers", texts(64), R"(["\n"])"};
 inline constexpr Field kLogitBias{"logit_bias", one_of("object|array"), R"({"97":1})",
                                   "or pairs: [[token id or text, bias], ...]; the bias false forbids a token"};

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/base/shared_prefix.h"
-#include "core/request/sampling_params.h"
 #include "core/request/speculation_options.h"
+#include "core/sampling/sampling_params.h"
 #include "server/api/common/field_reader.h"
 #include "server/api/common/operation.h"
 #include "server/api/common/served_model.h"

@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "core/request/request.h"
 #include "core/text/detokenizer.h"

@@ -1,6 +1,7 @@
 #include "server/api/generation/generation_fields.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -22,22 +23,20 @@ constexpr char kAdaptiveLetter = 'a';
 struct SamplerName {
   std::string_view name;
   std::string_view other_name;
-  char letter;  // llama-server takes a text of letters as well
+  char letter;  // llama-server takes a text of letters as well; 0: llama.cpp lacks the sampler
   SamplerStep step;
 };
 
-// In llama.cpp's own order.
-constexpr SamplerName kSamplers[] = {
-    {"penalties", "penalties", 'e', SamplerStep::kPenalties},
-    {"dry", "dry", 'd', SamplerStep::kDry},
-    {"top_n_sigma", "top-n-sigma", 's', SamplerStep::kTopNSigma},
-    {"top_k", "top-k", 'k', SamplerStep::kTopK},
-    {"typ_p", "typical_p", 'y', SamplerStep::kTypicalP},
-    {"top_p", "top-p", 'p', SamplerStep::kTopP},
-    {"min_p", "min-p", 'm', SamplerStep::kMinP},
-    {"xtc", "xtc", 'x', SamplerStep::kXtc},
-    {"temperature", "temp", 't', SamplerStep::kTemperature},
-};
+constexpr auto kSamplers = [] {
+  std::array<SamplerName, Filters::kInfos.size() + 3> all;
+  all[0] = {"penalties", "penalties", 'e', SamplerStep::kPenalties};
+  all[1] = {"dry", "dry", 'd', SamplerStep::kDry};
+  std::ranges::transform(Filters::kInfos, all.begin() + 2, [](const FilterInfo& filter) {
+    return SamplerName{filter.name, filter.other_name, filter.letter, filter.step};
+  });
+  all.back() = {"temperature", "temp", 't', SamplerStep::kTemperature};
+  return all;
+}();
 
 void turn_off(SamplingParams& sampling, SamplerStep step) {
   switch (step) {
@@ -46,31 +45,16 @@ void turn_off(SamplingParams& sampling, SamplerStep step) {
       sampling.frequency_penalty = sampling.presence_penalty = 0.0F;
       return;
     case SamplerStep::kDry: sampling.dry = {}; return;
-    case SamplerStep::kTopNSigma: sampling.top_n_sigma = 0.0F; return;
-    case SamplerStep::kTopK: sampling.top_k = 0; return;
-    case SamplerStep::kTypicalP: sampling.typical_p = 1.0F; return;
-    case SamplerStep::kTopP: sampling.top_p = 1.0F; return;
-    case SamplerStep::kMinP: sampling.min_p = 0.0F; return;
-    case SamplerStep::kXtc: sampling.xtc_probability = 0.0F; return;
     case SamplerStep::kTemperature:
       sampling.temperature = 1.0F;
       sampling.dynatemp_range = 0.0F;
       return;
+    default: sampling.turn_off(step);
   }
 }
 
-// The whole order with the temperature before or behind the filters.
-std::vector<SamplerStep> whole_order(bool temperature_last) {
-  std::vector<SamplerStep> order;
-  for (const SamplerName& each : kSamplers)
-    order.push_back(each.step);
-  const auto first_filter = std::find(order.begin(), order.end(), SamplerStep::kTopNSigma) + 1;
-  if (!temperature_last) std::rotate(first_filter, order.end() - 1, order.end());
-  return order;
-}
-
 // Whether `steps` are some of `order`, in its order.
-bool is_part_of(const std::vector<SamplerStep>& steps, const std::vector<SamplerStep>& order) {
+bool is_part_of(std::span<const SamplerStep> steps, std::span<const SamplerStep> order) {
   auto at = order.begin();
   for (const SamplerStep step : steps) {
     at = std::find(at, order.end(), step);
@@ -111,8 +95,9 @@ std::optional<NamedSamplers> read_names(FieldReader& reader, const std::vector<s
 std::vector<std::string> names_of_letters(const std::string& letters) {
   std::vector<std::string> names;
   for (const char letter : letters.substr(0, kMostSamplers)) {
-    const auto* const found = std::find_if(std::begin(kSamplers), std::end(kSamplers),
-                                           [&](const SamplerName& each) { return each.letter == letter; });
+    const auto* const found = std::find_if(std::begin(kSamplers), std::end(kSamplers), [&](const SamplerName& each) {
+      return letter != 0 && each.letter == letter;
+    });
     if (found != std::end(kSamplers)) {
       names.emplace_back(found->name);
     } else {
@@ -150,7 +135,7 @@ void read_sampler_order(FieldReader& reader, SamplingParams& sampling) {
   }
   if (!named->has_adaptive) sampling.adaptive.target = -1.0F;
   for (const bool temperature_last : {false, true}) {
-    if (!is_part_of(named->steps, whole_order(temperature_last))) continue;
+    if (!is_part_of(named->steps, usual_order(temperature_last))) continue;
     sampling.temperature_last = temperature_last;
     return;
   }
@@ -159,9 +144,11 @@ void read_sampler_order(FieldReader& reader, SamplingParams& sampling) {
 
 Json sampler_names(const SamplingParams& sampling) {
   Json names = Json::array();
-  for (const SamplerStep step : sampling.order.value_or(whole_order(sampling.temperature_last))) {
+  const auto usual = usual_order(sampling.temperature_last);
+  for (const SamplerStep step : sampling.order ? std::span<const SamplerStep>(*sampling.order) : usual) {
     for (const SamplerName& each : kSamplers) {
-      if (each.step == step) names.push_back(each.name);
+      // Filters that llama.cpp lacks are named if they are on.
+      if (each.step == step && (each.letter != 0 || sampling.is_on(step))) names.push_back(each.name);
     }
   }
   if (sampling.adaptive.target >= 0.0F) names.push_back(kAdaptive);

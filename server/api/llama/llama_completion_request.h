@@ -2,7 +2,6 @@
 // Pure functions; any thread. Source: llama.cpp, tools/server/README.md, "POST /completion" and "POST /infill".
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -5,7 +5,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/text/tools/output_parser.h"
 #include "server/api/common/json.h"

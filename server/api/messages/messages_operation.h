@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "server/api/conversation/chat_reader.h"
 #include "server/api/generation/generation_operation.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "server/api/common/json.h"
 

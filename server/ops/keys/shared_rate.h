@@ -5,7 +5,6 @@
 // had room for; without a store it has only that share, and the N shares add up to the rate.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 
 #include "server/ops/keys/token_bucket.h"

@@ -33,7 +33,7 @@ test("a stream reports how much of its prompt is computed, chunk by chunk", asyn
 
 test("samplers give the same text for the same seed, alone and in company", async () => {
   const ways = [
-    { top_n_sigma: 1 }, { min_keep: 3, top_p: 0.1 }, { dynatemp_range: 0.7 }, { mirostat: 1, mirostat_tau: 3 },
+    { top_n_sigma: 1 }, { top_a: 0.5 }, { min_keep: 3, top_p: 0.1 }, { dynatemp_range: 0.7 }, { mirostat: 1, mirostat_tau: 3 },
     { mirostat: 2, mirostat_tau: 3 }, { adaptive_target: 0.3 }, { samplers: ["top_p", "temperature", "top_k"], top_k: 20 },
   ];
   const ask = async (fields) => {

@@ -141,7 +141,7 @@ const values = {
   queries: ["another query"], repetition_penalty: [1.8], repeat_penalty: [1.8], repeat_last_n: [4], frequency_penalty: [2],
   presence_penalty: [2], dry_multiplier: [4], dry_base: [8], dry_allowed_length: [4], dry_penalty_last_n: [3],
   dry_sequence_breakers: [[" KV"], [" a", " is", " KV", " block", "?", "What", " time", " upon"]], top_p: [0.4], top_k: [2],
-  min_p: [0.4], typical_p: [0.3], temperature: [0.2], logit_bias: [{ 97: 100 }], stop: [["e", "a", "o"]], bad_words: [[" the", " a", "."]],
+  min_p: [0.4], top_a: [1], typical_p: [0.3], temperature: [0.2], logit_bias: [{ 97: 100 }], stop: [["e", "a", "o"]], bad_words: [[" the", " a", "."]],
   min_tokens: [30], xtc_probability: [1], xtc_threshold: [0.02], mirostat_tau: [0.5], timeout: [0.001], n: [3], content: ["y"],
   tokens: [[100]], samplers: [["temperature"]], best_of: [8], truncate_prompt_tokens: [3], add_generation_prompt: [false],
   continue_final_message: [true], tool_choice: ["required", { type: "any" }], num_predict: [7], max_tokens_per_doc: [2], stop_sequences: [["e", "a", "o"]],

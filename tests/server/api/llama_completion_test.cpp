@@ -230,6 +230,25 @@ TEST_CASE("adaptive-p needs its place among the samplers where they are listed")
   CHECK(target(R"(,"samplers":["top_k"])") < 0.0F);
 }
 
+TEST_CASE("a filter that llama.cpp lacks has a name among the samplers and no letter") {
+  TestServer server;
+  HttpClient client(server.port());
+  const auto settings = [&](const std::string& fields) {
+    return completion(client, R"({"prompt":"a")" + fields + "}")["generation_settings"];
+  };
+  const auto is_named = [](const Json& given) {
+    return std::ranges::find(given["samplers"], Json("top_a")) != given["samplers"].end();
+  };
+  CHECK(settings("")["top_a"] == 0.0);
+  CHECK_FALSE(is_named(settings("")));
+  CHECK(settings(R"(,"top_a":0.5)")["top_a"] == 0.5);
+  CHECK(is_named(settings(R"(,"top_a":0.5)")));
+  CHECK(is_named(settings(R"(,"top_a":0.5,"samplers":["top_a","top_k"])")));
+  CHECK(server.engine().last_request()->sampling.order == std::vector{SamplerStep::kTopA, SamplerStep::kTopK});
+  CHECK(settings(R"(,"top_a":0.5,"samplers":["top_k"])")["top_a"] == 0.0);
+  CHECK(refused_param(client, "/completion", R"({"prompt":"a","samplers":"\u0000"})").starts_with("samplers"));
+}
+
 TEST_CASE("a bias is given by token or by text, and false forbids") {
   TestServer server;
   HttpClient client(server.port());

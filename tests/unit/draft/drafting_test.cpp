@@ -143,6 +143,7 @@ TEST_CASE("drafts change no text of samplers in a row, and those that follow the
     }
   };
   check([](SamplingParams& sampling) { sampling.top_n_sigma = 0.7F; }, true);
+  check([](SamplingParams& sampling) { sampling.top_a = 0.9F; }, true);
   check(
       [](SamplingParams& sampling) {
         sampling.min_keep = 3;

@@ -122,6 +122,16 @@ void apply_step(Logits& logits, const SamplingParams& params, Step step, const s
     case Step::kTopP:
       if (params.top_p < 1.0F) keep_mass(logits, best, static_cast<double>(params.top_p), least(params));
       return;
+    case Step::kTopA: {
+      if (params.top_a <= 0.0F) return;
+      const std::vector<double> p = softmax(logits);
+      const double most = *std::max_element(p.begin(), p.end());
+      std::set<std::size_t> kept(best.begin(), best.begin() + static_cast<int>(std::min(least(params), best.size())));
+      for (const std::size_t id : best) {
+        if (p[id] >= static_cast<double>(params.top_a) * most * most) kept.insert(id);
+      }
+      return keep(logits, kept);
+    }
     case Step::kMinP: {
       std::set<std::size_t> kept(best.begin(), best.begin() + static_cast<int>(std::min(least(params), best.size())));
       for (const std::size_t id : best) {
@@ -151,11 +161,11 @@ std::vector<double> expected(const SamplingParams& params, const std::vector<flo
 
 std::vector<Step> whole_order(bool temperature_last) {
   if (temperature_last) {
-    return {Step::kPenalties, Step::kDry,  Step::kTopNSigma, Step::kTopK,       Step::kTypicalP,
-            Step::kTopP,      Step::kMinP, Step::kXtc,       Step::kTemperature};
+    return {Step::kPenalties, Step::kDry,  Step::kTopNSigma, Step::kTopK, Step::kTypicalP,
+            Step::kTopP,      Step::kTopA, Step::kMinP,      Step::kXtc,  Step::kTemperature};
   }
   return {Step::kPenalties, Step::kDry,  Step::kTopNSigma, Step::kTemperature, Step::kTopK,
-          Step::kTypicalP,  Step::kTopP, Step::kMinP,      Step::kXtc};
+          Step::kTypicalP,  Step::kTopP, Step::kTopA,      Step::kMinP,        Step::kXtc};
 }
 
 // Draws once; `state` is the sequence's own.
@@ -226,6 +236,7 @@ SamplingParams random_params(Random& random) {
   if (random.below(2) == 0) params.top_p = random.real(0.3, 1.0);
   if (random.below(3) == 0) params.min_p = random.real(0.01, 0.4);
   if (random.below(3) == 0) params.typical_p = random.real(0.3, 1.0);
+  if (random.below(3) == 0) params.top_a = random.real(0.05, 1.0);
   if (random.below(2) == 0) params.min_keep = 2 + random.below(6);
   if (random.below(2) == 0) params.repetition_penalty = random.real(0.8, 1.6);
   if (random.below(2) == 0) {
@@ -243,7 +254,7 @@ TEST_CASE("samplers in any order do what their formulas say", "[sampler]") {
     std::vector<Step> steps = whole_order(params.temperature_last);
     if (random.below(2) == 0) {
       std::shuffle(steps.begin(), steps.end(), random.engine);
-      steps.resize(static_cast<std::size_t>(1 + random.below(9)));
+      steps.resize(static_cast<std::size_t>(1 + random.below(static_cast<int>(steps.size()))));
       params.order = steps;
     }
     const std::vector<float> row = random.row(24);
@@ -264,6 +275,21 @@ TEST_CASE("top_n_sigma alone gives what it gives in the chain", "[sampler]") {
   }
 }
 
+TEST_CASE("top_a keeps what its formula says, alone and after other filters", "[sampler]") {
+  Random random{std::mt19937(9)};
+  for (int round = 0; round < 40; ++round) {
+    INFO("round " << round);
+    SamplingParams params;
+    params.temperature = random.real(0.5, 1.5);
+    params.temperature_last = round % 2 == 0;
+    params.top_a = random.real(0.05, 1.0);
+    if (round % 3 == 0) params.top_k = 3 + random.below(8);
+    if (round % 4 == 0) params.top_p = random.real(0.6, 1.0);
+    const std::vector<float> row = random.row(30);
+    check_draws(expected(params, row, {}, whole_order(params.temperature_last)), draws(params, row, tokens_of({0})));
+  }
+}
+
 TEST_CASE("min_keep holds every filter off the last tokens", "[sampler]") {
   const std::vector<float> row{4.0F, 3.0F, 2.0F, 1.0F, 0.0F};
   const auto num_kept = [&](const std::function<void(SamplingParams&)>& set) {
@@ -276,6 +302,10 @@ TEST_CASE("min_keep holds every filter off the last tokens", "[sampler]") {
   };
   CHECK(num_kept([](SamplingParams& params) { params.top_p = 0.01F; }) == 3);
   CHECK(num_kept([](SamplingParams& params) { params.min_p = 0.99F; }) == 3);
+  CHECK(num_kept([](SamplingParams& params) {
+          params.temperature = 1.0F;
+          params.top_a = 1.0F;  // the formula alone would leave one
+        }) == 3);
   CHECK(num_kept([](SamplingParams& params) { params.typical_p = 0.01F; }) == 3);
   // XTC would leave two of the five.
   const auto xtc = [](SamplingParams& params) {

@@ -124,6 +124,10 @@ TEST_CASE("the filters keep what they say", "[sampler]") {
     params.min_p = 0.3F;
     CHECK(kept(params, logits) == std::vector<int>{0, 2, 3});
   }
+  SECTION("top_a") {
+    params.top_a = 0.7F;  // the square of 0.4 is 0.16
+    CHECK(kept(params, logits) == std::vector<int>{0, 2, 3});
+  }
   SECTION("typical_p") {
     // The entropy is 1.39 nats: 0.3 (1.20) and 0.15 (1.90) are nearest, then 0.4 (0.92).
     params.typical_p = 0.5F;

@@ -4,34 +4,14 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/ids.h"
+#include "core/sampling/dry.h"
+#include "core/sampling/filters.h"
 
 namespace quire {
-
-struct DryParams {
-  float multiplier = 0.0F;  // 0: off
-  float base = 1.75F;
-  std::int32_t allowed_length = 2;
-  std::int32_t penalty_last_n = -1;            // -1: the whole context
-  std::vector<std::vector<TokenId>> breakers;  // token sequences that end a repetition
-};
-
-// The steps of llama.cpp's chain of samplers, in the order of a request.
-enum class SamplerStep : std::uint8_t {
-  kPenalties,
-  kDry,
-  kTopNSigma,
-  kTopK,
-  kTypicalP,
-  kTopP,
-  kMinP,
-  kXtc,
-  kTemperature
-};
 
 // Keeps the surprise of drawn tokens near `tau` bits (Basu et al., 2021); version 1 or 2.
 struct MirostatParams {
@@ -46,22 +26,15 @@ struct AdaptiveParams {
   float decay = 0.9F;    // weight of earlier draws; at most 0.99
 };
 
-struct SamplingParams {
+struct SamplingParams : Filters {
   float temperature = 1.0F;       // 0: greedy
   bool temperature_last = false;  // filters see the distribution before temperature, as in llama.cpp
-  float top_p = 1.0F;
-  std::int32_t top_k = 0;  // 0 or negative: off
-  float min_p = 0.0F;
-  float typical_p = 1.0F;
   float repetition_penalty = 1.0F;
   float frequency_penalty = 0.0F;
   float presence_penalty = 0.0F;
   // The three penalties count this many last tokens of prompt and text, as in llama.cpp (-1: all). Absent: repetition
   // counts all tokens, and the other two only generated ones, as in OpenAI and vLLM.
   std::optional<std::int32_t> penalty_last_n;
-  float xtc_probability = 0.0F;
-  float xtc_threshold = 0.1F;
-  float top_n_sigma = 0.0F;     // keeps logits within this many standard deviations of the best; 0 or negative: off
   std::int32_t min_keep = 0;    // typical_p, top_p, min_p and XTC leave at least this many tokens
   float dynatemp_range = 0.0F;  // temperature +- this, by the distribution's entropy; 0: off
   float dynatemp_exponent = 1.0F;
@@ -85,7 +58,9 @@ struct SamplingParams {
   // Whether a draw depends on earlier draws, not only on the tokens: such a text is not drafted.
   bool follows_draws() const { return mirostat.version != 0 || adaptive.target >= 0.0F; }
   // Whether the samplers are applied one by one, as in llama.cpp.
-  bool is_chained() const { return order || min_keep > 1 || dynatemp_range > 0.0F || follows_draws(); }
+  bool is_chained() const {
+    return order || min_keep > 1 || dynatemp_range > 0.0F || follows_draws() || needs(DrawnBy::kChain);
+  }
 };
 
 }  // namespace quire
