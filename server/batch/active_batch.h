@@ -67,6 +67,7 @@ class ActiveBatch {
 
   std::int64_t retry_at = 0;     // Unix seconds: no attempt before this
   std::optional<Error> failure;  // from next() or start(); work() handles it
+  bool is_saved = true;          // the record is on the disk as it is here
 
  private:
   Result<LineReader> open_input();

@@ -201,7 +201,7 @@ Result<BatchRecord> BatchStore::cancel(const std::string& id, const std::string&
         ErrorKind::kConflict, fmt::format("Cannot cancel a batch with status '{}'.", batch_status_name(record.status)),
         "batch_not_cancellable", "batch_id", std::nullopt});
   }
-  if (auto begun = begin_end(batch, BatchStatus::kCancelling, now); !begun) return tl::make_unexpected(begun.error());
+  begin_cancel(batch, now);
   return batch.now();
 }
 

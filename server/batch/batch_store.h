@@ -1,7 +1,7 @@
 // BatchStore: all batches and their files, in one folder that outlives the process. Batch thread only. A lock gives the
 // folder to one process at a time. Invariants: each request of a batch that ended is in its output file or in its error
-// file, once; a state is on the disk before it is shown; one owner (API key's name) never sees another's; work is done
-// in slices, so that no call takes long.
+// file, once; a state is on the disk before it is shown, but for a cancellation, which a full disk does not prevent;
+// one owner (API key's name) never sees another's; work is done in slices, so that no call takes long.
 #pragma once
 
 #include <functional>
@@ -38,7 +38,7 @@ class BatchStore {
   // Null if this owner has no such batch.
   const BatchRecord* find(const std::string& id, const std::string& owner) const;
   std::vector<const BatchRecord*> of_owner(const std::string& owner) const;  // the oldest first
-  // Errors: 404; 409 if it has ended.
+  // Errors: 404; 409 if it has ended. A disk that refuses writes does not prevent it.
   Result<BatchRecord> cancel(const std::string& id, const std::string& owner, std::int64_t now);
 
   // The next request to answer: owners take turns, an owner's oldest batch comes first. `may_run` decides by owner.
@@ -90,7 +90,7 @@ class BatchStore {
   Result<bool> advance(Batch& batch, std::int64_t now);
   Result<bool> validate(Batch& batch, std::int64_t now);
   Result<bool> write_files(Batch& batch, std::int64_t now);
-  Result<void> begin_end(Batch& batch, BatchStatus status, std::int64_t now);
+  void begin_cancel(Batch& batch, std::int64_t now);
   Result<void> fail(Batch& batch, const Error& error, std::int64_t now);
   void tidy(std::int64_t now);
 

@@ -22,7 +22,26 @@ BatchError unanswered_because(const BatchRecord& record) {
           std::nullopt};
 }
 
+// The record of a batch whose files are written next.
+BatchRecord ending(BatchRecord record, BatchStatus status, std::int64_t now) {
+  if (record.status == BatchStatus::kValidating) record.num_requests = 0;
+  record.status = status;
+  (status == BatchStatus::kCancelling ? record.cancelling_at : record.finalizing_at) = now;
+  record.output_file_id = make_id("file-");
+  record.error_file_id = make_id("file-");
+  return record;
+}
+
 }  // namespace
+
+// A full disk keeps no batch running that its client gave up: the state is written later.
+void BatchStore::begin_cancel(Batch& batch, std::int64_t now) {
+  BatchRecord record = ending(batch.active->record(), BatchStatus::kCancelling, now);
+  const auto saved = save(record);
+  if (!saved) log::warn("batches: {} is cancelled, which is written later: {}", record.id, saved.error().message);
+  batch.active->is_saved = saved.has_value();
+  batch.active->set_record(std::move(record));
+}
 
 bool BatchStore::work(std::int64_t now) {
   if (now >= tidied_at_ + kTidyEvery) tidy(now);
@@ -47,6 +66,10 @@ bool BatchStore::work(std::int64_t now) {
 
 Result<bool> BatchStore::advance(Batch& batch, std::int64_t now) {
   ActiveBatch& active = *batch.active;
+  if (!active.is_saved) {
+    if (auto saved = save(active.record()); !saved) return tl::make_unexpected(saved.error());
+    active.is_saved = true;
+  }
   if (auto failed = std::exchange(active.failure, std::nullopt)) {
     if (failed->code != kInputGone) return tl::make_unexpected(*std::move(failed));
     if (auto done = fail(batch, *failed, now); !done) return tl::make_unexpected(done.error());
@@ -59,7 +82,8 @@ Result<bool> BatchStore::advance(Batch& batch, std::int64_t now) {
     if (auto started = active.start(); !started) return tl::make_unexpected(started.error());
   }
   if (!active.is_answered() && now < record.expires_at) return false;
-  if (auto begun = begin_end(batch, BatchStatus::kFinalizing, now); !begun) return tl::make_unexpected(begun.error());
+  if (auto changed = change(batch, ending(record, BatchStatus::kFinalizing, now)); !changed)
+    return tl::make_unexpected(changed.error());
   return true;
 }
 
@@ -93,17 +117,6 @@ Result<void> BatchStore::fail(Batch& batch, const Error& error, std::int64_t now
   record.failed_at = now;
   record.errors = {{error.code, error.message, error.param, std::nullopt}};
   return end(batch, std::move(record));
-}
-
-// Waits for the requests given out; then calls write_files().
-Result<void> BatchStore::begin_end(Batch& batch, BatchStatus status, std::int64_t now) {
-  BatchRecord record = batch.active->record();
-  if (record.status == BatchStatus::kValidating) record.num_requests = 0;
-  record.status = status;
-  (status == BatchStatus::kCancelling ? record.cancelling_at : record.finalizing_at) = now;
-  record.output_file_id = make_id("file-");
-  record.error_file_id = make_id("file-");
-  return change(batch, std::move(record));
 }
 
 Result<bool> BatchStore::write_files(Batch& batch, std::int64_t now) {

@@ -12,6 +12,7 @@
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
+#include <optional>
 
 #include "server/client/client_state.h"
 
@@ -25,6 +26,8 @@ namespace {
 
 constexpr auto kClientToken = asio::as_tuple(asio::use_awaitable);
 constexpr std::size_t kPieceSize = 16 * 1024;
+constexpr int kMostInterim = 8;
+constexpr int kSwitchingProtocols = 101;
 
 tl::unexpected<Error> failed_to(const char* what, const boost::system::error_code& error) {
   return failure(ErrorKind::kUnavailable, fmt::format("{}: {}", what, error.message()), "no_answer");
@@ -77,9 +80,7 @@ class ClientStream {
 
 struct HttpExchange::State {
   State(asio::any_io_executor executor, const WebClient& asking)
-      : client(asking), stream(std::move(executor), asking.tls_.get()) {
-    reply.body_limit(boost::none);
-  }
+      : client(asking), stream(std::move(executor), asking.tls_.get()) {}
 
   asio::awaitable<Result<void>> connect();
   asio::awaitable<Result<void>> shake_hands();
@@ -87,7 +88,7 @@ struct HttpExchange::State {
   const WebClient& client;
   ClientStream stream;
   beast::flat_buffer buffer;
-  http::response_parser<http::buffer_body> reply;
+  std::optional<http::response_parser<http::buffer_body>> reply;  // one per message
   std::array<char, kPieceSize> piece;
 };
 
@@ -136,14 +137,22 @@ asio::awaitable<Result<int>> HttpExchange::send(const ClientRequest& request, st
   auto message = message_of(request, state.client.server_);
   const auto [unsent, num_sent] = co_await http::async_write(state.stream, message, kClientToken);
   if (unsent) co_return failed_to("write", unsent);
-  const auto [unread, num_read] =
-      co_await http::async_read_header(state.stream, state.buffer, state.reply, kClientToken);
-  if (unread) co_return failed_to("read", unread);
-  co_return static_cast<int>(state.reply.get().result_int());
+  // Interim responses, such as 103, come before the answer.
+  for (int i = 0; i < kMostInterim; ++i) {
+    state.reply.emplace();
+    state.reply->body_limit(boost::none);
+    const auto [unread, num_read] =
+        co_await http::async_read_header(state.stream, state.buffer, *state.reply, kClientToken);
+    if (unread) co_return failed_to("read", unread);
+    const int status = static_cast<int>(state.reply->get().result_int());
+    if (status >= 200 || status == kSwitchingProtocols) co_return status;
+  }
+  co_return failed_to("read", http::make_error_code(http::error::bad_status));
 }
 
 std::string_view HttpExchange::field(std::string_view name) const {
-  const auto& head = state_->reply.get();
+  if (!state_->reply) return {};
+  const auto& head = state_->reply->get();
   const auto found = head.find(boost::beast::string_view(name.data(), name.size()));
   return found == head.end() ? std::string_view() : std::string_view(found->value().data(), found->value().size());
 }
@@ -159,12 +168,12 @@ void HttpExchange::close() {
 asio::awaitable<Result<std::string_view>> HttpExchange::read_some() {
   State& state = *state_;
   std::size_t count = 0;
-  while (count == 0 && !state.reply.is_done()) {
-    state.reply.get().body() = {state.piece.data(), state.piece.size(), true};
+  while (count == 0 && !state.reply->is_done()) {
+    state.reply->get().body() = {state.piece.data(), state.piece.size(), true};
     const auto [error, num_read] =
-        co_await http::async_read_some(state.stream, state.buffer, state.reply, kClientToken);
+        co_await http::async_read_some(state.stream, state.buffer, *state.reply, kClientToken);
     if (error && error != http::error::need_buffer) co_return failed_to("read", error);
-    count = state.piece.size() - state.reply.get().body().size;
+    count = state.piece.size() - state.reply->get().body().size;
   }
   co_return std::string_view(state.piece.data(), count);
 }

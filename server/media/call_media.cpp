@@ -24,6 +24,14 @@ const Result<MediaBytes>* CallMedia::loaded(const MediaSource& source) {
   return nullptr;
 }
 
+std::optional<Error> CallMedia::gone(const MediaSource& source) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = loaded_.find(source.name);
+  const bool is_gone = source.kind == MediaSource::Kind::kStored && found != loaded_.end() && !found->second &&
+                       found->second.error().kind == ErrorKind::kNotFound;
+  return is_gone ? std::optional(found->second.error()) : std::nullopt;
+}
+
 const Result<MediaPiece>* CallMedia::prepared(const MediaKey& key, const MediaBytes& bytes,
                                               const PictureSettings& settings,
                                               const std::shared_ptr<const MediaSight>& sight) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ class CallMedia {
 
   // Null: not loaded yet; the piece is then listed as wanted.
   const Result<MediaBytes>* loaded(const MediaSource& source);
+  // The error of a stored file that does not exist; nullopt: it does, or was not wanted yet.
+  std::optional<Error> gone(const MediaSource& source) const;
   const Result<MediaPiece>* prepared(const MediaKey& key, const MediaBytes& bytes, const PictureSettings& settings,
                                      const std::shared_ptr<const MediaSight>& sight);
   // `with_pages`: renders its pages as pictures too.

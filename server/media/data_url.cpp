@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
+
+#include "core/base/percent.h"
 
 namespace quire {
 
@@ -39,27 +42,12 @@ tl::unexpected<Error> too_long(std::int64_t max_bytes) {
                  "image_too_large");
 }
 
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const char lower = static_cast<char>(c | 0x20);
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 Result<std::string> decode_percents(std::string_view text, std::int64_t max_bytes) {
-  std::string bytes;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (std::cmp_greater_equal(bytes.size(), max_bytes)) return too_long(max_bytes);
-    if (text[i] != '%') {
-      bytes += text[i];
-      continue;
-    }
-    const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
-    const int low = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
-    if (high < 0 || low < 0) return invalid("the data URL has a '%' without two hexadecimal digits", "", "invalid_url");
-    bytes += static_cast<char>(16 * high + low);
-    i += 2;
-  }
-  return bytes;
+  const std::ptrdiff_t num_escapes = std::ranges::count(text, '%');
+  if (std::cmp_greater(std::ssize(text) - 2 * num_escapes, max_bytes)) return too_long(max_bytes);
+  auto bytes = percent_decoded(text);
+  if (!bytes) return invalid("the data URL has a '%' without two hexadecimal digits", "", "invalid_url");
+  return *std::move(bytes);
 }
 
 std::string lower_case(std::string_view text) {

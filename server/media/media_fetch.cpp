@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "core/base/files/regular_file.h"
+#include "core/base/percent.h"
 #include "server/client/web_reader.h"
 
 namespace quire {
@@ -128,23 +129,6 @@ Result<std::string> read_reply(WebReader& reader, const MediaOptions& options,
   return failed(fmt::format("it has more than {} bytes (media.max_file_bytes)", most));
 }
 
-// %XX as bytes.
-std::string without_percents(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned value = 0;
-    const char* const digits = text.data() + i + 1;
-    const bool is_escape = text[i] == '%' && i + 2 < text.size();
-    if (is_escape && std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
-      out += static_cast<char>(value);
-      i += 2;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 bool is_internal_address(std::string_view text) {
@@ -193,7 +177,7 @@ Result<std::string> read_media_file(const std::string& url, const MediaOptions& 
   std::error_code error;
   const fs::path root = fs::canonical(options.root, error);
   if (error) return not_allowed("media.root cannot be read");
-  const fs::path file = fs::canonical(without_percents(path), error);
+  const fs::path file = fs::canonical(percent_decoded(path).value_or(std::string(path)), error);
   const auto [in_root, in_file] = std::ranges::mismatch(root, file);
   // The refusal does not reveal whether a file outside exists.
   if (error || in_root != root.end() || in_file == file.end())

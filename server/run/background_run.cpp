@@ -39,6 +39,7 @@ BackgroundRun::~BackgroundRun() {
     saved_->finish();
     state_.streams.close(key_name_, id_, Clock::now() + kKeepEvents);
   }
+  if (state_.background->is_erased(id_)) state_.responses->erase(id_, key_name_);
   state_.background->remove(id_);
   state_.live.remove(run_.mailbox());
   --state_.num_busy;
@@ -52,13 +53,14 @@ Result<void> BackgroundRun::begin(QuotaTable::Lease lease, ReservedPlace place, 
   if (operation_->streams()) saved_ = state_.streams.open(key_name_, id_, Clock::now());
   state_.background->add(id_, key_name_, operation_->snapshot(),
                          [mailbox = run_.mailbox()] { mailbox->interrupt(std::nullopt); });
+  operation_->store_begun();
   return {};
 }
 
 void BackgroundRun::start(std::shared_ptr<BackgroundRun> run) {
   BackgroundRun& self = *run;
   asio::co_spawn(self.executor_, self.run(), [run = std::move(run)](const std::exception_ptr& failure) {
-    if (failure) log::error("the background response {} could not be made", run->id_);
+    if (failure) run->give_up();
   });
 }
 
@@ -90,17 +92,37 @@ asio::awaitable<void> BackgroundRun::run() {
 // Stores the response before it leaves the list of running ones.
 asio::awaitable<void> BackgroundRun::end(const OperationRun::Progress* failure, std::string& out) {
   run_.abort();
-  if (!state_.background->settle(id_)) {
-    operation_->cancel(out);
-  } else if (failure != nullptr) {
-    operation_->fail(failure->error.value_or(out_of_memory()), out);
+  if (failure != nullptr || !state_.background->settle(id_)) {
+    fail(failure != nullptr ? failure->error.value_or(out_of_memory()) : out_of_memory(), out);
   } else {
     const Result<bool> made = co_await run_.finish_part(out);
-    if (!made) operation_->fail(made.error(), out);
+    if (!made) fail(made.error(), out);
   }
+  is_ended_ = true;
   save(out);
-  if (state_.background->is_erased(id_)) state_.responses->erase(id_, key_name_);
   note_end();
+}
+
+void BackgroundRun::fail(const Error& error, std::string& out) {
+  if (state_.background->settle(id_)) {
+    operation_->fail(error, out);
+  } else {
+    operation_->cancel(out);
+  }
+}
+
+// The coroutine had no memory, and has released what it had. The response is stored as failed already.
+void BackgroundRun::give_up() {
+  log::error("the background response {} could not be made", id_);
+  if (is_ended_) return;
+  try {
+    run_.abort();
+    std::string out;
+    fail(out_of_memory(), out);
+    save(out);
+    note_end();
+  } catch (const std::bad_alloc&) {  // its readers miss the last event
+  }
 }
 
 void BackgroundRun::note_end() {

@@ -1,6 +1,7 @@
-// BackgroundRun: an operation that continues without its client's session. Its events are saved for readers, and its
-// response is stored at its end. One thread at a time (its executor's). Invariants: it counts against its key's quota
-// and the queue like any request; a drain waits for it, and cuts it at the deadline.
+// BackgroundRun: an operation that continues without its client's session. Its events are saved for readers. Its
+// response is stored at the beginning, as one that failed, and again at its end. One thread at a time (its executor's).
+// Invariants: it counts against its key's quota and the queue like any request; a drain waits for it, and cuts it at
+// the deadline.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -37,6 +38,8 @@ class BackgroundRun {
   boost::asio::awaitable<void> run();
   void save(std::string& out);
   boost::asio::awaitable<void> end(const OperationRun::Progress* failure, std::string& out);
+  void fail(const Error& error, std::string& out);
+  void give_up();
   void note_end();
 
   ServerState& state_;
@@ -45,7 +48,8 @@ class BackgroundRun {
   const std::string id_;
   const std::string key_name_;
   QuotaTable::Lease lease_;
-  OperationRun run_;  // destroyed before what it uses
+  OperationRun run_;       // destroyed before what it uses
+  bool is_ended_ = false;  // the response's end is stored
   std::shared_ptr<SavedStream> saved_;
 };
 

@@ -131,6 +131,7 @@ std::optional<Response> SocketAnswer::refusal() const {
   if (!head.asks_socket || !WebSocket::is_request(head)) {
     Response response = error_response(426, "upgrade_required", "GET of this path opens a WebSocket (RFC 6455)");
     response.fields.push_back({"Upgrade", "websocket"});
+    response.fields.push_back({"Sec-WebSocket-Version", "13"});
     return response;
   }
   // A page can open a socket to any site without asking first.

@@ -1,8 +1,8 @@
 #include "server/wire/request_syntax.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "core/base/percent.h"
 #include "core/text/unicode.h"
 
 namespace quire {
@@ -28,15 +28,6 @@ namespace {
 
 bool is_letter_or_digit(char c) {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-}
-
-// The byte of an escape such as %41 at the front of a text.
-std::optional<char> escaped_byte(std::string_view text) {
-  if (text.size() < 3) return std::nullopt;
-  unsigned value = 0;
-  const auto [end, error] = std::from_chars(text.data() + 1, text.data() + 3, value, 16);
-  if (error != std::errc() || end != text.data() + 3) return std::nullopt;
-  return static_cast<char>(value);
 }
 
 // Unreserved characters, sub-delims, those of `further`, and escapes.
@@ -69,21 +60,6 @@ bool is_scheme(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) {
            return is_letter_or_digit(c) || std::string_view("+-.").find(c) != std::string_view::npos;
          });
-}
-
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    const auto byte = escaped_byte(text.substr(i));
-    if (!byte) return std::nullopt;
-    out += *byte;
-    i += 2;
-  }
-  return out;
 }
 
 // An answer may quote the path, so it must be text.

@@ -111,9 +111,20 @@ Result<std::unique_ptr<Operation>> render_chat_request(ModelCall& asked, const C
 namespace {
 
 constexpr std::string_view kChats = "/chat/completions/";
+constexpr std::string_view kMessages = "/messages";
 
 tl::unexpected<Error> no_such_chat(const std::string& id) {
   return failure(ErrorKind::kNotFound, fmt::format("Chat completion with id '{}' not found.", id), "not_found");
+}
+
+// The client chooses the id, which may have slashes.
+StoredPath chat_path(const Call& call) {
+  StoredPath path{call.path.substr(call.path.find(kChats) + kChats.size()), ""};
+  if (path.id.ends_with(kMessages)) {
+    path.id.resize(path.id.size() - kMessages.size());
+    path.rest = kMessages;
+  }
+  return path;
 }
 
 ResponseStore::Entry find_chat(const Call& call, const std::string& id) {
@@ -124,9 +135,9 @@ ResponseStore::Entry find_chat(const Call& call, const std::string& id) {
 }  // namespace
 
 Result<std::unique_ptr<Operation>> get_stored_chat(const ModelTable&, const Call& call) {
-  const auto [id, rest] = split_stored_path(call.path, kChats);
+  const auto [id, rest] = chat_path(call);
   const auto stored = find_chat(call, id);
-  if (stored == nullptr || (!rest.empty() && rest != "/messages")) return no_such_chat(id);
+  if (stored == nullptr) return no_such_chat(id);
   if (rest.empty()) return std::make_unique<ReadyOperation>(stored->body);
   auto page = page_of_stored_items(call.query, stored->input, true, call.limit);
   if (!page) return tl::make_unexpected(std::move(page.error()));
@@ -134,7 +145,7 @@ Result<std::unique_ptr<Operation>> get_stored_chat(const ModelTable&, const Call
 }
 
 Result<std::unique_ptr<Operation>> delete_stored_chat(const ModelTable&, const Call& call) {
-  const auto [id, rest] = split_stored_path(call.path, kChats);
+  const auto [id, rest] = chat_path(call);
   if (!rest.empty() || find_chat(call, id) == nullptr || !call.responses->erase(id, call.key_name))
     return no_such_chat(id);
   return std::make_unique<ReadyOperation>(

@@ -101,6 +101,8 @@ class Operation {
 
   // Id of a background response, which is made without waiting for its client; empty for others.
   const std::string& background_id() const { return background_id_; }
+  // Background only: stores the response as failed, until finish(), fail() or cancel() stores its end.
+  virtual void store_begun() {}
   // Background only: the present response as a body.
   virtual std::string snapshot() const { return {}; }
   // Background only: like fail(), after the client cancelled it.

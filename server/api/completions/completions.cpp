@@ -21,7 +21,6 @@ namespace {
 
 struct CompletionFields {
   bool echo = false;
-  bool drop_generated = false;  // max_tokens 0 with echo: only the prompt is wanted
   std::optional<std::int32_t> logprobs;
   bool prompt_logprobs = false;   // vLLM's field asked for them, not echo
   std::int32_t num_returned = 1;  // n; best_of choices are generated
@@ -101,7 +100,7 @@ class CompletionOperation final : public GenerationOperation {
   void append_chunk(std::size_t index, bool first, const Delta& delta, std::string& out) {
     const Choice& state = choices()[index];
     std::string text = first && completion_.echo ? prompt_of(index).text : std::string();
-    if (!completion_.drop_generated) text += delta.text;
+    text += delta.text;
     out += prefix_ + std::to_string(index) + ",\"text\":";
     append_json_string(out, text);
     out += ",\"logprobs\":";
@@ -147,16 +146,13 @@ class CompletionOperation final : public GenerationOperation {
 
   void append_choice(std::size_t index, std::size_t number, std::string& out) {
     const Choice& state = choices()[index];
-    const bool drop = completion_.drop_generated;
     std::string text = completion_.echo ? prompt_of(index).text : std::string();
-    if (!drop) text += state.text;
+    text += state.text;
     out += dump_opened({{"index", number}, {"text", std::move(text)}}) + ",\"logprobs\":";
-    out += completion_.logprobs ? logprobs(index, true, drop ? std::span<const TokenId>() : state.tokens,
-                                           drop ? std::span<const TokenLogprob>() : state.logprobs)
-                                : "null";
+    out += completion_.logprobs ? logprobs(index, true, state.tokens, state.logprobs) : "null";
     Json choice;
-    choice["finish_reason"] = drop ? "length" : finish_reason(state);
-    choice["stop_reason"] = drop ? Json(nullptr) : stop_reason(state);
+    choice["finish_reason"] = finish_reason(state);
+    choice["stop_reason"] = stop_reason(state);
     if (fields().return_token_ids) {
       choice["prompt_token_ids"] = token_ids_json(prompt_of(index).tokens);
       choice["token_ids"] = returned_ids(state.tokens, state);
@@ -209,7 +205,7 @@ CompletionFields read_completion_fields(FieldReader& reader, GenerationFields& f
     if (completion.echo && !fields.sampling.num_prompt_logprobs)
       fields.sampling.num_prompt_logprobs = completion.logprobs;
   }
-  completion.drop_generated = completion.echo && fields.max_tokens == 0;
+  fields.prompt_only = completion.echo && fields.max_tokens == 0;
   if (fields.max_tokens == 0 && !completion.echo)
     reader.fail(fields::generation::kMaxTokens, "'max_tokens' must be at least 1 without 'echo'");
   if (!fields.to_context_end) fields.max_tokens = std::max(1, fields.max_tokens.value_or(16));

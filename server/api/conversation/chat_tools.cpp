@@ -237,6 +237,29 @@ ToolFields read_tool_fields(FieldReader& reader) {
   return fields;
 }
 
+ToolFields read_translated_tools(FieldReader& reader, const Json& chat, const std::vector<std::string>& paths) {
+  FieldReader translated(chat);
+  ToolFields fields = read_tool_fields(translated);
+  if (!translated.error()) {
+    take_error(reader, translated);
+    return fields;
+  }
+  constexpr std::string_view kFunction = ".function";
+  Error error = *translated.error();
+  for (std::string* text : {&error.param, &error.message}) {
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      const std::string path = fmt::format("tools[{}]", i);
+      const std::size_t at = text->find(path);
+      if (at == std::string::npos) continue;
+      const bool is_inner = text->compare(at + path.size(), kFunction.size(), kFunction) == 0;
+      text->replace(at, path.size() + (is_inner ? kFunction.size() : 0), paths[i]);
+      break;
+    }
+  }
+  reader.fail(std::move(error));
+  return fields;
+}
+
 const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields) {
   static const ToolFormat kGeneric = detect_tool_format("");
   return fields.constrained && model.tool_format.syntax == CallSyntax::kNone ? kGeneric : model.tool_format;

@@ -24,6 +24,8 @@ struct ToolFields {
 // Reads tools, tool_choice and parallel_tool_calls, or their first form; a named choice leaves that tool only. Errors
 // stay in the reader.
 ToolFields read_tool_fields(FieldReader& reader);
+// Reads those of `chat`, which were made from another form; errors name its tool i by paths[i].
+ToolFields read_translated_tools(FieldReader& reader, const Json& chat, const std::vector<std::string>& paths);
 
 // The format of calls: the model's own, or JSON if they are constrained and it has none.
 const ToolFormat& call_format(const ServedModel& model, const ToolFields& fields);

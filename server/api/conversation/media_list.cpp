@@ -21,6 +21,7 @@ namespace {
 constexpr std::string_view kMarkEnd = "e";
 constexpr std::int64_t kMostKwargPixels = std::int64_t{1} << 40;
 constexpr const char* kSubstitute = "[an image was left out: this model reads text only]";
+constexpr const char* kGone = "[a file was left out: it was deleted or has expired]";
 
 // Pictures in the last message of a user belong to the present question.
 bool is_current(const Json& messages, std::string_view mark) {
@@ -87,10 +88,15 @@ Result<MediaSource> MediaList::open_url(std::string_view url) const {
   url.remove_prefix(std::min(url.find_first_not_of(kSpace), url.size()));
   url = url.substr(0, url.find_last_not_of(kSpace) + 1);
   if (is_data_url(url)) return open_data(url);
+  // A scheme has no case, and a fragment is not sent.
   MediaSource source{.name = std::string(url)};
-  if (url.starts_with("http://") || url.starts_with("https://")) {
+  std::string& name = source.name;
+  std::transform(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(std::min(name.find(':'), name.size())),
+                 name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  if (name.starts_with("http://") || name.starts_with("https://")) {
     source.kind = MediaSource::Kind::kUrl;
-  } else if (url.starts_with("file://")) {
+    name.resize(std::min(name.find('#'), name.size()));
+  } else if (name.starts_with("file://")) {
     source.kind = MediaSource::Kind::kFile;
   } else {
     return counted(
@@ -191,6 +197,7 @@ std::string MediaList::add_file(FieldReader& reader, MediaPart part) {
   // Without a call the list only checks: a part that is not text stays unchanged.
   const bool is_known = part.source.bytes != nullptr && !is_pdf(*part.source.bytes);
   if (call_ == nullptr && !is_known) return add(reader, std::move(part));
+  if (is_gone(part)) return add(reader, std::move(part));
   const auto bytes = bytes_of(reader, part);
   if (!bytes) {
     awaits_files_ = true;
@@ -278,7 +285,17 @@ std::optional<MediaRead> MediaList::read_part(FieldReader& reader, const MediaPa
 
 std::optional<MediaRead> MediaList::leave_out(FieldReader& reader, const Json& messages, std::size_t index) {
   const MediaPart& part = parts_[index];
-  if (is_current(messages, mark(index))) {
+  const bool is_asked = is_current(messages, mark(index));
+  if (is_gone(part)) {
+    const Error error = *call_->gone(part.source);
+    if (is_asked) {
+      refuse(reader, part, error);
+      return std::nullopt;
+    }
+    reader.warn(fmt::format("{}: a file is left out: {}", part.path, error.message));
+    return MediaRead{{}, {}, nullptr, kGone};
+  }
+  if (is_asked) {
     reader.fail(Error{ErrorKind::kInvalidRequest,
                       fmt::format("'{}': content parts of type '{}' are not supported: {}", part.type_path, part.type,
                                   is_built(Module::kImages) ? std::string(part.text_only)
@@ -295,7 +312,8 @@ bool MediaList::read_all(FieldReader& reader, const Json& messages) {
   std::vector<MediaRead> read;
   for (std::size_t i = 0; i < parts_.size() && !reader.error(); ++i) {
     if (reader.limit().reached()) reader.fail(interrupted().value());
-    auto each = can_see() ? read_part(reader, parts_[i]) : leave_out(reader, messages, i);
+    const bool is_read = can_see() && !is_gone(parts_[i]);
+    auto each = is_read ? read_part(reader, parts_[i]) : leave_out(reader, messages, i);
     if (each) read.push_back(*std::move(each));
   }
   if (reader.error()) return false;

@@ -60,9 +60,9 @@ class MediaList {
   // mm_processor_kwargs: for all parts.
   void read_settings(FieldReader& reader);
 
-  // Reads the header of each piece and finds it prepared, once. If the model cannot see, pieces in `messages`' history
-  // and in results of tools are left out with a warning, and others are refused. False: the error is in the reader;
-  // CallMedia::kWanted if the call is to be read again.
+  // Reads the header of each piece and finds it prepared, once. Pieces that a model cannot see, and stored files that
+  // are gone, are left out of `messages`' history and of results of tools, with a warning, and refused elsewhere.
+  // False: the error is in the reader; CallMedia::kWanted if the call is to be read again.
   bool read_all(FieldReader& reader, const Json& messages);
   const std::vector<MediaRead>& pieces() const { return read_; }
   bool has_marks(const Json& messages) const;
@@ -80,6 +80,8 @@ class MediaList {
  private:
   std::optional<MediaRead> read_part(FieldReader& reader, const MediaPart& part);
   std::optional<MediaRead> leave_out(FieldReader& reader, const Json& messages, std::size_t index);
+  // A stored file that does not exist.
+  bool is_gone(const MediaPart& part) const { return call_ != nullptr && call_->gone(part.source).has_value(); }
   void read_pixels(FieldReader& owner, const char* least, const char* most);
   void read_sides(FieldReader& size) const;
   std::string add_pdf(FieldReader& reader, const MediaPart& part, const MediaBytes& bytes);

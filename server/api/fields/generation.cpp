@@ -36,6 +36,7 @@ constexpr Field kGenerationRest[] = {
     generation::kRegex,
     generation::kEbnf,
     generation::kLora,
+    generation::kIdSlot,
     refused("use_beam_search", "true", "only sampling is served", "[false]"),
     refused("length_penalty", "2", "it belongs to beam search, which is not served", "[1]"),
     refused("logits_processors", R"(["x"])", "code in requests is not run"),

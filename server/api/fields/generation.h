@@ -91,6 +91,8 @@ inline constexpr Field kSsePingInterval{
     "seconds without an event after which a stream gets a comment line; 0 or less: none; absent: server.timeout.ping"};
 inline constexpr Field kPriority{"priority", integer(-kMostInt32, kMostInt32), "1"};
 inline constexpr Field kCacheSalt{"cache_salt", text(kMostHintBytes), R"("s")", "up to 1,024 bytes"};
+inline constexpr Field kIdSlot{"id_slot", integer(-1, kMostInt32), "1",
+                               "the slot under which an admin can save the conversation", Support::kAccepted};
 inline constexpr Field kTimeout{"timeout", number(0.001, 86400), "60", "seconds, then the request fails"};
 inline constexpr Field kSpeculativeConfig{
     "speculative_config", one_of("object|string"), R"({"method":"ngram","num_speculative_tokens":4})",

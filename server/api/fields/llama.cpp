@@ -15,7 +15,7 @@ constexpr Field kLlamaRows[] = {
     llama::kResponseFields,
     row_of(kPenaltyRows, "repeat_last_n"),
     {"cache_prompt", boolean(), "false", "nothing in the answer depends on it", Support::kAccepted},
-    llama::kIdSlot,
+    generation::kIdSlot,
     {"n_keep", integer(-1, kMostInt32), "4", "the context is never shifted", Support::kAccepted},
     generation::kNIndent,
     generation::kTMaxPredictMs,

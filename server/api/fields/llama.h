@@ -16,8 +16,6 @@ inline constexpr Field kReturnTokens{"return_tokens", boolean(), "true",
                                      "token ids without stream; a stream always has them"};
 inline constexpr Field kTimingsPerToken{"timings_per_token", boolean(), "true"};
 inline constexpr Field kResponseFields{"response_fields", texts(64), R"(["content","generation_settings/seed"])"};
-inline constexpr Field kIdSlot{"id_slot", integer(-1, kMostInt32), "1",
-                               "the slot under which an admin can save the conversation", Support::kAccepted};
 inline constexpr Field kInputPrefix{"input_prefix", text(), R"("x")", "required; for models that fill in the middle",
                                     Support::kConditional};
 inline constexpr Field kInputSuffix{"input_suffix", text(), R"("x")", "required; for models that fill in the middle",

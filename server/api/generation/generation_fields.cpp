@@ -156,6 +156,7 @@ void read_stream(FieldReader& reader, GenerationFields& fields) {
 }
 
 void read_routing(FieldReader& reader, GenerationFields& fields) {
+  fields.slot = static_cast<std::int32_t>(reader.integer(fields::generation::kIdSlot).value_or(-1));
   if (const auto priority = reader.integer(fields::generation::kPriority))
     fields.priority = static_cast<std::int32_t>(*priority);
   fields.cache_salt = reader.string(fields::generation::kCacheSalt).value_or("");

@@ -39,6 +39,7 @@ struct GenerationFields {
   bool tokens_as_ids = false;                         // logprobs name tokens "token_id:17"
   std::optional<std::int32_t> truncate_prompt_tokens;
   bool to_context_end = false;           // n_predict -1: no default of max_tokens applies
+  bool prompt_only = false;              // the answer has no token: the one that the engine makes is left out
   bool truncate_end = false;             // a truncated prompt keeps its first tokens
   std::optional<std::int32_t> priority;  // absent: the key's class
   std::int32_t slot = -1;                // slot to save the conversation under; -1: any

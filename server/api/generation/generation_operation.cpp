@@ -102,8 +102,9 @@ Wanted GenerationOperation::take_event(std::size_t index, OutputEvent event, std
   Choice& choice = choices_[first + static_cast<std::size_t>(event.choice)];
   if (!choice.stream.finished()) {
     const auto before = static_cast<std::size_t>(choice.stream.num_tokens());
-    const std::string text = choice.stream.push(event);
-    const std::size_t taken = static_cast<std::size_t>(choice.stream.num_tokens()) - before;
+    std::string text = choice.stream.push(event);
+    if (fields_.prompt_only) text.clear();
+    const std::size_t taken = fields_.prompt_only ? 0 : static_cast<std::size_t>(choice.stream.num_tokens()) - before;
     const Delta delta{text, std::span(event.tokens).first(taken),
                       std::span(event.logprobs).first(std::min(taken, event.logprobs.size())),
                       choice.stream.finished()};
@@ -200,6 +201,7 @@ void GenerationOperation::append_chunk_end(std::size_t choice, std::string& out)
 }
 
 std::int64_t GenerationOperation::completion_tokens(const Choice& choice) const {
+  if (fields_.prompt_only) return 0;
   const auto& info = choice.stream.finish_info();
   return info ? std::max(info->num_generated_tokens, choice.stream.num_tokens()) : choice.stream.num_tokens();
 }
@@ -233,18 +235,19 @@ OperationSummary GenerationOperation::summary() const {
   return summary;
 }
 
-const char* GenerationOperation::finish_reason(const Choice& choice) {
-  return choice.stream.reason() == FinishReason::kLength ? "length" : "stop";
+const char* GenerationOperation::finish_reason(const Choice& choice) const {
+  return fields_.prompt_only || choice.stream.reason() == FinishReason::kLength ? "length" : "stop";
 }
 
-Json GenerationOperation::returned_ids(std::span<const TokenId> tokens, const Choice& choice) {
+Json GenerationOperation::returned_ids(std::span<const TokenId> tokens, const Choice& choice) const {
   Json list = token_ids_json(tokens);
   const auto& info = choice.stream.finish_info();
-  if (info && info->stop_token) list.push_back(info->stop_token->value);
+  if (!fields_.prompt_only && info && info->stop_token) list.push_back(info->stop_token->value);
   return list;
 }
 
 Json GenerationOperation::stop_reason(const Choice& choice) const {
+  if (fields_.prompt_only) return nullptr;
   if (choice.stream.matched_stop()) return *choice.stream.matched_stop();
   const auto& info = choice.stream.finish_info();
   if (!info || !info->stop_token) return nullptr;

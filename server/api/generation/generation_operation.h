@@ -92,13 +92,13 @@ class GenerationOperation : public Operation {
 
   Usage usage() const;
   Usage choice_usage(std::size_t choice) const;
-  static const char* finish_reason(const Choice& choice);
+  const char* finish_reason(const Choice& choice) const;
   // vLLM's stop_reason: the stop string or stop token that ended the choice, null for an end-of-sequence token.
   Json stop_reason(const Choice& choice) const;
   // Adds members about the prompt's blocks if the request asked for them.
   Json with_transfer(Json body) const;
   // return_token_ids: as vLLM gives them, with the token that ended the choice where it has ended.
-  static Json returned_ids(std::span<const TokenId> tokens, const Choice& choice);
+  Json returned_ids(std::span<const TokenId> tokens, const Choice& choice) const;
 
  private:
   Wanted take_event(std::size_t index, OutputEvent event, std::string& out);

@@ -5,6 +5,7 @@
 
 #include "core/text/chat_template.h"
 #include "server/api/common/errors.h"
+#include "server/api/common/store/item_pages.h"
 #include "server/api/generation/constraints.h"
 #include "server/api/generation/generation_operation.h"
 #include "server/api/generation/logprobs.h"
@@ -207,8 +208,8 @@ Result<std::unique_ptr<Operation>> parse_infill(ModelCall& asked, const Call& ca
   return parse_with(&read_infill_prompt, asked, call);
 }
 
-Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const Call&) {
-  const auto found = models.entry("");
+Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const Call& call) {
+  const auto found = models.entry(read_query(call.query)["model"]);
   if (!found) return tl::make_unexpected(found.error());
   const auto& model = (*found)->served;
   if (!model)

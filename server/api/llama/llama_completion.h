@@ -13,7 +13,7 @@ namespace quire {
 Result<std::unique_ptr<Operation>> parse_llama_completion(ModelCall& asked, const Call& call);
 // POST /infill: generates the text between two texts, if the model has tokens for that.
 Result<std::unique_ptr<Operation>> parse_infill(ModelCall& asked, const Call& call);
-// GET /props: of the first model.
+// GET /props: of the model that the query names, or of the first.
 Result<std::unique_ptr<Operation>> llama_props(const ModelTable& models, const Call& call);
 
 }  // namespace quire

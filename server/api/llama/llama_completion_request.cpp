@@ -121,8 +121,6 @@ LlamaCompletionRequest read_llama_fields(FieldReader& reader, const ServedModel&
   request.timings_per_token = reader.boolean(fields::llama::kTimingsPerToken, false);
   request.response_fields = reader.strings(fields::llama::kResponseFields).value_or(std::vector<std::string>{});
   reader.check_accepted(fields::kLlamaFields);
-  // A slot's number names the conversation for saving.
-  fields.slot = static_cast<std::int32_t>(reader.integer(fields::llama::kIdSlot).value_or(-1));
   request.wants_list = fields.num_choices > 1;
   return request;
 }

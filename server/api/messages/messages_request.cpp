@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <map>
+
 #include "server/api/conversation/prepared_chat.h"
 #include "server/api/fields/messages.h"
 
@@ -123,6 +125,16 @@ const Json& name_of(const Json& tool) {
   return tool["function"]["name"];
 }
 
+// Paths of tools in the body, by their names; of two with one name the last one's.
+using ToolPaths = std::map<std::string, std::string>;
+
+void note_tool(Json tool, const FieldReader& given, Json& tools, ToolPaths& paths) {
+  std::string path = given.path("");
+  if (path.ends_with('.')) path.pop_back();
+  paths.insert_or_assign(name_of(tool).get<std::string>(), std::move(path));
+  tools.push_back(std::move(tool));
+}
+
 void remove_tool(Json& tools, const Json& name) {
   for (std::size_t i = tools.size(); i-- > 0;) {
     if (name_of(tools[i]) == name) tools.erase(i);
@@ -130,7 +142,7 @@ void remove_tool(Json& tools, const Json& name) {
 }
 
 // Applies a block that adds or removes a tool; `known`: all tools defined so far.
-void change_tools(FieldReader& block, bool adds, Json& known, Json& tools) {
+void change_tools(FieldReader& block, bool adds, Json& known, Json& tools, ToolPaths& paths) {
   const Json* given = block.object("tool");
   if (given == nullptr) return require_field(block, "tool");
   FieldReader tool(*given, block.path("tool."));
@@ -141,7 +153,7 @@ void change_tools(FieldReader& block, bool adds, Json& known, Json& tools) {
     take_error(tool, inner);
     name = offered.is_null() ? Json("") : name_of(offered);
     remove_tool(known, name);
-    if (!offered.is_null()) known.push_back(std::move(offered));
+    if (!offered.is_null()) note_tool(std::move(offered), inner, known, paths);
   }
   take_error(block, tool);
   remove_tool(tools, name);
@@ -151,7 +163,7 @@ void change_tools(FieldReader& block, bool adds, Json& known, Json& tools) {
 }
 
 // Applies the system's messages that add or remove tools.
-void read_tool_changes(FieldReader& reader, Json& chat) {
+void read_tool_changes(FieldReader& reader, Json& chat, ToolPaths& paths) {
   const Json* messages = reader.array(fields::messages::kMessages);
   Json known = chat.value("tools", Json::array());
   Json tools = known;
@@ -161,7 +173,7 @@ void read_tool_changes(FieldReader& reader, Json& chat) {
       const Json type = content[j].is_object() ? content[j].value("type", Json()) : Json();
       if (type != "tool_addition" && type != "tool_removal") continue;
       FieldReader block(content[j], fmt::format("messages.{}.content.{}.", i, j));
-      change_tools(block, type == "tool_addition", known, tools);
+      change_tools(block, type == "tool_addition", known, tools, paths);
       take_error(reader, block);
     }
   }
@@ -171,6 +183,7 @@ void read_tool_changes(FieldReader& reader, Json& chat) {
 // Reads the tools, and converts them to OpenAI's form.
 void read_tools(FieldReader& reader, MessagesRequest& request) {
   Json chat = Json::object();
+  ToolPaths paths;
   if (const Json* tools = reader.array(fields::messages::kTools)) {
     chat["tools"] = Json::array();
     for (std::size_t i = 0; i < tools->size() && !reader.error(); ++i) {
@@ -178,16 +191,17 @@ void read_tools(FieldReader& reader, MessagesRequest& request) {
       if (!(*tools)[i].is_object()) return reader.fail(path, path + ": Input should be an object", "invalid_type");
       FieldReader tool((*tools)[i], path + ".");
       Json offered = read_anthropic_tool(tool);
-      if (!offered.is_null()) chat["tools"].push_back(std::move(offered));
+      if (!offered.is_null()) note_tool(std::move(offered), tool, chat["tools"], paths);
       take_error(reader, tool);
     }
   }
-  read_tool_changes(reader, chat);
+  read_tool_changes(reader, chat, paths);
   read_anthropic_choice(reader, chat);
   if (reader.error()) return;
-  FieldReader translated(chat);
-  request.tools = read_tool_fields(translated);
-  take_error(reader, translated);
+  std::vector<std::string> in_order;
+  for (const Json& tool : chat.value("tools", Json::array()))
+    in_order.push_back(paths[name_of(tool).get<std::string>()]);
+  request.tools = read_translated_tools(reader, chat, in_order);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/text/detokenizer.h"
+#include "server/api/common/store/item_pages.h"
 #include "server/api/conversation/chat_prompt.h"
 #include "server/api/conversation/chat_tools.h"
 #include "server/api/conversation/media_prompt.h"
@@ -127,11 +128,13 @@ Result<std::unique_ptr<Operation>> get_model(const ModelTable& models, const Cal
   return ready(adapter != nullptr ? adapted_json(**model, *adapter) : model_json(**model));
 }
 
-Result<std::unique_ptr<Operation>> list_adapters(const ModelTable& models, const Call&) {
+Result<std::unique_ptr<Operation>> list_adapters(const ModelTable& models, const Call& call) {
   Json body = Json::array();
-  const auto first = models.entry("");
-  if (!first) return ready(body);
-  for (const NamedAdapter& adapter : (*first)->adapters) {
+  const std::string name = read_query(call.query)["model"];
+  const auto model = models.entry(name);
+  if (!model && !name.empty()) return tl::make_unexpected(model.error());
+  if (!model) return ready(body);
+  for (const NamedAdapter& adapter : (*model)->adapters) {
     body.push_back({{"id", body.size()},
                     {"path", adapter.file},
                     {"name", adapter.name},

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 
 #include "server/api/common/store/item_pages.h"
 #include "server/api/fields/responses.h"
@@ -45,7 +46,7 @@ Result<Place> find_place(const Call& call) {
   if (place.entry == nullptr) return no_such_conversation(id);
   if (place.rest.empty()) return place;
   const std::string tail = place.rest.substr(std::min(kItemsPath.size(), place.rest.size()));
-  const bool is_item = tail.size() > 1 && tail[0] == '/' && tail.find('/', 1) == std::string::npos;
+  const bool is_item = tail.size() > 1 && tail[0] == '/';  // the client chooses the id, which may have slashes
   if (place.rest.rfind(kItemsPath, 0) != 0 || !(tail.empty() || is_item)) {
     return failure(ErrorKind::kNotFound, "There is nothing at this path", "not_found");
   }
@@ -124,7 +125,13 @@ void append_to_conversation(ResponseStore& store, const std::string& id, const s
   for (auto entry = find_conversation(&store, id, owner); entry != nullptr;
        entry = find_conversation(&store, id, owner)) {
     StoredResponse changed = *entry;
-    changed.input.insert(changed.input.end(), added.begin(), added.end());
+    std::set<std::string_view> ids;
+    for (const auto& item : entry->input)
+      ids.insert(item->id);
+    // Another request may have added the same items meanwhile.
+    for (const auto& item : added) {
+      if (ids.count(item->id) == 0) changed.input.push_back(item);
+    }
     if (store.replace(entry, std::move(changed))) return;
   }
 }

@@ -52,7 +52,7 @@ class ToolReader {
     if (*type == "custom") return read_custom(tool, given, "");
     if (*type == "namespace") return read_namespace(tool, given);
     if (*type == kLocalShell) {
-      offer({ResponseToolKind::kLocalShell, "", std::string(kLocalShell)},
+      offer(tool, {ResponseToolKind::kLocalShell, "", std::string(kLocalShell)},
             {{"description", "Runs a command in the user's shell and returns its output"},
              {"parameters", shell_schema()}});
     } else if (tool.has("parameters")) {
@@ -81,13 +81,13 @@ class ToolReader {
     if (parameters == nullptr) echo["parameters"] = nullptr;
     echo["strict"] = strict;
     if (strict) function["strict"] = true;
-    offer({ResponseToolKind::kFunction, name_space, name}, std::move(function));
+    offer(tool, {ResponseToolKind::kFunction, name_space, name}, std::move(function));
     return echo;
   }
 
   Json read_custom(FieldReader& tool, const Json& given, const std::string& name_space) {
     const std::string name = read_name(tool);
-    offer({ResponseToolKind::kCustom, name_space, name}, custom_function(tool));
+    offer(tool, {ResponseToolKind::kCustom, name_space, name}, custom_function(tool));
     return given;
   }
 
@@ -120,11 +120,14 @@ class ToolReader {
     return name.value_or("");
   }
 
-  void offer(ResponseTool tool, Json function) {
+  void offer(const FieldReader& given, ResponseTool tool, Json function) {
     const std::string name = offered_name(tool.name_space, tool.name);
     Json named{{"name", name}};
     named.update(function);
     read_.chat.push_back({{"type", "function"}, {"function", std::move(named)}});
+    std::string path = given.path("");
+    if (path.ends_with('.')) path.pop_back();
+    read_.paths.push_back(std::move(path));
     read_.tools.insert_or_assign(name, std::move(tool));
   }
 

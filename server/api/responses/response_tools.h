@@ -31,8 +31,9 @@ Json shell_action(const std::string& arguments);
 Json shell_arguments(const Json& action);
 
 struct ReadResponseTools {
-  Json chat = Json::array();  // in the form of chat completions
-  Json echo = Json::array();  // in the form that the response repeats
+  Json chat = Json::array();       // in the form of chat completions
+  std::vector<std::string> paths;  // of those in the body
+  Json echo = Json::array();       // in the form that the response repeats
   ResponseTools tools;
 };
 

@@ -154,9 +154,11 @@ Result<std::unique_ptr<Operation>> get_response(const ModelTable&, const Call& c
   const auto [id, rest] = split_stored_path(call.path, kResponses);
   const bool is_items = rest == kItems;
   if (!rest.empty() && !is_items) return no_such_response(id);
-  const auto running = is_items || call.background == nullptr ? std::nullopt : call.background->find(id, call.key_name);
-  const auto stored = running ? nullptr : find_response(call, id);
-  if (running ? running->empty() : stored == nullptr) return no_such_response(id);
+  // A running response is stored, too: its input, and an end that it has not come to.
+  const auto running = call.background == nullptr ? std::nullopt : call.background->find(id, call.key_name);
+  const auto stored = find_response(call, id);
+  if (running && running->empty()) return no_such_response(id);
+  if (stored == nullptr && (is_items || !running)) return no_such_response(id);
   if (is_items) return list_input_items(call, *stored);
   const auto after = read_replay(call.query);
   if (!after) return tl::make_unexpected(after.error());

@@ -41,8 +41,10 @@ class ItemReader {
   ItemReader(FieldReader& reader, const char* member, ResponseStore* store, const std::string& owner)
       : reader_(reader), member_(member), store_(store), owner_(owner) {}
 
-  void note_calls(const StoredItems& items) {
+  // Notes the items of the conversation that the new ones continue.
+  void note(const StoredItems& items) {
     for (const auto& item : items) {
+      ids_.insert(item->id);
       if (!item->call_id.empty()) calls_.insert(item->call_id);
     }
   }
@@ -54,6 +56,12 @@ class ItemReader {
     Json item = read_kind(fields);
     take_error(reader_, fields);
     if (reader_.error() || item.is_null()) return;
+    if (const auto& id = item["id"].get_ref<const std::string&>(); !ids_.insert(id).second) {
+      return reader_.fail(
+          path,
+          fmt::format("Duplicate item found with id {}. Remove duplicate items from '{}' and try again.", id, member_),
+          "duplicate_item");
+    }
     note_call(item);
     input_.items.push_back(std::move(item));
     input_.paths.push_back(path);
@@ -172,9 +180,13 @@ class ItemReader {
 
   Json read_call_output(FieldReader& fields, const char* prefix, const std::string& type) {
     Json item = begin_item(fields, prefix, type.c_str());
-    // A shell's output may name its call by its own id.
+    // The id of a shell's output may be its call's.
     const bool by_id = type == "local_shell_call_output" && !fields.has("call_id");
     const std::string call_id = by_id ? item["id"].get<std::string>() : required_name(fields, "call_id");
+    if (by_id) {
+      item["id"] = make_id(prefix);
+      input_.item_ids.push_back(item["id"]);
+    }
     if (!fields.error() && calls_.count(call_id) == 0) {
       fields.fail("call_id", fmt::format("No tool call found for function call output with call_id '{}'", call_id));
     }
@@ -262,6 +274,7 @@ class ItemReader {
   const char* member_;
   ResponseStore* store_;
   const std::string& owner_;
+  std::set<std::string> ids_;
   std::set<std::string> calls_;
   std::size_t num_read_ = 0;
   std::size_t reasoning_bytes_ = 0;
@@ -413,7 +426,7 @@ ResponseInput read_response_input(FieldReader& reader, const StoredItems& before
     return {};
   }
   ItemReader items(reader, "input", store, owner);
-  items.note_calls(before);
+  items.note(before);
   if (!input->is_string() && !input->is_array()) {
     reader.fail(fields::responses::kInput, "Invalid type for 'input': expected a string or an array of items",
                 "invalid_type");
@@ -435,7 +448,7 @@ ResponseInput read_conversation_items(FieldReader& reader, const StoredItems& be
   const Json* given = reader.array(fields::responses::kItems);
   if (given == nullptr) return {};
   ItemReader items(reader, "items", store, owner);
-  items.note_calls(before);
+  items.note(before);
   if (check_size(reader, "items", given->size(), before)) items.read_all(*given);
   return items.take();
 }

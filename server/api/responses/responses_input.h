@@ -27,7 +27,8 @@ struct ResponseInput {
 };
 
 // Reads `input`. `before`: the items of the conversation that it continues; a call's output may belong to a call
-// there. `store` may be null. Errors stay in the reader, named by their path ("input[2].content[0].type").
+// there, and an item's id is none of theirs. `store` may be null. Errors stay in the reader, named by their path
+// ("input[2].content[0].type").
 ResponseInput read_response_input(FieldReader& reader, const StoredItems& before, ResponseStore* store,
                                   const std::string& owner);
 // Reads the array `items`, of a conversation's new ones, in the same way.

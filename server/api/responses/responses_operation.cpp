@@ -95,6 +95,12 @@ Json ResponsesOperation::response(const char* status) const {
   return body;
 }
 
+Json ResponsesOperation::failed_response(const Error& error) const {
+  Json body = response("failed");
+  body["error"] = {{"code", response_code(error)}, {"message", error.message}};
+  return body;
+}
+
 Json ResponsesOperation::whole_response() {
   const bool cut = !choices().empty() && choices().front().stream.reason() == FinishReason::kLength;
   Json body = response(cut ? "incomplete" : "completed");
@@ -190,10 +196,14 @@ void ResponsesOperation::fail(const Error& error, std::string& out) {
   members["error"] = Json::parse(error_body(error))["error"];
   const std::string text = dump_json(members);
   events_.append(out, "error", std::string_view(text).substr(1, text.size() - 2));
-  Json body = response("failed");
-  body["error"] = {{"code", response_code(error)}, {"message", error.message}};
+  const Json body = failed_response(error);
   if (request_.background) store(body);
   append_response("response.failed", body, out);
+}
+
+// A run that dies without memory needs none to be found as failed.
+void ResponsesOperation::store_begun() {
+  store(failed_response(out_of_memory()));
 }
 
 std::string ResponsesOperation::snapshot() const {

@@ -24,6 +24,7 @@ class ResponsesOperation final : public GenerationOperation {
   void begin(std::string& out) override;
   void finish(std::string& out) override;
   void fail(const Error& error, std::string& out) override;
+  void store_begun() override;
   std::string snapshot() const override;
   void cancel(std::string& out) override;
 
@@ -34,6 +35,7 @@ class ResponsesOperation final : public GenerationOperation {
 
  private:
   Json response(const char* status) const;
+  Json failed_response(const Error& error) const;
   Json whole_response();
   Json end_response();
   void append_usage(Json& body) const;

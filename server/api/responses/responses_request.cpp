@@ -82,6 +82,8 @@ class RequestReader {
     }
     if (!request_.previous_response_id.empty()) {
       std::vector<ResponseStore::Entry> chain;
+      const bool is_running = call_.background != nullptr &&
+                              call_.background->find(request_.previous_response_id, call_.key_name).has_value();
       // The store has other things too.
       const bool is_response = request_.previous_response_id.rfind(kResponseIdPrefix, 0) == 0;
       if (call_.responses != nullptr && is_response)
@@ -90,9 +92,18 @@ class RequestReader {
         if (auto last = call_.socket_memory->find(request_.previous_response_id)) chain.push_back(std::move(last));
       }
       if (chain.empty()) {
+        const bool is_stored = call_.responses != nullptr && is_response &&
+                               call_.responses->find(request_.previous_response_id, call_.key_name) != nullptr;
+        reader_.fail(
+            fields::responses::kPreviousResponseId,
+            fmt::format("Previous response with id '{}' {}.", request_.previous_response_id,
+                        is_stored ? "cannot be continued: a response before it was deleted or dropped" : "not found"),
+            "previous_response_not_found");
+      } else if (is_running) {
         reader_.fail(fields::responses::kPreviousResponseId,
-                     fmt::format("Previous response with id '{}' not found.", request_.previous_response_id),
-                     "previous_response_not_found");
+                     fmt::format("Previous response with id '{}' is still being generated: wait until it is completed",
+                                 request_.previous_response_id),
+                     "previous_response_not_completed");
       }
       before = items_of(chain);
     }
@@ -193,10 +204,13 @@ class RequestReader {
     Json& all = chat["tools"];
     for (Json& tool : read.chat) {
       for (std::size_t i = all.size(); i-- > 0;) {
-        if (all[i]["function"]["name"] == tool["function"]["name"]) all.erase(i);
+        if (all[i]["function"]["name"] != tool["function"]["name"]) continue;
+        all.erase(i);
+        tool_paths_.erase(tool_paths_.begin() + static_cast<std::ptrdiff_t>(i));
       }
       all.push_back(std::move(tool));
     }
+    tool_paths_.insert(tool_paths_.end(), read.paths.begin(), read.paths.end());
     for (auto& [name, tool] : read.tools)
       request_.tool_table.insert_or_assign(name, std::move(tool));
   }
@@ -210,6 +224,7 @@ class RequestReader {
       chat["tools"] = std::move(read.chat);
       request_.echo["tools"] = std::move(read.echo);
       request_.tool_table = std::move(read.tools);
+      tool_paths_ = std::move(read.paths);
     }
     read_additional_tools(chat);
     const Json* choice = reader_.find(fields::responses::kToolChoice);
@@ -219,15 +234,7 @@ class RequestReader {
     request_.echo["parallel_tool_calls"] = parallel;
     chat["parallel_tool_calls"] = parallel;
     if (reader_.error()) return;
-    FieldReader translated(chat);
-    request_.tools = read_tool_fields(translated);
-    if (!translated.error()) return;
-    Error error = *translated.error();
-    for (std::string* text : {&error.param, &error.message}) {
-      for (std::size_t at = text->find(".function."); at != std::string::npos; at = text->find(".function."))
-        text->erase(at, std::string_view(".function").size());
-    }
-    reader_.fail(error.param, error.message, error.code);
+    request_.tools = read_translated_tools(reader_, chat, tool_paths_);
   }
 
   void read_text() {
@@ -338,6 +345,7 @@ class RequestReader {
   const ServedModel& model_;
   const Call& call_;
   ResponsesRequest request_;
+  std::vector<std::string> tool_paths_;
 };
 
 }  // namespace

@@ -71,6 +71,33 @@ TEST_CASE("a background response is queued, in progress and completed, and its c
   CHECK(Json::parse(other.post(kPath + id + "/cancel", "").body)["status"] == "completed");
 }
 
+TEST_CASE("the input of a background response is read while it is made, and nothing continues it yet") {
+  TestServer server(says("Hello."));
+  server.engine().hold(true);
+  HttpClient client(server.port());
+  const std::string id =
+      begin(client, R"("input":[{"role":"user","content":"One"},{"role":"user","content":"Two"}])")["id"];
+  server.engine().wait_live(1);
+  const HttpReply items = client.get(kPath + id + "/input_items?order=asc");
+  INFO(items.body);
+  REQUIRE(items.status == 200);
+  const Json list = Json::parse(items.body)["data"];
+  REQUIRE(list.size() == 2);
+  CHECK(list[1]["content"][0]["text"] == "Two");
+  CHECK(read(client, id)["status"] == "queued");
+  const std::string continues = R"({"input":"x","previous_response_id":")" + id + "\"}";
+  const HttpReply early = client.post("/v1/responses", continues);
+  CHECK(early.status == 400);
+  CHECK(Json::parse(early.body)["error"]["code"] == "previous_response_not_completed");
+  server.engine().hold(false);
+  read_until(client, id, "completed");
+  CHECK(Json::parse(client.get(kPath + id + "/input_items?order=asc").body)["data"] == list);
+  CHECK(client.post("/v1/responses", continues).status == 200);
+  client.send("DELETE " + kPath + id + " HTTP/1.1\r\nHost: a\r\n\r\n");
+  CHECK(client.receive().status == 200);
+  CHECK(client.get(kPath + id + "/input_items").status == 404);
+}
+
 TEST_CASE("the events of a background response are read again from any of them on") {
   TestServer server(says("Hello."));
   server.engine().hold(true);

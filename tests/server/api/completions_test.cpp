@@ -121,6 +121,30 @@ TEST_CASE("token-id prompts, echo and token ids in the answer") {
   CHECK(scored["choices"][0]["text"] == "hi");
 }
 
+TEST_CASE("a prompt that is echoed with max_tokens 0 has no token behind it") {
+  TestServer server;
+  HttpClient client(server.port());
+  const std::string body = R"({"prompt":[104,105],"echo":true,"max_tokens":0,"logprobs":1,"return_token_ids":true)";
+  const Json whole = Json::parse(client.post("/v1/completions", body + "}").body);
+  CHECK(whole["choices"][0]["token_ids"].empty());
+  CHECK(whole["choices"][0]["finish_reason"] == "length");
+  CHECK(whole["usage"]["completion_tokens"] == 0);
+  std::string text;
+  Json last;
+  const std::string streamed = R"(,"stream":true,"stream_options":{"include_usage":true}})";
+  for (const std::string& data : sse_data(client.post("/v1/completions", body + streamed).body)) {
+    if (data == "[DONE]") break;
+    last = Json::parse(data);
+    if (last["choices"].empty()) continue;
+    text += last["choices"][0]["text"].get<std::string>();
+    CHECK(last["choices"][0]["logprobs"]["tokens"] == Json::array({"h", "i"}));
+    CHECK(last["choices"][0]["token_ids"].empty());
+    CHECK(last["choices"][0]["finish_reason"] == "length");
+  }
+  CHECK(text == "hi");
+  CHECK(last["usage"]["completion_tokens"] == 0);
+}
+
 TEST_CASE("what a completion cannot honour is refused by name") {
   TestServer server;
   HttpClient client(server.port());

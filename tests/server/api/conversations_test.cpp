@@ -103,6 +103,74 @@ TEST_CASE("items that a conversation cannot hold are refused by their place") {
   CHECK(items_in(client, id).empty());
 }
 
+TEST_CASE("an item's id is its own in a conversation and in an input") {
+  TestServer server(says("Hello."));
+  HttpClient client(server.port());
+  const auto refused = [&](const std::string& path, const std::string& body) {
+    const HttpReply reply = client.post(path, body);
+    CHECK(reply.status == 400);
+    const Json error = Json::parse(reply.body)["error"];
+    CHECK(error["code"] == "duplicate_item");
+    return error["param"].get<std::string>();
+  };
+  const std::string one = R"({"id":"msg_1","role":"user","content":"One"})";
+  const std::string two = R"({"id":"msg_2","role":"user","content":"Two"})";
+  CHECK(refused(kConversationsPath, R"({"items":[)" + one + "," + one + "]}") == "items[1]");
+  const std::string id = created(client, R"({"items":[)" + one + "]}");
+  const std::string path = kConversationsPath + "/" + id + "/items";
+  CHECK(refused(path, R"({"items":[)" + two + "," + one + "]}") == "items[1]");
+  CHECK(texts(items_in(client, id)) == std::vector<std::string>{"user: One"});
+  answer_to(client, path, R"({"items":[)" + two + "]}");
+  CHECK(refused("/v1/responses", R"({"input":[)" + two + R"(],"conversation":")" + id + "\"}") == "input[0]");
+  CHECK(refused("/v1/responses", R"({"input":[)" + one + "," + one + "]}") == "input[1]");
+  const Json first = answer_to(client, "/v1/responses", R"({"input":[)" + one + "]}");
+  const std::string again = R"(],"previous_response_id":")" + first["id"].get<std::string>() + "\"}";
+  CHECK(refused("/v1/responses", R"({"input":[)" + one + again) == "input[0]");
+  answer_to(client, "/v1/responses", R"({"input":[)" + two + again);
+  // A deleted item's id is free again.
+  CHECK(ask_delete(client, path + "/msg_1").status == 200);
+  answer_to(client, path, R"({"items":[)" + one + "]}");
+  CHECK(texts(items_in(client, id)) == std::vector<std::string>{"user: Two", "user: One"});
+  // Two requests that add the same item at once add it once.
+  auto& store = *server.server().state().responses;
+  append_to_conversation(store, id, "", Json::array({Json::parse(one), {{"id", "msg_3"}, {"type", "message"}}}));
+  CHECK(items_in(client, id).size() == 3);
+}
+
+TEST_CASE("a shell's output that names its call by its id has an id of its own") {
+  TestServer server(says("Hello."));
+  HttpClient client(server.port());
+  const std::string id = created(
+      client,
+      R"({"items":[{"type":"local_shell_call","id":"c","call_id":"c","action":{"type":"exec","command":["ls"]}},)"
+      R"({"type":"local_shell_call_output","id":"c","output":"a.txt"}]})");
+  const Json items = items_in(client, id);
+  REQUIRE(items.size() == 2);
+  CHECK(items[0]["id"] != items[1]["id"]);
+  CHECK(items[1]["call_id"] == "c");
+}
+
+TEST_CASE("ids that clients chose are found however they are written in a URL") {
+  TestServer server(says("Hello."));
+  HttpClient client(server.port());
+  const std::string id = created(client, R"({"items":[{"id":"a/b \u00e9%","role":"user","content":"One"},)"
+                                         R"({"id":"x+y&z","role":"user","content":"Two"}]})");
+  const std::string path = kConversationsPath + "/" + id + "/items";
+  CHECK(Json::parse(client.get(path + "/a%2Fb%20%C3%A9%25").body)["content"][0]["text"] == "One");
+  CHECK(texts(items_in(client, id, "?order=asc&after=a%2Fb%20%C3%A9%25")) == std::vector<std::string>{"user: Two"});
+  CHECK(items_in(client, id, "?order=asc&after=x+y%26z&%6cimit=%31").empty());
+  CHECK(client.get(path + "?after=%zz").status == 400);
+  CHECK(ask_delete(client, path + "/a/b%20%C3%A9%25").status == 200);
+  CHECK(items_in(client, id).size() == 1);
+  const Json chat = answer_to(client, "/v1/chat/completions",
+                              R"({"messages":[{"role":"user","content":"Hi"}],"store":true,"request_id":"a/b"})");
+  const std::string chat_path = "/v1/chat/completions/" + chat["id"].get<std::string>();
+  CHECK(client.get(chat_path).status == 200);
+  CHECK(Json::parse(client.get(chat_path + "/messages").body)["data"].size() == 1);
+  CHECK(ask_delete(client, chat_path).status == 200);
+  CHECK(client.get(chat_path).status == 404);
+}
+
 TEST_CASE("conversations are bounded with the stored responses, and the one unused for longest goes first") {
   ServerOptions options = test_options();
   options.responses.max_count = 3;

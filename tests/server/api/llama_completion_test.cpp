@@ -265,6 +265,22 @@ TEST_CASE("a bias is given by token or by text, and false forbids") {
   }
 }
 
+TEST_CASE("a conversation's slot is named in every API that generates from OpenAI's or llama-server's fields") {
+  TestServer server;
+  HttpClient client(server.port());
+  for (const auto& [path, prompt] : {std::pair{"/completion", R"("prompt":"x")"},
+                                     {"/v1/completions", R"("prompt":"x")"},
+                                     {"/v1/chat/completions", R"("messages":[{"role":"user","content":"x"}])"},
+                                     {"/v1/responses", R"("input":"x")"}}) {
+    INFO(path);
+    answer_to(client, path, std::string("{") + prompt + R"(,"id_slot":3})");
+    CHECK(server.engine().last_request()->slot == 3);
+    answer_to(client, path, std::string("{") + prompt + "}");
+    CHECK(server.engine().last_request()->slot == -1);
+    CHECK(refused_param(client, path, std::string("{") + prompt + R"(,"id_slot":-2})") == "id_slot");
+  }
+}
+
 TEST_CASE("/props describes the first model") {
   TestServer server;
   HttpClient client(server.port());

@@ -3,6 +3,7 @@
 #include "server/api/common/json.h"
 #include "server/api/responses/response_items.h"
 #include "server/state/live_operations.h"
+#include "server/wire/response.h"
 #include "tests/server/test_server.h"
 
 using namespace quire;
@@ -75,6 +76,16 @@ const std::string kResponsesTools =
     R"("tools":[{"type":"function","name":"add","parameters":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}}])";
 
 }  // namespace
+
+TEST_CASE("a GET of the responses that opens no WebSocket is answered by 426") {
+  TestServer server;
+  HttpClient client(server.port());
+  const HttpReply reply = client.get("/v1/responses");
+  CHECK(reply.status == 426);
+  CHECK(reply.fields.at("upgrade") == "websocket");
+  CHECK(reply.fields.at("sec-websocket-version") == "13");
+  CHECK(std::string(reason_phrase(426)) == "Upgrade Required");
+}
 
 TEST_CASE("a response is a message item with its usage") {
   TestServer server(says("Hello."));

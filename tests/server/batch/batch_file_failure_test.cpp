@@ -103,3 +103,37 @@ TEST_CASE("a disk that fails at any step loses no request of a batch, and answer
   }
   CHECK(num_failed > 0);
 }
+
+TEST_CASE("a disk that refuses writes does not prevent a cancellation, which is written later", "[batches]") {
+  const FileStep step = GENERATE(FileStep::kWrite, FileStep::kSync, FileStep::kRename);
+  const BatchFolder folder;
+  std::string batch;
+  {
+    auto store = open_after_failures(folder);
+    batch = make_batch(*store, put_file(*store, request_lines(kNumLines)));
+    work_off(*store);
+    const auto out = next_line(*store);
+    REQUIRE(out);
+    fail_next_file_step(step, 0);
+    const auto cancelling = store->cancel(batch, "", 30);
+    CHECK_FALSE(forget_file_failure());
+    REQUIRE(cancelling);
+    CHECK(cancelling->status == BatchStatus::kCancelling);
+    CHECK_FALSE(store->is_wanted(*out));
+    CHECK_FALSE(next_line(*store));
+    CHECK(store->cancel(batch, "", 30)->status == BatchStatus::kCancelling);
+    fail_next_file_step(step, 0);
+    store->work(31);
+    CHECK_FALSE(forget_file_failure());
+    store->work(40);
+  }
+  {
+    // The process ended before the files were written.
+    auto store = open_after_failures(folder);
+    CHECK(store->find(batch, "")->status == BatchStatus::kCancelling);
+    work_off(*store, 50);
+  }
+  const auto store = open_after_failures(folder);
+  CHECK(store->find(batch, "")->status == BatchStatus::kCancelled);
+  check_answered_once(*store, batch, kNumLines);
+}

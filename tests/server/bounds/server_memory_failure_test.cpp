@@ -1,6 +1,7 @@
 // Memory that the system refuses ends a request, never the server: each allocation of each handler fails once, on every
 // thread of the server. Afterwards nothing of the request is left, and the next one is answered.
 #include <chrono>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -138,6 +139,38 @@ TEST_CASE("memory that is refused anywhere in a socket's message ends that conne
   const Sweep done = sweep(server, open_socket_request("/v1/responses") + socket_message(message), 1);
   CHECK(done.num_failures > 100);
   CHECK(HttpClient(server.port()).post("/v1/completions", R"({"prompt":"a"})").status == 200);
+}
+
+TEST_CASE("a background response that memory is refused for ends as failed, and is found", "[memory]") {
+  const BatchFolder folder;
+  TestServer server(exempt_script(), failing_options(folder));
+  const std::string request = request_of("POST", "/v1/responses", R"({"input":"ab","background":true})");
+  answer_to_failing(server, request);
+  await_idle(server);
+  std::map<std::string, int> ends;
+  bool has_failed = true;
+  for (std::int64_t n = 0; has_failed; ++n) {
+    fail_next_allocation(n, FailsIn::kOtherThreads);
+    HttpReply begun;
+    {
+      HttpClient client(server.port());
+      client.send(request);
+      begun = client.receive();
+    }
+    while (server.server().state().num_busy.load() > 0)
+      std::this_thread::yield();
+    has_failed = !forget_failure();
+    await_idle(server);
+    if (begun.status != 200) continue;
+    const std::string id = Json::parse(begun.body)["id"];
+    INFO("allocation " << n << " of " << id);
+    const HttpReply found = HttpClient(server.port()).get("/v1/responses/" + id);
+    REQUIRE(found.status == 200);
+    ++ends[Json::parse(found.body)["status"]];
+  }
+  CHECK(ends.size() == 2);
+  CHECK(ends["failed"] > 5);
+  CHECK(ends["completed"] > 5);
 }
 
 TEST_CASE("memory that is refused here and there in each handler ends that request alone", "[memory]") {

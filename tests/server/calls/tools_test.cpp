@@ -166,6 +166,26 @@ TEST_CASE("tools and choices that make no sense are refused by name") {
   CHECK(refused(R"("functions":[{"name":"f"}],)" + kTools) == "tools");
 }
 
+TEST_CASE("an error names a tool by its own place, behind tools that are left out and in each API's form") {
+  TestServer server;
+  HttpClient client(server.port());
+  CHECK(refused_param(client, "/v1/responses",
+                      R"({"input":"x","tools":[{"type":"web_search"},{"type":"function","name":"a b"}]})") ==
+        "tools[1].name");
+  CHECK(refused_param(client, "/v1/responses",
+                      R"({"input":"x","tools":[{"type":"web_search"},{"type":"namespace","name":"n","tools":[)"
+                      R"({"type":"function","name":"f"},{"type":"function","name":"f"}]}]})") ==
+        "tools[1].tools[1].name");
+  const auto messages = [&](const std::string& tools) {
+    const std::string body = R"({"max_tokens":5,)" + kMessages + R"(,"tools":[{"type":"bash_20250124","name":"bash"},)";
+    return client.post("/v1/messages", body + tools + "]}").body;
+  };
+  const std::string tool = R"({"name":"f","input_schema":{"type":"object"}})";
+  CHECK(messages(tool + "," + tool).find("tools.2.name: Two tools are called 'f'") != std::string::npos);
+  CHECK(messages(R"({"name":"a b","input_schema":{"type":"object"}})").find("'tools.1.name' must be") !=
+        std::string::npos);
+}
+
 TEST_CASE("response formats and vLLM's and llama-server's spellings compile to one grammar") {
   TestServer server(says("x"));
   HttpClient client(server.port());

@@ -76,6 +76,30 @@ TEST_CASE("redirects are followed on the same server only", "[media]") {
   CHECK(server.num_requests() - before <= 4);
 }
 
+TEST_CASE("interim responses come before a file, and a redirect may be relative", "[media]") {
+  const std::string interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+  const ScriptedServer hinting(says_bytes(interim + interim + "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"));
+  CHECK(fetch_media(hinting.url("/a.png"), allowing(hinting.name()), {}).value() == "hello");
+  std::string many;
+  for (int i = 0; i < 50; ++i)
+    many += interim;
+  const ScriptedServer endless(says_bytes(many));
+  CHECK(code_of(endless.url("/a.png"), allowing(endless.name())) == "image_url_failed");
+  const ScriptedServer moved([](const std::string& request, const ScriptedServer::Send& send) {
+    if (request.starts_with("GET /a/b/moved ")) {
+      send("HTTP/1.1 302 Found\r\nLocation: ../c.png#top\r\nContent-Length: 0\r\n\r\n");
+    } else if (request.starts_with("GET /a/c.png ")) {
+      send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nthere");
+    } else {
+      send("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n");  // to nowhere
+    }
+  });
+  CHECK(fetch_media(moved.url("/a/b/moved"), allowing(moved.name()), {}).value() == "there");
+  const int before = moved.num_requests();
+  CHECK(code_of(moved.url("/nowhere"), allowing(moved.name())) == "image_url_failed");
+  CHECK(moved.num_requests() == before + 1);
+}
+
 TEST_CASE("what a server sends is bounded in bytes and time", "[media]") {
   const auto endless = [](const std::string&, const ScriptedServer::Send& send) {
     send("HTTP/1.1 200 OK\r\n\r\n");

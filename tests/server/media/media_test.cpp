@@ -365,6 +365,11 @@ TEST_CASE("files of text are read as text", "[media]") {
   };
   answer_to(client, "/v1/chat/completions", file("words of it").dump());
   CHECK(prompt_text(server).find("a.txt:\nwords of it") != std::string::npos);
+  const Json item = {{"type", "input_file"},
+                     {"filename", "b.txt"},
+                     {"file_data", "data:text/plain;base64," + base64_of("words of an item")}};
+  answer_to(client, "/v1/responses", Json{{"input", {{{"role", "user"}, {"content", Json::array({item})}}}}}.dump());
+  CHECK(prompt_text(server).find("b.txt:\nwords of an item") != std::string::npos);
   CHECK(refused_param(client, "/v1/chat/completions", file("%PDF-1.4").dump()) ==
         "messages[0].content[0].file.file_data");
   CHECK(refused_param(client, "/v1/chat/completions", file(kPng).dump()) == "messages[0].content[0].file.file_data");
@@ -389,11 +394,28 @@ TEST_CASE("an uploaded file is a picture by its id, for its owner's requests", "
   const auto body = [](const Json& id) {
     return Json{{"input", {{{"role", "user"}, {"content", {{{"type", "input_image"}, {"file_id", id}}}}}}}}.dump();
   };
-  answer_to(server.client, "/v1/responses", body(Json::parse(uploaded.body)["id"]));
+  const std::string id = Json::parse(uploaded.body)["id"];
+  const Json first = answer_to(server.client, "/v1/responses", body(id));
   CHECK(server.request()->media.size() == 1);
   const HttpReply absent = server.client.post("/v1/responses", body("file-absent"));
   CHECK(absent.status == 404);
   CHECK(Json::parse(absent.body)["error"]["param"] == "input[0].content[0]");
+
+  // A conversation outlives the files in it.
+  server.client.send("DELETE /v1/files/" + id + " HTTP/1.1\r\nHost: x\r\n\r\n");
+  REQUIRE(server.client.receive().status == 200);
+  const Json next = {{"input", "and now?"}, {"previous_response_id", first["id"]}};
+  const HttpReply later = server.client.post("/v1/responses", next.dump());
+  INFO(later.body);
+  CHECK(later.status == 200);
+  CHECK(later.fields.at("x-quire-warning").find(id) != std::string::npos);
+  CHECK(server.request()->media.empty());
+  CHECK(server.prompt().find("[a file was left out: it was deleted or has expired]") != std::string::npos);
+  const Json text = {{"type", "input_file"}, {"file_id", id}};
+  Json turns = {{"input", {{{"role", "user"}, {"content", {text}}}, {{"role", "user"}, {"content", "and now?"}}}}};
+  CHECK(server.client.post("/v1/responses", turns.dump()).status == 200);
+  turns["input"].erase(1);
+  CHECK(server.client.post("/v1/responses", turns.dump()).status == 404);
 }
 
 TEST_CASE("pictures beyond the queue of media threads are refused, and counted", "[media]") {

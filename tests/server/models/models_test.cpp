@@ -31,6 +31,12 @@ TEST_CASE("several models answer by their names, and the first where none is giv
   REQUIRE(list.size() == 2);
   CHECK(list[1]["id"] == "two");
   CHECK(list[1]["state"] == "ready");
+  CHECK(Json::parse(client.get("/props").body)["model_alias"] == "one");
+  CHECK(Json::parse(client.get("/props?model=two").body)["model_alias"] == "two");
+  CHECK(Json::parse(client.get("/props?model=%74wo").body)["model_alias"] == "two");
+  CHECK(client.get("/props?model=three").status == 404);
+  CHECK(client.get("/lora-adapters?model=two").status == 200);
+  CHECK(client.get("/lora-adapters?model=three").status == 404);
 }
 
 TEST_CASE("a request for a sleeping model wakes it, and many wake it once") {

@@ -94,6 +94,24 @@ TEST_CASE("a URL of http says where it points") {
   }
 }
 
+TEST_CASE("a redirect leads where its location points from the first URL") {
+  const HttpUrl from = *parse_http_url("http://a.b:81/x/y?q=1");
+  const auto to = [&](const std::string& location) {
+    const auto url = redirected_url(from, location);
+    return url ? url->authority() + url->path : std::string();
+  };
+  CHECK(to("z") == "a.b:81/x/z");
+  CHECK(to("./z?r=../s") == "a.b:81/x/z?r=../s");
+  CHECK(to("../z/./w") == "a.b:81/z/w");
+  CHECK(to("../../../z") == "a.b:81/z");
+  CHECK(to("/v/w/../z/..") == "a.b:81/v/");
+  CHECK(to("?r=2") == "a.b:81/x/y?r=2");
+  CHECK(to("//c.d/e") == "c.d:80/e");
+  CHECK(to("HTTPS://c.d/e#f") == "c.d:443/e");
+  for (const char* nowhere : {"", "#f", "file:///etc/passwd", "ws://c.d/"})
+    CHECK(to(nowhere).empty());
+}
+
 TEST_CASE("a client gets a status, plain or over TLS from a server that it believes") {
   TestServer plain;
   CHECK(client_of(plain.port()).ask({"GET", "/livez", {}, {}}, kUnhurried).value() == 200);

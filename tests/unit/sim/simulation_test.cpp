@@ -286,14 +286,14 @@ TEST_CASE("reports are valid JSON and one self-contained page", "[sim]") {
 }
 
 TEST_CASE("percentiles are within a hundredth", "[sim]") {
-  Distribution values;
+  sim::Distribution values;
   for (int i = 1; i <= 10'000; ++i)
     values.add(i * 0.001);
   CHECK(values.percentile(50) == Approx(5.0).epsilon(0.01));
   CHECK(values.percentile(99) == Approx(9.9).epsilon(0.01));
   CHECK(values.percentile(100) == Approx(10.0).epsilon(0.01));
   CHECK(values.mean() == Approx(5.0005));
-  CHECK(Distribution().percentile(50) == 0.0);
+  CHECK(sim::Distribution().percentile(50) == 0.0);
 }
 
 TEST_CASE("a tier below the pool serves what the pool had to give up", "[sim][.long]") {

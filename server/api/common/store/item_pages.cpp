@@ -5,9 +5,16 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/base/percent.h"
+
 namespace quire {
 
 namespace {
+
+// A '%' that begins no escape stands for itself.
+std::string plain(std::string_view text) {
+  return percent_decoded(text).value_or(std::string(text));
+}
 
 struct PageQuery {
   std::size_t limit = 20;
@@ -67,7 +74,7 @@ std::map<std::string, std::string> read_query(std::string_view query) {
     const std::size_t end = std::min(query.find('&'), query.size());
     const std::string_view member = query.substr(0, end);
     const std::size_t equals = std::min(member.find('='), member.size());
-    members.emplace(member.substr(0, equals), member.substr(std::min(equals + 1, member.size())));
+    members.emplace(plain(member.substr(0, equals)), plain(member.substr(std::min(equals + 1, member.size()))));
     query.remove_prefix(std::min(end + 1, query.size()));
   }
   return members;

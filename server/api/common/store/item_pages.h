@@ -13,14 +13,15 @@
 
 namespace quire {
 
-// "/v1/responses/resp_1/input_items" behind "/responses/": the id, and the rest with its slash.
+// "/v1/responses/resp_1/input_items" behind "/responses/": the id, and the rest with its slash. For ids that the server
+// makes.
 struct StoredPath {
   std::string id;
   std::string rest;
 };
 StoredPath split_stored_path(std::string_view path, std::string_view prefix);
 
-// Not percent-decoded: names and values here are plain words and ids.
+// Names and values, percent-decoded: clients choose some of the ids.
 std::map<std::string, std::string> read_query(std::string_view query);
 
 // Items of a page.
