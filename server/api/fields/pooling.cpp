@@ -19,7 +19,7 @@ constexpr Field kEmbeddingRows[] = {
     pooling::kTruncate,
     generation::kUser,
     {"add_special_tokens", boolean(), "true"},
-    {"parse_special", boolean(), "true", "as for completions"},
+    {"parse_special", boolean(), "false", "as for completions"},
     pooling::kNormalize,
     pooling::kInputType,
     pooling::kPromptName,

@@ -74,9 +74,10 @@ test("every example of the page agrees with its schema, and one that is refused 
   }
 });
 
-const question = [{ role: "user", content: "What is a KV block? What is a KV block? What is a KV block?" }];
+// Open questions at a high temperature: the model is sure of most answers.
+const question = [{ role: "user", content: "Tell me a story about a block. Tell me a story about a block. Tell me a story" }];
 const prompt = "Once upon a time there was a block. Once upon a time there was a block. Once upon a";
-const draws = { temperature: 1.3, seed: 7 };
+const draws = { temperature: 2, seed: 7 };
 const end = 3071;  // the demo model's end of turn
 const tool = { type: "function", function: { name: "f", parameters: { type: "object", properties: {} } } };
 
@@ -142,7 +143,7 @@ const values = {
   presence_penalty: [2], dry_multiplier: [4], dry_base: [8], dry_allowed_length: [4], dry_penalty_last_n: [3],
   dry_sequence_breakers: [[" KV"], [" a", " is", " KV", " block", "?", "What", " time", " upon"]], top_p: [0.4], top_k: [2],
   min_p: [0.4], top_a: [1], typical_p: [0.3], temperature: [0.2], logit_bias: [{ 97: 100 }], stop: [["e", "a", "o"]], bad_words: [[" the", " a", "."]],
-  min_tokens: [30], xtc_probability: [1], xtc_threshold: [0.02], mirostat_tau: [0.5], timeout: [0.001], n: [3], content: ["y"],
+  min_tokens: [30], min_keep: [30], xtc_probability: [1], xtc_threshold: [0.02], mirostat_tau: [0.5], timeout: [0.001], n: [3], content: ["y"],
   tokens: [[100]], samplers: [["temperature"]], best_of: [8], truncate_prompt_tokens: [3], add_generation_prompt: [false],
   continue_final_message: [true], tool_choice: ["required", { type: "any" }], num_predict: [7], max_tokens_per_doc: [2], stop_sequences: [["e", "a", "o"]],
   top_n_sigma: [0.3], skip_special_tokens: [false], return_documents: [false], think: [false], stream: [true], raw: [false],
@@ -182,7 +183,7 @@ const elsewhere = new Map([
   ...["multiplier", "allowed_length", "penalty_last_n", "sequence_breakers"].flatMap((name) =>
     ["/v1/chat/completions", "/v1/responses"].map((path) => [`${path} dry_${name}`, "as in completions"])),
   ["truncation", "responses.test.mjs"], ["truncate", "encoders.test.mjs"], ["model", "models.test.mjs"],
-  ["lora", "../server/adapters_test.cpp"], ["prompt_cache_key", "sessions.test.mjs"], ["prompt_cache_retention", "sessions.test.mjs"],
+  ["lora", "../server/adapters_test.cpp"], ["mm_processor_kwargs", "../server/media/media_test.cpp"], ["prompt_cache_key", "sessions.test.mjs"], ["prompt_cache_retention", "sessions.test.mjs"],
 ]);
 
 test("every supported row changes the answer", async () => {
