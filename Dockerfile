@@ -17,11 +17,9 @@ RUN make rootfs TARGETARCH=$TARGETARCH ROOTFS=/rootfs
 # The same with the CUDA backend: docker build --target cuda -t quire:cuda . && docker run --gpus all -p 8080:8080 quire:cuda
 # It serves on the processor where there is no GPU.
 FROM build AS build-cuda
-ARG CUDA=13-0
-ARG CUDA_REPOSITORY=https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64
-RUN deploy/install-packages.sh ca-certificates curl && curl -fsSLo /tmp/keyring.deb ${CUDA_REPOSITORY}/cuda-keyring_1.1-1_all.deb \
-  && dpkg -i /tmp/keyring.deb && apt-get update -qq \
-  && apt-get install -y -qq --no-install-recommends cuda-nvcc-${CUDA} cuda-cudart-dev-${CUDA}
+ARG CUDA
+ARG CUDA_REPOSITORY
+RUN deploy/install-cuda.sh
 RUN make build-cuda && strip build/cuda/quire && deploy/container/collect-rootfs.sh build/cuda/quire /rootfs-cuda
 
 FROM scratch AS cuda

@@ -12,15 +12,19 @@ NINJA := NINJA_STATUS="[%f/%t, %es] " deploy/heartbeat.sh "still building" ninja
 CTEST := deploy/heartbeat.sh "still testing" ctest
 MODEL ?= deploy/demo-model/quire-demo.gguf
 ARGS ?=
+# For the container and the portable archive, on either kind of machine: the target's architecture is this machine's or, from x86-64, arm64.
+HERE := $(shell dpkg --print-architecture)
+TARGETARCH ?= $(HERE)
+NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 # The compiler cache serves every clone: paths are hashed relative to this folder.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := true
 export CCACHE_SLOPPINESS ?= time_macros
 
-.PHONY: run test build build-cuda lint tidy quick check long nightly check-roots check-portable asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
+.PHONY: run test build build-cuda lint tidy quick check long nightly check-roots check-portable check-portable-cuda asan-units tsan-units asan tsan e2e bench bench-server bench-page hostile fuzz \
   packages test-packages arm64-packages packages-for rootfs \
   fuzz-packages screenshots docs agents release image deb check-deploy check-arm64 \
-  check-arm64-short portable clean
+  check-arm64-short portable portable-cuda clean
 
 run: build
 	@deploy/install-packages.sh curl  # for the line that the daemon prints
@@ -67,12 +71,13 @@ long: build/check/build.ninja
 
 # The gate leaves these out, which take hours: every end-to-end script on the late device and on the emulated GPU, corpora of the fuzzers,
 # the kernels as nvcc compiles them, the release, all tests under both sanitizers, arm64 under qemu, hostile load, and the two commands
-# and the portable archive in bare roots.
+# and the portable archives in bare roots, that of CUDA where nvcc is.
 nightly: build/check/build.ninja
 	$(NINJA) -C build/check all long_programs nightly_programs
 	$(CTEST) --test-dir build/check --output-on-failure --parallel 2 -C nightly -L '^nightly$$'
 	@tests/skipped.sh build/check
-	$(MAKE) asan tsan check-arm64 hostile check-roots check-portable
+	$(MAKE) asan tsan check-arm64 hostile check-roots check-portable $(if $(NVCC),check-portable-cuda)
+	$(if $(filter amd64,$(HERE)),$(MAKE) check-portable TARGETARCH=arm64)
 
 # `make run` and `make test` as a newcomer would, in a bare root of each distribution: takes root, the network and an hour.
 ROOTS ?= debian-12 debian-13
@@ -80,11 +85,18 @@ check-roots: test-packages
 	deploy/install-packages.sh debootstrap
 	for system in $(ROOTS); do tests/deploy/root.sh $$system build/roots/$$system || exit 1; done
 
-# The portable archive in a bare root of each distribution.
+# A portable archive in a bare root of each distribution; under qemu with TARGETARCH=arm64 on x86-64.
 PORTABLE_ROOTS ?= debian-11 debian-12 debian-13
 check-portable: portable
+	$(call in_roots,$(PORTABLE))
+
+check-portable-cuda: portable-cuda
+	$(call in_roots,portable-cuda)
+
+define in_roots
 	deploy/install-packages.sh debootstrap curl
-	for system in $(PORTABLE_ROOTS); do tests/deploy/portable.sh build/quire-*-linux-$$(uname -m).tar.gz $$system build/roots/bare-$$system || exit 1; done
+	for system in $(PORTABLE_ROOTS); do tests/deploy/portable.sh build/$$(. build/$(1)/archive.env; echo $$name).tar.gz $$system build/roots/bare-$$system-$(TARGETARCH) || exit 1; done
+endef
 
 # What has parsers and memory under AddressSanitizer and UndefinedBehaviorSanitizer, what has threads under ThreadSanitizer. Of
 # models their files' parsers are among the fuzzers; kernels, which take ten minutes, are in `make asan`.
@@ -145,9 +157,6 @@ check-arm64: build/arm64/build.ninja build
 	tests/arm64/texts.py build/release/quire build/arm64/quire build/arm64-root
 	cpack --config build/arm64/CPackConfig.cmake -B build
 
-# For the container, on either kind of machine: the target's architecture is this machine's or, from x86-64, arm64.
-HERE := $(shell dpkg --print-architecture)
-TARGETARCH ?= $(HERE)
 ROOTFS ?= build/rootfs
 ifeq ($(TARGETARCH),$(HERE))
 packages-for: packages
@@ -163,12 +172,23 @@ rootfs: arm64-packages
 	deploy/container/collect-rootfs.sh build/quire-$(TARGETARCH) $(ROOTFS) build/arm64-root
 endif
 
-# build/quire-VERSION-linux-ARCH.tar.gz: one binary that needs glibc 2.34 and nothing else, its licences, install.sh.
-portable: packages
+# build/quire-VERSION-linux-ARCH.tar.gz: one binary that needs glibc 2.34 and nothing else, its licences, install.sh. TARGETARCH=arm64 makes
+# that of arm64 on x86-64.
+PORTABLE := $(if $(filter $(HERE),$(TARGETARCH)),portable,portable-arm64)
+portable: packages-for
+	$(call archive,$(PORTABLE))
+
+# build/quire-VERSION-linux-ARCH-cuda.tar.gz: with the CUDA backend and CUDA's runtime; the driver is loaded where there is one. Needs nvcc of
+# CUDA 13.
+portable-cuda: packages
+	$(call archive,portable-cuda)
+
+define archive
 	@deploy/install-packages.sh $(shell deploy/packages.sh portable)
-	@test -f build/portable/build.ninja || cmake --preset portable
-	@$(NINJA) -C build/portable quire quire_pages
-	deploy/portable/archive.sh build/portable build
+	@test -f build/$(1)/build.ninja || cmake --preset $(1)
+	@$(NINJA) -C build/$(1) quire quire_pages
+	deploy/portable/archive.sh build/$(1) build
+endef
 
 # build/quire_*.deb
 deb: build
@@ -228,10 +248,13 @@ docs:
 	@deploy/install-packages.sh mkdocs mkdocs-material python3
 	python3 deploy/site/build.py build/docs
 
-# build/release-VERSION: archives of the source and of the portable binary, Debian package, image where buildah or docker is, chart,
-# SBOMs, checksums, notes. FILES: further ones, such as the package that `make deb` makes on Debian 13.
-release: deb portable
-	PORTABLE=build/portable deploy/release/release.sh build/release "" $(FILES)
+# build/release-VERSION: archives of the source and of the portable binary (from x86-64 that of arm64 too, with nvcc that of CUDA), Debian
+# package, image where buildah or docker is, chart, SBOMs, checksums, notes. FILES: further ones, such as the package that `make deb` makes
+# on Debian 13.
+RELEASED := portable $(if $(filter amd64,$(HERE)),portable-arm64) $(if $(NVCC),portable-cuda)
+release: deb portable $(if $(NVCC),portable-cuda)
+	$(if $(filter amd64,$(HERE)),$(MAKE) portable TARGETARCH=arm64)
+	PORTABLE="$(addprefix build/,$(RELEASED))" deploy/release/release.sh build/release "" $(FILES)
 
 # The container image; needs Docker. `make check-deploy` builds and runs it without.
 image:

@@ -11,6 +11,9 @@ enable_language(CUDA)
 # CMake 3.25 does not know nvcc 13's flag.
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+if(QUIRE_PORTABLE)
+  list(PREPEND CMAKE_FIND_LIBRARY_SUFFIXES .so)  # the package is looked for by its shared runtime, the static one is linked
+endif()
 find_package(CUDAToolkit 13 REQUIRED)
 
 file(GLOB cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
@@ -35,3 +38,14 @@ file(GLOB gpu_check CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/gpu_check/*.cp
 list(FILTER gpu_check EXCLUDE REGEX "emulated_target")
 add_executable(gpu_check EXCLUDE_FROM_ALL ${gpu_check} ${PROJECT_SOURCE_DIR}/tests/kernels/random_data.cpp)
 target_link_libraries(gpu_check PRIVATE quire_cuda quire_emulated)
+
+if(QUIRE_PORTABLE)
+  # NVIDIA's terms, where its Debian packages, its installer and its Python packages have them.
+  file(GLOB terms /usr/share/doc/cuda-cudart-dev-13-*/copyright ${CUDAToolkit_TARGET_DIR}/EULA.txt
+    ${CUDAToolkit_TARGET_DIR}/dist-info/nvidia_cuda_runtime-*/licenses/License.txt)
+  if(NOT terms)
+    message(FATAL_ERROR "the licence of the CUDA runtime, which the archive must have, is not beside ${CUDAToolkit_TARGET_DIR}")
+  endif()
+  list(GET terms 0 terms)
+  quire_describe_archive(SUFFIX -cuda CUDA ${CUDAToolkit_VERSION} CUDA_LICENSE ${terms})
+endif()

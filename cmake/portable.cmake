@@ -19,5 +19,18 @@ function(quire_needs package)
 endfunction()
 quire_needs(ZMQ sodium)
 quire_needs(EDIT tinfo bsd md)
-add_compile_options(-ffunction-sections -fdata-sections)
+add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-ffunction-sections> $<$<COMPILE_LANGUAGE:C,CXX>:-fdata-sections>)
 add_link_options(-static-libstdc++ -static-libgcc -Wl,--gc-sections -Wl,--as-needed -s)
+
+# The facts of the archive, which deploy/portable/archive.sh and the release read: its name, the root of its target's packages where that is
+# not this machine, and of the CUDA runtime inside its version and its licence.
+function(quire_describe_archive)
+  cmake_parse_arguments(ARG "" "SUFFIX;CUDA;CUDA_LICENSE" "" ${ARGN})
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/archive.env CONTENT
+    "name='quire-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR}${ARG_SUFFIX}'
+sysroot='${CMAKE_SYSROOT}'
+cuda='${ARG_CUDA}'
+cuda_license='${ARG_CUDA_LICENSE}'
+")
+endfunction()
+quire_describe_archive()

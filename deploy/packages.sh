@@ -38,7 +38,7 @@ case ${1:-} in
     python3-jsonschema python3-yaml ;;
   portable) echo $portable ;;
   cross) echo g++-$compiler-aarch64-linux-gnu qemu-user-static ;;
-  arm64) echo libc6-dev libstdc++-$compiler-dev $boost $headers $linked catch2 ;;
+  arm64) echo libc6-dev libstdc++-$compiler-dev $boost $headers $linked $portable catch2 ;;
   compiled-in) echo $boost $headers cppzmq-dev $page ;;
   compiled-in-portable) echo $boost $headers $linked $page $portable libfmt-dev libstdc++6 ;;
   *) echo "usage: packages.sh build|core|fleet|images|page|terminal|test|portable|cross|arm64|compiled-in|compiled-in-portable" >&2; exit 2 ;;

@@ -5,7 +5,8 @@
 namespace quire {
 namespace {
 
-constexpr const char* kAbsent = "this build has no CUDA backend";
+constexpr const char* kAbsent =
+    "this build has no CUDA backend: install the archive with -cuda in its name, or build with make build-cuda";
 
 }  // namespace
 

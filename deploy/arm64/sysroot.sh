@@ -21,8 +21,12 @@ options="-o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State=$a
 apt-get $options update
 # shellcheck disable=SC2086
 apt-get $options install -y --download-only "$@"
+# dpkg's list of what is there: dpkg-query --admindir FOLDER/var/lib/dpkg.
+mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
+: > "$root/var/lib/dpkg/status"
 for package in "$apt"/cache/archives/*.deb; do
   dpkg-deb --extract "$package" "$root"
+  { dpkg-deb --field "$package"; printf 'Status: install ok installed\n\n'; } >> "$root/var/lib/dpkg/status"
 done
 rm -rf "$apt/cache/archives"
 # Absolute links would lead into the system's own libraries.

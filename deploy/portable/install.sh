@@ -15,6 +15,7 @@ while [ $# -gt 0 ]; do
     *) echo "unknown argument $1; usage: install.sh [--prefix FOLDER] [--service] [--uninstall]" >&2; exit 2 ;;
   esac
 done
+case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
 unit=${XDG_CONFIG_HOME:-${HOME:-}/.config}/systemd/user/quire.service
 
 if [ -n "$remove" ]; then
@@ -22,12 +23,15 @@ if [ -n "$remove" ]; then
     "$prefix/share/fish/vendor_completions.d/quire.fish"
   rm -f "$prefix"/share/man/man1/quire.1* "$prefix"/share/man/man1/quire-*.1*
   rm -rf "$prefix/share/quire"
-  [ -z "$service" ] || rm -f "$unit"
+  [ -z "$service" ] || rm -f "$unit" "$(dirname "$unit")/default.target.wants/quire.service"
   echo "removed from $prefix"
   exit 0
 fi
 
-"$from/quire" --version >/dev/null 2>&1 || { "$from/quire" --version || true; echo "this binary does not start here: it needs Linux on $(uname -m) with glibc 2.34 or later (ldd --version says which)" >&2; exit 1; }
+# The machine's number in the binary's header.
+case $(od -An -tu1 -j18 -N1 "$from/quire" | tr -d ' ') in 62) machine=x86_64 ;; 183) machine=aarch64 ;; *) machine=another ;; esac
+[ "$(uname -m)" = "$machine" ] || { echo "this archive is for $machine, and this machine is $(uname -m): take the archive with -linux-$(uname -m) in its name" >&2; exit 1; }
+"$from/quire" --version >/dev/null 2>&1 || { "$from/quire" --version || true; echo "this binary does not start here: it needs Linux with glibc 2.34 or later (ldd --version says which)" >&2; exit 1; }
 install -D -m 755 "$from/quire" "$prefix/bin/quire"
 install -D -m 644 "$from/quire-demo.gguf" "$prefix/share/quire/quire-demo.gguf"
 install -D -m 644 "$from/quire.yaml" "$prefix/share/quire/quire.yaml"
@@ -46,4 +50,6 @@ case :${PATH:-}: in
   *:"$prefix/bin":*) quire=quire ;;
   *) quire=$prefix/bin/quire; echo "$prefix/bin is not in PATH" ;;
 esac
+[ -e "$from/licenses/cuda-cudart.txt" ] || [ ! -e /proc/driver/nvidia/version ] ||
+  echo "this machine has an NVIDIA driver, and this binary computes on the CPU: the archive with -cuda in its name computes on the GPU"
 echo "$quire serve $prefix/share/quire/quire-demo.gguf   serves the bundled toy model on http://127.0.0.1:8080"

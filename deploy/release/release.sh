@@ -1,8 +1,9 @@
 #!/bin/sh
 # Makes what a release consists of: release.sh BUILD [OUTPUT [FILE...]]. The version is CMakeLists.txt's; CHANGELOG.md must have it, with a
 # date in place of "not released yet", and the tree must be as committed. SNAPSHOT=1 makes the same of any tree, NO_IMAGE=1 leaves the
-# image out, PORTABLE=BUILD adds the portable archive of that build, with a formula for Homebrew and an expression for Nix that install it
-# from URL, the folder in which the files will be. FILEs, such as packages made on other systems, are added. Nothing is published.
+# image out, PORTABLE="BUILD..." adds the portable archives of those builds, with a formula for Homebrew and an expression for Nix that
+# install them from URL, the folder in which the files will be. FILEs, such as packages made on other systems, are added. Nothing is
+# published.
 set -eu
 build=$(realpath "$1")
 cd "$(dirname "$0")/../.."
@@ -33,17 +34,14 @@ cpack --config "$build/CPackConfig.cmake" -B "$output/deb" > "$output/cpack.log"
 mv "$output"/deb/quire_*.deb "$output/"
 rm -r "$output/deb" "$output/cpack.log"
 
-if [ -n "${PORTABLE:-}" ]; then
-  deploy/portable/archive.sh "$PORTABLE" "$output"
-  archive=quire-$version-linux-$(uname -m).tar.gz
-  for form in rb nix; do
-    sed "s|@VERSION@|$version|; s|@URL@|${URL:-file://$output}|; s|@ARCHIVE@|$archive|; s|@SYSTEM@|$(uname -m)-linux|
-      s|@SHA256@|$(sha256sum "$output/$archive" | cut -d' ' -f1)|" "deploy/release/quire.$form.in" > "$output/quire.$form"
-  done
-  python3 deploy/release/sbom.py "$PORTABLE/quire" "$version" compiled-in-portable > "$output/quire-$version-portable.spdx.json"
-else
-  echo "no portable archive: PORTABLE names no build"
-fi
+[ -n "${PORTABLE:-}" ] || echo "no portable archive: PORTABLE names no build"
+for portable in ${PORTABLE:-}; do
+  deploy/portable/archive.sh "$portable" "$output"
+  # shellcheck disable=SC1091 # made by the build (cmake/portable.cmake)
+  . "$portable/archive.env"
+  python3 deploy/release/sbom.py "$portable/quire" "$version" compiled-in-portable "$sysroot" ${cuda:+"cuda-cudart=$cuda"} > "$output/$name.spdx.json"
+done
+deploy/release/installers.sh "$output" "$version" "${URL:-file://$output}"
 
 if [ -n "${NO_IMAGE:-}" ]; then
   echo "no image: NO_IMAGE is set"

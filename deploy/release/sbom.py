@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Prints what the binary is made of as SPDX 2.3 JSON: sbom.py BINARY VERSION [LIST]. Libraries that it loads are found by ldd; those that
-are compiled in (headers, the page's scripts) by deploy/packages.sh LIST. Names, versions and origins are dpkg's."""
+"""Prints what the binary is made of as SPDX 2.3 JSON: sbom.py BINARY VERSION [LIST [SYSROOT [NAME=VERSION...]]]. Libraries that it loads are
+found by ldd; those that are compiled in (headers, the page's scripts) by deploy/packages.sh LIST. Names, versions and origins are dpkg's: of a
+binary for another machine those of SYSROOT's list, and it loads glibc alone. NAME=VERSION is part of the binary and no Debian package."""
 import hashlib
 import json
 import os
@@ -32,11 +33,14 @@ def compiled_packages(which):
     return set(output(os.path.join(ROOT, "deploy/packages.sh"), which).split())
 
 
-def describe(name):
-    """dpkg's fields of an installed package; nothing for one that is not."""
+def describe(name, sysroot):
+    """dpkg's fields of a package that is installed, in the sysroot before here; nothing for one that is not."""
     form = "${Package}\t${Version}\t${Architecture}\t${source:Package}\t${Maintainer}\t${Homepage}\n"
-    found = subprocess.run(["dpkg-query", "-W", "-f", form, name], capture_output=True, text=True, check=False).stdout
-    return dict(zip(("name", "version", "arch", "source", "maintainer", "homepage"), found.splitlines()[0].split("\t"))) if found else None
+    for database in ([f"--admindir={sysroot}/var/lib/dpkg"], []) if sysroot else ([],):
+        found = subprocess.run(["dpkg-query", *database, "-W", "-f", form, name], capture_output=True, text=True, check=False).stdout
+        if found:
+            return dict(zip(("name", "version", "arch", "source", "maintainer", "homepage"), found.splitlines()[0].split("\t")))
+    return None
 
 
 def identifier(name):
@@ -57,15 +61,26 @@ def package(fields):
     }
 
 
-def main(binary, version, which="compiled-in"):
+def foreign_package(name, version):
+    """A part that is no Debian package."""
+    return {
+        "SPDXID": identifier("Package-" + name), "name": name, "versionInfo": version, "supplier": "NOASSERTION",
+        "downloadLocation": "NOASSERTION", "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "licenseDeclared": "NOASSERTION",
+        "copyrightText": "NOASSERTION", "comment": f"licences: licenses/{name}.txt of the archive",
+    }
+
+
+def main(binary, version, which="compiled-in", sysroot="", *others):
     with open(binary, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
-    parts = [(name, "DYNAMIC_LINK") for name in sorted(loaded_packages(binary))]
+    parts = [(name, "DYNAMIC_LINK") for name in (["libc6"] if sysroot else sorted(loaded_packages(binary)))]
     parts += [(name, "STATIC_LINK") for name in sorted(compiled_packages(which))]
-    described = [(describe(name), kind) for name, kind in parts]
+    described = [(describe(name, sysroot), kind) for name, kind in parts]
     missing = [name for (name, _), (fields, _) in zip(parts, described) if fields is None]
     if missing:
         sys.exit(f"not installed: {' '.join(missing)}")
+    packages = [(package(fields), kind) for fields, kind in described]
+    packages += [(foreign_package(*other.split("=")), "STATIC_LINK") for other in others]
     # The commit's time, so that the same tree gives the same document.
     created = output("git", "-C", ROOT, "log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd").strip()
     quire = {
@@ -74,13 +89,12 @@ def main(binary, version, which="compiled-in"):
         "copyrightText": "NOASSERTION", "checksums": [{"algorithm": "SHA256", "checksumValue": digest}], "primaryPackagePurpose": "APPLICATION",
     }
     relations = [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": quire["SPDXID"]}]
-    relations += [{"spdxElementId": quire["SPDXID"], "relationshipType": kind, "relatedSpdxElement": package(fields)["SPDXID"]}
-                  for fields, kind in described]
+    relations += [{"spdxElementId": quire["SPDXID"], "relationshipType": kind, "relatedSpdxElement": part["SPDXID"]} for part, kind in packages]
     print(json.dumps({
         "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": f"quire-{version}",
         "documentNamespace": f"{NAMESPACE}/quire-{version}-{digest[:16]}",
         "creationInfo": {"created": created, "creators": ["Tool: quire deploy/release/sbom.py"]},
-        "packages": [quire] + [package(fields) for fields, _ in described], "relationships": relations,
+        "packages": [quire] + [part for part, _ in packages], "relationships": relations,
     }, indent=1))
 
 

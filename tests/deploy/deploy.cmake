@@ -14,6 +14,7 @@ deploy_test(compose)
 deploy_test(helm)
 deploy_test(chart_values)
 if(NOT QUIRE_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+  deploy_test(archives)
   deploy_test(modules)
   add_test(NAME deploy_modules_build COMMAND ${CMAKE_CURRENT_LIST_DIR}/modules.sh $<TARGET_FILE:quire> ${CMAKE_CURRENT_BINARY_DIR}/modules
     CONFIGURATIONS nightly)

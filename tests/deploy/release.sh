@@ -21,9 +21,6 @@ dpkg-deb --field quire_*.deb Version | grep -qE "^$version-1~[a-z0-9.]+\$"
 tar -tzf "quire-chart-$version.tgz" | grep -qx quire/Chart.yaml
 grep -q "^## $version," NOTES.md
 [ "$(grep -c '^## ' NOTES.md)" -eq 1 ]
-# What installs the portable archive, where their parsers are (Debian packages ruby, nix-bin).
-! command -v ruby >/dev/null || ruby -c "$root/deploy/release/quire.rb.in" >/dev/null
-! command -v nix-instantiate >/dev/null || nix-instantiate --parse "$root/deploy/release/quire.nix.in" >/dev/null
 python3 - "quire-$version.spdx.json" "$version" <<'P'
 import json, re, sys
 document = json.load(open(sys.argv[1]))

@@ -14,6 +14,13 @@ sed "s|/usr/bin/quire|$quire|; /^Documentation=/d" "$units/quire.service" > "$wo
 complaints=$(cd "$work" && systemd-analyze verify --man=no ./quire.service ./quire.socket 2>&1 | grep -E 'quire\.(service|socket)' || true)
 [ -z "$complaints" ] || { printf '%s\n' "$complaints"; exit 1; }
 
+# Enabling the service leaves the port to its configuration: the socket unit, which takes its place, is enabled by name.
+root=$work/root
+mkdir -p "$root/etc/systemd/system"
+cp "$units/quire.service" "$units/quire.socket" "$root/etc/systemd/system/"
+systemctl --root="$root" enable quire 2>/dev/null
+[ -z "$(find "$root" -path '*.wants/quire.socket')" ] || { echo "enabling quire.service enables quire.socket"; exit 1; }
+
 # Exposure from 0 (none) to 100, as systemd-analyze counts it.
 systemd-analyze security --offline=true --threshold=20 --no-pager "$work/quire.service" > "$work/exposure" ||
   { cat "$work/exposure"; exit 1; }

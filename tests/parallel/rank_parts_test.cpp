@@ -107,7 +107,7 @@ TEST_CASE("several GPUs are asked of a machine that has none: one line", "[paral
                     "backend.tensor_parallel is 2, and backend.device is cpu: set it to cuda, or "
                     "backend.tensor_parallel to 1");
   CHECK_THROWS_WITH(create_backend({.device = "auto", .tensor_parallel = 2}),
-                    "backend.tensor_parallel is 2, and this build has no CUDA backend");
+                    Catch::StartsWith("backend.tensor_parallel is 2, and this build has no CUDA backend"));
 }
 
 TEST_CASE("the memory plan of several devices is that of one of them", "[parallel]") {
