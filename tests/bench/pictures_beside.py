@@ -25,6 +25,7 @@ import urllib.request
 from compare import peak_megabytes, random_picture, running_server
 
 PORT = 18191
+TOKENS = 300  # length of a stream's text
 URL = f"http://127.0.0.1:{PORT}"
 KEYS = {"looks": "key-of-pictures-0123456789abcdef", "reads": "key-of-texts-0123456789abcdef"}
 
@@ -80,19 +81,15 @@ class Streams:
         self.threads = [threading.Thread(target=self.run, args=(i, salt)) for i in range(count)]
 
     def run(self, number, salt):
-        body = {"prompt": f"{salt} stream {number}: tell me more.", "max_tokens": 4000, "temperature": 0, "ignore_eos": True, "stream": True}
-        with call(body, "reads", "/v1/completions") as answer:
-            for line in answer:
-                if line.startswith(b"data: {"):
-                    self.times[number].append(time.monotonic())
-                if self.stop.is_set():
-                    return
+        # Texts of bounded length, one after another: the cost of a stream's step grows with its text.
+        while not self.stop.is_set():
+            prompt = f"{salt} stream {number} after {len(self.times[number])}: tell me more."
+            self.times[number] += token_times(prompt, TOKENS, "reads", self.stop)
 
     def __enter__(self):
         for thread in self.threads:
             thread.start()
-        while any(len(times) < 5 for times in self.times):
-            time.sleep(0.05)
+        time.sleep(3)
         return self
 
     def __exit__(self, *_):

@@ -64,8 +64,7 @@ std::set<std::string, std::less<>> custom_tools(const Json& body) {
 
 void read_store(FieldReader& reader, const Call& call, const Json& body, ChatFields& chat) {
   if (!reader.boolean(fields::chat::kStore, false)) return;
-  if (call.responses == nullptr || !call.responses->enabled())
-    return reader.refuse(fields::chat::kStore, "this server stores nothing");
+  if (!call.unstored().empty()) return reader.refuse(fields::chat::kStore, call.unstored());
   chat.store = call.responses;
   chat.owner = call.key_name;
   chat.messages = body.value("messages", Json::array());

@@ -35,6 +35,11 @@ struct Call {
   bool is_background = false;                                 // a line of a batch: runs on spare capacity only
   std::shared_ptr<ResponseStore> responses;                   // null: none are stored
   std::shared_ptr<BackgroundResponses> background = nullptr;  // null: none run
+  // Reason why no answer of the call is stored; empty: it can be.
+  std::string_view unstored() const {
+    if (responses != nullptr && responses->enabled()) return {};
+    return is_background ? "answers in a batch are not stored" : "this server stores no answers: see server.responses";
+  }
   // The answer's origin, so that another daemon can give it too; null: it stays here.
   std::shared_ptr<const StreamOrigin> origin = nullptr;
   std::string stream_name = {};  // name of the shared stream; empty: it is not shared

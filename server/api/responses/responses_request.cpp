@@ -315,8 +315,8 @@ class RequestReader {
   void read_rest() {
     read_context_management();
     const auto store = reader_.boolean(fields::responses::kStore);
-    const bool can_store = call_.responses != nullptr && call_.responses->enabled();
-    if (store == true && !can_store) reader_.refuse(fields::responses::kStore, "this server stores no responses");
+    const bool can_store = call_.unstored().empty();
+    if (store == true && !can_store) reader_.refuse(fields::responses::kStore, call_.unstored());
     request_.store = store.value_or(true) && can_store;
     request_.echo["store"] = request_.store;
     request_.background = reader_.boolean(fields::responses::kBackground, false) && call_.socket_memory == nullptr;
