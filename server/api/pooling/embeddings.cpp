@@ -57,8 +57,6 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
   const bool is_chat = reader.has(fields::pooling::kMessages);
   const fields::Field& field = is_chat ? fields::pooling::kMessages : fields::pooling::kInput;
   if (is_chat) {
-    if (reader.has(fields::pooling::kInput))
-      reader.fail(fields::pooling::kInput, "'input' and 'messages' exclude each other: send one of them");
     ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;
     chat.is_bounded = truncation.keep == TextTruncation::Keep::kAll;

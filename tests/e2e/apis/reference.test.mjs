@@ -130,7 +130,6 @@ const beside_at = {
   "/v1/chat/completions dry_sequence_breakers": repeating,
   "/tokenize prompt": { content: undefined, prompt: "z" }, "/api/generate system": { raw: false },
   "/api/generate think": { raw: false }, "/api/generate context": { raw: false },
-  "/v1/embeddings messages": { input: undefined, messages: question }, "/v1/pooling messages": { input: undefined, messages: question },
   "/v1/rerank texts": { documents: undefined, texts: ["some text"] }, "/v1/rerank return_text": { documents: undefined, texts: ["some text"] },
   "/v1/score queries": { text_1: undefined, text_2: undefined, queries: "some text", documents: ["a", "b"] },
   "/v1/score documents": { text_1: undefined, text_2: undefined, queries: "some text", documents: ["a", "b"] },
