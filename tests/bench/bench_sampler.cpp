@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "core/request/request.h"
 #include "core/sampling/philox.h"
 #include "core/sampling/sampler.h"
 #include "tests/support/fake_model.h"
