@@ -12,19 +12,28 @@ std::optional<char> escaped_byte(std::string_view text) {
   return static_cast<char>(value);
 }
 
-std::optional<std::string> percent_decoded(std::string_view text) {
+namespace {
+
+// nullopt where the text is strict and an escape is malformed.
+std::optional<std::string> decoded(std::string_view text, bool is_strict) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
     const auto byte = escaped_byte(text.substr(i));
-    if (!byte) return std::nullopt;
-    out += *byte;
-    i += 2;
+    if (is_strict && !byte && text[i] == '%') return std::nullopt;
+    out += byte.value_or(text[i]);
+    if (byte) i += 2;
   }
   return out;
+}
+
+}  // namespace
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  return decoded(text, true);
+}
+
+std::string leniently_decoded(std::string_view text) {
+  return *decoded(text, false);
 }
 
 }  // namespace quire

@@ -11,5 +11,7 @@ namespace quire {
 std::optional<char> escaped_byte(std::string_view text);
 // nullopt: a '%' without two hexadecimal digits.
 std::optional<std::string> percent_decoded(std::string_view text);
+// A '%' without two hexadecimal digits stands for itself.
+std::string leniently_decoded(std::string_view text);
 
 }  // namespace quire

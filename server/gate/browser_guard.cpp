@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "server/wire/request_syntax.h"
+#include "core/base/ascii.h"
 
 namespace quire {
 

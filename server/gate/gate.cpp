@@ -1,12 +1,12 @@
 #include "server/gate/gate.h"
 
+#include "core/base/ascii.h"
 #include "server/api/common/errors.h"
 #include "server/gate/browser_guard.h"
 #include "server/ops/keys/failure_limiter.h"
 #include "server/ops/keys/quota.h"
 #include "server/state/settings.h"
 #include "server/wire/multipart.h"
-#include "server/wire/request_syntax.h"
 
 namespace quire {
 

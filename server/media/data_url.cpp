@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/base/ascii.h"
 #include "core/base/percent.h"
 
 namespace quire {
@@ -48,13 +49,6 @@ Result<std::string> decode_percents(std::string_view text, std::int64_t max_byte
   auto bytes = percent_decoded(text);
   if (!bytes) return invalid("the data URL has a '%' without two hexadecimal digits", "", "invalid_url");
   return *std::move(bytes);
-}
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return lower;
 }
 
 }  // namespace
@@ -100,13 +94,13 @@ Result<std::string> decode_data(std::string_view text, std::int64_t max_bytes) {
 }
 
 bool is_data_url(std::string_view url) {
-  return lower_case(url.substr(0, 5)) == "data:";
+  return lowered(url.substr(0, 5)) == "data:";
 }
 
 Result<DataUrl> decode_data_url(std::string_view url, std::int64_t max_bytes) {
   const std::size_t comma = url.find(',');
   if (comma == std::string_view::npos) return invalid("the data URL has no ','", "", "invalid_url");
-  const std::string head = lower_case(url.substr(5, comma - 5));
+  const std::string head = lowered(url.substr(5, comma - 5));
   constexpr std::string_view kBase64 = ";base64";
   std::string_view body = url.substr(comma + 1);
   const bool is_base64 = head.ends_with(kBase64);

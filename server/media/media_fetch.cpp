@@ -177,7 +177,7 @@ Result<std::string> read_media_file(const std::string& url, const MediaOptions& 
   std::error_code error;
   const fs::path root = fs::canonical(options.root, error);
   if (error) return not_allowed("media.root cannot be read");
-  const fs::path file = fs::canonical(percent_decoded(path).value_or(std::string(path)), error);
+  const fs::path file = fs::canonical(leniently_decoded(path), error);
   const auto [in_root, in_file] = std::ranges::mismatch(root, file);
   // The refusal does not reveal whether a file outside exists.
   if (error || in_root != root.end() || in_file == file.end())

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/ascii.h"
 #include "server/wire/request_syntax.h"
 
 namespace quire {

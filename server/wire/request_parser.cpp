@@ -5,6 +5,7 @@
 #include <boost/beast/http/rfc7230.hpp>
 #include <limits>
 
+#include "core/base/ascii.h"
 #include "server/wire/request_syntax.h"
 
 namespace quire {

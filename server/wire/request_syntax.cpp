@@ -17,13 +17,6 @@ bool is_field_value_char(char c) {
   return c == '\t' || (byte >= 0x20 && byte != 0x7f);
 }
 
-std::string lowered(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    c = lowered(c);
-  return out;
-}
-
 namespace {
 
 bool is_letter_or_digit(char c) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/ascii.h"
 #include "server/wire/request_head.h"
 
 namespace quire {
@@ -15,11 +16,6 @@ namespace quire {
 bool is_token_char(char c);
 // Characters allowed in a field's value: tab, space, visible ASCII, and bytes above 0x7f.
 bool is_field_value_char(char c);
-
-inline char lowered(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-}
-std::string lowered(std::string_view text);
 
 // `head`: from the request line to the empty line, every line ended by CRLF. Returns the refusal, or nullopt if Beast's
 // parser may read it.

@@ -5,6 +5,7 @@
 
 #include "core/base/json/json_depth.h"
 #include "core/base/json/json_memory.h"
+#include "core/base/percent.h"
 
 namespace quire::grammar {
 
@@ -54,28 +55,6 @@ std::string resolve_uri(const std::string& base, const std::string& reference) {
     joined.erase(parent, at + 3 - parent);
   }
   return joined;
-}
-
-std::string percent_decoded(std::string_view text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned value = 0;
-    const auto hex = [&](std::size_t at) {
-      const char c = at < text.size() ? text[at] : 'x';
-      const int digit = c >= '0' && c <= '9'                     ? c - '0'
-                        : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
-                                                                 : -1;
-      value = value * 16 + static_cast<unsigned>(digit);
-      return digit >= 0;
-    };
-    if (text[i] == '%' && hex(i + 1) && hex(i + 2)) {
-      result.push_back(static_cast<char>(value));
-      i += 2;
-    } else {
-      result.push_back(text[i]);
-    }
-  }
-  return result;
 }
 
 std::string unescaped(std::string token) {
@@ -207,7 +186,7 @@ const Json& Document::resolve(const Json& from, const std::string& reference, co
     const std::size_t hash = reference.find('#');
     const std::size_t here = infos_.at(&from).resource;
     const std::string base = reference.substr(0, hash);
-    const std::string fragment = hash == std::string::npos ? "" : percent_decoded(reference.substr(hash + 1));
+    const std::string fragment = hash == std::string::npos ? "" : leniently_decoded(reference.substr(hash + 1));
     std::size_t target = here;
     if (!base.empty()) {
       const std::string uri = resolve_uri(resources_[here].uri, base);

@@ -96,6 +96,8 @@ class FieldReader {
   // Returns whether a member that the caller read itself is an object; records an error if not.
   bool is_object(std::string_view name, const Json& value);
   std::string path(std::string_view name) const { return path_ + std::string(name); }
+  // The path of the object itself.
+  std::string own_path() const { return path_.ends_with('.') ? path_.substr(0, path_.size() - 1) : path_; }
 
   // Records that something in the request is ignored; the response's header and the log show it. At most kMaxWarnings
   // are kept, each a line of printable ASCII.

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <limits>
 
+#include "core/base/ascii.h"
 #include "core/text/unicode.h"
 #include "server/api/fields/generation.h"
 #include "server/media/data_url.h"
@@ -91,8 +92,8 @@ Result<MediaSource> MediaList::open_url(std::string_view url) const {
   // A scheme has no case, and a fragment is not sent.
   MediaSource source{.name = std::string(url)};
   std::string& name = source.name;
-  std::transform(name.begin(), name.begin() + static_cast<std::ptrdiff_t>(std::min(name.find(':'), name.size())),
-                 name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  const std::size_t scheme_end = std::min(name.find(':'), name.size());
+  name.replace(0, scheme_end, lowered(url.substr(0, scheme_end)));
   if (name.starts_with("http://") || name.starts_with("https://")) {
     source.kind = MediaSource::Kind::kUrl;
     name.resize(std::min(name.find('#'), name.size()));

@@ -8,12 +8,8 @@ namespace {
 
 constexpr std::size_t kMostUuid = 256;
 
-std::string without_dot(const std::string& path) {
-  return path.ends_with('.') ? path.substr(0, path.size() - 1) : path;
-}
-
 MediaPart part_of(FieldReader& part, std::string type) {
-  return MediaPart{without_dot(part.path("")), part.path("type"), std::move(type)};
+  return MediaPart{part.own_path(), part.path("type"), std::move(type)};
 }
 
 PictureSettings::Detail read_detail(FieldReader& owner) {

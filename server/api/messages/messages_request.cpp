@@ -129,9 +129,7 @@ const Json& name_of(const Json& tool) {
 using ToolPaths = std::map<std::string, std::string>;
 
 void note_tool(Json tool, const FieldReader& given, Json& tools, ToolPaths& paths) {
-  std::string path = given.path("");
-  if (path.ends_with('.')) path.pop_back();
-  paths.insert_or_assign(name_of(tool).get<std::string>(), std::move(path));
+  paths.insert_or_assign(name_of(tool).get<std::string>(), given.own_path());
   tools.push_back(std::move(tool));
 }
 

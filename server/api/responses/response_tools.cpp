@@ -125,9 +125,7 @@ class ToolReader {
     Json named{{"name", name}};
     named.update(function);
     read_.chat.push_back({{"type", "function"}, {"function", std::move(named)}});
-    std::string path = given.path("");
-    if (path.ends_with('.')) path.pop_back();
-    read_.paths.push_back(std::move(path));
+    read_.paths.push_back(given.own_path());
     read_.tools.insert_or_assign(name, std::move(tool));
   }
 

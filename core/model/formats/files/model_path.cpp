@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/ascii.h"
 #include "core/base/message_text.h"
 #include "core/base/result.h"
 #include "core/model/formats/files/mapped_file.h"
@@ -76,8 +77,7 @@ std::filesystem::path find_mmproj(const std::filesystem::path& model) {
   // The hub's order of preference.
   for (const std::string_view type : {"f16", "f32", "q8_0", ""}) {
     for (const std::string& name : names) {
-      std::string lower = name;
-      std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      const std::string lower = lowered(name);
       const bool is_type = type.empty() || lower.find(type) != std::string::npos;
       if (is_type && lower.starts_with("mmproj") && lower.ends_with(".gguf")) return folder / name;
     }

@@ -1,9 +1,10 @@
 #include "core/model/formats/files/model_path.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <string_view>
+
+#include "core/base/ascii.h"
 
 namespace quire {
 
@@ -36,14 +37,8 @@ constexpr Beginning kBeginnings[] = {
      kArchive},
 };
 
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
 bool is_page(std::string_view text) {
-  const std::string lower = lower_case(text.substr(0, text.find('\0')));
+  const std::string lower = lowered(text.substr(0, text.find('\0')));
   return lower.starts_with("<!doctype html") || lower.starts_with("<html") ||
          (lower.starts_with("<") && lower.find("<html") != std::string::npos);
 }

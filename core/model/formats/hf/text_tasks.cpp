@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "core/base/ascii.h"
 #include "core/base/result.h"
 #include "core/model/formats/gguf/gguf.h"
 #include "core/model/formats/hf/json_file.h"
@@ -23,9 +23,8 @@ constexpr const char* kYesNoPrompt =
     "{instruction}\n<Query>: "
     "{query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
 
-bool names_a_reranker(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name.find("reranker") != std::string::npos;
+bool names_a_reranker(std::string_view name) {
+  return lowered(name).find("reranker") != std::string::npos;
 }
 
 // Finds the answer tokens of a generating model whose name says reranker.
