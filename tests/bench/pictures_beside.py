@@ -22,6 +22,7 @@ import threading
 import time
 import urllib.request
 
+from batch_beside_streams import percentile
 from compare import peak_megabytes, random_picture, running_server
 
 PORT = 18191
@@ -66,11 +67,6 @@ def token_times(prompt, tokens, key, stop=None):
 def first_token(prompt, key):
     began = time.monotonic()
     return token_times(prompt, 1, key)[0] - began
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 class Streams:

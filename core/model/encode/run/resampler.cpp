@@ -33,12 +33,8 @@ void Resampler::add_stages(RowStages& stages) {
 
 void Resampler::allocate(Backend& backend) {
   waves_.resize(static_cast<std::size_t>(std::max(rows_.grid.rows, rows_.grid.columns) * (weights_.width / 2)));
-  keys_ = backend.allocate_kv({.num_layers = 1,
-                               .num_blocks = attention_.num_blocks(),
-                               .block_size = kBlockSize,
-                               .num_kv_heads = weights_.num_heads,
-                               .head_dim = weights_.width / weights_.num_heads,
-                               .dtype = KvDType::kF32});
+  keys_ = allocate_rows(backend, attention_.num_blocks(), kBlockSize, weights_.num_heads,
+                        weights_.width / weights_.num_heads);
 }
 
 void Resampler::fill_waves(std::int64_t begin, std::int64_t end) {

@@ -5,6 +5,31 @@
 
 namespace quire {
 
+namespace {
+
+// Rows that see all of their sequence's context.
+AttentionBatch seeing_all(std::span<const std::int32_t> query_start, std::span<const std::int32_t> context_len,
+                          std::span<const std::int32_t> table_start, std::span<const std::int32_t> tables) {
+  return {.query_start = query_start,
+          .context_len = context_len,
+          .block_table_start = table_start,
+          .block_tables = tables,
+          .slots = {},
+          .causal = false};
+}
+
+}  // namespace
+
+std::unique_ptr<KvStorage> allocate_rows(Backend& backend, std::int64_t num_blocks, std::int64_t block_size,
+                                         std::int64_t num_heads, std::int64_t head_dim) {
+  return backend.allocate_kv({.num_layers = 1,
+                              .num_blocks = num_blocks,
+                              .block_size = block_size,
+                              .num_kv_heads = num_heads,
+                              .head_dim = head_dim,
+                              .dtype = KvDType::kF32});
+}
+
 RowAttention::RowAttention(std::vector<std::int64_t> bounds, std::int64_t block_size)
     : block_size_(block_size), bounds_(std::move(bounds)) {
   std::int64_t block = 0;
@@ -53,13 +78,7 @@ void RowAttention::run(Backend& backend, const KvStorage& storage, std::int64_t 
     tables.insert(tables.end(), block, block + (context + block_size_ - 1) / block_size_);
     table_start.push_back(static_cast<std::int32_t>(tables.size()));
   }
-  const AttentionBatch batch{.query_start = query_start,
-                             .context_len = context_len,
-                             .block_table_start = table_start,
-                             .block_tables = tables,
-                             .slots = {},
-                             .causal = false};
-  backend.attention(storage, 0, batch, q, num_heads, scale, out);
+  backend.attention(storage, 0, seeing_all(query_start, context_len, table_start, tables), q, num_heads, scale, out);
 }
 
 void RowAttention::run_across(Backend& backend, const KvStorage& storage, std::int64_t num_heads, float scale,
@@ -67,13 +86,7 @@ void RowAttention::run_across(Backend& backend, const KvStorage& storage, std::i
   const std::int32_t query_start[] = {0, static_cast<std::int32_t>(q.rows)};
   const std::int32_t context_len[] = {static_cast<std::int32_t>(bounds_.back())};
   const std::int32_t table_start[] = {0, static_cast<std::int32_t>(blocks_.size())};
-  const AttentionBatch batch{.query_start = query_start,
-                             .context_len = context_len,
-                             .block_table_start = table_start,
-                             .block_tables = blocks_,
-                             .slots = {},
-                             .causal = false};
-  backend.attention(storage, 0, batch, q, num_heads, scale, out);
+  backend.attention(storage, 0, seeing_all(query_start, context_len, table_start, blocks_), q, num_heads, scale, out);
 }
 
 }  // namespace quire

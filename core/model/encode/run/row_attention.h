@@ -3,11 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels/backend.h"
 
 namespace quire {
+
+// Keys and values, in f32, of one layer of rows: `num_blocks` blocks as RowAttention fills them.
+std::unique_ptr<KvStorage> allocate_rows(Backend& backend, std::int64_t num_blocks, std::int64_t block_size,
+                                         std::int64_t num_heads, std::int64_t head_dim);
 
 class RowAttention {
  public:
@@ -29,8 +34,8 @@ class RowAttention {
  private:
   std::int64_t block_size_;
   std::vector<std::int64_t> bounds_;
-  std::vector<std::int32_t> first_blocks_;  // by sequence
-  std::vector<std::int32_t> slots_;         // by row
+  std::vector<std::int32_t> first_blocks_;  // first block of each sequence
+  std::vector<std::int32_t> slots_;         // slot of each row
   std::vector<std::int32_t> blocks_;        // 0, 1, 2, ...
 };
 

@@ -22,7 +22,7 @@ class TileRun {
   // Before the first piece.
   void allocate(Backend& backend);
   std::int64_t work_left() const { return stages_.work_left(); }  // multiply-adds
-  // As RowStages::compute_piece().
+  // Calls RowStages::compute_piece().
   std::int64_t compute_piece(std::int64_t work, TowerOps& ops) { return stages_.compute_piece(work, ops); }
 
  private:

@@ -45,12 +45,7 @@ void TowerAttention::allocate(Backend& backend) {
   std::int64_t blocks = 0;
   for (const auto& seen : among_)
     blocks = std::max(blocks, seen->num_blocks());
-  keys_ = backend.allocate_kv({.num_layers = 1,
-                               .num_blocks = blocks,
-                               .block_size = block_size(),
-                               .num_kv_heads = spec().num_heads,
-                               .head_dim = padded_dim_,
-                               .dtype = KvDType::kF32});
+  keys_ = allocate_rows(backend, blocks, block_size(), spec().num_heads, padded_dim_);
 }
 
 // Squares of four rows would leave most of a large block empty.

@@ -49,7 +49,7 @@ class TowerAttention {
   const TileRows& rows_;
   std::int64_t padded_dim_;  // features of a head in `queries_` and `keys_`
   std::vector<std::unique_ptr<RowAttention>> among_;
-  std::vector<Rotation> rotations_;  // by part of a head
+  std::vector<Rotation> rotations_;  // one for each part of a head
   std::unique_ptr<Buffer> queries_;
   std::unique_ptr<KvStorage> keys_;  // keys and values of the current block
 };

@@ -49,7 +49,7 @@ class TowerOps {
                    MatrixView out);
   // The number of rows of x must be a multiple of the rows that the steps merge. The result lies in an internal buffer.
   MatrixView run_steps(const TowerSteps& steps, MatrixView x);
-  // For steps that keep the shape of x.
+  // Replaces x; the steps must keep its shape.
   void run_in_place(const TowerSteps& steps, MatrixView x);
 
   // body(row) for each row, on the compute threads.
