@@ -66,7 +66,7 @@ class LikelyTokens {
   }
 
   const std::int64_t vocab_size_;
-  std::vector<std::int32_t> counts_;  // by range
+  std::vector<std::int32_t> counts_;  // tokens of each range
   std::int64_t num_counted_ = 0;      // their sum
   std::vector<OutputRange> ranges_;
 };

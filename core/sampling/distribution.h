@@ -29,7 +29,7 @@ class Distribution {
   const RowRandom& random() const { return settings_.random; }
   // Weights become e^(logit - best logit), unless they are kept. Call before all that depends on them.
   void weigh();
-  double total() const;  // of the weights
+  double total() const;  // sum of the weights
   float best() const;    // the largest weight
 
   void keep_best(std::size_t count);
@@ -50,7 +50,7 @@ class Distribution {
   std::size_t count_likely(double least) const;
 
   Candidates& candidates_;
-  std::vector<double>& deviations_;  // by token
+  std::vector<double>& deviations_;  // one for each token
   const Settings settings_;
 };
 

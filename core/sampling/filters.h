@@ -143,7 +143,7 @@ struct FilterSet : Each... {
   }
 };
 
-// In the order of their application.
+// All filters, in the order of their application.
 using Filters = FilterSet<TopNSigma, TopK, TypicalP, TopP, TopA, MinP, Xtc>;
 
 // The usual order of all steps. The temperature follows top_n_sigma, or stands last.

@@ -88,7 +88,7 @@ struct HttpExchange::State {
   const WebClient& client;
   ClientStream stream;
   beast::flat_buffer buffer;
-  std::optional<http::response_parser<http::buffer_body>> reply;  // one per message
+  std::optional<http::response_parser<http::buffer_body>> reply;  // a parser for each message
   std::array<char, kPieceSize> piece;
 };
 

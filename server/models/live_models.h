@@ -95,7 +95,7 @@ class LiveModels {
   using After = HostedModel::After;
   using EntryPtr = std::shared_ptr<HostedModel>;
 
-  // What sleep() and unload() have in common.
+  // Common part of sleep() and unload().
   void give_up(const std::string& name, After after, Done done);
 
   // Each requires mutex_.

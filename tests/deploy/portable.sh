@@ -57,7 +57,7 @@ esac
 # For the system, then for a user, with a unit; what is installed is removed again.
 find "$root/usr/local" "$root/root" ! -type d | sort > "$root/tmp/before"
 within "/opt/$name/install.sh"
-within "/opt/$name/install.sh" > "$root/install.log"  # as an upgrade does
+within "/opt/$name/install.sh" > "$root/install.log"  # an upgrade over it
 serves quire serve /usr/local/share/quire/quire-demo.gguf
 within quire completion bash > /dev/null
 within "/opt/$name/install.sh" --uninstall
@@ -67,7 +67,7 @@ serves /root/.local/bin/quire serve /root/.local/share/quire/quire-demo.gguf
 unit=root/.config/systemd/user/quire.service
 grep -q '^ExecStart=.*"/root/.local/bin/quire" serve' "$root/$unit"
 if grep @PREFIX@ "$root/$unit"; then exit 1; fi
-# As `systemctl --user enable` does.
+# Links that `systemctl --user enable` makes.
 mkdir -p "$root/root/.config/systemd/user/default.target.wants"
 ln -s "/$unit" "$root/root/.config/systemd/user/default.target.wants/quire.service"
 within "/opt/$name/install.sh" --prefix /root/.local --service --uninstall

@@ -35,7 +35,7 @@ class Compactor {
 
  private:
   class Copy;
-  struct Renumbered {  // by index in the old stack: the index in the new one
+  struct Renumbered {  // indices in the new stack, by those in the old one
     std::vector<std::uint32_t> frames, texts, used;
     std::vector<std::uint32_t> order;  // frames in the order of numbering
     std::vector<std::uint32_t> used_chain, text_chain;

@@ -128,7 +128,7 @@ class KvGroup {
   // The content of a block that no sequence holds is about to go.
   virtual void forget(BlockId block) = 0;
 
-  // For records in the tiers: whether the pool has the group's content of a full node, whether that is worth a record,
+  // Records in the tiers ask whether the pool has the group's content of a full node, whether that is worth a record,
   // and whether copies that are due will bring it.
   virtual bool has(PrefixNode node) const = 0;
   virtual bool is_worth_record(PrefixNode node) const = 0;

@@ -20,7 +20,7 @@ struct PictureCanvas {
   std::vector<PictureSize> before{};  // sizes on the way
 };
 
-// One input of the tower, a rectangle of a canvas.
+// Rectangle of a canvas: an input of the tower.
 struct PictureTile {
   std::size_t canvas = 0;
   std::int32_t x = 0;

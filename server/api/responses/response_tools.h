@@ -32,7 +32,7 @@ Json shell_arguments(const Json& action);
 
 struct ReadResponseTools {
   Json chat = Json::array();       // in the form of chat completions
-  std::vector<std::string> paths;  // of those in the body
+  std::vector<std::string> paths;  // places in the body, in the order of `chat`
   Json echo = Json::array();       // in the form that the response repeats
   ResponseTools tools;
 };

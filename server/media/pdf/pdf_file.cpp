@@ -119,7 +119,7 @@ Result<void> check_pdf(const PdfOptions& options, bool with_pages) {
 Result<PdfContent> read_pdf(const std::string& file, const PdfOptions& options, bool with_pages,
                             const std::function<bool()>& is_unwanted) {
   const auto began = std::chrono::steady_clock::now();
-  // One page above the limit is read, to detect a file with too many.
+  // Reads a page beyond the limit, to detect a file with too many.
   ChildProgram program{.path = find_program(options, "pdftotext"),
                        .arguments = {"-enc", "UTF-8", "-l", std::to_string(options.max_pages + 1), "-", "-"},
                        .memory = options.memory,

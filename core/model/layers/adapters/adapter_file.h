@@ -31,7 +31,7 @@ struct AdapterFile {
   std::string gguf_architecture;  // empty: a PEFT directory
 
   bool is_gguf() const { return !gguf_architecture.empty(); }
-  // By the changed matrix's name: GGUF's, or PEFT's from "layers" on ("layers.3.self_attn.q_proj", "lm_head").
+  // Pairs by the changed matrix's name: GGUF's, or PEFT's from "layers" on ("layers.3.self_attn.q_proj", "lm_head").
   std::map<std::string, AdapterPair> pairs() const;
   // A hash of the tensors and of their changes' scales as used, in the order of use.
   std::string content_key(std::span<const float> used_scales) const;
