@@ -106,6 +106,9 @@ class KvCache {
 
   // Hooks for the lower tiers. `listener` must outlive the cache's use; null: none.
   void set_listener(KvCacheListener* listener) { shared_.listener = listener; }
+  bool is_moving_next(BlockId block) const {
+    return shared_.listener != nullptr && shared_.listener->is_moving_next(block);
+  }
   PrefixIndex& mutable_index() { return shared_.index; }
   // The groups with content beside blocks, in a record's order.
   KvGroups beside() const { return beside_; }

@@ -47,6 +47,8 @@ class KvCacheListener {
   // Called when a running sequence lacks blocks: frees blocks that only restores and transfers hold; false if there are
   // none.
   virtual bool give_way() = 0;
+  // Whether the next step copies the block's content away, or other content into it: it must not be written before.
+  virtual bool is_moving_next(BlockId block) const = 0;
 };
 
 // The blocks and the tree of contents, which all groups share.

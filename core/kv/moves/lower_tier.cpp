@@ -79,6 +79,10 @@ bool LowerTier::give_way() {
   return gave_way;
 }
 
+bool LowerTier::is_moving_next(BlockId block) const {
+  return std::ranges::any_of(step_.moves, [&](const BlockMove& move) { return move.block == block; });
+}
+
 bool LowerTier::persist_some(std::int64_t num_blocks) {
   step_.bytes_out = max_bytes_per_step_;
   const bool has_more = out_.keep_next(num_blocks);

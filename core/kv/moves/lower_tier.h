@@ -93,6 +93,7 @@ class LowerTier : public KvCacheListener {
   void after_entry(PrefixNode node) noexcept override { publications_.add(node); }
   void before_close(BlockTable& table) override { back_.close(table); }
   bool give_way() override;
+  bool is_moving_next(BlockId block) const override;
 
   // Moves one conversation's blocks to or from host memory within a step's share (see ChainTransfer). Before a save,
   // blocks that only the tiers hold are loaded.

@@ -131,18 +131,23 @@ void Drafts::collect(const Pass& pass) {
   std::make_heap(drafted_.begin(), drafted_.end());
 }
 
-// A shared block counts as no room: it must not be written before the plan's copies.
+// A shared block counts as no room, since it must not be written before the plan's copies; nor does one that the step
+// has yet to copy to a tier or from it.
 std::int64_t Drafts::take_room(Sequence& sequence, std::int64_t most) {
   const auto tail = static_cast<std::size_t>(sequence.num_computed / kv_.block_size());
   const std::vector<BlockId>& blocks = sequence.table.blocks;
   if (tail < blocks.size() && kv_.pool().num_references(blocks[tail]) > 1) return 0;
-  const std::int64_t num_held = std::ssize(blocks) * kv_.block_size() - sequence.num_tokens();
-  if (num_held >= most) return most;
-  if (!has_block_to_spare()) return std::max<std::int64_t>(num_held, 0);
-  std::vector<BlockCopy> none;
-  const bool has_grown = kv_.grow(sequence.table, sequence.num_computed, sequence.num_tokens() + most, none);
-  QUIRE_CHECK(none.empty(), "a block of one sequence is not copied");
-  return has_grown ? most : std::max<std::int64_t>(num_held, 0);
+  const bool needs_block = kv_.blocks_for(sequence.num_tokens() + most) > std::ssize(blocks);
+  if (needs_block && has_block_to_spare()) {
+    std::vector<BlockCopy> none;
+    kv_.grow(sequence.table, sequence.num_computed, sequence.num_tokens() + most, none);
+    QUIRE_CHECK(none.empty(), "a block of one sequence is not copied");
+  }
+  std::size_t end = tail;  // end of the blocks that may be written now
+  while (end < blocks.size() && !kv_.is_moving_next(blocks[end]))
+    ++end;
+  const std::int64_t num_free = static_cast<std::int64_t>(end) * kv_.block_size() - sequence.num_tokens();
+  return std::clamp<std::int64_t>(num_free, 0, most);
 }
 
 DraftBudget Drafts::budget() const {

@@ -171,7 +171,7 @@ class Life {
     if (one_in(8)) sampling.typical_p = 0.8F;
     if (one_in(8)) sampling.xtc_probability = 0.5F;
     if (one_in(8)) sampling.top_n_sigma = 1.0F;
-    if (sampling.max_tokens % 8 == 5) sampling.top_a = 0.3F;
+    if (one_in(8)) sampling.top_a = 0.3F;
     if (one_in(8)) sampling.min_keep = 2 + below(4);
     if (one_in(8)) sampling.dynatemp_range = 0.5F;
     if (one_in(8)) sampling.mirostat = {.version = 1 + below(2), .tau = 3.0F, .eta = 0.2F};

@@ -150,6 +150,38 @@ TEST_CASE("blocks held for a restore give way to those who run, and go with a re
   tiered.kv.check_integrity();
 }
 
+// Also if the request that it was loaded for has ended since, so that others may get the block before the step.
+TEST_CASE("a block to be loaded is moving until the step takes its moves", "[tier]") {
+  Tiered tiered(LowerTierOptions{.max_bytes_per_step = kSmallBlockBytes});
+  const std::vector<TokenId> prompt = made_tokens(17, 1);
+  for (int i = 0; i < 4; ++i) {
+    tiered.serve(prompt);
+    tiered.flood(2);
+  }
+  BlockTable waiting;
+  tiered.kv.open(waiting, "");
+  REQUIRE(tiered.tier.restore(waiting, prompt, 16, 0.0));
+  const auto moving = [&] {
+    std::vector<BlockId> blocks;
+    for (std::int32_t i = 0; i < tiered.kv.pool().num_blocks(); ++i) {
+      if (tiered.kv.is_moving_next(BlockId{i})) blocks.push_back(BlockId{i});
+    }
+    return blocks;
+  };
+  CHECK(moving().empty());
+  tiered.tier.begin_step();
+  tiered.kv.close(waiting);
+  const std::vector<BlockId> before = moving();
+  std::vector<BlockMove> moves;
+  tiered.tier.take_moves(moves);
+  REQUIRE(moves.size() == 1);
+  CHECK(moves[0].kind == BlockMove::Kind::kLoad);
+  CHECK(before == std::vector<BlockId>{moves[0].block});
+  CHECK(moving().empty());
+  tiered.tier.finish_moves(moves, {});
+  tiered.kv.check_integrity();
+}
+
 namespace {
 
 // The folder's thread blocks in reporting a read while the gate is shut.

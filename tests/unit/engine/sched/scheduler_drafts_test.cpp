@@ -4,8 +4,11 @@
 #include <deque>
 #include <map>
 
+#include "core/kv/moves/lower_tier.h"
+#include "core/kv/tiers/host_tier.h"
 #include "core/sched/scheduler.h"
 #include "tests/unit/engine/harness.h"
+#include "tests/unit/engine/sched/scheduler_scene.h"
 
 using namespace quire;
 using namespace quire::test;
@@ -225,6 +228,26 @@ TEST_CASE("nothing is preempted for a draft, and none takes a block that others 
   small.draft(small.sequences[1], 2, 1.0);
   CHECK(small.step() == Counts{0, 0});
   CHECK(small.plan.preempted.empty());
+}
+
+// A round of drafting writes before the step, whose moves read what the block had.
+TEST_CASE("a draft gets no block whose former content is still to be copied to a tier", "[scheduler][draft]") {
+  Scene scene(SchedulerOptions{}, 5, true);
+  HostTier host(1 << 20);
+  LowerTier tier(scene.kv, {.block = 64}, &host, nullptr);
+  scene.add_short(12, 1);
+  scene.step();
+  Sequence& running = scene.add(7);
+  scene.step();
+  REQUIRE(scene.kv.pool().num_free() == 0);
+
+  CHECK(scene.scheduler.take_room_for_drafts(running, 4) == 0);
+  std::vector<BlockMove> moves;
+  tier.take_moves(moves);
+  REQUIRE(moves.size() == 1);
+  CHECK(moves[0].block == running.table.blocks.back());
+  CHECK(scene.scheduler.take_room_for_drafts(running, 4) == 4);
+  tier.finish_moves(moves, {});
 }
 
 TEST_CASE("accepted drafts count as computed, rejected ones do not", "[scheduler][draft]") {
