@@ -255,6 +255,8 @@ class Backend {
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          std::int64_t num_heads, float scale, MatrixView out) = 0;
   virtual void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) = 0;
+  // out = rows that the host made, one behind the other; they may change once this returns.
+  virtual void put_rows(std::span<const float> values, MatrixView out) = 0;
   // Mixers that keep a fixed state per sequence; null if the backend has none.
   virtual RecurrentOps* recurrent() { return nullptr; }
   // Operations of further families' layers; null if the backend has none.

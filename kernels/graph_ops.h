@@ -99,7 +99,7 @@ class GraphOps {
   // x[r][j] *= gate[r][j / (x.cols / gate.cols)], each gate through `kind`.
   virtual void gate(Nonlinearity kind, MatrixView gate, MatrixView x) = 0;
   virtual void softcap(MatrixView x, float cap) = 0;
-  virtual void clamp(MatrixView x, float limit) = 0;  // to -limit to limit
+  virtual void clamp(MatrixView x, float low, float high) = 0;  // either may be infinite
 
   virtual void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                          const AttentionOptions& options, MatrixView out) = 0;

@@ -120,6 +120,7 @@ class CpuBackend final : public Backend {
                    {.num_heads = num_heads, .scale = scale, .causal = batch.causal}, out);
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
+  void put_rows(std::span<const float> values, MatrixView out) override;
   RecurrentOps* recurrent() override { return &recurrent_; }
   GraphOps* graph() override { return &graph_; }
   void parallel_for(std::int64_t count, std::int64_t grain,
@@ -237,6 +238,13 @@ void CpuBackend::store_kv(KvStorage& kv, std::int64_t layer, const AttentionBatc
       kernels_.store_value(view, block, offset,
                            stored(v.data + row * v.stride + head * shape.value_dim, shape.value_dim));
     }
+  });
+}
+
+void CpuBackend::put_rows(std::span<const float> values, MatrixView out) {
+  for_rows(out.rows, out.cols, [&](std::int64_t row) {
+    std::memcpy(out.data + row * out.stride, values.data() + row * out.cols,
+                static_cast<std::size_t>(out.cols) * sizeof(float));
   });
 }
 

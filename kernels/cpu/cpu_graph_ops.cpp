@@ -78,11 +78,11 @@ void CpuGraphOps::softcap(MatrixView x, float cap) {
            [&](std::int64_t row) { kernels_.softcap(row_of(x, row), cap, x.cols, row_of(x, row)); });
 }
 
-void CpuGraphOps::clamp(MatrixView x, float limit) {
+void CpuGraphOps::clamp(MatrixView x, float low, float high) {
   for_rows(x.rows, x.cols, [&](std::int64_t row) {
     float* values = row_of(x, row);
     for (std::int64_t i = 0; i < x.cols; ++i)
-      values[i] = std::clamp(values[i], -limit, limit);
+      values[i] = std::clamp(values[i], low, high);
   });
 }
 

@@ -33,7 +33,7 @@ class CpuGraphOps final : public GraphOps {
   void scale_rows(MatrixView x, std::span<const float> factors) override;
   void gate(Nonlinearity kind, MatrixView gate, MatrixView x) override;
   void softcap(MatrixView x, float cap) override;
-  void clamp(MatrixView x, float limit) override;
+  void clamp(MatrixView x, float low, float high) override;
   void attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,
                  const AttentionOptions& options, MatrixView out) override;
   ExpertChoices route(MatrixView logits, const RouteOptions& options) override;

@@ -125,6 +125,7 @@ class GpuBackend final : public Backend {
     attention_.run(static_cast<const GpuKvStorage&>(kv), layer, batch, q, options, out);
   }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override;
+  void put_rows(std::span<const float> values, MatrixView out) override;
   RecurrentOps* recurrent() override { return &recurrent_; }
   GraphOps* graph() override { return &graph_; }
   StepOps* steps() override { return &steps_; }
@@ -134,8 +135,6 @@ class GpuBackend final : public Backend {
   void synchronize() override;
 
  private:
-  void put_rows(std::span<const float> values, MatrixView out);
-
   std::string name_;
   std::shared_ptr<GatheringDevice> device_;
   const Kernel& norm_;
@@ -208,7 +207,6 @@ void GpuBackend::head_rms_norm(MatrixView x, std::int64_t num_heads, std::int64_
   if (x.rows > 0) device_->launch(head_norm_, {.x = (x.rows * num_heads + 3) / 4}, args);
 }
 
-// Rows of values that the host made.
 void GpuBackend::put_rows(std::span<const float> values, MatrixView out) {
   const GatherArgs args{
       .x = uploads_.put(values), .x_stride = out.cols, .cols = out.cols, .out = out.data, .out_stride = out.stride};

@@ -105,8 +105,8 @@ void GpuGraphOps::softcap(MatrixView x, float cap) {
   run({.kind = RowMathKind::kSoftcap, .factor = cap}, x);
 }
 
-void GpuGraphOps::clamp(MatrixView x, float limit) {
-  run({.kind = RowMathKind::kClamp, .factor = limit}, x);
+void GpuGraphOps::clamp(MatrixView x, float low, float high) {
+  run({.kind = RowMathKind::kClamp, .factor = high, .low = low}, x);
 }
 
 void GpuGraphOps::attention(const KvStorage& kv, std::int64_t layer, const AttentionBatch& batch, MatrixView q,

@@ -187,6 +187,9 @@ void ParallelBackend::attention(const KvStorage& /*kv*/, std::int64_t /*layer*/,
                                 MatrixView /*q*/, std::int64_t /*num_heads*/, float /*scale*/, MatrixView /*out*/) {
   of_a_rank_alone();
 }
+void ParallelBackend::put_rows(std::span<const float> /*values*/, MatrixView /*out*/) {
+  of_a_rank_alone();
+}
 void ParallelBackend::gather_rows(MatrixView /*x*/, std::span<const std::int32_t> /*rows*/, MatrixView /*out*/) {
   of_a_rank_alone();
 }

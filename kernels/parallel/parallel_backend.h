@@ -88,6 +88,7 @@ class ParallelBackend final : public Backend {
   void attention(const KvStorage&, std::int64_t, const AttentionBatch&, MatrixView, std::int64_t, float,
                  MatrixView) override;
   void gather_rows(MatrixView, std::span<const std::int32_t>, MatrixView) override;
+  void put_rows(std::span<const float>, MatrixView) override;
 
  private:
   std::vector<Rank> ranks_;

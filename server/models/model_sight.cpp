@@ -35,30 +35,35 @@ std::string directory_content(const std::filesystem::path& directory, const std:
 ModelSight::ModelSight(std::filesystem::path path, PictureForm form, bool ignores_unknown_keys, const ModelInfo& model,
                        Backend& model_backend, const BackendOptions& options)
     : path_(std::move(path)), form_(form), model_backend_(model_backend) {
-  const bool is_device = model_backend.steps() != nullptr || model_backend.parallel() != nullptr;
-  if (is_device) own_backend_ = create_backend({.device = "cpu", .cpu = options.cpu});
+  if (model_backend.parallel() != nullptr) {
+    own_backend_ = create_backend({.device = "cpu", .cpu = options.cpu});
+  } else if (model_backend.has_own_memory()) {
+    own_backend_ = create_backend(options);
+  }
   // Gemma 4's small models, which have embeddings for each layer, were trained with causal pictures; their files do not
   // say so.
   const bool is_causal = form == PictureForm::kTrained && model.per_layer_size > 0;
-  encoder_ = Encoder::open(path_.string(), {.backend = &backend(),
-                                            .form = form,
-                                            .text_width = model.hidden_size,
-                                            .text_has_grid_positions = model.positions_per_row > 1,
-                                            .is_bidirectional = is_causal ? std::optional(false) : std::nullopt,
-                                            .ignores_unknown_keys = ignores_unknown_keys});
+  auto encoder = Encoder::open(path_.string(), {.backend = &backend(),
+                                                .form = form,
+                                                .text_width = model.hidden_size,
+                                                .text_has_grid_positions = model.positions_per_row > 1,
+                                                .is_bidirectional = is_causal ? std::optional(false) : std::nullopt,
+                                                .ignores_unknown_keys = ignores_unknown_keys});
+  encoder_ = {encoder.release(), [kept = own_backend_](const Encoder* last) { delete last; }};
   // Pictures that were prepared for a tower that was unloaded are not found for the next one.
   const auto opened = std::chrono::steady_clock::now().time_since_epoch().count();
   view_ = sight_of(encoder_, fmt::format("{} opened at {}", path_.string(), opened), form_ == PictureForm::kLlamaCpp);
 }
 
 std::uint64_t ModelSight::num_bytes(std::int64_t most_rows) const {
-  return encoder_->bytes() + most_run_bytes(encoder_->spec(), most_rows);
+  return encoder_->bytes() + most_run_bytes(encoder_->spec(), most_rows, backend());
 }
 
 std::string ModelSight::content(const std::filesystem::path& folder) const {
-  return fmt::format("{} {}",
+  return fmt::format("{} {}{}",
                      is_directory(path_) ? directory_content(path_, folder) : hex_digits(content_of(path_, folder)),
-                     form_ == PictureForm::kTrained ? "trained" : "llama.cpp");
+                     form_ == PictureForm::kTrained ? "trained" : "llama.cpp",
+                     backend().has_own_memory() ? " " + backend().name() : std::string());
 }
 
 }  // namespace quire

@@ -1,5 +1,6 @@
-// ModelSight: the tower that reads pictures for one model, and the backend that computes it: the model's own, or a CPU
-// backend if the model is on a device. Immutable; any thread. The encoder's runs belong to the engine thread.
+// ModelSight: the tower that reads pictures for one model, and the backend that computes it: the model's own; beside a
+// model on a GPU a second one there, whose stream runs beside the model's; beside one on several GPUs a CPU backend.
+// Immutable; any thread. The encoder's runs belong to the engine thread.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ class ModelSight {
   Backend& backend() const { return own_backend_ != nullptr ? *own_backend_ : model_backend_; }
   // Weights, and activations of the largest picture of at most so many rows.
   std::uint64_t num_bytes(std::int64_t most_rows) const;
-  // Hash of its files, with the form. Reads them from end to end, but for hashes that the folder keeps.
+  // Hash of its files, with the form and what else makes the rows' bits. Reads them from end to end, but for hashes
+  // that the folder keeps.
   std::string content(const std::filesystem::path& folder) const;
   const std::shared_ptr<const MediaSight>& view() const { return view_; }
 
@@ -31,8 +33,8 @@ class ModelSight {
   const std::filesystem::path path_;
   const PictureForm form_;
   Backend& model_backend_;
-  std::unique_ptr<Backend> own_backend_;
-  std::shared_ptr<const Encoder> encoder_;
+  std::shared_ptr<Backend> own_backend_;
+  std::shared_ptr<const Encoder> encoder_;  // keeps own_backend_, which has the weights' memory
   std::shared_ptr<const MediaSight> view_;
 };
 

@@ -83,7 +83,7 @@ std::vector<float> run_graph(Backend& backend, Nonlinearity kind) {
   graph.add(up.view, 0.25f, gate.view);
   graph.scale_columns(gate.view, bias.view.data);
   graph.scale_rows(gate.view, std::vector<float>{1.0f, -2.0f, 0.5f, 3.0f});
-  graph.clamp(gate.view, 1.75f);
+  graph.clamp(gate.view, -1.5f, 1.75f);
   return read(backend, gate.view);
 }
 

@@ -129,6 +129,7 @@ class FakeBackend : public Backend {
   void attention(const KvStorage&, std::int64_t, const AttentionBatch&, MatrixView, std::int64_t, float,
                  MatrixView) override {}
   void gather_rows(MatrixView, std::span<const std::int32_t>, MatrixView) override {}
+  void put_rows(std::span<const float>, MatrixView) override {}
   void parallel_for(std::int64_t count, std::int64_t,
                     const std::function<void(std::int64_t, std::int64_t)>& body) override {
     if (around_parallel) around_parallel(true);

@@ -75,7 +75,8 @@ std::string describe_tower(const std::filesystem::path& path) {
   for (const PictureSize size : kShownSizes)
     tokens += fmt::format("{}{} x {}: {}", tokens.empty() ? "" : ", ", size.width, size.height, tower.rows_of(size));
   return out + fmt::format("tokens: {}\nmemory: weights {}, up to {} while an image is encoded\n", tokens,
-                           format_bytes(tower.encoder->bytes()), format_bytes(most_run_bytes(spec, kUnboundedRows)));
+                           format_bytes(tower.encoder->bytes()),
+                           format_bytes(most_run_bytes(spec, kUnboundedRows, *tower.backend)));
 }
 
 nlohmann::json tower_to_json(const std::filesystem::path& path) {
@@ -101,7 +102,7 @@ nlohmann::json tower_to_json(const std::filesystem::path& path) {
           {"images", sizing_of(spec.picture)},
           {"tokens", tokens},
           {"weight_bytes", tower.encoder->bytes()},
-          {"activation_bytes", most_run_bytes(spec, kUnboundedRows)}};
+          {"activation_bytes", most_run_bytes(spec, kUnboundedRows, *tower.backend)}};
 }
 
 }  // namespace quire

@@ -100,7 +100,8 @@ struct RowMathArgs {
   std::int64_t up_stride = 0;
   std::int64_t cols = 0;
   std::int64_t width = 1;  // kGate: columns with one gate
-  float factor = 1.0f;     // a cap or bound too
+  float factor = 1.0f;     // a cap or upper bound too
+  float low = 0.0f;        // kClamp: the lower bound
   const float* factors = nullptr;
   ActivationArgs activation = {};
   float* out = nullptr;
@@ -126,7 +127,7 @@ struct RowMath {
       case RowMathKind::kScaleColumns: return out * args.factors[i];
       case RowMathKind::kScaleRows: return out * args.factors[row];
       case RowMathKind::kSoftcap: return tanh_of(out / args.factor) * args.factor;
-      case RowMathKind::kClamp: return within(out, args.factor);
+      case RowMathKind::kClamp: return least(greatest(out, args.low), args.factor);
     }
     return out;
   }

@@ -30,9 +30,9 @@ std::vector<float> stored(DType type, const std::vector<float>& values) {
   return out;
 }
 
-class Reference {
+class TowerReference {
  public:
-  Reference(const MadeTower& tower, const Picture& picture) : tower_(tower), picture_(picture) {
+  TowerReference(const MadeTower& tower, const Picture& picture) : tower_(tower), picture_(picture) {
     columns_ = picture.width / MadeTower::kPatch;
     for (int y = 0; y < picture.height / MadeTower::kPatch; y += 2) {
       for (int x = 0; x < columns_; x += 2) {
@@ -299,7 +299,7 @@ std::vector<double> MadeTower::rows(const Picture& picture) const {
   with_frames.tensors["v.patch_embd_1.weight"] = tensors.at("v.patch_embd.weight.1");
   Tensor& bias = with_frames.tensors["v.patch_embd_1.bias"];
   bias.values.assign(kWidth, 0.0F);
-  return Reference(with_frames, picture).rows();
+  return TowerReference(with_frames, picture).rows();
 }
 
 Picture made_picture(std::int32_t width, std::int32_t height) {

@@ -88,6 +88,7 @@ class RecordingBackend final : public Backend {
                  std::int64_t num_heads, float scale, MatrixView out) override {
     backend_->attention(kv, layer, batch, q, num_heads, scale, out);
   }
+  void put_rows(std::span<const float> values, MatrixView out) override { backend_->put_rows(values, out); }
   void gather_rows(MatrixView x, std::span<const std::int32_t> rows, MatrixView out) override {
     backend_->gather_rows(x, rows, out);
   }

@@ -1,6 +1,8 @@
 #include "core/model/encode/run/patch_embedding.h"
 
+#include <algorithm>
 #include <array>
+#include <span>
 
 #include "core/model/encode/run/tower_ops.h"
 
@@ -21,20 +23,16 @@ void PatchEmbedding::add_stages(RowStages& stages) const {
 void PatchEmbedding::embed(TowerOps& ops, std::int64_t begin, std::int64_t end) const {
   const TowerSpec& spec = weights_.spec;
   const MatrixView pixels = ops.room(TowerOps::kInput, end - begin, kChannels * spec.patch_size * spec.patch_size);
-  fill_pixels(ops, begin, pixels);
+  put_pixels(ops, begin, pixels);
   const MatrixView out = rows_.at(begin, end);
   ops.multiply(weights_.patches, ops.run_steps(weights_.before_patches, pixels), out);
   ops.run_in_place(weights_.after_patches, out);
-  if (spec.positions != LearnedPositions::kNone) {
-    ops.for_rows(out.rows, 4 * out.cols, [&](std::int64_t row) {
-      positions_.add(rows_.grid.places[static_cast<std::size_t>(begin + row)], out.cols, out.data + row * out.stride);
-    });
-  }
+  if (spec.positions != LearnedPositions::kNone) add_positions(ops, begin, out);
   ops.run_in_place(weights_.before_blocks, out);
 }
 
 // Each patch as [channel][row][column], normalised.
-void PatchEmbedding::fill_pixels(TowerOps& ops, std::int64_t first_patch, MatrixView out) const {
+void PatchEmbedding::put_pixels(TowerOps& ops, std::int64_t first_patch, MatrixView out) const {
   const PictureSpec& rules = weights_.spec.picture;
   std::array<std::array<float, 256>, kChannels> values{};
   for (std::size_t c = 0; c < kChannels; ++c) {
@@ -44,9 +42,10 @@ void PatchEmbedding::fill_pixels(TowerOps& ops, std::int64_t first_patch, Matrix
     }
   }
   const std::int64_t side = weights_.spec.patch_size;
+  const std::span<float> made = ops.host_values(out.rows * out.cols);
   ops.for_rows(out.rows, out.cols, [&](std::int64_t row) {
     const PatchGrid::Place place = rows_.grid.places[static_cast<std::size_t>(first_patch + row)];
-    float* const to = out.data + row * out.stride;
+    float* const to = made.data() + row * out.cols;
     for (std::int64_t y = 0; y < side; ++y) {
       const std::uint8_t* const line =
           pixels_.rgb.data() + ((place.row * side + y) * pixels_.width + place.column * side) * kChannels;
@@ -57,6 +56,18 @@ void PatchEmbedding::fill_pixels(TowerOps& ops, std::int64_t first_patch, Matrix
       }
     }
   });
+  ops.put(made, out);
+}
+
+void PatchEmbedding::add_positions(TowerOps& ops, std::int64_t first_patch, MatrixView out) const {
+  const MatrixView patches = ops.on_host(out);
+  const std::span<float> made = ops.host_values(out.rows * out.cols);
+  ops.for_rows(out.rows, 4 * out.cols, [&](std::int64_t row) {
+    float* const to = made.data() + row * out.cols;
+    std::copy_n(patches.data + row * patches.stride, out.cols, to);
+    positions_.add(rows_.grid.places[static_cast<std::size_t>(first_patch + row)], out.cols, to);
+  });
+  ops.put(made, out);
 }
 
 // The row behind the patches, whatever its learned position.
@@ -66,8 +77,10 @@ void PatchEmbedding::put_class_row(TowerOps& ops) const {
   const MatrixView out = rows_.at(index, index + 1);
   const std::int64_t position = spec.class_token == ClassToken::kFirst ? 0 : index;
   const float* const learned = weights_.positions.values.data() + position * spec.width;
-  for (std::int64_t i = 0; i < spec.width; ++i)
-    out.data[i] = weights_.class_row[static_cast<std::size_t>(i)] + learned[i];
+  const std::span<float> made = ops.host_values(spec.width);
+  for (std::size_t i = 0; i < made.size(); ++i)
+    made[i] = weights_.class_row[i] + learned[i];
+  ops.put(made, out);
   ops.run_in_place(weights_.before_blocks, out);
 }
 

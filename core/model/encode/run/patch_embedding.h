@@ -17,7 +17,8 @@ class PatchEmbedding {
 
  private:
   void embed(TowerOps& ops, std::int64_t begin, std::int64_t end) const;
-  void fill_pixels(TowerOps& ops, std::int64_t first_patch, MatrixView out) const;
+  void put_pixels(TowerOps& ops, std::int64_t first_patch, MatrixView out) const;
+  void add_positions(TowerOps& ops, std::int64_t first_patch, MatrixView out) const;
   void put_class_row(TowerOps& ops) const;
 
   const TowerWeights& weights_;

@@ -60,15 +60,15 @@ void Resampler::store_keys(TowerOps& ops, std::int64_t begin, std::int64_t end) 
   const MatrixView values = columns(both, width, width);
   ops.multiply(weights_.kv, outputs_.last_rows(ops, begin, end), values);
   ops.norm(weights_.kv_norm, values, values);
+  const std::span<float> places = ops.host_values((end - begin) * width);
   ops.for_rows(end - begin, width, [&](std::int64_t row) {
     const PatchGrid::Place place = rows_.grid.places[static_cast<std::size_t>(begin + row)];
-    const float* const from = values.data + row * values.stride;
-    float* const to = keys.data + row * keys.stride;
-    for (std::int64_t i = 0; i < waves; ++i) {
-      to[i] = from[i] + waves_[static_cast<std::size_t>(place.column * waves + i)];
-      to[waves + i] = from[waves + i] + waves_[static_cast<std::size_t>(place.row * waves + i)];
-    }
+    float* const to = places.data() + row * width;
+    std::copy_n(waves_.data() + place.column * waves, waves, to);
+    std::copy_n(waves_.data() + place.row * waves, waves, to + waves);
   });
+  ops.put(places, keys);
+  ops.backend().graph()->add(values, 1.0F, keys);
   const MatrixView projected = ops.room(TowerOps::kProjected, end - begin, 2 * width);
   const MatrixView k = columns(projected, 0, width);
   const MatrixView v = columns(projected, width, width);
@@ -80,7 +80,7 @@ void Resampler::store_keys(TowerOps& ops, std::int64_t begin, std::int64_t end) 
 void Resampler::answer_queries(TowerOps& ops, std::int64_t begin, std::int64_t end) const {
   const std::int64_t width = weights_.width;
   const MatrixView queries = ops.room(TowerOps::kInput, end - begin, width);
-  std::copy_n(weights_.queries.data() + begin * width, queries.rows * width, queries.data);
+  ops.put(std::span(weights_.queries).subspan(static_cast<std::size_t>(begin * width)), queries);
   ops.norm(weights_.query_norm, queries, queries);
   const MatrixView q = ops.room(TowerOps::kProjected, queries.rows, width);
   ops.multiply(weights_.query, queries, q);
@@ -89,7 +89,7 @@ void Resampler::answer_queries(TowerOps& ops, std::int64_t begin, std::int64_t e
   attention_.run_across(ops.backend(), *keys_, weights_.num_heads, scale, q, seen);
   const MatrixView out = ops.room(TowerOps::kOut, queries.rows, width);
   ops.multiply(weights_.out, seen, out);
-  outputs_.put(begin, 0, ops.run_steps(projector_, out));
+  outputs_.put(ops, begin, 0, ops.run_steps(projector_, out));
 }
 
 }  // namespace quire

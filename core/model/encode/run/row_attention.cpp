@@ -27,7 +27,7 @@ std::unique_ptr<KvStorage> allocate_rows(Backend& backend, std::int64_t num_bloc
                               .block_size = block_size,
                               .num_kv_heads = num_heads,
                               .head_dim = head_dim,
-                              .dtype = KvDType::kF32});
+                              .dtype = backend.has_own_memory() ? KvDType::kF16 : KvDType::kF32});
 }
 
 RowAttention::RowAttention(std::vector<std::int64_t> bounds, std::int64_t block_size)

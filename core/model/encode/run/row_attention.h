@@ -10,7 +10,8 @@
 
 namespace quire {
 
-// Keys and values, in f32, of one layer of rows: `num_blocks` blocks as RowAttention fills them.
+// Keys and values of one layer of rows: `num_blocks` blocks as RowAttention fills them, in f32, on a device in f16,
+// which its matrix instructions take.
 std::unique_ptr<KvStorage> allocate_rows(Backend& backend, std::int64_t num_blocks, std::int64_t block_size,
                                          std::int64_t num_heads, std::int64_t head_dim);
 

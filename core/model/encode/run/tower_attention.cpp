@@ -68,14 +68,16 @@ MatrixView TowerAttention::queries(std::int64_t begin, std::int64_t end) const {
 
 void TowerAttention::copy_heads(TowerOps& ops, MatrixView from, std::int64_t from_dim, MatrixView to,
                                 std::int64_t to_dim) const {
+  GraphOps& graph = *ops.backend().graph();
+  if (from_dim == to_dim) return graph.copy(from, to);
+  if (to_dim > from_dim) {
+    const std::span<float> zeros = ops.host_values(to.rows * to.cols);
+    std::ranges::fill(zeros, 0.0F);
+    ops.put(zeros, to);
+  }
   const std::int64_t kept = std::min(from_dim, to_dim);
-  ops.for_rows(from.rows, from.cols, [&](std::int64_t row) {
-    for (std::int64_t head = 0; head < spec().num_heads; ++head) {
-      float* const at = to.data + row * to.stride + head * to_dim;
-      std::copy_n(from.data + row * from.stride + head * from_dim, kept, at);
-      std::fill(at + kept, at + to_dim, 0.0F);
-    }
-  });
+  for (std::int64_t head = 0; head < spec().num_heads; ++head)
+    graph.copy(columns(from, head * from_dim, kept), columns(to, head * to_dim, kept));
 }
 
 void TowerAttention::project(TowerOps& ops, const RowAttention& among, const TowerBlock& block, std::int64_t begin,
@@ -119,12 +121,14 @@ void TowerAttention::norm_heads(TowerOps& ops, const TowerBlock& block, MatrixVi
 void TowerAttention::fill_angles(TowerOps& ops, std::size_t part, std::int64_t begin, std::int64_t end) {
   const std::vector<RopeSpec::Angle>& angles = spec().rope.parts[part].angles;
   const std::int64_t pairs = std::ssize(angles);
+  const std::int64_t count = (end - begin) * pairs;
+  const std::span<float> made = ops.host_values(2 * count);  // cosines, then sines
   ops.for_rows(end - begin, 20 * pairs, [&](std::int64_t i) {
     const std::int64_t row = begin + i;
     const bool is_patch = row < rows_.grid.size();
     const PatchGrid::Place place = is_patch ? rows_.grid.places[static_cast<std::size_t>(row)] : PatchGrid::Place{};
-    float* const cos = rotations_[part].cos->data() + row * pairs;
-    float* const sin = rotations_[part].sin->data() + row * pairs;
+    float* const cos = made.data() + i * pairs;
+    float* const sin = cos + count;
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
       const RopeSpec::Angle& angle = angles[static_cast<std::size_t>(pair)];
       const std::int32_t at = is_patch ? (angle.by_column ? place.column : place.row) + spec().rope.first_place : 0;
@@ -132,6 +136,11 @@ void TowerAttention::fill_angles(TowerOps& ops, std::size_t part, std::int64_t b
       sin[pair] = static_cast<float>(std::sin(at * angle.frequency));
     }
   });
+  const auto rows_of = [&](Buffer& buffer) {
+    return MatrixView{buffer.data() + begin * pairs, end - begin, pairs, pairs};
+  };
+  ops.put(made.first(static_cast<std::size_t>(count)), rows_of(*rotations_[part].cos));
+  ops.put(made.last(static_cast<std::size_t>(count)), rows_of(*rotations_[part].sin));
 }
 
 void TowerAttention::rotate(Backend& backend, std::int64_t begin, MatrixView heads) const {

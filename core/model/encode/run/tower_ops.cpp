@@ -19,8 +19,22 @@ constexpr std::int64_t kGrain = 8192;
 
 MatrixView TowerOps::room(Room room, std::int64_t rows, std::int64_t cols) {
   std::unique_ptr<Buffer>& buffer = rooms_[room];
-  if (buffer == nullptr || buffer->size() < rows * cols) buffer = backend_.allocate(rows * cols);
+  if (buffer == nullptr || buffer->size() < rows * cols) {
+    backend_.synchronize();  // nothing enqueued uses the old one any more
+    buffer = backend_.allocate(rows * cols);
+  }
   return {buffer->data(), rows, cols, cols};
+}
+
+std::span<float> TowerOps::host_values(std::int64_t count) {
+  if (std::ssize(host_values_) < count) host_values_.resize(static_cast<std::size_t>(count));
+  return {host_values_.data(), static_cast<std::size_t>(count)};
+}
+
+MatrixView TowerOps::on_host(MatrixView x) {
+  const MatrixView host = backend_.on_host(x, HostResult::kHidden);
+  backend_.synchronize();
+  return host;
 }
 
 void TowerOps::for_rows(std::int64_t rows, std::int64_t cols, const std::function<void(std::int64_t row)>& body) {
@@ -38,10 +52,14 @@ void TowerOps::norm(const TowerNorm& norm, MatrixView x, MatrixView out) {
 }
 
 void TowerOps::norm_exactly(const TowerNorm& norm, MatrixView x, MatrixView out) {
-  const float* const weight = norm.weight->data();
-  const float* const bias = norm.bias == nullptr ? nullptr : norm.bias->data();
+  const MatrixView bias_row{norm.bias == nullptr ? nullptr : norm.bias->data(), 1, x.cols, x.cols};
+  const float* const weight = backend_.on_host({norm.weight->data(), 1, x.cols, x.cols}, HostResult::kLabels).data;
+  const float* const bias = norm.bias == nullptr ? nullptr : backend_.on_host(bias_row, HostResult::kDrafted).data;
+  const MatrixView read = on_host(x);
+  const std::span<float> made = host_values(x.rows * x.cols);
   for_rows(x.rows, 4 * x.cols, [&](std::int64_t row) {
-    const float* const from = x.data + row * x.stride;
+    const float* const from = read.data + row * read.stride;
+    float* const to = made.data() + row * x.cols;
     const auto count = static_cast<double>(x.cols);
     double mean = 0.0;
     for (std::int64_t i = 0; i < x.cols; ++i)
@@ -52,34 +70,27 @@ void TowerOps::norm_exactly(const TowerNorm& norm, MatrixView x, MatrixView out)
     const double factor = 1.0 / std::sqrt(variance + static_cast<double>(norm.eps));
     for (std::int64_t i = 0; i < x.cols; ++i) {
       const auto normed = static_cast<float>((static_cast<double>(from[i]) - mean) * factor);
-      out.data[row * out.stride + i] = normed * weight[i] + (bias == nullptr ? 0.0F : bias[i]);
+      to[i] = normed * weight[i] + (bias == nullptr ? 0.0F : bias[i]);
     }
   });
+  put(made, out);
 }
 
 void TowerOps::head_norm(const TowerNorm& norm, std::int64_t num_heads, std::int64_t head_dim, MatrixView x) {
   backend_.head_rms_norm(x, num_heads, head_dim, norm.weight->data(), norm.eps);
 }
 
-void TowerOps::clamp(TowerProduct::Range range, MatrixView x, MatrixView out) {
-  for_rows(x.rows, x.cols, [&](std::int64_t row) {
-    const float* const from = x.data + row * x.stride;
-    float* const to = out.data + row * out.stride;
-    for (std::int64_t i = 0; i < x.cols; ++i)
-      to[i] = std::min(std::max(from[i], range.least), range.most);
-  });
-}
-
 void TowerOps::multiply(const TowerProduct& product, MatrixView x, MatrixView out, bool accumulate) {
   if (!product.input.is_open()) {
     const MatrixView clamped = room(kClamped, x.rows, x.cols);
-    clamp(product.input, x, clamped);
+    backend_.graph()->copy(x, clamped);
+    backend_.graph()->clamp(clamped, product.input.least, product.input.most);
     x = clamped;
   }
   const bool ends_plainly = product.output.is_open() && product.late_bias == nullptr;
   QUIRE_CHECK(!accumulate || ends_plainly, "a clamped product is added to what was there");
   backend_.linear(*product.linear, x, out, accumulate);
-  if (!product.output.is_open()) clamp(product.output, out, out);
+  if (!product.output.is_open()) backend_.graph()->clamp(out, product.output.least, product.output.most);
   if (product.late_bias != nullptr)
     backend_.graph()->add({product.late_bias->data(), out.rows, out.cols, 0}, 1.0F, out);
 }
@@ -108,18 +119,12 @@ void TowerOps::add_product(const TowerProduct& product, const TowerNorm& norm, c
 }
 
 void TowerOps::mean(std::int64_t count, MatrixView x, MatrixView out) {
-  const float share = 1.0F / static_cast<float>(count);
-  for_rows(out.rows, count * out.cols, [&](std::int64_t row) {
-    float* const to = out.data + row * out.stride;
-    std::fill(to, to + out.cols, 0.0F);
-    for (std::int64_t k = 0; k < count; ++k) {
-      const float* const from = x.data + (row * count + k) * x.stride;
-      for (std::int64_t i = 0; i < out.cols; ++i)
-        to[i] += from[i];
-    }
-    for (std::int64_t i = 0; i < out.cols; ++i)
-      to[i] *= share;
-  });
+  GraphOps& graph = *backend_.graph();
+  for (std::int64_t k = 0; k < count; ++k) {
+    const MatrixView each{x.data + k * x.stride, out.rows, out.cols, count * x.stride};
+    k == 0 ? graph.copy(each, out) : graph.add(each, 1.0F, out);
+  }
+  graph.scale(out, 1.0F / static_cast<float>(count));
 }
 
 MatrixView TowerOps::run_steps(const TowerSteps& steps, MatrixView x) {

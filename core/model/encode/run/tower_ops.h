@@ -1,9 +1,12 @@
 // TowerOps: the operations of a tower on rows, over a Backend, with buffers for intermediate rows. Engine thread.
+// Rows lie in the backend's memory; values that the host makes or reads go through put() and on_host().
 #pragma once
 
 #include <array>
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "core/model/encode/towers/tower_weights.h"
 #include "kernels/backend.h"
@@ -26,11 +29,25 @@ class TowerOps {
     kNumRooms
   };
 
+  static constexpr std::int64_t kMostInCaches = 256;
+  static constexpr std::int64_t kMostOnDevice = 2048;
+
   explicit TowerOps(Backend& backend) : backend_(backend) {}
   Backend& backend() const { return backend_; }
 
   // Valid until the next call for the same room.
   MatrixView room(Room room, std::int64_t rows, std::int64_t cols);
+  // Most rows of a piece: on a CPU its activations stay in caches, on a device they fill it.
+  std::int64_t most_rows() const { return backend_.has_own_memory() ? kMostOnDevice : kMostInCaches; }
+
+  // Host memory for `count` floats, valid until the next call.
+  std::span<float> host_values(std::int64_t count);
+  // to = the first of the host's rows, which lie one behind the other.
+  void put(std::span<const float> values, MatrixView to) {
+    backend_.put_rows(values.first(static_cast<std::size_t>(to.rows * to.cols)), to);
+  }
+  // The rows as the host reads them, until the next call.
+  MatrixView on_host(MatrixView x);
 
   void norm(const TowerNorm& norm, MatrixView x, MatrixView out);
   // A layer norm whose sums are f64.
@@ -52,15 +69,15 @@ class TowerOps {
   // Replaces x; the steps must keep its shape.
   void run_in_place(const TowerSteps& steps, MatrixView x);
 
-  // body(row) for each row, on the compute threads.
+  // body(row) for each row, on the compute threads; it reads and writes memory of the host.
   void for_rows(std::int64_t rows, std::int64_t cols, const std::function<void(std::int64_t row)>& body);
 
  private:
   MatrixView run_step(const TowerStepWeights& step, MatrixView x, Room free);
-  void clamp(TowerProduct::Range range, MatrixView x, MatrixView out);
 
   Backend& backend_;
   std::array<std::unique_ptr<Buffer>, kNumRooms> rooms_;
+  std::vector<float> host_values_;
 };
 
 // Outputs of products side by side.

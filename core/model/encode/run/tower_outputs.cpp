@@ -43,7 +43,7 @@ void TowerOutputs::add_branches(std::int64_t block, RowStages& stages) {
     stages.add(
         rows_.grid.size() / merged, work_of(steps),
         [this, &steps, merged, first_column](TowerOps& ops, std::int64_t begin, std::int64_t end) {
-          put(begin, first_column, ops.run_steps(steps, rows_.at(begin * merged, end * merged)));
+          put(ops, begin, first_column, ops.run_steps(steps, rows_.at(begin * merged, end * merged)));
         },
         RowStages::kCostlyUnit);
   }
@@ -57,7 +57,7 @@ void TowerOutputs::add_projector(RowStages& stages) {
       patches / merged, work_of(weights_.projector),
       [this, merged, first = spec.skipped_rows](TowerOps& ops, std::int64_t begin, std::int64_t end) {
         const MatrixView last = last_rows(ops, first + begin * merged, first + end * merged);
-        put(begin, 0, ops.run_steps(weights_.projector, last));
+        put(ops, begin, 0, ops.run_steps(weights_.projector, last));
       },
       RowStages::kCostlyUnit);
 }
@@ -72,7 +72,8 @@ MatrixView TowerOutputs::last_rows(TowerOps& ops, std::int64_t begin, std::int64
   return all;
 }
 
-void TowerOutputs::put(std::int64_t first_row, std::int64_t first_column, MatrixView rows) const {
+void TowerOutputs::put(TowerOps& ops, std::int64_t first_row, std::int64_t first_column, MatrixView rows) const {
+  rows = ops.on_host(rows);
   const std::int64_t width = weights_.spec.row_width();
   for (std::int64_t i = 0; i < rows.rows; ++i) {
     std::int64_t place = first_row + i;

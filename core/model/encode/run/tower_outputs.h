@@ -28,7 +28,7 @@ class TowerOutputs {
   // Rows behind the last block, normed, with the kept ones before them.
   MatrixView last_rows(TowerOps& ops, std::int64_t begin, std::int64_t end) const;
   // Rows from first_row on, in the tower's order, into columns of the picture's rows.
-  void put(std::int64_t first_row, std::int64_t first_column, MatrixView rows) const;
+  void put(TowerOps& ops, std::int64_t first_row, std::int64_t first_column, MatrixView rows) const;
 
  private:
   MatrixView kept(std::int64_t begin, std::int64_t end) const;

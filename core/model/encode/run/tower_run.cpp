@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/check.h"
+#include "kernels/device_step_bytes.h"
 
 namespace quire {
 
@@ -21,11 +22,16 @@ std::size_t run_bytes(const TowerSpec& spec, const PicturePlan& plan) {
 
 }  // namespace
 
-std::size_t most_run_bytes(const TowerSpec& spec, std::int64_t most_rows) {
+std::size_t most_run_bytes(const TowerSpec& spec, std::int64_t most_rows, const Backend& backend) {
   constexpr std::int32_t kSide = 1 << 14;  // a side so long that every family shrinks the picture
   const std::int64_t side = spec.merge() * spec.patch_size;
   const std::int64_t most = std::max<std::int64_t>(most_rows, 1) * side * side;
-  return run_bytes(spec, plan_picture(spec, {kSide, kSide}, {.max_pixels = std::min(spec.picture.max_pixels, most)}));
+  const std::size_t run =
+      run_bytes(spec, plan_picture(spec, {kSide, kSide}, {.max_pixels = std::min(spec.picture.max_pixels, most)}));
+  if (!backend.has_own_memory()) return run;
+  constexpr std::int64_t kRoomWidths = 24;  // of a row of a piece: its projections and feed-forward
+  return run + kPartialBytes +
+         static_cast<std::size_t>(TowerOps::kMostOnDevice * kRoomWidths * spec.width) * sizeof(float);
 }
 
 TowerRun::TowerRun(std::shared_ptr<const TowerWeights> weights, std::shared_ptr<const PreparedPicture> picture)
@@ -55,6 +61,7 @@ void TowerRun::advance(std::int64_t work, Backend& backend) {
     const std::int64_t done = tile_->compute_piece(rest, *ops_);
     rest -= done;
     work_left_ -= done;
+    backend.synchronize();
     if (tile_->work_left() == 0) tile_ = nullptr;
   }
   if (work_left_ == 0) finish();

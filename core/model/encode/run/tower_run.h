@@ -13,8 +13,9 @@
 namespace quire {
 
 // Memory of the run of the largest picture that gives at most so many rows: rows of the residual stream, queries, keys
-// and values, angles and kept rows of the largest tile, and the results.
-std::size_t most_run_bytes(const TowerSpec& spec, std::int64_t most_rows);
+// and values, angles and kept rows of the largest tile, and the results; on a device also the rows of a piece and of
+// attention's partitions, which are small on a CPU.
+std::size_t most_run_bytes(const TowerSpec& spec, std::int64_t most_rows, const Backend& backend);
 
 class TowerRun final : public EncoderRun {
  public:

@@ -234,7 +234,8 @@ Attention::Projected Attention::project(const LayerRun& layer, const ProductInpu
   const MatrixView v = columns(qkv, query_size + gate_size + key_size, value_size);
   const bool copies_value = has_kv && attention.value_is_key;
   layer.multiply(Role::kQuery, in, columns(qkv, 0, qkv.cols - (copies_value ? value_size : 0)), false);
-  if (attention.clamp != 0.0) layer.graph().clamp(qkv, static_cast<float>(attention.clamp));
+  const auto bound = static_cast<float>(attention.clamp);
+  if (bound != 0.0F) layer.graph().clamp(qkv, -bound, bound);
   if (copies_value) layer.graph().copy(k, v);
   if (attention.value_norm && has_kv)
     layer.backend().head_rms_norm(v, attention.num_kv_heads, attention.value_dim, layer.work.ones->data(), layer.eps());
