@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/base/result.h"
+#include "kernels/device_error.h"
 #include "kernels/emulated/emulated_device.h"
 #include "kernels/gpu/gpu_backend.h"
 #include "tests/support/material.h"
@@ -18,9 +19,9 @@ namespace quire::test {
 
 namespace {
 
-std::unique_ptr<Backend> late_gpu(std::uint64_t seed) {
-  return gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(gpu::EmulatedDeviceOptions{.seed = seed}),
-                               {.name = "cuda-emulated", .threads = 2});
+std::unique_ptr<Backend> late_gpu(std::uint64_t seed, int failing_allocation = -1) {
+  const gpu::EmulatedDeviceOptions options{.seed = seed, .failing_allocation = failing_allocation};
+  return gpu::make_gpu_backend(std::make_unique<gpu::EmulatedDevice>(options), {.name = "cuda-emulated", .threads = 2});
 }
 
 std::vector<float> rows_of(const std::filesystem::path& tower, Backend& backend, const Picture& picture,
@@ -67,6 +68,31 @@ TEST_CASE("a made tower has the CPU's rows on a device", "[gpu][encode]") {
   const TemporaryFolder folder;
   MadeTower(DType::kF32).write(folder / "mmproj.gguf");
   check_tower(folder / "mmproj.gguf", made_picture(120, 96));
+}
+
+TEST_CASE("a picture for which a device lacks memory fails alone", "[gpu][encode]") {
+  const TemporaryFolder folder;
+  MadeTower(DType::kF32).write(folder / "mmproj.gguf");
+  const Picture picture = made_picture(24, 16);
+  const std::vector<float> expected = rows_of(folder / "mmproj.gguf", *late_gpu(1), picture, 1);
+  int num_failed = 0;
+  for (int failing = 0;; ++failing) {
+    const auto gpu = late_gpu(1, failing);
+    std::unique_ptr<Encoder> encoder;
+    try {
+      encoder = Encoder::open(folder / "mmproj.gguf", {.backend = gpu.get(), .min_pixels = 64, .max_pixels = 1 << 14});
+    } catch (const DeviceError&) {
+      continue;
+    }
+    try {
+      encode(*encoder, picture, *gpu, 1);
+      break;
+    } catch (const DeviceError&) {
+      ++num_failed;
+    }
+    CHECK(encode(*encoder, picture, *gpu, 1) == expected);
+  }
+  CHECK(num_failed > 10);
 }
 
 TEST_CASE("each family's tower has the CPU's rows on a device", "[gpu][encode]") {

@@ -58,13 +58,24 @@ void TowerRun::advance(std::int64_t work, Backend& backend) {
       tile_ = std::move(tile);
       ++next_tile_;
     }
-    const std::int64_t done = tile_->compute_piece(rest, *ops_);
+    const std::int64_t done = compute_piece(rest, backend);
     rest -= done;
     work_left_ -= done;
-    backend.synchronize();
     if (tile_->work_left() == 0) tile_ = nullptr;
   }
   if (work_left_ == 0) finish();
+}
+
+// Enqueued work is over when this ends, also by an exception, so that its memory may be given up.
+std::int64_t TowerRun::compute_piece(std::int64_t work, Backend& backend) {
+  try {
+    const std::int64_t done = tile_->compute_piece(work, *ops_);
+    backend.synchronize();
+    return done;
+  } catch (...) {
+    backend.synchronize();
+    throw;
+  }
 }
 
 void TowerRun::finish() {

@@ -27,6 +27,7 @@ class TowerRun final : public EncoderRun {
 
  private:
   std::unique_ptr<TileRun> make_tile(std::size_t index);
+  std::int64_t compute_piece(std::int64_t work, Backend& backend);
   void finish();
 
   std::shared_ptr<const TowerWeights> weights_;
