@@ -70,6 +70,10 @@ if "$quire" --version > /dev/null 2>&1; then
   for model in quire-demo families/quire-hybrid families/quire-experts families/quire-windowed; do
     step "$model on the GPU" 60 bash tests/gpu/same_text.sh "$quire" "deploy/demo-model/$model.gguf" || failed=1
   done
+  if "$quire" synth --shape qwen3vl-2b --type Q4_K "$folder/2b.gguf" && "$quire" synth --shape qwen3vl-2b-mmproj --type Q8_0 "$folder/2b-mmproj.gguf"; then
+    step "pictures on the GPU" 100 bash tests/gpu/same_sight.sh "$quire" "$folder/2b.gguf" "$folder/2b-mmproj.gguf" || failed=1
+  fi
+  rm -f "$folder"/2b*.gguf
   if step "an 8B model is written" 120 "$quire" synth --shape llama-3-8b --type Q4_K "$folder/8b.gguf"; then
     step "it decodes" 120 bash -c "throughput $folder/8b.gguf --prompt 512 --output 64 --sequences 1,4,8,16,32,64,128"
     step "behind longer prompts" 60 bash -c "throughput $folder/8b.gguf --prompt 1024 --output 64 --sequences 1,64 --repeats 1"
