@@ -29,7 +29,7 @@ std::size_t most_run_bytes(const TowerSpec& spec, std::int64_t most_rows, const 
   const std::size_t run =
       run_bytes(spec, plan_picture(spec, {kSide, kSide}, {.max_pixels = std::min(spec.picture.max_pixels, most)}));
   if (!backend.has_own_memory()) return run;
-  constexpr std::int64_t kRoomWidths = 24;  // of a row of a piece: its projections and feed-forward
+  constexpr std::int64_t kRoomWidths = 24;  // bound of the projections and the feed-forward
   return run + kPartialBytes +
          static_cast<std::size_t>(TowerOps::kMostOnDevice * kRoomWidths * spec.width) * sizeof(float);
 }
