@@ -13,7 +13,7 @@ namespace quire::test {
 
 namespace {
 
-using Matrix = std::vector<std::vector<double>>;  // rows
+using RowsOfDoubles = std::vector<std::vector<double>>;  // rows
 
 constexpr int kMerged = 4 * MadeTower::kWidth;
 
@@ -43,15 +43,15 @@ class TowerReference {
   }
 
   std::vector<double> rows() const {
-    Matrix x = patches();
-    Matrix branch;
+    RowsOfDoubles x = patches();
+    RowsOfDoubles branch;
     for (int block = 0; block < MadeTower::kBlocks; ++block) {
       add(attention(block, normed(block_name(block, "ln1"), x)), x);
-      Matrix inner = linear(block_name(block, "ffn_up"), normed(block_name(block, "ln2"), x));
+      RowsOfDoubles inner = linear(block_name(block, "ffn_up"), normed(block_name(block, "ln2"), x));
       add(linear(block_name(block, "ffn_down"), gelu_tanh(inner)), x);
       if (block == 0) branch = merged_twice("v.deepstack.0.fc", normed("v.deepstack.0.norm", merged(x)), 1, 2);
     }
-    const Matrix main = merged_twice("mm.", merged(normed("v.post_ln", x)), 0, 2);
+    const RowsOfDoubles main = merged_twice("mm.", merged(normed("v.post_ln", x)), 0, 2);
     std::vector<double> out;
     for (std::size_t row = 0; row < main.size(); ++row) {
       out.insert(out.end(), main[row].begin(), main[row].end());
@@ -68,10 +68,10 @@ class TowerReference {
 
   const std::vector<float>& values(const std::string& name) const { return tower_.tensors.at(name).values; }
 
-  Matrix linear(const std::string& name, const Matrix& x) const {
+  RowsOfDoubles linear(const std::string& name, const RowsOfDoubles& x) const {
     const std::vector<float>& weight = values(name + ".weight");
     const std::vector<float>& bias = values(name + ".bias");
-    Matrix out;
+    RowsOfDoubles out;
     for (const std::vector<double>& row : x) {
       std::vector<double>& to = out.emplace_back(bias.begin(), bias.end());
       for (std::size_t o = 0; o < to.size(); ++o) {
@@ -82,7 +82,7 @@ class TowerReference {
     return out;
   }
 
-  Matrix normed(const std::string& name, Matrix x) const {
+  RowsOfDoubles normed(const std::string& name, RowsOfDoubles x) const {
     for (std::vector<double>& row : x) {
       const auto count = static_cast<double>(row.size());
       double mean = 0.0;
@@ -100,14 +100,14 @@ class TowerReference {
     return x;
   }
 
-  static Matrix gelu_tanh(Matrix x) {
+  static RowsOfDoubles gelu_tanh(RowsOfDoubles x) {
     for (std::vector<double>& row : x) {
       for (double& v : row)
         v = 0.5 * v * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (v + 0.044715 * v * v * v)));
     }
     return x;
   }
-  static Matrix gelu(Matrix x) {
+  static RowsOfDoubles gelu(RowsOfDoubles x) {
     for (std::vector<double>& row : x) {
       for (double& v : row)
         v = 0.5 * v * std::erfc(-v / std::numbers::sqrt2);
@@ -115,15 +115,15 @@ class TowerReference {
     return x;
   }
 
-  static void add(const Matrix& x, Matrix& to) {
+  static void add(const RowsOfDoubles& x, RowsOfDoubles& to) {
     for (std::size_t row = 0; row < x.size(); ++row) {
       for (std::size_t i = 0; i < x[row].size(); ++i)
         to[row][i] += x[row][i];
     }
   }
 
-  static Matrix merged(const Matrix& x) {
-    Matrix out;
+  static RowsOfDoubles merged(const RowsOfDoubles& x) {
+    RowsOfDoubles out;
     for (std::size_t row = 0; row < x.size(); ++row) {
       if (row % 4 == 0) out.emplace_back();
       out.back().insert(out.back().end(), x[row].begin(), x[row].end());
@@ -131,13 +131,13 @@ class TowerReference {
     return out;
   }
 
-  Matrix merged_twice(const std::string& name, const Matrix& x, int first, int second) const {
+  RowsOfDoubles merged_twice(const std::string& name, const RowsOfDoubles& x, int first, int second) const {
     return linear(name + std::to_string(second), gelu(linear(name + std::to_string(first), x)));
   }
 
-  Matrix patches() const {
+  RowsOfDoubles patches() const {
     constexpr int kSide = MadeTower::kPatch;
-    Matrix pixels;
+    RowsOfDoubles pixels;
     for (const Place place : places_) {
       std::vector<double>& row = pixels.emplace_back();
       for (int c = 0; c < 3; ++c) {
@@ -149,8 +149,8 @@ class TowerReference {
         }
       }
     }
-    Matrix out = linear("v.patch_embd", pixels);
-    Matrix again = linear("v.patch_embd_1", pixels);  // the second frame of a still picture
+    RowsOfDoubles out = linear("v.patch_embd", pixels);
+    RowsOfDoubles again = linear("v.patch_embd_1", pixels);  // the second frame of a still picture
     add(again, out);
     for (std::size_t row = 0; row < out.size(); ++row)
       add_position(places_[row], out[row]);
@@ -189,11 +189,11 @@ class TowerReference {
     }
   }
 
-  Matrix attention(int block, const Matrix& x) const {
+  RowsOfDoubles attention(int block, const RowsOfDoubles& x) const {
     constexpr std::size_t kWidth = MadeTower::kWidth;
     constexpr std::size_t kDim = kWidth / MadeTower::kHeads;
-    Matrix qkv = linear(block_name(block, "attn_qkv"), x);
-    Matrix out(x.size(), std::vector<double>(kWidth));
+    RowsOfDoubles qkv = linear(block_name(block, "attn_qkv"), x);
+    RowsOfDoubles out(x.size(), std::vector<double>(kWidth));
     for (std::size_t head = 0; head < kWidth; head += kDim) {
       for (std::size_t row = 0; row < x.size(); ++row) {
         rotate(qkv[row], head, places_[row]);

@@ -49,7 +49,7 @@ std::vector<Element> decoded(const Json& text) {
 }
 
 // A text, or a run of rows with the tile that it comes from.
-struct Chunk {
+struct PromptChunk {
   std::vector<TokenId> ids;
   LayoutPart rows;
   std::size_t picture = 0;
@@ -106,7 +106,7 @@ class Exam {
     return read_png(path);
   }
 
-  void add_text(const std::string& text, bool is_first, std::vector<Chunk>& chunks) const {
+  void add_text(const std::string& text, bool is_first, std::vector<PromptChunk>& chunks) const {
     const std::vector<TokenId> ids = tokenizer_->encode(text, is_first, true);
     if (ids.empty()) return;
     if (chunks.empty() || chunks.back().ids.empty()) chunks.emplace_back();
@@ -116,7 +116,7 @@ class Exam {
   void check_prompt(const Encoder& encoder, const Json& prompt) {
     INFO("prompt " << prompt["name"]);
     std::vector<Encoded> pictures;
-    std::vector<Chunk> chunks;
+    std::vector<PromptChunk> chunks;
     const auto text = prompt["prompt"].get<std::string>();
     const std::string marker = "<__media__>";
     std::size_t at = 0;
@@ -149,7 +149,7 @@ class Exam {
   }
 
   void add_picture(const Encoder& encoder, const Picture& picture, std::vector<Encoded>& pictures,
-                   std::vector<Chunk>& chunks) {
+                   std::vector<PromptChunk>& chunks) {
     Encoded encoded{.media = encoder.prepare(picture, {}), .rows = encode(encoder, picture, *backend_)};
     const MediaLayout layout = encoder.layout(picture.width, picture.height, {});
     CHECK(layout.num_rows == encoded.media->plan().layout.num_rows);
@@ -160,7 +160,7 @@ class Exam {
         add_text(part.text, false, chunks);
         continue;
       }
-      Chunk& chunk = chunks.emplace_back();
+      PromptChunk& chunk = chunks.emplace_back();
       chunk.rows = part;
       chunk.picture = pictures.size();
       chunk.tile = tile++;
@@ -172,7 +172,7 @@ class Exam {
     ++result_.num_pictures;
   }
 
-  void check_rows(const Encoder& encoder, const Encoded& encoded, const Chunk& chunk, const Json& expected,
+  void check_rows(const Encoder& encoder, const Encoded& encoded, const PromptChunk& chunk, const Json& expected,
                   const std::string& name) {
     CHECK(chunk.rows.num_rows == expected["n_tokens"].get<std::int64_t>());
     CHECK(chunk.rows.num_positions == expected["n_pos"].get<std::int64_t>());
