@@ -6,8 +6,7 @@ cd "$(dirname "$0")/../.."
 quire=$1
 model=deploy/demo-model/seeing/quire-seeing.gguf
 work=$(mktemp -d)
-pid=
-trap '[[ -z $pid ]] || kill "$pid"; rm -rf "$work"' EXIT
+source tests/gpu/daemon.sh
 
 # body WIDTH HEIGHT COLOUR SEED QUESTION: a request about a square of that colour (three bytes in hexadecimal) on white, with some grain.
 body() {
@@ -44,23 +43,6 @@ all() {
     if [[ $2 == together ]]; then "${question[@]}" & else "${question[@]}"; fi
   done
   [[ $2 == alone ]] || wait $(jobs -p | grep -v "^$pid$")
-}
-
-serve() {
-  : > "$work/log"
-  "$quire" serve --port 0 "$@" 2>> "$work/log" &
-  pid=$!
-  if ! grep -qm1 " is ready after " <(tail -n +1 -f --pid="$pid" "$work/log"); then
-    cat "$work/log"
-    exit 1
-  fi
-  url=http://127.0.0.1:$(sed -n 's/.*listening on .*:\([0-9]*\).*/\1/p' "$work/log" | head -1)
-}
-
-stop() {
-  kill "$pid"
-  wait "$pid"
-  pid=
 }
 
 serve "$model" --device cpu

@@ -6,8 +6,7 @@ cd "$(dirname "$0")/../.."
 quire=$1
 model=${2:-deploy/demo-model/quire-demo.gguf}
 work=$(mktemp -d)
-pid=
-trap '[[ -z $pid ]] || kill "$pid"; rm -rf "$work"' EXIT
+source tests/gpu/daemon.sh
 
 ask() { # ask FILE PROMPT: a token a line, and by how much it is likelier than the second
   curl -sS --max-time 60 "$url/v1/completions" -H 'Content-Type: application/json' \
@@ -36,27 +35,10 @@ all() {
   [[ $2 == alone ]] || wait $(jobs -p | grep -v "^$pid$")
 }
 
-serve() {
-  : > "$work/log"
-  "$quire" serve "$model" --port 0 --max-model-len 2048 "$@" 2>> "$work/log" &
-  pid=$!
-  if ! grep -qm1 " is ready after " <(tail -n +1 -f --pid="$pid" "$work/log"); then
-    cat "$work/log"
-    exit 1
-  fi
-  url=http://127.0.0.1:$(sed -n 's/.*listening on .*:\([0-9]*\).*/\1/p' "$work/log" | head -1)
-}
-
-stop() {
-  kill "$pid"
-  wait "$pid" || true
-  pid=
-}
-
-serve --device cpu --isa scalar
+serve "$model" --max-model-len 2048 --device cpu --isa scalar
 all processor alone
 stop
-serve --device cuda
+serve "$model" --max-model-len 2048 --device cuda
 all alone alone
 all together together
 stop
