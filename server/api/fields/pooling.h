@@ -26,7 +26,7 @@ inline constexpr Field kInputType{"input_type", text(), R"("query")",
 inline constexpr Field kPromptName{"prompt_name", text(), "null",
                                    "the same by the prompt's name in that file; an unknown name is refused"};
 inline constexpr Field kMessages{"messages", array(), R"([{"role":"user","content":"x"}])",
-                                 "instead of input: a chat, rendered with the model's template"};
+                                 "instead of input, not beside it: a chat, rendered with the model's template"};
 inline constexpr Field kQuery{"query", one_of("string|object"), R"("x")", "a text, or an object with a text"};
 inline constexpr Field kDocuments{"documents", one_of("string|array|object"), R"(["x",{"text":"y"}])",
                                   "texts, or objects with a text; at most 1024"};

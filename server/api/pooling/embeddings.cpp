@@ -56,6 +56,10 @@ std::vector<PooledText> read_texts(FieldReader& reader, const ServedModel& model
   std::vector<Prompt> prompts;
   const bool is_chat = reader.has(fields::pooling::kMessages);
   const fields::Field& field = is_chat ? fields::pooling::kMessages : fields::pooling::kInput;
+  if (is_chat && reader.has(fields::pooling::kInput)) {
+    reader.fail(field, "'input' and 'messages' cannot both be given: each names the texts");
+    return texts;
+  }
   if (is_chat) {
     ChatPromptFields chat = read_chat_prompt_fields(reader);
     if (reader.error()) return texts;

@@ -131,6 +131,7 @@ const beside_at = {
   "/tokenize prompt": { content: undefined, prompt: "z" }, "/api/generate system": { raw: false },
   "/api/generate think": { raw: false }, "/api/generate context": { raw: false },
   "/v1/rerank texts": { documents: undefined, texts: ["some text"] }, "/v1/rerank return_text": { documents: undefined, texts: ["some text"] },
+  "/v1/embeddings messages": { input: undefined, messages: question }, "/v1/pooling messages": { input: undefined, messages: question },
   "/v1/score queries": { text_1: undefined, text_2: undefined, queries: "some text", documents: ["a", "b"] },
   "/v1/score documents": { text_1: undefined, text_2: undefined, queries: "some text", documents: ["a", "b"] },
 };

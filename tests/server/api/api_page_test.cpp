@@ -70,6 +70,7 @@ Json minimal_beside(const std::string& path, std::string_view field) {
 
 Json body_with(const Place& place, std::string_view field, const Json& value) {
   Json body = minimal_beside(place.path, field);
+  if (field == "messages" && !value.is_null()) body.erase("input");  // either names the texts
   Json& target = place.table->inside.empty() ? body : body[std::string(place.table->inside)];
   target[std::string(field)] = value;
   return body;

@@ -60,8 +60,9 @@ TEST_CASE("a field that looks misspelt is named in a header, and only such a one
   TestServer server(says("ab"));
   HttpClient client(server.port());
   const auto warned = [&](const std::string& path, const std::string& fields) {
-    const HttpReply reply =
-        client.post(path, R"({"prompt":"x","input":"x","messages":[{"role":"user","content":"x"}],)" + fields + "}");
+    const std::string prompt =
+        path == "/v1/embeddings" ? R"("input":"x")" : R"("prompt":"x","messages":[{"role":"user","content":"x"}])";
+    const HttpReply reply = client.post(path, "{" + prompt + "," + fields + "}");
     CHECK(reply.status == 200);
     const auto found = reply.fields.find("x-quire-warning");
     return found == reply.fields.end() ? std::string() : found->second;

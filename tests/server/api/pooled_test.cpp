@@ -199,6 +199,8 @@ TEST_CASE("pooling gives every token's vector, or one") {
   CHECK(coded["data"][0]["data"][0].is_string());
   CHECK(refused_param(client, "/pooling", R"({"input":"x","dimensions":2})") == "dimensions");
   CHECK(answer_to(client, "/pooling", R"({"messages":[{"role":"user","content":"x"}]})")["data"].size() == 1);
+  for (const char* path : {"/pooling", "/v1/embeddings"})
+    CHECK(refused_param(client, path, R"({"input":"y","messages":[{"role":"user","content":"x"}]})") == "messages");
 }
 
 TEST_CASE("embeddings keep their length where they are asked to, and take the prompts of the model's file") {
