@@ -266,9 +266,8 @@ Keys scheduler_keys() {
           [](Config & c) -> auto& { return c.serve.engine.scheduler.target_itl_ms; }),
       types::milliseconds_or_auto(
           {"scheduler.max_step_time",
-           "The longest predicted time of a step while another request waits or decodes; auto: the longer of 250 ms "
-           "and "
-           "four times the fixed cost of a step; 0s: off"},
+           "The longest predicted time of a step while another request waits or decodes, but at least three times the "
+           "fixed cost of a step (reading the weights); auto: the longer of 250 ms and four times that cost; 0s: off"},
           [](Config & c) -> auto& { return c.serve.engine.scheduler.max_step_time_ms; },
           SchedulerOptions::kAutoStepTime),
   };

@@ -188,6 +188,26 @@ TEST_CASE("with two steps in flight the longer prediction is published", "[long_
   CHECK(num_longer_before > 0);
 }
 
+TEST_CASE("streams do not wait for each other where a step's fixed price is half of max_step_time", "[long_step]") {
+  ScheduledMachine machine({.max_num_seqs = 32, .target_itl_ms = 150.0, .max_step_time_ms = 250.0});
+  machine.price = {.fixed = 0.12, .stream = 0.004, .prompt_token = 0.006};
+  for (int i = 0; i < 60; ++i) {  // steps of different lengths teach the prices
+    machine.add(request_of(made_tokens(5 + 7 * (i % 9), 10 + i, 50'000), 1 + i % 3));
+    machine.step();
+  }
+  for (int i = 0; i < 16; ++i)
+    machine.add(8, 200 + i);
+  for (int i = 0; i < 40; ++i)
+    machine.step();
+  CHECK(machine.plan.num_streaming == 16);
+  machine.add(10'000, 1);
+  for (int i = 0; i < 20; ++i) {
+    machine.step();
+    CHECK(machine.plan.num_streaming >= 16);
+    CHECK(machine.plan.num_prompt_tokens > 0);
+  }
+}
+
 TEST_CASE("max_step_time auto: the longer of 250 ms and four times a step's fixed price", "[long_step]") {
   struct Case {
     double fixed_s;
