@@ -19,7 +19,7 @@ struct CpuLevel {
   bool (*supported)();
 };
 
-// Ascending: the last supported one is the default.
+// By rising preference: the last supported one is the default.
 std::span<const CpuLevel> cpu_levels();
 
 // Finds a level; "auto": the best one. Throws std::runtime_error with one clear line if this machine lacks it.

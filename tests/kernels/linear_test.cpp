@@ -21,9 +21,10 @@ bool is_quantised(DType type) {
   return dtype_info(type).block_size > 1;
 }
 
-// The AMX level multiplies bf16, except for F32 weights; avx512bf16 and GPUs do with BF16 weights.
+// amx multiplies bf16, except for F32 weights; avx512amx only with float types, avx512bf16 and GPUs with BF16 weights.
 bool multiplies_bf16(const std::string& level, DType type) {
   if (level == "avx512bf16" || level.starts_with("cuda")) return type == DType::kBF16;
+  if (level.starts_with("avx512amx")) return type != DType::kF32 && (!is_quantised(type) || type == DType::kF8);
   return level.starts_with("amx") && type != DType::kF32;
 }
 

@@ -24,7 +24,7 @@ TEST_CASE("the levels are listed in ascending order, scalar always supported") {
 #if defined(__aarch64__)
   const std::vector<std::string> expected = {"scalar", "neon", "dotprod", "i8mm"};
 #else
-  const std::vector<std::string> expected = {"scalar", "avx2", "avx512", "avx512bf16", "amx"};
+  const std::vector<std::string> expected = {"scalar", "avx2", "avx512", "avx512bf16", "amx", "avx512amx"};
 #endif
   std::vector<std::string> names;
   for (const IsaLevel& level : cpu_isa_levels())

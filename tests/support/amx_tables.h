@@ -1,6 +1,8 @@
-// The AMX level's table as the processor would have it, and over tiles emulated in C++, which run anywhere and on
-// AVX-512. Immutable facts; any thread.
+// The tables of the AMX levels as the processor would have them, and over tiles emulated in C++, which run anywhere and
+// on AVX-512. Immutable facts; any thread.
 #pragma once
+
+#include <algorithm>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/levels/isa_levels.h"
@@ -8,11 +10,17 @@
 namespace quire::test {
 
 inline const KernelTable& amx_kernels() {
-  return *cpu_levels().back().table();
+  const auto levels = cpu_levels();
+  return *std::ranges::find(levels, "amx", &CpuLevel::name)->table();
 }
 
 inline const KernelTable& amx_emulated_kernels() {
   static const KernelTable kTable = with_additions(kScalarKernels, kAmxEmulatedAdditions);
+  return kTable;
+}
+
+inline const KernelTable& avx512amx_emulated_kernels() {
+  static const KernelTable kTable = with_additions(kAvx512Kernels, kAvx512AmxEmulatedAdditions);
   return kTable;
 }
 

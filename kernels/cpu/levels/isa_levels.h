@@ -27,9 +27,11 @@ extern const KernelTable kAvxVnniKernels;  // the avx2 level on processors with 
 extern const KernelTable kAvx512Kernels;
 // Additions to the avx512 level.
 extern const LevelAdditions kAvx512Bf16Additions;
+extern const LevelAdditions kAvx512AmxAdditions;
 extern const LevelAdditions kAmxAdditions;
-// The AMX level's over emulated tiles, to the scalar level and to avx512: only tests use them.
+// The AMX levels' over emulated tiles, to the scalar level and to avx512: only tests use them.
 extern const LevelAdditions kAmxEmulatedAdditions;
+extern const LevelAdditions kAvx512AmxEmulatedAdditions;
 extern const LevelAdditions kAmxEmulatedAvx512Additions;
 // Levels of arm64.
 extern const KernelTable kNeonKernels;

@@ -1,4 +1,4 @@
-// The AMX level's logic over emulated tiles on any machine, for the tests.
+// The logic of all AMX kernels over emulated tiles on any machine, for the tests.
 #include "kernels/cpu/simd/simd_scalar.h"
 
 #include "kernels/cpu/levels/amx_table.h"

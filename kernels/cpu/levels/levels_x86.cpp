@@ -79,6 +79,11 @@ const KernelTable* avx512bf16_table() {
   return &kTable;
 }
 
+const KernelTable* avx512amx_table() {
+  static const KernelTable kTable = with_additions(kAvx512Kernels, kAvx512AmxAdditions);
+  return &kTable;
+}
+
 const KernelTable* amx_table() {
   static const KernelTable kTable = with_additions(kAvx512Kernels, kAmxAdditions);
   return &kTable;
@@ -87,7 +92,7 @@ const KernelTable* amx_table() {
 constexpr std::array kLevels = {
     CpuLevel{"scalar", scalar_table, always},     CpuLevel{"avx2", avx2_table, has_avx2},
     CpuLevel{"avx512", avx512_table, has_avx512}, CpuLevel{"avx512bf16", avx512bf16_table, has_fast_bf16},
-    CpuLevel{"amx", amx_table, has_amx},
+    CpuLevel{"amx", amx_table, has_amx},          CpuLevel{"avx512amx", avx512amx_table, has_amx},
 };
 
 }  // namespace

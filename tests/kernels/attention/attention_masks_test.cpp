@@ -49,7 +49,7 @@ void check_errors(const Asked& asked) {
       for (const LevelBackend& level : levels) {
         if (!keeps(*level.backend, dtype)) continue;
         INFO(level.level << ", " << test.name << ", type " << static_cast<int>(dtype));
-        // The AMX level computes attention of whole contexts in both directions on tiles.
+        // The level amx computes attention of whole contexts in both directions on tiles.
         const bool on_tiles = level.level.starts_with("amx") && !test.options.causal && test.options.window == 0;
         const bool in_bf16 = level.level.starts_with("cuda") && dtype == KvDType::kBF16;
         const double tolerance = dtype == KvDType::kI4 ? 1e-3 : on_tiles ? 1e-4 : in_bf16 ? 5e-5 : 2e-5;

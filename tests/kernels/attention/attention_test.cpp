@@ -17,9 +17,9 @@ const char* name_of(KvDType dtype) {
   return kNames[static_cast<std::size_t>(dtype)];
 }
 
-// The AMX level's tiles round queries, probabilities, K and V to 16 bits; GPUs round queries and probabilities, to 16
-// bits if the cache is bf16 (to 22 if it is f16); other levels compute in f32. Over int4 a weight of V between two
-// steps of 15 bits may be rounded to either.
+// The tiles of the level amx round queries, probabilities, K and V to 16 bits; GPUs round queries and
+// probabilities, to 16 bits if the cache is bf16 (to 22 if it is f16); other levels compute in f32. Over int4 a weight
+// of V between two steps of 15 bits may be rounded to either.
 double attention_tolerance(const std::string& level, KvDType dtype) {
   if (dtype == KvDType::kI4) return 1e-3;
   if (level.starts_with("cuda") && dtype == KvDType::kBF16) return 5e-5;

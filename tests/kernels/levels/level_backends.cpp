@@ -26,7 +26,10 @@ std::vector<LevelBackend> level_backends(int threads) {
   // With AVX-VNNI the avx2 level is that variant, and the plain one would go untested.
   if (cpu_levels()[1].supported() && cpu_levels()[1].table() != &kAvx2Kernels) add_table("avx2 (plain)", kAvx2Kernels);
   add_table("amx (emulated)", amx_emulated_kernels());
-  if (cpu_levels()[2].supported()) add_table("amx (emulated, avx512)", amx_emulated_avx512_kernels());
+  if (cpu_levels()[2].supported()) {
+    add_table("avx512amx (emulated)", avx512amx_emulated_kernels());
+    add_table("amx (emulated, avx512)", amx_emulated_avx512_kernels());
+  }
 #endif
   return out;
 }

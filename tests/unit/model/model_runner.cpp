@@ -192,7 +192,7 @@ std::vector<std::string> supported_isa_levels() {
     if (level.supported) names.push_back(level.name);
   }
 #if defined(__x86_64__)
-  if (names.back() != "amx") names.emplace_back(kEmulatedAmx);
+  if (names.back() != "avx512amx") names.emplace_back(kEmulatedAmx);
 #endif
   return names;
 }
@@ -207,6 +207,7 @@ std::string best_isa_level() {
 
 Rounding rounding_of(const std::string& isa) {
   if (isa == "avx512bf16") return Rounding::kInt8OrBf16;
+  if (isa == "avx512amx") return Rounding::kInt8OrHalves;
   return isa.starts_with("amx") ? Rounding::kBf16 : Rounding::kInt8Activations;
 }
 

@@ -69,6 +69,9 @@ Rounding ReferenceModel::rounding_before(const Matrix& weights) const {
     case Rounding::kInt8OrBf16:
       if (weights.type == DType::kBF16) return Rounding::kBf16;
       return is_quantised ? Rounding::kInt8Activations : Rounding::kNone;
+    case Rounding::kInt8OrHalves:
+      if (weights.type == DType::kF32) return Rounding::kNone;
+      return is_quantised && weights.type != DType::kF8 ? Rounding::kInt8Activations : Rounding::kBf16;
     case Rounding::kBf16: return weights.type == DType::kF32 ? Rounding::kNone : Rounding::kBf16;
   }
   return Rounding::kNone;

@@ -20,6 +20,7 @@ enum class Rounding {
   kNone,
   kInt8Activations,  // before quantised matrices: each 32 activations to int8 with one scale
   kInt8OrBf16,       // the same, and before BF16 matrices activations to bf16
+  kInt8OrHalves,     // the same, and before F16, BF16 and float8 matrices activations and weights to bf16
   kBf16,             // before all but F32 matrices: activations and decoded weights to bf16
 };
 
