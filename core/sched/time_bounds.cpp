@@ -22,7 +22,7 @@ double TimeBounds::longest() const {
 }
 
 bool TimeBounds::expects_prompts(const Pass& pass) const {
-  return !pass.prompts.empty() || (waiting_.size() > 0 && running_.num_places_left() > 0);
+  return !pass.prompts.empty() || (waiting_.num_ready() > 0 && running_.num_places_left() > 0);
 }
 
 double TimeBounds::for_streams(const Pass& pass, double most) const {

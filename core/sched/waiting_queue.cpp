@@ -48,6 +48,10 @@ void add_once(Sequence& sequence, std::size_t first, std::vector<Sequence*>& fou
   if (std::find(begin, found.end(), &sequence) == found.end()) found.push_back(&sequence);
 }
 
+bool is_unready(const Sequence& sequence) {
+  return sequence.waiting.lane >= Lane::kRestoring;
+}
+
 KeyQueue::Orders& orders_of(const Sequence& sequence) {
   return sequence.waiting.queue->lanes[static_cast<std::size_t>(sequence.waiting.lane)];
 }
@@ -106,6 +110,7 @@ WaitingQueue::Node WaitingQueue::node_of(const QueuedSequence& place) {
 void WaitingQueue::enter(Sequence& sequence) {
   const QueuedSequence place = place_of(sequence);
   sequence.waiting.lane = lane_of(sequence);
+  if (is_unready(sequence)) ++num_unready_;
   KeyQueue::Orders& orders = orders_of(sequence);
   if (orders.by_rank.empty()) {
     std::vector<KeyQueue*>& queues = queues_of(sequence.waiting.lane);
@@ -122,6 +127,7 @@ void WaitingQueue::leave(Sequence& sequence) {
   Node ranked = orders.by_rank.extract(place);
   Node measured = orders.by_length.extract(place);
   QUIRE_CHECK(!ranked.empty() && !measured.empty(), "a waiting sequence has one place");
+  if (is_unready(sequence)) --num_unready_;
   spare_.push_back(std::move(ranked));
   spare_.push_back(std::move(measured));
   if (!orders.by_rank.empty()) return;

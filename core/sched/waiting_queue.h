@@ -107,6 +107,8 @@ class WaitingQueue {
   void remove(Sequence& sequence);  // waiting, parked or not
   bool empty() const { return num_waiting_ == 0; }
   std::int64_t size() const { return num_waiting_; }
+  // The number without those whose blocks are restored or whose media are encoded.
+  std::int64_t num_ready() const { return num_waiting_ - num_unready_; }
   // Counts the events after which a sequence may start that could not before: one was added, woken or restored, or one
   // ended.
   std::uint64_t num_changes() const { return num_changes_; }
@@ -168,6 +170,7 @@ class WaitingQueue {
   std::vector<Node> spare_;  // two for each sequence that has begun and is in no lane
   std::int64_t num_begun_ = 0;
   std::int64_t num_waiting_ = 0;
+  std::int64_t num_unready_ = 0;  // in the restoring lanes
   std::uint64_t num_changes_ = 0;
   double last_counter_ = 0.0;  // highest counter of a key that became idle
 };

@@ -208,6 +208,28 @@ TEST_CASE("streams do not wait for each other where a step's fixed price is half
   }
 }
 
+TEST_CASE("streams leave no time to a prompt that cannot start yet", "[long_step]") {
+  ScheduledMachine machine({.max_num_seqs = 32, .max_step_time_ms = 250.0});
+  machine.price = {.fixed = 0.05, .stream = 0.012, .prompt_token = 0.0015};
+  for (int i = 0; i < 16; ++i) {
+    machine.add(8, 200 + i);
+    machine.step();
+    machine.step();
+  }
+  REQUIRE(machine.plan.num_streaming == 16);
+  Sequence& prompt = machine.add(2'000, 1);
+  machine.begin_restore(prompt);
+  machine.step();  // finds that it is restored
+  for (int i = 0; i < 10; ++i) {
+    machine.step();
+    CHECK(machine.plan.num_streaming == 16);
+  }
+  machine.end_restore(prompt);
+  machine.step();
+  CHECK(machine.plan.num_streaming < 16);
+  CHECK(machine.plan.num_prompt_tokens > 0);
+}
+
 TEST_CASE("max_step_time auto: the longer of 250 ms and four times a step's fixed price", "[long_step]") {
   struct Case {
     double fixed_s;
