@@ -47,6 +47,9 @@ class StepCost {
   StepPrice price() const { return StepPrice::of(prices_); }
   double seconds(const StepTerms& terms) const { return price().seconds(terms); }
   double fixed_seconds() const { return prices_[0]; }
+  // The shortest useful bound of a step: a bound that the fixed price nearly fills leaves each step one stream, so that
+  // every stream gets a token in as many steps as there are streams.
+  double least_step_seconds() const { return kLeastStepOfFixed * fixed_seconds(); }
   double prompt_token_seconds() const { return prices_[2]; }
   // Seconds for `num_tokens` of a prompt after its first `num_computed`, in addition to the rest of the step.
   double prompt_seconds(std::int64_t num_computed, std::int64_t num_tokens) const;
@@ -55,6 +58,8 @@ class StepCost {
   std::int64_t prompt_tokens_within(double seconds, std::int64_t num_computed) const;
 
  private:
+  static constexpr double kLeastStepOfFixed = 3.0;
+
   void begin(double seconds);
   double uncertainty(const StepVector& terms) const;
   void drift(const StepVector& terms, double seconds, double speed);

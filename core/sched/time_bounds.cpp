@@ -8,16 +8,12 @@ constexpr double kLeastStreamsPart = 0.5;  // for streams, even if a prompt's le
 // scheduler.max_step_time: auto. A step's fixed price is at most a quarter of it: weights are read again.
 constexpr double kShortestAutoStep = 0.25;
 constexpr double kAutoStepOfFixed = 4.0;
-// A bound that the fixed price nearly fills would leave one stream to each step, and every stream a token in as many
-// steps as there are streams.
-constexpr double kLeastStepOfFixed = 3.0;
 
 }  // namespace
 
 double TimeBounds::longest() const {
   if (options_.max_step_time_ms == 0.0) return kNoTimeLimit;
-  if (options_.max_step_time_ms > 0.0)
-    return std::max(options_.max_step_time_ms / 1000.0, kLeastStepOfFixed * cost_.fixed_seconds());
+  if (options_.max_step_time_ms > 0.0) return std::max(options_.max_step_time_ms / 1000.0, cost_.least_step_seconds());
   return std::max(kShortestAutoStep, kAutoStepOfFixed * cost_.fixed_seconds());
 }
 

@@ -19,8 +19,8 @@ class TimeBounds {
   TimeBounds(const SchedulerOptions& options, const StepCost& cost, const WaitingQueue& waiting, const Running& running)
       : options_(options), cost_(cost), waiting_(waiting), running_(running) {}
 
-  // The longest predicted time of a step while a request waits or streams, seconds, at least three times the fixed
-  // price; infinite where that is off.
+  // The longest predicted time of a step while a request waits or streams, seconds, at least
+  // StepCost::least_step_seconds(); infinite where that is off.
   double longest() const;
   // Whether prompts are to be computed in this step or soon, beside its streams.
   bool expects_prompts(const Pass& pass) const;

@@ -6,10 +6,8 @@ namespace quire {
 
 namespace {
 
-// Seconds of a step for lists. Short, because an arriving request waits for the rest of such a step; but at least three
-// times the fixed price, which each step pays again.
+// Seconds of a step for lists. Short, because an arriving request waits for the rest of such a step.
 constexpr double kListStep = 0.025;
-constexpr double kListStepOfFixed = 3.0;
 constexpr std::int64_t kListsAlone = 64;       // steps without other sequences, after which lists get whole steps
 constexpr std::int32_t kPlacesNotOfLists = 4;  // lists leave every fourth place free
 
@@ -21,7 +19,7 @@ void Lists::begin_step(std::int64_t num_sequences) {
 
 double Lists::step_seconds() const {
   if (num_ == 0 || options_.max_step_time_ms == 0.0 || num_steps_alone_ > kListsAlone) return kNoTimeLimit;
-  return std::max(kListStep, kListStepOfFixed * cost_.fixed_seconds());
+  return std::max(kListStep, cost_.least_step_seconds());
 }
 
 bool Lists::has_place() const {
